@@ -1,0 +1,37 @@
+//! What the market answers to a command, and the one door through which commands come.
+
+use crate::command::Stamped;
+use crate::event::Event;
+use crate::picture::Picture;
+use crate::reject::Reject;
+use crate::units::{Micros, Names, Seq};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The number of this command.
+    pub seq: Seq,
+    /// The time after it.
+    pub at: Micros,
+    pub outcome: Outcome,
+    pub events: Vec<Event>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Accepted,
+    Rejected(Reject),
+    /// What the first command with this key was answered: its number, and the refusal if it was one.
+    Repeated {
+        first: Seq,
+        refusal: Option<Reject>,
+    },
+}
+
+/// A market that obeys the rule book: the exchange, and the reference model beside it.
+pub trait Auction {
+    fn apply(&mut self, command: &Stamped) -> Answer;
+    fn picture(&self) -> Picture;
+    fn names(&self) -> &Names;
+    /// The lowest ceiling with which a new tenant's bid would get `nodes` there now (R9).
+    fn entry_price(&self, market: crate::units::MarketId, nodes: u32) -> Option<crate::money::Price>;
+}

@@ -1,0 +1,71 @@
+//! The book of one market: who waits, who holds, what is free. It remembers and sorts; the rules
+//! are elsewhere.
+
+mod demand;
+mod held;
+mod supply;
+
+pub(crate) use demand::Demand;
+pub(crate) use held::{Held, Victim};
+pub(crate) use supply::Free;
+
+use crate::money::Price;
+use crate::state::{Place, Rescue};
+use crate::units::{AllocationId, BidId, Micros};
+use std::collections::BTreeSet;
+
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    pub(crate) free: Free,
+    /// Standing notices: lowest reserve, earliest deadline, oldest first (R6).
+    pub(crate) standing: BTreeSet<(Price, Micros, AllocationId)>,
+    pub(crate) held: Held,
+    pub(crate) demand: Demand,
+    /// Claim holders by the reserve they would accept.
+    pub(crate) rescues: BTreeSet<(Rescue, BidId)>,
+    /// Allocations under notice.
+    pub(crate) notices: u64,
+}
+
+impl Book {
+    pub(crate) fn insert(&mut self, id: AllocationId, place: Place) {
+        match place {
+            Place::Live { ceiling, protected, reserve } => {
+                self.held.insert_live(id, ceiling, protected, reserve)
+            }
+            Place::Claimed { ceiling, number, reserve } => {
+                self.held.insert_claim(id, ceiling, number, reserve)
+            }
+            Place::Standing { reserve, deadline } => {
+                self.standing.insert((reserve, deadline, id));
+            }
+            Place::Orphan { .. } | Place::Leaving => {}
+        }
+        self.notices += u64::from(place.is_notice());
+    }
+
+    pub(crate) fn remove(&mut self, id: AllocationId, place: Place) {
+        match place {
+            Place::Live { ceiling, protected, reserve } => {
+                self.held.remove_live(id, ceiling, protected, reserve)
+            }
+            Place::Claimed { ceiling, number, reserve } => {
+                self.held.remove_claim(id, ceiling, number, reserve)
+            }
+            Place::Standing { reserve, deadline } => {
+                self.standing.remove(&(reserve, deadline, id));
+            }
+            Place::Orphan { .. } | Place::Leaving => {}
+        }
+        self.notices -= u64::from(place.is_notice());
+    }
+}
+
+impl Place {
+    fn is_notice(self) -> bool {
+        match self {
+            Place::Live { .. } => false,
+            Place::Claimed { .. } | Place::Standing { .. } | Place::Orphan { .. } | Place::Leaving => true,
+        }
+    }
+}

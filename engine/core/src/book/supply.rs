@@ -1,0 +1,50 @@
+//! Free units, by offer.
+
+use crate::money::Price;
+use crate::units::{AccountId, Seq};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The offers of a market: those with free units in the order of R2, and all for the floor.
+#[derive(Debug, Default)]
+pub(crate) struct Free {
+    /// Lower reserve, then older offer; with the number of free units.
+    offers: BTreeMap<(Price, Seq), (AccountId, u64)>,
+    /// Offers that have units which are not leaving.
+    floors: BTreeSet<(Price, AccountId)>,
+    pub(crate) count: u64,
+}
+
+impl Free {
+    /// Says how many free units an offer has at this place.
+    pub(crate) fn set(&mut self, reserve: Price, place: Seq, provider: AccountId, free: u64) {
+        let before = if free == 0 {
+            self.offers.remove(&(reserve, place))
+        } else {
+            self.offers.insert((reserve, place), (provider, free))
+        };
+        self.count = self.count + free - before.map_or(0, |(_, free)| free);
+    }
+
+    pub(crate) fn set_floor(&mut self, reserve: Price, provider: AccountId, offered: bool) {
+        if offered {
+            self.floors.insert((reserve, provider));
+        } else {
+            self.floors.remove(&(reserve, provider));
+        }
+    }
+
+    /// The offer whose free unit comes first (R2).
+    pub(crate) fn first(&self) -> Option<(Price, Seq, AccountId)> {
+        self.offers.first_key_value().map(|(&(reserve, place), &(provider, _))| (reserve, place, provider))
+    }
+
+    /// Reserves with the number of free units, cheapest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Price, u64, AccountId)> {
+        self.offers.iter().map(|(&(reserve, _), &(provider, free))| (reserve, free, provider))
+    }
+
+    /// The lowest reserve of units that are not leaving (R9).
+    pub(crate) fn floor(&self) -> Option<Price> {
+        self.floors.first().map(|(reserve, _)| *reserve)
+    }
+}

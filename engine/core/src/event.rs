@@ -1,0 +1,273 @@
+//! What happened: the answer of the market to a command, in order.
+
+use crate::money::{Amount, Price};
+use crate::picture::Numbers;
+use crate::reject::Reject;
+use crate::units::{AccountId, AllocationId, BidId, InstanceType, MarketId, Micros, Seq, UnitId};
+use std::sync::Arc;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub at: Micros,
+    pub fact: Fact,
+}
+
+/// An allocation as events tell of it: whom to tell, and what of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub allocation: AllocationId,
+    pub bid: BidId,
+    pub tenant: AccountId,
+    /// Its `market` and `provider` are those of the allocation.
+    pub unit: UnitId,
+}
+
+/// A bid as events tell of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bidder {
+    pub bid: BidId,
+    pub tenant: AccountId,
+}
+
+/// Where a bid looks for nodes (R13).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In the order in which the bid named them.
+    Markets(Arc<[MarketId]>),
+    InstanceType(InstanceType),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    MarketOpened {
+        market: MarketId,
+    },
+    RulesChanged {
+        market: MarketId,
+    },
+    /// With capacity 0 the reserve is the one that was.
+    OfferPut {
+        provider: AccountId,
+        market: MarketId,
+        capacity: u64,
+        reserve: Price,
+    },
+    UnitAdded {
+        unit: UnitId,
+        reserve: Price,
+    },
+    UnitLeaving {
+        unit: UnitId,
+    },
+    UnitBack {
+        unit: UnitId,
+    },
+    UnitRemoved {
+        unit: UnitId,
+    },
+    BidPlaced {
+        bidder: Bidder,
+        scope: Scope,
+        ceiling: Price,
+        min_nodes: u32,
+        max_nodes: u32,
+    },
+    BidAmended {
+        bidder: Bidder,
+        ceiling: Price,
+        max_nodes: u32,
+        bid_seq: Seq,
+    },
+    /// Written once, when the search ends, even if nodes are held.
+    BidClosed {
+        bidder: Bidder,
+        max_nodes: u32,
+        reason: CloseReason,
+    },
+    Allocated {
+        node: Node,
+    },
+    Ready {
+        node: Node,
+    },
+    /// `max_nodes` is the holder's after it.
+    NoticeStarted {
+        node: Node,
+        deadline: Micros,
+        max_nodes: u32,
+        reason: NoticeReason,
+    },
+    NoticeRescinded {
+        node: Node,
+        max_nodes: u32,
+    },
+    /// `by` has a claim on the unit of `node`, which is under notice.
+    Claimed {
+        node: Node,
+        by: Bidder,
+        was: Option<Bidder>,
+        cause: ClaimCause,
+    },
+    ClaimDropped {
+        node: Node,
+        by: Bidder,
+        cause: DropCause,
+    },
+    Ended {
+        node: Node,
+        max_nodes: u32,
+        reason: EndReason,
+    },
+    /// `tenant` pays: the holder of the node, or with `CLAIM_DROPPED` the claim's.
+    Charged {
+        node: Node,
+        tenant: AccountId,
+        debit: Amount,
+        fee: Amount,
+        reason: ChargeReason,
+    },
+    PriceChanged {
+        market: MarketId,
+        numbers: Numbers,
+    },
+    Rejected {
+        reason: Reject,
+    },
+    /// The key was known with the same content; `first` is the number of the first answer.
+    Repeated {
+        first: Seq,
+    },
+}
+
+impl Fact {
+    /// The name of the event, as answers and filters use it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Fact::MarketOpened { .. } => "MarketOpened",
+            Fact::RulesChanged { .. } => "RulesChanged",
+            Fact::OfferPut { .. } => "OfferPut",
+            Fact::UnitAdded { .. } => "UnitAdded",
+            Fact::UnitLeaving { .. } => "UnitLeaving",
+            Fact::UnitBack { .. } => "UnitBack",
+            Fact::UnitRemoved { .. } => "UnitRemoved",
+            Fact::BidPlaced { .. } => "BidPlaced",
+            Fact::BidAmended { .. } => "BidAmended",
+            Fact::BidClosed { .. } => "BidClosed",
+            Fact::Allocated { .. } => "Allocated",
+            Fact::Ready { .. } => "Ready",
+            Fact::NoticeStarted { .. } => "NoticeStarted",
+            Fact::NoticeRescinded { .. } => "NoticeRescinded",
+            Fact::Claimed { .. } => "Claimed",
+            Fact::ClaimDropped { .. } => "ClaimDropped",
+            Fact::Ended { .. } => "Ended",
+            Fact::Charged { .. } => "Charged",
+            Fact::PriceChanged { .. } => "PriceChanged",
+            Fact::Rejected { .. } => "Rejected",
+            Fact::Repeated { .. } => "Repeated",
+        }
+    }
+}
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$vdoc])* $variant,)*
+        }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// The stable word, as events and answers use it.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word,)*
+                }
+            }
+        }
+    )*};
+}
+
+words! {
+    /// Why a bid stopped searching.
+    CloseReason {
+        Expired = "EXPIRED",
+        Ioc = "IOC",
+        Cancelled = "CANCELLED",
+        /// Nothing is wanted any more.
+        Done = "DONE",
+    }
+    /// Why a node is to be given up.
+    NoticeReason {
+        Outbid = "OUTBID",
+        CapacityWithdrawn = "CAPACITY_WITHDRAWN",
+        ReserveRaised = "RESERVE_RAISED",
+    }
+    /// How a bid came to a claim.
+    ClaimCause {
+        Displaced = "DISPLACED",
+        ClaimDisplaced = "CLAIM_DISPLACED",
+        Standing = "STANDING",
+        PassedOn = "PASSED_ON",
+    }
+    /// Why a claim was lost.
+    DropCause {
+        /// Given up for a free unit, or for a node of one's own that comes back.
+        Rescued = "RESCUED",
+        /// Displaced by the holder of its node.
+        HolderBack = "HOLDER_BACK",
+        HolderRaised = "HOLDER_RAISED",
+        Lowered = "LOWERED",
+        Shrunk = "SHRUNK",
+        Cancelled = "CANCELLED",
+        Expired = "EXPIRED",
+        OwnSupply = "OWN_SUPPLY",
+        ReserveRaised = "RESERVE_RAISED",
+        CapacityWithdrawn = "CAPACITY_WITHDRAWN",
+        UnitLost = "UNIT_LOST",
+        StartTimeout = "START_TIMEOUT",
+    }
+    /// Why a node ended.
+    EndReason {
+        Outbid = "OUTBID",
+        CapacityWithdrawn = "CAPACITY_WITHDRAWN",
+        ReserveRaised = "RESERVE_RAISED",
+        Released = "RELEASED",
+        UnitLost = "UNIT_LOST",
+        StartTimeout = "START_TIMEOUT",
+    }
+    /// What a charge is for.
+    ChargeReason {
+        Outbid = "OUTBID",
+        CapacityWithdrawn = "CAPACITY_WITHDRAWN",
+        ReserveRaised = "RESERVE_RAISED",
+        Released = "RELEASED",
+        UnitLost = "UNIT_LOST",
+        StartTimeout = "START_TIMEOUT",
+        ClaimDropped = "CLAIM_DROPPED",
+    }
+}
+
+impl From<NoticeReason> for EndReason {
+    fn from(reason: NoticeReason) -> EndReason {
+        match reason {
+            NoticeReason::Outbid => EndReason::Outbid,
+            NoticeReason::CapacityWithdrawn => EndReason::CapacityWithdrawn,
+            NoticeReason::ReserveRaised => EndReason::ReserveRaised,
+        }
+    }
+}
+
+impl From<EndReason> for ChargeReason {
+    fn from(reason: EndReason) -> ChargeReason {
+        match reason {
+            EndReason::Outbid => ChargeReason::Outbid,
+            EndReason::CapacityWithdrawn => ChargeReason::CapacityWithdrawn,
+            EndReason::ReserveRaised => ChargeReason::ReserveRaised,
+            EndReason::Released => ChargeReason::Released,
+            EndReason::UnitLost => ChargeReason::UnitLost,
+            EndReason::StartTimeout => ChargeReason::StartTimeout,
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The market: one door for commands, one order of things (R1).
+
+use crate::answer::{Answer, Auction, Outcome};
+use crate::book::Book;
+use crate::command::{Command, Stamped};
+use crate::event::{Bidder, Event, Fact, Node, Scope};
+use crate::keys::Keys;
+use crate::meter::Meter;
+use crate::money::{Price, Totals};
+use crate::picture::{Numbers, Picture};
+use crate::reject::Reject;
+use crate::rules::MarketRules;
+use crate::state::{Allocation, Bid, Offer};
+use crate::table::Table;
+use crate::timers::{Due, Timers};
+use crate::units::{
+    AccountId, AccountName, AllocationId, BidId, InstanceType, MarketId, MarketName, Micros, Names, Seq,
+    UnitId,
+};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// All markets, bids and offers. `apply` is deterministic: the same commands give the same events.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    pub(crate) seq: Seq,
+    pub(crate) now: Micros,
+    pub(crate) names: Names,
+    pub(crate) account_ids: HashMap<AccountName, AccountId>,
+    pub(crate) market_ids: HashMap<MarketName, MarketId>,
+    /// The markets of each instance type, in the order in which they were opened.
+    pub(crate) types: HashMap<InstanceType, Arc<[MarketId]>>,
+    pub(crate) accounts: Vec<Account>,
+    pub(crate) markets: Vec<Market>,
+    pub(crate) bids: Table<BidId, Bid>,
+    pub(crate) allocations: Table<AllocationId, Allocation>,
+    pub(crate) last_allocation: u64,
+    pub(crate) last_claim: u64,
+    pub(crate) totals: Totals,
+    pub(crate) timers: Timers,
+    /// Notices without a claim whose holders want them back: lowest ceiling first, newest first (R6).
+    pub(crate) orphans: BTreeSet<(Price, Reverse<AllocationId>)>,
+    /// Markets whose book changed since they were last settled.
+    pub(crate) dirty: BTreeSet<MarketId>,
+    /// Markets that were settled since somebody asked.
+    pub(crate) changed: BTreeSet<MarketId>,
+    /// The IOC bid of the command that is being settled (R14).
+    pub(crate) immediate: Option<BidId>,
+    pub(crate) events: Vec<Event>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    pub(crate) keys: Keys,
+    /// All its bids, by number.
+    pub(crate) bids: Vec<BidId>,
+    /// Those that still search.
+    pub(crate) searching: BTreeSet<BidId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Market {
+    pub(crate) rules: MarketRules,
+    pub(crate) offers: BTreeMap<AccountId, Offer>,
+    pub(crate) units: u64,
+    pub(crate) book: Book,
+    /// As last announced.
+    pub(crate) numbers: Option<Numbers>,
+    pub(crate) meter: Meter,
+}
+
+impl Market {
+    pub(crate) fn new(rules: MarketRules) -> Market {
+        Market {
+            rules,
+            offers: BTreeMap::new(),
+            units: 0,
+            book: Book::default(),
+            numbers: None,
+            meter: Meter::default(),
+        }
+    }
+}
+
+impl Auction for Exchange {
+    fn apply(&mut self, command: &Stamped) -> Answer {
+        let (seq, outcome) = self.step(command);
+        Answer { seq, at: self.now, outcome, events: std::mem::take(&mut self.events) }
+    }
+
+    fn picture(&self) -> Picture {
+        self.draw()
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn entry_price(&self, market: MarketId, nodes: u32) -> Option<Price> {
+        self.entry_price_of(market, nodes)
+    }
+}
+
+impl Exchange {
+    pub fn new() -> Exchange {
+        Exchange::default()
+    }
+
+    /// The number of the last command.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// The time after the last command.
+    pub fn now(&self) -> Micros {
+        self.now
+    }
+
+    /// When the next thing falls due that no command has brought yet.
+    pub fn next_due(&self) -> Option<Micros> {
+        self.timers.next()
+    }
+
+    /// The markets whose numbers, supply or rules may have changed since this was last asked.
+    pub fn take_changed(&mut self) -> BTreeSet<MarketId> {
+        std::mem::take(&mut self.changed)
+    }
+
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Settles every due instant up to `at`, in turn, each as of itself (R1). It may be called at any
+    /// time: what it does, the next command would have done first, and has the events of.
+    pub fn run_until(&mut self, at: Micros) {
+        while let Some(due) = self.timers.next().filter(|due| *due <= at) {
+            self.now = due;
+            self.settle();
+        }
+        self.now = self.now.max(at);
+    }
+
+    fn step(&mut self, stamped: &Stamped) -> (Seq, Outcome) {
+        self.seq.0 += 1;
+        self.run_until(stamped.at);
+        let at = self.now;
+        let account = stamped.command.account().map(|name| self.account_named(name));
+        let key = account.zip(stamped.key.as_ref());
+        if let Some((account, key)) = key
+            && let Some(known) = self.accounts[account.0 as usize].keys.find(key, at)
+        {
+            return (self.seq, self.answer_again(known, &stamped.command));
+        }
+        let outcome = match self.obey(&stamped.command) {
+            Ok(()) => {
+                self.settle();
+                Outcome::Accepted
+            }
+            Err(reject) => {
+                self.tell(Fact::Rejected { reason: reject });
+                Outcome::Rejected(reject)
+            }
+        };
+        if let Some((account, key)) = key {
+            let first = crate::keys::First::of(self.seq, &stamped.command, outcome);
+            self.accounts[account.0 as usize].keys.remember(key.clone(), at, first);
+        }
+        (self.seq, outcome)
+    }
+
+    /// A key that is known: the first answer, or a conflict (R16).
+    fn answer_again(&mut self, known: crate::keys::First, command: &Command) -> Outcome {
+        if known.content != crate::keys::content(command) {
+            self.tell(Fact::Rejected { reason: Reject::KeyConflict });
+            return Outcome::Rejected(Reject::KeyConflict);
+        }
+        self.tell(Fact::Repeated { first: known.seq });
+        Outcome::Repeated { first: known.seq, refusal: known.refusal }
+    }
+
+    /// Every check comes before the first change: a refused command changes nothing (R16).
+    fn obey(&mut self, command: &Command) -> Result<(), Reject> {
+        match command {
+            Command::OpenMarket { market, rules } => self.open_market(market, rules),
+            Command::ChangeRules { market, rules } => self.change_rules(market, rules),
+            Command::PutOffer { provider, market, capacity, reserve } => {
+                self.put_offer(provider, market, *capacity, *reserve)
+            }
+            Command::WithdrawUnit { provider, unit } => self.withdraw_unit(provider, unit),
+            Command::ReportUnitLost { provider, unit } => self.report_unit_lost(provider, unit),
+            Command::PlaceBid(bid) => self.place_bid(bid),
+            Command::AmendBid { tenant, bid, ceiling, max_nodes } => {
+                self.amend_bid(tenant, *bid, *ceiling, *max_nodes)
+            }
+            Command::CancelBid { tenant, bid, mode } => self.cancel_bid(tenant, *bid, mode),
+            Command::ReleaseAllocation { tenant, allocation } => self.release_allocation(tenant, *allocation),
+            Command::ReportReady { allocation, by } => self.report_ready(*allocation, by.as_ref()),
+            Command::AdvanceTime => Ok(()),
+        }
+    }
+
+    fn account_named(&mut self, name: &AccountName) -> AccountId {
+        if let Some(id) = self.account_ids.get(name) {
+            return *id;
+        }
+        let id = AccountId(self.names.accounts.len() as u32);
+        self.names.accounts.push(name.clone());
+        self.account_ids.insert(name.clone(), id);
+        self.accounts.push(Account::default());
+        id
+    }
+
+    /// The account that the command in hand names: `step` has given it a number.
+    pub(crate) fn account(&self, name: &AccountName) -> AccountId {
+        self.account_ids[name]
+    }
+
+    pub(crate) fn tell(&mut self, fact: Fact) {
+        self.events.push(Event { at: self.now, fact });
+    }
+
+    pub(crate) fn market(&self, id: MarketId) -> &Market {
+        &self.markets[id.0 as usize]
+    }
+
+    pub(crate) fn market_mut(&mut self, id: MarketId) -> &mut Market {
+        &mut self.markets[id.0 as usize]
+    }
+
+    pub(crate) fn bid(&self, id: BidId) -> &Bid {
+        &self.bids[&id]
+    }
+
+    pub(crate) fn bid_mut(&mut self, id: BidId) -> &mut Bid {
+        self.bids.get_mut(&id).expect("bids are kept")
+    }
+
+    pub(crate) fn allocation(&self, id: AllocationId) -> &Allocation {
+        &self.allocations[&id]
+    }
+
+    pub(crate) fn allocation_mut(&mut self, id: AllocationId) -> &mut Allocation {
+        self.allocations.get_mut(&id).expect("an allocation that has not ended")
+    }
+
+    pub(crate) fn offer(&self, unit: UnitId) -> &Offer {
+        &self.market(unit.market).offers[&unit.provider]
+    }
+
+    pub(crate) fn offer_mut(&mut self, unit: UnitId) -> &mut Offer {
+        self.market_mut(unit.market).offers.get_mut(&unit.provider).expect("the offer of a unit")
+    }
+
+    pub(crate) fn node(&self, id: AllocationId) -> Node {
+        let allocation = self.allocation(id);
+        Node { allocation: id, bid: allocation.bid, tenant: allocation.tenant, unit: allocation.unit }
+    }
+
+    pub(crate) fn bidder(&self, bid: BidId) -> Bidder {
+        Bidder { bid, tenant: self.bid(bid).tenant }
+    }
+
+    /// The markets a bid names, or all of its instance type (R13).
+    pub(crate) fn markets_of(&self, bid: BidId) -> Arc<[MarketId]> {
+        match &self.bid(bid).scope {
+            Scope::Markets(markets) => markets.clone(),
+            Scope::InstanceType(kind) => self.types.get(kind).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Nobody bids where he sells: a unit that is leaving counts too (R17).
+    pub(crate) fn sells(&self, account: AccountId, market: MarketId) -> bool {
+        self.market(market).offers.get(&account).is_some_and(|offer| !offer.units.is_empty())
+    }
+
+    pub(crate) fn is_protected(&self, allocation: &Allocation) -> bool {
+        self.now < allocation.protected_until
+    }
+
+    /// Does what has fallen due at this instant, in order; false when there is nothing (§3, step 1).
+    pub(crate) fn do_what_is_due(&mut self) -> bool {
+        let Some(due) = self.timers.take(self.now) else { return false };
+        match due {
+            Due::ProtectionEnds(id) => self.reindex_allocation(id),
+            Due::ReserveCounts(id) => self.reserve_counts(id),
+            Due::Deadline(id) => self.deadline(id),
+            Due::StartTimeout(id) => self.start_timeout(id),
+            Due::Expiry(id) => self.expire(id),
+        }
+        true
+    }
+}

@@ -1,0 +1,206 @@
+//! Keeps the books true to the state: each function works out where something belongs, compares
+//! that with where the book has it, and moves it. Called after every change of what it reads.
+
+use crate::exchange::Exchange;
+use crate::money::Price;
+use crate::state::{Bid, Place, Rescue};
+use crate::units::{AccountId, AllocationId, BidId, MarketId};
+use std::cmp::Reverse;
+
+impl Exchange {
+    /// After a change of its notice, protection or reserve, or of its bid.
+    pub(crate) fn reindex_allocation(&mut self, id: AllocationId) {
+        let place = self.place_of(id);
+        self.move_to(id, Some(place));
+    }
+
+    /// Takes an allocation that ends out of the book.
+    pub(crate) fn unindex_allocation(&mut self, id: AllocationId) {
+        self.move_to(id, None);
+    }
+
+    fn move_to(&mut self, id: AllocationId, place: Option<Place>) {
+        let allocation = self.allocation_mut(id);
+        let market = allocation.unit.market;
+        let before = std::mem::replace(&mut allocation.place, place);
+        if before == place {
+            return;
+        }
+        let book = &mut self.market_mut(market).book;
+        if let Some(before) = before {
+            book.remove(id, before);
+        }
+        if let Some(place) = place {
+            book.insert(id, place);
+        }
+        if let Some(Place::Orphan { ceiling, .. }) = before {
+            self.orphans.remove(&(ceiling, Reverse(id)));
+        }
+        if let Some(Place::Orphan { ceiling, .. }) = place {
+            self.orphans.insert((ceiling, Reverse(id)));
+        }
+        self.dirty.insert(market);
+    }
+
+    fn place_of(&self, id: AllocationId) -> Place {
+        let allocation = self.allocation(id);
+        let bid = self.bid(allocation.bid);
+        let Some(notice) = allocation.notice else {
+            let protected = self.is_protected(allocation);
+            return Place::Live { ceiling: bid.ceiling, protected, reserve: allocation.reserve };
+        };
+        let offer = self.offer(allocation.unit);
+        if let Some(claim) = notice.claim {
+            let ceiling = self.bid(claim.by.bid).ceiling;
+            return Place::Claimed { ceiling, number: claim.number, reserve: offer.reserve };
+        }
+        if offer.units[&allocation.unit.number].leaving {
+            Place::Leaving
+        } else if self.is_wanted_back(id) {
+            Place::Orphan { ceiling: bid.ceiling, returns: notice.returns }
+        } else {
+            Place::Standing { reserve: offer.reserve, deadline: notice.deadline }
+        }
+    }
+
+    /// Whether the holder of a node under notice would have it back, were nobody to claim it (R6).
+    pub(crate) fn is_wanted_back(&self, id: AllocationId) -> bool {
+        let allocation = self.allocation(id);
+        let (Some(notice), bid) = (allocation.notice, self.bid(allocation.bid)) else { return false };
+        let offer = self.offer(allocation.unit);
+        let stays = !offer.units[&allocation.unit.number].leaving;
+        // Room under `max_nodes`, or a claim to give up for it.
+        let room = notice.returns || bid.live.len() < bid.max_nodes;
+        stays && offer.reserve <= bid.ceiling && room
+    }
+
+    /// After a change of what a bid wants or has: its place in the queues, and whether it wants its
+    /// nodes under notice back.
+    pub(crate) fn reindex_bid(&mut self, id: BidId) {
+        let (before, queued) = {
+            let bid = self.bid_mut(id);
+            let queued = bid.queue();
+            (std::mem::replace(&mut bid.queued, queued), queued)
+        };
+        if before != queued {
+            let tenant = self.bid(id).tenant;
+            for market in self.markets_of(id).iter().copied() {
+                let sells = self.sells(tenant, market);
+                let demand = &mut self.market_mut(market).book.demand;
+                if let Some(before) = before {
+                    demand.remove(tenant, before);
+                }
+                if let Some(queued) = queued.filter(|_| !sells) {
+                    demand.insert(id, tenant, queued);
+                }
+                self.dirty.insert(market);
+            }
+        }
+        for notice in self.bid(id).notices.clone().iter() {
+            self.reindex_allocation(notice);
+        }
+        self.reindex_rescue(id);
+    }
+
+    /// After a change of its ceiling: besides, its nodes and claims, and whom the claims on its
+    /// nodes would let off.
+    pub(crate) fn reindex_bid_and_nodes(&mut self, id: BidId) {
+        for node in self.bid(id).live.clone().iter() {
+            self.reindex_allocation(node);
+        }
+        for node in self.bid(id).claims.clone().iter() {
+            self.reindex_allocation(node);
+        }
+        for node in self.bid(id).notices.clone().iter() {
+            self.remeter(node);
+            if let Some(claim) = self.allocation(node).claim() {
+                self.reindex_rescue(claim.by.bid);
+            }
+        }
+        self.reindex_bid(id);
+    }
+
+    /// After a change of a bid's claims, of their victims' ceilings, of the reserves of their units:
+    /// which free unit the bid would take in their stead (R6).
+    pub(crate) fn reindex_rescue(&mut self, id: BidId) {
+        let rescuable = self.rescues_of(id);
+        let before = std::mem::take(&mut self.bid_mut(id).rescuable);
+        if before != rescuable {
+            for (market, rescue) in &before {
+                self.market_mut(*market).book.rescues.remove(&(*rescue, id));
+            }
+            for (market, rescue) in &rescuable {
+                self.market_mut(*market).book.rescues.insert((*rescue, id));
+                self.dirty.insert(*market);
+            }
+        }
+        self.bid_mut(id).rescuable = rescuable;
+    }
+
+    fn rescues_of(&self, id: BidId) -> Vec<(MarketId, Rescue)> {
+        let bid = self.bid(id);
+        if bid.claims.len() == 0 {
+            return Vec::new();
+        }
+        let markets = self.markets_of(id);
+        let open = markets.iter().copied().filter(|market| !self.sells(bid.tenant, *market));
+        open.filter_map(|market| {
+            let victim = self.dearest_victim(id, bid.rescue_market(market))?;
+            let accepts = self.needed_against(victim).min(bid.ceiling);
+            Some((market, Rescue { accepts, rank: bid.rank() }))
+        })
+        .collect()
+    }
+
+    /// The claim of a bid that it gives up first: the one whose victim has the highest ceiling,
+    /// then the oldest (R6); only of one market, where that is asked.
+    pub(crate) fn dearest_victim(&self, id: BidId, market: Option<MarketId>) -> Option<AllocationId> {
+        let claims = self.bid(id).claims.iter();
+        claims
+            .filter(|claim| market.is_none_or(|market| self.allocation(*claim).unit.market == market))
+            .max_by_key(|claim| (self.bid(self.allocation(*claim).bid).ceiling, Reverse(*claim)))
+    }
+
+    /// The ceiling that R4 asks of whoever displaces this node's bid.
+    pub(crate) fn needed_against(&self, id: AllocationId) -> Price {
+        let allocation = self.allocation(id);
+        self.needed(allocation.unit, self.bid(allocation.bid).ceiling)
+    }
+
+    /// All bids of an account that search in a market, after it began or ceased to sell there (R17).
+    pub(crate) fn requeue_in(&mut self, account: AccountId, market: MarketId) {
+        let sells = self.sells(account, market);
+        for id in self.accounts[account.0 as usize].searching.clone() {
+            if !self.markets_of(id).contains(&market) {
+                continue;
+            }
+            if let Some(queued) = self.bid(id).queued {
+                let demand = &mut self.market_mut(market).book.demand;
+                demand.remove(account, queued);
+                if !sells {
+                    demand.insert(id, account, queued);
+                }
+                self.dirty.insert(market);
+            }
+            self.reindex_rescue(id);
+        }
+    }
+
+    /// After a change of an offer's reserve, place, units or free units.
+    pub(crate) fn reindex_offer(&mut self, market: MarketId, provider: AccountId) {
+        let offer = &self.market(market).offers[&provider];
+        let (reserve, place) = (offer.reserve, offer.place);
+        let (free, offered) = (offer.free.len() as u64, offer.capacity() > 0);
+        let book = &mut self.market_mut(market).book;
+        book.free.set(reserve, place, provider, free);
+        book.free.set_floor(reserve, provider, offered);
+        self.dirty.insert(market);
+    }
+}
+
+impl Bid {
+    /// A gang's rescue stays in one market (R12): the market its claims must be in.
+    pub(crate) fn rescue_market(&self, market: MarketId) -> Option<MarketId> {
+        (self.min_nodes > 1).then_some(market)
+    }
+}

@@ -1,0 +1,41 @@
+//! The market as a pure, deterministic state machine: commands in, events out.
+//!
+//! The rules are those of `docs/mechanism.md`; comments cite them by number (`R4`).
+//! Nothing here knows the time, chance, threads, floats or a wire format: everything that
+//! [`Auction::apply`] reads is in the command it is given.
+
+pub mod answer;
+mod billing;
+mod book;
+pub mod codec;
+pub mod command;
+mod draw;
+pub mod event;
+mod exchange;
+mod index;
+mod keys;
+mod meter;
+pub mod money;
+mod nodes;
+mod obey;
+mod offerings;
+pub mod picture;
+mod preempt;
+mod price;
+pub mod reject;
+pub mod rules;
+mod settle;
+mod snapshot;
+mod state;
+mod table;
+mod timers;
+pub mod units;
+pub mod views;
+
+pub use answer::{Answer, Auction};
+pub use command::{Command, Stamped};
+pub use event::{Event, Fact};
+pub use exchange::Exchange;
+pub use money::{Amount, Price};
+pub use reject::Reject;
+pub use rules::MarketRules;

@@ -1,0 +1,59 @@
+//! ReleaseAllocation, ReportReady.
+
+use crate::event::{EndReason, Fact};
+use crate::exchange::Exchange;
+use crate::reject::Reject;
+use crate::state::Allocation;
+use crate::timers::Due;
+use crate::units::{AccountName, AllocationId};
+
+impl Exchange {
+    fn allocation_numbered(&self, id: AllocationId) -> Result<&Allocation, Reject> {
+        if id.0 == 0 || id.0 > self.last_allocation {
+            return Err(Reject::UnknownAllocation);
+        }
+        self.allocations.get(&id).ok_or(Reject::Ended)
+    }
+
+    pub(crate) fn release_allocation(
+        &mut self,
+        tenant: &AccountName,
+        id: AllocationId,
+    ) -> Result<(), Reject> {
+        if self.allocation_numbered(id)?.tenant != self.account(tenant) {
+            return Err(Reject::NotYours);
+        }
+
+        self.end(id, EndReason::Released);
+        Ok(())
+    }
+
+    /// The tenant or the provider reports; the first report counts (R15).
+    pub(crate) fn report_ready(&mut self, id: AllocationId, by: Option<&AccountName>) -> Result<(), Reject> {
+        let allocation = self.allocation_numbered(id)?;
+        if let Some(by) = by.map(|by| self.account(by))
+            && by != allocation.tenant
+            && by != allocation.unit.provider
+        {
+            return Err(Reject::NotYours);
+        }
+        if allocation.ready.is_some() {
+            return Err(Reject::AlreadyReady);
+        }
+
+        let now = self.now;
+        let min_runtime = self.market(allocation.unit.market).rules.min_runtime;
+        let (start_by, protected_until) = (allocation.start_by, allocation.protected_until);
+        self.timers.unset(start_by, Due::StartTimeout(id));
+        self.timers.unset(protected_until, Due::ProtectionEnds(id));
+        let allocation = self.allocation_mut(id);
+        allocation.ready = Some(now);
+        allocation.protected_until = now.after(min_runtime);
+        let protected_until = allocation.protected_until;
+        self.timers.set(protected_until, Due::ProtectionEnds(id));
+        self.start_meter(id);
+        self.tell(Fact::Ready { node: self.node(id) });
+        self.reindex_allocation(id);
+        Ok(())
+    }
+}

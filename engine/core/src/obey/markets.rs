@@ -1,0 +1,73 @@
+//! OpenMarket, ChangeRules.
+
+use crate::command::RuleChange;
+use crate::event::{Fact, Scope};
+use crate::exchange::{Exchange, Market};
+use crate::reject::Reject;
+use crate::rules::MarketRules;
+use crate::state::Bid;
+use crate::table::sorted;
+use crate::units::{InstanceType, MarketId, MarketName};
+
+impl Exchange {
+    pub(crate) fn open_market(&mut self, name: &MarketName, changes: &[RuleChange]) -> Result<(), Reject> {
+        if self.market_ids.contains_key(name) {
+            return Err(Reject::MarketExists);
+        }
+        let rules = MarketRules::default().with(changes)?;
+
+        let (id, kind) = self.list_market(name, Market::new(rules));
+        self.tell(Fact::MarketOpened { market: id });
+        self.enter_waiting_bids(id, &kind);
+        self.dirty.insert(id);
+        Ok(())
+    }
+
+    pub(crate) fn list_market(&mut self, name: &MarketName, market: Market) -> (MarketId, InstanceType) {
+        let id = MarketId(self.markets.len() as u32);
+        let kind = InstanceType::new(name.parts().0);
+        self.names.markets.push(name.clone());
+        self.market_ids.insert(name.clone(), id);
+        self.markets.push(market);
+        let of_type = self.types.entry(kind.clone()).or_default();
+        *of_type = of_type.iter().copied().chain([id]).collect();
+        (id, kind)
+    }
+
+    /// Bids for any region of the type look here too, from the beginning (R13).
+    fn enter_waiting_bids(&mut self, market: MarketId, kind: &InstanceType) {
+        let scope = Scope::InstanceType(kind.clone());
+        let concerned = sorted(&self.bids).into_iter().filter(|(_, bid)| bid.scope == scope);
+        for id in concerned.map(|(id, _)| id).collect::<Vec<_>>() {
+            let Bid { tenant, queued, .. } = *self.bid(id);
+            if let Some(queued) = queued {
+                self.market_mut(market).book.demand.insert(id, tenant, queued);
+            }
+            self.reindex_rescue(id);
+        }
+    }
+
+    /// Deadlines and protections already given stand.
+    pub(crate) fn change_rules(&mut self, name: &MarketName, changes: &[RuleChange]) -> Result<(), Reject> {
+        let id = self.market_named(name)?;
+        let market = self.market(id);
+        let rules = market.rules.with(changes)?;
+        if rules.tick != market.rules.tick {
+            return Err(Reject::BadRule);
+        }
+
+        self.market_mut(id).rules = rules;
+        self.tell(Fact::RulesChanged { market: id });
+        let claimed: Vec<_> = self.market(id).book.held.claims().collect();
+        for node in claimed {
+            let claim = self.allocation(node).claim().expect("a claimed notice");
+            self.reindex_rescue(claim.by.bid);
+        }
+        self.dirty.insert(id);
+        Ok(())
+    }
+
+    pub(crate) fn market_named(&self, name: &MarketName) -> Result<MarketId, Reject> {
+        self.market_ids.get(name).copied().ok_or(Reject::UnknownMarket)
+    }
+}

@@ -1,0 +1,146 @@
+//! What a bid could take in a market: free units, standing notices, displacements (R3, R4, R6).
+
+use crate::book::Victim;
+use crate::exchange::Exchange;
+use crate::money::Price;
+use crate::units::{AccountId, AllocationId, BidId, MarketId};
+use std::cmp::Ordering;
+
+/// A node that can be had, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offering {
+    pub(crate) what: What,
+    /// The ceiling it needs: the reserve, or that and the increment above the victim's ceiling.
+    pub(crate) needed: Price,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Free(MarketId, AccountId),
+    Standing(AllocationId),
+    Displace(Victim),
+}
+
+impl Exchange {
+    /// What nodes there would need one after another, cheapest first (R9).
+    pub(crate) fn needs(&self, id: MarketId) -> impl Iterator<Item = Price> {
+        let mut free = self.free_units(id).map(|o| o.needed).peekable();
+        let mut standing = self.standing_notices(id).map(|o| o.needed).peekable();
+        // None is passed over for a later one, so each needs what those before it did.
+        let mut displacements = self
+            .displacements(id)
+            .scan(Price::ZERO, |needed, o| {
+                *needed = o.needed.max(*needed);
+                Some(*needed)
+            })
+            .peekable();
+        std::iter::from_fn(move || {
+            let least =
+                [free.peek(), standing.peek(), displacements.peek()].into_iter().flatten().min().copied()?;
+            free.next_if_eq(&least)
+                .or_else(|| standing.next_if_eq(&least))
+                .or_else(|| displacements.next_if_eq(&least))
+        })
+    }
+
+    /// What one bid with this ceiling would take in a market, node by node (R3, R4).
+    fn takings(&self, id: MarketId, ceiling: Price) -> impl Iterator<Item = Offering> {
+        let affordable = move |o: &Offering| o.needed <= ceiling;
+        let mut free = self.free_units(id).take_while(affordable).peekable();
+        let mut standing = self.standing_notices(id).take_while(affordable).peekable();
+        let mut displacements = self.displacements(id).take_while(affordable).peekable();
+        std::iter::from_fn(move || {
+            let displacement = displacements.peek().copied();
+            free.next_if(|o| o.spared(displacement))
+                .or_else(|| standing.next_if(|o| o.spared(displacement)))
+                .or_else(|| displacements.next())
+        })
+    }
+
+    pub(crate) fn free_units(&self, id: MarketId) -> impl Iterator<Item = Offering> {
+        self.market(id).book.free.iter().flat_map(move |(reserve, count, provider)| {
+            let offering = Offering { what: What::Free(id, provider), needed: reserve };
+            std::iter::repeat_n(offering, usize::try_from(count).unwrap_or(usize::MAX))
+        })
+    }
+
+    pub(crate) fn standing_notices(&self, id: MarketId) -> impl Iterator<Item = Offering> {
+        let standing = self.market(id).book.standing.iter();
+        standing.map(|(reserve, _, node)| Offering { what: What::Standing(*node), needed: *reserve })
+    }
+
+    /// Displacements one after another, each as if those before it were done.
+    pub(crate) fn displacements(&self, id: MarketId) -> impl Iterator<Item = Offering> {
+        self.market(id).book.held.victims().map(|victim| {
+            let unit = self.allocation(victim.allocation).unit;
+            Offering { what: What::Displace(victim), needed: self.needed(unit, victim.ceiling) }
+        })
+    }
+
+    /// What a bid would take now if it took one node, over all its markets (R3, R4, R13).
+    pub(crate) fn best_for(&self, bid: BidId) -> Option<Offering> {
+        let displacement = self.best_of(bid, |market| self.displacements(market).next());
+        let free = self.best_of(bid, |market| self.free_units(market).next());
+        let standing = || self.best_of(bid, |market| self.standing_notices(market).next());
+        let spared = |o: &Offering| o.spared(displacement);
+        free.filter(spared).or_else(|| standing().filter(spared)).or(displacement)
+    }
+
+    /// The cheapest that the bid can afford of what its markets have, the first market's in a tie.
+    pub(crate) fn best_of(
+        &self,
+        bid: BidId,
+        in_market: impl Fn(MarketId) -> Option<Offering>,
+    ) -> Option<Offering> {
+        let ceiling = self.bid(bid).ceiling;
+        let best = self.open_markets(bid).filter_map(|market| Some((market, in_market(market)?)));
+        best.filter(|(_, offering)| offering.needed <= ceiling)
+            .min_by(|(a, x), (b, y)| x.needed.cmp(&y.needed).then(a.cmp(b)))
+            .map(|(_, offering)| offering)
+    }
+
+    /// The markets of a bid in which it may buy (R17), in the order in which they were named.
+    pub(crate) fn open_markets(&self, bid: BidId) -> impl Iterator<Item = MarketId> {
+        let tenant = self.bid(bid).tenant;
+        let markets = self.markets_of(bid);
+        (0..markets.len()).map(move |i| markets[i]).filter(move |market| !self.sells(tenant, *market))
+    }
+
+    /// How many of `nodes` a bid would take in a market now, and how many of these only after notice.
+    pub(crate) fn would_take(&self, market: MarketId, ceiling: Price, nodes: u32) -> (u32, u32) {
+        let taken = self.takings(market, ceiling).take(nodes as usize);
+        taken.fold((0, 0), |(all, later), o| (all + 1, later + u32::from(!matches!(o.what, What::Free(..)))))
+    }
+
+    /// What a gang would take at once in a market to have `nodes`, if its ceiling allows (R12).
+    pub(crate) fn gang_in(&self, market: MarketId, nodes: u32, ceiling: Price) -> Option<Gang> {
+        let taken: Vec<Offering> = self.takings(market, ceiling).take(nodes as usize).collect();
+        let displacements = taken.iter().filter(|o| matches!(o.what, What::Displace(_))).count();
+        let needed = taken.iter().map(|o| o.needed).max()?;
+        (taken.len() == nodes as usize).then_some(Gang { taken, displacements, needed, market })
+    }
+}
+
+impl Offering {
+    /// A bid is not sent to something dearer than a displacement that is open to it (R3).
+    fn spared(&self, displacement: Option<Offering>) -> bool {
+        displacement.is_none_or(|displacement| self.needed <= displacement.needed)
+    }
+}
+
+/// A way to place a waiting gang.
+#[derive(Debug)]
+pub(crate) struct Gang {
+    pub(crate) taken: Vec<Offering>,
+    displacements: usize,
+    needed: Price,
+    market: MarketId,
+}
+
+impl Gang {
+    /// The fewest displacements, then the lowest needed ceiling, then the first market (R12).
+    pub(crate) fn compare(&self, other: &Gang) -> Ordering {
+        let key = |gang: &Gang| (gang.displacements, gang.needed, gang.market);
+        key(self).cmp(&key(other))
+    }
+}

@@ -1,0 +1,212 @@
+//! Settling (§3): at each instant, one step and then again from the first, until nothing changes.
+
+use crate::event::{CloseReason, DropCause};
+use crate::exchange::Exchange;
+use crate::money::Price;
+use crate::offerings::{Gang, Offering, What};
+use crate::state::Rank;
+use crate::units::{AllocationId, BidId, MarketId};
+use std::collections::BTreeMap;
+
+impl Exchange {
+    pub(crate) fn settle(&mut self) {
+        while self.do_what_is_due()
+            || self.pass_on_orphan()
+            || self.give_free_unit()
+            || self.rescind_orphan()
+            || self.serve_unmet()
+        {}
+        if let Some(bid) = self.immediate.take() {
+            self.end_immediate(bid);
+        }
+        for market in std::mem::take(&mut self.dirty) {
+            self.publish_prices(market);
+        }
+    }
+
+    /// Step 2: an orphan passes to the best unmet plain bid that would displace it, were it back (R6).
+    fn pass_on_orphan(&mut self) -> bool {
+        let orphans = self.orphans.iter().map(|(ceiling, id)| (*ceiling, id.0));
+        let passed = orphans.filter_map(|(ceiling, id)| Some((id, self.taker_of(id, ceiling)?))).next();
+        let Some((orphan, bid)) = passed else { return false };
+        self.pass_on(orphan, bid);
+        true
+    }
+
+    fn taker_of(&self, orphan: AllocationId, ceiling: Price) -> Option<BidId> {
+        let allocation = self.allocation(orphan);
+        let market = allocation.unit.market;
+        let book = &self.market(market).book;
+        book.demand.first()?;
+        if self.is_protected(allocation) || !book.held.would_yield_first(orphan, ceiling) {
+            return None;
+        }
+        let needed = self.needed(allocation.unit, ceiling);
+        let able = book.demand.plain().take_while(|(rank, _)| rank.ceiling.0 >= needed);
+        let mut takers = able
+            .map(|(_, bid)| bid)
+            .filter(|bid| self.seeks_beyond_orphans(*bid) && !self.has_nearer_victim(*bid, market, needed));
+        let taker = takers.next()?;
+        let free = self.best_of(taker, |market| self.free_units(market).next());
+        // While it would rather take a free unit (R3), the orphan waits.
+        free.is_none_or(|free| free.needed > needed).then_some(taker)
+    }
+
+    /// Whether the bid's displacement would be in another market (R4).
+    fn has_nearer_victim(&self, bid: BidId, market: MarketId, needed: Price) -> bool {
+        let mut others = self.open_markets(bid).filter(|other| *other != market);
+        others.any(|other| {
+            self.displacements(other).next().is_some_and(|o| (o.needed, other) < (needed, market))
+        })
+    }
+
+    /// Nodes of its own that come back count first (R6).
+    fn seeks_beyond_orphans(&self, bid: BidId) -> bool {
+        self.bid(bid).unmet() > self.own_orphans(bid)
+    }
+
+    /// The orphans of a bid that take up its unmet demand when they come back.
+    fn own_orphans(&self, id: BidId) -> u32 {
+        if self.orphans.is_empty() {
+            return 0;
+        }
+        let notices = self.bid(id).notices.iter();
+        notices.filter(|notice| self.allocation(*notice).takes_demand_back()).count() as u32
+    }
+
+    /// Step 3: a free unit goes to the first in the order of R2 who wants it, unmet demand or claim
+    /// holder, unless step 5 could serve somebody before him (R6).
+    fn give_free_unit(&mut self) -> bool {
+        if !self.dirty.iter().any(|market| self.market(*market).book.free.count > 0) {
+            return false;
+        }
+        let mut queue = self.queue_heads();
+        for (rank, bid) in self.rescue_candidates() {
+            queue.entry(rank).or_insert(bid);
+        }
+        while let Some((rank, bid)) = queue.pop_first() {
+            if self.bid(bid).queue().is_some_and(|queued| queued.gang.is_some()) {
+                // Only gangs that can be placed are in the queue.
+                return false;
+            }
+            if self.bid(bid).unmet() > 0 {
+                match self.best_for(bid) {
+                    Some(Offering { what: What::Free(market, provider), .. }) => {
+                        if self.seeks_beyond_orphans(bid) {
+                            self.take_free(bid, market, provider);
+                            return true;
+                        }
+                        self.enqueue_behind(rank, &mut queue);
+                    }
+                    Some(Offering { what: What::Standing(_) | What::Displace(_), .. }) => return false,
+                    None => {}
+                }
+            }
+            if self.rescue(bid) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The first plain bid of each market that changed, and the gangs that can be placed there: if
+    /// none of these can be served nobody can, for no bid behind them can do better.
+    fn queue_heads(&self) -> BTreeMap<Rank, BidId> {
+        let mut queue = BTreeMap::new();
+        for market in &self.dirty {
+            let demand = &self.market(*market).book.demand;
+            queue.extend(demand.first());
+            for (nodes, rank, bid) in demand.first_gangs() {
+                let needed = self.needs(*market).nth(nodes as usize - 1);
+                if needed.is_some_and(|needed| needed <= rank.ceiling.0) {
+                    queue.insert(rank, bid);
+                }
+            }
+        }
+        queue
+    }
+
+    fn enqueue_behind(&self, rank: Rank, queue: &mut BTreeMap<Rank, BidId>) {
+        for market in &self.dirty {
+            queue.extend(self.market(*market).book.demand.after(rank));
+        }
+    }
+
+    /// Claim holders that would take the cheapest free unit of a market instead (R6).
+    fn rescue_candidates(&self) -> Vec<(Rank, BidId)> {
+        let mut candidates = Vec::new();
+        for market in &self.dirty {
+            let book = &self.market(*market).book;
+            if let Some((reserve, ..)) = book.free.first() {
+                let accepting = book.rescues.iter().rev().take_while(|(rescue, _)| rescue.accepts >= reserve);
+                candidates.extend(accepting.map(|(rescue, bid)| (rescue.rank, *bid)));
+            }
+        }
+        candidates
+    }
+
+    /// A claim holder takes a free unit and lets off the dearest of its victims (R6).
+    fn rescue(&mut self, id: BidId) -> bool {
+        let bid = self.bid(id);
+        if bid.claims.len() == 0 || bid.unmet() + bid.claims.len() <= self.own_orphans(id) {
+            return false;
+        }
+        let acceptable = self.best_of(id, |market| {
+            let victim = self.dearest_victim(id, self.bid(id).rescue_market(market))?;
+            self.free_units(market).next().filter(|free| free.needed <= self.needed_against(victim))
+        });
+        let Some(Offering { what: What::Free(market, provider), .. }) = acceptable else { return false };
+        let victim = self.dearest_victim(id, self.bid(id).rescue_market(market)).expect("it was let off");
+        self.drop_claim(victim, DropCause::Rescued);
+        self.take_free(id, market, provider);
+        true
+    }
+
+    /// Step 4: an orphan that is left stays with its holder, the dearest holder's first, then the oldest.
+    fn rescind_orphan(&mut self) -> bool {
+        let Some((_, id)) = self.orphans.last().copied() else { return false };
+        self.rescind(id.0);
+        true
+    }
+
+    /// Step 5: the first in the order of R2 who can get anything gets one node, a gang its minimum.
+    fn serve_unmet(&mut self) -> bool {
+        for (_, bid) in self.queue_heads() {
+            if let Some(nodes) = self.bid(bid).queue().and_then(|queued| queued.gang) {
+                let Some(gang) = self.place_for_gang(bid, nodes) else { continue };
+                for offering in gang.taken {
+                    self.take(bid, offering);
+                }
+                return true;
+            }
+            if let Some(offering) = self.best_for(bid) {
+                self.take(bid, offering);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn place_for_gang(&self, bid: BidId, nodes: u32) -> Option<Gang> {
+        let ceiling = self.bid(bid).ceiling;
+        let places = self.open_markets(bid).filter_map(|market| self.gang_in(market, nodes, ceiling));
+        places.min_by(Gang::compare)
+    }
+
+    fn take(&mut self, bid: BidId, offering: Offering) {
+        match offering.what {
+            What::Free(market, provider) => self.take_free(bid, market, provider),
+            What::Standing(node) => self.claim_standing(bid, node),
+            What::Displace(victim) => self.displace(bid, victim),
+        }
+    }
+
+    /// What an IOC bid did not get at once it does not get at all (R14).
+    fn end_immediate(&mut self, id: BidId) {
+        let bid = self.bid_mut(id);
+        if bid.searching {
+            bid.max_nodes = bid.live.len() + bid.claims.len();
+            self.close(id, CloseReason::Ioc);
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The whole state as bytes, and back. Only facts are in it: books, timers, meters and prices
+//! follow from them. A snapshot saves time and is never the truth; its hash is how two replays of
+//! one journal are compared.
+
+use crate::codec::{DecodeError, Reader, Writer};
+use crate::event::{Bidder, NoticeReason, Scope};
+use crate::exchange::{Account, Exchange, Market};
+use crate::keys::{First, Keys};
+use crate::money::{Amount, Bill, Price, Totals};
+use crate::reject::Reject;
+use crate::rules::{MarketRules, Pricing};
+use crate::state::{Allocation, Bid, Claim, NodeList, Notice, Offer, Running, Unit};
+use crate::table::sorted;
+use crate::timers::Due;
+use crate::units::{
+    AccountId, AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketId, MarketName, Micros, Seq,
+    UnitId,
+};
+use std::collections::BTreeMap;
+
+/// Of the bytes; another one is not read, the journal is replayed instead.
+const FORMAT: u8 = 1;
+
+impl Exchange {
+    /// Between commands only: what is being settled has no form.
+    pub fn snapshot(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.byte(FORMAT);
+        w.number(self.seq.0);
+        w.number(self.now.0);
+        w.number(self.last_allocation);
+        w.number(self.last_claim);
+        w.number(self.totals.debits.0);
+        w.number(self.totals.fees.0);
+        w.list(self.names.accounts.iter().zip(&self.accounts), |w, (name, account)| {
+            w.text(name.as_str());
+            w.keys(&account.keys);
+        });
+        w.list(self.names.markets.iter().zip(&self.markets), |w, (name, market)| {
+            w.text(name.as_str());
+            w.market(market);
+        });
+        w.list(sorted(&self.bids).into_iter(), |w, (id, bid)| {
+            w.number(id.0);
+            w.bid(bid);
+        });
+        w.list(sorted(&self.allocations).into_iter(), |w, (id, allocation)| {
+            w.number(id.0);
+            w.allocation(allocation);
+            w.number(self.accrued(allocation, self.now).0);
+        });
+        w.into_bytes()
+    }
+
+    /// Of the snapshot: equal hashes, equal states.
+    pub fn state_hash(&self) -> u128 {
+        xxhash_rust::xxh3::xxh3_128(&self.snapshot())
+    }
+
+    /// The exchange that [`Exchange::snapshot`] was taken of.
+    pub fn restore(bytes: &[u8]) -> Result<Exchange, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let format = r.byte()?;
+        if format != FORMAT {
+            return Err(DecodeError::UnknownVariant(format));
+        }
+        let mut exchange = Exchange {
+            seq: Seq(r.number()?),
+            now: Micros(r.number()?),
+            last_allocation: r.number()?,
+            last_claim: r.number()?,
+            ..Exchange::default()
+        };
+        let (debits, fees) = (r.number()?, r.number()?);
+        exchange.totals =
+            Totals { debits: Amount(debits), credits: Amount(debits - fees), fees: Amount(fees) };
+        for (name, keys) in r.list(|r| Ok((AccountName::new(r.text()?), r.keys()?)))? {
+            exchange.account_ids.insert(name.clone(), AccountId(exchange.names.accounts.len() as u32));
+            exchange.names.accounts.push(name);
+            exchange.accounts.push(Account { keys, ..Account::default() });
+        }
+        for (name, market) in r.list(|r| Ok((MarketName::new(r.text()?), r.market()?)))? {
+            exchange.list_market(&name, market);
+        }
+        for (id, bid) in r.list(|r| Ok((BidId(r.number()?), r.bid()?)))? {
+            exchange.bids.insert(id, bid);
+        }
+        let nodes = r.list(|r| Ok((AllocationId(r.number()?), r.allocation()?, Bill(r.number()?))))?;
+        r.end()?;
+        exchange.rebuild(nodes);
+        Ok(exchange)
+    }
+
+    /// Books, timers, meters and prices from the facts.
+    fn rebuild(&mut self, nodes: Vec<(AllocationId, Allocation, Bill)>) {
+        let mut bills = Vec::with_capacity(nodes.len());
+        for (id, allocation, bill) in nodes {
+            bills.push((id, allocation.bid, bill));
+            self.rebuild_node(id, allocation);
+        }
+        let offers = self.markets.iter().enumerate();
+        let offers: Vec<(MarketId, AccountId)> = offers
+            .flat_map(|(i, market)| market.offers.keys().map(move |provider| (MarketId(i as u32), *provider)))
+            .collect();
+        for (market, provider) in offers {
+            self.reindex_offer(market, provider);
+        }
+        let mut bids: Vec<BidId> = self.bids.keys().copied().collect();
+        bids.sort_unstable();
+        for id in bids {
+            let Bid { tenant, expire_at, searching, .. } = *self.bid(id);
+            let account = &mut self.accounts[tenant.0 as usize];
+            account.bids.push(id);
+            if searching {
+                account.searching.insert(id);
+                if let Some(at) = expire_at {
+                    self.timers.set(at, Due::Expiry(id));
+                }
+            }
+            self.reindex_bid_and_nodes(id);
+        }
+        for i in 0..self.markets.len() {
+            let market = &mut self.markets[i];
+            let tariff = market.tariff();
+            market.meter.set(self.now, tariff);
+            self.markets[i].numbers = Some(self.numbers(MarketId(i as u32)));
+        }
+        for (id, _, bill) in bills {
+            if self.allocation(id).ready.is_some() {
+                self.start_meter(id);
+                let running = self.allocation(id).running.expect("started");
+                let base =
+                    running.base + i128::try_from(bill.0).expect("a bill of less than a thousand years");
+                self.allocation_mut(id).running = Some(Running { base, ..running });
+            }
+        }
+        self.dirty.clear();
+    }
+
+    fn rebuild_node(&mut self, id: AllocationId, allocation: Allocation) {
+        let unit = self.offer_mut(allocation.unit).units.entry(allocation.unit.number).or_default();
+        unit.allocation = Some(id);
+        self.offer_mut(allocation.unit).free.remove(&allocation.unit.number);
+        let now = self.now;
+        if allocation.protected_until > now {
+            self.timers.set(allocation.protected_until, Due::ProtectionEnds(id));
+        }
+        if allocation.ready.is_none() {
+            self.timers.set(allocation.start_by, Due::StartTimeout(id));
+        }
+        if let Some(at) = allocation.raise_at {
+            self.timers.set(at, Due::ReserveCounts(id));
+        }
+        let bid = self.bid_mut(allocation.bid);
+        match allocation.notice {
+            None => bid.live.insert(id),
+            Some(notice) => {
+                bid.notices.insert(id);
+                self.timers.set(notice.deadline, Due::Deadline(id));
+                if let Some(claim) = notice.claim {
+                    self.bid_mut(claim.by.bid).claims.insert(id);
+                }
+            }
+        }
+        self.allocations.insert(id, allocation);
+    }
+}
+
+impl Writer {
+    fn keys(&mut self, keys: &Keys) {
+        self.number(keys.len() as u64);
+        for (at, key, first) in keys.iter() {
+            self.number(at.0);
+            self.text(key.as_str());
+            self.number(first.seq.0);
+            self.number(first.content);
+            self.option(first.refusal, |w, refusal| w.text(refusal.code()));
+        }
+    }
+
+    fn market(&mut self, market: &Market) {
+        let MarketRules {
+            tick,
+            increment_bps,
+            ceiling_max,
+            bid_nodes_max,
+            min_runtime,
+            notice,
+            start_timeout,
+            min_charge,
+            fee_bps,
+            pricing,
+        } = market.rules;
+        for number in [tick, increment_bps, ceiling_max, bid_nodes_max, fee_bps] {
+            self.number(number);
+        }
+        for span in [min_runtime, notice, start_timeout, min_charge] {
+            self.number(span.0);
+        }
+        self.flag(pricing == Pricing::LowestAccepted);
+        self.list(market.offers.iter(), |w, (provider, offer)| {
+            w.number(provider.0);
+            w.number(offer.reserve.0);
+            w.number(offer.place.0);
+            w.number(offer.last_number);
+            w.list(offer.units.iter(), |w, (number, unit)| {
+                w.number(*number);
+                w.flag(unit.leaving);
+            });
+        });
+    }
+
+    fn bid(&mut self, bid: &Bid) {
+        self.number(bid.tenant.0);
+        match &bid.scope {
+            Scope::Markets(markets) => {
+                self.byte(0);
+                self.list(markets.iter(), |w, market| w.number(market.0));
+            }
+            Scope::InstanceType(kind) => {
+                self.byte(1);
+                self.text(kind.as_str());
+            }
+        }
+        self.number(bid.ceiling.0);
+        self.number(bid.seq.0);
+        self.number(bid.min_nodes);
+        self.number(bid.max_nodes);
+        self.option(bid.expire_at, |w, at| w.number(at.0));
+        self.flag(bid.closes);
+        self.flag(bid.searching);
+    }
+
+    fn allocation(&mut self, allocation: &Allocation) {
+        self.number(allocation.bid.0);
+        self.number(allocation.tenant.0);
+        self.number(allocation.unit.market.0);
+        self.number(allocation.unit.provider.0);
+        self.number(allocation.unit.number);
+        self.number(allocation.start_by.0);
+        self.option(allocation.ready, |w, at| w.number(at.0));
+        self.number(allocation.protected_until.0);
+        self.option(allocation.notice, |w, notice| {
+            w.number(notice.deadline.0);
+            w.text(notice.reason.word());
+            w.flag(notice.returns);
+            w.option(notice.claim, |w, claim| {
+                w.number(claim.by.bid.0);
+                w.number(claim.by.tenant.0);
+                w.number(claim.number);
+            });
+        });
+        self.number(allocation.reserve.0);
+        self.option(allocation.raise_at, |w, at| w.number(at.0));
+    }
+}
+
+impl Reader<'_> {
+    fn keys(&mut self) -> Result<Keys, DecodeError> {
+        let mut keys = Keys::default();
+        for _ in 0..self.number::<u64>()? {
+            let at = Micros(self.number()?);
+            let key = ClientKey::new(self.text()?);
+            let (seq, content) = (Seq(self.number()?), self.number()?);
+            let refusal = self.option(|r| r.word(Reject::ALL, |reject| reject.code()))?;
+            keys.remember(key, at, First { seq, content, refusal });
+        }
+        Ok(keys)
+    }
+
+    /// One of `words` by its text.
+    fn word<T: Copy>(&mut self, all: &[T], text_of: impl Fn(T) -> &'static str) -> Result<T, DecodeError> {
+        let text = self.text()?;
+        let known = all.iter().copied().find(|word| text_of(*word) == text);
+        known.ok_or(DecodeError::UnknownVariant(text.bytes().next().unwrap_or(0)))
+    }
+
+    fn market(&mut self) -> Result<Market, DecodeError> {
+        let rules = MarketRules {
+            tick: self.number()?,
+            increment_bps: self.number()?,
+            ceiling_max: self.number()?,
+            bid_nodes_max: self.number()?,
+            fee_bps: self.number()?,
+            min_runtime: Micros(self.number()?),
+            notice: Micros(self.number()?),
+            start_timeout: Micros(self.number()?),
+            min_charge: Micros(self.number()?),
+            pricing: if self.flag()? { Pricing::LowestAccepted } else { Pricing::HighestLosing },
+        };
+        let offers = self.list(|r| Ok((AccountId(r.number()?), r.offer()?)))?;
+        let mut market = Market::new(rules);
+        market.units = offers.iter().map(|(_, offer)| offer.units.len() as u64).sum();
+        market.offers = offers.into_iter().collect();
+        Ok(market)
+    }
+
+    /// All units as free ones; allocations take theirs.
+    fn offer(&mut self) -> Result<Offer, DecodeError> {
+        let (reserve, place, last_number) = (Price(self.number()?), Seq(self.number()?), self.number()?);
+        let units = self.list(|r| Ok((r.number()?, Unit { allocation: None, leaving: r.flag()? })))?;
+        let units: BTreeMap<u64, Unit> = units.into_iter().collect();
+        let leaving = units.values().filter(|unit| unit.leaving).count() as u64;
+        let free = units.keys().copied().collect();
+        Ok(Offer { reserve, place, last_number, units, free, leaving })
+    }
+
+    fn bid(&mut self) -> Result<Bid, DecodeError> {
+        let tenant = AccountId(self.number()?);
+        let scope = match self.byte()? {
+            0 => Scope::Markets(self.list(|r| r.number().map(MarketId))?.into()),
+            1 => Scope::InstanceType(InstanceType::new(self.text()?)),
+            other => return Err(DecodeError::UnknownVariant(other)),
+        };
+        Ok(Bid {
+            tenant,
+            scope,
+            ceiling: Price(self.number()?),
+            seq: Seq(self.number()?),
+            min_nodes: self.number()?,
+            max_nodes: self.number()?,
+            expire_at: self.option(|r| r.number().map(Micros))?,
+            closes: self.flag()?,
+            searching: self.flag()?,
+            live: NodeList::default(),
+            notices: NodeList::default(),
+            claims: NodeList::default(),
+            queued: None,
+            rescuable: Vec::new(),
+        })
+    }
+
+    fn allocation(&mut self) -> Result<Allocation, DecodeError> {
+        Ok(Allocation {
+            bid: BidId(self.number()?),
+            tenant: AccountId(self.number()?),
+            unit: UnitId {
+                market: MarketId(self.number()?),
+                provider: AccountId(self.number()?),
+                number: self.number()?,
+            },
+            start_by: Micros(self.number()?),
+            ready: self.option(|r| r.number().map(Micros))?,
+            protected_until: Micros(self.number()?),
+            notice: self.option(|r| {
+                Ok(Notice {
+                    deadline: Micros(r.number()?),
+                    reason: r.word(NoticeReason::ALL, |reason| reason.word())?,
+                    returns: r.flag()?,
+                    claim: r.option(|r| {
+                        let by = Bidder { bid: BidId(r.number()?), tenant: AccountId(r.number()?) };
+                        Ok(Claim { by, number: r.number()? })
+                    })?,
+                })
+            })?,
+            reserve: Price(self.number()?),
+            raise_at: self.option(|r| r.number().map(Micros))?,
+            running: None,
+            place: None,
+        })
+    }
+}

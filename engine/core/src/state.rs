@@ -1,0 +1,209 @@
+//! What the market remembers of a bid, an allocation, an offer.
+
+use crate::event::{Bidder, NoticeReason, Scope};
+use crate::meter::Terms;
+use crate::money::Price;
+use crate::units::{AccountId, AllocationId, BidId, MarketId, Micros, Seq, UnitId};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A bid's place among others: higher ceiling first, then lower `seq` (R2). Unique, since a
+/// command concerns one bid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    pub(crate) ceiling: Reverse<Price>,
+    pub(crate) seq: Seq,
+}
+
+#[derive(Debug)]
+pub(crate) struct Bid {
+    pub(crate) tenant: AccountId,
+    pub(crate) scope: Scope,
+    pub(crate) ceiling: Price,
+    /// Of the command that last gave a new ceiling or enlarged the bid (R2).
+    pub(crate) seq: Seq,
+    pub(crate) min_nodes: u32,
+    pub(crate) max_nodes: u32,
+    pub(crate) expire_at: Option<Micros>,
+    /// CLOSE rather than REQUEUE (R7).
+    pub(crate) closes: bool,
+    pub(crate) searching: bool,
+    /// Nodes not under notice, by number.
+    pub(crate) live: NodeList,
+    /// Nodes under notice, by number.
+    pub(crate) notices: NodeList,
+    /// Other bids' nodes under notice on which this bid has a claim, by number.
+    pub(crate) claims: NodeList,
+    /// Where the book has it.
+    pub(crate) queued: Option<Queued>,
+    pub(crate) rescuable: Vec<(MarketId, Rescue)>,
+}
+
+/// How a bid with unmet demand waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Queued {
+    pub(crate) rank: Rank,
+    /// The nodes a waiting gang needs at once (R12); a plain bid takes one at a time.
+    pub(crate) gang: Option<u32>,
+}
+
+/// What a claim holder would take instead of its claims (R6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rescue {
+    /// The highest unit reserve it would accept.
+    pub(crate) accepts: Price,
+    pub(crate) rank: Rank,
+}
+
+impl Bid {
+    pub(crate) fn rank(&self) -> Rank {
+        Rank { ceiling: Reverse(self.ceiling), seq: self.seq }
+    }
+
+    pub(crate) fn unmet(&self) -> u32 {
+        if self.searching { self.room() } else { 0 }
+    }
+
+    /// How many more nodes `max_nodes` leaves room for.
+    pub(crate) fn room(&self) -> u32 {
+        self.max_nodes.saturating_sub(self.live.len() + self.claims.len())
+    }
+
+    pub(crate) fn holds_nodes(&self) -> bool {
+        self.live.len() + self.notices.len() > 0
+    }
+
+    pub(crate) fn queue(&self) -> Option<Queued> {
+        if self.unmet() == 0 {
+            return None;
+        }
+        let least = self.min_nodes.min(self.max_nodes);
+        let waits = least > 1 && self.live.len() == 0 && self.claims.len() == 0;
+        Some(Queued { rank: self.rank(), gang: waits.then_some(least) })
+    }
+}
+
+/// A short sorted list of allocation numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeList(Vec<AllocationId>);
+
+impl NodeList {
+    pub(crate) fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    pub(crate) fn insert(&mut self, id: AllocationId) {
+        let at = self.0.binary_search(&id).expect_err("in a list once");
+        self.0.insert(at, id);
+    }
+
+    pub(crate) fn remove(&mut self, id: AllocationId) {
+        let at = self.0.binary_search(&id).expect("in the list");
+        self.0.remove(at);
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = AllocationId> {
+        self.0.iter().copied()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    pub(crate) bid: BidId,
+    pub(crate) tenant: AccountId,
+    pub(crate) unit: UnitId,
+    /// Nobody reported it ready by then: it ends (R11).
+    pub(crate) start_by: Micros,
+    pub(crate) ready: Option<Micros>,
+    pub(crate) protected_until: Micros,
+    pub(crate) notice: Option<Notice>,
+    /// The reserve that counts for the holder's bill and R (R11).
+    pub(crate) reserve: Price,
+    /// When the offer's higher reserve begins to count.
+    pub(crate) raise_at: Option<Micros>,
+    pub(crate) running: Option<Running>,
+    /// Where the book has it.
+    pub(crate) place: Option<Place>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Notice {
+    pub(crate) deadline: Micros,
+    pub(crate) reason: NoticeReason,
+    /// The notice took one off `max_nodes` and a rescission gives it back (R7).
+    pub(crate) returns: bool,
+    pub(crate) claim: Option<Claim>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub(crate) by: Bidder,
+    /// Claims are numbered as they are made: the last claimed first (R4).
+    pub(crate) number: u64,
+}
+
+/// A node that is being billed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    pub(crate) terms: Terms,
+    /// What it cost under earlier terms, less the meter's reading when these began.
+    pub(crate) base: i128,
+}
+
+impl Allocation {
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        self.notice.and_then(|notice| notice.claim)
+    }
+}
+
+/// Where an allocation stands in its market's book, with all that the book sorts by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Live {
+        ceiling: Price,
+        protected: bool,
+        reserve: Price,
+    },
+    Claimed {
+        ceiling: Price,
+        number: u64,
+        reserve: Price,
+    },
+    /// Anybody may claim it (R6).
+    Standing {
+        reserve: Price,
+        deadline: Micros,
+    },
+    /// Without a claim and wanted back by its holder (R6).
+    Orphan {
+        ceiling: Price,
+        returns: bool,
+    },
+    /// Under notice without a claim, and its unit leaves.
+    Leaving,
+}
+
+/// What a provider sells in one market.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    pub(crate) reserve: Price,
+    /// The command that gave this reserve: older offers first (R2).
+    pub(crate) place: Seq,
+    pub(crate) last_number: u64,
+    /// All units, by number; those that are not leaving are the capacity.
+    pub(crate) units: BTreeMap<u64, Unit>,
+    pub(crate) free: BTreeSet<u64>,
+    pub(crate) leaving: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unit {
+    pub(crate) allocation: Option<AllocationId>,
+    pub(crate) leaving: bool,
+}
+
+impl Offer {
+    pub(crate) fn capacity(&self) -> u64 {
+        self.units.len() as u64 - self.leaving
+    }
+}

@@ -1,0 +1,38 @@
+//! Maps from ids to what they name. Never iterated where the order could be seen.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+/// A map by id: our ids are dense numbers, so one multiplication spreads them well enough.
+pub(crate) type Table<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        let mixed = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+/// The entries in the order of their keys.
+pub(crate) fn sorted<K: Ord + Copy + Eq + Hash, V>(table: &Table<K, V>) -> Vec<(K, &V)> {
+    let mut entries: Vec<_> = table.iter().map(|(k, v)| (*k, v)).collect();
+    entries.sort_unstable_by_key(|(k, _)| *k);
+    entries
+}

@@ -1,0 +1,176 @@
+//! Names, numbers and instants: the types of everything that is counted or called by a name.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// An instant, or a span of time, in microseconds; instants count from the epoch, UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Micros(pub u64);
+
+impl Micros {
+    pub const SECOND: Micros = Micros(1_000_000);
+    pub const HOUR: Micros = Micros(3_600_000_000);
+    pub const DAY: Micros = Micros(24 * Self::HOUR.0);
+
+    pub const fn seconds(seconds: u64) -> Micros {
+        Micros(seconds * Self::SECOND.0)
+    }
+
+    /// The instant `span` later; the end of time where that cannot be expressed.
+    #[must_use]
+    pub const fn after(self, span: Micros) -> Micros {
+        Micros(self.0.saturating_add(span.0))
+    }
+
+    /// The span since `earlier`; zero when that lies ahead.
+    #[must_use]
+    pub const fn since(self, earlier: Micros) -> Micros {
+        Micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            pub fn new(text: &str) -> Self {
+                Self(Arc::from(text))
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// The name of an account: a tenant, a provider, or both.
+    AccountName
+);
+name!(
+    /// `type/region`, as in `h100-8x/eu-west`.
+    MarketName
+);
+name!(
+    /// What a node is, as in `h100-8x`: the part of a market's name before the `/`.
+    InstanceType
+);
+name!(
+    /// A client's idempotency key; at most 128 bytes, which the edge sees to (R16).
+    ClientKey
+);
+
+impl MarketName {
+    /// The instance type and the region; without a `/` the region is empty.
+    pub fn parts(&self) -> (&str, &str) {
+        self.0.split_once('/').unwrap_or((&self.0, ""))
+    }
+}
+
+/// A unit as people write it: `market:provider#number`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitName {
+    pub market: MarketName,
+    pub provider: AccountName,
+    /// From 1 in each offer, never given twice.
+    pub number: u64,
+}
+
+impl UnitName {
+    /// A text of another shape gives a name that no unit has (number 0).
+    pub fn parse(text: &str) -> UnitName {
+        let parsed = text.split_once(':').and_then(|(market, rest)| {
+            let (provider, number) = rest.rsplit_once('#')?;
+            Some((market, provider, number.parse().ok()?))
+        });
+        let (market, provider, number) = parsed.unwrap_or((text, "", 0));
+        UnitName { market: MarketName::new(market), provider: AccountName::new(provider), number }
+    }
+}
+
+impl fmt::Display for UnitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}#{}", self.market, self.provider, self.number)
+    }
+}
+
+/// The place of a command in the journal, from 1; refused commands have one too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(pub u64);
+
+/// A bid is named by the sequence number of the command that placed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BidId(pub u64);
+
+/// Allocations are numbered from 1 in the order in which they begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AllocationId(pub u64);
+
+/// Markets are numbered from 0 in the order in which they were opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MarketId(pub u32);
+
+/// Accounts are numbered from 0 in the order in which commands first name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccountId(pub u32);
+
+/// One sellable node: at most one offer per market and provider, so these three name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitId {
+    pub market: MarketId,
+    pub provider: AccountId,
+    pub number: u64,
+}
+
+macro_rules! number {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+number!(Micros, Seq, BidId, AllocationId);
+
+/// The names behind the numbers of markets and accounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    pub markets: Vec<MarketName>,
+    pub accounts: Vec<AccountName>,
+}
+
+impl Names {
+    pub fn market(&self, id: MarketId) -> &MarketName {
+        &self.markets[id.0 as usize]
+    }
+
+    pub fn account(&self, id: AccountId) -> &AccountName {
+        &self.accounts[id.0 as usize]
+    }
+
+    pub fn unit(&self, id: UnitId) -> UnitName {
+        UnitName {
+            market: self.market(id.market).clone(),
+            provider: self.account(id.provider).clone(),
+            number: id.number,
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! What may be asked of the exchange without changing it: a bid, a node, a market's depth, a quote.
+
+use crate::event::{NoticeReason, Scope};
+use crate::exchange::Exchange;
+use crate::money::{Amount, Bill, Price};
+use crate::picture::{AllocationState, Numbers, Supply};
+use crate::rules::MarketRules;
+use crate::state::{Allocation, Bid};
+use crate::table::sorted;
+use crate::units::{AccountId, AccountName, AllocationId, BidId, MarketId, MarketName, Micros, Seq, UnitId};
+
+/// A bid as its tenant sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BidView {
+    pub bid: BidId,
+    pub tenant: AccountId,
+    pub scope: Scope,
+    pub ceiling: Price,
+    /// Its place among bids of the same ceiling (R2).
+    pub bid_seq: Seq,
+    pub min_nodes: u32,
+    pub max_nodes: u32,
+    pub expire_at: Option<Micros>,
+    pub closes_on_preemption: bool,
+    pub searching: bool,
+    pub unmet: u32,
+    pub live: Vec<AllocationId>,
+    pub under_notice: Vec<AllocationId>,
+    /// Nodes under notice that it gets when they end.
+    pub claims: Vec<AllocationId>,
+    /// Why unmet demand is not met.
+    pub unfilled: Option<Unfilled>,
+}
+
+/// Why a bid does not get (more) nodes at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfilled {
+    NoMarket,
+    /// The account sells in all the markets it names (R17).
+    OwnSupply,
+    NoSupply,
+    BelowFloor,
+    /// A waiting gang (R12).
+    MinimumNotMet,
+    /// It may displace a node as soon as that node's protection ends (R4).
+    WaitingForProtectedNode,
+    BelowNeededCeiling,
+}
+
+impl Unfilled {
+    pub fn word(self) -> &'static str {
+        match self {
+            Unfilled::NoMarket => "NO_MARKET",
+            Unfilled::OwnSupply => "OWN_SUPPLY",
+            Unfilled::NoSupply => "NO_SUPPLY",
+            Unfilled::BelowFloor => "BELOW_FLOOR",
+            Unfilled::MinimumNotMet => "MINIMUM_NOT_MET",
+            Unfilled::WaitingForProtectedNode => "WAITING_FOR_PROTECTED_NODE",
+            Unfilled::BelowNeededCeiling => "BELOW_NEEDED_CEILING",
+        }
+    }
+}
+
+/// An allocation that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllocationView {
+    pub allocation: AllocationId,
+    pub bid: BidId,
+    pub tenant: AccountId,
+    pub unit: UnitId,
+    /// Starting or Active; that it is under notice is said by `notice`.
+    pub state: AllocationState,
+    pub ready_at: Option<Micros>,
+    /// It is lost when nobody reports it ready by then.
+    pub start_by: Micros,
+    pub protected_until: Micros,
+    /// In force, per node-hour.
+    pub price: Price,
+    pub ceiling: Price,
+    /// Of its bill, up to now.
+    pub accrued: Amount,
+    pub notice: Option<NoticeView>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoticeView {
+    pub reason: NoticeReason,
+    pub deadline: Micros,
+    /// Somebody gets the node when it ends.
+    pub claimed: bool,
+    /// The lowest ceiling that keeps the node; absent where none does.
+    pub price_to_stay: Option<Price>,
+}
+
+/// An offer as its provider sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferView {
+    pub market: MarketId,
+    pub provider: AccountId,
+    pub capacity: u64,
+    pub reserve: Price,
+    pub units: Vec<UnitView>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitView {
+    pub unit: UnitId,
+    pub leaving: bool,
+    pub allocation: Option<AllocationId>,
+    pub under_notice: bool,
+}
+
+/// How many nodes stand at which price, best first; nobody's name (R9).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Wanted by bids that wait, by ceiling, highest first.
+    pub bids: Vec<(Price, u64)>,
+    /// Held live, by ceiling, lowest first: who would be displaced.
+    pub held: Vec<(Price, u64)>,
+    /// Free units, by reserve, lowest first.
+    pub free: Vec<(Price, u64)>,
+}
+
+/// What a bid would get, were it placed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quote {
+    /// Nodes it would get or claim at once.
+    pub nodes: u32,
+    /// Of these, by displacing somebody: to be had after the notice.
+    pub after_notice: u32,
+    /// The lowest ceiling that would get all of `max_nodes` in one market.
+    pub entry_price: Option<Price>,
+}
+
+impl Exchange {
+    pub fn market_id(&self, name: &MarketName) -> Option<MarketId> {
+        self.market_ids.get(name).copied()
+    }
+
+    pub fn account_id(&self, name: &AccountName) -> Option<AccountId> {
+        self.account_ids.get(name).copied()
+    }
+
+    pub fn market_rules(&self, market: MarketId) -> &MarketRules {
+        &self.market(market).rules
+    }
+
+    pub fn market_numbers(&self, market: MarketId) -> (Numbers, Supply) {
+        let market = self.market(market);
+        (market.numbers.unwrap_or_default(), market.supply())
+    }
+
+    pub fn view_bid(&self, id: BidId) -> Option<BidView> {
+        let bid = self.bids.get(&id)?;
+        Some(BidView {
+            bid: id,
+            tenant: bid.tenant,
+            scope: bid.scope.clone(),
+            ceiling: bid.ceiling,
+            bid_seq: bid.seq,
+            min_nodes: bid.min_nodes,
+            max_nodes: bid.max_nodes,
+            expire_at: bid.expire_at,
+            closes_on_preemption: bid.closes,
+            searching: bid.searching,
+            unmet: bid.unmet(),
+            live: bid.live.iter().collect(),
+            under_notice: bid.notices.iter().collect(),
+            claims: bid.claims.iter().collect(),
+            unfilled: (bid.unmet() > 0).then(|| self.why_unfilled(id, bid)),
+        })
+    }
+
+    /// The bids of an account from the highest number below `before` down, until `take` has said no.
+    pub fn bids_of(&self, account: AccountId, before: Option<BidId>) -> impl Iterator<Item = BidId> {
+        let bids = &self.accounts[account.0 as usize].bids;
+        let end = before.map_or(bids.len(), |before| bids.partition_point(|bid| *bid < before));
+        bids[..end].iter().rev().copied()
+    }
+
+    /// Allocations that have not ended, by number.
+    pub fn live_allocations(&self) -> Vec<AllocationId> {
+        sorted(&self.allocations).into_iter().map(|(id, _)| id).collect()
+    }
+
+    pub fn view_allocation(&self, id: AllocationId) -> Option<AllocationView> {
+        let allocation = self.allocations.get(&id)?;
+        Some(AllocationView {
+            allocation: id,
+            bid: allocation.bid,
+            tenant: allocation.tenant,
+            unit: allocation.unit,
+            state: allocation.ready.map_or(AllocationState::Starting, |_| AllocationState::Active),
+            ready_at: allocation.ready,
+            start_by: allocation.start_by,
+            protected_until: allocation.protected_until,
+            price: self.billed(allocation),
+            ceiling: self.bid(allocation.bid).ceiling,
+            accrued: self.accrued(allocation, self.now).round(),
+            notice: allocation.notice.map(|notice| NoticeView {
+                reason: notice.reason,
+                deadline: notice.deadline,
+                claimed: notice.claim.is_some(),
+                price_to_stay: self.price_to_stay(allocation),
+            }),
+        })
+    }
+
+    /// What the running nodes have cost up to now, by number, unrounded.
+    pub fn accruals(&self) -> Vec<(AllocationId, Bill)> {
+        let running = sorted(&self.allocations).into_iter().filter(|(_, a)| a.running.is_some());
+        running.map(|(id, allocation)| (id, self.accrued(allocation, self.now))).collect()
+    }
+
+    pub fn view_offer(&self, market: MarketId, provider: AccountId) -> Option<OfferView> {
+        let offer = self.market(market).offers.get(&provider).filter(|offer| !offer.units.is_empty())?;
+        let units = offer.units.iter().map(|(number, unit)| UnitView {
+            unit: UnitId { market, provider, number: *number },
+            leaving: unit.leaving,
+            allocation: unit.allocation,
+            under_notice: unit.allocation.is_some_and(|id| self.allocation(id).notice.is_some()),
+        });
+        Some(OfferView {
+            market,
+            provider,
+            capacity: offer.capacity(),
+            reserve: offer.reserve,
+            units: units.collect(),
+        })
+    }
+
+    /// At most `levels` of each kind.
+    pub fn depth(&self, market: MarketId, levels: usize) -> Depth {
+        let book = &self.market(market).book;
+        let unmet = book.demand.plain().map(|(rank, bid)| (rank.ceiling.0, u64::from(self.bid(bid).unmet())));
+        Depth {
+            bids: by_level(unmet, levels),
+            held: book.held.levels().take(levels).collect(),
+            free: by_level(book.free.iter().map(|(reserve, count, _)| (reserve, count)), levels),
+        }
+    }
+
+    /// What `max_nodes` single nodes would be, in the best of these markets.
+    pub fn quote(&self, markets: &[MarketId], ceiling: Price, max_nodes: u32) -> Quote {
+        let quotes = markets.iter().map(|market| {
+            let (nodes, after_notice) = self.would_take(*market, ceiling, max_nodes);
+            Quote { nodes, after_notice, entry_price: self.entry_price_of(*market, max_nodes) }
+        });
+        let mut best = Quote { nodes: 0, after_notice: 0, entry_price: None };
+        for quote in quotes {
+            if quote.nodes > best.nodes {
+                (best.nodes, best.after_notice) = (quote.nodes, quote.after_notice);
+            }
+            best.entry_price = best.entry_price.into_iter().chain(quote.entry_price).min();
+        }
+        best
+    }
+
+    fn why_unfilled(&self, id: BidId, bid: &Bid) -> Unfilled {
+        if self.markets_of(id).is_empty() {
+            return Unfilled::NoMarket;
+        }
+        let markets: Vec<MarketId> = self.open_markets(id).collect();
+        if markets.is_empty() {
+            return Unfilled::OwnSupply;
+        }
+        let floor = markets.iter().filter_map(|market| self.market(*market).book.free.floor()).min();
+        match floor {
+            None => return Unfilled::NoSupply,
+            Some(floor) if bid.ceiling < floor => return Unfilled::BelowFloor,
+            Some(_) => {}
+        }
+        if bid.queue().is_some_and(|queued| queued.gang.is_some()) {
+            return Unfilled::MinimumNotMet;
+        }
+        let blocked = |market: &MarketId| {
+            let market = self.market(*market);
+            let shielded = market.book.held.shielded_level();
+            shielded.is_some_and(|ceiling| bid.ceiling >= market.rules.needed(ceiling))
+        };
+        if markets.iter().any(blocked) {
+            return Unfilled::WaitingForProtectedNode;
+        }
+        Unfilled::BelowNeededCeiling
+    }
+
+    /// The lowest ceiling that makes R4 fail for the challenger, or pays a raised reserve; none where
+    /// the unit leaves or the bid has no room for the node.
+    fn price_to_stay(&self, allocation: &Allocation) -> Option<Price> {
+        let bid = self.bid(allocation.bid);
+        let notice = allocation.notice?;
+        let offer = self.offer(allocation.unit);
+        let room = notice.returns || bid.live.len() < bid.max_nodes;
+        if !room || offer.units[&allocation.unit.number].leaving {
+            return None;
+        }
+        let markets = self.markets_of(allocation.bid);
+        let rules = || markets.iter().map(|market| &self.market(*market).rules);
+        let tick = rules().map(|rules| rules.tick).fold(1, lcm);
+        let rules_here = &self.market(allocation.unit.market).rules;
+        let challenger = notice.claim.map_or(0, |claim| self.bid(claim.by.bid).ceiling.0);
+        let holds = |ceiling: u64| rules_here.needed(Price(ceiling)).0 > challenger;
+        let highest = challenger.div_ceil(tick);
+        let steps = partition_point(highest, |step| !holds(step * tick));
+        let ceiling = Price(steps * tick).max(offer.reserve.round_up(tick)?).max(Price(tick));
+        rules().all(|rules| ceiling.0 <= rules.ceiling_max).then_some(ceiling)
+    }
+}
+
+/// The first of `0..=end` for which `before` is false, where it is true only up to some point.
+fn partition_point(end: u64, before: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x).saturating_mul(b)
+}
+
+fn by_level(items: impl Iterator<Item = (Price, u64)>, levels: usize) -> Vec<(Price, u64)> {
+    let mut summed: Vec<(Price, u64)> = Vec::new();
+    for (price, nodes) in items {
+        if let Some((_, sum)) = summed.last_mut().filter(|(last, _)| *last == price) {
+            *sum += nodes;
+        } else if summed.len() < levels {
+            summed.push((price, nodes));
+        } else {
+            break;
+        }
+    }
+    summed
+}
