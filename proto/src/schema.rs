@@ -1,0 +1,253 @@
+//! OpenAPI schemas of all messages, read off their descriptors: the comments of the `.proto` are the
+//! descriptions, and the shapes are those of the JSON.
+
+use crate::FILE_DESCRIPTOR_SET;
+use crate::v1::*;
+use prost::Message as _;
+use prost_types::field_descriptor_proto::{Label, Type as Kind};
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet,
+};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{
+    ArrayBuilder, ObjectBuilder, RefBuilder, Schema, SchemaFormat, SchemaType, Type,
+};
+use utoipa::{PartialSchema, ToSchema};
+
+const PACKAGE: &str = ".kubebid.auction.v1.";
+
+macro_rules! described {
+    ($($type:path = $name:literal,)*) => {$(
+        impl PartialSchema for $type {
+            fn schema() -> RefOr<Schema> {
+                SCHEMAS[$name].schema.clone()
+            }
+        }
+
+        impl ToSchema for $type {
+            fn name() -> Cow<'static, str> {
+                Cow::Borrowed($name)
+            }
+
+            fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+                referenced($name, schemas);
+            }
+        }
+    )*};
+}
+
+include!(concat!(env!("OUT_DIR"), "/kubebid.auction.v1.schema.rs"));
+
+/// A message or an enum, by its name within the package, as in `Bid.State`.
+struct Described {
+    schema: RefOr<Schema>,
+    /// The names that the schema refers to.
+    refers_to: BTreeSet<String>,
+}
+
+static SCHEMAS: LazyLock<BTreeMap<String, Described>> = LazyLock::new(|| {
+    let set = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).expect("the build made the descriptors");
+    let read = read_from_callers(&set);
+    let mut schemas = BTreeMap::new();
+    for file in &set.file {
+        let comments = Comments::of(file);
+        for (at, message) in file.message_type.iter().enumerate() {
+            describe(&mut schemas, &comments, &read, "", &[4, at as i32], message);
+        }
+        for (at, kind) in file.enum_type.iter().enumerate() {
+            schemas.insert(kind.name().to_owned(), described_enum(&comments, &[5, at as i32], kind));
+        }
+    }
+    schemas
+});
+
+/// All that the schema of `name` refers to, directly or not.
+fn referenced(name: &str, schemas: &mut Vec<(String, RefOr<Schema>)>) {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![name];
+    while let Some(name) = open.pop() {
+        for next in &SCHEMAS[name].refers_to {
+            if seen.insert(next) {
+                schemas.push((next.clone(), SCHEMAS[next].schema.clone()));
+                open.push(next);
+            }
+        }
+    }
+}
+
+fn describe(
+    schemas: &mut BTreeMap<String, Described>,
+    comments: &Comments,
+    read: &BTreeSet<String>,
+    scope: &str,
+    path: &[i32],
+    message: &DescriptorProto,
+) {
+    let name = format!("{scope}{}", message.name());
+    let is_read = read.contains(&name);
+    let mut object = ObjectBuilder::new().description(comments.at(path));
+    let mut refers_to = BTreeSet::new();
+    for (at, field) in message.field.iter().enumerate() {
+        let description = comments.at(&[path, &[2, at as i32]].concat());
+        refers_to.extend(referred(message, field));
+        object = object.property(field.name(), described_field(message, field, description, is_read));
+        if !is_read && field.oneof_index.is_none() {
+            object = object.required(field.name());
+        }
+    }
+    schemas.insert(name.clone(), Described { schema: object.build().into(), refers_to });
+
+    let scope = format!("{name}.");
+    for (at, inner) in message.nested_type.iter().enumerate().filter(|(_, inner)| !is_map_entry(inner)) {
+        describe(schemas, comments, read, &scope, &[path, &[3, at as i32]].concat(), inner);
+    }
+    for (at, kind) in message.enum_type.iter().enumerate() {
+        let described = described_enum(comments, &[path, &[4, at as i32]].concat(), kind);
+        schemas.insert(format!("{scope}{}", kind.name()), described);
+    }
+}
+
+fn described_field(
+    message: &DescriptorProto,
+    field: &FieldDescriptorProto,
+    description: Option<String>,
+    is_read: bool,
+) -> RefOr<Schema> {
+    if let Some(entry) = map_entry(message, field) {
+        let value = one(&entry.field[1], None, is_read);
+        return ObjectBuilder::new()
+            .schema_type(Type::Object)
+            .description(description)
+            .additional_properties(Some(value))
+            .build()
+            .into();
+    }
+    if field.label() == Label::Repeated {
+        return ArrayBuilder::new().description(description).items(one(field, None, is_read)).build().into();
+    }
+    one(field, description, is_read)
+}
+
+fn one(field: &FieldDescriptorProto, description: Option<String>, is_read: bool) -> RefOr<Schema> {
+    let object = ObjectBuilder::new().description(description.clone());
+    match field.r#type() {
+        Kind::Message | Kind::Enum => {
+            return RefBuilder::new()
+                .ref_location_from_schema_name(local(field.type_name()))
+                .description(description)
+                .build()
+                .into();
+        }
+        // A number is accepted, a string is given.
+        Kind::Uint64 if is_read => object
+            .schema_type(SchemaType::Array(vec![Type::String, Type::Integer]))
+            .format(Some(SchemaFormat::Custom("uint64".into())))
+            .pattern(Some("^[0-9]{1,20}$")),
+        Kind::Uint64 => object
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::Custom("uint64".into())))
+            .pattern(Some("^[0-9]{1,20}$")),
+        Kind::Uint32 => object
+            .schema_type(Type::Integer)
+            .format(Some(SchemaFormat::Custom("uint32".into())))
+            .minimum(Some(0)),
+        Kind::Bool => object.schema_type(Type::Boolean),
+        Kind::String => object.schema_type(Type::String),
+        Kind::Double
+        | Kind::Float
+        | Kind::Int64
+        | Kind::Int32
+        | Kind::Fixed64
+        | Kind::Fixed32
+        | Kind::Group
+        | Kind::Bytes
+        | Kind::Sfixed32
+        | Kind::Sfixed64
+        | Kind::Sint32
+        | Kind::Sint64 => unreachable!("{} is of a kind that this API does not use", field.name()),
+    }
+    .build()
+    .into()
+}
+
+fn described_enum(comments: &Comments, path: &[i32], kind: &EnumDescriptorProto) -> Described {
+    let mut description = comments.at(path).unwrap_or_default();
+    let mut words = Vec::new();
+    for (at, value) in kind.value.iter().enumerate().skip(1) {
+        let comment = comments.at(&[path, &[2, at as i32]].concat()).unwrap_or_default();
+        description.push_str(&format!("\n- {}: {comment}", value.name()));
+        words.push(value.name().to_owned());
+    }
+    let schema = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some(description))
+        .enum_values(Some(words));
+    Described { schema: schema.build().into(), refers_to: BTreeSet::new() }
+}
+
+/// The names of all messages that callers send, or that are part of such a message: in those nothing is written
+/// by the engine, so nothing is required.
+fn read_from_callers(set: &FileDescriptorSet) -> BTreeSet<String> {
+    let mut fields = BTreeMap::new();
+    let mut open = Vec::new();
+    for file in &set.file {
+        for message in &file.message_type {
+            collect(&mut fields, "", message);
+        }
+        let methods = file.service.iter().flat_map(|service| &service.method);
+        open.extend(methods.map(|method| local(method.input_type()).to_owned()));
+    }
+    let mut read = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        if read.insert(name.clone()) {
+            open.extend(fields.get(&name).into_iter().flatten().cloned());
+        }
+    }
+    read
+}
+
+fn collect(fields: &mut BTreeMap<String, Vec<String>>, scope: &str, message: &DescriptorProto) {
+    let name = format!("{scope}{}", message.name());
+    for inner in &message.nested_type {
+        collect(fields, &format!("{name}."), inner);
+    }
+    fields.insert(name, message.field.iter().flat_map(|field| referred(message, field)).collect());
+}
+
+/// The message or enum that a field has, or that the values of a map have.
+fn referred(message: &DescriptorProto, field: &FieldDescriptorProto) -> Option<String> {
+    let field = map_entry(message, field).map_or(field, |entry| &entry.field[1]);
+    field.type_name.as_deref().map(|name| local(name).to_owned())
+}
+
+fn map_entry<'a>(message: &'a DescriptorProto, field: &FieldDescriptorProto) -> Option<&'a DescriptorProto> {
+    let name = field.type_name.as_deref()?.rsplit('.').next()?;
+    message.nested_type.iter().find(|inner| is_map_entry(inner) && inner.name() == name)
+}
+
+fn is_map_entry(message: &DescriptorProto) -> bool {
+    message.options.as_ref().is_some_and(|options| options.map_entry())
+}
+
+/// `.kubebid.auction.v1.Bid.State` as `Bid.State`.
+fn local(name: &str) -> &str {
+    name.strip_prefix(PACKAGE).expect("all messages are of this package")
+}
+
+/// The comments of one file by the paths of what they stand before.
+struct Comments<'a>(BTreeMap<&'a [i32], &'a str>);
+
+impl<'a> Comments<'a> {
+    fn of(file: &'a FileDescriptorProto) -> Self {
+        let locations = file.source_code_info.iter().flat_map(|info| &info.location);
+        Comments(locations.map(|place| (&place.path[..], place.leading_comments())).collect())
+    }
+
+    fn at(&self, path: &[i32]) -> Option<String> {
+        let lines = self.0.get(path)?.trim().lines().map(str::trim).collect::<Vec<_>>();
+        Some(lines.join("\n"))
+    }
+}

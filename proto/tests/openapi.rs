@@ -1,0 +1,48 @@
+//! The schemas say what the JSON is.
+
+use kubebid_proto::v1;
+use serde_json::{Value, json};
+use utoipa::{PartialSchema, ToSchema};
+
+fn schema<T: PartialSchema>() -> Value {
+    serde_json::to_value(T::schema()).unwrap()
+}
+
+#[test]
+fn money_is_given_as_a_string_and_taken_as_a_number_too() {
+    let given = schema::<v1::Bid>();
+    assert_eq!(given["properties"]["ceiling_micros"]["type"], "string");
+    let taken = schema::<v1::PlaceBidRequest>();
+    assert_eq!(taken["properties"]["ceiling_micros"]["type"], json!(["string", "integer"]));
+    assert_eq!(taken["properties"]["ceiling_micros"]["pattern"], "^[0-9]{1,20}$");
+}
+
+#[test]
+fn what_is_not_optional_is_required_in_answers_and_nothing_is_in_requests() {
+    let required = schema::<v1::Bid>()["required"].clone();
+    let required: Vec<&str> =
+        required.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert!(required.contains(&"held") && !required.contains(&"unfilled_reason"), "{required:?}");
+    assert_eq!(schema::<v1::PlaceBidRequest>().get("required"), None);
+}
+
+#[test]
+fn comments_and_words_of_the_proto_are_in_the_schema() {
+    let bid = schema::<v1::Bid>();
+    assert_eq!(bid["properties"]["held"]["description"], "Live nodes: held and not under notice.");
+    assert_eq!(bid["properties"]["state"]["$ref"], "#/components/schemas/Bid.State");
+    assert_eq!(bid["properties"]["labels"]["additionalProperties"]["type"], "string");
+    assert_eq!(bid["properties"]["allocations"]["items"]["type"], "string");
+    assert_eq!(schema::<v1::bid::State>()["enum"], json!(["OPEN", "CLOSED"]));
+}
+
+#[test]
+fn a_schema_brings_all_it_refers_to() {
+    let mut schemas = Vec::new();
+    v1::ListEventsResponse::schemas(&mut schemas);
+    let names: Vec<&str> = schemas.iter().map(|(name, _)| name.as_str()).collect();
+    for name in ["Event", "Event.Claimed", "Event.Claimed.Cause", "PriceNumbers", "Charge.Reason"] {
+        assert!(names.contains(&name), "{name} is missing from {names:?}");
+    }
+    assert_eq!(v1::event::Claimed::name(), "Event.Claimed");
+}
