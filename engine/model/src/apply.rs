@@ -1,0 +1,183 @@
+//! The door: one command at a time, after everything that was due before it (R1).
+
+use crate::state::{Market, Model};
+use kubebid_core::answer::{Answer, Auction, Outcome};
+use kubebid_core::command::{Command, Stamped};
+use kubebid_core::event::Fact;
+use kubebid_core::picture::{AllocationPicture, AllocationState, BidPicture, MarketPicture, Picture};
+use kubebid_core::units::{AccountId, AccountName, MarketId, Micros, Names, Seq};
+use kubebid_core::{MarketRules, Price, Reject};
+
+impl Auction for Model {
+    fn apply(&mut self, stamped: &Stamped) -> Answer {
+        self.seq = Seq(self.seq.0 + 1);
+        let account = stamped.command.account().map(|name| self.number(name));
+        self.let_time_pass(stamped.at);
+        let outcome = match (account, &stamped.key) {
+            (Some(account), Some(key)) => match self.keys.recall(account, key, &stamped.command, self.now) {
+                Some(known) => known,
+                None => {
+                    let outcome = self.obey(&stamped.command);
+                    self.keys.remember(account, key, &stamped.command, self.now, self.seq, outcome);
+                    outcome
+                }
+            },
+            (None, _) | (_, None) => self.obey(&stamped.command),
+        };
+        match outcome {
+            Outcome::Accepted => {}
+            Outcome::Rejected(reason) => self.tell(Fact::Rejected { reason }),
+            Outcome::Repeated { first, .. } => self.tell(Fact::Repeated { first }),
+        }
+        Answer { seq: self.seq, at: self.now, outcome, events: std::mem::take(&mut self.events) }
+    }
+
+    fn picture(&self) -> Picture {
+        Picture {
+            markets: self.market_ids().map(|market| self.market_picture(market)).collect(),
+            bids: self.bid_pictures(),
+            allocations: self.allocation_pictures(),
+            totals: self.totals,
+        }
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn entry_price(&self, market: MarketId, nodes: u32) -> Option<Price> {
+        self.price_of_entry(market, nodes)
+    }
+}
+
+impl Model {
+    fn number(&mut self, name: &AccountName) -> AccountId {
+        let known = self.names.accounts.iter().position(|account| account == name);
+        let index = known.unwrap_or_else(|| {
+            self.names.accounts.push(name.clone());
+            self.names.accounts.len() - 1
+        });
+        AccountId(index as u32)
+    }
+
+    /// R1: every due instant up to `at` is settled in turn. A time in the past counts as now.
+    fn let_time_pass(&mut self, at: Micros) {
+        while let Some(due) = self.next_due().filter(|due| *due <= at) {
+            self.bill_until(due);
+            self.now = due;
+            self.settle();
+        }
+        let now = self.now.max(at);
+        self.bill_until(now);
+        self.now = now;
+    }
+
+    fn next_due(&self) -> Option<Micros> {
+        let nodes = self.allocations.values().flat_map(|a| {
+            let deadline = a.notice.as_ref().map(|notice| notice.deadline);
+            let start = a.ready.is_none().then_some(a.start_deadline);
+            let raise = a.raise.map(|(_, from)| from);
+            [deadline, start, raise, Some(a.protected_until)].into_iter().flatten()
+        });
+        let expiries = self.bids.values().filter(|bid| bid.searching).filter_map(|bid| bid.expire_at);
+        nodes.chain(expiries).filter(|due| *due > self.now).min()
+    }
+
+    /// Does what the command says and settles, or changes nothing and says why (R16).
+    fn obey(&mut self, command: &Command) -> Outcome {
+        let done = match command {
+            Command::OpenMarket { market, rules } => self.check_open(market, rules).map(|rules| {
+                self.names.markets.push(market.clone());
+                self.open_market(rules);
+            }),
+            Command::ChangeRules { market, rules } => {
+                self.check_change(market, rules).map(|(market, rules)| self.change_rules(market, rules))
+            }
+            Command::PutOffer { provider, market, capacity, reserve } => {
+                self.check_put(provider, market, *capacity, *reserve).map(|offer| {
+                    self.put_offer(offer, *capacity, *reserve);
+                })
+            }
+            Command::WithdrawUnit { provider, unit } => {
+                self.check_withdraw(provider, unit).map(|unit| self.withdraw(unit))
+            }
+            Command::ReportUnitLost { provider, unit } => {
+                self.check_lost(provider, unit).map(|unit| self.lose(unit))
+            }
+            Command::PlaceBid(bid) => self.check_place(bid).map(|scope| self.place_bid(bid, scope)),
+            Command::AmendBid { tenant, bid, ceiling, max_nodes } => self
+                .check_amend(tenant, *bid, *ceiling, *max_nodes)
+                .map(|()| self.amend_bid(*bid, *ceiling, *max_nodes)),
+            Command::CancelBid { tenant, bid, mode } => {
+                self.check_cancel(tenant, *bid, mode).map(|()| self.cancel_bid(*bid, mode))
+            }
+            Command::ReleaseAllocation { tenant, allocation } => {
+                self.check_release(tenant, *allocation).map(|()| self.release(*allocation))
+            }
+            Command::ReportReady { allocation, by } => {
+                self.check_ready(*allocation, by.as_ref()).map(|()| self.ready(*allocation))
+            }
+            Command::AdvanceTime => Ok(()),
+        };
+        match done {
+            Ok(()) => {
+                self.settle();
+                Outcome::Accepted
+            }
+            Err(reason) => Outcome::Rejected(reason),
+        }
+    }
+
+    fn open_market(&mut self, rules: MarketRules) {
+        let market = MarketId(self.markets.len() as u32);
+        self.markets.push(Market { rules, announced: None });
+        self.tell(Fact::MarketOpened { market });
+    }
+
+    fn change_rules(&mut self, market: MarketId, rules: MarketRules) {
+        self.markets[market.0 as usize].rules = rules;
+        self.tell(Fact::RulesChanged { market });
+    }
+
+    fn market_picture(&self, market: MarketId) -> MarketPicture {
+        MarketPicture { market, numbers: self.numbers(market), supply: self.supply(market) }
+    }
+
+    fn bid_pictures(&self) -> Vec<BidPicture> {
+        self.bids
+            .iter()
+            .map(|(id, bid)| BidPicture {
+                bid: *id,
+                held: self.live(*id),
+                claimed: self.claims(*id).len() as u32,
+                unmet: self.unmet(*id),
+                max_nodes: bid.max_nodes,
+                ceiling: bid.ceiling,
+                searching: bid.searching,
+            })
+            .collect()
+    }
+
+    fn allocation_pictures(&self) -> Vec<AllocationPicture> {
+        self.allocations
+            .iter()
+            .map(|(id, a)| AllocationPicture {
+                allocation: *id,
+                bid: a.bid,
+                unit: a.unit,
+                state: match (&a.notice, a.ready) {
+                    (Some(_), _) => AllocationState::Notice,
+                    (None, Some(_)) => AllocationState::Active,
+                    (None, None) => AllocationState::Starting,
+                },
+                deadline: a.notice.as_ref().map(|notice| notice.deadline),
+                claim: a.claim().map(|claim| claim.bid),
+                billed: a.billed,
+                protected_until: a.protected_until,
+            })
+            .collect()
+    }
+}
+
+/// What a check of a command answers: what it found out, or the refusal.
+pub(crate) type Checked<T> = Result<T, Reject>;

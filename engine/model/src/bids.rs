@@ -1,0 +1,137 @@
+//! What the tenants' commands do: placing, amending, cancelling, releasing (R2, R14).
+
+use crate::state::{Bid, Model};
+use kubebid_core::Price;
+use kubebid_core::command::{CancelMode, PlaceBid};
+use kubebid_core::event::{CloseReason, DropCause, EndReason, Fact, Scope};
+use kubebid_core::units::{AllocationId, BidId};
+use std::cmp::Ordering;
+
+impl Model {
+    pub(crate) fn place_bid(&mut self, placed: &PlaceBid, scope: Scope) {
+        let id = BidId(self.seq.0);
+        let tenant = self.names.accounts.iter().position(|name| *name == placed.tenant);
+        let bid = Bid {
+            tenant: kubebid_core::units::AccountId(tenant.expect("the command has named it") as u32),
+            scope: scope.clone(),
+            ceiling: placed.ceiling,
+            min_nodes: placed.min_nodes,
+            max_nodes: placed.max_nodes,
+            seq: self.seq,
+            time_in_force: placed.time_in_force.clone(),
+            expire_at: placed.expire_at,
+            on_preemption: placed.on_preemption.clone(),
+            searching: true,
+        };
+        self.bids.insert(id, bid);
+        self.tell(Fact::BidPlaced {
+            bidder: self.bidder(id),
+            scope,
+            ceiling: placed.ceiling,
+            min_nodes: placed.min_nodes,
+            max_nodes: placed.max_nodes,
+        });
+    }
+
+    /// R2. The ceiling first, then the number of nodes.
+    pub(crate) fn amend_bid(&mut self, id: BidId, ceiling: Option<Price>, max_nodes: Option<u32>) {
+        let seq = self.seq;
+        let bid = self.bids.get_mut(&id).expect("checked");
+        let (old_ceiling, old_max_nodes) = (bid.ceiling, bid.max_nodes);
+        bid.ceiling = ceiling.unwrap_or(old_ceiling);
+        bid.max_nodes = max_nodes.unwrap_or(old_max_nodes);
+        if bid.ceiling != old_ceiling || bid.max_nodes > old_max_nodes {
+            bid.seq = seq;
+        }
+        let (ceiling, max_nodes, bid_seq) = (bid.ceiling, bid.max_nodes, bid.seq);
+        self.tell(Fact::BidAmended { bidder: self.bidder(id), ceiling, max_nodes, bid_seq });
+
+        if max_nodes != old_max_nodes {
+            self.forget_what_close_took(id);
+        }
+        match ceiling.cmp(&old_ceiling) {
+            Ordering::Less => self.drop_claims_not_allowed_to(id),
+            Ordering::Greater => self.drop_claims_not_allowed_against(id),
+            Ordering::Equal => {}
+        }
+        self.give_up_claims_beyond(id);
+    }
+
+    /// R7: from then on a rescission does not raise `max_nodes`.
+    fn forget_what_close_took(&mut self, bid: BidId) {
+        for a in self.allocations.values_mut().filter(|a| a.bid == bid) {
+            if let Some(notice) = &mut a.notice {
+                notice.raises_max_nodes = false;
+            }
+        }
+    }
+
+    /// R2: a lowered bid loses its claims on units with a higher reserve, and those that R4 would not
+    /// allow against a holder that wants its node back.
+    fn drop_claims_not_allowed_to(&mut self, bid: BidId) {
+        let ceiling = self.bids[&bid].ceiling;
+        for claimed in self.claims(bid) {
+            let too_dear = self.offer_reserve(self.allocations[&claimed].unit) > ceiling;
+            let not_allowed =
+                self.ceiling_needed_against_holder(claimed) > ceiling && self.wants_back(claimed);
+            if too_dear || not_allowed {
+                self.drop_claim(claimed, DropCause::Lowered);
+            }
+        }
+    }
+
+    /// R6: a holder that wants its nodes back and has raised its ceiling.
+    fn drop_claims_not_allowed_against(&mut self, bid: BidId) {
+        for held in self.held(bid) {
+            let Some(claim) = self.allocations[&held].claim() else { continue };
+            let claimers = self.bids[&claim.bid].ceiling;
+            if self.ceiling_needed_against_holder(held) > claimers && self.wants_back(held) {
+                self.drop_claim(held, DropCause::HolderRaised);
+            }
+        }
+    }
+
+    /// R2: with fewer nodes wanted claims go first, dearest victim first, then oldest.
+    fn give_up_claims_beyond(&mut self, bid: BidId) {
+        let wanted = self.bids[&bid].max_nodes;
+        while self.live(bid) + self.claims(bid).len() as u32 > wanted {
+            let claimed = self.claim_to_give_up(bid).expect("not below the live nodes");
+            self.drop_claim(claimed, DropCause::Shrunk);
+        }
+    }
+
+    /// R14: with `RELEASE` a closed bid's nodes and claims, too.
+    pub(crate) fn cancel_bid(&mut self, bid: BidId, mode: &CancelMode) {
+        if self.bids[&bid].searching {
+            self.close(bid, CloseReason::Cancelled);
+        }
+        for claimed in self.claims(bid) {
+            self.drop_claim(claimed, DropCause::Cancelled);
+        }
+        if *mode == CancelMode::Release {
+            for held in self.held(bid) {
+                self.end(held, EndReason::Released);
+            }
+        }
+    }
+
+    pub(crate) fn release(&mut self, allocation: AllocationId) {
+        self.end(allocation, EndReason::Released);
+    }
+
+    /// R14: the search ends and its claims are dropped; nodes held stay.
+    pub(crate) fn expire(&mut self, bid: BidId) {
+        self.close(bid, CloseReason::Expired);
+        for claimed in self.claims(bid) {
+            self.drop_claim(claimed, DropCause::Expired);
+        }
+    }
+
+    /// Ends the search of a bid.
+    pub(crate) fn close(&mut self, bid: BidId, reason: CloseReason) {
+        let closed = self.bids.get_mut(&bid).expect("known");
+        closed.searching = false;
+        let max_nodes = closed.max_nodes;
+        self.tell(Fact::BidClosed { bidder: self.bidder(bid), max_nodes, reason });
+    }
+}

@@ -1,0 +1,62 @@
+//! Client keys: the same command sent twice is obeyed once (R16).
+
+use kubebid_core::Reject;
+use kubebid_core::answer::Outcome;
+use kubebid_core::command::Command;
+use kubebid_core::units::{AccountId, ClientKey, Micros, Seq};
+use std::collections::{BTreeMap, VecDeque};
+
+const LIFE: Micros = Micros::DAY;
+const MOST_OF_ONE_ACCOUNT: usize = 1_000_000;
+
+/// By account, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keys(BTreeMap<AccountId, VecDeque<Used>>);
+
+#[derive(Clone, Debug)]
+struct Used {
+    key: ClientKey,
+    command: Command,
+    at: Micros,
+    seq: Seq,
+    refusal: Option<Reject>,
+}
+
+impl Keys {
+    /// The answer to a command whose key is known.
+    pub(crate) fn recall(
+        &self,
+        account: AccountId,
+        key: &ClientKey,
+        command: &Command,
+        now: Micros,
+    ) -> Option<Outcome> {
+        let used = self.0.get(&account)?.iter().find(|used| used.key == *key && now < used.at.after(LIFE))?;
+        Some(if used.command == *command {
+            Outcome::Repeated { first: used.seq, refusal: used.refusal }
+        } else {
+            Outcome::Rejected(Reject::KeyConflict)
+        })
+    }
+
+    /// Refused commands are remembered too.
+    pub(crate) fn remember(
+        &mut self,
+        account: AccountId,
+        key: &ClientKey,
+        command: &Command,
+        now: Micros,
+        seq: Seq,
+        outcome: Outcome,
+    ) {
+        let refusal = match outcome {
+            Outcome::Rejected(reason) => Some(reason),
+            Outcome::Accepted | Outcome::Repeated { .. } => None,
+        };
+        let used = self.0.entry(account).or_default();
+        used.push_back(Used { key: key.clone(), command: command.clone(), at: now, seq, refusal });
+        while used.len() > MOST_OF_ONE_ACCOUNT || used.front().is_some_and(|u| now >= u.at.after(LIFE)) {
+            used.pop_front();
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Prices: what each tenant pays, and the five numbers of a market (R8, R9).
+
+use crate::state::{Allocation, Model};
+use kubebid_core::Price;
+use kubebid_core::event::Fact;
+use kubebid_core::picture::{Numbers, Supply};
+use kubebid_core::rules::Pricing;
+use kubebid_core::units::{AccountId, AllocationId, MarketId};
+
+impl Model {
+    fn nodes_in(&self, market: MarketId) -> impl Iterator<Item = (&AllocationId, &Allocation)> {
+        self.allocations.iter().filter(move |(_, a)| a.unit.market == market)
+    }
+
+    /// Ceiling and counting reserve of each live allocation and each claim (R8).
+    fn accepted(&self, market: MarketId) -> impl Iterator<Item = (Price, Price)> {
+        self.nodes_in(market).filter_map(|(_, a)| match (&a.notice, a.claim()) {
+            (None, _) => Some((self.bids[&a.bid].ceiling, a.reserve)),
+            (Some(_), Some(claim)) => Some((self.bids[&claim.bid].ceiling, self.offer_reserve(a.unit))),
+            (Some(_), None) => None,
+        })
+    }
+
+    /// `L`.
+    pub(crate) fn lowest_accepted(&self, market: MarketId) -> Option<Price> {
+        self.accepted(market).map(|(ceiling, _)| ceiling).min()
+    }
+
+    /// `R`: of the reserves that are at most L.
+    fn highest_reserve(&self, market: MarketId, lowest: Price) -> Price {
+        let reserves = self.accepted(market).map(|(_, reserve)| reserve);
+        reserves.filter(|reserve| *reserve <= lowest).max().unwrap_or(Price::ZERO)
+    }
+
+    /// `H`, and with `but` `H(t)`: not counting that tenant's own bids.
+    pub(crate) fn highest_losing(&self, market: MarketId, but: Option<AccountId>) -> Price {
+        let losing = self.bids.iter().filter(|(id, bid)| {
+            Some(bid.tenant) != but
+                && self.unmet(**id) > 0
+                && !self.is_waiting_gang(**id)
+                && self.eligible_markets(**id).contains(&market)
+        });
+        losing.map(|(_, bid)| bid.ceiling).max().unwrap_or(Price::ZERO)
+    }
+
+    /// `min(L, max(R, H))`, or what `LowestAccepted` makes of it; without L just H.
+    fn price_over(&self, market: MarketId, highest_losing: Price) -> Price {
+        let Some(lowest) = self.lowest_accepted(market) else { return highest_losing };
+        let mut free = self.free_units().filter(|unit| unit.market == market);
+        let sold_out = !free.any(|unit| self.offer_reserve(unit) <= lowest);
+        match self.rules(market).pricing {
+            Pricing::LowestAccepted if sold_out => lowest,
+            Pricing::LowestAccepted | Pricing::HighestLosing => {
+                lowest.min(self.highest_reserve(market, lowest).max(highest_losing))
+            }
+        }
+    }
+
+    /// `p(t)`.
+    fn tenant_price(&self, market: MarketId, tenant: AccountId) -> Price {
+        self.price_over(market, self.highest_losing(market, Some(tenant)))
+    }
+
+    /// What a node costs per hour: at least its reserve, at most the ceiling.
+    pub(crate) fn billed(&self, a: &Allocation) -> Price {
+        let bid = &self.bids[&a.bid];
+        bid.ceiling.min(self.tenant_price(a.unit.market, bid.tenant).max(a.reserve))
+    }
+
+    /// What the bid of a claim would pay for the node it waits for.
+    fn would_pay(&self, a: &Allocation) -> Option<Price> {
+        let bid = &self.bids[&a.claim()?.bid];
+        let price = self.tenant_price(a.unit.market, bid.tenant);
+        Some(bid.ceiling.min(price.max(self.offer_reserve(a.unit))))
+    }
+
+    /// Notes the prices in force until something is settled again.
+    pub(crate) fn set_prices(&mut self) {
+        let prices: Vec<(AllocationId, Price, Option<Price>)> =
+            self.allocations.iter().map(|(id, a)| (*id, self.billed(a), self.would_pay(a))).collect();
+        for (id, billed, would_pay) in prices {
+            let a = self.allocations.get_mut(&id).expect("just listed");
+            a.billed = billed;
+            let claim = a.notice.as_mut().and_then(|notice| notice.claim.as_mut());
+            if let (Some(claim), Some(price)) = (claim, would_pay) {
+                claim.would_pay = price;
+            }
+        }
+    }
+
+    fn market_price(&self, market: MarketId) -> Price {
+        let highest_losing = self.highest_losing(market, None);
+        if self.lowest_accepted(market).is_some() {
+            return self.price_over(market, highest_losing);
+        }
+        let free = self.free_units().filter(|unit| unit.market == market);
+        let standing = self.nodes_in(market).filter(|(id, _)| self.stands(**id)).map(|(_, a)| a.unit);
+        free.chain(standing).map(|unit| self.offer_reserve(unit)).min().unwrap_or(highest_losing)
+    }
+
+    fn floor(&self, market: MarketId) -> Option<Price> {
+        let staying = self.units.keys().filter(|unit| unit.market == market && !self.is_leaving(**unit));
+        staying.map(|unit| self.offer_reserve(*unit)).min()
+    }
+
+    /// R9: the lowest ceiling with which a new tenant would get so many nodes now, found by trying.
+    pub(crate) fn price_of_entry(&self, market: MarketId, nodes: u32) -> Option<Price> {
+        let rules = self.rules(market);
+        if nodes == 0 || u64::from(nodes) > rules.bid_nodes_max {
+            return None;
+        }
+        let book = self.book(&[market]);
+        let mut ceilings: Vec<Price> =
+            book.thresholds().into_iter().filter_map(|price| price.round_up(rules.tick)).collect();
+        ceilings.sort();
+        ceilings.dedup();
+        // A unit may be had for nothing, but no bid has a ceiling of nothing.
+        let ceilings = ceilings.into_iter().map(|ceiling| ceiling.max(Price(rules.tick)));
+        let mut possible = ceilings.filter(|ceiling| ceiling.0 <= rules.ceiling_max);
+        possible.find(|ceiling| book.all_or_nothing(*ceiling, nodes).is_some())
+    }
+
+    pub(crate) fn numbers(&self, market: MarketId) -> Numbers {
+        Numbers {
+            market_price: self.market_price(market),
+            entry_price: self.price_of_entry(market, 1),
+            floor: self.floor(market),
+            lowest_accepted: self.lowest_accepted(market),
+            highest_losing: self.highest_losing(market, None),
+        }
+    }
+
+    pub(crate) fn supply(&self, market: MarketId) -> Supply {
+        let count = |what: &dyn Fn(&Allocation) -> bool| {
+            self.nodes_in(market).filter(|(_, a)| what(a)).count() as u64
+        };
+        Supply {
+            total: self.units.keys().filter(|unit| unit.market == market).count() as u64,
+            free: self.free_units().filter(|unit| unit.market == market).count() as u64,
+            allocated: count(&|a| a.notice.is_none()),
+            notice: count(&|a| a.notice.is_some()),
+            claimed: count(&|a| a.claim().is_some()),
+        }
+    }
+
+    /// §3 (6): one `PriceChanged` for each market of which a number changed.
+    pub(crate) fn announce_prices(&mut self) {
+        for market in self.market_ids() {
+            let numbers = self.numbers(market);
+            let announced = &mut self.markets[market.0 as usize].announced;
+            if announced.replace(numbers) != Some(numbers) {
+                self.tell(Fact::PriceChanged { market, numbers });
+            }
+        }
+    }
+}

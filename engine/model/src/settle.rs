@@ -1,0 +1,110 @@
+//! Settling: one step after the other, until nothing changes (§3).
+
+use crate::state::Model;
+use kubebid_core::command::TimeInForce;
+use kubebid_core::event::{CloseReason, EndReason};
+use kubebid_core::units::{AllocationId, BidId, MarketId};
+use std::collections::BTreeSet;
+
+impl Model {
+    pub(crate) fn settle(&mut self) {
+        while self.one_step() {}
+        self.set_prices();
+        self.announce_prices();
+    }
+
+    /// The first of these that changes something; then again from (1).
+    fn one_step(&mut self) -> bool {
+        self.do_what_is_due()
+            || self.pass_on_an_orphan()
+            || self.give_a_free_unit()
+            || self.rescind_an_orphan()
+            || self.serve_an_unmet_bid()
+            || self.end_an_immediate_search()
+    }
+
+    /// (1) Deadlines with their hand-over, then start time-outs, then expiries. Protections end by
+    /// themselves.
+    fn do_what_is_due(&mut self) -> bool {
+        self.let_raises_count();
+        if let Some((node, reason)) = self.due_deadline() {
+            self.end(node, reason);
+            return true;
+        }
+        if let Some(node) = self.due_start() {
+            self.end(node, EndReason::StartTimeout);
+            return true;
+        }
+        if let Some(bid) = self.due_expiry() {
+            self.expire(bid);
+            return true;
+        }
+        false
+    }
+
+    /// R11: from its instant on a raised reserve counts.
+    fn let_raises_count(&mut self) {
+        for a in self.allocations.values_mut() {
+            if let Some((reserve, _)) = a.raise.take_if(|(_, from)| *from <= self.now) {
+                a.reserve = reserve;
+            }
+        }
+    }
+
+    fn due_deadline(&self) -> Option<(AllocationId, EndReason)> {
+        self.allocations.iter().find_map(|(id, a)| {
+            let notice = a.notice.as_ref().filter(|notice| notice.deadline <= self.now)?;
+            Some((*id, notice.reason.into()))
+        })
+    }
+
+    fn due_start(&self) -> Option<AllocationId> {
+        let due = self.allocations.iter().find(|(_, a)| a.ready.is_none() && a.start_deadline <= self.now);
+        due.map(|(id, _)| *id)
+    }
+
+    fn due_expiry(&self) -> Option<BidId> {
+        let expired = |at| at <= self.now;
+        let due = self.bids.iter().find(|(_, bid)| bid.searching && bid.expire_at.is_some_and(expired));
+        due.map(|(id, _)| *id)
+    }
+
+    /// (5) For the unmet bids in R2 order: free unit, standing notice, displacement, one node; for a
+    /// waiting gang all of its minimum. A plain bid that gets nothing ends the pass for its markets,
+    /// because no bid below it can do better; a waiting gang does not.
+    fn serve_an_unmet_bid(&mut self) -> bool {
+        let mut passed: BTreeSet<MarketId> = BTreeSet::new();
+        for id in self.bids_by_priority() {
+            if self.unmet(id) == 0 {
+                continue;
+            }
+            let mut markets = self.eligible_markets(id);
+            markets.retain(|market| !passed.contains(market));
+            if self.is_waiting_gang(id) {
+                if let Some(picks) = self.gang_picks(id, &markets) {
+                    for pick in picks {
+                        self.give(id, pick);
+                    }
+                    return true;
+                }
+            } else if let Some(pick) = self.book(&markets).pick(self.bids[&id].ceiling) {
+                self.give(id, pick);
+                return true;
+            } else {
+                passed.extend(markets);
+            }
+        }
+        false
+    }
+
+    /// (6) R14: `max_nodes` = live nodes + claims, and the search ends.
+    fn end_an_immediate_search(&mut self) -> bool {
+        let searching =
+            self.bids.iter().find(|(_, bid)| bid.searching && bid.time_in_force == TimeInForce::Ioc);
+        let Some(id) = searching.map(|(id, _)| *id) else { return false };
+        let kept = self.live(id) + self.claims(id).len() as u32;
+        self.bids.get_mut(&id).expect("known").max_nodes = kept;
+        self.close(id, CloseReason::Ioc);
+        true
+    }
+}

@@ -1,0 +1,254 @@
+//! What is stored, and the plain questions about it that every rule asks.
+
+use crate::keys::Keys;
+use kubebid_core::command::{OnPreemption, TimeInForce};
+use kubebid_core::event::{Bidder, Event, Fact, Node, NoticeReason, Scope};
+use kubebid_core::money::{Bill, Totals};
+use kubebid_core::picture::Numbers;
+use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, Micros, Names, Seq, UnitId};
+use kubebid_core::{MarketRules, Price};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The market of the rule book, computed by brute force.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    pub(crate) now: Micros,
+    pub(crate) seq: Seq,
+    pub(crate) names: Names,
+    pub(crate) markets: Vec<Market>,
+    pub(crate) offers: BTreeMap<(MarketId, AccountId), Offer>,
+    pub(crate) units: BTreeMap<UnitId, Unit>,
+    /// All bids ever placed.
+    pub(crate) bids: BTreeMap<BidId, Bid>,
+    /// Those not ended.
+    pub(crate) allocations: BTreeMap<AllocationId, Allocation>,
+    /// How many allocations have ever begun; the last of them has this number.
+    pub(crate) begun: u64,
+    /// How many claims have ever been made, to know the last one.
+    pub(crate) claimed: u64,
+    pub(crate) keys: Keys,
+    pub(crate) totals: Totals,
+    /// What the command in hand has brought about so far.
+    pub(crate) events: Vec<Event>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Market {
+    pub(crate) rules: MarketRules,
+    /// What the last `PriceChanged` said; none before the first.
+    pub(crate) announced: Option<Numbers>,
+}
+
+/// Kept when its last unit is gone: unit numbers are never given twice.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    pub(crate) reserve: Price,
+    /// The command that gave the offer its place among equal reserves (R2).
+    pub(crate) place: Seq,
+    pub(crate) last_number: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unit {
+    pub(crate) leaving: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bid {
+    pub(crate) tenant: AccountId,
+    pub(crate) scope: Scope,
+    pub(crate) ceiling: Price,
+    pub(crate) min_nodes: u32,
+    pub(crate) max_nodes: u32,
+    /// The command that last gave it a new ceiling or enlarged it (R2).
+    pub(crate) seq: Seq,
+    pub(crate) time_in_force: TimeInForce,
+    pub(crate) expire_at: Option<Micros>,
+    pub(crate) on_preemption: OnPreemption,
+    pub(crate) searching: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Allocation {
+    pub(crate) bid: BidId,
+    pub(crate) unit: UnitId,
+    /// When it ends if nobody has reported it ready.
+    pub(crate) start_deadline: Micros,
+    pub(crate) ready: Option<Micros>,
+    pub(crate) protected_until: Micros,
+    /// None: live.
+    pub(crate) notice: Option<Notice>,
+    /// The reserve that counts for the bill and for R (R11).
+    pub(crate) reserve: Price,
+    /// A raise that does not count yet, and when it will.
+    pub(crate) raise: Option<(Price, Micros)>,
+    /// The price in force, as last settled.
+    pub(crate) billed: Price,
+    /// What it owes until now.
+    pub(crate) bill: Bill,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Notice {
+    pub(crate) deadline: Micros,
+    pub(crate) reason: NoticeReason,
+    pub(crate) claim: Option<Claim>,
+    /// `CLOSE` took one off `max_nodes`, and a rescission puts it back (R7).
+    pub(crate) raises_max_nodes: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) bid: BidId,
+    /// The place among all claims ever made: highest is last claimed (R4).
+    pub(crate) taken: u64,
+    /// What its bid would have paid there, as last settled (R15).
+    pub(crate) would_pay: Price,
+}
+
+impl Model {
+    pub fn new() -> Model {
+        Model::default()
+    }
+
+    pub(crate) fn tell(&mut self, fact: Fact) {
+        self.events.push(Event { at: self.now, fact });
+    }
+
+    pub(crate) fn rules(&self, market: MarketId) -> &MarketRules {
+        &self.markets[market.0 as usize].rules
+    }
+
+    pub(crate) fn market_ids(&self) -> impl Iterator<Item = MarketId> + use<> {
+        (0..self.markets.len() as u32).map(MarketId)
+    }
+
+    pub(crate) fn bidder(&self, bid: BidId) -> Bidder {
+        Bidder { bid, tenant: self.bids[&bid].tenant }
+    }
+
+    pub(crate) fn node(&self, allocation: AllocationId) -> Node {
+        let Allocation { bid, unit, .. } = self.allocations[&allocation];
+        Node { allocation, bid, tenant: self.bids[&bid].tenant, unit }
+    }
+
+    /// The ceiling of the bid that holds this node.
+    pub(crate) fn holder_ceiling(&self, allocation: AllocationId) -> Price {
+        self.bids[&self.allocations[&allocation].bid].ceiling
+    }
+
+    /// The reserve of the unit's offer.
+    pub(crate) fn offer_reserve(&self, unit: UnitId) -> Price {
+        self.offers[&(unit.market, unit.provider)].reserve
+    }
+
+    pub(crate) fn is_leaving(&self, unit: UnitId) -> bool {
+        self.units[&unit].leaving
+    }
+
+    pub(crate) fn on_unit(&self, unit: UnitId) -> Option<AllocationId> {
+        self.allocations.iter().find(|(_, a)| a.unit == unit).map(|(id, _)| *id)
+    }
+
+    pub(crate) fn free_units(&self) -> impl Iterator<Item = UnitId> {
+        self.units.keys().copied().filter(|unit| self.on_unit(*unit).is_none())
+    }
+
+    /// Cheapest first: lower reserve, first market, older offer, lower number (R2).
+    pub(crate) fn unit_priority(&self, unit: UnitId) -> (Price, MarketId, Seq, u64) {
+        let offer = &self.offers[&(unit.market, unit.provider)];
+        (offer.reserve, unit.market, offer.place, unit.number)
+    }
+
+    /// The units of an offer that are not leaving.
+    pub(crate) fn capacity(&self, market: MarketId, provider: AccountId) -> u64 {
+        self.units_of(market, provider).filter(|unit| !self.is_leaving(*unit)).count() as u64
+    }
+
+    pub(crate) fn units_of(&self, market: MarketId, provider: AccountId) -> impl Iterator<Item = UnitId> {
+        self.units.keys().copied().filter(move |u| u.market == market && u.provider == provider)
+    }
+
+    /// R17: whether the account has a unit there, leaving ones too.
+    pub(crate) fn sells_in(&self, account: AccountId, market: MarketId) -> bool {
+        self.units_of(market, account).next().is_some()
+    }
+
+    /// All nodes of a bid, live and under notice.
+    pub(crate) fn held(&self, bid: BidId) -> Vec<AllocationId> {
+        self.allocations.iter().filter(|(_, a)| a.bid == bid).map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn live(&self, bid: BidId) -> u32 {
+        self.allocations.values().filter(|a| a.bid == bid && a.notice.is_none()).count() as u32
+    }
+
+    /// The nodes under notice on which a bid has a claim.
+    pub(crate) fn claims(&self, bid: BidId) -> Vec<AllocationId> {
+        self.allocations
+            .iter()
+            .filter(|(_, a)| a.claim().is_some_and(|claim| claim.bid == bid))
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// `max_nodes` − live allocations − claims.
+    pub(crate) fn room(&self, bid: BidId) -> u32 {
+        self.bids[&bid].max_nodes - self.live(bid) - self.claims(bid).len() as u32
+    }
+
+    /// The room of a bid that still searches.
+    pub(crate) fn unmet(&self, bid: BidId) -> u32 {
+        if self.bids[&bid].searching { self.room(bid) } else { 0 }
+    }
+
+    /// R12: it wants several nodes at once and has none yet, or none any more.
+    pub(crate) fn is_waiting_gang(&self, id: BidId) -> bool {
+        let bid = &self.bids[&id];
+        bid.searching && bid.minimum() > 1 && self.live(id) == 0 && self.claims(id).is_empty()
+    }
+
+    /// Where a bid looks, in the order of opening (R13).
+    pub(crate) fn markets_in(&self, scope: &Scope) -> Vec<MarketId> {
+        self.market_ids()
+            .filter(|market| match scope {
+                Scope::Markets(markets) => markets.contains(market),
+                Scope::InstanceType(kind) => self.names.market(*market).parts().0 == kind.as_str(),
+            })
+            .collect()
+    }
+
+    /// Where a bid may get a node: not where its tenant sells (R17).
+    pub(crate) fn eligible_markets(&self, bid: BidId) -> Vec<MarketId> {
+        let bid = &self.bids[&bid];
+        let mut markets = self.markets_in(&bid.scope);
+        markets.retain(|market| !self.sells_in(bid.tenant, *market));
+        markets
+    }
+
+    /// All bids that could want something, best first (R2).
+    pub(crate) fn bids_by_priority(&self) -> Vec<BidId> {
+        let mut bids: Vec<BidId> = self.bids.keys().copied().collect();
+        bids.retain(|bid| self.bids[bid].searching || !self.claims(*bid).is_empty());
+        bids.sort_by_key(|bid| (Reverse(self.bids[bid].ceiling), self.bids[bid].seq));
+        bids
+    }
+}
+
+impl Bid {
+    /// What it must get at once when it enters (R12); 1: a plain bid.
+    pub(crate) fn minimum(&self) -> u32 {
+        self.min_nodes.min(self.max_nodes)
+    }
+}
+
+impl Allocation {
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        self.notice.as_ref()?.claim.as_ref()
+    }
+
+    pub(crate) fn is_protected(&self, now: Micros) -> bool {
+        now < self.protected_until
+    }
+}

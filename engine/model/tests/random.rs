@@ -1,0 +1,145 @@
+//! Random markets from a seed: the invariants hold after each command, and the order of things is all
+//! that counts.
+
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test looks at the events it is about")]
+
+mod stream;
+
+use kubebid_core::answer::{Answer, Outcome};
+use kubebid_core::command::{Command, OnPreemption, PlaceBid, Stamped, TimeInForce};
+use kubebid_core::event::{Event, Fact};
+use kubebid_core::picture::Picture;
+use kubebid_core::units::{AccountName, BidId, MarketId, Micros};
+use kubebid_core::{Auction, Price};
+use kubebid_model::{Model, invariants};
+use stream::Stream;
+
+const SEEDS: u64 = 400;
+/// Each quote is tried on a copy of the market, several times.
+const SEEDS_OF_QUOTES: u64 = 4;
+const COMMANDS: usize = 150;
+
+fn advance(at: Micros) -> Stamped {
+    Stamped { at, key: None, command: Command::AdvanceTime }
+}
+
+/// Plays a stream, and shows each command with the state before and after it.
+fn play(seed: u64, mut see: impl FnMut(&Model, &Stamped, &Answer, &Model)) {
+    let mut model = Model::new();
+    let mut stream = Stream::new(seed);
+    for _ in 0..COMMANDS {
+        let command = stream.next(&model.picture());
+        let before = model.clone();
+        let answer = model.apply(&command);
+        see(&before, &command, &answer, &model);
+    }
+}
+
+#[test]
+fn the_invariants_hold_after_each_command() {
+    for seed in 0..SEEDS {
+        play(seed, |before, command, answer, after| {
+            let verdict =
+                invariants::check(after).and_then(|()| invariants::check_step(before, answer, after));
+            if let Err(broken) = verdict {
+                panic!("seed {seed}, command {} {command:?}: {broken}\n{:#?}", answer.seq, answer.events);
+            }
+        });
+    }
+}
+
+#[test]
+fn time_that_is_told_more_often_changes_nothing() {
+    for seed in 0..SEEDS {
+        let (mut plain, mut patient) = (Model::new(), Model::new());
+        let mut stream = Stream::new(seed);
+        let mut now = Micros(0);
+        for _ in 0..COMMANDS {
+            let command = stream.next(&plain.picture());
+            let expected = plain.apply(&command);
+            // Bids are named by commands, so the numbers must not drift: the patient one is a copy.
+            let mut events: Vec<Event> = Vec::new();
+            let mut halfway = patient.clone();
+            let half = Micros(now.0 + command.at.0.saturating_sub(now.0) / 2);
+            events.extend(halfway.apply(&advance(half)).events);
+            let split = halfway.picture();
+            events.extend(halfway.apply(&advance(command.at)).events);
+            let known = expected.events.iter().take(events.len());
+            assert!(known.eq(events.iter()), "seed {seed}: {command:?}\n{events:#?}");
+            assert!(split.totals.debits <= plain.picture().totals.debits);
+            let repeated = patient.apply(&command);
+            assert_eq!(repeated, expected, "seed {seed}: the same command, another answer");
+            assert_eq!(patient.picture(), plain.picture());
+            now = expected.at;
+        }
+    }
+}
+
+fn newcomer(market: MarketId, model: &Model, ceiling: Price, max_nodes: u32, min_nodes: u32) -> Stamped {
+    let command = Command::PlaceBid(PlaceBid {
+        tenant: AccountName::new("newcomer"),
+        markets: Some(vec![model.names().market(market).clone()]),
+        instance_type: None,
+        ceiling,
+        min_nodes,
+        max_nodes,
+        time_in_force: TimeInForce::Gtc,
+        expire_at: None,
+        on_preemption: OnPreemption::Requeue,
+    });
+    Stamped { at: Micros(0), key: None, command }
+}
+
+/// How many nodes and claims the newcomer has after the settlement.
+fn gets(model: &Model, bid: &Stamped) -> u32 {
+    let mut model = model.clone();
+    let answer = model.apply(bid);
+    assert_eq!(answer.outcome, Outcome::Accepted, "{bid:?}");
+    let picture: Picture = model.picture();
+    let bid = picture.bids.iter().find(|b| b.bid == BidId(answer.seq.0)).expect("placed");
+    bid.held + bid.claimed
+}
+
+#[test]
+fn quotes_are_exact() {
+    for seed in 0..SEEDS_OF_QUOTES {
+        play(seed, |_, _, answer, model| {
+            for market in 0..model.picture().markets.len() as u32 {
+                let market = MarketId(market);
+                for nodes in [1, 2, 3] {
+                    let Some(price) = model.entry_price(market, nodes) else { continue };
+                    let what = format!("seed {seed}, after {}: {nodes} for {price}", answer.seq);
+                    assert_eq!(gets(model, &newcomer(market, model, price, nodes, 1)), nodes, "{what}");
+                    assert_eq!(gets(model, &newcomer(market, model, price, nodes, nodes)), nodes, "{what}");
+                    let tick = stream::TICK;
+                    if price.0 > tick {
+                        let less = newcomer(market, model, Price(price.0 - tick), nodes, nodes);
+                        assert_eq!(gets(model, &less), 0, "{what} less a tick");
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// The other way round it may be: a gang takes no orphans, so the node comes back before the gang evicts it.
+#[test]
+fn no_notice_is_started_and_then_rescinded_in_one_settlement() {
+    for seed in 0..SEEDS {
+        play(seed, |_, command, answer, _| {
+            let mut started = Vec::new();
+            for Event { at, fact } in &answer.events {
+                match fact {
+                    Fact::NoticeStarted { node, .. } => started.push((at, node)),
+                    Fact::NoticeRescinded { node, .. } => {
+                        let both = started.contains(&(at, node));
+                        assert!(!both, "seed {seed}: {command:?}\n{:#?}", answer.events);
+                    }
+                    // The settlement of an instant ends with its prices; the command's own comes after.
+                    Fact::PriceChanged { .. } => started.clear(),
+                    _ => {}
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,101 @@
+//! What one commit brought: the commands with their events, and the state of all that they touched.
+
+use kubebid_core::answer::Outcome;
+use kubebid_core::event::{Event, Fact};
+use kubebid_core::money::Bill;
+use kubebid_core::units::{AllocationId, BidId, Micros, Names, Seq};
+use kubebid_core::views::{AllocationView, BidView};
+use kubebid_core::{Exchange, Stamped};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A durable, applied batch. Shared by everything that follows the market.
+#[derive(Debug)]
+pub struct Chunk {
+    pub steps: Vec<Step>,
+    /// As they are behind the last step.
+    pub bids: Vec<BidView>,
+    /// The touched ones that have not ended, as they are behind the last step.
+    pub allocations: Vec<AllocationView>,
+    pub names: Arc<Names>,
+}
+
+/// One command and what it did.
+#[derive(Debug)]
+pub struct Step {
+    pub seq: Seq,
+    pub at: Micros,
+    pub command: Stamped,
+    pub outcome: Outcome,
+    pub events: Vec<Event>,
+    /// What running nodes had cost at full hours that passed before this command.
+    pub hours: Vec<HourMark>,
+}
+
+/// The bills of all running nodes at a full hour, unrounded.
+#[derive(Debug)]
+pub struct HourMark {
+    pub at: Micros,
+    pub bills: Vec<(AllocationId, Bill)>,
+}
+
+impl Chunk {
+    pub fn first_seq(&self) -> Seq {
+        self.steps.first().expect("a chunk has a step").seq
+    }
+
+    pub fn last_seq(&self) -> Seq {
+        self.steps.last().expect("a chunk has a step").seq
+    }
+
+    /// Gathers the state of what the steps touched.
+    pub(crate) fn gather(steps: Vec<Step>, exchange: &Exchange, names: Arc<Names>) -> Chunk {
+        let mut bids = BTreeSet::new();
+        let mut allocations = BTreeSet::new();
+        for event in steps.iter().flat_map(|step| &step.events) {
+            touch(&event.fact, &mut bids, &mut allocations);
+        }
+        Chunk {
+            steps,
+            bids: bids.into_iter().filter_map(|id| exchange.view_bid(id)).collect(),
+            allocations: allocations.into_iter().filter_map(|id| exchange.view_allocation(id)).collect(),
+            names,
+        }
+    }
+}
+
+fn touch(fact: &Fact, bids: &mut BTreeSet<BidId>, allocations: &mut BTreeSet<AllocationId>) {
+    match fact {
+        Fact::BidPlaced { bidder, .. } | Fact::BidAmended { bidder, .. } | Fact::BidClosed { bidder, .. } => {
+            bids.insert(bidder.bid);
+        }
+        Fact::Allocated { node }
+        | Fact::Ready { node }
+        | Fact::NoticeStarted { node, .. }
+        | Fact::NoticeRescinded { node, .. }
+        | Fact::Ended { node, .. } => {
+            bids.insert(node.bid);
+            allocations.insert(node.allocation);
+        }
+        Fact::Claimed { node, by, was, .. } => {
+            bids.extend([node.bid, by.bid]);
+            bids.extend(was.map(|was| was.bid));
+            allocations.insert(node.allocation);
+        }
+        Fact::ClaimDropped { node, by, .. } => {
+            bids.extend([node.bid, by.bid]);
+            allocations.insert(node.allocation);
+        }
+        Fact::MarketOpened { .. }
+        | Fact::RulesChanged { .. }
+        | Fact::OfferPut { .. }
+        | Fact::UnitAdded { .. }
+        | Fact::UnitLeaving { .. }
+        | Fact::UnitBack { .. }
+        | Fact::UnitRemoved { .. }
+        | Fact::Charged { .. }
+        | Fact::PriceChanged { .. }
+        | Fact::Rejected { .. }
+        | Fact::Repeated { .. } => {}
+    }
+}

@@ -1,0 +1,137 @@
+//! The way in: a bounded, lock-free queue between the callers and the thread that owns the exchange.
+
+use crate::chunk::Step;
+use crossbeam_queue::ArrayQueue;
+use futures_util::task::AtomicWaker;
+use kubebid_core::units::{ClientKey, Micros};
+use kubebid_core::{Command, Exchange};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// What is handed over.
+pub(crate) enum Work {
+    Command(Ticket),
+    /// Something to be read off the exchange, between two commits.
+    Question(Question),
+}
+
+pub(crate) type Question = Box<dyn FnOnce(&Exchange) + Send>;
+
+/// A command that waits to be stamped.
+pub(crate) struct Ticket {
+    pub(crate) key: Option<ClientKey>,
+    pub(crate) command: Command,
+    /// Where the clock should stand: AdvanceTime on the stepped clock only.
+    pub(crate) at: Option<Micros>,
+    /// Not stamped any more behind this moment.
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) reply: Box<dyn Reply>,
+}
+
+/// Tells the caller what became of the command. Called on the exchange's thread: be quick.
+pub(crate) trait Reply: Send {
+    /// Whether the caller still waits.
+    fn is_awaited(&self) -> bool;
+    fn tell(self: Box<Self>, result: Result<(&Exchange, &Step), NotDone>);
+}
+
+/// A caller that waits for what `look` sees behind its command.
+pub(crate) struct Waiting<T, F> {
+    pub(crate) sender: oneshot::Sender<Result<T, NotDone>>,
+    pub(crate) look: F,
+}
+
+impl<T: Send, F: FnOnce(&Exchange, &Step) -> T + Send> Reply for Waiting<T, F> {
+    fn is_awaited(&self) -> bool {
+        !self.sender.is_closed()
+    }
+
+    fn tell(self: Box<Self>, result: Result<(&Exchange, &Step), NotDone>) {
+        let Waiting { sender, look } = *self;
+        // The caller may have gone: the command stands all the same.
+        let _ = sender.send(result.map(|(exchange, step)| look(exchange, step)));
+    }
+}
+
+/// Why a command was not taken. It is not in the journal and its key is free, unless it says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotDone {
+    #[error("the intake is full")]
+    Full,
+    #[error("the deadline passed before the command was taken")]
+    TooLate,
+    #[error("the engine is stopping")]
+    Stopping,
+    #[error("the store could not take the command")]
+    StoreRefused,
+    /// It may be in the journal: repeat it with its key to learn.
+    #[error("the store did not say whether it took the command")]
+    Unknown,
+}
+
+#[derive(Debug)]
+pub(crate) struct Intake {
+    queue: ArrayQueue<Work>,
+    waker: AtomicWaker,
+    closed: AtomicBool,
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Work::Command(ticket) => f.debug_tuple("Command").field(&ticket.command).finish(),
+            Work::Question(_) => f.write_str("Question"),
+        }
+    }
+}
+
+impl Intake {
+    pub(crate) fn new(capacity: usize) -> Arc<Intake> {
+        Arc::new(Intake {
+            queue: ArrayQueue::new(capacity),
+            waker: AtomicWaker::new(),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Hands work over, or gives it back with the reason.
+    pub(crate) fn push(&self, work: Work) -> Result<(), (NotDone, Work)> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err((NotDone::Stopping, work));
+        }
+        self.queue.push(work).map_err(|work| (NotDone::Full, work))?;
+        self.waker.wake();
+        Ok(())
+    }
+
+    pub(crate) fn pop(&self) -> Option<Work> {
+        self.queue.pop()
+    }
+
+    /// Nothing is handed over any more; what is in the queue still comes out.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Waits until there is work or the intake is closed. For one consumer.
+    pub(crate) async fn ready(&self) {
+        poll_fn(|context| {
+            self.waker.register(context.waker());
+            if self.queue.is_empty() && !self.is_closed() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+}

@@ -1,0 +1,78 @@
+//! All metrics of the engine, with their units: nobody else names one.
+
+use crate::chunk::Step;
+use kubebid_core::answer::Outcome;
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use std::time::Duration;
+
+pub const COMMANDS: &str = "kubebid_commands_total";
+pub const EVENTS: &str = "kubebid_events_total";
+pub const DROPPED: &str = "kubebid_commands_dropped_total";
+pub const COMMITS: &str = "kubebid_commits_total";
+pub const COMMIT_SECONDS: &str = "kubebid_commit_duration_seconds";
+pub const COMMIT_COMMANDS: &str = "kubebid_commit_commands";
+pub const JOURNAL_BYTES: &str = "kubebid_journal_written_bytes_total";
+pub const STORE_FAULTS: &str = "kubebid_store_faults_total";
+pub const INTAKE_DEPTH: &str = "kubebid_intake_commands";
+pub const SEQ: &str = "kubebid_seq";
+pub const PROJECTION_LAG: &str = "kubebid_projection_lag_commands";
+
+/// Says what each metric is.
+pub fn describe() {
+    describe_counter!(COMMANDS, "Commands applied, by outcome: accepted, rejected, repeated");
+    describe_counter!(EVENTS, "Events, by kind");
+    describe_counter!(DROPPED, "Commands dropped unjournaled: caller gone or deadline passed");
+    describe_counter!(COMMITS, "Journal commits");
+    describe_histogram!(COMMIT_SECONDS, metrics::Unit::Seconds, "Time of a journal commit");
+    describe_histogram!(COMMIT_COMMANDS, "Commands that shared a commit");
+    describe_counter!(JOURNAL_BYTES, metrics::Unit::Bytes, "Bytes appended to the journal");
+    describe_counter!(STORE_FAULTS, "Appends that failed, by kind: refused, unknown");
+    describe_gauge!(INTAKE_DEPTH, "Commands that wait to be stamped");
+    describe_gauge!(SEQ, "Number of the last command applied");
+    describe_gauge!(PROJECTION_LAG, "Commands applied but not yet in the projections");
+}
+
+pub(crate) fn commit(commands: u32, bytes: usize, took: Duration) {
+    counter!(COMMITS).increment(1);
+    histogram!(COMMIT_SECONDS).record(took.as_secs_f64());
+    histogram!(COMMIT_COMMANDS).record(f64::from(commands));
+    counter!(JOURNAL_BYTES).increment(bytes as u64);
+}
+
+pub(crate) fn applied(steps: &[Step], waiting: usize) {
+    let [mut accepted, mut rejected, mut repeated] = [0; 3];
+    for step in steps {
+        match step.outcome {
+            Outcome::Accepted => accepted += 1,
+            Outcome::Rejected(_) => rejected += 1,
+            Outcome::Repeated { .. } => repeated += 1,
+        }
+        for event in &step.events {
+            counter!(EVENTS, "kind" => event.fact.kind()).increment(1);
+        }
+    }
+    for (outcome, count) in [("accepted", accepted), ("rejected", rejected), ("repeated", repeated)] {
+        counter!(COMMANDS, "outcome" => outcome).increment(count);
+    }
+    if let Some(last) = steps.last() {
+        gauge!(SEQ).set(last.seq.0 as f64);
+    }
+    gauge!(INTAKE_DEPTH).set(waiting as f64);
+}
+
+pub(crate) fn projection_lag(commands: u64) {
+    gauge!(PROJECTION_LAG).set(commands as f64);
+}
+
+pub(crate) fn dropped() {
+    counter!(DROPPED).increment(1);
+}
+
+pub(crate) fn store_refused() {
+    counter!(STORE_FAULTS, "kind" => "refused").increment(1);
+}
+
+pub(crate) fn store_unknown() {
+    counter!(STORE_FAULTS, "kind" => "unknown").increment(1);
+}
+

@@ -1,0 +1,213 @@
+//! Everything durable: the journal, its snapshots and the rows of the edge. The only room with SQL.
+//!
+//! Two databases serve: PostgreSQL 15 and newer, and SQLite for an engine that needs nothing
+//! installed. What differs between them is in one trait with an implementation each, `database.rs`;
+//! everything else is the same SQL on both.
+//!
+//! # How the journal stays one history
+//!
+//! A table of one row, `leader`, holds an *epoch*. Who wants to append takes the row: it raises the
+//! epoch and leaves a name of its own as the holder. Every append is a single statement that adds its
+//! row only if the epoch is still the writer's, the journal ends just before the batch, and the batch
+//! was made after the very hash that the journal ends with. A writer that another one has overtaken
+//! adds nothing and learns that it is [fenced](AppendError::Fenced).
+//!
+//! The statement keeps the epoch from changing until it is durable (`FOR SHARE` in Postgres; SQLite
+//! has one writer at a time anyway), so whoever takes the row waits for the appends that run, and
+//! everything older fails afterwards. This is also how an append without an answer is
+//! [resolved](JournalWriter::resolve): the writer takes the row again. After that
+//!
+//! - what it had sent before is either in the journal or can never get there, however late it reaches
+//!   the database, because its epoch is over;
+//! - if it is in the journal then it is durable, because taking the row is a commit that came after.
+//!
+//! So re-reading the end of the journal gives an answer that stays true.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::Connection;
+use uuid::Uuid;
+
+use database::Database;
+use postgres::Postgres;
+use sqlite::Sqlite;
+
+mod accounts;
+mod append;
+mod database;
+mod fault;
+mod instance_types;
+mod journal;
+mod labels;
+mod migrations;
+mod postgres;
+pub mod record;
+mod rows;
+mod snapshot;
+mod sqlite;
+mod tokens;
+
+pub use accounts::{Account, Limits, Role, UnknownRole};
+pub use append::{AppendError, JournalWriter, Refused, Resolution};
+pub use fault::{Corrupt, Fault};
+pub use instance_types::InstanceType;
+pub use journal::{BatchReader, Journal};
+pub use labels::Labels;
+pub use record::{Batch, BatchBuilder, BatchHash, Position, Record};
+pub use rows::Rows;
+pub use snapshot::{Snapshot, Snapshots};
+pub use tokens::{NewToken, Token};
+
+/// Where a store is and how patient we are with it.
+#[derive(Clone)]
+pub struct StoreOptions {
+    pub place: Place,
+    /// How long we wait for the database. An append without an answer for so long is
+    /// [unknown](AppendError::Unknown).
+    pub patience: Duration,
+    /// Connections for everything but the journal's writer, which has its own.
+    pub connections: u32,
+}
+
+/// Where a store is.
+#[derive(Clone)]
+pub enum Place {
+    /// A `postgres://` URL. It may hold a password: never shown.
+    Postgres(String),
+    /// The path of the database file, made if it is missing.
+    Sqlite(PathBuf),
+}
+
+impl StoreOptions {
+    /// With a patience of 10 s and 8 connections.
+    pub fn new(place: Place) -> Self {
+        Self { place, patience: Duration::from_secs(10), connections: 8 }
+    }
+
+    /// Reads `postgres://…`, `postgresql://…` or `sqlite:PATH`.
+    pub fn from_url(url: &str) -> Result<Self, Fault> {
+        let place = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            Place::Postgres(url.to_owned())
+        } else if let Some(path) = url.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
+            Place::Sqlite(path.strip_prefix("//").unwrap_or(path).into())
+        } else {
+            return Err(Fault::Url);
+        };
+        Ok(Self::new(place))
+    }
+}
+
+impl fmt::Debug for StoreOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match &self.place {
+            Place::Postgres(_) => "postgres://…".to_owned(),
+            Place::Sqlite(path) => format!("sqlite:{}", path.display()),
+        };
+        f.debug_struct("StoreOptions")
+            .field("place", &place)
+            .field("patience", &self.patience)
+            .field("connections", &self.connections)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Postgres(_) => f.write_str("Postgres(…)"),
+            Self::Sqlite(path) => f.debug_tuple("Sqlite").field(path).finish(),
+        }
+    }
+}
+
+/// An open store. Cheap to clone; the last clone and the last writer let go of a SQLite file.
+#[derive(Debug, Clone)]
+pub struct Store {
+    database: Arc<dyn Database>,
+    journal: Journal,
+    snapshots: Snapshots,
+    rows: Rows,
+}
+
+/// What a writer begins with.
+#[derive(Debug)]
+pub struct Leadership {
+    /// Has a connection of its own.
+    pub writer: Box<dyn JournalWriter>,
+    /// Where the journal ends; the first batch goes after it.
+    pub head: Position,
+}
+
+impl Store {
+    /// Opens the store for an engine: brings the schema up to date and, the first time, gives the
+    /// journal its UUID.
+    ///
+    /// # Errors
+    /// Besides the usual: a Postgres that could lose what it has acknowledged, or older than 15; a
+    /// SQLite file that another engine has open; a schema newer than this program.
+    pub async fn open(options: &StoreOptions) -> Result<Self, Fault> {
+        let database: Arc<dyn Database> = match &options.place {
+            Place::Postgres(url) => Arc::new(Postgres::new(url, options.patience)?),
+            Place::Sqlite(path) => Arc::new(Sqlite::to_own(path, options.patience)?),
+        };
+        let mut connection = database.connect().await?;
+        database.migrations().run(&mut connection).await.map_err(Fault::Migrate)?;
+        let naming = "giving the journal its UUID";
+        sqlx::query(
+            "INSERT INTO leader (one, journal, epoch, holder) VALUES (1, $1, 0, '') ON CONFLICT DO NOTHING",
+        )
+        .bind(Uuid::new_v4().to_string())
+        .execute(&mut connection)
+        .await
+        .map_err(Fault::database(naming))?;
+        connection.close().await.map_err(Fault::database(naming))?;
+
+        let pool = database.pool(options.connections).await?;
+        let journal = Journal::open(pool.clone()).await?;
+        let snapshots = Snapshots::new(pool.clone(), database.turn().clone());
+        let rows = Rows::new(pool, database.turn().clone());
+        Ok(Self { database, journal, snapshots, rows })
+    }
+
+    /// Takes the right to append; every earlier writer is fenced from here on.
+    pub async fn lead(&self) -> Result<Leadership, Fault> {
+        append::lead(Arc::clone(&self.database)).await
+    }
+
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    pub fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Closes the connections of this store and of its clones. Writers have their own.
+    pub async fn close(&self) {
+        self.journal.close().await;
+    }
+}
+
+impl Journal {
+    /// Opens a journal to read only: takes no lock, changes nothing, and works beside an engine that
+    /// has the store open.
+    pub async fn open_to_read(options: &StoreOptions) -> Result<Self, Fault> {
+        let pool = match &options.place {
+            Place::Postgres(url) => Postgres::new(url, options.patience)?.pool(options.connections).await?,
+            Place::Sqlite(path) => Sqlite::to_read(path, options.patience)?.pool(options.connections).await?,
+        };
+        Self::open(pool).await
+    }
+}
+
+/// A number of ours as the databases have it.
+fn bigint(number: u64) -> i64 {
+    i64::try_from(number).expect("seqs, times and ids are below 2^63")
+}

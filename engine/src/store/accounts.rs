@@ -1,0 +1,142 @@
+//! Accounts: who deals with the exchange, as what, and how much of it they may use.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use super::rows::{number, optional_number};
+use super::{Fault, Rows, bigint};
+
+/// What somebody is to the exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    Tenant,
+    Provider,
+    Viewer,
+    Admin,
+}
+
+impl Role {
+    pub const ALL: [Self; 4] = [Self::Tenant, Self::Provider, Self::Viewer, Self::Admin];
+
+    /// The name in the database and on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tenant => "tenant",
+            Self::Provider => "provider",
+            Self::Viewer => "viewer",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(name: &str) -> Result<Self, UnknownRole> {
+        Self::ALL.into_iter().find(|role| role.name() == name).ok_or_else(|| UnknownRole(name.to_owned()))
+    }
+}
+
+/// The name of no role.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a role; the roles are tenant, provider, viewer and admin")]
+pub struct UnknownRole(pub String);
+
+/// An account of the exchange.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    pub name: String,
+    pub roles: BTreeSet<Role>,
+    pub limits: Limits,
+    pub created_at_us: u64,
+}
+
+/// What an account may use; `None` = the engine's default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub open_bids: Option<u64>,
+    /// Over all open bids.
+    pub nodes_wanted: Option<u64>,
+    /// Of a single bid, per node and hour.
+    pub ceiling_micros: Option<u64>,
+    pub requests_per_second: Option<u64>,
+}
+
+impl Rows {
+    /// Makes the account, or gives an existing one other roles and limits; it stays as old as it is.
+    pub async fn put_account(&self, account: &Account) -> Result<(), Fault> {
+        let roles: Vec<_> = account.roles.iter().map(|role| role.name()).collect();
+        let _turn = self.turn.take().await;
+        sqlx::query(
+            "INSERT INTO accounts (name, roles, max_open_bids, max_nodes_wanted, max_ceiling_micros,
+                                   max_requests_per_second, created_at_us)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)
+             ON CONFLICT (name) DO UPDATE SET
+                 roles = excluded.roles, max_open_bids = excluded.max_open_bids,
+                 max_nodes_wanted = excluded.max_nodes_wanted,
+                 max_ceiling_micros = excluded.max_ceiling_micros,
+                 max_requests_per_second = excluded.max_requests_per_second",
+        )
+        .bind(&account.name[..])
+        .bind(roles.join(","))
+        .bind(account.limits.open_bids.map(bigint))
+        .bind(account.limits.nodes_wanted.map(bigint))
+        .bind(account.limits.ceiling_micros.map(bigint))
+        .bind(account.limits.requests_per_second.map(bigint))
+        .bind(bigint(account.created_at_us))
+        .execute(&self.pool)
+        .await
+        .map_err(Fault::database("saving an account"))?;
+        Ok(())
+    }
+
+    pub async fn account(&self, name: &str) -> Result<Option<Account>, Fault> {
+        sqlx::query("SELECT * FROM accounts WHERE name = $1")
+            .bind(name)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(Fault::database("reading an account"))?
+            .map(|row| account(&row))
+            .transpose()
+    }
+
+    /// The accounts in the order of their names (bytes), those after `after`, at most `limit`.
+    pub async fn accounts(&self, after: &str, limit: u32) -> Result<Vec<Account>, Fault> {
+        sqlx::query("SELECT * FROM accounts WHERE name > $1 ORDER BY name LIMIT $2")
+            .bind(after)
+            .bind(i64::from(limit))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(Fault::database("listing the accounts"))?
+            .iter()
+            .map(account)
+            .collect()
+    }
+}
+
+fn account(row: &AnyRow) -> Result<Account, Fault> {
+    let roles: String = row.get("roles");
+    let roles =
+        roles.split(',').filter(|role| !role.is_empty()).map(Role::from_str).collect::<Result<_, _>>();
+    Ok(Account {
+        name: row.get("name"),
+        roles: roles.map_err(|e| Fault::Row { table: "accounts", what: e.to_string() })?,
+        limits: Limits {
+            open_bids: optional_number(row, "max_open_bids"),
+            nodes_wanted: optional_number(row, "max_nodes_wanted"),
+            ceiling_micros: optional_number(row, "max_ceiling_micros"),
+            requests_per_second: optional_number(row, "max_requests_per_second"),
+        },
+        created_at_us: number(row, "created_at_us"),
+    })
+}

@@ -1,0 +1,224 @@
+//! Appending to the journal, and finding out what became of an append without an answer. The
+//! reasoning is at the top of [`super`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sqlx::{AnyConnection, Connection, Row};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::database::Database;
+use super::journal::{HEAD, position};
+use super::record::{Batch, Position};
+use super::rows::number;
+use super::{Fault, Leadership, bigint};
+
+/// The one who may append.
+#[async_trait]
+pub trait JournalWriter: fmt::Debug + Send {
+    /// The epoch this writer appends under. [`JournalWriter::resolve`] raises it.
+    fn epoch(&self) -> u64;
+
+    /// Makes a batch durable. When this returns `Ok` the batch survives whatever happens next.
+    ///
+    /// If the future is dropped before it is done, the batch is unknown as if a connection had been
+    /// lost: call [`JournalWriter::resolve`].
+    async fn append(&mut self, batch: &Batch) -> Result<(), AppendError>;
+
+    /// Finds out what became of an append that ended [unknown](AppendError::Unknown). The answer
+    /// stays true: a batch that is not in the journal will not get there by that append. Afterwards
+    /// the writer is as good as before, unless it is fenced.
+    ///
+    /// # Errors
+    /// When the database cannot be asked; ask again. When the journal ends neither before the batch
+    /// nor with it ([`Fault::Diverged`]: the database lost or gained a piece of history, for example
+    /// by a restore); recover from the store.
+    async fn resolve(&mut self, batch: &Batch) -> Result<Resolution, Fault>;
+}
+
+/// Why a batch was not, or maybe not, made durable.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Another writer has taken over. The batch is not in the journal; this writer has to stop.
+    #[error("another writer has taken over from epoch {epoch}")]
+    Fenced { epoch: u64 },
+    /// The batch may be in the journal or not: resolve it before anything else.
+    #[error("the append has no answer")]
+    Unknown { source: Fault },
+    /// The batch is certainly not in the journal, and the writer is still the writer.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+/// Why a batch was certainly not made durable.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The batch does not follow the journal's end: a bug of whoever made it.
+    #[error("the journal ends at {head}, the batch belongs after {batch}")]
+    NotNext { batch: Position, head: Position },
+    /// For example no space left, or a server that only reads.
+    #[error("the database refused the append")]
+    Database { source: sqlx::Error },
+}
+
+/// What became of an append without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolution {
+    /// It is in the journal and durable.
+    Committed,
+    /// It is not and never will be; append it again.
+    NotCommitted,
+    /// Another writer has taken over; whether the batch is in the journal is its business.
+    Fenced,
+}
+
+/// Takes the right to append.
+pub(super) async fn lead(database: Arc<dyn Database>) -> Result<Leadership, Fault> {
+    let holder = Uuid::new_v4();
+    let mut connection = database.connect().await?;
+    let taken = take(
+        &*database,
+        &mut connection,
+        "UPDATE leader SET epoch = epoch + 1, holder = $1 WHERE one = 1 RETURNING epoch",
+        holder,
+    );
+    let Some((epoch, head)) = taken.await? else {
+        return Err(Fault::Row { table: "leader", what: "there is none".to_owned() });
+    };
+    let writer = Writer { database, holder, epoch, connection: Some(connection) };
+    Ok(Leadership { writer: Box::new(writer), head })
+}
+
+#[derive(Debug)]
+struct Writer {
+    database: Arc<dyn Database>,
+    /// The name we left in the leader's row.
+    holder: Uuid,
+    epoch: u64,
+    /// Ours alone. `None` while an append has no answer.
+    connection: Option<AnyConnection>,
+}
+
+#[async_trait]
+impl JournalWriter for Writer {
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    async fn append(&mut self, batch: &Batch) -> Result<(), AppendError> {
+        let Some(mut connection) = self.connection.take() else {
+            return Err(AppendError::Unknown { source: Fault::Unresolved });
+        };
+        let answer = append(&*self.database, self.epoch, &mut connection, batch).await;
+        if !matches!(answer, Err(AppendError::Unknown { .. })) {
+            self.connection = Some(connection);
+        }
+        answer
+    }
+
+    async fn resolve(&mut self, batch: &Batch) -> Result<Resolution, Fault> {
+        self.connection = None;
+        let mut connection = self.database.connect().await?;
+        let taken = take(
+            &*self.database,
+            &mut connection,
+            "UPDATE leader SET epoch = epoch + 1 WHERE one = 1 AND holder = $1 RETURNING epoch",
+            self.holder,
+        );
+        let taken = taken.await?;
+        self.connection = Some(connection);
+        let Some((epoch, head)) = taken else { return Ok(Resolution::Fenced) };
+        self.epoch = epoch;
+        if head == batch.end() {
+            Ok(Resolution::Committed)
+        } else if head == batch.before() {
+            Ok(Resolution::NotCommitted)
+        } else {
+            Err(Fault::Diverged { expected: batch.before(), found: head })
+        }
+    }
+}
+
+async fn append(
+    database: &dyn Database,
+    epoch: u64,
+    connection: &mut AnyConnection,
+    batch: &Batch,
+) -> Result<(), AppendError> {
+    let doing = "appending to the journal";
+    let append = sqlx::query(database.append())
+        .bind(bigint(epoch))
+        .bind(bigint(batch.first_seq()))
+        .bind(bigint(batch.last_seq()))
+        .bind(&batch.end().hash.0[..])
+        .bind(&batch.bytes()[..])
+        .bind(&batch.before().hash.0[..])
+        .execute(&mut *connection);
+    let turn = database.turn().take().await;
+    let answer = timeout(database.patience(), append).await;
+    drop(turn);
+    match answer {
+        Err(_) => Err(AppendError::Unknown { source: Fault::TimedOut { doing } }),
+        Ok(Err(source)) if database.surely_not_committed(&source) => Err(Refused::Database { source }.into()),
+        Ok(Err(source)) => Err(AppendError::Unknown { source: Fault::Database { doing, source } }),
+        Ok(Ok(done)) if done.rows_affected() == 1 => Ok(()),
+        Ok(Ok(_)) => {
+            let why = timeout(database.patience(), why_not(epoch, connection, batch)).await;
+            Err(why.unwrap_or(AppendError::Unknown { source: Fault::TimedOut { doing } }))
+        }
+    }
+}
+
+/// Why the append added no row.
+async fn why_not(epoch: u64, connection: &mut AnyConnection, batch: &Batch) -> AppendError {
+    match look(connection).await {
+        Ok((leader, _)) if leader != epoch => AppendError::Fenced { epoch },
+        Ok((_, head)) => Refused::NotNext { batch: batch.before(), head }.into(),
+        Err(source) => AppendError::Unknown { source },
+    }
+}
+
+/// Takes the leader's row and reads the journal's end, in one transaction: the new epoch and the end,
+/// or `None` when `sql` finds no row to take.
+async fn take(
+    database: &dyn Database,
+    connection: &mut AnyConnection,
+    sql: &'static str,
+    holder: Uuid,
+) -> Result<Option<(u64, Position)>, Fault> {
+    let doing = "taking the journal";
+    let take = async {
+        let mut transaction = connection.begin_with(database.begin()).await?;
+        let row = sqlx::query(sql).bind(holder.to_string()).fetch_optional(&mut *transaction).await?;
+        // Read once the row is ours, and not before: what came earlier is in it, nothing comes later.
+        let head = sqlx::query(HEAD).fetch_optional(&mut *transaction).await?;
+        transaction.commit().await?;
+        Ok(row.map(|row| (number(&row, 0), head)))
+    };
+    let turn = database.turn().take().await;
+    let taken = timeout(database.patience(), take).await;
+    drop(turn);
+    let taken = taken.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
+    let Some((epoch, head)) = taken else { return Ok(None) };
+    let head = head.map_or(Ok(Position::START), |row| position(row.get(0), &row.get::<Vec<u8>, _>(1)))?;
+    Ok(Some((epoch, head)))
+}
+
+/// The leader's epoch and the journal's end, at one moment.
+async fn look(connection: &mut AnyConnection) -> Result<(u64, Position), Fault> {
+    let row = sqlx::query(
+        "SELECT l.epoch, j.last_seq, j.hash FROM leader l
+         LEFT JOIN (SELECT last_seq, hash FROM journal ORDER BY first_seq DESC LIMIT 1) j ON true
+         WHERE l.one = 1",
+    )
+    .fetch_one(connection)
+    .await
+    .map_err(Fault::database("asking why an append was not taken"))?;
+    let head = match row.get(1) {
+        Some(seq) => position(seq, &row.get::<Vec<u8>, _>(2))?,
+        None => Position::START,
+    };
+    Ok((number(&row, 0), head))
+}

@@ -1,0 +1,40 @@
+//! What differs between the databases.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::migrate::Migrator;
+use sqlx::{AnyConnection, AnyPool};
+
+use super::Fault;
+use super::rows::Turn;
+
+/// A place with a database, and its dialect.
+#[async_trait]
+pub(super) trait Database: fmt::Debug + Send + Sync {
+    /// A connection for the journal's writer, with all that durability needs set and checked.
+    async fn connect(&self) -> Result<AnyConnection, Fault>;
+
+    /// Connections for everything else.
+    async fn pool(&self, connections: u32) -> Result<AnyPool, Fault>;
+
+    fn migrations(&self) -> Migrator;
+
+    /// The statement that appends: $1 epoch, $2 first seq, $3 last seq, $4 hash, $5 batch, $6 hash of
+    /// the batch before. It adds its row, or none when the epoch or the journal's end is another, and
+    /// keeps the epoch from changing until the row is durable.
+    fn append(&self) -> &'static str;
+
+    /// The statement that begins a transaction that writes.
+    fn begin(&self) -> &'static str;
+
+    /// Whether a statement that ended like this has certainly changed nothing.
+    fn surely_not_committed(&self, error: &sqlx::Error) -> bool;
+
+    /// The queue of those who write.
+    fn turn(&self) -> &Turn;
+
+    /// How long we wait for an answer.
+    fn patience(&self) -> Duration;
+}

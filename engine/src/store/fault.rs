@@ -1,0 +1,65 @@
+//! What can go wrong between us and a database.
+
+use std::path::PathBuf;
+
+use super::record::{DecodeError, Position};
+
+/// The store did not do what it should. Says what we were doing; nobody's input is to blame.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    #[error("the store's URL has to be postgres://… or sqlite:PATH")]
+    Url,
+    #[error("cannot connect to PostgreSQL at {server}")]
+    Connect { server: String, source: sqlx::Error },
+    #[error("PostgreSQL at {server} has version {version}, KubeBid needs 15 or newer")]
+    TooOld { server: String, version: String },
+    #[error(
+        "PostgreSQL at {server} has {setting} = {value}: it could lose what it has acknowledged, \
+         so KubeBid does not start on it"
+    )]
+    Unsafe { server: String, setting: &'static str, value: String },
+    #[error("the database at {server} has encoding {encoding}, KubeBid needs UTF8")]
+    Encoding { server: String, encoding: String },
+    #[error("PostgreSQL at {server} is a standby that only reads, KubeBid needs the primary")]
+    Standby { server: String },
+    #[error("another engine has {} open (it holds {})", .file.display(), .lock.display())]
+    InUse { file: PathBuf, lock: PathBuf },
+    #[error("cannot lock {}", .lock.display())]
+    Lock { lock: PathBuf, source: std::io::Error },
+    #[error("cannot open the SQLite file {}", .file.display())]
+    OpenFile { file: PathBuf, source: sqlx::Error },
+    #[error("cannot bring the schema up to date")]
+    Migrate(#[source] sqlx::migrate::MigrateError),
+    #[error("the database failed while {doing}")]
+    Database { doing: &'static str, source: sqlx::Error },
+    #[error("the database did not answer in time while {doing}")]
+    TimedOut { doing: &'static str },
+    #[error("an earlier append has no answer yet; it has to be resolved first")]
+    Unresolved,
+    #[error("the journal is damaged at the batch with first seq {first_seq}")]
+    Damaged { first_seq: u64, source: Corrupt },
+    #[error("the journal ends at {found}, but the batch belongs after {expected}: another history")]
+    Diverged { expected: Position, found: Position },
+    #[error("a row of {table} cannot be understood: {what}")]
+    Row { table: &'static str, what: String },
+}
+
+impl Fault {
+    /// For `map_err`.
+    pub(super) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
+        move |source| Self::Database { doing, source }
+    }
+}
+
+/// What is wrong with a row of the journal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Corrupt {
+    #[error("its batch is broken")]
+    Batch(#[from] DecodeError),
+    #[error("its columns say seqs {first_seq} to {last_seq}, its batch something else")]
+    Columns { first_seq: u64, last_seq: u64 },
+    #[error("seq {expected} is missing before it")]
+    Gap { expected: u64 },
+    #[error("it was written after another batch than the one before it")]
+    Chain,
+}

@@ -1,0 +1,80 @@
+//! Instance types: what a node is, for those who make nodes of it.
+
+use std::collections::BTreeMap;
+
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use super::rows::optional_number;
+use super::{Fault, Rows, bigint};
+
+/// A kind of node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceType {
+    pub name: String,
+    /// Resource to Kubernetes quantity: `cpu` → `4`, `memory` → `16Gi`.
+    pub allocatable: BTreeMap<String, String>,
+    /// Labels every such node carries.
+    pub node_labels: BTreeMap<String, String>,
+    /// Per node and hour.
+    pub on_demand_price_micros: Option<u64>,
+}
+
+impl Rows {
+    /// Makes the instance type or replaces it.
+    pub async fn put_instance_type(&self, instance_type: &InstanceType) -> Result<(), Fault> {
+        let _turn = self.turn.take().await;
+        sqlx::query(
+            "INSERT INTO instance_types (name, allocatable, node_labels, on_demand_price_micros)
+             VALUES ($1, $2, $3, $4)
+             ON CONFLICT (name) DO UPDATE SET
+                 allocatable = excluded.allocatable, node_labels = excluded.node_labels,
+                 on_demand_price_micros = excluded.on_demand_price_micros",
+        )
+        .bind(&instance_type.name[..])
+        .bind(serde_json::json!(instance_type.allocatable).to_string())
+        .bind(serde_json::json!(instance_type.node_labels).to_string())
+        .bind(instance_type.on_demand_price_micros.map(bigint))
+        .execute(&self.pool)
+        .await
+        .map_err(Fault::database("saving an instance type"))?;
+        Ok(())
+    }
+
+    pub async fn instance_type(&self, name: &str) -> Result<Option<InstanceType>, Fault> {
+        sqlx::query("SELECT * FROM instance_types WHERE name = $1")
+            .bind(name)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(Fault::database("reading an instance type"))?
+            .map(|row| instance_type(&row))
+            .transpose()
+    }
+
+    /// The instance types in the order of their names (bytes), those after `after`, at most `limit`.
+    pub async fn instance_types(&self, after: &str, limit: u32) -> Result<Vec<InstanceType>, Fault> {
+        sqlx::query("SELECT * FROM instance_types WHERE name > $1 ORDER BY name LIMIT $2")
+            .bind(after)
+            .bind(i64::from(limit))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(Fault::database("listing the instance types"))?
+            .iter()
+            .map(instance_type)
+            .collect()
+    }
+}
+
+fn instance_type(row: &AnyRow) -> Result<InstanceType, Fault> {
+    Ok(InstanceType {
+        name: row.get("name"),
+        allocatable: object(row, "allocatable")?,
+        node_labels: object(row, "node_labels")?,
+        on_demand_price_micros: optional_number(row, "on_demand_price_micros"),
+    })
+}
+
+fn object(row: &AnyRow, column: &str) -> Result<BTreeMap<String, String>, Fault> {
+    serde_json::from_str(&row.get::<String, _>(column))
+        .map_err(|e| Fault::Row { table: "instance_types", what: format!("{column}: {e}") })
+}

@@ -1,0 +1,144 @@
+//! Reading the journal, every batch checked against the one before.
+
+use sqlx::{AnyPool, Row};
+use uuid::Uuid;
+
+use super::record::{Batch, BatchHash, Position};
+use super::{Corrupt, Fault, bigint};
+
+/// How many bytes of batches one query should bring.
+const CHUNK_BYTES: usize = 4 << 20;
+const MOST_ROWS: usize = 4096;
+
+/// A journal to read. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    pool: AnyPool,
+    id: Uuid,
+}
+
+impl Journal {
+    pub(super) async fn open(pool: AnyPool) -> Result<Self, Fault> {
+        let row = sqlx::query("SELECT journal FROM leader")
+            .fetch_one(&pool)
+            .await
+            .map_err(Fault::database("reading the journal's UUID"))?;
+        let text: String = row.get(0);
+        let id = text.parse().map_err(|_| Fault::Row { table: "leader", what: format!("UUID {text:?}") })?;
+        Ok(Self { pool, id })
+    }
+
+    pub(super) async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    /// Made when the journal was; a restored copy has the same.
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Where the journal ends.
+    pub async fn head(&self) -> Result<Position, Fault> {
+        let row = sqlx::query(HEAD)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(Fault::database("reading the journal's end"))?;
+        row.map_or(Ok(Position::START), |row| position(row.get(0), &row.get::<Vec<u8>, _>(1)))
+    }
+
+    /// The batches from the one that contains `seq` on.
+    pub fn read_from(&self, seq: u64) -> BatchReader {
+        BatchReader { pool: self.pool.clone(), from: seq, before: None, rows: 16 }
+    }
+
+    /// The batches after `position`, which the first of them has to continue.
+    pub fn read_after(&self, position: Position) -> BatchReader {
+        BatchReader { pool: self.pool.clone(), from: position.seq + 1, before: Some(position), rows: 16 }
+    }
+}
+
+/// Reads the journal in chunks. At the end it can be asked again for what has come since.
+#[derive(Debug)]
+pub struct BatchReader {
+    pool: AnyPool,
+    from: u64,
+    before: Option<Position>,
+    rows: usize,
+}
+
+impl BatchReader {
+    /// The next batches, in order, some megabytes of them; none at the journal's end.
+    pub async fn next_chunk(&mut self) -> Result<Vec<Batch>, Fault> {
+        let from = match self.before {
+            Some(before) => before.seq + 1,
+            None => self.first_seq_of_the_batch_with(self.from).await?,
+        };
+        let rows = sqlx::query(
+            "SELECT first_seq, last_seq, hash, records FROM journal
+             WHERE first_seq >= $1 ORDER BY first_seq LIMIT $2",
+        )
+        .bind(bigint(from))
+        .bind(bigint(self.rows as u64))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(Fault::database("reading the journal"))?;
+
+        let mut batches = Vec::with_capacity(rows.len());
+        let mut bytes = 0;
+        for row in rows {
+            let first_seq = row.get::<i64, _>(0) as u64;
+            let last_seq = row.get::<i64, _>(1) as u64;
+            let records: Vec<u8> = row.get(3);
+            bytes += records.len();
+            let batch = self
+                .check(first_seq, last_seq, &row.get::<Vec<u8>, _>(2), records)
+                .map_err(|source| Fault::Damaged { first_seq, source })?;
+            self.before = Some(batch.end());
+            if batch.last_seq() >= self.from {
+                batches.push(batch);
+            }
+        }
+        if bytes < CHUNK_BYTES / 2 {
+            self.rows = (self.rows * 2).min(MOST_ROWS);
+        } else if bytes > CHUNK_BYTES * 2 {
+            self.rows = (self.rows / 2).max(1);
+        }
+        Ok(batches)
+    }
+
+    fn check(&self, first_seq: u64, last_seq: u64, hash: &[u8], records: Vec<u8>) -> Result<Batch, Corrupt> {
+        if let Some(before) = self.before
+            && first_seq != before.seq + 1
+        {
+            return Err(Corrupt::Gap { expected: before.seq + 1 });
+        }
+        let batch = Batch::decode(records.into())?;
+        if batch.first_seq() != first_seq || batch.last_seq() != last_seq || batch.end().hash.0 != hash {
+            return Err(Corrupt::Columns { first_seq, last_seq });
+        }
+        match self.before {
+            Some(before) if batch.before() != before => Err(Corrupt::Chain),
+            Some(_) | None => Ok(batch),
+        }
+    }
+
+    async fn first_seq_of_the_batch_with(&self, seq: u64) -> Result<u64, Fault> {
+        let row = sqlx::query("SELECT MAX(first_seq) FROM journal WHERE first_seq <= $1")
+            .bind(bigint(seq))
+            .fetch_one(&self.pool)
+            .await
+            .map_err(Fault::database("finding a seq in the journal"))?;
+        Ok(row.get::<Option<i64>, _>(0).map_or(1, |first_seq| first_seq as u64))
+    }
+}
+
+/// The journal's end: last seq and hash, or no row.
+pub(super) const HEAD: &str = "SELECT last_seq, hash FROM journal ORDER BY first_seq DESC LIMIT 1";
+
+/// A position from its columns.
+pub(super) fn position(seq: i64, hash: &[u8]) -> Result<Position, Fault> {
+    let hash = hash
+        .try_into()
+        .map_err(|_| Fault::Row { table: "journal", what: format!("a hash of {} bytes", hash.len()) })?;
+    Ok(Position { seq: seq as u64, hash: BatchHash(hash) })
+}

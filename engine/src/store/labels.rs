@@ -1,0 +1,92 @@
+//! The labels of bids, which the market does not know.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use sqlx::{AssertSqlSafe, Row};
+
+use super::rows::number;
+use super::{Fault, Rows, bigint};
+
+/// A bid's labels, key to value.
+pub type Labels = BTreeMap<String, String>;
+
+/// Rows in one statement; SQLite allows 32,766 parameters.
+const ROWS: usize = 1_000;
+
+impl Rows {
+    /// Gives bids their labels; a key that a bid has already gets the value. Repeating it changes
+    /// nothing, so a caller that does not know whether it was done does it again.
+    pub async fn put_labels<'a>(
+        &self,
+        labels: impl IntoIterator<Item = (u64, &'a Labels)> + Send,
+    ) -> Result<(), Fault> {
+        // By bid and key, and each once: two statements at a time cannot wait for each other in a circle.
+        let all: BTreeMap<(u64, &str), &str> = labels
+            .into_iter()
+            .flat_map(|(bid, labels)| labels.iter().map(move |(key, value)| ((bid, &key[..]), &value[..])))
+            .collect();
+        let all: Vec<_> = all.into_iter().collect();
+        for rows in all.chunks(ROWS) {
+            let mut sql = "INSERT INTO bid_labels (bid, key, value) VALUES ".to_owned();
+            for n in 0..rows.len() {
+                let (comma, at) = (if n == 0 { "" } else { ", " }, 3 * n);
+                write!(sql, "{comma}(${}, ${}, ${})", at + 1, at + 2, at + 3).expect("a string takes it");
+            }
+            sql.push_str(" ON CONFLICT (bid, key) DO UPDATE SET value = excluded.value");
+            // Safe: made of numbers and constants. Not kept: every length is another statement.
+            let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(rows.len() == 1);
+            for ((bid, key), value) in rows {
+                query = query.bind(bigint(*bid)).bind(*key).bind(*value);
+            }
+            let _turn = self.turn.take().await;
+            query.execute(&self.pool).await.map_err(Fault::database("saving labels"))?;
+        }
+        Ok(())
+    }
+
+    /// The labels of these bids; a bid without labels is not in the answer.
+    pub async fn labels_of(&self, bids: &[u64]) -> Result<BTreeMap<u64, Labels>, Fault> {
+        let mut found: BTreeMap<u64, Labels> = BTreeMap::new();
+        for bids in bids.chunks(ROWS) {
+            let places: Vec<_> = (1..=bids.len()).map(|n| format!("${n}")).collect();
+            let sql = format!("SELECT bid, key, value FROM bid_labels WHERE bid IN ({})", places.join(", "));
+            let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(bids.len() == 1);
+            for bid in bids {
+                query = query.bind(bigint(*bid));
+            }
+            let rows = query.fetch_all(&self.pool).await.map_err(Fault::database("reading labels"))?;
+            for row in rows {
+                found.entry(number(&row, 0)).or_default().insert(row.get(1), row.get(2));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The bids that carry all of `wanted` (every bid with labels, when it is empty), in order: those
+    /// above `after`, at most `limit`.
+    pub async fn bids_labelled(&self, wanted: &Labels, after: u64, limit: u32) -> Result<Vec<u64>, Fault> {
+        let mut sql = "SELECT DISTINCT a.bid FROM bid_labels a WHERE a.bid > $1".to_owned();
+        for n in 0..wanted.len() {
+            let (key, value) = (2 * n + 3, 2 * n + 4);
+            if n == 0 {
+                write!(sql, " AND a.key = ${key} AND a.value = ${value}")
+            } else {
+                write!(
+                    sql,
+                    " AND EXISTS (SELECT 1 FROM bid_labels b
+                                  WHERE b.bid = a.bid AND b.key = ${key} AND b.value = ${value})"
+                )
+            }
+            .expect("a string takes it");
+        }
+        sql.push_str(" ORDER BY a.bid LIMIT $2");
+        // Safe: made of numbers and constants.
+        let mut query = sqlx::query(AssertSqlSafe(sql)).bind(bigint(after)).bind(i64::from(limit));
+        for (key, value) in wanted {
+            query = query.bind(&key[..]).bind(&value[..]);
+        }
+        let rows = query.fetch_all(&self.pool).await.map_err(Fault::database("finding bids by label"))?;
+        Ok(rows.iter().map(|row| number(row, 0)).collect())
+    }
+}

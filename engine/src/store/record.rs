@@ -1,0 +1,325 @@
+//! The journal's unit: a batch of records, packed for one commit.
+//!
+//! ```text
+//! offset  bytes
+//!      0      4  magic "KBJL"
+//!      4      2  format of this layout, 1
+//!      6      2  zero
+//!      8      8  seq of the first record
+//!     16      4  number of records, at least 1
+//!     20      4  length of all records together
+//!     24     16  hash of the batch before, zeros for the first batch
+//!     40      …  the records, each: time 8, behaviour version 2, length 4, payload
+//!      …     16  hash: XXH3-128 of everything above
+//! ```
+//!
+//! All numbers are little-endian. The records of a batch follow each other without a gap, so only
+//! the first one's seq is written. The hash is both the checksum of the batch and, because it covers
+//! the hash of the batch before, a name for the whole history up to here: two journals that differ
+//! anywhere differ in every later hash. It finds damage and mix-ups; it is not proof against forgery.
+
+use std::fmt;
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_128;
+
+const MAGIC: &[u8; 4] = b"KBJL";
+const FORMAT: u16 = 1;
+const HASH_BYTES: usize = 16;
+const HEADER_BYTES: usize = 24 + HASH_BYTES;
+const RECORD_HEADER_BYTES: usize = 14;
+
+/// The hash of a batch and, through it, of every batch before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BatchHash(pub [u8; HASH_BYTES]);
+
+impl BatchHash {
+    /// What the first batch of a journal has as the hash of the batch before.
+    pub const NONE: Self = Self([0; HASH_BYTES]);
+
+    fn of(bytes: &[u8]) -> Self {
+        Self(xxh3_128(bytes).to_le_bytes())
+    }
+}
+
+impl fmt::Display for BatchHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for BatchHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BatchHash({self})")
+    }
+}
+
+/// A place between two batches: everything up to and with `seq` is before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Of the last record before; 0 = the beginning.
+    pub seq: u64,
+    /// Of the batch that ends there.
+    pub hash: BatchHash,
+}
+
+impl Position {
+    /// Before the first record.
+    pub const START: Self = Self { seq: 0, hash: BatchHash::NONE };
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seq {} ({})", self.seq, self.hash)
+    }
+}
+
+/// One command of the journal. The store does not look into the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// 1 for the first record of a journal, without gaps.
+    pub seq: u64,
+    /// When the command was stamped, in microseconds since 1970.
+    pub at_us: u64,
+    /// The behaviour of the rules it was written under.
+    pub version: u16,
+    pub payload: &'a [u8],
+}
+
+/// Packs records into one buffer; no allocation for a record, none at all when the buffer is large
+/// enough.
+#[derive(Debug)]
+pub struct BatchBuilder {
+    bytes: Vec<u8>,
+    after: Position,
+    count: u32,
+}
+
+impl BatchBuilder {
+    /// An empty batch that will follow `after` in the journal.
+    pub fn new(after: Position) -> Self {
+        Self::with_capacity(after, 4096)
+    }
+
+    /// Like [`BatchBuilder::new`], with room for `bytes`.
+    pub fn with_capacity(after: Position, bytes: usize) -> Self {
+        let mut buffer = Vec::with_capacity(bytes.max(HEADER_BYTES + HASH_BYTES));
+        buffer.resize(HEADER_BYTES, 0);
+        Self { bytes: buffer, after, count: 0 }
+    }
+
+    /// Adds a record and returns its seq.
+    pub fn push(&mut self, at_us: u64, version: u16, payload: &[u8]) -> u64 {
+        self.push_with(at_us, version, |bytes| bytes.extend_from_slice(payload))
+    }
+
+    /// Adds a record whose payload is what `write` appends to the buffer, and returns its seq.
+    ///
+    /// # Panics
+    /// When `write` takes bytes away, or appends 4 GiB or more.
+    pub fn push_with(&mut self, at_us: u64, version: u16, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        self.bytes.extend_from_slice(&at_us.to_le_bytes());
+        self.bytes.extend_from_slice(&version.to_le_bytes());
+        let length_at = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let length = self.bytes.len().checked_sub(start).expect("a payload is appended");
+        let length = u32::try_from(length).expect("a payload is smaller than 4 GiB");
+        self.bytes[length_at..start].copy_from_slice(&length.to_le_bytes());
+        self.count += 1;
+        self.after.seq + u64::from(self.count)
+    }
+
+    /// Number of records so far.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Size of the batch so far, in bytes.
+    pub fn size(&self) -> usize {
+        self.bytes.len() + HASH_BYTES
+    }
+
+    /// Seals the batch.
+    ///
+    /// # Panics
+    /// When there is no record, or the records are 4 GiB or more together.
+    pub fn finish(self) -> Batch {
+        let Self { mut bytes, after, count } = self;
+        assert!(count > 0, "a batch has at least one record");
+        let length = u32::try_from(bytes.len() - HEADER_BYTES).expect("a batch is smaller than 4 GiB");
+        let first_seq = after.seq + 1;
+        bytes[0..4].copy_from_slice(MAGIC);
+        bytes[4..6].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[8..16].copy_from_slice(&first_seq.to_le_bytes());
+        bytes[16..20].copy_from_slice(&count.to_le_bytes());
+        bytes[20..24].copy_from_slice(&length.to_le_bytes());
+        bytes[24..HEADER_BYTES].copy_from_slice(&after.hash.0);
+        let hash = BatchHash::of(&bytes);
+        bytes.extend_from_slice(&hash.0);
+        Batch { bytes: bytes.into(), first_seq, count, before: after.hash, hash }
+    }
+}
+
+/// A whole, verified batch. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Batch {
+    bytes: Bytes,
+    first_seq: u64,
+    count: u32,
+    before: BatchHash,
+    hash: BatchHash,
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch({}..={}, {})", self.first_seq, self.last_seq(), self.hash)
+    }
+}
+
+impl Batch {
+    /// Reads a batch back and verifies all of it.
+    pub fn decode(bytes: Bytes) -> Result<Self, DecodeError> {
+        let have = bytes.len();
+        if have < HEADER_BYTES {
+            return Err(DecodeError::Truncated { needed: HEADER_BYTES + HASH_BYTES, have });
+        }
+        if &bytes[0..4] != MAGIC {
+            return Err(DecodeError::NotABatch);
+        }
+        let format = u16::from_le_bytes(array(&bytes[4..6]));
+        if format != FORMAT {
+            return Err(DecodeError::Format(format));
+        }
+        let length = u32::from_le_bytes(array(&bytes[20..24])) as usize;
+        let records_end = HEADER_BYTES + length;
+        let needed = records_end + HASH_BYTES;
+        if have < needed {
+            return Err(DecodeError::Truncated { needed, have });
+        }
+        if have > needed {
+            return Err(DecodeError::TooLong { needed, have });
+        }
+        let hash = BatchHash(array(&bytes[records_end..]));
+        let computed = BatchHash::of(&bytes[..records_end]);
+        if hash != computed {
+            return Err(DecodeError::Checksum { written: hash, computed });
+        }
+        let first_seq = u64::from_le_bytes(array(&bytes[8..16]));
+        let count = u32::from_le_bytes(array(&bytes[16..20]));
+        if count == 0 || first_seq == 0 || first_seq.checked_add(u64::from(count)).is_none() {
+            return Err(DecodeError::Sequence { first_seq, count });
+        }
+        let mut rest = &bytes[HEADER_BYTES..records_end];
+        for n in 0..u64::from(count) {
+            rest = split_record(rest).ok_or(DecodeError::Record { seq: first_seq + n })?.rest;
+        }
+        if !rest.is_empty() {
+            return Err(DecodeError::LeftOver { bytes: rest.len() });
+        }
+        let before = BatchHash(array(&bytes[24..HEADER_BYTES]));
+        Ok(Self { bytes, first_seq, count, before, hash })
+    }
+
+    /// The packed form, what [`Batch::decode`] reads.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    pub fn first_seq(&self) -> u64 {
+        self.first_seq
+    }
+
+    pub fn last_seq(&self) -> u64 {
+        self.first_seq + u64::from(self.count) - 1
+    }
+
+    /// Number of records, at least 1.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The place in the journal that this batch follows.
+    pub fn before(&self) -> Position {
+        Position { seq: self.first_seq - 1, hash: self.before }
+    }
+
+    /// The place in the journal where this batch ends.
+    pub fn end(&self) -> Position {
+        Position { seq: self.last_seq(), hash: self.hash }
+    }
+
+    /// The records in order.
+    pub fn records(&self) -> Records<'_> {
+        Records { rest: &self.bytes[HEADER_BYTES..self.bytes.len() - HASH_BYTES], next_seq: self.first_seq }
+    }
+}
+
+/// The records of a batch in order.
+#[derive(Debug, Clone)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    next_seq: u64,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        let SplitRecord { at_us, version, payload, rest } = split_record(self.rest)?;
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.rest = rest;
+        Some(Record { seq, at_us, version, payload })
+    }
+}
+
+struct SplitRecord<'a> {
+    at_us: u64,
+    version: u16,
+    payload: &'a [u8],
+    rest: &'a [u8],
+}
+
+/// `None` when the bytes end before the record does.
+fn split_record(bytes: &[u8]) -> Option<SplitRecord<'_>> {
+    let (header, rest) = bytes.split_at_checked(RECORD_HEADER_BYTES)?;
+    let length = u32::from_le_bytes(array(&header[10..14])) as usize;
+    let (payload, rest) = rest.split_at_checked(length)?;
+    Some(SplitRecord {
+        at_us: u64::from_le_bytes(array(&header[0..8])),
+        version: u16::from_le_bytes(array(&header[8..10])),
+        payload,
+        rest,
+    })
+}
+
+/// A slice whose length the caller has just cut.
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().expect("the slice is cut to the size of the array")
+}
+
+/// Why bytes are not a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    #[error("it ends too early: {have} bytes of at least {needed}")]
+    Truncated { needed: usize, have: usize },
+    #[error("it is too long: {have} bytes instead of {needed}")]
+    TooLong { needed: usize, have: usize },
+    #[error("it does not begin like a batch of records")]
+    NotABatch,
+    #[error("it has format {0}, this program knows format {FORMAT}; a newer version wrote it")]
+    Format(u16),
+    #[error("its checksum is wrong: written {written}, computed {computed}")]
+    Checksum { written: BatchHash, computed: BatchHash },
+    #[error("it says {count} records from seq {first_seq} on, which cannot be")]
+    Sequence { first_seq: u64, count: u32 },
+    #[error("the record with seq {seq} is longer than the batch")]
+    Record { seq: u64 },
+    #[error("{bytes} bytes follow the last record")]
+    LeftOver { bytes: usize },
+}
+
+#[cfg(test)]
+mod tests;

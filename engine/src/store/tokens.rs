@@ -1,0 +1,112 @@
+//! API tokens. The store knows their SHA-256 only.
+
+use std::str::FromStr;
+
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use super::rows::{number, optional_number};
+use super::{Fault, Role, Rows, bigint};
+
+/// A token to be remembered.
+#[derive(Debug, Clone)]
+pub struct NewToken {
+    pub sha256: [u8; 32],
+    pub account: String,
+    pub role: Role,
+    /// What it is for, in its owner's words.
+    pub note: String,
+    pub created_at_us: u64,
+}
+
+/// A remembered token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    pub id: u64,
+    pub account: String,
+    pub role: Role,
+    pub note: String,
+    pub created_at_us: u64,
+    /// From then on it opens nothing.
+    pub revoked_at_us: Option<u64>,
+}
+
+impl Rows {
+    /// Remembers a token and returns its id; `None` when there is no such account.
+    pub async fn add_token(&self, token: &NewToken) -> Result<Option<u64>, Fault> {
+        let _turn = self.turn.take().await;
+        let row = sqlx::query(
+            "INSERT INTO tokens (sha256, account, role, note, created_at_us)
+             SELECT $1, name, $3, $4, $5 FROM accounts WHERE name = $2
+             RETURNING id",
+        )
+        .bind(&token.sha256[..])
+        .bind(&token.account[..])
+        .bind(token.role.name())
+        .bind(&token.note[..])
+        .bind(bigint(token.created_at_us))
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(Fault::database("saving a token"))?;
+        Ok(row.map(|row| number(&row, 0)))
+    }
+
+    /// The token with this SHA-256, if there is one and it is not revoked.
+    pub async fn live_token(&self, sha256: &[u8; 32]) -> Result<Option<Token>, Fault> {
+        sqlx::query("SELECT * FROM tokens WHERE sha256 = $1 AND revoked_at_us IS NULL")
+            .bind(&sha256[..])
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(Fault::database("reading a token"))?
+            .map(|row| token(&row))
+            .transpose()
+    }
+
+    /// All tokens, also revoked ones, of one account or of everybody, oldest first: those with an id
+    /// above `after`, at most `limit`.
+    pub async fn tokens(&self, account: Option<&str>, after: u64, limit: u32) -> Result<Vec<Token>, Fault> {
+        let query = match account {
+            Some(account) => {
+                sqlx::query("SELECT * FROM tokens WHERE id > $1 AND account = $3 ORDER BY id LIMIT $2")
+                    .bind(bigint(after))
+                    .bind(i64::from(limit))
+                    .bind(account)
+            }
+            None => sqlx::query("SELECT * FROM tokens WHERE id > $1 ORDER BY id LIMIT $2")
+                .bind(bigint(after))
+                .bind(i64::from(limit)),
+        };
+        query
+            .fetch_all(&self.pool)
+            .await
+            .map_err(Fault::database("listing the tokens"))?
+            .iter()
+            .map(token)
+            .collect()
+    }
+
+    /// Whether there was such a token and it was not revoked before.
+    pub async fn revoke_token(&self, id: u64, at_us: u64) -> Result<bool, Fault> {
+        let _turn = self.turn.take().await;
+        let done =
+            sqlx::query("UPDATE tokens SET revoked_at_us = $2 WHERE id = $1 AND revoked_at_us IS NULL")
+                .bind(bigint(id))
+                .bind(bigint(at_us))
+                .execute(&self.pool)
+                .await
+                .map_err(Fault::database("revoking a token"))?;
+        Ok(done.rows_affected() == 1)
+    }
+}
+
+fn token(row: &AnyRow) -> Result<Token, Fault> {
+    let role = Role::from_str(&row.get::<String, _>("role"));
+    Ok(Token {
+        id: number(row, "id"),
+        account: row.get("account"),
+        role: role.map_err(|e| Fault::Row { table: "tokens", what: e.to_string() })?,
+        note: row.get("note"),
+        created_at_us: number(row, "created_at_us"),
+        revoked_at_us: optional_number(row, "revoked_at_us"),
+    })
+}

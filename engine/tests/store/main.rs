@@ -1,0 +1,29 @@
+//! What a store promises, and that both databases keep it.
+
+mod conformance;
+mod damage;
+mod edge;
+mod place;
+mod postgres_faults;
+mod proxy;
+mod snapshots;
+mod sqlite_file;
+
+/// Runs each test of a module once on PostgreSQL and once on SQLite.
+macro_rules! on_both {
+    ($($test:ident)*) => {
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::place::TestPlace::postgres()).await;
+            })*
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::place::TestPlace::sqlite()).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_both;

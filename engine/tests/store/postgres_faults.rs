@@ -1,0 +1,243 @@
+//! PostgreSQL that dies, hangs or is not to be trusted.
+
+use std::time::Duration;
+
+use kubebid_engine::store::{
+    AppendError, Fault, JournalWriter, Place, Position, Refused, Resolution, Store, StoreOptions,
+};
+use kubebid_testkit::Cluster;
+use sqlx::{Connection, Executor, Row};
+
+use crate::conformance::racing_leaders_write_one_history;
+use crate::place::{TestPlace, append_all, batch, read_all};
+use crate::proxy::{Mood, Proxy};
+
+/// The writer goes through the proxy, the test beside it.
+async fn behind_a_proxy(place: &TestPlace) -> (Proxy, StoreOptions) {
+    let proxy = Proxy::to(Cluster::shared().socket()).await;
+    let database = place.url().split(['/', '?']).nth(3).unwrap();
+    let url = format!("postgres://kubebid@127.0.0.1:{}/{database}?sslmode=disable", proxy.port);
+    let options =
+        StoreOptions { patience: Duration::from_millis(500), ..StoreOptions::new(Place::Postgres(url)) };
+    (proxy, options)
+}
+
+async fn lead(options: &StoreOptions) -> (Store, Box<dyn JournalWriter>, Position) {
+    let store = Store::open(options).await.unwrap();
+    let leadership = store.lead().await.unwrap();
+    (store, leadership.writer, leadership.head)
+}
+
+fn assert_unknown(answer: Result<(), AppendError>) {
+    assert!(matches!(answer, Err(AppendError::Unknown { .. })), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answer_is_lost_is_committed() {
+    let place = TestPlace::postgres();
+    let (proxy, options) = behind_a_proxy(&place).await;
+    let (store, mut writer, head) = lead(&options).await;
+    let mut batches = append_all(&mut *writer, head, &[2]).await;
+
+    proxy.newest().send(Mood::LoseAnswers).unwrap();
+    let lost = batch(batches[0].end(), 3);
+    assert_unknown(writer.append(&lost).await);
+    assert_unknown(writer.append(&lost).await);
+    assert_eq!(writer.resolve(&lost).await.unwrap(), Resolution::Committed);
+    batches.push(lost);
+    batches.extend(append_all(&mut *writer, batches[1].end(), &[1]).await);
+    assert_eq!(read_all(store.journal().read_from(1)).await.unwrap(), batches);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_lost_is_not_committed() {
+    let place = TestPlace::postgres();
+    let (proxy, options) = behind_a_proxy(&place).await;
+    let (store, mut writer, head) = lead(&options).await;
+    let mut batches = append_all(&mut *writer, head, &[2]).await;
+
+    proxy.newest().send(Mood::LoseRequests).unwrap();
+    let lost = batch(batches[0].end(), 3);
+    assert_unknown(writer.append(&lost).await);
+    assert_eq!(writer.resolve(&lost).await.unwrap(), Resolution::NotCommitted);
+    writer.append(&lost).await.unwrap();
+    batches.push(lost);
+    assert_eq!(read_all(store.journal().read_from(1)).await.unwrap(), batches);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_arrives_after_it_was_resolved_changes_nothing() {
+    let place = TestPlace::postgres();
+    let (proxy, options) = behind_a_proxy(&place).await;
+    let (store, mut writer, head) = lead(&options).await;
+    append_all(&mut *writer, head, &[2]).await;
+    let head = store.journal().head().await.unwrap();
+
+    let delayed = proxy.newest();
+    delayed.send(Mood::HoldRequests).unwrap();
+    let late = batch(head, 1);
+    assert_unknown(writer.append(&late).await);
+    assert_eq!(writer.resolve(&late).await.unwrap(), Resolution::NotCommitted);
+
+    // The old request reaches the server; its backend is gone once it has dealt with it.
+    let mut beside = place.connect().await;
+    let writers = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND application_name = 'kubebid journal'";
+    let count: i64 = sqlx::query(writers).fetch_one(&mut beside).await.unwrap().get(0);
+    assert_eq!(count, 2);
+    delayed.send(Mood::Pass).unwrap();
+    while sqlx::query(writers).fetch_one(&mut beside).await.unwrap().get::<i64, _>(0) > 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(store.journal().head().await.unwrap(), head);
+    writer.append(&late).await.unwrap();
+    assert_eq!(store.journal().head().await.unwrap(), late.end());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_whose_backend_is_killed_is_unknown() {
+    let place = TestPlace::postgres();
+    let (store, mut writer, head) = place.lead().await;
+    append_all(&mut *writer, head, &[2]).await;
+    let head = store.journal().head().await.unwrap();
+
+    // Nobody can write to the journal while this transaction is open, so the append is under way.
+    let mut beside = place.connect().await;
+    let mut lock = place.connect().await;
+    lock.execute("BEGIN; LOCK TABLE journal IN EXCLUSIVE MODE").await.unwrap();
+    let killed = batch(head, 1);
+    let (answer, ()) = tokio::join!(writer.append(&killed), async {
+        let kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                    WHERE datname = current_database() AND application_name = 'kubebid journal'
+                    AND wait_event_type = 'Lock'";
+        while sqlx::query(kill).fetch_one(&mut beside).await.unwrap().get::<i64, _>(0) == 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_unknown(answer);
+    lock.execute("ROLLBACK").await.unwrap();
+    assert_eq!(writer.resolve(&killed).await.unwrap(), Resolution::NotCommitted);
+    writer.append(&killed).await.unwrap();
+    assert_eq!(store.journal().head().await.unwrap(), killed.end());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_killed_between_appends_is_resolved() {
+    let place = TestPlace::postgres();
+    let (store, mut writer, head) = place.lead().await;
+    let mut beside = place.connect().await;
+    let mut batches = append_all(&mut *writer, head, &[2]).await;
+    for _ in 0..5 {
+        let kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                    WHERE datname = current_database() AND application_name = 'kubebid journal'";
+        assert_eq!(sqlx::query(kill).fetch_one(&mut beside).await.unwrap().get::<i64, _>(0), 1);
+        let batch = batch(batches.last().unwrap().end(), 1);
+        assert_unknown(writer.append(&batch).await);
+        assert_eq!(writer.resolve(&batch).await.unwrap(), Resolution::NotCommitted);
+        writer.append(&batch).await.unwrap();
+        batches.push(batch);
+    }
+    assert_eq!(read_all(store.journal().read_from(1)).await.unwrap(), batches);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resolving_waits_for_an_append_that_still_runs() {
+    let place = TestPlace::postgres();
+    let (_proxy, options) = behind_a_proxy(&place).await;
+    let (store, mut writer, head) = lead(&options).await;
+    let batch = batch(head, 1);
+    // The append holds the epoch when it comes to the journal's table, and waits there.
+    let mut lock = place.connect().await;
+    lock.execute("BEGIN; LOCK TABLE journal IN SHARE MODE").await.unwrap();
+    assert_unknown(writer.append(&batch).await);
+    let first = writer.resolve(&batch).await;
+    lock.execute("ROLLBACK").await.unwrap();
+    match first {
+        // Whatever it says has to be true for ever.
+        Ok(Resolution::NotCommitted) => writer.append(&batch).await.unwrap(),
+        Ok(Resolution::Committed) => (),
+        Ok(Resolution::Fenced) => panic!("by whom?"),
+        Err(_) => match writer.resolve(&batch).await.unwrap() {
+            Resolution::NotCommitted => writer.append(&batch).await.unwrap(),
+            Resolution::Committed => (),
+            Resolution::Fenced => panic!("by whom?"),
+        },
+    }
+    assert_eq!(read_all(store.journal().read_from(1)).await.unwrap(), [batch]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_only_reads_refuses_the_append() {
+    let place = TestPlace::postgres();
+    let (store, mut writer, head) = place.lead().await;
+    // As a server does that has become a standby; here by a trigger with the same code.
+    place
+        .connect()
+        .await
+        .execute(
+            "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE 'cannot execute INSERT' USING ERRCODE = '25006'; END $$;
+             CREATE TRIGGER no BEFORE INSERT ON journal EXECUTE FUNCTION no()",
+        )
+        .await
+        .unwrap();
+    let batch = batch(head, 1);
+    let answer = writer.append(&batch).await;
+    assert!(matches!(answer, Err(AppendError::Refused(Refused::Database { .. }))), "{answer:?}");
+    place.connect().await.execute("DROP TRIGGER no ON journal").await.unwrap();
+    writer.append(&batch).await.unwrap();
+    assert_eq!(store.journal().head().await.unwrap(), batch.end());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_can_lose_what_it_acknowledged_is_refused() {
+    for setting in ["fsync", "full_page_writes"] {
+        let cluster = Cluster::start(&[&format!("{setting}=off")]);
+        let error = Store::open(&TestPlace::postgres_on(&cluster).options).await.unwrap_err();
+        assert!(matches!(error, Fault::Unsafe { setting: s, .. } if s == setting), "{error:?}");
+        assert!(error.to_string().contains(&format!("{setting} = off")), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_settings_we_need_are_ours_whatever_the_server_thinks() {
+    let cluster = Cluster::start(&[
+        "synchronous_commit=off",
+        "default_transaction_isolation=serializable",
+        "wal_writer_delay=10s",
+    ]);
+    let place = TestPlace::postgres_on(&cluster);
+    let (_store, mut writer, mut head) = place.lead().await;
+    let mut beside = place.connect().await;
+    for _ in 0..20 {
+        let batch = batch(head, 1);
+        writer.append(&batch).await.unwrap();
+        head = batch.end();
+        let flushed = "SELECT pg_current_wal_flush_lsn() = pg_current_wal_insert_lsn()";
+        assert!(sqlx::query(flushed).fetch_one(&mut beside).await.unwrap().get::<bool, _>(0));
+    }
+    racing_leaders_write_one_history(TestPlace::postgres_on(&cluster)).await;
+}
+
+#[tokio::test]
+async fn an_unreachable_server_is_told_without_its_password() {
+    let url = "postgres://kubebid:s3cret@127.0.0.1:1/market";
+    let options = StoreOptions::from_url(url).unwrap();
+    let error = Store::open(&options).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot connect to PostgreSQL at 127.0.0.1:1/market");
+    for shown in [format!("{options:?}"), format!("{error:?}"), format!("{:?}", options.place)] {
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_append_reads_by_key_even_while_the_tables_are_empty() {
+    let place = TestPlace::postgres();
+    drop(place.open().await);
+    let mut connection = sqlx::PgConnection::connect(place.url()).await.unwrap();
+    connection.execute("SET enable_seqscan TO off; SET plan_cache_mode TO force_generic_plan").await.unwrap();
+    let plan = "EXPLAIN SELECT j.last_seq FROM journal j ORDER BY j.first_seq DESC LIMIT 1";
+    let rows = sqlx::query(plan).fetch_all(&mut connection).await.unwrap();
+    let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert!(plan.iter().any(|line| line.contains("Index Scan Backward")), "{plan:?}");
+}

@@ -1,0 +1,5 @@
+//! Throw-away servers for tests.
+
+mod postgres;
+
+pub use postgres::Cluster;
