@@ -1,0 +1,90 @@
+//! The `market-sim` tool: its words, and what they start.
+
+use clap::{Parser, Subcommand};
+use market_sim::play::{self, PlayError};
+use std::fs::File;
+use std::io::{BufRead, BufReader, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Plays commands against a KubeBid market, without a server.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Answer commands one by one, from an empty market on
+    ///
+    /// Reads one JSON object a line and writes one a line: what the command brought about, and how the
+    /// market stands afterwards. A command that the rules refuse is answered with a Rejected event; a
+    /// line that is no command ends the run.
+    #[command(after_long_help = PLAY_HELP)]
+    Play {
+        /// Where to read commands from [default: standard input]
+        file: Option<PathBuf>,
+        /// Ask the slow reference model instead of the exchange
+        #[arg(long)]
+        model: bool,
+    },
+}
+
+const PLAY_HELP: &str = r#"Example: one market, one unit, one bid that gets it.
+
+  market-sim play <<'END'
+  {"at_us": 0, "command": "OpenMarket", "market": "h100/eu", "rules": {}}
+  {"at_us": 0, "command": "PutOffer", "provider": "p", "market": "h100/eu", "capacity": 1, "reserve": 1000}
+  {"at_us": 1000000, "command": "PlaceBid", "tenant": "a", "markets": ["h100/eu"], "ceiling": 1500, "max_nodes": 1}
+  END
+
+Commands (at_us always; key, an idempotency key, where there is an account):
+  OpenMarket         market, rules
+  ChangeRules        market, rules
+  PutOffer           provider, market, capacity, reserve
+  WithdrawUnit       provider, unit
+  ReportUnitLost     provider, unit
+  PlaceBid           tenant, markets or instance_type, ceiling, max_nodes
+                     [min_nodes, tif, expire_at_us, on_preemption]
+  AmendBid           tenant, bid [ceiling, max_nodes]
+  CancelBid          tenant, bid, mode
+  ReleaseAllocation  tenant, allocation
+  ReportReady        allocation [by]
+  AdvanceTime
+
+Prices are whole micro-dollars per node-hour, times microseconds. A bid is named by the number of the
+command that placed it, an allocation by its order from 1, a unit market:provider#number.
+
+Exit codes: 0 all answered; 1 could not read or write; 2 a line that is no command (named on stderr)."#;
+
+fn main() -> ExitCode {
+    match Arguments::parse().task {
+        Task::Play { file, model } => play_from(file.as_deref(), model),
+    }
+}
+
+fn play_from(file: Option<&Path>, model: bool) -> ExitCode {
+    let input: Box<dyn BufRead> = match file {
+        None => Box::new(stdin().lock()),
+        Some(path) => match File::open(path) {
+            Ok(file) => Box::new(BufReader::new(file)),
+            Err(fault) => {
+                eprintln!("market-sim: cannot open {}: {fault}", path.display());
+                return ExitCode::from(1);
+            }
+        },
+    };
+    let mut auction = market_sim::auction(model);
+    match play::play(input, stdout().lock(), auction.as_mut()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("market-sim: {error}");
+            match error {
+                PlayError::BadLine { .. } => ExitCode::from(2),
+                PlayError::Read(_) | PlayError::Write(_) => ExitCode::from(1),
+            }
+        }
+    }
+}
