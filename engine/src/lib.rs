@@ -12,6 +12,7 @@ mod replay;
 mod sequencer;
 pub mod store;
 pub mod view;
+pub mod wire;
 
 pub use chunk::{Chunk, HourMark, Step};
 pub use engine::{Engine, EngineError, EngineOptions, Running, Submission};

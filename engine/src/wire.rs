@@ -1,0 +1,3 @@
+//! Between the messages of the wire and the words of the market: nobody else converts.
+
+pub mod event;
