@@ -2,10 +2,10 @@
 
 pub mod play;
 
-use kubebid_core::Auction;
+use kubebid_core::{Auction, Exchange};
 use kubebid_model::Model;
 
 /// An empty market: the exchange, or the reference model that it is checked against.
-pub fn auction(_model: bool) -> Box<dyn Auction> {
-    Box::new(Model::new())
+pub fn auction(model: bool) -> Box<dyn Auction> {
+    if model { Box::new(Model::new()) } else { Box::new(Exchange::new()) }
 }
