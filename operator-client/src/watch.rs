@@ -9,7 +9,7 @@ use crate::v1::market_service_client::MarketServiceClient;
 use crate::v1::{
     EventFilter, WatchEventsRequest, WatchEventsResponse, WatchPricesRequest, WatchPricesResponse,
 };
-use futures_util::stream::{self, BoxStream, Stream, StreamExt as _};
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;

@@ -105,7 +105,11 @@ impl Pair {
                     copy.apply(&Stamped { at, key: None, command: Command::PlaceBid(bid) });
                     let placed = *copy.picture().bids.last().expect("just placed");
                     let has_all = placed.held + placed.claimed == nodes;
-                    same(&format!("I14: {nodes} nodes at {ceiling} in {market:?}: all"), &gets_all, &has_all)?;
+                    same(
+                        &format!("I14: {nodes} nodes at {ceiling} in {market:?}: all"),
+                        &gets_all,
+                        &has_all,
+                    )?;
                 }
             }
         }

@@ -129,7 +129,8 @@ impl Generator {
             rule("fee_bps", self.pick(&[0, 250]).unwrap_or(0)),
         ];
         if self.one_in(4) {
-            rules.push(RuleChange { name: "pricing".into(), value: RuleValue::Word("LowestAccepted".into()) });
+            rules
+                .push(RuleChange { name: "pricing".into(), value: RuleValue::Word("LowestAccepted".into()) });
         }
         if self.one_in(6) {
             rules.push(rule("ceiling_max", 1200));
@@ -177,7 +178,11 @@ impl Generator {
     }
 
     fn ceiling(&mut self) -> Price {
-        let steps = if self.family == Family::Ties { self.rng.random_range(1..6) * 10 } else { self.rng.random_range(1..110) };
+        let steps = if self.family == Family::Ties {
+            self.rng.random_range(1..6) * 10
+        } else {
+            self.rng.random_range(1..110)
+        };
         Price(if self.one_in(100) { steps * self.tick + 3 } else { steps * self.tick })
     }
 
@@ -301,7 +306,11 @@ impl Generator {
             Some(node) if !self.one_in(12) => {
                 let view = exchange.view_allocation(node.allocation).expect("a node of the picture");
                 let names = exchange.names();
-                (node.allocation, names.account(view.tenant).clone(), names.account(view.unit.provider).clone())
+                (
+                    node.allocation,
+                    names.account(view.tenant).clone(),
+                    names.account(view.unit.provider).clone(),
+                )
             }
             Some(_) | None => (AllocationId(self.rng.random_range(0..12)), self.tenant(), self.provider()),
         }

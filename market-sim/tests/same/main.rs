@@ -52,7 +52,10 @@ fn replay(story: &[kubebid_core::Stamped]) -> Result<(), String> {
     }));
     result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
-        Err(format!("panic: {}", text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default()))
+        Err(format!(
+            "panic: {}",
+            text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default()
+        ))
     })
 }
 
