@@ -1,6 +1,7 @@
 //! Plays commands against the market: the library behind the `market-sim` tool.
 
 pub mod play;
+pub mod replay;
 
 use kubebid_core::{Auction, Exchange};
 use kubebid_model::Model;

@@ -114,7 +114,7 @@ impl Builder {
     }
 
     fn connections(&self) -> Result<Vec<(String, Channel)>, Error> {
-        let authority = match &self.ca_file {
+        let trusted = match &self.ca_file {
             Some(path) => {
                 let pem = fs::read(path).map_err(|error| unreadable("certificate file", path, &error))?;
                 Some(Certificate::from_pem(pem))
@@ -122,22 +122,26 @@ impl Builder {
             None => None,
         };
         if self.endpoints.is_empty() {
-            return Ok(vec![(DEFAULT_ENDPOINT.into(), connection(DEFAULT_ENDPOINT, authority.as_ref())?)]);
+            return Ok(vec![(DEFAULT_ENDPOINT.into(), connection(DEFAULT_ENDPOINT, trusted.as_ref())?)]);
         }
         let named =
-            self.endpoints.iter().map(|name| Ok((name.clone(), connection(name, authority.as_ref())?)));
+            self.endpoints.iter().map(|name| Ok((name.clone(), connection(name, trusted.as_ref())?)));
         named.collect()
     }
 }
 
-fn connection(name: &str, authority: Option<&Certificate>) -> Result<Channel, Error> {
+fn connection(name: &str, trusted: Option<&Certificate>) -> Result<Channel, Error> {
     let bad = |why: &dyn std::fmt::Display| Error::Config(format!("the endpoint `{name}` is none: {why}"));
     let url = if name.contains("://") { name.to_owned() } else { format!("http://{name}") };
     let endpoint = Endpoint::from_shared(url).map_err(|error| bad(&error))?;
-    if endpoint.uri().host().is_none() {
+    let uri = endpoint.uri();
+    let Some((authority, host)) = uri.authority().zip(uri.host()) else {
         return Err(bad(&"it names no host"));
+    };
+    if uri.port().is_none() && !authority.as_str().ends_with(host) {
+        return Err(bad(&"its port is no number"));
     }
-    let secure = match endpoint.uri().scheme_str() {
+    let secure = match uri.scheme_str() {
         Some("http") => false,
         Some("https") => true,
         Some(_) | None => return Err(bad(&"it is neither http nor https")),
@@ -151,7 +155,7 @@ fn connection(name: &str, authority: Option<&Certificate>) -> Result<Channel, Er
         .keep_alive_timeout(Duration::from_secs(10));
     if secure {
         let tls = ClientTlsConfig::new().with_native_roots();
-        let tls = authority.cloned().into_iter().fold(tls, ClientTlsConfig::ca_certificate);
+        let tls = trusted.cloned().into_iter().fold(tls, ClientTlsConfig::ca_certificate);
         endpoint = endpoint.tls_config(tls).map_err(|error| bad(&error))?;
     }
     Ok(endpoint.connect_lazy())

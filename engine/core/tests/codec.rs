@@ -28,7 +28,8 @@ fn samples() -> Vec<Stamped> {
         RuleChange { name: "pricing".into(), value: RuleValue::Word("LowestAccepted".into()) },
     ];
     let cancel = |mode| Command::CancelBid { tenant: account(), bid: BidId(9), mode };
-    let amend = |ceiling, max_nodes| Command::AmendBid { tenant: account(), bid: BidId(9), ceiling, max_nodes };
+    let amend =
+        |ceiling, max_nodes| Command::AmendBid { tenant: account(), bid: BidId(9), ceiling, max_nodes };
     let commands = vec![
         Command::OpenMarket { market: market(), rules: Vec::new() },
         Command::OpenMarket { market: market(), rules: rules.clone() },
@@ -68,9 +69,9 @@ fn samples() -> Vec<Stamped> {
         Command::AdvanceTime,
     ];
     let stamps = [(Micros(0), None), (Micros(u64::MAX), Some(ClientKey::new("key")))];
-    let stamped = commands.into_iter().flat_map(|command| {
-        stamps.clone().map(|(at, key)| Stamped { at, key, command: command.clone() })
-    });
+    let stamped = commands
+        .into_iter()
+        .flat_map(|command| stamps.clone().map(|(at, key)| Stamped { at, key, command: command.clone() }));
     stamped.collect()
 }
 
@@ -174,8 +175,9 @@ fn random_bytes_never_panic() {
     for _ in 0..100_000 {
         let length = random() % 60;
         // Small bytes are variants and lengths that are meant: they get further.
-        let mut bytes: Vec<u8> =
-            (0..length).map(|_| if random() % 4 == 0 { random() as u8 } else { (random() % 12) as u8 }).collect();
+        let mut bytes: Vec<u8> = (0..length)
+            .map(|_| if random() % 4 == 0 { random() as u8 } else { (random() % 12) as u8 })
+            .collect();
         bytes.splice(0..0, [0, 0]);
         reads_or_refuses(&bytes);
     }

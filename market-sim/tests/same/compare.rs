@@ -19,7 +19,8 @@ impl Pair {
     }
 
     pub(crate) fn apply(&mut self, command: &Stamped) -> Result<(), String> {
-        let before = self.model.clone();
+        let mut before = self.model.clone();
+        before.apply(&Stamped { at: command.at, key: None, command: Command::AdvanceTime });
         let expected = self.model.apply(command);
         invariants::check(&self.model)?;
         invariants::check_step(&before, &expected, &self.model)?;

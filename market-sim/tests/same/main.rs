@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const PER_STORY: u64 = 80;
 
+#[expect(clippy::disallowed_methods, reason = "how long a run is to be, not what it does")]
 fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }

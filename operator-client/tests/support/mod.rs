@@ -24,18 +24,18 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 
 /// One call that reached the engine.
 #[derive(Clone, Debug)]
-pub struct Seen<Q> {
-    pub request: Q,
-    pub token: Option<String>,
+pub(crate) struct Seen<Q> {
+    pub(crate) request: Q,
+    pub(crate) token: Option<String>,
     /// As it is on the wire.
-    pub timeout: Option<String>,
-    pub at: Instant,
+    pub(crate) timeout: Option<String>,
+    pub(crate) at: Instant,
 }
 
 /// What a method was asked, and what it is to answer: the first answer first, without one UNIMPLEMENTED.
 #[derive(Debug)]
-pub struct Script<Q, A> {
-    pub seen: Mutex<Vec<Seen<Q>>>,
+pub(crate) struct Script<Q, A> {
+    pub(crate) seen: Mutex<Vec<Seen<Q>>>,
     answers: Mutex<VecDeque<Result<A, Status>>>,
 }
 
@@ -46,11 +46,11 @@ impl<Q, A> Default for Script<Q, A> {
 }
 
 impl<Q: Clone, A> Script<Q, A> {
-    pub fn answers(&self, answers: impl IntoIterator<Item = Result<A, Status>>) {
+    pub(crate) fn answers(&self, answers: impl IntoIterator<Item = Result<A, Status>>) {
         self.answers.lock().unwrap().extend(answers);
     }
 
-    pub fn seen(&self) -> Vec<Seen<Q>> {
+    pub(crate) fn seen(&self) -> Vec<Seen<Q>> {
         self.seen.lock().unwrap().clone()
     }
 
@@ -64,35 +64,35 @@ impl<Q: Clone, A> Script<Q, A> {
 }
 
 /// A stream that a test feeds; it ends when its sender is dropped.
-pub type Feed<T> = mpsc::UnboundedReceiver<Result<T, Status>>;
+pub(crate) type Feed<T> = mpsc::UnboundedReceiver<Result<T, Status>>;
 
-pub fn feed<T>() -> (mpsc::UnboundedSender<Result<T, Status>>, Feed<T>) {
+pub(crate) fn feed<T>() -> (mpsc::UnboundedSender<Result<T, Status>>, Feed<T>) {
     mpsc::unbounded_channel()
 }
 
 #[derive(Debug, Default)]
-pub struct Engine {
-    pub place_bid: Script<PlaceBidRequest, PlaceBidResponse>,
-    pub list_bids: Script<ListBidsRequest, ListBidsResponse>,
-    pub get_bid: Script<GetBidRequest, GetBidResponse>,
+pub(crate) struct Engine {
+    pub(crate) place_bid: Script<PlaceBidRequest, PlaceBidResponse>,
+    pub(crate) list_bids: Script<ListBidsRequest, ListBidsResponse>,
+    pub(crate) get_bid: Script<GetBidRequest, GetBidResponse>,
     /// Calls to these are answered after this long.
-    pub get_bid_after: Mutex<Duration>,
-    pub place_bids: Script<(), Feed<PlaceBidsResponse>>,
+    pub(crate) get_bid_after: Mutex<Duration>,
+    pub(crate) place_bids: Script<(), Feed<PlaceBidsResponse>>,
     /// The frames of bids, as they come.
-    pub frames: Mutex<Vec<PlaceBidsRequest>>,
-    pub watch_events: Script<WatchEventsRequest, Feed<WatchEventsResponse>>,
-    pub watch_prices: Script<WatchPricesRequest, Feed<WatchPricesResponse>>,
-    pub events: tokio::sync::Notify,
+    pub(crate) frames: Mutex<Vec<PlaceBidsRequest>>,
+    pub(crate) watch_events: Script<WatchEventsRequest, Feed<WatchEventsResponse>>,
+    pub(crate) watch_prices: Script<WatchPricesRequest, Feed<WatchPricesResponse>>,
+    pub(crate) events: tokio::sync::Notify,
 }
 
 impl Engine {
-    pub fn start() -> (Arc<Engine>, Channel) {
+    pub(crate) fn start() -> (Arc<Engine>, Channel) {
         let engine = Arc::new(Engine::default());
         let channel = engine.serve();
         (engine, channel)
     }
 
-    pub fn serve(self: &Arc<Self>) -> Channel {
+    pub(crate) fn serve(self: &Arc<Self>) -> Channel {
         let (connect, connections) = mpsc::unbounded_channel::<std::io::Result<DuplexStream>>();
         let server = Server::builder()
             .add_service(BidServiceServer::new(Door(self.clone())))
@@ -108,7 +108,7 @@ impl Engine {
     }
 
     /// Waits for the frames of bids to be as many as this.
-    pub async fn frames(&self, count: usize) -> Vec<PlaceBidsRequest> {
+    pub(crate) async fn frames(&self, count: usize) -> Vec<PlaceBidsRequest> {
         loop {
             let changed = self.events.notified();
             let frames = self.frames.lock().unwrap().clone();
@@ -121,7 +121,7 @@ impl Engine {
 }
 
 /// An engine that nobody can reach.
-pub fn nobody() -> Channel {
+pub(crate) fn nobody() -> Channel {
     let connector = tower::service_fn(|_| async {
         Err::<TokioIo<DuplexStream>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
     });
@@ -129,7 +129,13 @@ pub fn nobody() -> Channel {
 }
 
 /// A refusal as an engine makes it.
-pub fn refused(code: Code, reason: &str, message: &str, field: Option<&str>, seq: Option<u64>) -> Status {
+pub(crate) fn refused(
+    code: Code,
+    reason: &str,
+    message: &str,
+    field: Option<&str>,
+    seq: Option<u64>,
+) -> Status {
     let metadata: HashMap<String, String> =
         seq.map(|seq| ("seq".into(), seq.to_string())).into_iter().collect();
     let mut details = ErrorDetails::with_error_info(reason, "kubebid.io", metadata);
@@ -140,13 +146,13 @@ pub fn refused(code: Code, reason: &str, message: &str, field: Option<&str>, seq
 }
 
 /// The intake is full.
-pub fn busy(retry_after: Duration) -> Status {
+pub(crate) fn busy(retry_after: Duration) -> Status {
     let mut details = ErrorDetails::with_error_info("BUSY", "kubebid.io", HashMap::new());
     details.set_retry_info(Some(retry_after));
     Status::with_error_details(Code::ResourceExhausted, "the intake is full", details)
 }
 
-pub fn bid(number: u64) -> Bid {
+pub(crate) fn bid(number: u64) -> Bid {
     Bid { bid: number, labels: BTreeMap::new(), ..Default::default() }
 }
 

@@ -94,3 +94,21 @@ fn a_command_at_the_instant_a_protection_ends_finds_it_ended() {
         "#]],
     );
 }
+
+#[test]
+fn a_bid_that_expires_when_a_protection_ends_displaces_nobody() {
+    check(
+        "
+        offer p1 1 @ 1.00
+        bid t1 1 @ 1.00
+        ready
+        bid t2 1 @ 2.00 until 900s
+        at 900s
+        events
+        ",
+        expect![[r#"
+            900s t2 closes at 1: EXPIRED
+            900s market 1.00, entry 1.05
+        "#]],
+    );
+}

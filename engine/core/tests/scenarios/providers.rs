@@ -286,3 +286,24 @@ fn free_units_are_withdrawn_before_standing_notices_and_these_before_nodes() {
         "#]],
     );
 }
+
+#[test]
+fn one_offer_changes_its_reserve_first_and_then_its_capacity() {
+    check(
+        "
+        offer p1 2 @ 1.00
+        bid t1 1 @ 1.20
+        bid t2 1 @ 2.00
+        ready
+        at 900s
+        offer p1 1 @ 1.50       # t1's notice stands, so that it is the unit that goes
+        events
+        ",
+        expect![[r#"
+            900s p1 offers 1 @ 1.50
+            900s t1 must leave p1/1 by 1200s: RESERVE_RAISED
+            900s p1/1 is leaving
+            900s market 1.20, entry 2.10
+        "#]],
+    );
+}

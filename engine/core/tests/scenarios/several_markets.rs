@@ -152,3 +152,26 @@ fn a_bid_that_waits_in_two_markets_loses_in_both_until_it_gets_a_node_in_one() {
         "#]],
     );
 }
+
+#[test]
+fn of_several_displacements_the_one_that_needs_the_lowest_ceiling_is_taken() {
+    check(
+        "
+        market a100/eu min_runtime=0s
+        market a100/us min_runtime=0s increment=100
+        offer p1 1 @ 1.00 in a100/eu
+        offer p1 1 @ 1.00 in a100/us
+        bid t1 1 @ 1.00 in a100/eu      # needs 1.05
+        bid t2 1 @ 1.02 in a100/us      # needs 1.0302
+        ready
+        bid t3 1 @ 2.00 in a100/eu,a100/us
+        ",
+        expect![[r#"
+            t1 1 @ 1.00: a100/eu:p1/1 at 1.00
+            t2 1 @ 1.02: a100/us:p1/1 at 1.00 until 300s for t3, wants 1
+            t3 1 @ 2.00: claims a100/us:p1/1
+            a100/eu 1.00, entry 1.05
+            a100/us 1.02, entry 2.02
+        "#]],
+    );
+}

@@ -178,3 +178,18 @@ fn who_keeps_the_nodes_of_a_cancelled_bid_may_raise_its_ceiling_to_stay_and_noth
         "#]],
     );
 }
+
+#[test]
+fn an_immediate_gang_that_does_not_fit_gets_nothing() {
+    check(
+        "
+        offer p1 1 @ 1.00
+        bid t1 3 min 2 @ 2.00 ioc
+        events
+        ",
+        expect![[r#"
+            0s t1 bids 3 @ 2.00
+            0s t1 closes at 0: IOC
+        "#]],
+    );
+}
