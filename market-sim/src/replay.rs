@@ -6,12 +6,14 @@
 //! the same result for the same seed.
 
 mod in_process;
+mod live;
 mod report;
 mod trace;
 mod venue;
 mod world;
 
 pub use in_process::InProcess;
+pub use live::Live;
 pub use report::Report;
 pub use trace::{Job, TraceError, read_demand};
 pub use venue::{Act, Happening, Venue, VenueError};

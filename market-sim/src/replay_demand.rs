@@ -4,7 +4,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
-use market_sim::replay::{InProcess, Report, Settings, Venue, read_demand, replay};
+use market_sim::replay::{InProcess, Live, Report, Settings, Venue, read_demand, replay};
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,8 +47,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "JOBS")]
     limit: Option<usize>,
     /// Play in this process instead of a running engine
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["endpoint", "token"])]
     in_process: bool,
+    /// A running engine with `serve --clock stepped`
+    #[arg(long, env = "KUBEBID_ENDPOINTS", value_delimiter = ',', default_value = "http://127.0.0.1:7440")]
+    endpoint: Vec<String>,
+    /// A token of an administrator of that engine
+    #[arg(long, env = "KUBEBID_TOKEN", hide_env_values = true)]
+    token: Option<String>,
     /// How to print the result
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -65,8 +71,12 @@ A job is a bid for all its nodes at once, with a ceiling of its bid_proxy times 
 goes on while it has any of its nodes, also under notice; when a node is taken away it goes on on the next one.
 When the work is done the bid is cancelled and the nodes are released.
 
-Example:
-  market-sim replay-demand --trace demand.csv.gz --capacity 64 --in-process";
+The engine has to be fresh and on the stepped clock. The same seed gives the same result as --in-process.
+
+Examples:
+  market-sim replay-demand --trace demand.csv.gz --capacity 64 --in-process
+  kubebid serve --store sqlite:trace.db --clock stepped --admin-token-file admin.token &
+  KUBEBID_TOKEN=$(cat admin.token) market-sim replay-demand --trace demand.csv.gz --capacity 64";
 
 fn dollars(text: &str) -> Result<Price, String> {
     let wrong = || format!("{text:?} is not a price in dollars with at most 6 decimals, like 2.50");
@@ -131,5 +141,7 @@ fn venue(arguments: &Arguments) -> Result<Box<dyn Venue>, Box<dyn Error>> {
     if arguments.in_process {
         return Ok(Box::new(InProcess::new()));
     }
-    Err("playing against a running engine: name it, or say --in-process".into())
+    let token = arguments.token.clone();
+    let token = token.ok_or("an engine asks for a token of an administrator: --token, or KUBEBID_TOKEN")?;
+    Ok(Box::new(Live::connect(arguments.endpoint.clone(), token)?))
 }
