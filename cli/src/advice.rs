@@ -3,10 +3,14 @@
 use kubebid_client::{Code, Error};
 
 pub(crate) fn advice(error: &Error) -> Option<String> {
-    if let Some(key) = error.client_key() {
-        return Some(format!(
-            "what became of the command is unknown: repeat it with --key {key}, it is done at most once"
-        ));
+    if let Some(end) = error.gave_up()
+        && end.maybe_taken
+    {
+        return end.client_key.as_ref().map(|key| {
+            format!(
+                "what became of the command is unknown: repeat it with --key {key}, it is done at most once"
+            )
+        });
     }
     match error {
         Error::Unavailable(_) => {
@@ -20,7 +24,7 @@ pub(crate) fn advice(error: &Error) -> Option<String> {
         Error::Busy(_) | Error::Late(_) => Some("try again, with a longer --timeout".into()),
         Error::Fault(_) => Some("a bug: please report it with what the engine logged".into()),
         Error::Refused(refusal) => of(&refusal.code).map(str::to_owned),
-        _ => None,
+        Error::Config(_) => None,
     }
 }
 
@@ -29,7 +33,9 @@ fn of(code: &Code) -> Option<&'static str> {
         Code::UnknownMarket => "see what is open: kubebid market list",
         Code::UnknownBid => "see your bids: kubebid bid list",
         Code::UnknownAllocation => "see your nodes: kubebid alloc list",
-        Code::UnknownUnit | Code::UnknownOffer => "see your offers and units: kubebid offer list, offer show MARKET",
+        Code::UnknownUnit | Code::UnknownOffer => {
+            "see your offers and units: kubebid offer list, offer show MARKET"
+        }
         Code::UnknownAccount => "make it first: kubebid account put NAME",
         Code::UnknownToken => "see the tokens: kubebid token list",
         Code::NotATick => "see the ticks: kubebid market list",
@@ -62,7 +68,6 @@ fn of(code: &Code) -> Option<&'static str> {
         | Code::Gone
         | Code::NotYet
         | Code::Unavailable
-        | Code::Other(_)
-        | _ => return None,
+        | Code::Other(_) => return None,
     })
 }

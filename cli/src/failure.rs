@@ -68,7 +68,7 @@ impl From<Error> for Failure {
             Error::Refused(_) | Error::Gone(_) => Exit::Refused,
             Error::Unauthenticated(_) | Error::Denied(_) => Exit::Denied,
             Error::Busy(_) | Error::Late(_) | Error::Unavailable(_) => Exit::Unavailable,
-            Error::Fault(_) | _ => Exit::Fault,
+            Error::Fault(_) => Exit::Fault,
         };
         let what = match error.refusal() {
             Some(refusal) => said(refusal),
@@ -80,10 +80,10 @@ impl From<Error> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        match error.kind() {
-            std::io::ErrorKind::BrokenPipe => Failure::new(Exit::Fine, ""),
-            _ => Failure::new(Exit::Fault, format!("cannot write the answer: {error}")),
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Failure::new(Exit::Fine, "");
         }
+        Failure::new(Exit::Fault, format!("cannot write the answer: {error}"))
     }
 }
 
@@ -98,4 +98,45 @@ fn said(refusal: &Refusal) -> String {
         said.push_str(&format!(" (command {seq})"));
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exit, Failure};
+    use kubebid_client::{Code, Error, Kind, Refusal};
+
+    fn refusal(code: Code, kind: Kind) -> Box<Refusal> {
+        Box::new(Refusal {
+            code,
+            kind,
+            message: "no".into(),
+            field: Some("ceiling_micros".into()),
+            seq: Some(12),
+            metadata: Default::default(),
+        })
+    }
+
+    #[test]
+    fn each_failure_has_its_exit_code_and_says_what_next() {
+        for (error, exit) in [
+            (Error::Refused(refusal(Code::Protected, Kind::State)), Exit::Refused),
+            (Error::Refused(refusal(Code::UnknownBid, Kind::NotFound)), Exit::NotFound),
+            (Error::Denied(refusal(Code::Forbidden, Kind::Access)), Exit::Denied),
+            (Error::Unauthenticated(refusal(Code::Unauthenticated, Kind::Access)), Exit::Denied),
+            (Error::Gone(refusal(Code::Gone, Kind::OutOfRange)), Exit::Refused),
+        ] {
+            let failure = Failure::from(error);
+            assert_eq!(failure.exit, exit);
+            assert!(failure.next.is_some(), "{failure}");
+        }
+        let failure = Failure::from(Error::Refused(refusal(Code::NotATick, Kind::Invalid)));
+        let said = "error: NOT_A_TICK: no (field ceiling_micros) (command 12)\n next: see the ticks: kubebid market list";
+        assert_eq!(failure.to_string(), said);
+    }
+
+    #[test]
+    fn who_stops_reading_is_not_at_fault() {
+        let failure = Failure::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert_eq!(failure.exit, Exit::Fine);
+    }
 }

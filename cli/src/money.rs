@@ -88,9 +88,13 @@ mod tests {
 
     #[test]
     fn dollars_are_written_with_two_to_six_decimals() {
-        for (micros, text) in
-            [(0, "0.00"), (2_500_000, "2.50"), (2_857_200, "2.8572"), (1, "0.000001"), (100_000_000, "100.00")]
-        {
+        for (micros, text) in [
+            (0, "0.00"),
+            (2_500_000, "2.50"),
+            (2_857_200, "2.8572"),
+            (1, "0.000001"),
+            (100_000_000, "100.00"),
+        ] {
             assert_eq!(Dollars(micros).to_string(), text);
             assert_eq!(text.parse(), Ok(Dollars(micros)));
         }

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use etcetera::BaseStrategy as _;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -15,7 +16,7 @@ use std::{fs, io};
 /// admin = "…"
 /// tenant-a = "…"
 /// ```
-#[derive(Clone, Default, Deserialize, Serialize)]
+#[derive(Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Profile {
     /// One or, with commas, several.
@@ -43,6 +44,22 @@ impl Profile {
         };
         // The message alone: the whole error shows the line, and that may be a secret.
         toml::from_str(&text).map(Some).map_err(|error| unusable(path, &error.message()))
+    }
+
+    /// Writes it so that only its owner can read it, all of it or nothing.
+    #[allow(dead_code, reason = "for `kubebid up`")]
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        let text = toml::to_string(self).map_err(io::Error::other)?;
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let draft = path.with_extension("toml.draft");
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(&draft)?.write_all(text.as_bytes())?;
+        fs::rename(&draft, path)
     }
 
     /// The secret of a bearer.
@@ -76,6 +93,21 @@ mod tests {
         assert_eq!(profile.token("tenant-a", &path).unwrap(), "t");
         let failure = profile.token("tenant-b", &path).unwrap_err();
         assert!(failure.to_string().contains("it has: admin, tenant-a"), "{failure}");
+    }
+
+    #[test]
+    fn a_profile_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new").join("profile.toml");
+        let tokens = [("admin".to_owned(), "sesame".to_owned())].into();
+        let profile = Profile { endpoint: "http://[::1]:7440".into(), default: Some("admin".into()), tokens };
+        profile.write(&path).unwrap();
+        assert!(Profile::read(&path).unwrap().unwrap() == profile);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
     }
 
     #[test]

@@ -116,11 +116,13 @@ pub(crate) struct Tries {
     endpoint: usize,
     bearer: Option<Bearer>,
     renewed: bool,
+    /// A try may have been obeyed though its answer did not come.
+    maybe_taken: bool,
 }
 
 impl Tries {
     pub(crate) fn new(client: Client, client_key: Option<String>) -> Self {
-        Tries { client, client_key, count: 0, endpoint: 0, bearer: None, renewed: false }
+        Tries { client, client_key, count: 0, endpoint: 0, bearer: None, renewed: false, maybe_taken: false }
     }
 
     /// The next try: where to, and what with.
@@ -143,15 +145,22 @@ impl Tries {
     pub(crate) fn after(&mut self, status: Status, limits: Limits) -> Result<Duration, Error> {
         let verdict = judge(&status);
         tracing::debug!(tries = self.count, code = ?status.code(), message = status.message(), "a try failed");
-        let retry_after = match verdict {
-            Verdict::Busy(retry_after) => retry_after,
-            Verdict::NotYet | Verdict::Silent | Verdict::Away | Verdict::Unknown(_) | Verdict::Final(_) => {
-                None
-            }
+        let (retry_after, untaken) = match verdict {
+            Verdict::Busy(retry_after) => (retry_after, true),
+            Verdict::Away { untaken } => (None, untaken),
+            Verdict::Unknown(_) | Verdict::Final(_) => (None, true),
+            Verdict::NotYet | Verdict::Silent => (None, false),
         };
-        let end =
-            GaveUp { tries: self.count, last: status, retry_after, client_key: self.client_key.clone() };
-        let (pause, end, untaken) = match verdict {
+        self.maybe_taken |= !untaken;
+        let end = GaveUp {
+            tries: self.count,
+            last: status,
+            endpoint: self.client.endpoints.name_of(self.endpoint).to_owned(),
+            retry_after,
+            client_key: self.client_key.clone(),
+            maybe_taken: self.maybe_taken,
+        };
+        let (pause, end) = match verdict {
             Verdict::Final(error) => return Err(error),
             Verdict::Unknown(refusal) => {
                 if self.renewed || !self.client.credential.renewed(self.bearer.as_ref()) {
@@ -160,16 +169,14 @@ impl Tries {
                 self.renewed = true;
                 return Ok(Duration::ZERO);
             }
-            Verdict::Busy(wait) => {
-                (wait.unwrap_or_default() + self.jitter(1), Error::Busy(Box::new(end)), true)
-            }
-            Verdict::NotYet => (self.jitter(1), Error::Late(Box::new(end)), false),
-            Verdict::Silent => (self.elsewhere(), Error::Late(Box::new(end)), false),
-            Verdict::Away => (self.elsewhere(), Error::Unavailable(Box::new(end)), false),
+            Verdict::Busy(wait) => (wait.unwrap_or_default() + self.jitter(1), Error::Busy(Box::new(end))),
+            Verdict::NotYet => (self.jitter(1), Error::Late(Box::new(end))),
+            Verdict::Silent => (self.elsewhere(), Error::Late(Box::new(end))),
+            Verdict::Away { .. } => (self.elsewhere(), Error::Unavailable(Box::new(end))),
         };
         let exhausted = limits.tries.is_some_and(|tries| self.count >= tries);
         let too_late = limits.until.is_some_and(|until| Instant::now() + pause >= until);
-        let unsafe_again = limits.repeat == Repeat::Unsafe && !untaken;
+        let unsafe_again = limits.repeat == Repeat::Unsafe && self.maybe_taken;
         if exhausted || too_late || unsafe_again { Err(end) } else { Ok(pause) }
     }
 

@@ -6,7 +6,6 @@ macro_rules! codes {
     ($($name:ident = $text:literal,)*) => {
         /// Why a request was refused.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
         #[allow(missing_docs)]
         pub enum Code {
             $($name,)*

@@ -36,6 +36,10 @@ impl std::fmt::Debug for Secret {
 impl Builder {
     /// What the environment says; what it does not say can still be set.
     pub fn from_env() -> Result<Self, Error> {
+        Self::from_variables(variable)
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Result<Option<String>, Error>) -> Result<Self, Error> {
         let mut builder = Builder::default();
         if let Some(list) = variable("KUBEBID_ENDPOINTS")? {
             builder = builder.endpoints(list.split(','));
@@ -124,8 +128,7 @@ impl Builder {
         if self.endpoints.is_empty() {
             return Ok(vec![(DEFAULT_ENDPOINT.into(), connection(DEFAULT_ENDPOINT, trusted.as_ref())?)]);
         }
-        let named =
-            self.endpoints.iter().map(|name| Ok((name.clone(), connection(name, trusted.as_ref())?)));
+        let named = self.endpoints.iter().map(|name| Ok((name.clone(), connection(name, trusted.as_ref())?)));
         named.collect()
     }
 }
@@ -161,6 +164,7 @@ fn connection(name: &str, trusted: Option<&Certificate>) -> Result<Channel, Erro
     Ok(endpoint.connect_lazy())
 }
 
+#[expect(clippy::disallowed_methods, reason = "this is the config.rs of the client")]
 /// An empty variable is as good as none.
 fn variable(name: &str) -> Result<Option<String>, Error> {
     match env::var(name) {
@@ -172,4 +176,38 @@ fn variable(name: &str) -> Result<Option<String>, Error> {
 
 pub(crate) fn unreadable(what: &str, path: &std::path::Path, error: &std::io::Error) -> Error {
     Error::Config(format!("cannot read the {what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Builder;
+    use crate::Error;
+
+    fn with(variables: &[(&str, &str)]) -> Builder {
+        let lookup = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            Ok::<_, Error>(found.map(|(_, value)| (*value).to_owned()))
+        };
+        Builder::from_variables(lookup).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_environment_names_endpoints_and_token() {
+        let endpoints = with(&[("KUBEBID_ENDPOINTS", "http://one:7440, two:7440,")]).endpoints;
+        assert_eq!(endpoints, ["http://one:7440", "two:7440"]);
+
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "sesame").unwrap();
+        let path = file.path().to_str().unwrap();
+        assert!(with(&[("KUBEBID_TOKEN_FILE", path)]).build().is_ok());
+        assert!(with(&[("KUBEBID_TOKEN_FILE", "/nonexistent")]).build().is_err());
+        let both = with(&[("KUBEBID_TOKEN", "sesame"), ("KUBEBID_TOKEN_FILE", "/nonexistent")]);
+        assert!(both.build().is_ok(), "the token itself comes first");
+        assert!(with(&[("KUBEBID_CA_FILE", "/nonexistent")]).build().is_err());
+    }
+
+    #[test]
+    fn without_a_runtime_there_is_no_client() {
+        assert!(matches!(Builder::default().build(), Err(Error::Config(_))));
+    }
 }

@@ -27,7 +27,11 @@ impl Endpoints {
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.list[self.at.load(Ordering::Relaxed)].0
+        self.name_of(self.at.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn name_of(&self, at: usize) -> &str {
+        &self.list[at].0
     }
 
     /// Goes on to the next, unless another call has left `from` already.

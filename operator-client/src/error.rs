@@ -9,7 +9,6 @@ use tonic::Status;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The client itself is set up wrongly: an endpoint, a token file, a certificate.
     #[error("{0}")]
@@ -69,10 +68,10 @@ impl Error {
         }
     }
 
-    /// The key under which to repeat a command of which nobody knows what became.
-    pub fn client_key(&self) -> Option<&str> {
+    /// How it was tried, if it was tried in vain.
+    pub fn gave_up(&self) -> Option<&GaveUp> {
         match self {
-            Error::Busy(end) | Error::Late(end) | Error::Unavailable(end) => end.client_key.as_deref(),
+            Error::Busy(end) | Error::Late(end) | Error::Unavailable(end) => Some(end),
             Error::Config(_)
             | Error::Refused(_)
             | Error::Unauthenticated(_)
@@ -164,17 +163,20 @@ pub struct GaveUp {
     pub tries: u32,
     /// What came of the last try.
     pub last: Status,
+    /// Where that was.
+    pub endpoint: String,
     /// For how long the engine asked to wait.
     pub retry_after: Option<Duration>,
-    /// The key it was tried under. Whether the command was taken is unknown: repeated with the same key and
-    /// content it is answered as the first time, and done at most once.
+    /// The key it was tried under: repeated with the same key and content, a command is done at most once.
     pub client_key: Option<String>,
+    /// Whether the command may have been obeyed all the same.
+    pub maybe_taken: bool,
 }
 
 impl fmt::Display for GaveUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = if self.tries == 1 { "once".to_owned() } else { format!("{} times", self.tries) };
-        write!(f, "tried {times}: {}", message(&self.last))
+        write!(f, "tried {times}, last at {}: {}", self.endpoint, message(&self.last))
     }
 }
 
@@ -188,7 +190,7 @@ pub(crate) fn message(status: &Status) -> String {
     let mut cause = status.source();
     while let Some(error) = cause {
         let text = error.to_string();
-        if !said.contains(&text) {
+        if !said.contains(&text) && text != "transport error" {
             said = format!("{said}: {text}");
         }
         cause = error.source();

@@ -18,7 +18,10 @@ pub(crate) enum Verdict {
     /// There was no answer in time.
     Silent,
     /// This engine is away, or the connection broke.
-    Away,
+    Away {
+        /// There was no connection, so nothing was sent.
+        untaken: bool,
+    },
     /// The token is not known, or no more.
     Unknown(Box<Refusal>),
     /// Trying again would come to the same.
@@ -46,12 +49,12 @@ pub(crate) fn judge(status: &Status) -> Verdict {
     };
     let refused = |kind, otherwise| Verdict::Final(Error::Refused(refusal(kind, otherwise)));
 
-    if is_timeout(status) {
+    if caused_by::<tonic::TimeoutExpired>(status) {
         return Verdict::Silent;
     }
     if std::error::Error::source(status).is_some() {
         // Made here and not by an engine: the connection is at fault.
-        return Verdict::Away;
+        return Verdict::Away { untaken: caused_by::<tonic::ConnectError>(status) };
     }
     match status.code() {
         Grpc::InvalidArgument => refused(Kind::Invalid, Code::BadField),
@@ -73,17 +76,17 @@ pub(crate) fn judge(status: &Status) -> Verdict {
         Grpc::PermissionDenied => Verdict::Final(Error::Denied(refusal(Kind::Access, Code::Forbidden))),
         Grpc::DeadlineExceeded if code.is_some() => Verdict::NotYet,
         Grpc::DeadlineExceeded => Verdict::Silent,
-        Grpc::Unavailable | Grpc::Cancelled | Grpc::Aborted => Verdict::Away,
+        Grpc::Unavailable | Grpc::Cancelled | Grpc::Aborted => Verdict::Away { untaken: false },
         Grpc::Ok | Grpc::Unknown | Grpc::Unimplemented | Grpc::Internal | Grpc::DataLoss => {
             Verdict::Final(Error::Fault(Box::new(status.clone())))
         }
     }
 }
 
-fn is_timeout(status: &Status) -> bool {
+fn caused_by<E: std::error::Error + 'static>(status: &Status) -> bool {
     let mut cause = std::error::Error::source(status);
     while let Some(error) = cause {
-        if error.is::<tonic::TimeoutExpired>() {
+        if error.is::<E>() {
             return true;
         }
         cause = error.source();

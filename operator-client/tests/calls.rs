@@ -2,7 +2,9 @@
 
 mod support;
 
-use kubebid_client::v1::{GetBidRequest, GetBidResponse, ListBidsRequest, ListBidsResponse};
+use kubebid_client::v1::{
+    CreateTokenRequest, GetBidRequest, GetBidResponse, ListBidsRequest, ListBidsResponse,
+};
 use kubebid_client::v1::{PlaceBidRequest, PlaceBidResponse};
 use kubebid_client::{Client, Code, Error, Kind, Options};
 use std::time::Duration;
@@ -65,7 +67,8 @@ async fn a_wait_that_would_pass_the_deadline_is_not_begun() {
     assert!(begun.elapsed() < Duration::from_secs(1));
     let Error::Busy(end) = &error else { panic!("{error}") };
     assert_eq!((end.tries, end.retry_after), (1, Some(Duration::from_secs(3600))));
-    assert_eq!(error.client_key().unwrap(), engine.place_bid.seen()[0].request.client_key);
+    assert_eq!(end.client_key.as_ref().unwrap(), &engine.place_bid.seen()[0].request.client_key);
+    assert!(!end.maybe_taken);
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,6 +97,16 @@ async fn tries_end() {
     let Error::Unavailable(end) = &error else { panic!("{error}") };
     assert_eq!(end.tries, Options::default().tries);
     assert!(error.to_string().contains("refused"), "{error}");
+    assert!(!end.maybe_taken, "nothing was sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_repeated_is_sent_once() {
+    let (engine, channel) = Engine::start();
+    engine.create_token.answers([Err(busy(Duration::ZERO)), Err(away())]);
+    let error = client([nobody(), channel]).create_token(CreateTokenRequest::default()).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable(ref end) if end.tries == 3 && end.maybe_taken), "{error:?}");
+    assert_eq!(engine.create_token.seen().len(), 2, "again after a refusal for load, not after silence");
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,6 +118,19 @@ async fn another_endpoint_is_taken_at_once_and_kept() {
     client.get_bid(GetBidRequest::default()).await.unwrap();
     client.get_bid(GetBidRequest::default()).await.unwrap();
     assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test]
+async fn endpoints_are_reached_over_the_network() {
+    let engine = std::sync::Arc::new(Engine::default());
+    let address = engine.listen().await;
+    engine.get_bid.answers([Ok(GetBidResponse { seq: 1, bid: Some(bid(1)) })]);
+    // Nobody listens on port 1.
+    let builder = Client::builder().endpoints(["http://127.0.0.1:1", &address]).token("sesame");
+    let client = builder.build().unwrap();
+    assert_eq!(client.get_bid(GetBidRequest::default()).await.unwrap().seq, 1);
+    assert_eq!(client.endpoint(), address);
+    assert_eq!(engine.get_bid.seen()[0].token.as_deref(), Some("Bearer sesame"));
 }
 
 #[tokio::test(start_paused = true)]

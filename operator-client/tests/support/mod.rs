@@ -5,6 +5,7 @@
 use futures_util::Stream;
 use futures_util::stream::BoxStream;
 use hyper_util::rt::TokioIo;
+use kubebid_client::v1::admin_service_server::{AdminService, AdminServiceServer};
 use kubebid_client::v1::bid_service_server::{BidService, BidServiceServer};
 use kubebid_client::v1::event_service_server::{EventService, EventServiceServer};
 use kubebid_client::v1::market_service_server::{MarketService, MarketServiceServer};
@@ -18,6 +19,7 @@ use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tonic::metadata::MetadataMap;
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -73,6 +75,7 @@ pub(crate) fn feed<T>() -> (mpsc::UnboundedSender<Result<T, Status>>, Feed<T>) {
 #[derive(Debug, Default)]
 pub(crate) struct Engine {
     pub(crate) place_bid: Script<PlaceBidRequest, PlaceBidResponse>,
+    pub(crate) create_token: Script<CreateTokenRequest, CreateTokenResponse>,
     pub(crate) list_bids: Script<ListBidsRequest, ListBidsResponse>,
     pub(crate) get_bid: Script<GetBidRequest, GetBidResponse>,
     /// Calls to these are answered after this long.
@@ -96,6 +99,7 @@ impl Engine {
         let (connect, connections) = mpsc::unbounded_channel::<std::io::Result<DuplexStream>>();
         let server = Server::builder()
             .add_service(BidServiceServer::new(Door(self.clone())))
+            .add_service(AdminServiceServer::new(Door(self.clone())))
             .add_service(EventServiceServer::new(Door(self.clone())))
             .add_service(MarketServiceServer::new(Door(self.clone())));
         tokio::spawn(server.serve_with_incoming(Received(connections)));
@@ -105,6 +109,15 @@ impl Engine {
             async move { sent.map(|()| TokioIo::new(ours)).map_err(std::io::Error::other) }
         });
         Endpoint::from_static("http://engine.test").connect_with_connector_lazy(connector)
+    }
+
+    /// Listens on a port of the loopback, and says where.
+    pub(crate) async fn listen(self: &Arc<Self>) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Server::builder().add_service(BidServiceServer::new(Door(self.clone())));
+        tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
+        format!("http://{address}")
     }
 
     /// Waits for the frames of bids to be as many as this.
@@ -293,5 +306,72 @@ impl MarketService for Door {
         _: Request<ListPriceHistoryRequest>,
     ) -> Result<Response<ListPriceHistoryResponse>, Status> {
         Err(Status::unimplemented("list_price_history"))
+    }
+}
+
+#[tonic::async_trait]
+impl AdminService for Door {
+    async fn create_token(
+        &self,
+        request: Request<CreateTokenRequest>,
+    ) -> Result<Response<CreateTokenResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        self.0.create_token.play(&metadata, request).map(Response::new)
+    }
+
+    async fn open_market(
+        &self,
+        _: Request<OpenMarketRequest>,
+    ) -> Result<Response<OpenMarketResponse>, Status> {
+        Err(Status::unimplemented("open_market"))
+    }
+
+    async fn change_rules(
+        &self,
+        _: Request<ChangeRulesRequest>,
+    ) -> Result<Response<ChangeRulesResponse>, Status> {
+        Err(Status::unimplemented("change_rules"))
+    }
+
+    async fn put_instance_type(
+        &self,
+        _: Request<PutInstanceTypeRequest>,
+    ) -> Result<Response<PutInstanceTypeResponse>, Status> {
+        Err(Status::unimplemented("put_instance_type"))
+    }
+
+    async fn advance_time(
+        &self,
+        _: Request<AdvanceTimeRequest>,
+    ) -> Result<Response<AdvanceTimeResponse>, Status> {
+        Err(Status::unimplemented("advance_time"))
+    }
+
+    async fn put_account(
+        &self,
+        _: Request<PutAccountRequest>,
+    ) -> Result<Response<PutAccountResponse>, Status> {
+        Err(Status::unimplemented("put_account"))
+    }
+
+    async fn list_accounts(
+        &self,
+        _: Request<ListAccountsRequest>,
+    ) -> Result<Response<ListAccountsResponse>, Status> {
+        Err(Status::unimplemented("list_accounts"))
+    }
+
+    async fn list_tokens(
+        &self,
+        _: Request<ListTokensRequest>,
+    ) -> Result<Response<ListTokensResponse>, Status> {
+        Err(Status::unimplemented("list_tokens"))
+    }
+
+    async fn revoke_token(
+        &self,
+        _: Request<RevokeTokenRequest>,
+    ) -> Result<Response<RevokeTokenResponse>, Status> {
+        Err(Status::unimplemented("revoke_token"))
     }
 }

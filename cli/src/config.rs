@@ -1,4 +1,5 @@
-//! Which engine to talk to, and as whom: flags, then the environment, then the profile.
+//! Which engine to talk to, and as whom: flags, then the environment, then the profile. The only place that reads
+//! the environment.
 
 use crate::failure::Failure;
 use crate::output::{Format, Output};
@@ -35,8 +36,16 @@ pub(crate) struct Connection {
     /// How long a call may take in all
     #[arg(long, global = true, value_name = "SPAN", default_value = "30s")]
     timeout: Span,
-    /// How to print: a table, the JSON of the API's messages, or a table with more columns
-    #[arg(short, long, global = true, value_enum, default_value_t, help_heading = "Output")]
+    /// How to print: `wide` has more columns, `json` is that of the API's messages
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        help_heading = "Output"
+    )]
     output: Format,
 }
 
@@ -111,6 +120,7 @@ impl Connection {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "this is the config.rs of the command line")]
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
