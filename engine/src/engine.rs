@@ -3,6 +3,7 @@
 use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
 use crate::intake::{Intake, NotDone, Ticket, Waiting, Work};
+use crate::metrics;
 use crate::projections::Projections;
 use crate::recovery::{self, RecoveryError};
 use crate::replay::Replay;
@@ -10,7 +11,6 @@ use crate::sequencer::{Sequencer, Stopped};
 use crate::store::record::Position;
 use crate::store::{Fault, Snapshot, Store, StoreOptions};
 use crate::view::{Publisher, Views};
-use crate::metrics;
 use kubebid_core::units::{ClientKey, MarketId, Micros};
 use kubebid_core::{Auction, Command, Exchange};
 use std::sync::Arc;
@@ -283,15 +283,9 @@ impl Owner {
         let mut publisher = Publisher::new(self.views);
         recall(&self.projections, &replay, &mut publisher).await?;
         publisher.publish_all(&mut replay.exchange);
-        let head = recovery::catch_up(
-            &self.store,
-            &mut replay,
-            position,
-            &mut publisher,
-            projected,
-            &self.chunks,
-        )
-        .await?;
+        let head =
+            recovery::catch_up(&self.store, &mut replay, position, &mut publisher, projected, &self.chunks)
+                .await?;
         if head != leadership.head {
             let (expected, found) = (leadership.head, head);
             return Err(Fault::Diverged { expected, found }.into());

@@ -75,4 +75,3 @@ pub(crate) fn store_refused() {
 pub(crate) fn store_unknown() {
     counter!(STORE_FAULTS, "kind" => "unknown").increment(1);
 }
-

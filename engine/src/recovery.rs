@@ -31,7 +31,10 @@ pub(crate) fn restore(snapshot: Option<Snapshot>) -> (Replay, Position) {
             (Replay::new(exchange), snapshot.after)
         }
         Ok(_) => {
-            warn!(seq = snapshot.after.seq, "the snapshot's state has another hash; replaying the whole journal");
+            warn!(
+                seq = snapshot.after.seq,
+                "the snapshot's state has another hash; replaying the whole journal"
+            );
             (Replay::new(Exchange::new()), Position::START)
         }
         Err(error) => {

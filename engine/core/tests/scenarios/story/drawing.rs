@@ -1,9 +1,11 @@
 //! The book as a story draws it, and the names in it.
 
-use super::words::decimal;
 use super::NOBODY;
+use super::words::decimal;
 use kubebid_core::event::{Event, Fact, Node, Scope};
-use kubebid_core::picture::{AllocationPicture, AllocationState, BidPicture, MarketPicture, Numbers, Picture};
+use kubebid_core::picture::{
+    AllocationPicture, AllocationState, BidPicture, MarketPicture, Numbers, Picture,
+};
 use kubebid_core::units::{AccountName, BidId, MarketId, Micros, UnitId};
 use kubebid_core::{Auction, Exchange, Price};
 use std::collections::BTreeMap;
@@ -110,9 +112,9 @@ impl Cast {
     }
 
     pub(super) fn events(&self, exchange: &Exchange, events: &[Event]) -> String {
-        let lines = events.iter().map(|event| {
-            format!("{} {}\n", seconds(event.at), self.fact(exchange, &event.fact))
-        });
+        let lines = events
+            .iter()
+            .map(|event| format!("{} {}\n", seconds(event.at), self.fact(exchange, &event.fact)));
         lines.collect()
     }
 
@@ -184,7 +186,8 @@ fn prices(exchange: &Exchange, id: MarketId, numbers: &Numbers) -> String {
 
 fn unit(exchange: &Exchange, id: UnitId) -> String {
     let names = exchange.names();
-    let market = if names.markets.len() > 1 { format!("{}:", names.market(id.market)) } else { String::new() };
+    let market =
+        if names.markets.len() > 1 { format!("{}:", names.market(id.market)) } else { String::new() };
     format!("{market}{}/{}", names.account(id.provider), id.number)
 }
 

@@ -1,0 +1,1 @@
+//! WatchEvents, ListEvents, Explain.

@@ -1,0 +1,1 @@
+//! ListMarkets, ListInstanceTypes, GetMarketPrice, GetDepth, ListPriceHistory, WatchPrices.

@@ -1,0 +1,1 @@
+//! Events as the wire tells them.
