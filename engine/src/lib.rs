@@ -15,6 +15,7 @@ pub mod recovery;
 mod reference;
 mod replay;
 mod sequencer;
+pub mod rest;
 pub mod store;
 pub mod view;
 pub mod wire;

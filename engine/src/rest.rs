@@ -16,7 +16,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderName, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, Response};
 use axum::routing::{MethodFilter, get, on};
 use bind::Given;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -81,7 +81,7 @@ async fn serve(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let admitted = admit(&api, operation, rpc, &parts.headers).await;
+    let admitted = admit(&api, operation, rpc, &parts.headers);
     let caller = match admitted {
         Ok(caller) => caller,
         Err(error) => return problem(error),
@@ -94,8 +94,7 @@ async fn serve(
 }
 
 /// Who asks, and until when; by the same check as gRPC.
-async fn admit(api: &Api, operation: &Operation, rpc: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
-    let mut caller = api.admit(rpc, headers)?;
+fn admit(api: &Api, operation: &Operation, rpc: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let patience = match headers.get(REQUEST_TIMEOUT) {
         None => PATIENCE,
         Some(seconds) => {
@@ -104,10 +103,8 @@ async fn admit(api: &Api, operation: &Operation, rpc: &str, headers: &HeaderMap)
             Duration::from_secs(seconds).min(PATIENCE_MAX)
         }
     };
-    if !operation.streams {
-        caller.deadline = Some(Instant::now() + patience);
-    }
-    Ok(caller)
+    let deadline = (!operation.streams).then(|| Instant::now() + patience);
+    api.admit(rpc, headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()), deadline)
 }
 
 async fn gather(

@@ -184,7 +184,7 @@ fn problem_schema() -> RefOr<Schema> {
         .property("title", text("The code in words."))
         .property("status", status)
         .property("detail", text("One sentence for people. It may change."))
-        .property("code", text("The stable code.").enum_values(Some(codes)).example(Some(json!("NOT_A_TICK"))))
+        .property("code", text("The stable code.").enum_values(Some(codes)).examples([json!("NOT_A_TICK")]))
         .property("field", text("The field to blame, where a single one is."))
         .property("seq", text("The number of the refused command, where it was numbered."))
         .property("retry_after_us", text("For how long to wait before trying again, where that is of use."))
