@@ -1,11 +1,15 @@
 //! What callers can ask of the engine, by whichever wire they come: one method for each rpc, named as it, one
 //! file for each family. No rules here: the market decides, the edge carries.
 
+mod accruals;
 mod admin;
 mod allocations;
 mod bids;
 mod billing;
 mod events;
+mod explain;
+mod follow;
+mod lookout;
 mod markets;
 mod offers;
 

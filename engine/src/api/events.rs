@@ -1,15 +1,16 @@
 //! WatchEvents, ListEvents, and what watches share. Explain is in a file of its own.
 
 use super::Api;
+use super::billing::{instant, known};
 use super::follow::follow;
 use super::lookout::Lookout;
 use crate::caller::Caller;
-use crate::projections::{EventQuery, Place};
+use crate::projections::queries::EventQuery;
+use crate::projections::rows::Place;
 use crate::wire::cursor::Cursor;
 use crate::wire::page;
 use crate::wire::status::{ApiError, Code};
 use futures_util::{Stream, StreamExt};
-use kubebid_core::units::Micros;
 use kubebid_proto::v1;
 use std::fmt;
 use std::str::FromStr;
@@ -54,8 +55,8 @@ impl Api {
         let seq = self.engine().projected();
         let query = EventQuery {
             after: page_before.map(|end| end.0).or(cursor),
-            from: (request.from_us > 0).then_some(Micros(request.from_us)),
-            to: (request.to_us > 0).then_some(Micros(request.to_us)),
+            from: instant(request.from_us),
+            to: instant(request.to_us),
             newest_first: request.newest_first,
             limit: size + 1,
             ..lookout.query.clone()
@@ -109,7 +110,7 @@ impl FromStr for PageEnd {
 
     fn from_str(text: &str) -> Result<PageEnd, Self::Err> {
         let (seq, index) = text.split_once('.').unwrap_or((text, ""));
-        Ok(PageEnd((seq.parse()?, index.parse()?)))
+        Ok(PageEnd((known(seq.parse()?), index.parse()?)))
     }
 }
 

@@ -5,13 +5,14 @@ mod summary;
 mod words;
 
 use super::Api;
+use super::billing::known;
 use super::lookout::Lookout;
 use crate::caller::Caller;
-use crate::projections::EventQuery;
+use crate::projections::queries::EventQuery;
 use crate::view::MarketView;
 use crate::wire::status::{ApiError, Code};
 use kubebid_core::Reject;
-use kubebid_core::units::{AllocationId, BidId, MarketId};
+use kubebid_core::units::{AccountName, AllocationId, BidId, MarketId};
 use kubebid_core::views::{AllocationView, BidView, Obstacle, Unfilled};
 use kubebid_proto::v1;
 use steps::Subject;
@@ -28,9 +29,9 @@ impl Api {
     ) -> Result<v1::ExplainResponse, ApiError> {
         self.applied_up_to(caller, request.min_seq).await?;
         match request.subject {
-            Some(Asked::Bid(bid)) => self.explain_bid(caller, BidId(bid)).await,
+            Some(Asked::Bid(bid)) => self.explain_bid(caller, BidId(known(bid))).await,
             Some(Asked::Allocation(allocation)) => {
-                self.explain_allocation(caller, AllocationId(allocation)).await
+                self.explain_allocation(caller, AllocationId(known(allocation))).await
             }
             None => Err(ApiError::bad_field("subject", "must be a bid or an allocation")),
         }
@@ -68,9 +69,11 @@ impl Api {
         let (seq, view) = asked.await?;
         let of_node = EventQuery { allocations: vec![id], ..EventQuery::default() };
         let events = self.history(caller, seq.0, of_node).await?;
-        let Some(bid) = events.iter().find_map(allocated) else {
-            return Err(Code::Market(Reject::UnknownAllocation).into());
-        };
+        let row = self.engine().projections().allocation(id).await?;
+        let sees = |name: &str| caller.sees(&AccountName::new(name));
+        let row = row.filter(|row| sees(&row.tenant) || sees(&row.provider));
+        let row = row.ok_or_else(|| ApiError::new(Code::Market(Reject::UnknownAllocation)))?;
+        let bid = sees(&row.tenant).then_some(row.bid.0);
         let events = match bid {
             Some(bid) => self.with_bid(caller, seq.0, bid, events).await?,
             None => events,
@@ -128,14 +131,6 @@ impl Api {
 
     fn rules_of(&self, view: Option<&AllocationView>) -> Option<std::sync::Arc<MarketView>> {
         view.map(|view| self.engine().views().markets().by_id(view.unit.market))
-    }
-}
-
-/// The bid of the event that began an allocation; its provider does not see one.
-fn allocated(event: &v1::Event) -> Option<Option<u64>> {
-    match &event.kind {
-        Some(v1::event::Kind::Allocated(of)) => Some(of.bid),
-        _ => None,
     }
 }
 

@@ -1,8 +1,10 @@
 //! What a caller looks for among the events: a filter, as far as it may see.
 
+use super::billing::known;
 use crate::caller::{Caller, Whose};
 use crate::chunk::{Chunk, Step};
-use crate::projections::{EventQuery, Place};
+use crate::projections::queries::EventQuery;
+use crate::projections::rows::Place;
 use crate::wire::event::{Parties, Told, Viewer, kind, redact, told};
 use crate::wire::status::ApiError;
 use kubebid_core::event::Scope;
@@ -59,8 +61,8 @@ impl Lookout {
         let query = EventQuery {
             kinds: filter.kinds,
             markets: filter.markets.iter().map(|name| MarketName::new(name)).collect(),
-            bids: filter.bids.into_iter().map(BidId).collect(),
-            allocations: filter.allocations.into_iter().map(AllocationId).collect(),
+            bids: filter.bids.into_iter().map(|bid| BidId(known(bid))).collect(),
+            allocations: filter.allocations.into_iter().map(|id| AllocationId(known(id))).collect(),
             labels: filter.labels,
             account,
             ..EventQuery::default()

@@ -4,19 +4,23 @@
 //! nodes and the depth are asked of the exchange.
 
 use super::Api;
+use super::billing::{instant, known};
 use super::follow::{Frame as Changes, follow};
 use super::lookout::Lookout;
 use crate::caller::Caller;
+use crate::projections::rows::PricePoint;
 use crate::store;
 use crate::view::{MarketView, Markets};
 use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{market, page};
 use futures_util::{Stream, StreamExt, stream};
-use kubebid_core::units::{MarketId, MarketName};
+use kubebid_core::units::{MarketId, MarketName, Micros, Seq};
 use kubebid_core::{Auction, Reject};
 use kubebid_proto::v1;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 impl Api {
@@ -128,6 +132,47 @@ impl Api {
             market: request.market,
             demand: depth.demand.iter().map(market::demand_level).collect(),
             supply: depth.supply.iter().map(market::supply_level).collect(),
+        })
+    }
+
+    pub async fn list_price_history(
+        &self,
+        caller: &Caller,
+        request: v1::ListPriceHistoryRequest,
+    ) -> Result<v1::ListPriceHistoryResponse, ApiError> {
+        let size = page::size(request.page_size)?;
+        let name = self.market_view(&self.engine().views().markets(), &request.market)?.name.clone();
+        if request.bar_us > 0 && !(Micros::SECOND.0..=Micros::DAY.0).contains(&request.bar_us) {
+            return Err(ApiError::bad_field("bar_us", "is from a second to a day, or 0"));
+        }
+        self.projected_up_to(caller, request.min_seq).await?;
+        let seq = self.engine().projected();
+        let (from, to) = (instant(request.from_us).unwrap_or_default(), instant(request.to_us));
+        let (mut points, mut bars, next_page_token);
+        if request.bar_us == 0 {
+            let after: Option<PointEnd> = page::after(&request.page_token)?;
+            let after = after.map(PointEnd::place);
+            bars = Vec::new();
+            points = self.engine().projections().price_points(&name, from, to, after, size + 1).await?;
+            next_page_token = page::cut(&mut points, size, PointEnd::of);
+        } else {
+            let now = self.market_now().await?;
+            let to = to.map_or(now, |to| to.min(now));
+            let after: Option<u64> = page::after(&request.page_token)?;
+            let from = after.map_or(from, |start| Micros(known(start)).after(Micros(request.bar_us)));
+            points = Vec::new();
+            bars = Vec::new();
+            if from < to {
+                let bar = Micros(request.bar_us);
+                bars = self.engine().projections().price_bars(&name, from, to, bar, size + 1).await?;
+            }
+            next_page_token = page::cut(&mut bars, size, |bar| bar.start.0);
+        }
+        Ok(v1::ListPriceHistoryResponse {
+            seq,
+            points: points.iter().map(|point| market::past(&name, point)).collect(),
+            bars: bars.iter().map(market::bar).collect(),
+            next_page_token,
         })
     }
 
@@ -244,4 +289,40 @@ fn entries(
         entry.markets.push(view.name.to_string());
     }
     entries
+}
+
+/// What a page of price changes ended with.
+#[derive(Clone, Copy, Debug)]
+struct PointEnd {
+    at: u64,
+    seq: u64,
+    index: u32,
+}
+
+impl PointEnd {
+    fn of(point: &PricePoint) -> PointEnd {
+        PointEnd { at: point.at.0, seq: point.seq.0, index: point.index }
+    }
+
+    /// Behind this one.
+    fn place(self) -> PricePoint {
+        let numbers = kubebid_core::picture::Numbers::default();
+        PricePoint { at: Micros(known(self.at)), seq: Seq(known(self.seq)), index: self.index, numbers }
+    }
+}
+
+impl fmt::Display for PointEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.at, self.seq, self.index)
+    }
+}
+
+impl FromStr for PointEnd {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<PointEnd, Self::Err> {
+        let mut parts = text.splitn(3, '.');
+        let mut part = || parts.next().unwrap_or_default();
+        Ok(PointEnd { at: part().parse()?, seq: part().parse()?, index: part().parse()? })
+    }
 }

@@ -41,12 +41,12 @@ pub(super) fn all() -> Vec<Operation> {
         unary(GET, "/v1/markets/{type}/{region}/depth", "GetDepth", call!(get_depth)),
 //TMP        unary(GET, "/v1/markets/{type}/{region}/prices", "ListPriceHistory", call!(list_price_history)),
         unary(GET, "/v1/instance-types", "ListInstanceTypes", call!(list_instance_types)),
-//TMP        watch("/v1/prices/stream", "WatchPrices", call!(watch_prices)),
+        watch("/v1/prices/stream", "WatchPrices", call!(watch_prices)),
 
-//TMP        unary(GET, "/v1/events", "ListEvents", call!(list_events)),
-//TMP        watch("/v1/events/stream", "WatchEvents", call!(watch_events)),
-//TMP        unary(GET, "/v1/explain/bids/{bid}", "Explain", call!(explain)).without("allocation"),
-//TMP        unary(GET, "/v1/explain/allocations/{allocation}", "Explain", call!(explain)).named("ExplainAllocation").without("bid"),
+        unary(GET, "/v1/events", "ListEvents", call!(list_events)),
+        watch("/v1/events/stream", "WatchEvents", call!(watch_events)),
+        unary(GET, "/v1/explain/bids/{bid}", "Explain", call!(explain)).without("allocation"),
+        unary(GET, "/v1/explain/allocations/{allocation}", "Explain", call!(explain)).named("ExplainAllocation").without("bid"),
 
 //TMP        unary(GET, "/v1/charges", "ListCharges", call!(list_charges)),
 //TMP        unary(GET, "/v1/statement", "GetStatement", call!(get_statement)),

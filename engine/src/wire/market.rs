@@ -1,8 +1,11 @@
 //! Markets, their numbers and their depth, as messages.
 
+pub(crate) use super::event::numbers;
+use crate::projections::rows::{PriceBar, PricePoint};
 use crate::view::MarketView;
-use kubebid_core::picture::{Numbers, Supply};
+use kubebid_core::picture::Supply;
 use kubebid_core::rules::Pricing;
+use kubebid_core::units::MarketName;
 use kubebid_core::views::{DemandLevel, SupplyLevel};
 use kubebid_core::{MarketRules, Price};
 use kubebid_proto::v1;
@@ -76,13 +79,25 @@ pub(crate) fn point(event: v1::Event) -> Option<v1::PricePoint> {
     })
 }
 
-pub(crate) fn numbers(numbers: &Numbers) -> v1::PriceNumbers {
-    v1::PriceNumbers {
-        market_price_micros: numbers.market_price.0,
-        entry_price_micros: micros(numbers.entry_price),
-        floor_micros: micros(numbers.floor),
-        lowest_accepted_micros: micros(numbers.lowest_accepted),
-        highest_losing_micros: numbers.highest_losing.0,
+pub(crate) fn past(market: &MarketName, point: &PricePoint) -> v1::PricePoint {
+    v1::PricePoint {
+        market: market.to_string(),
+        seq: point.seq.0,
+        index: point.index,
+        at_us: point.at.0,
+        numbers: Some(numbers(&point.numbers)),
+    }
+}
+
+pub(crate) fn bar(bar: &PriceBar) -> v1::PriceBar {
+    v1::PriceBar {
+        start_us: bar.start.0,
+        open_micros: bar.open.0,
+        high_micros: bar.high.0,
+        low_micros: bar.low.0,
+        close_micros: bar.close.0,
+        mean_micros: bar.mean.0,
+        changes: bar.changes,
     }
 }
 
