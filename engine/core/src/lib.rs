@@ -7,8 +7,10 @@
 pub mod answer;
 mod billing;
 mod book;
+pub mod closing;
 pub mod codec;
 pub mod command;
+mod depth;
 mod draw;
 pub mod event;
 mod exchange;
@@ -18,6 +20,7 @@ mod meter;
 pub mod money;
 mod nodes;
 mod obey;
+mod obstacles;
 mod offerings;
 pub mod picture;
 mod preempt;

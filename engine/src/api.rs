@@ -1,0 +1,148 @@
+//! What callers can ask of the engine, by whichever wire they come: one method for each rpc, named as it, one
+//! file for each family. No rules here: the market decides, the edge carries.
+
+mod accruals;
+mod admin;
+mod allocations;
+mod bids;
+mod billing;
+mod events;
+mod explain;
+mod follow;
+mod lookout;
+mod markets;
+mod offers;
+
+use crate::auth::{Auth, Secret};
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::limits::{Defaults, Usage};
+use crate::policy::{self, Need};
+use crate::store::Fault;
+use crate::wire::status::{ApiError, Code};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// For how long a read waits for `min_seq` whose caller names no deadline.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Api(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    auth: Auth,
+    usage: Usage,
+    public_markets: bool,
+    closing: watch::Sender<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ApiOptions {
+    /// Markets, prices and depth are shown without a credential.
+    pub public_markets: bool,
+    pub limits: Defaults,
+}
+
+impl Api {
+    pub async fn start(engine: Engine, options: ApiOptions) -> Result<Api, Fault> {
+        let auth = Auth::start(engine.store().rows().clone(), options.limits).await?;
+        let usage = Usage;
+        let (closing, _) = watch::channel(false);
+        let public_markets = options.public_markets;
+        Ok(Api(Arc::new(Inner { engine, auth, usage, public_markets, closing })))
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Lets a request in: says who asks, whether they may call this method (by its gRPC path), and counts it
+    /// against their rate. Everything that comes over a wire goes through here first.
+    pub fn admit(
+        &self,
+        method: &str,
+        authorization: Option<&[u8]>,
+        deadline: Option<Instant>,
+    ) -> Result<Caller, ApiError> {
+        let need = policy::need(method).ok_or(Code::UnknownMethod)?;
+        let caller = match authorization {
+            Some(header) => {
+                let caller = bearer(header).and_then(|secret| self.0.auth.bearer(&secret));
+                let caller = caller.ok_or(Code::Unauthenticated)?;
+                if !need.allows(caller.roles) {
+                    return Err(Code::Forbidden.into());
+                }
+                caller
+            }
+            None if need == Need::Markets && self.0.public_markets => self.0.auth.nobody(),
+            None => return Err(Code::Unauthenticated.into()),
+        };
+        self.count_request(&caller)?;
+        Ok(Caller { deadline, ..caller })
+    }
+
+    /// One more request of this caller, or one more bid of a frame.
+    fn count_request(&self, caller: &Caller) -> Result<(), ApiError> {
+        let holder = &caller.session.holder;
+        let rate = self.0.auth.defaults().under(holder.limits()).requests_per_second;
+        holder.bucket.take(rate).map_err(|wait| {
+            ApiError::limit("requests_per_second", format!("more than {rate} requests a second"))
+                .again_after(wait)
+        })
+    }
+
+    /// Waits until exchange and views know the market up to `min_seq`.
+    pub(crate) async fn applied_up_to(&self, caller: &Caller, min_seq: u64) -> Result<(), ApiError> {
+        if self.0.engine.applied() >= min_seq {
+            return Ok(());
+        }
+        in_time(caller, min_seq, self.0.engine.wait_applied(min_seq)).await
+    }
+
+    /// Waits until the projections know the market up to `min_seq`.
+    pub(crate) async fn projected_up_to(&self, caller: &Caller, min_seq: u64) -> Result<(), ApiError> {
+        if self.0.engine.projected() >= min_seq {
+            return Ok(());
+        }
+        in_time(caller, min_seq, self.0.engine.wait_projected(min_seq)).await
+    }
+
+    /// Ends all streams: the server is about to go.
+    pub fn close(&self) {
+        self.0.closing.send_replace(true);
+    }
+
+    /// Why a stream of this caller must end: waits until it must.
+    pub(crate) async fn ended(&self, caller: &Caller) -> ApiError {
+        let mut closing = self.0.closing.subscribe();
+        tokio::select! {
+            () = caller.session.clone().revoked() => {
+                ApiError::new(Code::Unauthenticated).saying("the token was revoked")
+            }
+            _ = closing.wait_for(|closing| *closing) => {
+                ApiError::new(Code::Unavailable).saying("the server is stopping; go on elsewhere")
+            }
+        }
+    }
+}
+
+/// The secret of `Bearer SECRET`.
+fn bearer(header: &[u8]) -> Option<Secret> {
+    let (scheme, secret) = std::str::from_utf8(header).ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    Secret::parse(secret.trim())
+}
+
+async fn in_time(caller: &Caller, min_seq: u64, reached: impl Future<Output = ()>) -> Result<(), ApiError> {
+    let deadline = caller.deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+    tokio::time::timeout_at(deadline.into(), reached).await.map_err(|_| {
+        ApiError::new(Code::NotYet).at("min_seq").saying(format!("command {min_seq} was not reached in time"))
+    })
+}

@@ -1,0 +1,1 @@
+//! OpenMarket, ChangeRules, PutInstanceType, AdvanceTime, accounts and tokens.

@@ -1,0 +1,1 @@
+//! GetAllocation, ListAllocations, ReportReady, ReleaseAllocation.

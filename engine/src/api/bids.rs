@@ -1,0 +1,1 @@
+//! PlaceBid, PlaceBids, QuoteBid, GetBid, ListBids, AmendBid, CancelBid.

@@ -1,0 +1,1 @@
+//! PutOffer, GetOffer, ListOffers, WithdrawUnit, ReportUnitLost.
