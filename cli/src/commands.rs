@@ -10,10 +10,15 @@ mod completions;
 mod depth;
 mod explain;
 mod instance_type;
+mod journal;
+mod local;
 mod market;
 mod offer;
 mod price;
+mod projections;
+mod serve;
 mod token;
+mod up;
 mod watch;
 
 use crate::config::Connection;
@@ -22,6 +27,10 @@ use clap::Subcommand;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Run a small living market on this machine, to try things
+    Up(up::Up),
+    /// Run the auction engine
+    Serve(Box<serve::Serve>),
     /// Markets: list them, open one, change its rules
     #[command(subcommand)]
     Market(market::Market),
@@ -59,6 +68,12 @@ pub(crate) enum Command {
     /// The stepped clock
     #[command(subcommand)]
     Admin(admin::Admin),
+    /// The journal of commands: check it, replay it, export it
+    #[command(subcommand)]
+    Journal(journal::Journal),
+    /// The readable tables beside the journal
+    #[command(subcommand)]
+    Projections(projections::Projections),
     /// Print completions for a shell
     Completions(completions::Completions),
 }
@@ -66,6 +81,8 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) async fn run(self, connection: &Connection) -> Result<(), Failure> {
         match self {
+            Command::Up(command) => command.run().await,
+            Command::Serve(command) => command.run().await,
             Command::Market(command) => command.run(&connection.open()?).await,
             Command::Price(command) => command.run(&connection.open()?).await,
             Command::Depth(command) => command.run(&connection.open()?).await,
@@ -79,6 +96,8 @@ impl Command {
             Command::Account(command) => command.run(&connection.open()?).await,
             Command::Token(command) => command.run(&connection.open()?).await,
             Command::Admin(command) => command.run(&connection.open()?).await,
+            Command::Journal(command) => command.run().await,
+            Command::Projections(command) => command.run().await,
             Command::Completions(command) => command.run(),
         }
     }

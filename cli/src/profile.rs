@@ -34,6 +34,12 @@ pub(crate) fn default_path() -> Option<PathBuf> {
     Some(folders.config_dir().join("kubebid").join("profile.toml"))
 }
 
+/// `kubebid/up` in the folder for data.
+pub(crate) fn data_folder() -> Option<PathBuf> {
+    let folders = etcetera::choose_base_strategy().ok()?;
+    Some(folders.data_dir().join("kubebid").join("up"))
+}
+
 impl Profile {
     /// The profile at `path`, if there is one.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>, Failure> {
@@ -47,7 +53,6 @@ impl Profile {
     }
 
     /// Writes it so that only its owner can read it, all of it or nothing.
-    #[allow(dead_code, reason = "for `kubebid up`")]
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let text = toml::to_string(self).map_err(io::Error::other)?;
         if let Some(folder) = path.parent() {
