@@ -5,17 +5,22 @@ mod admin;
 mod allocations;
 mod bids;
 mod billing;
+mod commands;
 mod events;
+mod labels;
 mod markets;
 mod offers;
+mod quote;
 
 use crate::auth::{Auth, Secret};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::limits::{Defaults, Usage};
 use crate::policy::{self, Need};
-use crate::store::Fault;
+use crate::store::Rows;
 use crate::wire::status::{ApiError, Code};
+use http::{HeaderMap, header};
+use labels::Unwritten;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,6 +38,7 @@ struct Inner {
     engine: Engine,
     auth: Auth,
     usage: Usage,
+    unwritten: Unwritten,
     public_markets: bool,
     closing: watch::Sender<bool>,
 }
@@ -45,12 +51,14 @@ pub struct ApiOptions {
 }
 
 impl Api {
-    pub async fn start(engine: Engine, options: ApiOptions) -> Result<Api, Fault> {
+    /// Reads who there is, and what is open.
+    pub async fn start(engine: Engine, options: ApiOptions) -> Result<Api, ApiError> {
+        let unwritten = Unwritten::new(engine.applied());
         let auth = Auth::start(engine.store().rows().clone(), options.limits).await?;
-        let usage = Usage;
+        let usage = Usage::follow(&engine).await?;
         let (closing, _) = watch::channel(false);
         let public_markets = options.public_markets;
-        Ok(Api(Arc::new(Inner { engine, auth, usage, public_markets, closing })))
+        Ok(Api(Arc::new(Inner { engine, auth, usage, unwritten, public_markets, closing })))
     }
 
     pub fn engine(&self) -> &Engine {
@@ -59,16 +67,11 @@ impl Api {
 
     /// Lets a request in: says who asks, whether they may call this method (by its gRPC path), and counts it
     /// against their rate. Everything that comes over a wire goes through here first.
-    pub fn admit(
-        &self,
-        method: &str,
-        authorization: Option<&[u8]>,
-        deadline: Option<Instant>,
-    ) -> Result<Caller, ApiError> {
+    pub fn admit(&self, method: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
         let need = policy::need(method).ok_or(Code::UnknownMethod)?;
-        let caller = match authorization {
+        let caller = match headers.get(header::AUTHORIZATION) {
             Some(header) => {
-                let caller = bearer(header).and_then(|secret| self.0.auth.bearer(&secret));
+                let caller = bearer(header.as_bytes()).and_then(|secret| self.0.auth.bearer(&secret));
                 let caller = caller.ok_or(Code::Unauthenticated)?;
                 if !need.allows(caller.roles) {
                     return Err(Code::Forbidden.into());
@@ -79,14 +82,21 @@ impl Api {
             None => return Err(Code::Unauthenticated.into()),
         };
         self.count_request(&caller)?;
-        Ok(Caller { deadline, ..caller })
+        Ok(caller)
+    }
+
+    fn limits_of(&self, caller: &Caller) -> Defaults {
+        self.0.auth.defaults().under(caller.session.holder.limits())
+    }
+
+    fn rows(&self) -> &Rows {
+        self.0.engine.store().rows()
     }
 
     /// One more request of this caller, or one more bid of a frame.
     fn count_request(&self, caller: &Caller) -> Result<(), ApiError> {
-        let holder = &caller.session.holder;
-        let rate = self.0.auth.defaults().under(holder.limits()).requests_per_second;
-        holder.bucket.take(rate).map_err(|wait| {
+        let rate = self.limits_of(caller).requests_per_second;
+        caller.session.holder.bucket.take(rate).map_err(|wait| {
             ApiError::limit("requests_per_second", format!("more than {rate} requests a second"))
                 .again_after(wait)
         })

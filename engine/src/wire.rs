@@ -1,5 +1,10 @@
 //! Between the messages of the wire and the words of the market: nobody else converts.
 
+pub mod admin;
+pub mod bid;
+pub mod command;
 pub mod event;
 pub mod page;
+pub mod refusal;
 pub mod status;
+pub mod text;
