@@ -12,16 +12,16 @@ mod markets;
 mod offers;
 mod quote;
 
-use crate::auth::{Auth, Secret};
+use crate::auth::{Auth, Secret, Session};
 use crate::caller::Caller;
 use crate::engine::Engine;
 use crate::limits::{Defaults, Usage};
 use crate::policy::{self, Need};
 use crate::store::Rows;
 use crate::wire::status::{ApiError, Code};
+use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderMap, header};
 use labels::Unwritten;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -59,6 +59,11 @@ impl Api {
         let (closing, _) = watch::channel(false);
         let public_markets = options.public_markets;
         Ok(Api(Arc::new(Inner { engine, auth, usage, unwritten, public_markets, closing })))
+    }
+
+    /// Whether commands are taken.
+    pub fn is_open(&self) -> bool {
+        self.0.engine.is_open() && !*self.0.closing.borrow()
     }
 
     pub fn engine(&self) -> &Engine {
@@ -123,16 +128,39 @@ impl Api {
         self.0.closing.send_replace(true);
     }
 
-    /// Why a stream of this caller must end: waits until it must.
-    pub(crate) async fn ended(&self, caller: &Caller) -> ApiError {
-        let mut closing = self.0.closing.subscribe();
-        tokio::select! {
-            () = caller.session.clone().revoked() => {
-                ApiError::new(Code::Unauthenticated).saying("the token was revoked")
-            }
-            _ = closing.wait_for(|closing| *closing) => {
-                ApiError::new(Code::Unavailable).saying("the server is stopping; go on elsewhere")
-            }
+    /// A stream to this caller, which ends behind its first error, when the caller's token is revoked, and when
+    /// the server goes.
+    pub fn until_ended<T, E: From<ApiError>>(
+        &self,
+        caller: Caller,
+        answers: impl Stream<Item = Result<T, E>> + Send + 'static,
+    ) -> impl Stream<Item = Result<T, E>> + Send + 'static
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let end = Box::pin(ended(caller.session, self.0.closing.subscribe()));
+        let answers = Box::pin(answers);
+        stream::unfold(Some((answers, end)), async |open| {
+            let (mut answers, mut end) = open?;
+            let answer = tokio::select! {
+                biased;
+                error = &mut end => Some(Err(E::from(error))),
+                answer = answers.next() => answer,
+            };
+            let answer = answer?;
+            let open = answer.is_ok().then_some((answers, end));
+            Some((answer, open))
+        })
+    }
+}
+
+/// Waits until a stream must end, and says why.
+async fn ended(session: Session, mut closing: watch::Receiver<bool>) -> ApiError {
+    tokio::select! {
+        () = session.revoked() => ApiError::new(Code::Unauthenticated).saying("the token was revoked"),
+        _ = closing.wait_for(|closing| *closing) => {
+            ApiError::new(Code::Unavailable).saying("the server is stopping; go on elsewhere")
         }
     }
 }
