@@ -3,12 +3,14 @@
 
 mod admin;
 mod allocations;
+mod bid_reads;
 mod bids;
 mod billing;
 mod commands;
 mod events;
 mod labels;
 mod markets;
+mod offer_reads;
 mod offers;
 mod quote;
 
@@ -18,6 +20,7 @@ use crate::engine::Engine;
 use crate::limits::{Defaults, Usage};
 use crate::policy::{self, Need};
 use crate::store::Rows;
+use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderMap, header};
@@ -28,6 +31,9 @@ use tokio::sync::watch;
 
 /// For how long a read waits for `min_seq` whose caller names no deadline.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is asked of the exchange at once: it waits while it answers.
+const ASKED_AT_ONCE: usize = 100;
 
 /// Cheap to clone.
 #[derive(Clone, Debug)]
@@ -96,6 +102,11 @@ impl Api {
 
     fn rows(&self) -> &Rows {
         self.0.engine.store().rows()
+    }
+
+    /// From where to watch events behind this command.
+    fn cursor(&self, seq: u64) -> String {
+        Cursor::behind(self.0.engine.journal_id(), seq).to_string()
     }
 
     /// One more request of this caller, or one more bid of a frame.

@@ -1,6 +1,7 @@
 //! What one commit brought: the commands with their events, and the state of all that they touched.
 
 use kubebid_core::answer::Outcome;
+use kubebid_core::closing::Closing;
 use kubebid_core::event::{Event, Fact};
 use kubebid_core::money::Bill;
 use kubebid_core::units::{AllocationId, BidId, Micros, Names, Seq};
@@ -28,6 +29,8 @@ pub struct Step {
     pub command: Stamped,
     pub outcome: Outcome,
     pub events: Vec<Event>,
+    /// What stood behind the ends and bills among the events.
+    pub closings: Vec<Closing>,
     /// What running nodes had cost at full hours that passed before this command.
     pub hours: Vec<HourMark>,
 }

@@ -6,6 +6,7 @@ mod caller;
 mod chunk;
 pub mod clock;
 mod engine;
+pub mod grpc;
 mod intake;
 pub mod limits;
 pub mod metrics;

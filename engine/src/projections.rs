@@ -1,24 +1,38 @@
 //! Readable tables beside the journal: bids, allocations, events, price changes, charges.
 //!
 //! They follow off the ack path, know up to which command they are (the watermark), and can be
-//! dropped and rebuilt at any time: the journal is the truth.
+//! dropped and rebuilt at any time: the journal is the truth. What commits bring is folded into rows
+//! here, purely; the SQL is in the store.
+
+pub(crate) mod bars;
+pub(crate) mod fold;
+mod projector;
+pub mod queries;
+mod rebuild;
+pub mod rows;
+
+pub use rebuild::{RebuildError, rebuild};
 
 use crate::chunk::Chunk;
+use crate::store::projections::Tables;
 use crate::store::{Fault, Store};
-use kubebid_core::picture::Numbers;
-use kubebid_core::units::{MarketName, Micros, Seq};
+use kubebid_core::units::{MarketName, Micros};
+use projector::Projector;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
-/// Cheap to clone.
+/// What can be asked of the tables. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Projections {
+    pub(crate) tables: Tables,
     watermark: u64,
 }
 
 impl Projections {
-    pub(crate) async fn open(_store: &Store) -> Result<Projections, Fault> {
-        Ok(Projections { watermark: 0 })
+    pub(crate) async fn open(store: &Store) -> Result<Projections, Fault> {
+        let tables = store.tables();
+        let watermark = tables.watermark().await?;
+        Ok(Projections { tables, watermark })
     }
 
     /// The last command they knew when they were opened.
@@ -32,23 +46,25 @@ impl Projections {
         mut chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
         projected: watch::Sender<u64>,
     ) -> Result<(), Fault> {
+        let mut projector = Projector::new(self.tables);
+        let mut waiting = Vec::new();
         while let Some(chunk) = chunks.recv().await {
-            projected.send_replace(chunk.last_seq().0);
+            waiting.push(chunk);
+            while projector.takes_more(&waiting)
+                && let Ok(chunk) = chunks.try_recv()
+            {
+                waiting.push(chunk);
+            }
+            let seq = projector.write(&waiting, |_| chunks.is_closed()).await?;
+            waiting.clear();
+            projected.send_replace(seq);
         }
         Ok(())
     }
 
-    pub(crate) async fn opened_at(&self, _market: &MarketName) -> Result<Micros, Fault> {
-        Ok(Micros(0))
-    }
-
-    /// What the market's numbers were from `since` on, the ones in force then first, up to `seq`.
-    pub(crate) async fn prices_since(
-        &self,
-        _market: &MarketName,
-        _since: Micros,
-        _seq: Seq,
-    ) -> Result<Vec<(Micros, Numbers)>, Fault> {
-        Ok(Vec::new())
+    /// When the market was opened.
+    pub(crate) async fn opened_at(&self, market: &MarketName) -> Result<Micros, Fault> {
+        let opened_at = self.market_opened_at(market).await?;
+        opened_at.ok_or_else(|| Fault::Row { table: "markets", what: format!("there is no {market}") })
     }
 }

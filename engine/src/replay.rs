@@ -33,6 +33,7 @@ impl Replay {
             command,
             outcome: answer.outcome,
             events: answer.events,
+            closings: self.exchange.closings().to_vec(),
             hours,
         }
     }

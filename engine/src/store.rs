@@ -44,6 +44,7 @@ mod journal;
 mod labels;
 mod migrations;
 mod postgres;
+pub(crate) mod projections;
 pub mod record;
 mod rows;
 mod snapshot;

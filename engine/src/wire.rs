@@ -1,9 +1,12 @@
 //! Between the messages of the wire and the words of the market: nobody else converts.
 
 pub mod admin;
+pub mod allocation;
 pub mod bid;
 pub mod command;
+pub mod cursor;
 pub mod event;
+pub mod offer;
 pub mod page;
 pub mod refusal;
 pub mod status;

@@ -1,5 +1,6 @@
 //! Charges (R15) and the reserve that counts for them (R11).
 
+use crate::closing::{ClosedNode, Closing};
 use crate::event::{Bidder, ChargeReason, EndReason, Fact};
 use crate::exchange::Exchange;
 use crate::meter::Terms;
@@ -51,20 +52,33 @@ impl Exchange {
     /// The charge of a node that ends, and the end of its meter.
     pub(crate) fn final_charge(&mut self, id: AllocationId, reason: EndReason) -> Option<Fact> {
         let allocation = self.allocation(id);
-        let (tenant, unit) = (allocation.tenant, allocation.unit);
-        let mut bill = self.accrued(allocation, self.now);
+        let (tenant, unit, running) = (allocation.tenant, allocation.unit, allocation.running);
+        let (used, price) = (self.accrued(allocation, self.now), self.billed(allocation));
+        let mut missing = Micros(0);
+        let mut bill = used;
         match (reason, allocation.ready) {
             // Released, not under notice: at least `min_charge`.
             (EndReason::Released, ready) if allocation.notice.is_none() => {
                 let ran = ready.map_or(Micros(0), |ready| self.now.since(ready));
-                let missing = self.market(unit.market).rules.min_charge.since(ran);
-                bill += self.billed(allocation).over(missing);
+                missing = self.market(unit.market).rules.min_charge.since(ran);
+                bill += price.over(missing);
             }
             // Lost within the minimum runtime: free.
             (EndReason::UnitLost, Some(_)) if self.is_protected(allocation) => bill = Bill::default(),
             _ => {}
         }
-        if let Some(running) = allocation.running {
+        let closed = Closing::Node(ClosedNode {
+            allocation: id,
+            start_by: allocation.start_by,
+            ready_at: allocation.ready,
+            protected_until: allocation.protected_until,
+            notice: allocation.notice.map(|notice| (notice.reason, notice.deadline)),
+            price,
+            used,
+            missing,
+        });
+        self.closing.push(closed);
+        if let Some(running) = running {
             self.market_mut(unit.market).meter.leave(running.terms);
         }
         self.charge(id, unit, tenant, bill, reason.into())
@@ -76,8 +90,10 @@ impl Exchange {
         let unit = self.allocation(node).unit;
         let market = self.market(unit.market);
         let price = market.meter.tariff().price_for(by.tenant).max(self.offer(unit).reserve);
-        let bill = ceiling.min(price).over(market.rules.min_charge);
+        let (price, span) = (ceiling.min(price), market.rules.min_charge);
+        let bill = price.over(span);
         if let Some(charge) = self.charge(node, unit, by.tenant, bill, ChargeReason::ClaimDropped) {
+            self.closing.push(Closing::Claim { allocation: node, price, span });
             self.tell(charge);
         }
     }

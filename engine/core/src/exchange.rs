@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Auction, Outcome};
 use crate::book::Book;
+use crate::closing::Closing;
 use crate::command::{Command, Stamped};
 use crate::event::{Bidder, Event, Fact, Node, Scope};
 use crate::keys::Keys;
@@ -48,6 +49,10 @@ pub struct Exchange {
     /// The IOC bid of the command that is being settled (R14).
     pub(crate) immediate: Option<BidId>,
     pub(crate) events: Vec<Event>,
+    /// Since the last answer.
+    pub(crate) closing: Vec<Closing>,
+    /// Of the last answer.
+    pub(crate) closed: Vec<Closing>,
 }
 
 #[derive(Debug, Default)]
@@ -86,6 +91,7 @@ impl Market {
 impl Auction for Exchange {
     fn apply(&mut self, command: &Stamped) -> Answer {
         let (seq, outcome) = self.step(command);
+        self.closed = std::mem::take(&mut self.closing);
         Answer { seq, at: self.now, outcome, events: std::mem::take(&mut self.events) }
     }
 
@@ -125,6 +131,11 @@ impl Exchange {
     /// The markets whose numbers, supply or rules may have changed since this was last asked.
     pub fn take_changed(&mut self) -> BTreeSet<MarketId> {
         std::mem::take(&mut self.changed)
+    }
+
+    /// What stood behind the ends and bills of the last answer.
+    pub fn closings(&self) -> &[Closing] {
+        &self.closed
     }
 
     pub fn totals(&self) -> Totals {

@@ -7,6 +7,7 @@
 pub mod answer;
 mod billing;
 mod book;
+pub mod closing;
 pub mod codec;
 pub mod command;
 mod depth;

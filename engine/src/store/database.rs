@@ -8,6 +8,7 @@ use sqlx::migrate::Migrator;
 use sqlx::{AnyConnection, AnyPool};
 
 use super::Fault;
+use super::projections::Rowwise;
 use super::rows::Turn;
 
 /// A place with a database, and its dialect.
@@ -18,6 +19,9 @@ pub(super) trait Database: fmt::Debug + Send + Sync {
 
     /// Connections for everything else.
     async fn pool(&self, connections: u32) -> Result<AnyPool, Fault>;
+
+    /// A connection for the rows of the projections.
+    async fn rowwise(&self) -> Result<Box<dyn Rowwise>, Fault>;
 
     fn migrations(&self) -> Migrator;
 

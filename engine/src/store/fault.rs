@@ -40,6 +40,10 @@ pub enum Fault {
     Damaged { first_seq: u64, source: Corrupt },
     #[error("the journal ends at {found}, but the batch belongs after {expected}: another history")]
     Diverged { expected: Position, found: Position },
+    #[error("an amount of {amount} micro-dollars is more than the tables hold")]
+    TooLarge { amount: u128 },
+    #[error("the projections know the market up to {found}, not {expected}: others write them")]
+    Overtaken { expected: u64, found: u64 },
     #[error("a row of {table} cannot be understood: {what}")]
     Row { table: &'static str, what: String },
 }

@@ -28,6 +28,10 @@ impl Journal {
         Ok(Self { pool, id })
     }
 
+    pub(super) fn pool(&self) -> &AnyPool {
+        &self.pool
+    }
+
     pub(super) async fn close(&self) {
         self.pool.close().await;
     }

@@ -12,6 +12,7 @@ use sqlx::{AnyConnection, AnyPool, ConnectOptions, Executor, Row};
 use tokio::time::timeout;
 
 use super::database::Database;
+use super::projections::{PostgresTables, Rowwise};
 use super::rows::Turn;
 use super::{Fault, migrations};
 
@@ -29,6 +30,8 @@ const WRITER: &str = "SET application_name TO 'kubebid journal'; SET enable_seqs
 /// A server, or how to get to it.
 pub(super) struct Postgres {
     options: AnyConnectOptions,
+    /// The same, for what only PostgreSQL can do.
+    native: PgConnectOptions,
     /// Host, port and database: what may be shown.
     name: String,
     patience: Duration,
@@ -50,7 +53,7 @@ impl Postgres {
         let database = parsed.get_database().unwrap_or(parsed.get_username());
         let name = format!("{host}:{}/{database}", parsed.get_port());
         let options = AnyConnectOptions::from_str(url).map_err(wrong)?.disable_statement_logging();
-        Ok(Self { options, name, patience, turn: Turn::free() })
+        Ok(Self { options, native: parsed, name, patience, turn: Turn::free() })
     }
 
     fn connect_fault(&self, source: sqlx::Error) -> Fault {
@@ -115,6 +118,12 @@ impl Database for Postgres {
             .connect_with(self.options.clone())
             .await
             .map_err(|source| self.connect_fault(source))
+    }
+
+    async fn rowwise(&self) -> Result<Box<dyn Rowwise>, Fault> {
+        let late = |_| Fault::TimedOut { doing: "connecting to PostgreSQL" };
+        let connected = timeout(self.patience, PostgresTables::connect(&self.native)).await.map_err(late)?;
+        Ok(Box::new(connected.map_err(|source| self.connect_fault(source))?))
     }
 
     fn migrations(&self) -> Migrator {

@@ -16,6 +16,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AnyConnection, AnyPool, ConnectOptions, Executor};
 
 use super::database::Database;
+use super::projections::{Rowwise, SqliteTables};
 use super::rows::Turn;
 use super::{Fault, migrations};
 
@@ -107,6 +108,10 @@ impl Database for Sqlite {
             .connect_with(self.options.clone())
             .await
             .map_err(|source| self.open_fault(source))
+    }
+
+    async fn rowwise(&self) -> Result<Box<dyn Rowwise>, Fault> {
+        Ok(Box::new(SqliteTables::new(self.connect().await?, self.turn.clone()).await?))
     }
 
     fn migrations(&self) -> Migrator {

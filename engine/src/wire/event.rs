@@ -1,1 +1,332 @@
-//! Events as the wire tells them.
+//! Events as messages: in full, and as each of those concerned may see them.
+
+mod redact;
+mod words;
+
+pub use redact::{Viewer, redact};
+pub use words::kind;
+
+use crate::chunk::Step;
+use kubebid_core::event::{Bidder, ChargeReason, Event, Fact, Node, Scope};
+use kubebid_core::picture::Numbers;
+use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names, Seq, UnitId};
+use kubebid_proto::v1;
+use v1::event as message;
+
+/// An event in full, with all that is needed to find it and to know whom it concerns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// As filters call it: the field of `Event.kind`.
+    pub kind: &'static str,
+    /// Of the unit or the offer, or the only one that the bid names; none for bids with several.
+    pub market: Option<MarketName>,
+    pub unit: Option<String>,
+    pub allocation: Option<AllocationId>,
+    pub parties: Parties,
+    pub event: v1::Event,
+}
+
+/// Whom an event concerns, and as what. One account may be several of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parties {
+    /// Whose bid or node it is about.
+    pub holder: Option<Party>,
+    /// Who has, had or pays for the claim on a node.
+    pub claimant: Option<Party>,
+    /// Who had the claim before.
+    pub former: Option<Party>,
+    /// Whose offer or unit it is about.
+    pub provider: Option<AccountName>,
+    /// Who gave the command that was refused or repeated.
+    pub account: Option<AccountName>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    pub account: AccountName,
+    pub bid: BidId,
+}
+
+/// The events of a command, in full.
+pub fn told(step: &Step, names: &Names) -> Vec<Told> {
+    let events = step.events.iter().enumerate();
+    let told = events.map(|(index, core)| {
+        let (seq, index) = (step.seq, u32::try_from(index).expect("a command has fewer events"));
+        let mut told = Told {
+            kind: kind(&core.fact),
+            market: market(&core.fact, names),
+            unit: unit(&core.fact).map(|unit| names.unit(unit).to_string()),
+            allocation: node(&core.fact).map(|node| node.allocation),
+            parties: parties(core, names),
+            event: event(core, seq, index, names),
+        };
+        match &mut told.event.kind {
+            Some(message::Kind::Rejected(message::Rejected { account, .. }))
+            | Some(message::Kind::Repeated(message::Repeated { account, .. })) => {
+                told.parties.account = step.command.command.account().cloned();
+                *account = told.parties.account.as_ref().map(|name| name.to_string());
+            }
+            Some(message::Kind::Charged(charged)) => {
+                if let Some(by) = claim_charged(&step.events[index as usize..]) {
+                    charged.bid = Some(by.bid.0);
+                    told.parties.claimant = Some(party(by, names));
+                }
+            }
+            _ => {}
+        }
+        told
+    });
+    told.collect()
+}
+
+/// Of a charge for a claim: the claim, which is dropped just behind it.
+fn claim_charged(events: &[Event]) -> Option<Bidder> {
+    let Fact::Charged { node, reason: ChargeReason::ClaimDropped, .. } = &events[0].fact else { return None };
+    events[1..].iter().find_map(|event| match &event.fact {
+        Fact::ClaimDropped { node: of, by, .. } if of.allocation == node.allocation => Some(*by),
+        _ => None,
+    })
+}
+
+/// An event in full, as far as it tells by itself: who gave a command that was refused or repeated, and
+/// which bid pays for a claim, is known to [`told`] only.
+pub fn event(event: &Event, seq: Seq, index: u32, names: &Names) -> v1::Event {
+    v1::Event { seq: seq.0, index, at_us: event.at.0, kind: Some(message_of(&event.fact, names)) }
+}
+
+/// Whom an event concerns, as far as it tells by itself: see [`event`].
+pub fn parties(event: &Event, names: &Names) -> Parties {
+    let mut parties = Parties::default();
+    match &event.fact {
+        Fact::MarketOpened { .. }
+        | Fact::RulesChanged { .. }
+        | Fact::PriceChanged { .. }
+        | Fact::Rejected { .. }
+        | Fact::Repeated { .. } => {}
+        Fact::OfferPut { provider, .. } => parties.provider = Some(names.account(*provider).clone()),
+        Fact::UnitAdded { unit, .. }
+        | Fact::UnitLeaving { unit }
+        | Fact::UnitBack { unit }
+        | Fact::UnitRemoved { unit } => parties.provider = Some(names.account(unit.provider).clone()),
+        Fact::BidPlaced { bidder, .. } | Fact::BidAmended { bidder, .. } | Fact::BidClosed { bidder, .. } => {
+            parties.holder = Some(party(*bidder, names));
+        }
+        Fact::Allocated { node }
+        | Fact::Ready { node }
+        | Fact::NoticeStarted { node, .. }
+        | Fact::NoticeRescinded { node, .. }
+        | Fact::Ended { node, .. } => parties.of_node(*node, names),
+        Fact::Claimed { node, by, was, .. } => {
+            parties.of_node(*node, names);
+            parties.claimant = Some(party(*by, names));
+            parties.former = was.map(|was| party(was, names));
+        }
+        Fact::ClaimDropped { node, by, .. } => {
+            parties.of_node(*node, names);
+            parties.claimant = Some(party(*by, names));
+        }
+        // A claim on someone else's node does not concern its holder.
+        Fact::Charged { node, tenant, .. } => {
+            parties.of_node(*node, names);
+            if *tenant != node.tenant {
+                parties.holder = None;
+            }
+        }
+    }
+    parties
+}
+
+impl Parties {
+    fn of_node(&mut self, node: Node, names: &Names) {
+        self.holder = Some(party(Bidder { bid: node.bid, tenant: node.tenant }, names));
+        self.provider = Some(names.account(node.unit.provider).clone());
+    }
+}
+
+fn party(bidder: Bidder, names: &Names) -> Party {
+    Party { account: names.account(bidder.tenant).clone(), bid: bidder.bid }
+}
+
+fn node(fact: &Fact) -> Option<Node> {
+    match fact {
+        Fact::Allocated { node }
+        | Fact::Ready { node }
+        | Fact::NoticeStarted { node, .. }
+        | Fact::NoticeRescinded { node, .. }
+        | Fact::Claimed { node, .. }
+        | Fact::ClaimDropped { node, .. }
+        | Fact::Ended { node, .. }
+        | Fact::Charged { node, .. } => Some(*node),
+        _ => None,
+    }
+}
+
+fn unit(fact: &Fact) -> Option<UnitId> {
+    match fact {
+        Fact::UnitAdded { unit, .. }
+        | Fact::UnitLeaving { unit }
+        | Fact::UnitBack { unit }
+        | Fact::UnitRemoved { unit } => Some(*unit),
+        other => node(other).map(|node| node.unit),
+    }
+}
+
+fn market(fact: &Fact, names: &Names) -> Option<MarketName> {
+    let id = match fact {
+        Fact::MarketOpened { market }
+        | Fact::RulesChanged { market }
+        | Fact::PriceChanged { market, .. }
+        | Fact::OfferPut { market, .. } => *market,
+        Fact::BidPlaced { scope, .. } => only(scope)?,
+        other => unit(other)?.market,
+    };
+    Some(names.market(id).clone())
+}
+
+/// The market of a bid that names but one.
+pub(crate) fn only(scope: &Scope) -> Option<kubebid_core::units::MarketId> {
+    match scope {
+        Scope::Markets(markets) if markets.len() == 1 => Some(markets[0]),
+        Scope::Markets(_) | Scope::InstanceType(_) => None,
+    }
+}
+
+pub(crate) fn numbers(numbers: &Numbers) -> v1::PriceNumbers {
+    v1::PriceNumbers {
+        market_price_micros: numbers.market_price.0,
+        entry_price_micros: numbers.entry_price.map(|price| price.0),
+        floor_micros: numbers.floor.map(|price| price.0),
+        lowest_accepted_micros: numbers.lowest_accepted.map(|price| price.0),
+        highest_losing_micros: numbers.highest_losing.0,
+    }
+}
+
+fn message_of(fact: &Fact, names: &Names) -> message::Kind {
+    use message::Kind;
+    let market = |id| names.market(id).to_string();
+    let account = |id| names.account(id).to_string();
+    let unit = |id| names.unit(id).to_string();
+    match fact {
+        Fact::MarketOpened { market: id } => {
+            Kind::MarketOpened(message::MarketOpened { market: market(*id) })
+        }
+        Fact::RulesChanged { market: id } => {
+            Kind::RulesChanged(message::RulesChanged { market: market(*id) })
+        }
+        Fact::OfferPut { provider, market: id, capacity, reserve } => Kind::OfferPut(message::OfferPut {
+            provider: account(*provider),
+            market: market(*id),
+            capacity: u32::try_from(*capacity).expect("an offer has fewer units"),
+            reserve_micros: reserve.0,
+        }),
+        Fact::UnitAdded { unit: id, reserve } => {
+            Kind::UnitAdded(message::UnitAdded { unit: unit(*id), reserve_micros: reserve.0 })
+        }
+        Fact::UnitLeaving { unit: id } => Kind::UnitLeaving(message::UnitLeaving { unit: unit(*id) }),
+        Fact::UnitBack { unit: id } => Kind::UnitBack(message::UnitBack { unit: unit(*id) }),
+        Fact::UnitRemoved { unit: id } => Kind::UnitRemoved(message::UnitRemoved { unit: unit(*id) }),
+        Fact::BidPlaced { bidder, scope, ceiling, min_nodes, max_nodes } => {
+            let (markets, instance_type) = match scope {
+                Scope::Markets(ids) => (ids.iter().map(|id| market(*id)).collect(), None),
+                Scope::InstanceType(kind) => (Vec::new(), Some(kind.to_string())),
+            };
+            Kind::BidPlaced(message::BidPlaced {
+                bid: bidder.bid.0,
+                tenant: account(bidder.tenant),
+                markets,
+                instance_type,
+                ceiling_micros: ceiling.0,
+                min_nodes: *min_nodes,
+                max_nodes: *max_nodes,
+            })
+        }
+        Fact::BidAmended { bidder, ceiling, max_nodes, bid_seq } => Kind::BidAmended(message::BidAmended {
+            bid: bidder.bid.0,
+            tenant: account(bidder.tenant),
+            ceiling_micros: ceiling.0,
+            max_nodes: *max_nodes,
+            bid_seq: bid_seq.0,
+        }),
+        Fact::BidClosed { bidder, max_nodes, reason } => Kind::BidClosed(message::BidClosed {
+            bid: bidder.bid.0,
+            tenant: account(bidder.tenant),
+            max_nodes: *max_nodes,
+            reason: words::close_reason(*reason) as i32,
+        }),
+        Fact::Allocated { node } => Kind::Allocated(message::Allocated {
+            allocation: node.allocation.0,
+            bid: Some(node.bid.0),
+            tenant: Some(account(node.tenant)),
+            unit: unit(node.unit),
+        }),
+        Fact::Ready { node } => Kind::Ready(message::Ready {
+            allocation: node.allocation.0,
+            bid: Some(node.bid.0),
+            tenant: Some(account(node.tenant)),
+            unit: unit(node.unit),
+        }),
+        Fact::NoticeStarted { node, deadline, max_nodes, reason } => {
+            Kind::NoticeStarted(message::NoticeStarted {
+                allocation: node.allocation.0,
+                bid: Some(node.bid.0),
+                tenant: Some(account(node.tenant)),
+                unit: unit(node.unit),
+                deadline_us: deadline.0,
+                max_nodes: Some(*max_nodes),
+                reason: words::notice_reason(*reason) as i32,
+            })
+        }
+        Fact::NoticeRescinded { node, max_nodes } => Kind::NoticeRescinded(message::NoticeRescinded {
+            allocation: node.allocation.0,
+            bid: Some(node.bid.0),
+            tenant: Some(account(node.tenant)),
+            unit: unit(node.unit),
+            max_nodes: Some(*max_nodes),
+        }),
+        Fact::Claimed { node, by, was, cause } => Kind::Claimed(message::Claimed {
+            allocation: Some(node.allocation.0),
+            unit: unit(node.unit),
+            bid: Some(by.bid.0),
+            tenant: Some(account(by.tenant)),
+            was: was.map(|was| was.bid.0),
+            cause: words::claim_cause(*cause) as i32,
+        }),
+        Fact::ClaimDropped { node, by, cause } => Kind::ClaimDropped(message::ClaimDropped {
+            allocation: Some(node.allocation.0),
+            unit: unit(node.unit),
+            bid: Some(by.bid.0),
+            tenant: Some(account(by.tenant)),
+            cause: words::drop_cause(*cause) as i32,
+        }),
+        Fact::Ended { node, max_nodes, reason } => Kind::Ended(message::Ended {
+            allocation: node.allocation.0,
+            bid: Some(node.bid.0),
+            tenant: Some(account(node.tenant)),
+            unit: unit(node.unit),
+            max_nodes: Some(*max_nodes),
+            reason: words::end_reason(*reason) as i32,
+        }),
+        Fact::Charged { node, tenant, debit, fee, reason } => Kind::Charged(message::Charged {
+            allocation: Some(node.allocation.0),
+            bid: (*reason != ChargeReason::ClaimDropped).then_some(node.bid.0),
+            tenant: Some(account(*tenant)),
+            provider: account(node.unit.provider),
+            unit: unit(node.unit),
+            debit_micros: micros(debit.0),
+            fee_micros: micros(fee.0),
+            reason: words::charge_reason(*reason) as i32,
+        }),
+        Fact::PriceChanged { market: id, numbers: five } => {
+            Kind::PriceChanged(message::PriceChanged { market: market(*id), numbers: Some(numbers(five)) })
+        }
+        Fact::Rejected { reason } => {
+            Kind::Rejected(message::Rejected { account: None, reason: reason.code().to_owned() })
+        }
+        Fact::Repeated { first } => Kind::Repeated(message::Repeated { account: None, first_seq: first.0 }),
+    }
+}
+
+/// The projections do not take a debit that an `int64` cannot hold; the feed says the most it can.
+fn micros(amount: u128) -> u64 {
+    u64::try_from(amount).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,196 @@
+//! Charges and the segments they are made of, cut at every full hour.
+
+use super::Folded;
+use crate::chunk::Step;
+use crate::projections::rows::{ChargeRow, Mark, Place, Segment};
+use crate::store::Fault;
+use crate::wire::event::Told;
+use kubebid_core::closing::{ClosedNode, Closing};
+use kubebid_core::event::{Event, Fact, Node};
+use kubebid_core::money::{Amount, Bill, Price};
+use kubebid_core::units::{AllocationId, BidId, Micros, Names, Seq};
+use std::collections::BTreeMap;
+
+/// What the nodes that run had cost at the last full hour, or nothing yet when they became ready.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Running {
+    marks: BTreeMap<AllocationId, Mark>,
+    /// A node that ended, until its charge comes.
+    ended: Option<(ClosedNode, Option<Mark>)>,
+}
+
+/// A segment and what it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentRecord {
+    pub(crate) allocation: AllocationId,
+    /// The charge of a claim on the allocation; none for the allocation itself.
+    pub(crate) claim: Option<Place>,
+    pub(crate) segment: Segment,
+    /// What everything up to its end comes to.
+    pub(crate) total: Bill,
+}
+
+impl Running {
+    pub(crate) fn new(marks: BTreeMap<AllocationId, Mark>) -> Running {
+        Running { marks, ended: None }
+    }
+
+    pub(super) fn begin(&mut self, allocation: AllocationId, at: Micros) {
+        self.marks.insert(allocation, Mark { at, bill: Bill::default() });
+    }
+
+    /// A node ended; its charge is the next event.
+    pub(super) fn settle(&mut self, was: &ClosedNode) {
+        let mark = self.marks.remove(&was.allocation);
+        self.ended = Some((*was, mark));
+    }
+}
+
+impl Mark {
+    /// The time from here to another mark; none where no time passed.
+    pub(crate) fn segment_to(self, later: Mark) -> Option<Segment> {
+        let span = later.at.since(self.at);
+        (span.0 > 0).then(|| Segment {
+            from: self.at,
+            to: later.at,
+            amount: Amount(later.bill.round().0 - self.bill.round().0),
+            mean_price: mean(later.bill - self.bill, span),
+            min_charge: false,
+        })
+    }
+}
+
+/// Rounded down.
+fn mean(bill: Bill, span: Micros) -> Price {
+    Price(u64::try_from(bill.0 / u128::from(span.0)).expect("a mean of prices is not above them"))
+}
+
+impl Folded {
+    /// Cuts what runs at the full hours that passed before the command. Who is in a mark was ready before
+    /// this command and ends behind the mark.
+    pub(super) fn pass_hours(&mut self, step: &Step, running: &mut Running) -> Result<(), Fault> {
+        for hour in &step.hours {
+            for (allocation, bill) in &hour.bills {
+                let mark = Mark { at: hour.at, bill: *bill };
+                let before = running.marks.insert(*allocation, mark).expect("who runs became ready");
+                self.cut(*allocation, before, mark)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, allocation: AllocationId, before: Mark, mark: Mark) -> Result<(), Fault> {
+        holds(mark.bill.round())?;
+        if let Some(segment) = before.segment_to(mark) {
+            self.segments.push(SegmentRecord { allocation, claim: None, segment, total: mark.bill });
+        }
+        Ok(())
+    }
+
+    /// A node ended and nothing is charged for it.
+    pub(super) fn free(&mut self, was: &ClosedNode, running: &mut Running) {
+        if running.marks.remove(&was.allocation).is_some_and(|mark| was.ready_at != Some(mark.at)) {
+            self.segments.retain(|record| record.claim.is_some() || record.allocation != was.allocation);
+            self.free.push(was.allocation);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that a charge is made of")]
+    pub(super) fn charge(
+        &mut self,
+        seq: Seq,
+        told: &Told,
+        event: &Event,
+        node: Node,
+        claim: Option<&Closing>,
+        running: &mut Running,
+        names: &Names,
+    ) -> Result<(), Fault> {
+        let Fact::Charged { tenant, debit, fee, reason, .. } = event.fact else {
+            unreachable!("called with a charge")
+        };
+        holds(debit)?;
+        let allocation = node.allocation;
+        let place = (seq.0, told.event.index);
+        let (from, to) = match claim {
+            Some(Closing::Claim { price, span, .. }) => {
+                let to = event.at.after(*span);
+                self.claim_segment(allocation, place, event.at, to, debit, *price);
+                (event.at, to)
+            }
+            Some(Closing::Node(_)) => unreachable!("each charge for a claim has its closing, in order"),
+            None => {
+                let (was, mark) = running.ended.take().expect("a charge follows the end of its node");
+                let to = self.last_segments(&was, mark, event.at, debit);
+                (was.ready_at.unwrap_or(event.at), to)
+            }
+        };
+        let bid = told.parties.claimant.as_ref().map_or(node.bid, |claimant| claimant.bid);
+        self.charges.push(ChargeRow {
+            seq,
+            index: told.event.index,
+            at: event.at,
+            allocation,
+            bid: BidId(bid.0),
+            tenant: names.account(tenant).to_string(),
+            provider: names.account(node.unit.provider).to_string(),
+            unit: names.unit(node.unit).to_string(),
+            market: names.market(node.unit.market).to_string(),
+            own: tenant == node.tenant,
+            reason,
+            from,
+            to,
+            debit,
+            fee,
+            credit: Amount(debit.0 - fee.0),
+            segments: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn claim_segment(
+        &mut self,
+        allocation: AllocationId,
+        claim: Place,
+        from: Micros,
+        to: Micros,
+        debit: Amount,
+        mean_price: Price,
+    ) {
+        self.segments.push(SegmentRecord {
+            allocation,
+            claim: Some(claim),
+            segment: Segment { from, to, amount: debit, mean_price, min_charge: true },
+            total: mean_price.over(to.since(from)),
+        });
+    }
+
+    /// From the last full hour to the end, and what the minimum charge adds. Returns when the billed time
+    /// ends.
+    fn last_segments(&mut self, was: &ClosedNode, mark: Option<Mark>, at: Micros, debit: Amount) -> Micros {
+        let end = Mark { at, bill: was.used };
+        if let Some(segment) = mark.and_then(|mark| mark.segment_to(end)) {
+            let allocation = was.allocation;
+            self.segments.push(SegmentRecord { allocation, claim: None, segment, total: was.used });
+        }
+        let to = at.after(was.missing);
+        if was.missing.0 > 0 {
+            let amount = Amount(debit.0 - was.used.round().0);
+            self.segments.push(SegmentRecord {
+                allocation: was.allocation,
+                claim: None,
+                segment: Segment { from: at, to, amount, mean_price: was.price, min_charge: true },
+                total: was.used + was.price.over(was.missing),
+            });
+        }
+        to
+    }
+}
+
+/// The tables hold amounts below 2^63 micro-dollars.
+fn holds(amount: Amount) -> Result<(), Fault> {
+    match i64::try_from(amount.0) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Fault::TooLarge { amount: amount.0 }),
+    }
+}

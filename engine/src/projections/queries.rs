@@ -1,0 +1,93 @@
+//! What the projections can be asked. All conditions that are given must hold; of a list, one.
+
+use super::rows::{BidState, NodeState, Place};
+use crate::store::Labels;
+use kubebid_core::units::{AllocationId, BidId, MarketName, Micros};
+
+/// Bids by number, ascending.
+#[derive(Clone, Debug, Default)]
+pub struct BidQuery {
+    /// Its tenant.
+    pub account: Option<String>,
+    /// One that it names, or that is of its instance type.
+    pub market: Option<MarketName>,
+    pub states: Vec<BidState>,
+    pub labels: Labels,
+    pub unmet_only: bool,
+    /// Those behind this one.
+    pub after: u64,
+    pub limit: u32,
+}
+
+/// Allocations by number, ascending.
+#[derive(Clone, Debug, Default)]
+pub struct AllocationQuery {
+    /// Its tenant, or its provider. A provider finds none by bid or label.
+    pub account: Option<String>,
+    pub bid: Option<BidId>,
+    pub market: Option<String>,
+    pub states: Vec<NodeState>,
+    /// And not ended.
+    pub under_notice_only: bool,
+    pub labels: Labels,
+    pub unit: Option<String>,
+    /// Those behind this one.
+    pub after: u64,
+    pub limit: u32,
+}
+
+/// Events in their order.
+#[derive(Clone, Debug, Default)]
+pub struct EventQuery {
+    /// Those behind this place; with `newest_first` those before it.
+    pub after: Option<Place>,
+    pub from: Option<Micros>,
+    /// Exclusive.
+    pub to: Option<Micros>,
+    /// The names of the fields of `Event.kind`.
+    pub kinds: Vec<String>,
+    /// Of these markets, and of bids that name them.
+    pub markets: Vec<MarketName>,
+    pub bids: Vec<BidId>,
+    pub allocations: Vec<AllocationId>,
+    pub labels: Labels,
+    /// A party of the event, or none for events of markets, which concern everyone. An account finds by
+    /// bid, allocation and label only what it can see of the event.
+    pub account: Option<String>,
+    pub newest_first: bool,
+    pub limit: u32,
+}
+
+/// Charges in their order, and running nodes by number.
+#[derive(Clone, Debug, Default)]
+pub struct ChargeQuery {
+    /// Who pays, or who is paid. A provider finds none by bid or label.
+    pub account: Option<String>,
+    /// When it was charged.
+    pub from: Option<Micros>,
+    /// Exclusive.
+    pub to: Option<Micros>,
+    pub market: Option<String>,
+    pub bid: Option<BidId>,
+    pub allocation: Option<AllocationId>,
+    pub labels: Labels,
+    /// Without segments.
+    pub brief: bool,
+    /// Those behind this place; of running nodes, see [`super::Projections::running`].
+    pub after: Option<Place>,
+    pub limit: u32,
+}
+
+/// Sums of charges of an account.
+#[derive(Clone, Debug)]
+pub struct StatementQuery {
+    pub account: String,
+    /// When it was charged.
+    pub from: Option<Micros>,
+    /// Exclusive.
+    pub to: Option<Micros>,
+    /// Of the bids that paid; with any, nothing that a provider earned is found.
+    pub labels: Labels,
+    /// Split by the value of this label.
+    pub by_label: Option<String>,
+}

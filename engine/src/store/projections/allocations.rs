@@ -1,0 +1,96 @@
+//! Allocations.
+
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use super::super::rows::{number, optional_number};
+use super::super::{Fault, bigint};
+use super::select::Select;
+use super::words::Word;
+use crate::projections::Projections;
+use crate::projections::queries::AllocationQuery;
+use crate::projections::rows::{AllocationRow, NoticeRow};
+use kubebid_core::money::Price;
+use kubebid_core::units::{AllocationId, BidId, Micros};
+
+impl Projections {
+    pub async fn allocation(&self, allocation: AllocationId) -> Result<Option<AllocationRow>, Fault> {
+        let row = sqlx::query("SELECT * FROM allocations WHERE allocation = $1")
+            .bind(bigint(allocation.0))
+            .fetch_optional(&self.tables.pool)
+            .await
+            .map_err(Fault::database("reading an allocation"))?;
+        row.map(|row| read(&row)).transpose()
+    }
+
+    pub async fn allocations(&self, query: &AllocationQuery) -> Result<Vec<AllocationRow>, Fault> {
+        let mut select = Select::default();
+        match &query.account {
+            None => side(&mut select, query, None),
+            Some(account) if query.bid.is_some() || !query.labels.is_empty() => {
+                side(&mut select, query, Some(("tenant", account)));
+            }
+            Some(account) => {
+                select.add("SELECT * FROM (", &[]);
+                side(&mut select, query, Some(("tenant", account)));
+                select.add(") t UNION SELECT * FROM (", &[]);
+                side(&mut select, query, Some(("provider", account)));
+                select.add(") p ORDER BY allocation LIMIT ?", &[&query.limit]);
+            }
+        }
+        let rows = select.all(&self.tables.pool, "listing allocations").await?;
+        rows.iter().map(read).collect()
+    }
+}
+
+/// Those of an account on one side, each side by its own index.
+fn side(select: &mut Select, query: &AllocationQuery, account: Option<(&str, &String)>) {
+    select.add("SELECT a.* FROM allocations a WHERE a.allocation > ?", &[&query.after]);
+    if let Some((column, account)) = account {
+        select.add(&format!(" AND a.{column} = ?"), &[account]);
+    }
+    if let Some(bid) = query.bid {
+        select.add(" AND a.bid = ?", &[&bid.0]);
+    }
+    if let Some(market) = &query.market {
+        select.add(" AND a.market = ?", &[market]);
+    }
+    if let Some(unit) = &query.unit {
+        select.add(" AND a.unit = ?", &[unit]);
+    }
+    let states: Vec<&str> = query.states.iter().map(|state| state.word()).collect();
+    select.one_of(" AND a.state IN ", &states, "");
+    if query.under_notice_only {
+        select.add(" AND a.notice_reason IS NOT NULL AND a.state <> 'ENDED'", &[]);
+    }
+    select.labelled("a.bid", &query.labels);
+    select.add(" ORDER BY a.allocation LIMIT ?", &[&query.limit]);
+}
+
+fn read(row: &AnyRow) -> Result<AllocationRow, Fault> {
+    let reason: Option<String> = row.get("notice_reason");
+    let reason = reason.map(|word| Word::read("allocations", &word)).transpose()?;
+    let notice = reason.map(|reason| NoticeRow {
+        reason,
+        started_at: Micros(number(row, "notice_started_at")),
+        deadline: Micros(number(row, "notice_deadline")),
+    });
+    let end_reason: Option<String> = row.get("end_reason");
+    Ok(AllocationRow {
+        allocation: AllocationId(number(row, "allocation")),
+        bid: BidId(number(row, "bid")),
+        tenant: row.get("tenant"),
+        unit: row.get("unit"),
+        market: row.get("market"),
+        provider: row.get("provider"),
+        state: Word::read("allocations", row.get("state"))?,
+        allocated_at: Micros(number(row, "allocated_at")),
+        start_by: Micros(number(row, "start_by")),
+        ready_at: optional_number(row, "ready_at").map(Micros),
+        protected_until: Micros(number(row, "protected_until")),
+        notice,
+        ended_at: optional_number(row, "ended_at").map(Micros),
+        end_reason: end_reason.map(|word| Word::read("allocations", &word)).transpose()?,
+        last_price: optional_number(row, "last_price").map(Price),
+    })
+}

@@ -1,0 +1,184 @@
+//! Charges, what they are made of, and what runs.
+
+use std::collections::BTreeMap;
+
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use super::super::Fault;
+use super::super::rows::number;
+use super::select::Select;
+use super::words::Word;
+use crate::projections::Projections;
+use crate::projections::queries::ChargeQuery;
+use crate::projections::rows::{ChargeRow, Mark, RunningRow, Segment};
+use kubebid_core::event::ChargeReason;
+use kubebid_core::money::{Amount, Bill, Price};
+use kubebid_core::units::{AllocationId, BidId, Micros, Seq};
+
+/// Allocations in one statement.
+const MANY: usize = 1_000;
+
+/// The allocation, and of a claim on it the charge; else zeros.
+type Key = (u64, u64, u64);
+
+impl Projections {
+    pub async fn charges(&self, query: &ChargeQuery) -> Result<Vec<ChargeRow>, Fault> {
+        let mut select = Select::default();
+        match &query.account {
+            None => side(&mut select, query, None),
+            Some(account) if query.bid.is_some() || !query.labels.is_empty() => {
+                side(&mut select, query, Some(("tenant", account)));
+            }
+            Some(account) => {
+                select.add("SELECT * FROM (", &[]);
+                side(&mut select, query, Some(("tenant", account)));
+                select.add(") t UNION SELECT * FROM (", &[]);
+                side(&mut select, query, Some(("provider", account)));
+                select.add(") p ORDER BY seq, idx LIMIT ?", &[&query.limit]);
+            }
+        }
+        let rows = select.all(&self.tables.pool, "listing charges").await?;
+        let mut charges = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        if !query.brief {
+            let allocations: Vec<u64> = charges.iter().map(|charge| charge.allocation.0).collect();
+            let mut segments = self.segments(&allocations).await?;
+            for charge in &mut charges {
+                let key = match charge.reason {
+                    ChargeReason::ClaimDropped => (charge.seq.0, charge.index.into()),
+                    _ => (0, 0),
+                };
+                let found = segments.remove(&(charge.allocation.0, key.0, key.1)).unwrap_or_default();
+                charge.segments = found.into_iter().map(|(segment, _)| segment).collect();
+            }
+        }
+        Ok(charges)
+    }
+
+    /// Nodes that are being billed, those behind `after`. `from`, `to` and `after` of the query do not matter.
+    pub async fn running(&self, query: &ChargeQuery, after: AllocationId) -> Result<Vec<RunningRow>, Fault> {
+        let mut select = Select::new("SELECT a.* FROM allocations a WHERE a.state = 'ACTIVE'");
+        select.add(" AND a.state <> 'ENDED' AND a.allocation > ?", &[&after.0]);
+        match &query.account {
+            None => {}
+            Some(account) if query.bid.is_some() || !query.labels.is_empty() => {
+                select.add(" AND a.tenant = ?", &[account]);
+            }
+            Some(account) => {
+                select.add(" AND (a.tenant = ? OR a.provider = ?)", &[account, account]);
+            }
+        }
+        if let Some(market) = &query.market {
+            select.add(" AND a.market = ?", &[market]);
+        }
+        if let Some(bid) = query.bid {
+            select.add(" AND a.bid = ?", &[&bid.0]);
+        }
+        if let Some(allocation) = query.allocation {
+            select.add(" AND a.allocation = ?", &[&allocation.0]);
+        }
+        select.labelled("a.bid", &query.labels);
+        select.add(" ORDER BY a.allocation LIMIT ?", &[&query.limit]);
+        let rows = select.all(&self.tables.pool, "listing running nodes").await?;
+        let allocations: Vec<u64> = rows.iter().map(|row| number(row, "allocation")).collect();
+        let mut segments = self.segments(&allocations).await?;
+        let running = rows.iter().map(|row| {
+            let allocation = number(row, "allocation");
+            let ready_at = Micros(number(row, "ready_at"));
+            let found = segments.remove(&(allocation, 0, 0)).unwrap_or_default();
+            let ready = Mark { at: ready_at, bill: Bill::default() };
+            let mark = found.last().map_or(ready, |(_, mark)| *mark);
+            let segments = found.into_iter().map(|(segment, _)| segment);
+            RunningRow {
+                allocation: AllocationId(allocation),
+                bid: BidId(number(row, "bid")),
+                tenant: row.get("tenant"),
+                provider: row.get("provider"),
+                unit: row.get("unit"),
+                market: row.get("market"),
+                ready_at,
+                segments: if query.brief { Vec::new() } else { segments.collect() },
+                mark,
+            }
+        });
+        Ok(running.collect())
+    }
+
+    /// By what they belong to, oldest first, each with the mark at its end.
+    async fn segments(&self, allocations: &[u64]) -> Result<BTreeMap<Key, Vec<(Segment, Mark)>>, Fault> {
+        let mut found: BTreeMap<Key, Vec<(Segment, Mark)>> = BTreeMap::new();
+        for allocations in allocations.chunks(MANY) {
+            let mut select = Select::new("SELECT * FROM charge_segments");
+            select.one_of(" WHERE allocation IN ", allocations, "");
+            select.add(" ORDER BY allocation, claim_seq, claim_idx, from_us", &[]);
+            for row in select.all(&self.tables.pool, "reading charges").await? {
+                let key = (number(&row, "allocation"), number(&row, "claim_seq"), number(&row, "claim_idx"));
+                let (to, total) = (number(&row, "to_us"), number(&row, "total"));
+                let mark = super::watermark::mark(to, total, number(&row, "rest"));
+                let segment = Segment {
+                    from: Micros(number(&row, "from_us")),
+                    to: Micros(to),
+                    amount: Amount(number(&row, "amount").into()),
+                    mean_price: Price(number(&row, "mean_price")),
+                    min_charge: number(&row, "min_charge") == 1,
+                };
+                found.entry(key).or_default().push((segment, mark));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Those of an account on one side, each side by its own index.
+fn side(select: &mut Select, query: &ChargeQuery, account: Option<(&str, &String)>) {
+    select.add("SELECT c.* FROM charges c WHERE true", &[]);
+    if let Some((column, account)) = account {
+        select.add(&format!(" AND c.{column} = ?"), &[account]);
+        // Whose node its claim was on is not the payer's to know.
+        if column == "tenant" && query.allocation.is_some() {
+            select.add(" AND c.own = 1", &[]);
+        }
+    }
+    if let Some(from) = query.from {
+        select.add(" AND c.at_us >= ?", &[&from.0]);
+    }
+    if let Some(to) = query.to {
+        select.add(" AND c.at_us < ?", &[&to.0]);
+    }
+    if let Some(market) = &query.market {
+        select.add(" AND c.market = ?", &[market]);
+    }
+    if let Some(bid) = query.bid {
+        select.add(" AND c.bid = ?", &[&bid.0]);
+    }
+    if let Some(allocation) = query.allocation {
+        select.add(" AND c.allocation = ?", &[&allocation.0]);
+    }
+    if let Some((seq, index)) = query.after {
+        select.add(" AND (c.seq, c.idx) > (?, ?)", &[&seq, &index]);
+    }
+    select.labelled("c.bid", &query.labels);
+    select.add(" ORDER BY c.seq, c.idx LIMIT ?", &[&query.limit]);
+}
+
+fn read(row: &AnyRow) -> Result<ChargeRow, Fault> {
+    Ok(ChargeRow {
+        seq: Seq(number(row, "seq")),
+        index: row.get::<i64, _>("idx") as u32,
+        at: Micros(number(row, "at_us")),
+        allocation: AllocationId(number(row, "allocation")),
+        bid: BidId(number(row, "bid")),
+        tenant: row.get("tenant"),
+        provider: row.get("provider"),
+        unit: row.get("unit"),
+        market: row.get("market"),
+        own: number(row, "own") == 1,
+        reason: Word::read("charges", row.get("reason"))?,
+        from: Micros(number(row, "from_us")),
+        to: Micros(number(row, "to_us")),
+        debit: Amount(number(row, "debit").into()),
+        fee: Amount(number(row, "fee").into()),
+        credit: Amount(number(row, "credit").into()),
+        segments: Vec::new(),
+    })
+}

@@ -1,0 +1,202 @@
+//! Events: found by those whom they concern, and as what.
+
+use prost::Message;
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use super::super::rows::{number, optional_number};
+use super::super::{Fault, bigint};
+use super::select::Select;
+use crate::projections::Projections;
+use crate::projections::queries::EventQuery;
+use crate::projections::rows::{EventRow, Place};
+use crate::wire::event::{Parties, Party};
+use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros, Seq};
+use kubebid_proto::v1;
+
+/// Kinds that concern everyone.
+const OF_MARKETS: [&str; 3] = ["market_opened", "rules_changed", "price_changed"];
+
+/// As what an account can be concerned by an event; each has an index.
+#[derive(Clone, Copy)]
+struct Side {
+    account: &'static str,
+    /// Its bid, where the event has one on this side.
+    bid: Option<&'static str>,
+    sees_allocation: bool,
+}
+
+const SIDES: [Side; 5] = [
+    Side { account: "tenant", bid: Some("bid"), sees_allocation: true },
+    Side { account: "claim_tenant", bid: Some("claim_bid"), sees_allocation: false },
+    Side { account: "former_tenant", bid: Some("former_bid"), sees_allocation: false },
+    Side { account: "provider", bid: None, sees_allocation: true },
+    Side { account: "account", bid: None, sees_allocation: false },
+];
+
+impl Projections {
+    pub async fn events(&self, query: &EventQuery) -> Result<Vec<EventRow>, Fault> {
+        let first = match query.from {
+            Some(from) => match self.first_place_from(from).await? {
+                Some(place) => Some(place),
+                None => return Ok(Vec::new()),
+            },
+            None => None,
+        };
+        let end = match query.to {
+            Some(to) => self.first_place_from(to).await?,
+            None => None,
+        };
+        let branches = branches(query, first, end);
+        if branches.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut select = Select::new("SELECT e.* FROM events e JOIN (");
+        for (n, branch) in branches.iter().enumerate() {
+            select.add(if n == 0 { "SELECT * FROM (" } else { " UNION SELECT * FROM (" }, &[]);
+            select.include(branch).add(&format!(") b{n}"), &[]);
+        }
+        let order = if query.newest_first { "DESC" } else { "ASC" };
+        select.add(") k ON e.seq = k.seq AND e.idx = k.idx", &[]);
+        select.add(&format!(" ORDER BY e.seq {order}, e.idx {order} LIMIT ?"), &[&query.limit]);
+        let rows = select.all(&self.tables.pool, "listing events").await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// The last `limit` events of a bid, its nodes and its claims, oldest first.
+    pub async fn bid_history(&self, bid: BidId, limit: u32) -> Result<Vec<EventRow>, Fault> {
+        self.history(EventQuery { bids: vec![bid], limit, ..EventQuery::default() }).await
+    }
+
+    /// The last `limit` events of an allocation and the claims on it, oldest first.
+    pub async fn allocation_history(
+        &self,
+        allocation: AllocationId,
+        limit: u32,
+    ) -> Result<Vec<EventRow>, Fault> {
+        self.history(EventQuery { allocations: vec![allocation], limit, ..EventQuery::default() }).await
+    }
+
+    async fn history(&self, query: EventQuery) -> Result<Vec<EventRow>, Fault> {
+        let mut events = self.events(&EventQuery { newest_first: true, ..query }).await?;
+        events.reverse();
+        Ok(events)
+    }
+
+    /// Time never falls from one event to the next: an instant is a place.
+    async fn first_place_from(&self, at: Micros) -> Result<Option<Place>, Fault> {
+        let row =
+            sqlx::query("SELECT seq, idx FROM events WHERE at_us >= $1 ORDER BY at_us, seq, idx LIMIT 1")
+                .bind(bigint(at.0.min(i64::MAX as u64)))
+                .fetch_optional(&self.tables.pool)
+                .await
+                .map_err(Fault::database("finding an instant among the events"))?;
+        Ok(row.map(|row| (number(&row, 0), row.get::<i64, _>(1) as u32)))
+    }
+}
+
+/// Questions that an index can answer each; together they are the one that was asked.
+fn branches(query: &EventQuery, first: Option<Place>, end: Option<Place>) -> Vec<Select> {
+    let by_bid = !query.bids.is_empty() || !query.labels.is_empty();
+    let mut branches = Vec::new();
+    let mut add = |side: Option<Side>, of_markets: bool| {
+        let mut branch = Select::new("SELECT e.seq, e.idx FROM events e WHERE true");
+        if let (Some(side), Some(account)) = (side, &query.account) {
+            branch.add(&format!(" AND e.{} = ?", side.account), &[account]);
+        }
+        if let Some(bid) = side.and_then(|side| side.bid).filter(|_| by_bid) {
+            let bids: Vec<u64> = query.bids.iter().map(|bid| bid.0).collect();
+            branch.add(&format!(" AND e.{bid} IS NOT NULL"), &[]);
+            branch.one_of(&format!(" AND e.{bid} IN "), &bids, "");
+            branch.labelled(&format!("e.{bid}"), &query.labels);
+        }
+        if of_markets {
+            branch.one_of(" AND e.kind IN ", &OF_MARKETS, "");
+        }
+        let allocations: Vec<u64> = query.allocations.iter().map(|id| id.0).collect();
+        branch.one_of(" AND e.allocation IN ", &allocations, "");
+        branch.one_of(" AND e.kind IN ", &query.kinds, "");
+        bound(&mut branch, query, first, end);
+        if query.markets.is_empty() {
+            branches.push(close(branch, query));
+        } else {
+            branches.extend(in_markets(&branch, query));
+        }
+    };
+    match &query.account {
+        None if by_bid => {
+            SIDES.iter().filter(|side| side.bid.is_some()).for_each(|side| add(Some(*side), false))
+        }
+        None => add(None, false),
+        Some(_) => {
+            let by_allocation = !query.allocations.is_empty();
+            let sees =
+                |side: &&Side| (!by_bid || side.bid.is_some()) && (!by_allocation || side.sees_allocation);
+            SIDES.iter().filter(sees).for_each(|side| add(Some(*side), false));
+            let asked = |kind: &&str| query.kinds.is_empty() || query.kinds.iter().any(|asked| asked == kind);
+            if !by_bid && !by_allocation && OF_MARKETS.iter().any(|kind| asked(&kind)) {
+                add(None, true);
+            }
+        }
+    }
+    branches
+}
+
+/// Events that have one of the markets, and those of bids that name one of them among others.
+fn in_markets(branch: &Select, query: &EventQuery) -> [Select; 2] {
+    let names: Vec<&str> = query.markets.iter().map(MarketName::as_str).collect();
+    let types: Vec<&str> = query.markets.iter().map(|market| market.parts().0).collect();
+    let mut of_market = branch.clone();
+    of_market.one_of(" AND e.market IN ", &names, "");
+    let mut of_bid = branch.clone();
+    of_bid.add(" AND e.market IS NULL AND e.bid IS NOT NULL AND (EXISTS (SELECT 1 FROM bid_markets m", &[]);
+    of_bid.one_of(" WHERE m.bid = e.bid AND m.market IN ", &names, ")");
+    of_bid.one_of(
+        " OR EXISTS (SELECT 1 FROM bids t WHERE t.bid = e.bid AND t.instance_type IN ",
+        &types,
+        "))",
+    );
+    [close(of_market, query), close(of_bid, query)]
+}
+
+fn bound(branch: &mut Select, query: &EventQuery, first: Option<Place>, end: Option<Place>) {
+    if let Some((seq, index)) = first {
+        branch.add(" AND (e.seq, e.idx) >= (?, ?)", &[&seq, &index]);
+    }
+    if let Some((seq, index)) = end {
+        branch.add(" AND (e.seq, e.idx) < (?, ?)", &[&seq, &index]);
+    }
+    if let Some((seq, index)) = query.after {
+        let behind = if query.newest_first { "<" } else { ">" };
+        branch.add(&format!(" AND (e.seq, e.idx) {behind} (?, ?)"), &[&seq, &index]);
+    }
+}
+
+fn close(mut branch: Select, query: &EventQuery) -> Select {
+    let order = if query.newest_first { "DESC" } else { "ASC" };
+    branch.add(&format!(" ORDER BY e.seq {order}, e.idx {order} LIMIT ?"), &[&query.limit]);
+    branch
+}
+
+fn read(row: &AnyRow) -> Result<EventRow, Fault> {
+    let name = |column: &str| row.get::<Option<&str>, _>(column).map(AccountName::new);
+    let party = |account: &str, bid: &str| {
+        let bid = optional_number(row, bid).map(BidId);
+        name(account).zip(bid).map(|(account, bid)| Party { account, bid })
+    };
+    let event = v1::Event::decode(row.get::<&[u8], _>("body"))
+        .map_err(|e| Fault::Row { table: "events", what: e.to_string() })?;
+    Ok(EventRow {
+        seq: Seq(number(row, "seq")),
+        index: row.get::<i64, _>("idx") as u32,
+        at: Micros(number(row, "at_us")),
+        parties: Parties {
+            holder: party("tenant", "bid"),
+            claimant: party("claim_tenant", "claim_bid"),
+            former: party("former_tenant", "former_bid"),
+            provider: name("provider"),
+            account: name("account"),
+        },
+        event,
+    })
+}

@@ -1,0 +1,125 @@
+//! Prices as they were, and when markets were opened.
+
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use super::super::rows::{number, optional_number};
+use super::super::{Fault, bigint};
+use super::select::Select;
+use crate::projections::Projections;
+use crate::projections::bars::Bars;
+use crate::projections::rows::{PriceBar, PricePoint};
+use kubebid_core::money::Price;
+use kubebid_core::picture::Numbers;
+use kubebid_core::units::{MarketName, Micros, Seq};
+
+/// Changes in one answer of the database when bars are made.
+const PAGE: u32 = 5_000;
+
+impl Projections {
+    /// When the market was opened, where the tables know it.
+    pub async fn market_opened_at(&self, market: &MarketName) -> Result<Option<Micros>, Fault> {
+        let row = sqlx::query("SELECT opened_at FROM markets WHERE market = $1")
+            .bind(market.as_str())
+            .fetch_optional(&self.tables.pool)
+            .await
+            .map_err(Fault::database("reading a market"))?;
+        Ok(row.map(|row| Micros(number(&row, 0))))
+    }
+
+    /// What the market's numbers were from `since` on, the ones in force then first, up to `seq`.
+    pub(crate) async fn prices_since(
+        &self,
+        market: &MarketName,
+        since: Micros,
+        seq: Seq,
+    ) -> Result<Vec<(Micros, Numbers)>, Fault> {
+        let before = self.price_before(market, since).await?;
+        let mut select = Select::new("SELECT * FROM price_changes");
+        select.add(" WHERE market = ? AND at_us >= ? AND seq <= ?", &[&market.as_str(), &since.0, &seq.0]);
+        select.add(" ORDER BY at_us, seq, idx", &[]);
+        let rows = select.all(&self.tables.pool, "reading prices").await?;
+        let before = before.filter(|point| point.seq <= seq);
+        Ok(before.into_iter().chain(rows.iter().map(read)).map(|point| (point.at, point.numbers)).collect())
+    }
+
+    /// Changes of the market's numbers in `from..to`, those behind `after`.
+    pub async fn price_points(
+        &self,
+        market: &MarketName,
+        from: Micros,
+        to: Option<Micros>,
+        after: Option<PricePoint>,
+        limit: u32,
+    ) -> Result<Vec<PricePoint>, Fault> {
+        let mut select = Select::new("SELECT * FROM price_changes");
+        select.add(" WHERE market = ? AND at_us >= ?", &[&market.as_str(), &from.0]);
+        if let Some(to) = to {
+            select.add(" AND at_us < ?", &[&to.0]);
+        }
+        if let Some(PricePoint { at, seq, index, .. }) = after {
+            select.add(" AND (at_us, seq, idx) > (?, ?, ?)", &[&at.0, &seq.0, &index]);
+        }
+        select.add(" ORDER BY at_us, seq, idx LIMIT ?", &[&limit]);
+        let rows = select.all(&self.tables.pool, "reading prices").await?;
+        Ok(rows.iter().map(read).collect())
+    }
+
+    /// The market price in bars of equal length, from the one with `from` on, but for those before the market
+    /// was opened; the last one ends at `to`, which should be the market's time at the latest.
+    pub async fn price_bars(
+        &self,
+        market: &MarketName,
+        from: Micros,
+        to: Micros,
+        bar: Micros,
+        limit: u32,
+    ) -> Result<Vec<PriceBar>, Fault> {
+        assert!(bar.0 > 0, "a bar has a length");
+        let Some(opened_at) = self.market_opened_at(market).await? else { return Ok(Vec::new()) };
+        let start = Micros(from.max(opened_at).0 / bar.0 * bar.0);
+        let before = self.price_before(market, start).await?;
+        let mut bars =
+            Bars::new(start.max(opened_at), to, bar, limit, before.map(|point| point.numbers.market_price));
+        let mut after = None;
+        loop {
+            let points = self.price_points(market, start, Some(to), after, PAGE).await?;
+            for point in &points {
+                bars.change(point.at, point.numbers.market_price);
+            }
+            if bars.is_full() || points.len() < PAGE as usize {
+                return Ok(bars.finish());
+            }
+            after = points.last().copied();
+        }
+    }
+
+    async fn price_before(&self, market: &MarketName, at: Micros) -> Result<Option<PricePoint>, Fault> {
+        let row = sqlx::query(
+            "SELECT * FROM price_changes WHERE market = $1 AND at_us < $2
+             ORDER BY at_us DESC, seq DESC, idx DESC LIMIT 1",
+        )
+        .bind(market.as_str())
+        .bind(bigint(at.0))
+        .fetch_optional(&self.tables.pool)
+        .await
+        .map_err(Fault::database("reading prices"))?;
+        Ok(row.as_ref().map(read))
+    }
+}
+
+fn read(row: &AnyRow) -> PricePoint {
+    let price = |column| optional_number(row, column).map(Price);
+    PricePoint {
+        seq: Seq(number(row, "seq")),
+        index: row.get::<i64, _>("idx") as u32,
+        at: Micros(number(row, "at_us")),
+        numbers: Numbers {
+            market_price: Price(number(row, "market_price")),
+            entry_price: price("entry_price"),
+            floor: price("floor"),
+            lowest_accepted: price("lowest_accepted"),
+            highest_losing: Price(number(row, "highest_losing")),
+        },
+    }
+}

@@ -1,0 +1,87 @@
+//! Rows to SQLite: a few hundred a statement.
+
+use async_trait::async_trait;
+use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor, Row};
+
+use super::super::Fault;
+use super::super::rows::Turn;
+use super::bulk::{Bulk, Column};
+use super::{Change, Rowwise};
+
+/// Rows in one statement; SQLite allows 32,766 parameters.
+const ROWS: usize = 256;
+
+/// A writer of rows.
+#[derive(Debug)]
+pub(in crate::store) struct SqliteTables {
+    connection: AnyConnection,
+    turn: Turn,
+}
+
+impl SqliteTables {
+    pub(in crate::store) async fn new(mut connection: AnyConnection, turn: Turn) -> Result<Self, Fault> {
+        // A crash may lose the last rows together with the watermark: no need to wait for the disk.
+        connection
+            .execute("PRAGMA synchronous = NORMAL")
+            .await
+            .map_err(Fault::database("setting up a connection"))?;
+        Ok(Self { connection, turn })
+    }
+}
+
+#[async_trait]
+impl Rowwise for SqliteTables {
+    async fn write(
+        &mut self,
+        before: u64,
+        after: u64,
+        changes: &[Change],
+    ) -> Result<Option<u64>, sqlx::Error> {
+        let _turn = self.turn.take().await;
+        let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await?;
+        let found: i64 = sqlx::query("SELECT watermark FROM projection WHERE one = 1")
+            .fetch_one(&mut *transaction)
+            .await?
+            .get(0);
+        if found as u64 != before {
+            transaction.rollback().await?;
+            return Ok(Some(found as u64));
+        }
+        for change in changes {
+            for first in (0..change.rows.len).step_by(ROWS) {
+                let rows = first..change.rows.len.min(first + ROWS);
+                // Every other length is another statement, and not kept.
+                let mut query =
+                    sqlx::query(AssertSqlSafe(statement(change, rows.len()))).persistent(rows.len() == ROWS);
+                for row in rows {
+                    for column in &change.rows.columns {
+                        query = match column {
+                            Column::Number(numbers) => query.bind(numbers[row]),
+                            Column::Text(texts) => query.bind(texts[row].as_deref()),
+                            Column::Bytes(bytes) => query.bind(&bytes[row][..]),
+                        };
+                    }
+                }
+                query.execute(&mut *transaction).await?;
+            }
+        }
+        sqlx::query("UPDATE projection SET watermark = $1 WHERE one = 1")
+            .bind(after as i64)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(None)
+    }
+}
+
+/// Made of numbers and constants.
+fn statement(Change { sql, rows: Bulk { names, .. } }: &Change, rows: usize) -> String {
+    let columns: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+    let width = columns.len();
+    let row = |row: usize| {
+        let places: Vec<String> = (1..=width).map(|n| format!("${}", row * width + n)).collect();
+        format!("({})", places.join(", "))
+    };
+    let values: Vec<String> = (0..rows).map(row).collect();
+    format!("WITH v ({}) AS (VALUES {}) {sql}", columns.join(", "), values.join(", "))
+}

@@ -1,0 +1,107 @@
+//! Who sees what of an event: the comments of `event.proto`, line by line.
+
+use super::{Parties, Party};
+use kubebid_core::units::AccountName;
+use kubebid_proto::v1::{self, event::Kind};
+
+/// Who looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Viewer {
+    /// Somebody who sees all accounts.
+    All,
+    Account(AccountName),
+}
+
+/// As what the viewer is concerned; one account may be several.
+#[derive(Clone, Copy, Debug)]
+struct Roles {
+    holder: bool,
+    claimant: bool,
+    former: bool,
+    provider: bool,
+    account: bool,
+}
+
+impl Roles {
+    fn of(viewer: &AccountName, parties: &Parties) -> Roles {
+        let is = |party: &Option<Party>| party.as_ref().is_some_and(|party| party.account == *viewer);
+        Roles {
+            holder: is(&parties.holder),
+            claimant: is(&parties.claimant),
+            former: is(&parties.former),
+            provider: parties.provider.as_ref() == Some(viewer),
+            account: parties.account.as_ref() == Some(viewer),
+        }
+    }
+}
+
+/// A full event as the viewer may see it; nothing where it is not concerned.
+pub fn redact(mut event: v1::Event, parties: &Parties, viewer: &Viewer) -> Option<v1::Event> {
+    let Viewer::Account(viewer) = viewer else { return Some(event) };
+    let roles = Roles::of(viewer, parties);
+    // Who holds a node sees all of what its provider sees too.
+    let side_of_node = roles.holder || roles.provider;
+    let concerned = match event.kind.as_mut()? {
+        Kind::MarketOpened(_) | Kind::RulesChanged(_) | Kind::PriceChanged(_) => true,
+        Kind::OfferPut(_)
+        | Kind::UnitAdded(_)
+        | Kind::UnitLeaving(_)
+        | Kind::UnitBack(_)
+        | Kind::UnitRemoved(_) => roles.provider,
+        Kind::BidPlaced(_) | Kind::BidAmended(_) | Kind::BidClosed(_) => roles.holder,
+        Kind::Allocated(of) => {
+            hide(!roles.holder, &mut of.bid, &mut of.tenant);
+            side_of_node
+        }
+        Kind::Ready(of) => {
+            hide(!roles.holder, &mut of.bid, &mut of.tenant);
+            side_of_node
+        }
+        Kind::NoticeStarted(of) => {
+            hide(!roles.holder, &mut of.bid, &mut of.tenant);
+            hide_one(!roles.holder, &mut of.max_nodes);
+            side_of_node
+        }
+        Kind::NoticeRescinded(of) => {
+            hide(!roles.holder, &mut of.bid, &mut of.tenant);
+            hide_one(!roles.holder, &mut of.max_nodes);
+            side_of_node
+        }
+        Kind::Ended(of) => {
+            hide(!roles.holder, &mut of.bid, &mut of.tenant);
+            hide_one(!roles.holder, &mut of.max_nodes);
+            side_of_node
+        }
+        Kind::Claimed(of) => {
+            hide_one(!side_of_node, &mut of.allocation);
+            hide(!roles.claimant, &mut of.bid, &mut of.tenant);
+            hide_one(!roles.former, &mut of.was);
+            side_of_node || roles.claimant || roles.former
+        }
+        Kind::ClaimDropped(of) => {
+            hide_one(!side_of_node, &mut of.allocation);
+            hide(!roles.claimant, &mut of.bid, &mut of.tenant);
+            side_of_node || roles.claimant
+        }
+        // A party as the holder only where it pays.
+        Kind::Charged(of) => {
+            let pays = roles.holder || roles.claimant;
+            hide_one(!side_of_node, &mut of.allocation);
+            hide(!pays, &mut of.bid, &mut of.tenant);
+            pays || roles.provider
+        }
+        Kind::Rejected(_) | Kind::Repeated(_) => roles.account,
+    };
+    concerned.then_some(event)
+}
+
+fn hide(hidden: bool, bid: &mut Option<u64>, tenant: &mut Option<String>) {
+    hide_one(hidden, bid);
+    hide_one(hidden, tenant);
+}
+
+fn hide_one<T>(hidden: bool, field: &mut Option<T>) {
+    if hidden {
+        *field = None;
+    }
+}
