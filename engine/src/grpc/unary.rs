@@ -26,7 +26,7 @@ macro_rules! calls {
         }
     };
 }
-pub(super) use calls;
+
 
 calls! {
     BidService {
