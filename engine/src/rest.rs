@@ -104,7 +104,7 @@ fn admit(api: &Api, operation: &Operation, rpc: &str, headers: &HeaderMap) -> Re
         }
     };
     let deadline = (!operation.streams).then(|| Instant::now() + patience);
-    api.admit(rpc, headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()), deadline)
+    Ok(Caller { deadline, ..api.admit(rpc, headers)? })
 }
 
 async fn gather(

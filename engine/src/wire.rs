@@ -1,8 +1,13 @@
 //! Between the messages of the wire and the words of the market: nobody else converts.
 
-pub(crate) mod billing;
+pub mod admin;
+pub mod bid;
+pub mod command;
 pub mod cursor;
+pub(crate) mod billing;
 pub mod event;
 pub(crate) mod market;
 pub mod page;
+pub mod refusal;
 pub mod status;
+pub mod text;

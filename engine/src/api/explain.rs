@@ -10,10 +10,11 @@ use super::lookout::Lookout;
 use crate::caller::Caller;
 use crate::projections::queries::EventQuery;
 use crate::view::MarketView;
+use crate::wire::bid::unfilled;
 use crate::wire::status::{ApiError, Code};
 use kubebid_core::Reject;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketId};
-use kubebid_core::views::{AllocationView, BidView, Obstacle, Unfilled};
+use kubebid_core::views::{AllocationView, BidView, Obstacle};
 use kubebid_proto::v1;
 use steps::Subject;
 use v1::explain_request::Subject as Asked;
@@ -131,19 +132,6 @@ impl Api {
 
     fn rules_of(&self, view: Option<&AllocationView>) -> Option<std::sync::Arc<MarketView>> {
         view.map(|view| self.engine().views().markets().by_id(view.unit.market))
-    }
-}
-
-fn unfilled(reason: Unfilled) -> v1::bid::UnfilledReason {
-    use v1::bid::UnfilledReason as Word;
-    match reason {
-        Unfilled::NoMarket => Word::NoMarket,
-        Unfilled::OwnSupply => Word::OwnSupply,
-        Unfilled::NoSupply => Word::NoSupply,
-        Unfilled::BelowFloor => Word::BelowFloor,
-        Unfilled::BelowNeededCeiling => Word::BelowNeededCeiling,
-        Unfilled::MinimumNotMet => Word::MinimumNotMet,
-        Unfilled::WaitingForProtectedNode => Word::WaitingForProtectedNode,
     }
 }
 

@@ -91,8 +91,8 @@ where
                 Ok(request) => request,
                 Err(error) => return problem(error),
             };
-            match call(api, caller, request).await {
-                Ok(frames) => sse::respond(frames),
+            match call(api.clone(), caller.clone(), request).await {
+                Ok(frames) => sse::respond(api.until_ended(caller, frames)),
                 Err(error) => problem(error),
             }
         })
