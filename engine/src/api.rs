@@ -1,6 +1,7 @@
 //! What callers can ask of the engine, by whichever wire they come: one method for each rpc, named as it, one
 //! file for each family. No rules here: the market decides, the edge carries.
 
+mod accruals;
 mod admin;
 mod allocations;
 mod bid_reads;
@@ -8,7 +9,10 @@ mod bids;
 mod billing;
 mod commands;
 mod events;
+mod explain;
+mod follow;
 mod labels;
+mod lookout;
 mod markets;
 mod offer_reads;
 mod offers;

@@ -15,7 +15,13 @@ use std::time::Duration;
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
     /// Where the journal and everything else durable is: sqlite:PATH or postgres://…
-    #[arg(long, env = "KUBEBID_STORE", default_value = "sqlite:kubebid.db", value_name = "URL", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "KUBEBID_STORE",
+        default_value = "sqlite:kubebid.db",
+        value_name = "URL",
+        hide_env_values = true
+    )]
     pub store: String,
     /// Connections to the store, besides the journal's own.
     #[arg(long, env = "KUBEBID_STORE_CONNECTIONS", default_value_t = 8, value_name = "N")]

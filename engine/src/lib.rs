@@ -16,6 +16,7 @@ pub mod projections;
 pub mod recovery;
 mod reference;
 mod replay;
+pub mod rest;
 mod sequencer;
 pub mod server;
 pub mod store;

@@ -16,7 +16,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderName, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, Response};
 use axum::routing::{MethodFilter, get, on};
 use bind::Given;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -57,7 +57,9 @@ pub fn router(api: Api) -> Router {
         router = router.route(path, on(filter, handler));
     }
     router
-        .fallback(async || problem(ApiError::new(Code::UnknownMethod).saying("there is nothing at this path")))
+        .fallback(async || {
+            problem(ApiError::new(Code::UnknownMethod).saying("there is nothing at this path"))
+        })
         .method_not_allowed_fallback(async || problem::wrong_method())
         .with_state(api)
 }
@@ -81,7 +83,7 @@ async fn serve(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let admitted = admit(&api, operation, rpc, &parts.headers).await;
+    let admitted = admit(&api, operation, rpc, &parts.headers);
     let caller = match admitted {
         Ok(caller) => caller,
         Err(error) => return problem(error),
@@ -94,20 +96,18 @@ async fn serve(
 }
 
 /// Who asks, and until when; by the same check as gRPC.
-async fn admit(api: &Api, operation: &Operation, rpc: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
-    let mut caller = api.admit(rpc, headers)?;
+fn admit(api: &Api, operation: &Operation, rpc: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let patience = match headers.get(REQUEST_TIMEOUT) {
         None => PATIENCE,
         Some(seconds) => {
             let seconds = seconds.to_str().ok().and_then(|text| text.trim().parse().ok());
-            let seconds = seconds.ok_or_else(|| ApiError::bad_field("Request-Timeout", "is not in whole seconds"))?;
+            let seconds =
+                seconds.ok_or_else(|| ApiError::bad_field("Request-Timeout", "is not in whole seconds"))?;
             Duration::from_secs(seconds).min(PATIENCE_MAX)
         }
     };
-    if !operation.streams {
-        caller.deadline = Some(Instant::now() + patience);
-    }
-    Ok(caller)
+    let deadline = (!operation.streams).then(|| Instant::now() + patience);
+    Ok(Caller { deadline, ..api.admit(rpc, headers)? })
 }
 
 async fn gather(
@@ -133,7 +133,10 @@ async fn gather(
     }
     if let Some(key) = text_of(headers, &IDEMPOTENCY_KEY)?.filter(|_| binding.has_body) {
         if !binding.has_key {
-            return Err(ApiError::bad_field("Idempotency-Key", "is of no use here: repeat the request as it is"));
+            return Err(ApiError::bad_field(
+                "Idempotency-Key",
+                "is of no use here: repeat the request as it is",
+            ));
         }
         given.set(&["client_key".to_owned()], key.into());
     }

@@ -8,10 +8,12 @@ use crate::api::{Api, ApiOptions};
 use crate::auth::{BootstrapError, bootstrap_admin};
 use crate::config::ServeArgs;
 use crate::engine::{Engine, EngineError, Running};
+use crate::store::Fault;
 use crate::wire::status::ApiError;
 use axum::Router;
 use axum::extract::Request;
 use http::header;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -52,11 +54,12 @@ pub enum ServeError {
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
     #[error(transparent)]
+    Store(#[from] Fault),
+    #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
 /// Bound to its ports; nothing is answered yet.
-#[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     ops: Option<TcpListener>,
@@ -137,6 +140,12 @@ impl Server {
         };
         stop_ops.send_replace(true);
         Ok(result?)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

@@ -3,9 +3,11 @@
 pub mod admin;
 pub mod allocation;
 pub mod bid;
+pub(crate) mod billing;
 pub mod command;
 pub mod cursor;
 pub mod event;
+pub(crate) mod market;
 pub mod offer;
 pub mod page;
 pub mod refusal;

@@ -176,6 +176,12 @@ impl Exchange {
         running.map(|(id, allocation)| (id, self.accrued(allocation, self.now))).collect()
     }
 
+    /// What a node has cost up to an instant that no command has passed yet, unrounded, were nothing to
+    /// happen until then; nothing before it is ready.
+    pub fn bill_at(&self, id: AllocationId, at: Micros) -> Option<Bill> {
+        Some(self.accrued(self.allocations.get(&id)?, at.max(self.now)))
+    }
+
     pub fn view_offer(&self, market: MarketId, provider: AccountId) -> Option<OfferView> {
         let offer = self.market(market).offers.get(&provider).filter(|offer| !offer.units.is_empty())?;
         let units = offer.units.iter().map(|(number, unit)| UnitView {

@@ -10,6 +10,11 @@ use crate::wire::status::{ApiError, Code};
 use kubebid_core::Reject;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Writing labels takes milliseconds, unless the store is in trouble.
+const PATIENCE_STEP: Duration = Duration::from_millis(5);
+const PATIENCE_TRIES: u32 = 200;
 
 /// Labels that belong to bids and may not be rows yet.
 #[derive(Debug)]
@@ -45,6 +50,17 @@ impl Api {
         let mut expected = self.0.unwritten.bids();
         bids.iter().for_each(|(bid, _)| drop(expected.remove(bid)));
         Ok(())
+    }
+
+    /// Waits until the labels of all bids up to this one can be found in the store, within reason: who looks
+    /// for labels is not to miss a bid whose labels are just being written.
+    pub(super) async fn labels_written(&self, up_to: u64) {
+        for _ in 0..PATIENCE_TRIES {
+            if !self.0.unwritten.bids().keys().any(|bid| *bid <= up_to) {
+                return;
+            }
+            tokio::time::sleep(PATIENCE_STEP).await;
+        }
     }
 
     /// Compares the labels of a repeated request with those of the bid that the first one placed.

@@ -27,6 +27,7 @@ macro_rules! calls {
     };
 }
 
+pub(super) use calls;
 
 calls! {
     BidService {

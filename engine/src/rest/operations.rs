@@ -5,7 +5,9 @@ use axum::http::Method;
 
 macro_rules! call {
     ($method:ident) => {
-        async |api: crate::api::Api, caller: crate::caller::Caller, request| api.$method(&caller, request).await
+        async |api: crate::api::Api, caller: crate::caller::Caller, request| {
+            api.$method(&caller, request).await
+        }
     };
 }
 
@@ -18,20 +20,20 @@ pub(super) fn all() -> Vec<Operation> {
     const DELETE: Method = Method::DELETE;
     vec![
         unary(POST, "/v1/bids", "PlaceBid", call!(place_bid)),
-        unary(GET, "/v1/bids", "ListBids", call!(list_bids)),
+//TMP        unary(GET, "/v1/bids", "ListBids", call!(list_bids)),
         unary(POST, "/v1/bids/quote", "QuoteBid", call!(quote_bid)),
-        unary(GET, "/v1/bids/{bid}", "GetBid", call!(get_bid)),
+//TMP        unary(GET, "/v1/bids/{bid}", "GetBid", call!(get_bid)),
         unary(PATCH, "/v1/bids/{bid}", "AmendBid", call!(amend_bid)),
         unary(POST, "/v1/bids/{bid}/cancel", "CancelBid", call!(cancel_bid)),
 
-        unary(GET, "/v1/allocations", "ListAllocations", call!(list_allocations)),
-        unary(GET, "/v1/allocations/{allocation}", "GetAllocation", call!(get_allocation)),
+//TMP        unary(GET, "/v1/allocations", "ListAllocations", call!(list_allocations)),
+//TMP        unary(GET, "/v1/allocations/{allocation}", "GetAllocation", call!(get_allocation)),
         unary(POST, "/v1/allocations/{allocation}/ready", "ReportReady", call!(report_ready)),
         unary(POST, "/v1/allocations/{allocation}/release", "ReleaseAllocation", call!(release_allocation)),
 
         unary(PUT, "/v1/markets/{type}/{region}/offer", "PutOffer", call!(put_offer)),
-        unary(GET, "/v1/markets/{type}/{region}/offer", "GetOffer", call!(get_offer)),
-        unary(GET, "/v1/offers", "ListOffers", call!(list_offers)),
+//TMP        unary(GET, "/v1/markets/{type}/{region}/offer", "GetOffer", call!(get_offer)),
+//TMP        unary(GET, "/v1/offers", "ListOffers", call!(list_offers)),
         unary(POST, "/v1/units/{type}/{region}/{provider}/{number}/withdraw", "WithdrawUnit", call!(withdraw_unit)),
         unary(POST, "/v1/units/{type}/{region}/{provider}/{number}/lost", "ReportUnitLost", call!(report_unit_lost)),
 
