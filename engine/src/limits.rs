@@ -4,7 +4,7 @@ mod bucket;
 mod usage;
 
 pub use bucket::Bucket;
-pub use usage::{Reservation, Usage};
+pub use usage::{Reservation, Room, Usage};
 
 use crate::store;
 

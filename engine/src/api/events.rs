@@ -25,12 +25,12 @@ impl Api {
             return Err(ApiError::bad_field("from_start", "does not go together with a cursor"));
         }
         let lookout = Lookout::new(caller, request.filter)?;
-        let from = match self.place(&request.cursor).await? {
+        let from = match self.place_of(&request.cursor).await? {
             None if request.from_start => Some((0, Cursor::ALL)),
             from => from,
         };
         let journal = self.engine().journal_id();
-        let frames = follow(self.clone(), caller, lookout, from);
+        let frames = follow(self.clone(), lookout, from);
         Ok(frames.map(move |frame| {
             let frame = frame?;
             let (seq, index) = frame.place;
@@ -50,7 +50,7 @@ impl Api {
         let size = page::size(request.page_size)?;
         let lookout = Lookout::new(caller, request.filter)?;
         let page_before: Option<PageEnd> = page::after(&request.page_token)?;
-        let cursor = self.place(&request.cursor).await?;
+        let cursor = self.place_of(&request.cursor).await?;
         self.projected_up_to(caller, request.min_seq).await?;
         let seq = self.engine().projected();
         let query = EventQuery {
@@ -75,7 +75,7 @@ impl Api {
     }
 
     /// The place that a cursor names in our journal; none where it is empty.
-    pub(super) async fn place(&self, cursor: &str) -> Result<Option<Place>, ApiError> {
+    pub(super) async fn place_of(&self, cursor: &str) -> Result<Option<Place>, ApiError> {
         if cursor.is_empty() {
             return Ok(None);
         }
@@ -125,8 +125,12 @@ mod tests {
         let set = FileDescriptorSet::decode(kubebid_proto::FILE_DESCRIPTOR_SET).unwrap();
         let mut messages = set.file.iter().flat_map(|file| &file.message_type);
         let event = messages.find(|message| message.name() == "Event").unwrap();
-        let kinds: Vec<&str> =
-            event.field.iter().filter(|field| field.oneof_index.is_some()).map(|field| field.name()).collect();
+        let kinds: Vec<&str> = event
+            .field
+            .iter()
+            .filter(|field| field.oneof_index.is_some())
+            .map(|field| field.name())
+            .collect();
         assert_eq!(kinds, KINDS);
     }
 }

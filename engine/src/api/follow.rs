@@ -4,14 +4,12 @@
 
 use super::Api;
 use super::lookout::Lookout;
-use crate::caller::Caller;
 use crate::chunk::Chunk;
 use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
 use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
-use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, Stream, stream};
+use futures_util::{Stream, stream};
 use kubebid_proto::v1;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +33,6 @@ pub(super) struct Frame {
 /// Begins behind `from`; the first frame comes at once, that its reader has a place.
 pub(super) fn follow(
     api: Api,
-    caller: &Caller,
     lookout: Lookout,
     from: Option<Place>,
 ) -> impl Stream<Item = Result<Frame, ApiError>> + Send + use<> {
@@ -43,12 +40,8 @@ pub(super) fn follow(
     let live = api.engine().subscribe();
     let head = (api.engine().applied(), Cursor::ALL);
     let place = from.unwrap_or(head);
-    let ended = {
-        let (api, caller) = (api.clone(), caller.clone());
-        async move { api.ended(&caller).await }.boxed()
-    };
     let behind = (place < head).then_some(head.0);
-    let follow = Follow { api, lookout, live, place, behind, held: None, ended, last: None };
+    let follow = Follow { api, lookout, live, place, behind, held: None, last: None };
     stream::try_unfold(follow, |mut follow| async {
         let frame = follow.next().await?;
         Ok(Some((frame, follow)))
@@ -65,8 +58,6 @@ struct Follow {
     behind: Option<u64>,
     /// A chunk that is not used up.
     held: Option<Arc<Chunk>>,
-    /// Why the stream has to end.
-    ended: BoxFuture<'static, ApiError>,
     /// The last frame: when it was, and up to where.
     last: Option<(Instant, Place)>,
 }
@@ -101,20 +92,17 @@ impl Follow {
     /// One page of the table.
     async fn read_table(&mut self, target: u64, events: &mut Vec<v1::Event>) -> Result<(), ApiError> {
         let engine = self.api.engine();
-        tokio::select! {
-            () = engine.wait_projected(target) => {}
-            why = &mut self.ended => return Err(why),
+        engine.wait_projected(target).await;
+        if self.lookout.needs_table() {
+            self.api.labels_written(target).await;
         }
         // Before the page is read: the page has all of what is written by then.
         let known = (engine.projected(), Cursor::ALL);
         if known.0 < target {
             return Err(ApiError::new(Code::Unavailable).saying("the events are not written any more"));
         }
-        let query = EventQuery {
-            after: Some(self.place),
-            limit: FRAME_EVENTS as u32,
-            ..self.lookout.query.clone()
-        };
+        let query =
+            EventQuery { after: Some(self.place), limit: FRAME_EVENTS as u32, ..self.lookout.query.clone() };
         let page = engine.projections().events(&query).await?;
         if let Some(last) = page.last() {
             self.place = (last.seq.0, last.index);
@@ -151,14 +139,16 @@ impl Follow {
                     self.check_for_missed();
                     return Ok(());
                 }
-                why = &mut self.ended => return Err(why),
             }
         };
         match heard {
             Ok(chunk) => self.take(chunk, events),
             Err(RecvError::Lagged(_)) => self.behind = Some(self.api.engine().applied()),
-            // The exchange has stopped: the rest is for the stream's end to say.
-            Err(RecvError::Closed) => return Err((&mut self.ended).await),
+            Err(RecvError::Closed) => {
+                return Err(
+                    ApiError::new(Code::Unavailable).saying("the exchange has stopped; go on elsewhere")
+                );
+            }
         }
         Ok(())
     }

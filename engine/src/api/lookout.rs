@@ -7,6 +7,7 @@ use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
 use crate::wire::event::{Parties, Told, Viewer, kind, redact, told};
 use crate::wire::status::ApiError;
+use crate::wire::text::text;
 use kubebid_core::event::Scope;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names};
 use kubebid_proto::v1;
@@ -37,6 +38,9 @@ pub(super) const KINDS: [&str; 21] = [
     "repeated",
 ];
 
+/// No name is longer.
+const LONGEST: usize = 256;
+
 #[derive(Clone, Debug)]
 pub(super) struct Lookout {
     viewer: Viewer,
@@ -49,6 +53,13 @@ impl Lookout {
         let filter = filter.unwrap_or_default();
         if let Some(unknown) = filter.kinds.iter().find(|kind| !KINDS.contains(&&kind[..])) {
             return Err(ApiError::bad_field("filter.kinds", format!("names {unknown:?}, which is no kind")));
+        }
+        for (key, value) in &filter.labels {
+            text("filter.labels", key, LONGEST)?;
+            text("filter.labels", value, LONGEST)?;
+        }
+        for name in filter.markets.iter().chain(&filter.account) {
+            text("filter", name, LONGEST)?;
         }
         let account = match (filter.account, caller.sees_all()) {
             (None, true) => None,

@@ -178,7 +178,7 @@ impl Api {
 
     pub async fn watch_prices(
         &self,
-        caller: &Caller,
+        _caller: &Caller,
         request: v1::WatchPricesRequest,
     ) -> Result<impl Stream<Item = Result<v1::WatchPricesResponse, ApiError>> + Send + use<>, ApiError> {
         if !request.markets.is_empty() && !request.instance_type.is_empty() {
@@ -197,7 +197,7 @@ impl Api {
         let kind = request.instance_type;
         let of_type = move |name: &str| kind.is_empty() || name.split('/').next() == Some(&kind[..]);
         views.retain(|view| of_type(view.name.as_str()));
-        let from = self.place(&request.cursor).await?;
+        let from = self.place_of(&request.cursor).await?;
         let journal = self.engine().journal_id();
         let frame = move |points, (seq, index)| v1::WatchPricesResponse {
             points,
@@ -210,7 +210,7 @@ impl Api {
             shown.extend(views.iter().map(|view| (view.name.to_string(), view.seq.0)));
         }
         let lookout = Lookout::prices(request.markets.iter().map(|name| MarketName::new(name)).collect());
-        let changes = follow(self.clone(), caller, lookout, Some(from.unwrap_or(applied)));
+        let changes = follow(self.clone(), lookout, Some(from.unwrap_or(applied)));
         let changes = changes.map(move |changes| {
             let Changes { events, place } = changes?;
             let points = events.into_iter().filter_map(market::point);

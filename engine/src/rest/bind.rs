@@ -53,9 +53,8 @@ impl Binding {
         let mut query = BTreeMap::new();
         if !has_body {
             collect(request, &request.schema, &[], &mut query);
-            query.retain(|_, parameter| {
-                from_path.as_ref().is_none_or(|(field, _)| *field != parameter.field)
-            });
+            query
+                .retain(|_, parameter| from_path.as_ref().is_none_or(|(field, _)| *field != parameter.field));
         }
         let has_key = properties(&request.schema).any(|(name, _)| name == "client_key");
         Binding { from_path, query, has_body, has_key }
@@ -210,7 +209,9 @@ impl Given {
         // Read as it came: only the text knows its lines.
         let mut reader = serde_json::Deserializer::from_slice(&body);
         let message: Q = serde_path_to_error::deserialize(&mut reader).map_err(|error| blame(&error))?;
-        reader.end().map_err(|error| ApiError::bad_field("body", format_args!("has more behind its end: {error}")))?;
+        reader
+            .end()
+            .map_err(|error| ApiError::bad_field("body", format_args!("has more behind its end: {error}")))?;
         if self.fields.is_empty() {
             return Ok(message);
         }

@@ -50,7 +50,12 @@ impl Message {
 }
 
 /// A verb that is answered once. `call` is the same method that gRPC calls.
-pub(super) fn unary<Q, A, F, Answer>(method: Method, path: &'static str, rpc: &'static str, call: F) -> Operation
+pub(super) fn unary<Q, A, F, Answer>(
+    method: Method,
+    path: &'static str,
+    rpc: &'static str,
+    call: F,
+) -> Operation
 where
     Q: DeserializeOwned + ToSchema + Send + 'static,
     A: Serialize + ToSchema + 'static,
@@ -91,8 +96,8 @@ where
                 Ok(request) => request,
                 Err(error) => return problem(error),
             };
-            match call(api, caller, request).await {
-                Ok(frames) => sse::respond(frames),
+            match call(api.clone(), caller.clone(), request).await {
+                Ok(frames) => sse::respond(api.until_ended(caller, frames)),
                 Err(error) => problem(error),
             }
         })

@@ -92,24 +92,44 @@ impl Rows {
     /// All tokens, also revoked ones, of one account or of everybody, oldest first: those with an id
     /// above `after`, at most `limit`.
     pub async fn tokens(&self, account: Option<&str>, after: u64, limit: u32) -> Result<Vec<Token>, Fault> {
-        let query = match account {
-            Some(account) => {
-                sqlx::query("SELECT * FROM tokens WHERE id > $1 AND account = $3 ORDER BY id LIMIT $2")
-                    .bind(bigint(after))
-                    .bind(i64::from(limit))
-                    .bind(account)
-            }
-            None => sqlx::query("SELECT * FROM tokens WHERE id > $1 ORDER BY id LIMIT $2")
-                .bind(bigint(after))
-                .bind(i64::from(limit)),
+        let of = match account {
+            Some(_) => "SELECT * FROM tokens WHERE id > $1 AND account = $3 ORDER BY id LIMIT $2",
+            None => "SELECT * FROM tokens WHERE id > $1 ORDER BY id LIMIT $2",
         };
-        query
-            .fetch_all(&self.pool)
-            .await
-            .map_err(Fault::database("listing the tokens"))?
-            .iter()
-            .map(token)
-            .collect()
+        self.list_tokens(of, account, after, limit).await
+    }
+
+    /// As [`Rows::tokens`], without revoked ones.
+    pub async fn unrevoked_tokens(
+        &self,
+        account: Option<&str>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<Token>, Fault> {
+        let of = match account {
+            Some(_) => {
+                "SELECT * FROM tokens WHERE id > $1 AND account = $3 AND revoked_at_us IS NULL
+                 ORDER BY id LIMIT $2"
+            }
+            None => "SELECT * FROM tokens WHERE id > $1 AND revoked_at_us IS NULL ORDER BY id LIMIT $2",
+        };
+        self.list_tokens(of, account, after, limit).await
+    }
+
+    async fn list_tokens(
+        &self,
+        sql: &'static str,
+        account: Option<&str>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<Token>, Fault> {
+        let query = sqlx::query(sql).bind(bigint(after)).bind(i64::from(limit));
+        let query = match account {
+            Some(account) => query.bind(account),
+            None => query,
+        };
+        let rows = query.fetch_all(&self.pool).await.map_err(Fault::database("listing the tokens"))?;
+        rows.iter().map(token).collect()
     }
 
     /// Whether there was such a token and it was not revoked before.
