@@ -31,7 +31,11 @@ pub fn describe() {
     describe_counter!(STORE_FAULTS, "Appends that failed, by kind: refused, unknown");
     describe_gauge!(INTAKE_DEPTH, "Commands that wait to be stamped");
     describe_counter!(REQUESTS, "Requests, by wire, method and code");
-    describe_histogram!(REQUEST_SECONDS, metrics::Unit::Seconds, "Time until a request was answered, or its stream began");
+    describe_histogram!(
+        REQUEST_SECONDS,
+        metrics::Unit::Seconds,
+        "Time until a request was answered, or its stream began"
+    );
     describe_gauge!(SEQ, "Number of the last command applied");
     describe_gauge!(PROJECTION_LAG, "Commands applied but not yet in the projections");
 }

@@ -57,7 +57,9 @@ pub fn router(api: Api) -> Router {
         router = router.route(path, on(filter, handler));
     }
     router
-        .fallback(async || problem(ApiError::new(Code::UnknownMethod).saying("there is nothing at this path")))
+        .fallback(async || {
+            problem(ApiError::new(Code::UnknownMethod).saying("there is nothing at this path"))
+        })
         .method_not_allowed_fallback(async || problem::wrong_method())
         .with_state(api)
 }
@@ -99,7 +101,8 @@ fn admit(api: &Api, operation: &Operation, rpc: &str, headers: &HeaderMap) -> Re
         None => PATIENCE,
         Some(seconds) => {
             let seconds = seconds.to_str().ok().and_then(|text| text.trim().parse().ok());
-            let seconds = seconds.ok_or_else(|| ApiError::bad_field("Request-Timeout", "is not in whole seconds"))?;
+            let seconds =
+                seconds.ok_or_else(|| ApiError::bad_field("Request-Timeout", "is not in whole seconds"))?;
             Duration::from_secs(seconds).min(PATIENCE_MAX)
         }
     };
@@ -130,7 +133,10 @@ async fn gather(
     }
     if let Some(key) = text_of(headers, &IDEMPOTENCY_KEY)?.filter(|_| binding.has_body) {
         if !binding.has_key {
-            return Err(ApiError::bad_field("Idempotency-Key", "is of no use here: repeat the request as it is"));
+            return Err(ApiError::bad_field(
+                "Idempotency-Key",
+                "is of no use here: repeat the request as it is",
+            ));
         }
         given.set(&["client_key".to_owned()], key.into());
     }

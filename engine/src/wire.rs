@@ -2,9 +2,9 @@
 
 pub mod admin;
 pub mod bid;
+pub(crate) mod billing;
 pub mod command;
 pub mod cursor;
-pub(crate) mod billing;
 pub mod event;
 pub(crate) mod market;
 pub mod page;

@@ -125,8 +125,12 @@ mod tests {
         let set = FileDescriptorSet::decode(kubebid_proto::FILE_DESCRIPTOR_SET).unwrap();
         let mut messages = set.file.iter().flat_map(|file| &file.message_type);
         let event = messages.find(|message| message.name() == "Event").unwrap();
-        let kinds: Vec<&str> =
-            event.field.iter().filter(|field| field.oneof_index.is_some()).map(|field| field.name()).collect();
+        let kinds: Vec<&str> = event
+            .field
+            .iter()
+            .filter(|field| field.oneof_index.is_some())
+            .map(|field| field.name())
+            .collect();
         assert_eq!(kinds, KINDS);
     }
 }

@@ -41,14 +41,17 @@ impl Api {
     async fn explain_bid(&self, caller: &Caller, id: BidId) -> Result<v1::ExplainResponse, ApiError> {
         let (seq, found) = self
             .engine()
-            .ask(move |exchange| (exchange.seq(), exchange.view_bid(id).map(|view| (view, exchange.obstacles(id)))))
+            .ask(move |exchange| {
+                (exchange.seq(), exchange.view_bid(id).map(|view| (view, exchange.obstacles(id))))
+            })
             .await?;
         let unknown = || ApiError::new(Code::Market(Reject::UnknownBid));
         let (view, obstacles) = found.ok_or_else(unknown)?;
         if !caller.sees(self.engine().views().names().account(view.tenant)) {
             return Err(unknown());
         }
-        let events = self.history(caller, seq.0, EventQuery { bids: vec![id], ..EventQuery::default() }).await?;
+        let events =
+            self.history(caller, seq.0, EventQuery { bids: vec![id], ..EventQuery::default() }).await?;
         let mut subject = Subject::of(Some(id.0));
         let steps = events.into_iter().filter_map(|event| subject.step(event)).collect();
         let (rule, summary) = summary::of_bid(&view, &obstacles, |market| self.market_name(market));
@@ -79,7 +82,8 @@ impl Api {
             Some(bid) => self.with_bid(caller, seq.0, bid, events).await?,
             None => events,
         };
-        let (rule, summary) = summary::of_allocation(id, view.as_ref(), &events, self.rules_of(view.as_ref()).as_deref());
+        let (rule, summary) =
+            summary::of_allocation(id, view.as_ref(), &events, self.rules_of(view.as_ref()).as_deref());
         let mut subject = Subject::of(bid);
         let steps = events.into_iter().filter_map(|event| subject.step(event)).collect();
         Ok(v1::ExplainResponse { seq: seq.0, summary, rule: rule.to_owned(), obstacles: Vec::new(), steps })
@@ -101,15 +105,16 @@ impl Api {
     }
 
     /// The last events, oldest first, as the caller sees them.
-    async fn history(&self, caller: &Caller, seq: u64, query: EventQuery) -> Result<Vec<v1::Event>, ApiError> {
+    async fn history(
+        &self,
+        caller: &Caller,
+        seq: u64,
+        query: EventQuery,
+    ) -> Result<Vec<v1::Event>, ApiError> {
         self.projected_up_to(caller, seq).await?;
         let lookout = Lookout::new(caller, None)?;
-        let query = EventQuery {
-            account: lookout.query.account.clone(),
-            newest_first: true,
-            limit: STEPS,
-            ..query
-        };
+        let query =
+            EventQuery { account: lookout.query.account.clone(), newest_first: true, limit: STEPS, ..query };
         let rows = self.engine().projections().events(&query).await?;
         let mut events: Vec<_> =
             rows.into_iter().filter_map(|row| lookout.seen(row.event, &row.parties)).collect();

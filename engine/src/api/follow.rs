@@ -101,11 +101,8 @@ impl Follow {
         if known.0 < target {
             return Err(ApiError::new(Code::Unavailable).saying("the events are not written any more"));
         }
-        let query = EventQuery {
-            after: Some(self.place),
-            limit: FRAME_EVENTS as u32,
-            ..self.lookout.query.clone()
-        };
+        let query =
+            EventQuery { after: Some(self.place), limit: FRAME_EVENTS as u32, ..self.lookout.query.clone() };
         let page = engine.projections().events(&query).await?;
         if let Some(last) = page.last() {
             self.place = (last.seq.0, last.index);
@@ -148,7 +145,9 @@ impl Follow {
             Ok(chunk) => self.take(chunk, events),
             Err(RecvError::Lagged(_)) => self.behind = Some(self.api.engine().applied()),
             Err(RecvError::Closed) => {
-                return Err(ApiError::new(Code::Unavailable).saying("the exchange has stopped; go on elsewhere"));
+                return Err(
+                    ApiError::new(Code::Unavailable).saying("the exchange has stopped; go on elsewhere")
+                );
             }
         }
         Ok(())

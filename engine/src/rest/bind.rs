@@ -53,9 +53,8 @@ impl Binding {
         let mut query = BTreeMap::new();
         if !has_body {
             collect(request, &request.schema, &[], &mut query);
-            query.retain(|_, parameter| {
-                from_path.as_ref().is_none_or(|(field, _)| *field != parameter.field)
-            });
+            query
+                .retain(|_, parameter| from_path.as_ref().is_none_or(|(field, _)| *field != parameter.field));
         }
         let has_key = properties(&request.schema).any(|(name, _)| name == "client_key");
         Binding { from_path, query, has_body, has_key }
@@ -210,7 +209,9 @@ impl Given {
         // Read as it came: only the text knows its lines.
         let mut reader = serde_json::Deserializer::from_slice(&body);
         let message: Q = serde_path_to_error::deserialize(&mut reader).map_err(|error| blame(&error))?;
-        reader.end().map_err(|error| ApiError::bad_field("body", format_args!("has more behind its end: {error}")))?;
+        reader
+            .end()
+            .map_err(|error| ApiError::bad_field("body", format_args!("has more behind its end: {error}")))?;
         if self.fields.is_empty() {
             return Ok(message);
         }
@@ -267,6 +268,10 @@ fn blame(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     let field = if path == "." || path == "?" { "body".to_owned() } else { path };
     if inner.is_syntax() || inner.is_eof() || inner.is_io() {
         return ApiError::bad_field("body", format_args!("is not JSON: {said}"));
+    }
+    // What pbjson says of a number that is none, or does not fit.
+    if let Some(at) = said.strip_prefix("data did not match any variant of untagged enum Content") {
+        return ApiError::bad_field(field, format_args!("is not a whole number that fits{at}"));
     }
     ApiError::bad_field(field, format_args!("cannot be read: {said}"))
 }

@@ -8,16 +8,16 @@ use axum::http::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use utoipa::openapi::path::{
-    HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn, PathsBuilder, Parameter as DocumentedParameter,
-    PathItem, ParameterStyle,
+    HttpMethod, OperationBuilder, Parameter as DocumentedParameter, ParameterBuilder, ParameterIn,
+    ParameterStyle, PathItem, PathsBuilder,
 };
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
-    Content, Info, LicenseBuilder, ObjectBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, ResponseBuilder,
-    Schema, Tag,
+    Content, Info, LicenseBuilder, ObjectBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required,
+    ResponseBuilder, Schema, Tag,
 };
 
 const INTRODUCTION: &str = "The spot market for compute. Every verb is an rpc of `kubebid.auction.v1` with the same \
@@ -37,7 +37,8 @@ pub(super) fn document(operations: &[Operation]) -> OpenApi {
             schemas.extend(message.refers_to.iter().cloned());
         }
     }
-    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("A token of CreateToken."));
+    let bearer =
+        HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("A token of CreateToken."));
     let components = ComponentsBuilder::new()
         .schemas_from_iter(schemas)
         .schema("Problem", problem_schema())
@@ -57,7 +58,10 @@ pub(super) fn document(operations: &[Operation]) -> OpenApi {
 fn tags(rpcs: &BTreeMap<String, Rpc>) -> Vec<Tag> {
     let services: BTreeMap<&str, &str> =
         rpcs.values().map(|rpc| (rpc.service.as_str(), rpc.service_comment.as_str())).collect();
-    services.into_iter().map(|(name, text)| TagBuilder::new().name(name).description(Some(text)).build()).collect()
+    services
+        .into_iter()
+        .map(|(name, text)| TagBuilder::new().name(name).description(Some(text)).build())
+        .collect()
 }
 
 fn described(operation: &Operation, rpc: &Rpc) -> OperationBuilder {
@@ -75,10 +79,8 @@ fn described(operation: &Operation, rpc: &Rpc) -> OperationBuilder {
         described = described.parameter(query_parameter(name, parameter));
     }
     if operation.binding.has_key && operation.binding.has_body {
-        described = described.parameter(header(
-            "Idempotency-Key",
-            "As `client_key` of the body; the two may not differ.",
-        ));
+        described = described
+            .parameter(header("Idempotency-Key", "As `client_key` of the body; the two may not differ."));
     }
     if operation.streams {
         described = described.parameter(header("Last-Event-ID", "As `cursor`, before which it counts."));
@@ -86,7 +88,8 @@ fn described(operation: &Operation, rpc: &Rpc) -> OperationBuilder {
     if operation.binding.has_body {
         let body = body_schema(operation);
         let content = Content::new(Some(body));
-        let body = RequestBodyBuilder::new().content("application/json", content).required(Some(Required::False));
+        let body =
+            RequestBodyBuilder::new().content("application/json", content).required(Some(Required::False));
         described = described.request_body(Some(body.build()));
     }
     described
@@ -95,7 +98,10 @@ fn described(operation: &Operation, rpc: &Rpc) -> OperationBuilder {
 fn answer(operation: &Operation) -> ResponseBuilder {
     let schema = RefOr::Ref::<Schema>(Ref::from_schema_name(&operation.response.name));
     let (kind, text) = if operation.streams {
-        ("text/event-stream", "Server-sent events: `id` is a cursor, `data` one of these, a comment the heartbeat.")
+        (
+            "text/event-stream",
+            "Server-sent events: `id` is a cursor, `data` one of these, a comment the heartbeat.",
+        )
     } else {
         ("application/json", "Done, or known.")
     };
@@ -132,7 +138,8 @@ fn path_parameter(operation: &Operation, name: &str) -> DocumentedParameter {
     };
     let schema = properties.and_then(|properties| properties.get(name)).cloned();
     let text = || ObjectBuilder::new().schema_type(Type::String).build().into();
-    let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
+    let parameter =
+        ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
     parameter.schema(Some(schema.unwrap_or_else(text))).build()
 }
 

@@ -50,7 +50,12 @@ impl Message {
 }
 
 /// A verb that is answered once. `call` is the same method that gRPC calls.
-pub(super) fn unary<Q, A, F, Answer>(method: Method, path: &'static str, rpc: &'static str, call: F) -> Operation
+pub(super) fn unary<Q, A, F, Answer>(
+    method: Method,
+    path: &'static str,
+    rpc: &'static str,
+    call: F,
+) -> Operation
 where
     Q: DeserializeOwned + ToSchema + Send + 'static,
     A: Serialize + ToSchema + 'static,

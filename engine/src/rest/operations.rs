@@ -5,7 +5,9 @@ use axum::http::Method;
 
 macro_rules! call {
     ($method:ident) => {
-        async |api: crate::api::Api, caller: crate::caller::Caller, request| api.$method(&caller, request).await
+        async |api: crate::api::Api, caller: crate::caller::Caller, request| {
+            api.$method(&caller, request).await
+        }
     };
 }
 

@@ -14,7 +14,8 @@ pub(super) struct Rpc {
 
 /// All rpcs by name, which no two services share.
 pub(super) fn all() -> BTreeMap<String, Rpc> {
-    let set = FileDescriptorSet::decode(kubebid_proto::FILE_DESCRIPTOR_SET).expect("the build made the descriptors");
+    let set = FileDescriptorSet::decode(kubebid_proto::FILE_DESCRIPTOR_SET)
+        .expect("the build made the descriptors");
     let mut rpcs = BTreeMap::new();
     for file in &set.file {
         for (at, service) in file.service.iter().enumerate() {
@@ -35,6 +36,7 @@ pub(super) fn all() -> BTreeMap<String, Rpc> {
 
 fn comment(file: &FileDescriptorProto, place: &[i32]) -> String {
     let locations = file.source_code_info.iter().flat_map(|info| &info.location);
-    let found = locations.filter(|location| location.path == place).map(|location| location.leading_comments());
+    let found =
+        locations.filter(|location| location.path == place).map(|location| location.leading_comments());
     found.flat_map(|text| text.trim().lines()).map(str::trim).collect::<Vec<_>>().join("\n")
 }

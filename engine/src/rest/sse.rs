@@ -37,11 +37,15 @@ impl Frame for v1::WatchPricesResponse {
 }
 
 /// A stream that fails ends with an event `problem`.
-pub(super) fn respond<A: Frame>(frames: impl Stream<Item = Result<A, ApiError>> + Send + 'static) -> Response {
+pub(super) fn respond<A: Frame>(
+    frames: impl Stream<Item = Result<A, ApiError>> + Send + 'static,
+) -> Response {
     let events = frames.map(|frame| Ok::<Event, Infallible>(event(frame)));
     let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
     // Proxies that gather would hold events back.
-    response.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    response
+        .headers_mut()
+        .insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
 }
 

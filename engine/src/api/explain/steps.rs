@@ -48,12 +48,24 @@ impl Subject {
                 let wanted = nodes(of.max_nodes.into());
                 let ceiling = dollars(of.ceiling_micros);
                 let place = "and took its place among those of the same ceiling";
-                ("R2", format!("Bid {} was placed for {wanted}{least}, with a ceiling of {ceiling} per node-hour, {place}.", of.bid))
+                (
+                    "R2",
+                    format!(
+                        "Bid {} was placed for {wanted}{least}, with a ceiling of {ceiling} per node-hour, {place}.",
+                        of.bid
+                    ),
+                )
             }
             Kind::BidAmended(of) => {
                 self.ceiling = Some(of.ceiling_micros);
                 let (wanted, ceiling) = (nodes(of.max_nodes.into()), dollars(of.ceiling_micros));
-                ("R2", format!("Bid {} was amended: it wants {wanted} in all, with a ceiling of {ceiling}.", of.bid))
+                (
+                    "R2",
+                    format!(
+                        "Bid {} was amended: it wants {wanted} in all, with a ceiling of {ceiling}.",
+                        of.bid
+                    ),
+                )
             }
             Kind::BidClosed(of) => {
                 let why = match of.reason() {
@@ -68,25 +80,49 @@ impl Subject {
             Kind::Allocated(of) => {
                 let claimed = self.claimed_unit.take_if(|unit| *unit == of.unit).is_some();
                 if claimed {
-                    ("R5", format!("Node {} was handed over: the notice on {} ended, and the claim on it became an allocation.", of.allocation, of.unit))
+                    (
+                        "R5",
+                        format!(
+                            "Node {} was handed over: the notice on {} ended, and the claim on it became an allocation.",
+                            of.allocation, of.unit
+                        ),
+                    )
                 } else {
-                    ("R3", format!("Node {} was allocated: {} was free, and the cheapest that could be had.", of.allocation, of.unit))
+                    (
+                        "R3",
+                        format!(
+                            "Node {} was allocated: {} was free, and the cheapest that could be had.",
+                            of.allocation, of.unit
+                        ),
+                    )
                 }
             }
-            Kind::Ready(of) => {
-                ("R4", format!("Node {} was reported ready: billing began, and it is protected for the market's minimum runtime.", of.allocation))
-            }
+            Kind::Ready(of) => (
+                "R4",
+                format!(
+                    "Node {} was reported ready: billing began, and it is protected for the market's minimum runtime.",
+                    of.allocation
+                ),
+            ),
             Kind::NoticeStarted(of) => self.notice(of)?,
-            Kind::NoticeRescinded(of) => {
-                ("R6", format!("The notice on node {} was taken back: nobody who could have displaced it wants it any more.", of.allocation))
-            }
+            Kind::NoticeRescinded(of) => (
+                "R6",
+                format!(
+                    "The notice on node {} was taken back: nobody who could have displaced it wants it any more.",
+                    of.allocation
+                ),
+            ),
             Kind::Claimed(of) => self.claimed(of)?,
             Kind::ClaimDropped(of) => self.claim_dropped(of)?,
             Kind::Ended(of) => {
                 let (rule, why) = match of.reason() {
                     EndReason::Outbid => ("R5", "its notice was over, and a higher bid has the unit"),
-                    EndReason::CapacityWithdrawn => ("R11", "its notice was over, and the provider takes the unit back"),
-                    EndReason::ReserveRaised => ("R11", "its notice was over, and the provider asks for more than the ceiling"),
+                    EndReason::CapacityWithdrawn => {
+                        ("R11", "its notice was over, and the provider takes the unit back")
+                    }
+                    EndReason::ReserveRaised => {
+                        ("R11", "its notice was over, and the provider asks for more than the ceiling")
+                    }
                     EndReason::Released => ("R14", "its tenant gave it back"),
                     EndReason::UnitLost => ("R11", "the provider lost the unit"),
                     EndReason::StartTimeout => ("R11", "nobody reported it ready in time"),
@@ -96,7 +132,9 @@ impl Subject {
             }
             Kind::Charged(of) => {
                 let what = match (of.reason(), of.allocation) {
-                    (v1::charge::Reason::ClaimDropped, _) => format!("the claim on {} that was given up", of.unit),
+                    (v1::charge::Reason::ClaimDropped, _) => {
+                        format!("the claim on {} that was given up", of.unit)
+                    }
                     (_, Some(allocation)) => format!("node {allocation}"),
                     (_, None) => of.unit.clone(),
                 };
@@ -118,12 +156,22 @@ impl Subject {
     fn notice(&self, of: &v1::event::NoticeStarted) -> Option<(&'static str, String)> {
         let (rule, why) = match of.reason() {
             NoticeReason::Outbid => {
-                let own = self.ceiling.filter(|_| self.bid.is_some()).map(|ceiling| format!(", {}", dollars(ceiling)));
+                let own = self
+                    .ceiling
+                    .filter(|_| self.bid.is_some())
+                    .map(|ceiling| format!(", {}", dollars(ceiling)));
                 let own = own.unwrap_or_default();
-                ("R4", format!("another bid's ceiling was above the lowest of the market's nodes{own}, by the increment at least, and this was the newest unprotected node at it"))
+                (
+                    "R4",
+                    format!(
+                        "another bid's ceiling was above the lowest of the market's nodes{own}, by the increment at least, and this was the newest unprotected node at it"
+                    ),
+                )
             }
             NoticeReason::CapacityWithdrawn => ("R11", "the provider lowered its capacity".to_owned()),
-            NoticeReason::ReserveRaised => ("R11", "the provider raised its reserve above the ceiling".to_owned()),
+            NoticeReason::ReserveRaised => {
+                ("R11", "the provider raised its reserve above the ceiling".to_owned())
+            }
             NoticeReason::Unspecified => return None,
         };
         let deadline = instant(of.deadline_us);
@@ -138,15 +186,21 @@ impl Subject {
             self.claimed_unit = Some(unit.clone());
         }
         Some(match of.cause() {
-            _ if lost => ("R4", format!("A bid with a ceiling higher by the increment took over the claim on {unit}.")),
+            _ if lost => {
+                ("R4", format!("A bid with a ceiling higher by the increment took over the claim on {unit}."))
+            }
             claimed::Cause::Displaced if ours => {
                 ("R4", format!("It displaced the node on {unit}, and has it when the notice ends."))
             }
-            claimed::Cause::ClaimDisplaced if ours => ("R4", format!("It took over the claim on {unit} from a lower bid.")),
+            claimed::Cause::ClaimDisplaced if ours => {
+                ("R4", format!("It took over the claim on {unit} from a lower bid."))
+            }
             claimed::Cause::Standing if ours => {
                 ("R6", format!("It claimed {unit}, which is under notice and which nobody else had claimed."))
             }
-            claimed::Cause::PassedOn if ours => ("R6", format!("The claim on {unit} was given up by another and passed on to it.")),
+            claimed::Cause::PassedOn if ours => {
+                ("R6", format!("The claim on {unit} was given up by another and passed on to it."))
+            }
             claimed::Cause::Unspecified => return None,
             _ => ("R5", format!("{unit} was earmarked for another bid.")),
         })

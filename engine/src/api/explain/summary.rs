@@ -37,19 +37,34 @@ pub(super) fn of_bid(
     let would = needed.map(|needed| format!("; a ceiling of {needed} would do")).unwrap_or_default();
     let (rule, why) = match nearest.reason {
         Unfilled::NoMarket => ("R13", "no market of its instance type is open".to_owned()),
-        Unfilled::OwnSupply => ("R17", format!("its account sells in {market}, and does not buy where it sells")),
+        Unfilled::OwnSupply => {
+            ("R17", format!("its account sells in {market}, and does not buy where it sells"))
+        }
         Unfilled::NoSupply => ("R3", format!("{market} has no unit that stays, but for those it has itself")),
-        Unfilled::BelowFloor => ("R3", format!("its ceiling of {ceiling} is below the lowest reserve in {market}{would}")),
-        Unfilled::BelowNeededCeiling => {
-            ("R4", format!("its ceiling of {ceiling} is not high enough above the lowest of those who hold nodes in {market}{would}"))
+        Unfilled::BelowFloor => {
+            ("R3", format!("its ceiling of {ceiling} is below the lowest reserve in {market}{would}"))
         }
-        Unfilled::MinimumNotMet => {
-            ("R12", format!("{market} does not have its minimum of {} at once{would}", nodes(view.min_nodes.into())))
-        }
+        Unfilled::BelowNeededCeiling => (
+            "R4",
+            format!(
+                "its ceiling of {ceiling} is not high enough above the lowest of those who hold nodes in {market}{would}"
+            ),
+        ),
+        Unfilled::MinimumNotMet => (
+            "R12",
+            format!("{market} does not have its minimum of {} at once{would}", nodes(view.min_nodes.into())),
+        ),
         Unfilled::WaitingForProtectedNode => {
-            let until = nearest.protected_until.map(|until| format!("; the first protection ends at {}", instant(until.0)));
+            let until = nearest
+                .protected_until
+                .map(|until| format!("; the first protection ends at {}", instant(until.0)));
             let until = until.unwrap_or_default();
-            ("R4", format!("its ceiling of {ceiling} is high enough, but the lowest nodes in {market} are still protected{until}"))
+            (
+                "R4",
+                format!(
+                    "its ceiling of {ceiling} is high enough, but the lowest nodes in {market} are still protected{until}"
+                ),
+            )
         }
     };
     (rule, format!("{lacks}: {why}."))
@@ -76,7 +91,9 @@ pub(super) fn of_allocation(
     let (rule, why) = match reason {
         EndReason::Outbid => ("R4", "it was outbid: another bid displaced it, and its notice was over"),
         EndReason::CapacityWithdrawn => ("R11", "its provider lowered the capacity, and its notice was over"),
-        EndReason::ReserveRaised => ("R11", "its provider asked for more than its ceiling, and its notice was over"),
+        EndReason::ReserveRaised => {
+            ("R11", "its provider asked for more than its ceiling, and its notice was over")
+        }
         EndReason::Released => ("R14", "its tenant gave it back"),
         EndReason::UnitLost => ("R11", "its provider lost the unit"),
         EndReason::StartTimeout => ("R11", "nobody reported it ready in time"),
@@ -90,7 +107,12 @@ fn live(id: AllocationId, view: &AllocationView) -> (&'static str, String) {
     match view.state {
         AllocationState::Starting => {
             let by = instant(view.start_by.0);
-            ("R11", format!("Node {id} is not under notice; it waits to be reported ready, by {by} at the latest."))
+            (
+                "R11",
+                format!(
+                    "Node {id} is not under notice; it waits to be reported ready, by {by} at the latest."
+                ),
+            )
         }
         AllocationState::Active | AllocationState::Notice => {
             ("R4", format!("Node {id} is not under notice; its protection ends at {until}."))
