@@ -1,19 +1,29 @@
 //! The auction engine as a service around `kubebid-core`.
 
+pub mod api;
+pub mod auth;
+mod caller;
 mod chunk;
 pub mod clock;
+pub mod config;
 mod engine;
+pub mod grpc;
 mod intake;
+pub mod limits;
 pub mod metrics;
+pub mod policy;
 pub mod projections;
 pub mod recovery;
 mod reference;
 mod replay;
+pub mod rest;
 mod sequencer;
+pub mod server;
 pub mod store;
 pub mod view;
 pub mod wire;
 
+pub use caller::{Caller, Roles, Whose};
 pub use chunk::{Chunk, HourMark, Step};
 pub use engine::{Engine, EngineError, EngineOptions, Running, Submission};
 pub use intake::NotDone;

@@ -14,6 +14,8 @@ pub const COMMIT_COMMANDS: &str = "kubebid_commit_commands";
 pub const JOURNAL_BYTES: &str = "kubebid_journal_written_bytes_total";
 pub const STORE_FAULTS: &str = "kubebid_store_faults_total";
 pub const INTAKE_DEPTH: &str = "kubebid_intake_commands";
+pub const REQUESTS: &str = "kubebid_requests_total";
+pub const REQUEST_SECONDS: &str = "kubebid_request_duration_seconds";
 pub const SEQ: &str = "kubebid_seq";
 pub const PROJECTION_LAG: &str = "kubebid_projection_lag_commands";
 
@@ -28,6 +30,12 @@ pub fn describe() {
     describe_counter!(JOURNAL_BYTES, metrics::Unit::Bytes, "Bytes appended to the journal");
     describe_counter!(STORE_FAULTS, "Appends that failed, by kind: refused, unknown");
     describe_gauge!(INTAKE_DEPTH, "Commands that wait to be stamped");
+    describe_counter!(REQUESTS, "Requests, by wire, method and code");
+    describe_histogram!(
+        REQUEST_SECONDS,
+        metrics::Unit::Seconds,
+        "Time until a request was answered, or its stream began"
+    );
     describe_gauge!(SEQ, "Number of the last command applied");
     describe_gauge!(PROJECTION_LAG, "Commands applied but not yet in the projections");
 }
@@ -74,4 +82,12 @@ pub(crate) fn store_refused() {
 
 pub(crate) fn store_unknown() {
     counter!(STORE_FAULTS, "kind" => "unknown").increment(1);
+}
+
+/// A request that was answered; of a method that does not exist, the name is not kept.
+pub(crate) fn request(wire: &'static str, method: &str, code: &'static str, took: Duration) {
+    let method = crate::policy::POLICY.iter().map(|(known, _)| *known).find(|known| *known == method);
+    let method = method.unwrap_or("other");
+    counter!(REQUESTS, "wire" => wire, "method" => method, "code" => code).increment(1);
+    histogram!(REQUEST_SECONDS, "wire" => wire, "method" => method).record(took.as_secs_f64());
 }

@@ -1,7 +1,6 @@
 -- Who deals with the exchange, and how much of it they may use. No limit = NULL.
 CREATE TABLE accounts (
     name                    text COLLATE "C" PRIMARY KEY,
-    roles                   text   NOT NULL, -- comma separated
     max_open_bids           bigint,
     max_nodes_wanted        bigint,
     max_ceiling_micros      bigint,

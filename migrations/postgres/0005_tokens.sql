@@ -3,7 +3,7 @@ CREATE TABLE tokens (
     id            bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     sha256        bytea  NOT NULL UNIQUE CHECK (length(sha256) = 32),
     account       text COLLATE "C" NOT NULL REFERENCES accounts (name),
-    role          text   NOT NULL,
+    roles         text   NOT NULL, -- comma separated
     note          text   NOT NULL,
     created_at_us bigint NOT NULL,
     revoked_at_us bigint

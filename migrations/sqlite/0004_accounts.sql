@@ -1,7 +1,6 @@
 -- Who deals with the exchange, and how much of it they may use. No limit = NULL.
 CREATE TABLE accounts (
     name                    TEXT    PRIMARY KEY,
-    roles                   TEXT    NOT NULL, -- comma separated
     max_open_bids           INTEGER,
     max_nodes_wanted        INTEGER,
     max_ceiling_micros      INTEGER,

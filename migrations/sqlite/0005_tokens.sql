@@ -3,7 +3,7 @@ CREATE TABLE tokens (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     sha256        BLOB    NOT NULL UNIQUE CHECK (length(sha256) = 32),
     account       TEXT    NOT NULL REFERENCES accounts (name),
-    role          TEXT    NOT NULL,
+    roles         TEXT    NOT NULL, -- comma separated
     note          TEXT    NOT NULL,
     created_at_us INTEGER NOT NULL,
     revoked_at_us INTEGER

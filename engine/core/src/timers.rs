@@ -30,6 +30,11 @@ impl Timers {
         self.0.first().map(|(at, _)| *at)
     }
 
+    /// All that is to come, the earliest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Micros, Due)> {
+        self.0.iter().copied()
+    }
+
     /// Takes the first thing that is due at `now`.
     pub(crate) fn take(&mut self, now: Micros) -> Option<Due> {
         let (at, due) = *self.0.first()?;

@@ -1,11 +1,12 @@
-//! What may be asked of the exchange without changing it: a bid, a node, a market's depth, a quote.
+//! What may be asked of the exchange without changing it: a bid, a node, an offer, a quote.
 
 use crate::event::{NoticeReason, Scope};
 use crate::exchange::Exchange;
 use crate::money::{Amount, Bill, Price};
+use crate::obstacles::lcm;
 use crate::picture::{AllocationState, Numbers, Supply};
 use crate::rules::MarketRules;
-use crate::state::{Allocation, Bid};
+use crate::state::Allocation;
 use crate::table::sorted;
 use crate::units::{AccountId, AccountName, AllocationId, BidId, MarketId, MarketName, Micros, Seq, UnitId};
 
@@ -30,35 +31,6 @@ pub struct BidView {
     pub claims: Vec<AllocationId>,
     /// Why unmet demand is not met.
     pub unfilled: Option<Unfilled>,
-}
-
-/// Why a bid does not get (more) nodes at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfilled {
-    NoMarket,
-    /// The account sells in all the markets it names (R17).
-    OwnSupply,
-    NoSupply,
-    BelowFloor,
-    /// A waiting gang (R12).
-    MinimumNotMet,
-    /// It may displace a node as soon as that node's protection ends (R4).
-    WaitingForProtectedNode,
-    BelowNeededCeiling,
-}
-
-impl Unfilled {
-    pub fn word(self) -> &'static str {
-        match self {
-            Unfilled::NoMarket => "NO_MARKET",
-            Unfilled::OwnSupply => "OWN_SUPPLY",
-            Unfilled::NoSupply => "NO_SUPPLY",
-            Unfilled::BelowFloor => "BELOW_FLOOR",
-            Unfilled::MinimumNotMet => "MINIMUM_NOT_MET",
-            Unfilled::WaitingForProtectedNode => "WAITING_FOR_PROTECTED_NODE",
-            Unfilled::BelowNeededCeiling => "BELOW_NEEDED_CEILING",
-        }
-    }
 }
 
 /// An allocation that has not ended.
@@ -110,17 +82,6 @@ pub struct UnitView {
     pub under_notice: bool,
 }
 
-/// How many nodes stand at which price, best first; nobody's name (R9).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Depth {
-    /// Wanted by bids that wait, by ceiling, highest first.
-    pub bids: Vec<(Price, u64)>,
-    /// Held live, by ceiling, lowest first: who would be displaced.
-    pub held: Vec<(Price, u64)>,
-    /// Free units, by reserve, lowest first.
-    pub free: Vec<(Price, u64)>,
-}
-
 /// What a bid would get, were it placed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quote {
@@ -131,6 +92,9 @@ pub struct Quote {
     /// The lowest ceiling that would get all of `max_nodes` in one market.
     pub entry_price: Option<Price>,
 }
+
+pub use crate::depth::{DemandLevel, Depth, SupplyLevel};
+pub use crate::obstacles::{Obstacle, Unfilled};
 
 impl Exchange {
     pub fn market_id(&self, name: &MarketName) -> Option<MarketId> {
@@ -212,6 +176,12 @@ impl Exchange {
         running.map(|(id, allocation)| (id, self.accrued(allocation, self.now))).collect()
     }
 
+    /// What a node has cost up to an instant that no command has passed yet, unrounded, were nothing to
+    /// happen until then; nothing before it is ready.
+    pub fn bill_at(&self, id: AllocationId, at: Micros) -> Option<Bill> {
+        Some(self.accrued(self.allocations.get(&id)?, at.max(self.now)))
+    }
+
     pub fn view_offer(&self, market: MarketId, provider: AccountId) -> Option<OfferView> {
         let offer = self.market(market).offers.get(&provider).filter(|offer| !offer.units.is_empty())?;
         let units = offer.units.iter().map(|(number, unit)| UnitView {
@@ -229,17 +199,6 @@ impl Exchange {
         })
     }
 
-    /// At most `levels` of each kind.
-    pub fn depth(&self, market: MarketId, levels: usize) -> Depth {
-        let book = &self.market(market).book;
-        let unmet = book.demand.plain().map(|(rank, bid)| (rank.ceiling.0, u64::from(self.bid(bid).unmet())));
-        Depth {
-            bids: by_level(unmet, levels),
-            held: book.held.levels().take(levels).collect(),
-            free: by_level(book.free.iter().map(|(reserve, count, _)| (reserve, count)), levels),
-        }
-    }
-
     /// What `max_nodes` single nodes would be, in the best of these markets.
     pub fn quote(&self, markets: &[MarketId], ceiling: Price, max_nodes: u32) -> Quote {
         let quotes = markets.iter().map(|market| {
@@ -254,34 +213,6 @@ impl Exchange {
             best.entry_price = best.entry_price.into_iter().chain(quote.entry_price).min();
         }
         best
-    }
-
-    fn why_unfilled(&self, id: BidId, bid: &Bid) -> Unfilled {
-        if self.markets_of(id).is_empty() {
-            return Unfilled::NoMarket;
-        }
-        let markets: Vec<MarketId> = self.open_markets(id).collect();
-        if markets.is_empty() {
-            return Unfilled::OwnSupply;
-        }
-        let floor = markets.iter().filter_map(|market| self.market(*market).book.free.floor()).min();
-        match floor {
-            None => return Unfilled::NoSupply,
-            Some(floor) if bid.ceiling < floor => return Unfilled::BelowFloor,
-            Some(_) => {}
-        }
-        if bid.queue().is_some_and(|queued| queued.gang.is_some()) {
-            return Unfilled::MinimumNotMet;
-        }
-        let blocked = |market: &MarketId| {
-            let market = self.market(*market);
-            let shielded = market.book.held.shielded_level();
-            shielded.is_some_and(|ceiling| bid.ceiling >= market.rules.needed(ceiling))
-        };
-        if markets.iter().any(blocked) {
-            return Unfilled::WaitingForProtectedNode;
-        }
-        Unfilled::BelowNeededCeiling
     }
 
     /// The lowest ceiling that makes R4 fail for the challenger, or pays a raised reserve; none where
@@ -319,26 +250,4 @@ fn partition_point(end: u64, before: impl Fn(u64) -> bool) -> u64 {
         }
     }
     low
-}
-
-fn lcm(a: u64, b: u64) -> u64 {
-    let (mut x, mut y) = (a, b);
-    while y > 0 {
-        (x, y) = (y, x % y);
-    }
-    (a / x).saturating_mul(b)
-}
-
-fn by_level(items: impl Iterator<Item = (Price, u64)>, levels: usize) -> Vec<(Price, u64)> {
-    let mut summed: Vec<(Price, u64)> = Vec::new();
-    for (price, nodes) in items {
-        if let Some((_, sum)) = summed.last_mut().filter(|(last, _)| *last == price) {
-            *sum += nodes;
-        } else if summed.len() < levels {
-            summed.push((price, nodes));
-        } else {
-            break;
-        }
-    }
-    summed
 }

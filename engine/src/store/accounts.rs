@@ -1,6 +1,5 @@
 //! Accounts: who deals with the exchange, as what, and how much of it they may use.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -56,7 +55,6 @@ pub struct UnknownRole(pub String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     pub name: String,
-    pub roles: BTreeSet<Role>,
     pub limits: Limits,
     pub created_at_us: u64,
 }
@@ -73,22 +71,20 @@ pub struct Limits {
 }
 
 impl Rows {
-    /// Makes the account, or gives an existing one other roles and limits; it stays as old as it is.
+    /// Makes the account, or gives an existing one other limits; it stays as old as it is.
     pub async fn put_account(&self, account: &Account) -> Result<(), Fault> {
-        let roles: Vec<_> = account.roles.iter().map(|role| role.name()).collect();
         let _turn = self.turn.take().await;
         sqlx::query(
-            "INSERT INTO accounts (name, roles, max_open_bids, max_nodes_wanted, max_ceiling_micros,
+            "INSERT INTO accounts (name, max_open_bids, max_nodes_wanted, max_ceiling_micros,
                                    max_requests_per_second, created_at_us)
-             VALUES ($1, $2, $3, $4, $5, $6, $7)
+             VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (name) DO UPDATE SET
-                 roles = excluded.roles, max_open_bids = excluded.max_open_bids,
+                 max_open_bids = excluded.max_open_bids,
                  max_nodes_wanted = excluded.max_nodes_wanted,
                  max_ceiling_micros = excluded.max_ceiling_micros,
                  max_requests_per_second = excluded.max_requests_per_second",
         )
         .bind(&account.name[..])
-        .bind(roles.join(","))
         .bind(account.limits.open_bids.map(bigint))
         .bind(account.limits.nodes_wanted.map(bigint))
         .bind(account.limits.ceiling_micros.map(bigint))
@@ -101,36 +97,29 @@ impl Rows {
     }
 
     pub async fn account(&self, name: &str) -> Result<Option<Account>, Fault> {
-        sqlx::query("SELECT * FROM accounts WHERE name = $1")
+        let row = sqlx::query("SELECT * FROM accounts WHERE name = $1")
             .bind(name)
             .fetch_optional(&self.pool)
             .await
-            .map_err(Fault::database("reading an account"))?
-            .map(|row| account(&row))
-            .transpose()
+            .map_err(Fault::database("reading an account"))?;
+        Ok(row.map(|row| account(&row)))
     }
 
     /// The accounts in the order of their names (bytes), those after `after`, at most `limit`.
     pub async fn accounts(&self, after: &str, limit: u32) -> Result<Vec<Account>, Fault> {
-        sqlx::query("SELECT * FROM accounts WHERE name > $1 ORDER BY name LIMIT $2")
+        let rows = sqlx::query("SELECT * FROM accounts WHERE name > $1 ORDER BY name LIMIT $2")
             .bind(after)
             .bind(i64::from(limit))
             .fetch_all(&self.pool)
             .await
-            .map_err(Fault::database("listing the accounts"))?
-            .iter()
-            .map(account)
-            .collect()
+            .map_err(Fault::database("listing the accounts"))?;
+        Ok(rows.iter().map(account).collect())
     }
 }
 
-fn account(row: &AnyRow) -> Result<Account, Fault> {
-    let roles: String = row.get("roles");
-    let roles =
-        roles.split(',').filter(|role| !role.is_empty()).map(Role::from_str).collect::<Result<_, _>>();
-    Ok(Account {
+fn account(row: &AnyRow) -> Account {
+    Account {
         name: row.get("name"),
-        roles: roles.map_err(|e| Fault::Row { table: "accounts", what: e.to_string() })?,
         limits: Limits {
             open_bids: optional_number(row, "max_open_bids"),
             nodes_wanted: optional_number(row, "max_nodes_wanted"),
@@ -138,5 +127,5 @@ fn account(row: &AnyRow) -> Result<Account, Fault> {
             requests_per_second: optional_number(row, "max_requests_per_second"),
         },
         created_at_us: number(row, "created_at_us"),
-    })
+    }
 }

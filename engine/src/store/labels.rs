@@ -15,8 +15,8 @@ pub type Labels = BTreeMap<String, String>;
 const ROWS: usize = 1_000;
 
 impl Rows {
-    /// Gives bids their labels; a key that a bid has already gets the value. Repeating it changes
-    /// nothing, so a caller that does not know whether it was done does it again.
+    /// Gives bids their labels, each bid all of them or none; a key that a bid has already gets the
+    /// value. Repeating it changes nothing, so a caller that does not know whether it was done does it again.
     pub async fn put_labels<'a>(
         &self,
         labels: impl IntoIterator<Item = (u64, &'a Labels)> + Send,
@@ -27,7 +27,10 @@ impl Rows {
             .flat_map(|(bid, labels)| labels.iter().map(move |(key, value)| ((bid, &key[..]), &value[..])))
             .collect();
         let all: Vec<_> = all.into_iter().collect();
-        for rows in all.chunks(ROWS) {
+        let mut left = &all[..];
+        while !left.is_empty() {
+            let (rows, rest) = left.split_at(whole_bids(left));
+            left = rest;
             let mut sql = "INSERT INTO bid_labels (bid, key, value) VALUES ".to_owned();
             for n in 0..rows.len() {
                 let (comma, at) = (if n == 0 { "" } else { ", " }, 3 * n);
@@ -89,4 +92,13 @@ impl Rows {
         let rows = query.fetch_all(&self.pool).await.map_err(Fault::database("finding bids by label"))?;
         Ok(rows.iter().map(|row| number(row, 0)).collect())
     }
+}
+
+/// How many of these go into one statement: the labels of a bid are not torn apart.
+fn whole_bids(all: &[((u64, &str), &str)]) -> usize {
+    if all.len() <= ROWS {
+        return all.len();
+    }
+    let bid_of = |n: usize| all[n].0.0;
+    (1..=ROWS).rev().find(|n| bid_of(*n) != bid_of(n - 1)).unwrap_or(ROWS)
 }

@@ -1,5 +1,6 @@
 //! API tokens. The store knows their SHA-256 only.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use sqlx::Row;
@@ -13,7 +14,7 @@ use super::{Fault, Role, Rows, bigint};
 pub struct NewToken {
     pub sha256: [u8; 32],
     pub account: String,
-    pub role: Role,
+    pub roles: BTreeSet<Role>,
     /// What it is for, in its owner's words.
     pub note: String,
     pub created_at_us: u64,
@@ -24,7 +25,7 @@ pub struct NewToken {
 pub struct Token {
     pub id: u64,
     pub account: String,
-    pub role: Role,
+    pub roles: BTreeSet<Role>,
     pub note: String,
     pub created_at_us: u64,
     /// From then on it opens nothing.
@@ -34,15 +35,16 @@ pub struct Token {
 impl Rows {
     /// Remembers a token and returns its id; `None` when there is no such account.
     pub async fn add_token(&self, token: &NewToken) -> Result<Option<u64>, Fault> {
+        let roles: Vec<_> = token.roles.iter().map(|role| role.name()).collect();
         let _turn = self.turn.take().await;
         let row = sqlx::query(
-            "INSERT INTO tokens (sha256, account, role, note, created_at_us)
+            "INSERT INTO tokens (sha256, account, roles, note, created_at_us)
              SELECT $1, name, $3, $4, $5 FROM accounts WHERE name = $2
              RETURNING id",
         )
         .bind(&token.sha256[..])
         .bind(&token.account[..])
-        .bind(token.role.name())
+        .bind(roles.join(","))
         .bind(&token.note[..])
         .bind(bigint(token.created_at_us))
         .fetch_optional(&self.pool)
@@ -51,9 +53,9 @@ impl Rows {
         Ok(row.map(|row| number(&row, 0)))
     }
 
-    /// The token with this SHA-256, if there is one and it is not revoked.
-    pub async fn live_token(&self, sha256: &[u8; 32]) -> Result<Option<Token>, Fault> {
-        sqlx::query("SELECT * FROM tokens WHERE sha256 = $1 AND revoked_at_us IS NULL")
+    /// The token with this SHA-256, revoked or not.
+    pub async fn token(&self, sha256: &[u8; 32]) -> Result<Option<Token>, Fault> {
+        sqlx::query("SELECT * FROM tokens WHERE sha256 = $1")
             .bind(&sha256[..])
             .fetch_optional(&self.pool)
             .await
@@ -62,27 +64,72 @@ impl Rows {
             .transpose()
     }
 
+    /// The token with this id, revoked or not.
+    pub async fn token_numbered(&self, id: u64) -> Result<Option<Token>, Fault> {
+        sqlx::query("SELECT * FROM tokens WHERE id = $1")
+            .bind(bigint(id))
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(Fault::database("reading a token"))?
+            .map(|row| token(&row))
+            .transpose()
+    }
+
+    /// The tokens that are not revoked with their SHA-256, oldest first: those with an id above `after`, at
+    /// most `limit`.
+    pub async fn live_tokens(&self, after: u64, limit: u32) -> Result<Vec<([u8; 32], Token)>, Fault> {
+        sqlx::query("SELECT * FROM tokens WHERE id > $1 AND revoked_at_us IS NULL ORDER BY id LIMIT $2")
+            .bind(bigint(after))
+            .bind(i64::from(limit))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(Fault::database("reading the tokens"))?
+            .iter()
+            .map(|row| Ok((sha256(row)?, token(row)?)))
+            .collect()
+    }
+
     /// All tokens, also revoked ones, of one account or of everybody, oldest first: those with an id
     /// above `after`, at most `limit`.
     pub async fn tokens(&self, account: Option<&str>, after: u64, limit: u32) -> Result<Vec<Token>, Fault> {
-        let query = match account {
-            Some(account) => {
-                sqlx::query("SELECT * FROM tokens WHERE id > $1 AND account = $3 ORDER BY id LIMIT $2")
-                    .bind(bigint(after))
-                    .bind(i64::from(limit))
-                    .bind(account)
-            }
-            None => sqlx::query("SELECT * FROM tokens WHERE id > $1 ORDER BY id LIMIT $2")
-                .bind(bigint(after))
-                .bind(i64::from(limit)),
+        let of = match account {
+            Some(_) => "SELECT * FROM tokens WHERE id > $1 AND account = $3 ORDER BY id LIMIT $2",
+            None => "SELECT * FROM tokens WHERE id > $1 ORDER BY id LIMIT $2",
         };
-        query
-            .fetch_all(&self.pool)
-            .await
-            .map_err(Fault::database("listing the tokens"))?
-            .iter()
-            .map(token)
-            .collect()
+        self.list_tokens(of, account, after, limit).await
+    }
+
+    /// As [`Rows::tokens`], without revoked ones.
+    pub async fn unrevoked_tokens(
+        &self,
+        account: Option<&str>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<Token>, Fault> {
+        let of = match account {
+            Some(_) => {
+                "SELECT * FROM tokens WHERE id > $1 AND account = $3 AND revoked_at_us IS NULL
+                 ORDER BY id LIMIT $2"
+            }
+            None => "SELECT * FROM tokens WHERE id > $1 AND revoked_at_us IS NULL ORDER BY id LIMIT $2",
+        };
+        self.list_tokens(of, account, after, limit).await
+    }
+
+    async fn list_tokens(
+        &self,
+        sql: &'static str,
+        account: Option<&str>,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<Token>, Fault> {
+        let query = sqlx::query(sql).bind(bigint(after)).bind(i64::from(limit));
+        let query = match account {
+            Some(account) => query.bind(account),
+            None => query,
+        };
+        let rows = query.fetch_all(&self.pool).await.map_err(Fault::database("listing the tokens"))?;
+        rows.iter().map(token).collect()
     }
 
     /// Whether there was such a token and it was not revoked before.
@@ -100,13 +147,20 @@ impl Rows {
 }
 
 fn token(row: &AnyRow) -> Result<Token, Fault> {
-    let role = Role::from_str(&row.get::<String, _>("role"));
+    let roles: String = row.get("roles");
+    let roles =
+        roles.split(',').filter(|role| !role.is_empty()).map(Role::from_str).collect::<Result<_, _>>();
     Ok(Token {
         id: number(row, "id"),
         account: row.get("account"),
-        role: role.map_err(|e| Fault::Row { table: "tokens", what: e.to_string() })?,
+        roles: roles.map_err(|e| Fault::Row { table: "tokens", what: e.to_string() })?,
         note: row.get("note"),
         created_at_us: number(row, "created_at_us"),
         revoked_at_us: optional_number(row, "revoked_at_us"),
     })
+}
+
+fn sha256(row: &AnyRow) -> Result<[u8; 32], Fault> {
+    let bytes: Vec<u8> = row.get("sha256");
+    bytes.try_into().map_err(|_| Fault::Row { table: "tokens", what: "not a SHA-256".to_owned() })
 }

@@ -4,6 +4,7 @@ mod redact;
 mod words;
 
 pub use redact::{Viewer, redact};
+pub(crate) use words::charge_reason;
 pub use words::kind;
 
 use crate::chunk::Step;

@@ -23,7 +23,6 @@ crate::on_both! {
 fn account(name: &str) -> Account {
     Account {
         name: name.to_owned(),
-        roles: BTreeSet::from([Role::Tenant, Role::Provider]),
         limits: Limits { open_bids: Some(7), nodes_wanted: None, ..Limits::default() },
         created_at_us: 5,
     }
@@ -33,7 +32,7 @@ fn token(account: &str, byte: u8) -> NewToken {
     NewToken {
         sha256: [byte; 32],
         account: account.to_owned(),
-        role: Role::Tenant,
+        roles: BTreeSet::from([Role::Tenant, Role::Provider]),
         note: "the laptop".to_owned(),
         created_at_us: 6,
     }
@@ -54,8 +53,8 @@ async fn an_account_comes_back(place: TestPlace) {
     };
     for account in [
         account("acme"),
-        Account { roles: BTreeSet::new(), limits: Limits::default(), ..account("nobody ' % é") },
-        Account { roles: Role::ALL.into(), limits: full, ..account("") },
+        Account { limits: Limits::default(), ..account("nobody ' % é") },
+        Account { limits: full, ..account("") },
     ] {
         store.rows().put_account(&account).await.unwrap();
         assert_eq!(store.rows().account(&account.name).await.unwrap(), Some(account));
@@ -65,8 +64,7 @@ async fn an_account_comes_back(place: TestPlace) {
 async fn putting_an_account_again_changes_all_but_its_age(place: TestPlace) {
     let store = place.open().await;
     store.rows().put_account(&account("acme")).await.unwrap();
-    let other =
-        Account { roles: BTreeSet::from([Role::Viewer]), limits: Limits::default(), ..account("acme") };
+    let other = Account { limits: Limits::default(), ..account("acme") };
     store.rows().put_account(&Account { created_at_us: 99, ..other.clone() }).await.unwrap();
     assert_eq!(store.rows().account("acme").await.unwrap(), Some(other));
 }
@@ -90,15 +88,19 @@ async fn a_token_opens_until_it_is_revoked(place: TestPlace) {
     let store = place.open().await;
     store.rows().put_account(&account("acme")).await.unwrap();
     let id = store.rows().add_token(&token("acme", 1)).await.unwrap().unwrap();
-    let found = store.rows().live_token(&[1; 32]).await.unwrap().unwrap();
-    assert_eq!((found.id, &found.account[..], found.role), (id, "acme", Role::Tenant));
+    let found = store.rows().token(&[1; 32]).await.unwrap().unwrap();
+    assert_eq!((found.id, &found.account[..]), (id, "acme"));
+    assert_eq!(found.roles, BTreeSet::from([Role::Tenant, Role::Provider]));
     assert_eq!((&found.note[..], found.created_at_us, found.revoked_at_us), ("the laptop", 6, None));
-    assert_eq!(store.rows().live_token(&[2; 32]).await.unwrap(), None);
+    assert_eq!(store.rows().token(&[2; 32]).await.unwrap(), None);
+    assert_eq!(store.rows().token_numbered(id).await.unwrap().as_ref(), Some(&found));
+    assert_eq!(store.rows().live_tokens(0, 10).await.unwrap(), [([1; 32], found)]);
 
     assert!(store.rows().revoke_token(id, 9).await.unwrap());
     assert!(!store.rows().revoke_token(id, 10).await.unwrap());
     assert!(!store.rows().revoke_token(id + 1, 10).await.unwrap());
-    assert_eq!(store.rows().live_token(&[1; 32]).await.unwrap(), None);
+    assert!(store.rows().live_tokens(0, 10).await.unwrap().is_empty());
+    assert_eq!(store.rows().token(&[1; 32]).await.unwrap().unwrap().revoked_at_us, Some(9));
     assert_eq!(store.rows().tokens(None, 0, 10).await.unwrap()[0].revoked_at_us, Some(9));
 }
 

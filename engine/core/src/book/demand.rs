@@ -80,6 +80,11 @@ impl Demand {
         self.plain.iter().map(|(rank, bid)| (*rank, *bid))
     }
 
+    /// Waiting gangs, by the nodes they need.
+    pub(crate) fn gangs(&self) -> impl Iterator<Item = (Rank, BidId)> {
+        self.gangs.iter().map(|((_, rank), bid)| (*rank, *bid))
+    }
+
     pub(crate) fn first(&self) -> Option<(Rank, BidId)> {
         self.plain.first_key_value().map(|(rank, bid)| (*rank, *bid))
     }

@@ -83,6 +83,11 @@ impl Held {
         self.claims.iter().map(|(.., id)| *id)
     }
 
+    /// Of the bids that have the claims, lowest first.
+    pub(crate) fn claim_ceilings(&self) -> impl DoubleEndedIterator<Item = Price> {
+        self.claims.iter().map(|(ceiling, ..)| *ceiling)
+    }
+
     /// The lowest ceiling among live allocations and claims: L of R8.
     pub(crate) fn lowest(&self) -> Option<Price> {
         let live = self.levels.first_key_value().map(|(ceiling, _)| *ceiling);
@@ -91,16 +96,10 @@ impl Held {
     }
 
     /// Live allocations by ceiling, lowest first.
-    pub(crate) fn levels(&self) -> impl Iterator<Item = (Price, u64)> {
+    pub(crate) fn levels(&self) -> impl DoubleEndedIterator<Item = (Price, u64)> {
         self.levels
             .iter()
             .map(|(ceiling, level)| (*ceiling, level.protected + level.unprotected.len() as u64))
-    }
-
-    /// The lowest level, where all of it is protected: the bids above it wait (R4).
-    pub(crate) fn shielded_level(&self) -> Option<Price> {
-        let (ceiling, level) = self.levels.first_key_value()?;
-        level.unprotected.is_empty().then_some(*ceiling)
     }
 
     /// The highest reserve that is at most `limit`: R of R8.

@@ -43,6 +43,11 @@ impl Free {
         self.offers.iter().map(|(&(reserve, _), &(provider, free))| (reserve, free, provider))
     }
 
+    /// Those who have units that are not leaving, the lowest reserve first.
+    pub(crate) fn providers(&self) -> impl Iterator<Item = AccountId> {
+        self.floors.iter().map(|(_, provider)| *provider)
+    }
+
     /// The lowest reserve of units that are not leaving (R9).
     pub(crate) fn floor(&self) -> Option<Price> {
         self.floors.first().map(|(reserve, _)| *reserve)

@@ -1,0 +1,197 @@
+//! What callers can ask of the engine, by whichever wire they come: one method for each rpc, named as it, one
+//! file for each family. No rules here: the market decides, the edge carries.
+
+mod accruals;
+mod admin;
+mod allocations;
+mod bid_reads;
+mod bids;
+mod billing;
+mod commands;
+mod events;
+mod explain;
+mod follow;
+mod labels;
+mod lookout;
+mod markets;
+mod offer_reads;
+mod offers;
+mod quote;
+
+use crate::auth::{Auth, Secret, Session};
+use crate::caller::Caller;
+use crate::engine::Engine;
+use crate::limits::{Defaults, Usage};
+use crate::policy::{self, Need};
+use crate::store::Rows;
+use crate::wire::cursor::Cursor;
+use crate::wire::status::{ApiError, Code};
+use futures_util::{Stream, StreamExt, stream};
+use http::{HeaderMap, header};
+use labels::Unwritten;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// For how long a read waits for `min_seq` whose caller names no deadline.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is asked of the exchange at once: it waits while it answers.
+const ASKED_AT_ONCE: usize = 100;
+
+/// Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Api(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    auth: Auth,
+    usage: Usage,
+    unwritten: Unwritten,
+    public_markets: bool,
+    closing: watch::Sender<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ApiOptions {
+    /// Markets, prices and depth are shown without a credential.
+    pub public_markets: bool,
+    pub limits: Defaults,
+}
+
+impl Api {
+    /// Reads who there is, and what is open.
+    pub async fn start(engine: Engine, options: ApiOptions) -> Result<Api, ApiError> {
+        let unwritten = Unwritten::new(engine.applied());
+        let auth = Auth::start(engine.store().rows().clone(), options.limits).await?;
+        let usage = Usage::follow(&engine).await?;
+        let (closing, _) = watch::channel(false);
+        let public_markets = options.public_markets;
+        Ok(Api(Arc::new(Inner { engine, auth, usage, unwritten, public_markets, closing })))
+    }
+
+    /// Whether commands are taken.
+    pub fn is_open(&self) -> bool {
+        self.0.engine.is_open() && !*self.0.closing.borrow()
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Lets a request in: says who asks, whether they may call this method (by its gRPC path), and counts it
+    /// against their rate. Everything that comes over a wire goes through here first.
+    pub fn admit(&self, method: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
+        let need = policy::need(method).ok_or(Code::UnknownMethod)?;
+        let caller = match headers.get(header::AUTHORIZATION) {
+            Some(header) => {
+                let caller = bearer(header.as_bytes()).and_then(|secret| self.0.auth.bearer(&secret));
+                let caller = caller.ok_or(Code::Unauthenticated)?;
+                if !need.allows(caller.roles) {
+                    return Err(Code::Forbidden.into());
+                }
+                caller
+            }
+            None if need == Need::Markets && self.0.public_markets => self.0.auth.nobody(),
+            None => return Err(Code::Unauthenticated.into()),
+        };
+        self.count_request(&caller)?;
+        Ok(caller)
+    }
+
+    fn limits_of(&self, caller: &Caller) -> Defaults {
+        self.0.auth.defaults().under(caller.session.holder.limits())
+    }
+
+    fn rows(&self) -> &Rows {
+        self.0.engine.store().rows()
+    }
+
+    /// From where to watch events behind this command.
+    fn cursor(&self, seq: u64) -> String {
+        Cursor::behind(self.0.engine.journal_id(), seq).to_string()
+    }
+
+    /// One more request of this caller, or one more bid of a frame.
+    fn count_request(&self, caller: &Caller) -> Result<(), ApiError> {
+        let rate = self.limits_of(caller).requests_per_second;
+        caller.session.holder.bucket.take(rate).map_err(|wait| {
+            ApiError::limit("requests_per_second", format!("more than {rate} requests a second"))
+                .again_after(wait)
+        })
+    }
+
+    /// Waits until exchange and views know the market up to `min_seq`.
+    pub(crate) async fn applied_up_to(&self, caller: &Caller, min_seq: u64) -> Result<(), ApiError> {
+        if self.0.engine.applied() >= min_seq {
+            return Ok(());
+        }
+        in_time(caller, min_seq, self.0.engine.wait_applied(min_seq)).await
+    }
+
+    /// Waits until the projections know the market up to `min_seq`.
+    pub(crate) async fn projected_up_to(&self, caller: &Caller, min_seq: u64) -> Result<(), ApiError> {
+        if self.0.engine.projected() >= min_seq {
+            return Ok(());
+        }
+        in_time(caller, min_seq, self.0.engine.wait_projected(min_seq)).await
+    }
+
+    /// Ends all streams: the server is about to go.
+    pub fn close(&self) {
+        self.0.closing.send_replace(true);
+    }
+
+    /// A stream to this caller, which ends behind its first error, when the caller's token is revoked, and when
+    /// the server goes.
+    pub fn until_ended<T, E: From<ApiError>>(
+        &self,
+        caller: Caller,
+        answers: impl Stream<Item = Result<T, E>> + Send + 'static,
+    ) -> impl Stream<Item = Result<T, E>> + Send + 'static
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let end = Box::pin(ended(caller.session, self.0.closing.subscribe()));
+        let answers = Box::pin(answers);
+        stream::unfold(Some((answers, end)), async |open| {
+            let (mut answers, mut end) = open?;
+            let answer = tokio::select! {
+                biased;
+                error = &mut end => Some(Err(E::from(error))),
+                answer = answers.next() => answer,
+            };
+            let answer = answer?;
+            let open = answer.is_ok().then_some((answers, end));
+            Some((answer, open))
+        })
+    }
+}
+
+/// Waits until a stream must end, and says why.
+async fn ended(session: Session, mut closing: watch::Receiver<bool>) -> ApiError {
+    tokio::select! {
+        () = session.revoked() => ApiError::new(Code::Unauthenticated).saying("the token was revoked"),
+        _ = closing.wait_for(|closing| *closing) => {
+            ApiError::new(Code::Unavailable).saying("the server is stopping; go on elsewhere")
+        }
+    }
+}
+
+/// The secret of `Bearer SECRET`.
+fn bearer(header: &[u8]) -> Option<Secret> {
+    let (scheme, secret) = std::str::from_utf8(header).ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    Secret::parse(secret.trim())
+}
+
+async fn in_time(caller: &Caller, min_seq: u64, reached: impl Future<Output = ()>) -> Result<(), ApiError> {
+    let deadline = caller.deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+    tokio::time::timeout_at(deadline.into(), reached).await.map_err(|_| {
+        ApiError::new(Code::NotYet).at("min_seq").saying(format!("command {min_seq} was not reached in time"))
+    })
+}

@@ -1,0 +1,100 @@
+//! What running nodes have cost so far: what was noted at full hours, and the exchange for the rest.
+
+use super::Api;
+use crate::projections::rows::{Mark, RunningRow, Segment};
+use crate::wire::billing::Accrued;
+use crate::wire::status::ApiError;
+use kubebid_core::money::{Bill, Price};
+use kubebid_core::units::{AllocationId, MarketName, Micros};
+
+impl Api {
+    /// The market's time: on the real clock it goes on between two commands.
+    pub(super) async fn market_now(&self) -> Result<Micros, ApiError> {
+        let last = self.engine().ask(|exchange| exchange.now()).await?;
+        Ok(self.engine().clock().now(last))
+    }
+
+    /// What each of these nodes has cost so far; one that has ended meanwhile is left out.
+    pub(super) async fn accrue(&self, rows: Vec<RunningRow>) -> Result<Vec<(RunningRow, Accrued)>, ApiError> {
+        let ids: Vec<AllocationId> = rows.iter().map(|row| row.allocation).collect();
+        let clock = self.engine().clock();
+        let asked = self.engine().ask(move |exchange| {
+            let cuts = cuts(exchange.now(), clock.now(exchange.now()));
+            let bills = ids.into_iter().map(|id| {
+                let marks = cuts.iter().map(|at| Some(Mark { at: *at, bill: exchange.bill_at(id, *at)? }));
+                marks.collect::<Option<Vec<Mark>>>()
+            });
+            bills.collect::<Vec<_>>()
+        });
+        let marks = asked.await?;
+        let markets = self.engine().views().markets();
+        let fee_bps = |row: &RunningRow| {
+            markets.get(&MarketName::new(&row.market)).map_or(0, |view| view.rules.fee_bps)
+        };
+        let running = rows.into_iter().zip(marks).filter_map(|(row, marks)| {
+            let (last, segments) = segments(row.mark, &marks?);
+            let debit = last.bill.round();
+            let accrued = Accrued { to: last.at, debit, fee: debit.fee(fee_bps(&row)), segments };
+            Some((row, accrued))
+        });
+        Ok(running.collect())
+    }
+}
+
+/// The full hours that no command has passed yet, and now.
+fn cuts(last: Micros, now: Micros) -> Vec<Micros> {
+    let mut cuts = Vec::new();
+    let mut hour = (last.0 / Micros::HOUR.0 + 1) * Micros::HOUR.0;
+    while hour < now.0 {
+        cuts.push(Micros(hour));
+        hour += Micros::HOUR.0;
+    }
+    cuts.push(now);
+    cuts
+}
+
+/// The segments from the last mark of the tables on, and the mark at their end.
+fn segments(noted: Mark, marks: &[Mark]) -> (Mark, Vec<Segment>) {
+    let (mut last, mut segments) = (noted, Vec::new());
+    for mark in marks.iter().filter(|mark| mark.at > noted.at) {
+        segments.push(Segment {
+            from: last.at,
+            to: mark.at,
+            amount: kubebid_core::Amount(mark.bill.round().0 - last.bill.round().0),
+            mean_price: mean(mark.bill - last.bill, mark.at.since(last.at)),
+            min_charge: false,
+        });
+        last = *mark;
+    }
+    (last, segments)
+}
+
+/// Rounded down: the mean is for people, the amount is exact.
+fn mean(bill: Bill, span: Micros) -> Price {
+    Price(u64::try_from(bill.0 / u128::from(span.0)).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(seconds: u64, price_seconds: u128) -> Mark {
+        Mark { at: Micros::seconds(seconds), bill: Bill(price_seconds * 1_000_000) }
+    }
+
+    #[test]
+    fn an_hour_that_no_command_has_passed_is_cut() {
+        let hour = 3600;
+        let cut = cuts(Micros::seconds(hour / 2), Micros::seconds(2 * hour + 1));
+        assert_eq!(cut, [Micros::seconds(hour), Micros::seconds(2 * hour), Micros::seconds(2 * hour + 1)]);
+        assert_eq!(cuts(Micros::seconds(5), Micros::seconds(5)), [Micros::seconds(5)]);
+    }
+
+    #[test]
+    fn amounts_add_up_to_the_rounded_bill() {
+        let (last, segments) = segments(mark(0, 0), &[mark(1, 1000), mark(2, 3000), mark(3, 5500)]);
+        let amounts: u128 = segments.iter().map(|segment| segment.amount.0).sum();
+        assert_eq!(amounts, last.bill.round().0);
+        assert_eq!(segments[2].mean_price, Price(2500));
+    }
+}

@@ -1,0 +1,216 @@
+//! PlaceBid, PlaceBids, GetBid, ListBids, AmendBid, CancelBid.
+
+use super::Api;
+use super::commands::{Done, done};
+use crate::caller::Caller;
+use crate::engine::Submission;
+use crate::limits::{Reservation, Room};
+use crate::store::Labels;
+use crate::wire::command;
+use crate::wire::status::{ApiError, Code};
+use futures_util::future::BoxFuture;
+use kubebid_core::Command;
+use kubebid_core::command::PlaceBid;
+use kubebid_core::units::BidId;
+use kubebid_proto::v1;
+use std::task::Poll;
+use v1::place_bids_response::{Result as BidResult, result::Outcome};
+
+/// Bids in one frame of PlaceBids.
+const FRAME: usize = 1000;
+
+/// A bid that was answered by the market, and the labels it came with.
+struct Placed {
+    done: Done,
+    labels: Labels,
+}
+
+impl Api {
+    pub async fn place_bid(
+        &self,
+        caller: &Caller,
+        request: v1::PlaceBidRequest,
+    ) -> Result<v1::PlaceBidResponse, ApiError> {
+        let placed = self.place(caller, request).await?;
+        if placed.done.repeated {
+            self.compare_labels(placed.done.seq, &placed.labels).await?;
+        } else if !placed.labels.is_empty() {
+            self.write_labels(&[(placed.done.seq, &placed.labels)]).await?;
+        }
+        Ok(response(placed.done))
+    }
+
+    /// A frame of PlaceBids: all are on their way, in their order, before the first is waited for. Fails as a
+    /// whole only where the frame is too large.
+    pub async fn place_bid_frame(
+        &self,
+        caller: &Caller,
+        request: v1::PlaceBidsRequest,
+    ) -> Result<v1::PlaceBidsResponse, ApiError> {
+        if request.bids.len() > FRAME {
+            let what = format!("a frame of {} bids; {FRAME} are allowed", request.bids.len());
+            return Err(ApiError::new(Code::TooLarge).at("bids").saying(what));
+        }
+        let keys: Vec<String> = request.bids.iter().map(|bid| bid.client_key.clone()).collect();
+        let placing = request.bids.into_iter().map(|bid| -> BoxFuture<'_, _> {
+            Box::pin(async move {
+                self.count_request(caller)?;
+                self.place(caller, bid).await
+            })
+        });
+        let mut placed = in_order(placing.collect()).await;
+        self.settle_labels(&mut placed).await;
+        let outcomes = placed.into_iter().map(|placed| match placed {
+            Ok(placed) => Outcome::Placed(response(placed.done)),
+            Err(error) => Outcome::Refused(error.into_refusal()),
+        });
+        let results = keys.into_iter().zip(outcomes);
+        let results = results.map(|(client_key, outcome)| BidResult { client_key, outcome: Some(outcome) });
+        Ok(v1::PlaceBidsResponse { results: results.collect() })
+    }
+
+    pub async fn amend_bid(
+        &self,
+        caller: &Caller,
+        request: v1::AmendBidRequest,
+    ) -> Result<v1::AmendBidResponse, ApiError> {
+        let keyed = command::amend_bid(&caller.account, &request)?;
+        let reservation = self.room_to_amend(caller, &request)?;
+        let done = self.obey(caller, keyed).await?;
+        if !done.repeated {
+            reservation.taken(done.seq);
+        }
+        Ok(v1::AmendBidResponse { seq: done.seq, repeated: done.repeated })
+    }
+
+    pub async fn cancel_bid(
+        &self,
+        caller: &Caller,
+        request: v1::CancelBidRequest,
+    ) -> Result<v1::CancelBidResponse, ApiError> {
+        let done = self.obey(caller, command::cancel_bid(&caller.account, &request)?).await?;
+        Ok(v1::CancelBidResponse { seq: done.seq, repeated: done.repeated })
+    }
+
+    async fn place(&self, caller: &Caller, request: v1::PlaceBidRequest) -> Result<Placed, ApiError> {
+        let (key, bid, labels) = command::place_bid(&caller.account, request)?;
+        let reservation = self.room_to_place(caller, &bid)?;
+        let mut submission = Submission::new(key, Command::PlaceBid(bid));
+        submission.deadline = caller.deadline;
+        let (api, expected) = (self.clone(), labels.clone());
+        let done = self.0.engine.submit(submission, move |exchange, step| {
+            let done = done(exchange, step)?;
+            if !done.repeated && !expected.is_empty() {
+                api.0.unwritten.expect(done.seq, expected);
+            }
+            Ok::<_, ApiError>(done)
+        });
+        let done = done.await??;
+        if !done.repeated {
+            reservation.taken(done.seq);
+        }
+        Ok(Placed { done, labels })
+    }
+
+    /// Writes the labels of a frame at once, and compares those of repeated bids.
+    async fn settle_labels(&self, placed: &mut [Result<Placed, ApiError>]) {
+        let fresh =
+            placed.iter().flatten().filter(|placed| !placed.done.repeated && !placed.labels.is_empty());
+        let fresh: Vec<_> = fresh.map(|placed| (placed.done.seq, &placed.labels)).collect();
+        let written = self.write_labels(&fresh).await;
+        for result in placed {
+            let Ok(placed) = result else { continue };
+            let settled = if placed.done.repeated {
+                self.compare_labels(placed.done.seq, &placed.labels).await
+            } else if placed.labels.is_empty() {
+                Ok(())
+            } else {
+                written.clone()
+            };
+            if let Err(error) = settled {
+                *result = Err(error);
+            }
+        }
+    }
+
+    /// What the market would refuse anyway is for the market to say.
+    fn room_to_place(&self, caller: &Caller, bid: &PlaceBid) -> Result<Reservation, ApiError> {
+        let limits = self.limits_of(caller);
+        check_ceiling(bid.ceiling.0, limits.ceiling_micros)?;
+        let most = Room { bids: limits.open_bids, nodes: limits.nodes_wanted };
+        let room = Room { bids: 1, nodes: u64::from(bid.max_nodes) };
+        let usage = &self.0.usage;
+        usage.reserve(&caller.account, room, most).or_else(|has| {
+            if self.is_too_large(bid) {
+                return usage
+                    .reserve(&caller.account, Room::default(), most)
+                    .map_err(|has| exceeded(has, room, most));
+            }
+            Err(exceeded(has, room, most))
+        })
+    }
+
+    fn room_to_amend(&self, caller: &Caller, request: &v1::AmendBidRequest) -> Result<Reservation, ApiError> {
+        let limits = self.limits_of(caller);
+        check_ceiling(request.ceiling_micros.unwrap_or(0), limits.ceiling_micros)?;
+        let most = Room { bids: limits.open_bids, nodes: limits.nodes_wanted };
+        // A bid that is not known to search is refused, or wants nothing more.
+        let wants = self.0.usage.wants(BidId(request.bid));
+        let more =
+            request.max_nodes.zip(wants).map_or(0, |(nodes, wants)| u64::from(nodes).saturating_sub(wants));
+        let room = Room { bids: 0, nodes: more };
+        self.0.usage.reserve(&caller.account, room, most).map_err(|has| exceeded(has, room, most))
+    }
+
+    /// Whether a market that it names does not take a bid for so many nodes.
+    fn is_too_large(&self, bid: &PlaceBid) -> bool {
+        let markets = self.0.engine.views().markets();
+        let named = bid.markets.iter().flatten().filter_map(|market| markets.get(market));
+        let of_type = bid.instance_type.iter().flat_map(|kind| markets.of_type(kind.as_str()));
+        let mut all = named.chain(of_type);
+        all.any(|market| u64::from(bid.max_nodes) > market.rules.bid_nodes_max)
+    }
+}
+
+fn response(done: Done) -> v1::PlaceBidResponse {
+    v1::PlaceBidResponse { seq: done.seq, bid: done.seq, repeated: done.repeated }
+}
+
+fn check_ceiling(ceiling: u64, most: u64) -> Result<(), ApiError> {
+    if ceiling > most {
+        let what = format!("ceiling_micros {ceiling} is above the account's limit of {most}");
+        return Err(ApiError::limit("ceiling_micros", what).at("ceiling_micros"));
+    }
+    Ok(())
+}
+
+fn exceeded(has: Room, room: Room, most: Room) -> ApiError {
+    if has.bids.saturating_add(room.bids) > most.bids && room.bids > 0 {
+        let what = format!("{} bids are open; the account's limit is {}", has.bids, most.bids);
+        return ApiError::limit("open_bids", what);
+    }
+    let what = format!(
+        "{} nodes are wanted and {} more; the account's limit is {}",
+        has.nodes, room.nodes, most.nodes
+    );
+    ApiError::limit("nodes_wanted", what).at("max_nodes")
+}
+
+/// Begins all of them in their order, then waits for each.
+async fn in_order<T>(mut all: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    let mut done: Vec<Option<T>> = Vec::with_capacity(all.len());
+    for one in &mut all {
+        done.push(match futures_util::poll!(one.as_mut()) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        });
+    }
+    let mut values = Vec::with_capacity(all.len());
+    for (one, done) in all.into_iter().zip(done) {
+        values.push(match done {
+            Some(value) => value,
+            None => one.await,
+        });
+    }
+    values
+}

@@ -1,0 +1,50 @@
+//! Commands on their way to the exchange, and what became of them.
+
+use super::Api;
+use crate::caller::Caller;
+use crate::chunk::Step;
+use crate::engine::Submission;
+use crate::wire::command::Keyed;
+use crate::wire::refusal::refusal;
+use crate::wire::status::ApiError;
+use kubebid_core::answer::Outcome;
+use kubebid_core::units::Micros;
+use kubebid_core::{Command, Exchange};
+
+/// A command that was obeyed, just now or when its key was first used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    pub(super) seq: u64,
+    /// The market's time after it.
+    pub(super) at: Micros,
+    pub(super) repeated: bool,
+}
+
+impl Api {
+    /// Hands a command over and waits for what the market says.
+    pub(super) async fn obey(&self, caller: &Caller, keyed: Keyed) -> Result<Done, ApiError> {
+        let mut submission = Submission::new(keyed.key, keyed.command);
+        submission.deadline = caller.deadline;
+        self.submit(submission).await
+    }
+
+    /// As [`Api::obey`], for commands that have no key.
+    pub(super) async fn obey_unkeyed(&self, caller: &Caller, command: Command) -> Result<Done, ApiError> {
+        self.obey(caller, Keyed { key: None, command }).await
+    }
+
+    pub(super) async fn submit(&self, submission: Submission) -> Result<Done, ApiError> {
+        self.0.engine.submit(submission, done).await?
+    }
+}
+
+/// The answer to the command of a step.
+pub(super) fn done(exchange: &Exchange, step: &Step) -> Result<Done, ApiError> {
+    let refused = |reject, seq: u64| refusal(exchange, &step.command.command, reject).numbered(seq);
+    match step.outcome {
+        Outcome::Accepted => Ok(Done { seq: step.seq.0, at: step.at, repeated: false }),
+        Outcome::Repeated { first, refusal: None } => Ok(Done { seq: first.0, at: step.at, repeated: true }),
+        Outcome::Rejected(reject) => Err(refused(reject, step.seq.0)),
+        Outcome::Repeated { first, refusal: Some(reject) } => Err(refused(reject, first.0)),
+    }
+}

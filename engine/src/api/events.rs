@@ -1,0 +1,136 @@
+//! WatchEvents, ListEvents, and what watches share. Explain is in a file of its own.
+
+use super::Api;
+use super::billing::{instant, known};
+use super::follow::follow;
+use super::lookout::Lookout;
+use crate::caller::Caller;
+use crate::projections::queries::EventQuery;
+use crate::projections::rows::Place;
+use crate::wire::cursor::Cursor;
+use crate::wire::page;
+use crate::wire::status::{ApiError, Code};
+use futures_util::{Stream, StreamExt};
+use kubebid_proto::v1;
+use std::fmt;
+use std::str::FromStr;
+
+impl Api {
+    pub async fn watch_events(
+        &self,
+        caller: &Caller,
+        request: v1::WatchEventsRequest,
+    ) -> Result<impl Stream<Item = Result<v1::WatchEventsResponse, ApiError>> + Send + use<>, ApiError> {
+        if request.from_start && !request.cursor.is_empty() {
+            return Err(ApiError::bad_field("from_start", "does not go together with a cursor"));
+        }
+        let lookout = Lookout::new(caller, request.filter)?;
+        let from = match self.place_of(&request.cursor).await? {
+            None if request.from_start => Some((0, Cursor::ALL)),
+            from => from,
+        };
+        let journal = self.engine().journal_id();
+        let frames = follow(self.clone(), lookout, from);
+        Ok(frames.map(move |frame| {
+            let frame = frame?;
+            let (seq, index) = frame.place;
+            Ok(v1::WatchEventsResponse {
+                events: frame.events,
+                cursor: Cursor { journal, seq, index }.to_string(),
+                seq: if index == Cursor::ALL { seq } else { seq - 1 },
+            })
+        }))
+    }
+
+    pub async fn list_events(
+        &self,
+        caller: &Caller,
+        request: v1::ListEventsRequest,
+    ) -> Result<v1::ListEventsResponse, ApiError> {
+        let size = page::size(request.page_size)?;
+        let lookout = Lookout::new(caller, request.filter)?;
+        let page_before: Option<PageEnd> = page::after(&request.page_token)?;
+        let cursor = self.place_of(&request.cursor).await?;
+        self.projected_up_to(caller, request.min_seq).await?;
+        let seq = self.engine().projected();
+        let query = EventQuery {
+            after: page_before.map(|end| end.0).or(cursor),
+            from: instant(request.from_us),
+            to: instant(request.to_us),
+            newest_first: request.newest_first,
+            limit: size + 1,
+            ..lookout.query.clone()
+        };
+        let mut rows = self.engine().projections().events(&query).await?;
+        let next_page_token = page::cut(&mut rows, size, |row| PageEnd((row.seq.0, row.index)));
+        let journal = self.engine().journal_id();
+        let end = rows.last().map_or((seq, Cursor::ALL), |row| (row.seq.0, row.index));
+        let events = rows.into_iter().filter_map(|row| lookout.seen(row.event, &row.parties));
+        Ok(v1::ListEventsResponse {
+            seq,
+            events: events.collect(),
+            next_page_token,
+            cursor: Cursor { journal, seq: end.0, index: end.1 }.to_string(),
+        })
+    }
+
+    /// The place that a cursor names in our journal; none where it is empty.
+    pub(super) async fn place_of(&self, cursor: &str) -> Result<Option<Place>, ApiError> {
+        if cursor.is_empty() {
+            return Ok(None);
+        }
+        let cursor = Cursor::parse(cursor).map_err(|error| ApiError::bad_field("cursor", error))?;
+        if cursor.journal != self.engine().journal_id() {
+            return Err(Code::Gone.into());
+        }
+        // A frame is sent a moment before it counts as applied: the exchange knows for certain.
+        if cursor.seq > self.engine().applied() {
+            let head = self.engine().ask(|exchange| exchange.seq().0).await?;
+            if cursor.seq > head {
+                return Err(Code::Gone.into());
+            }
+        }
+        Ok(Some((cursor.seq, cursor.index)))
+    }
+}
+
+/// What a page of things with places ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageEnd(pub(super) Place);
+
+impl fmt::Display for PageEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seq, index) = self.0;
+        write!(f, "{seq}.{index}")
+    }
+}
+
+impl FromStr for PageEnd {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<PageEnd, Self::Err> {
+        let (seq, index) = text.split_once('.').unwrap_or((text, ""));
+        Ok(PageEnd((known(seq.parse()?), index.parse()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::lookout::KINDS;
+    use prost::Message;
+    use prost_types::FileDescriptorSet;
+
+    #[test]
+    fn the_kinds_are_those_of_the_proto() {
+        let set = FileDescriptorSet::decode(kubebid_proto::FILE_DESCRIPTOR_SET).unwrap();
+        let mut messages = set.file.iter().flat_map(|file| &file.message_type);
+        let event = messages.find(|message| message.name() == "Event").unwrap();
+        let kinds: Vec<&str> = event
+            .field
+            .iter()
+            .filter(|field| field.oneof_index.is_some())
+            .map(|field| field.name())
+            .collect();
+        assert_eq!(kinds, KINDS);
+    }
+}

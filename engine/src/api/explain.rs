@@ -1,0 +1,146 @@
+//! Explain: why a bid has not all it wants, why a node was taken away.
+
+mod steps;
+mod summary;
+mod words;
+
+use super::Api;
+use super::billing::known;
+use super::lookout::Lookout;
+use crate::caller::Caller;
+use crate::projections::queries::EventQuery;
+use crate::view::MarketView;
+use crate::wire::bid::unfilled;
+use crate::wire::status::{ApiError, Code};
+use kubebid_core::Reject;
+use kubebid_core::units::{AccountName, AllocationId, BidId, MarketId};
+use kubebid_core::views::{AllocationView, BidView, Obstacle};
+use kubebid_proto::v1;
+use steps::Subject;
+use v1::explain_request::Subject as Asked;
+
+/// The last so many events are told.
+const STEPS: u32 = 200;
+
+impl Api {
+    pub async fn explain(
+        &self,
+        caller: &Caller,
+        request: v1::ExplainRequest,
+    ) -> Result<v1::ExplainResponse, ApiError> {
+        self.applied_up_to(caller, request.min_seq).await?;
+        match request.subject {
+            Some(Asked::Bid(bid)) => self.explain_bid(caller, BidId(known(bid))).await,
+            Some(Asked::Allocation(allocation)) => {
+                self.explain_allocation(caller, AllocationId(known(allocation))).await
+            }
+            None => Err(ApiError::bad_field("subject", "must be a bid or an allocation")),
+        }
+    }
+
+    async fn explain_bid(&self, caller: &Caller, id: BidId) -> Result<v1::ExplainResponse, ApiError> {
+        let (seq, found) = self
+            .engine()
+            .ask(move |exchange| {
+                (exchange.seq(), exchange.view_bid(id).map(|view| (view, exchange.obstacles(id))))
+            })
+            .await?;
+        let unknown = || ApiError::new(Code::Market(Reject::UnknownBid));
+        let (view, obstacles) = found.ok_or_else(unknown)?;
+        if !caller.sees(self.engine().views().names().account(view.tenant)) {
+            return Err(unknown());
+        }
+        let events =
+            self.history(caller, seq.0, EventQuery { bids: vec![id], ..EventQuery::default() }).await?;
+        let mut subject = Subject::of(Some(id.0));
+        let steps = events.into_iter().filter_map(|event| subject.step(event)).collect();
+        let (rule, summary) = summary::of_bid(&view, &obstacles, |market| self.market_name(market));
+        Ok(v1::ExplainResponse {
+            seq: seq.0,
+            summary,
+            rule: rule.to_owned(),
+            obstacles: obstacles.iter().map(|obstacle| self.obstacle(obstacle)).collect(),
+            steps,
+        })
+    }
+
+    async fn explain_allocation(
+        &self,
+        caller: &Caller,
+        id: AllocationId,
+    ) -> Result<v1::ExplainResponse, ApiError> {
+        let asked = self.engine().ask(move |exchange| (exchange.seq(), exchange.view_allocation(id)));
+        let (seq, view) = asked.await?;
+        let of_node = EventQuery { allocations: vec![id], ..EventQuery::default() };
+        let events = self.history(caller, seq.0, of_node).await?;
+        let row = self.engine().projections().allocation(id).await?;
+        let sees = |name: &str| caller.sees(&AccountName::new(name));
+        let row = row.filter(|row| sees(&row.tenant) || sees(&row.provider));
+        let row = row.ok_or_else(|| ApiError::new(Code::Market(Reject::UnknownAllocation)))?;
+        let bid = sees(&row.tenant).then_some(row.bid.0);
+        let events = match bid {
+            Some(bid) => self.with_bid(caller, seq.0, bid, events).await?,
+            None => events,
+        };
+        let (rule, summary) =
+            summary::of_allocation(id, view.as_ref(), &events, self.rules_of(view.as_ref()).as_deref());
+        let mut subject = Subject::of(bid);
+        let steps = events.into_iter().filter_map(|event| subject.step(event)).collect();
+        Ok(v1::ExplainResponse { seq: seq.0, summary, rule: rule.to_owned(), obstacles: Vec::new(), steps })
+    }
+
+    /// The events of a node and, before and between them, what its bid asked for.
+    async fn with_bid(
+        &self,
+        caller: &Caller,
+        seq: u64,
+        bid: u64,
+        mut events: Vec<v1::Event>,
+    ) -> Result<Vec<v1::Event>, ApiError> {
+        let kinds = ["bid_placed", "bid_amended"].map(str::to_owned).to_vec();
+        let query = EventQuery { bids: vec![BidId(bid)], kinds, ..EventQuery::default() };
+        events.extend(self.history(caller, seq, query).await?);
+        events.sort_by_key(|event| (event.seq, event.index));
+        Ok(events)
+    }
+
+    /// The last events, oldest first, as the caller sees them.
+    async fn history(
+        &self,
+        caller: &Caller,
+        seq: u64,
+        query: EventQuery,
+    ) -> Result<Vec<v1::Event>, ApiError> {
+        self.projected_up_to(caller, seq).await?;
+        let lookout = Lookout::new(caller, None)?;
+        let query =
+            EventQuery { account: lookout.query.account.clone(), newest_first: true, limit: STEPS, ..query };
+        let rows = self.engine().projections().events(&query).await?;
+        let mut events: Vec<_> =
+            rows.into_iter().filter_map(|row| lookout.seen(row.event, &row.parties)).collect();
+        events.reverse();
+        Ok(events)
+    }
+
+    fn obstacle(&self, obstacle: &Obstacle) -> v1::explain_response::Obstacle {
+        v1::explain_response::Obstacle {
+            market: self.market_name(obstacle.market),
+            reason: unfilled(obstacle.reason).into(),
+            needed_ceiling_micros: obstacle.needed_ceiling.map(|ceiling| ceiling.0),
+            protected_until_us: obstacle.protected_until.map(|until| until.0),
+        }
+    }
+
+    fn market_name(&self, market: MarketId) -> String {
+        self.engine().views().names().market(market).to_string()
+    }
+
+    fn rules_of(&self, view: Option<&AllocationView>) -> Option<std::sync::Arc<MarketView>> {
+        view.map(|view| self.engine().views().markets().by_id(view.unit.market))
+    }
+}
+
+/// How many nodes a bid has, live and under notice.
+fn held(view: &BidView) -> u64 {
+    (view.live.len() + view.under_notice.len()) as u64
+}

@@ -1,0 +1,238 @@
+//! The sentence and the rule of each event, told to somebody whom it concerns.
+//!
+//! The sentences are made of the event as the caller sees it, so that they cannot tell more.
+
+use super::words::{dollars, instant, nodes};
+use kubebid_proto::v1;
+use v1::event::Kind;
+use v1::event::{claim_dropped, claimed};
+use v1::{allocation::EndReason, bid::CloseReason, notice::Reason as NoticeReason};
+
+/// What is explained, and what was known of it before an event.
+#[derive(Debug, Default)]
+pub(super) struct Subject {
+    /// The bid that is explained, or whose node is; none for a provider.
+    pub(super) bid: Option<u64>,
+    /// The unit that the bid had a claim on last.
+    claimed_unit: Option<String>,
+    /// The bid's ceiling.
+    ceiling: Option<u64>,
+}
+
+impl Subject {
+    pub(super) fn of(bid: Option<u64>) -> Subject {
+        Subject { bid, ..Subject::default() }
+    }
+
+    /// The step that an event is, oldest first; none where it explains nothing.
+    pub(super) fn step(&mut self, event: v1::Event) -> Option<v1::explain_response::Step> {
+        let (rule, text) = self.sentence(event.kind.as_ref()?)?;
+        Some(v1::explain_response::Step {
+            seq: event.seq,
+            at_us: event.at_us,
+            rule: rule.to_owned(),
+            text,
+            event: Some(event),
+        })
+    }
+
+    fn sentence(&mut self, kind: &Kind) -> Option<(&'static str, String)> {
+        Some(match kind {
+            Kind::BidPlaced(of) => {
+                self.ceiling = Some(of.ceiling_micros);
+                let least = if of.min_nodes > 1 {
+                    format!(", {} at once or none", of.min_nodes)
+                } else {
+                    String::new()
+                };
+                let wanted = nodes(of.max_nodes.into());
+                let ceiling = dollars(of.ceiling_micros);
+                let place = "and took its place among those of the same ceiling";
+                (
+                    "R2",
+                    format!(
+                        "Bid {} was placed for {wanted}{least}, with a ceiling of {ceiling} per node-hour, {place}.",
+                        of.bid
+                    ),
+                )
+            }
+            Kind::BidAmended(of) => {
+                self.ceiling = Some(of.ceiling_micros);
+                let (wanted, ceiling) = (nodes(of.max_nodes.into()), dollars(of.ceiling_micros));
+                (
+                    "R2",
+                    format!(
+                        "Bid {} was amended: it wants {wanted} in all, with a ceiling of {ceiling}.",
+                        of.bid
+                    ),
+                )
+            }
+            Kind::BidClosed(of) => {
+                let why = match of.reason() {
+                    CloseReason::Expired => "its time has come",
+                    CloseReason::Ioc => "what it could not get at once it did not want",
+                    CloseReason::Cancelled => "its tenant cancelled it",
+                    CloseReason::Done => "it wants no more nodes",
+                    CloseReason::Unspecified => return None,
+                };
+                ("R14", format!("Bid {} stopped searching: {why}.", of.bid))
+            }
+            Kind::Allocated(of) => {
+                let claimed = self.claimed_unit.take_if(|unit| *unit == of.unit).is_some();
+                if claimed {
+                    (
+                        "R5",
+                        format!(
+                            "Node {} was handed over: the notice on {} ended, and the claim on it became an allocation.",
+                            of.allocation, of.unit
+                        ),
+                    )
+                } else {
+                    (
+                        "R3",
+                        format!(
+                            "Node {} was allocated: {} was free, and the cheapest that could be had.",
+                            of.allocation, of.unit
+                        ),
+                    )
+                }
+            }
+            Kind::Ready(of) => (
+                "R4",
+                format!(
+                    "Node {} was reported ready: billing began, and it is protected for the market's minimum runtime.",
+                    of.allocation
+                ),
+            ),
+            Kind::NoticeStarted(of) => self.notice(of)?,
+            Kind::NoticeRescinded(of) => (
+                "R6",
+                format!(
+                    "The notice on node {} was taken back: nobody who could have displaced it wants it any more.",
+                    of.allocation
+                ),
+            ),
+            Kind::Claimed(of) => self.claimed(of)?,
+            Kind::ClaimDropped(of) => self.claim_dropped(of)?,
+            Kind::Ended(of) => {
+                let (rule, why) = match of.reason() {
+                    EndReason::Outbid => ("R5", "its notice was over, and a higher bid has the unit"),
+                    EndReason::CapacityWithdrawn => {
+                        ("R11", "its notice was over, and the provider takes the unit back")
+                    }
+                    EndReason::ReserveRaised => {
+                        ("R11", "its notice was over, and the provider asks for more than the ceiling")
+                    }
+                    EndReason::Released => ("R14", "its tenant gave it back"),
+                    EndReason::UnitLost => ("R11", "the provider lost the unit"),
+                    EndReason::StartTimeout => ("R11", "nobody reported it ready in time"),
+                    EndReason::Unspecified => return None,
+                };
+                (rule, format!("Node {} ended: {why}.", of.allocation))
+            }
+            Kind::Charged(of) => {
+                let what = match (of.reason(), of.allocation) {
+                    (v1::charge::Reason::ClaimDropped, _) => {
+                        format!("the claim on {} that was given up", of.unit)
+                    }
+                    (_, Some(allocation)) => format!("node {allocation}"),
+                    (_, None) => of.unit.clone(),
+                };
+                ("R15", format!("{} was charged for {what}.", dollars(of.debit_micros)))
+            }
+            Kind::UnitLeaving(of) => ("R11", format!("{} is to leave.", of.unit)),
+            Kind::UnitBack(of) => ("R11", format!("{} stays after all.", of.unit)),
+            Kind::UnitRemoved(of) => ("R11", format!("{} is gone.", of.unit)),
+            Kind::MarketOpened(_)
+            | Kind::RulesChanged(_)
+            | Kind::OfferPut(_)
+            | Kind::UnitAdded(_)
+            | Kind::PriceChanged(_)
+            | Kind::Rejected(_)
+            | Kind::Repeated(_) => return None,
+        })
+    }
+
+    fn notice(&self, of: &v1::event::NoticeStarted) -> Option<(&'static str, String)> {
+        let (rule, why) = match of.reason() {
+            NoticeReason::Outbid => {
+                let own = self
+                    .ceiling
+                    .filter(|_| self.bid.is_some())
+                    .map(|ceiling| format!(", {}", dollars(ceiling)));
+                let own = own.unwrap_or_default();
+                (
+                    "R4",
+                    format!(
+                        "another bid's ceiling was above the lowest of the market's nodes{own}, by the increment at least, and this was the newest unprotected node at it"
+                    ),
+                )
+            }
+            NoticeReason::CapacityWithdrawn => ("R11", "the provider lowered its capacity".to_owned()),
+            NoticeReason::ReserveRaised => {
+                ("R11", "the provider raised its reserve above the ceiling".to_owned())
+            }
+            NoticeReason::Unspecified => return None,
+        };
+        let deadline = instant(of.deadline_us);
+        Some((rule, format!("Node {} was given notice until {deadline}: {why}.", of.allocation)))
+    }
+
+    fn claimed(&mut self, of: &v1::event::Claimed) -> Option<(&'static str, String)> {
+        let ours = of.bid.is_some() && of.bid == self.bid;
+        let lost = of.was.is_some() && of.was == self.bid;
+        let unit = &of.unit;
+        if ours {
+            self.claimed_unit = Some(unit.clone());
+        }
+        Some(match of.cause() {
+            _ if lost => {
+                ("R4", format!("A bid with a ceiling higher by the increment took over the claim on {unit}."))
+            }
+            claimed::Cause::Displaced if ours => {
+                ("R4", format!("It displaced the node on {unit}, and has it when the notice ends."))
+            }
+            claimed::Cause::ClaimDisplaced if ours => {
+                ("R4", format!("It took over the claim on {unit} from a lower bid."))
+            }
+            claimed::Cause::Standing if ours => {
+                ("R6", format!("It claimed {unit}, which is under notice and which nobody else had claimed."))
+            }
+            claimed::Cause::PassedOn if ours => {
+                ("R6", format!("The claim on {unit} was given up by another and passed on to it."))
+            }
+            claimed::Cause::Unspecified => return None,
+            _ => ("R5", format!("{unit} was earmarked for another bid.")),
+        })
+    }
+
+    fn claim_dropped(&mut self, of: &v1::event::ClaimDropped) -> Option<(&'static str, String)> {
+        use claim_dropped::Cause;
+        let ours = of.bid.is_some() && of.bid == self.bid;
+        if ours {
+            self.claimed_unit.take_if(|unit| *unit == of.unit);
+        }
+        let (rule, why) = match of.cause() {
+            Cause::Rescued => ("R6", "the bid found a free unit, or has a node of its own back"),
+            Cause::HolderBack => ("R4", "the holder of the unit displaced it"),
+            Cause::HolderRaised => ("R6", "the holder's ceiling is too high for it"),
+            Cause::Lowered => ("R2", "the bid's ceiling is too low for it"),
+            Cause::Shrunk => ("R2", "the bid wants fewer nodes"),
+            Cause::Cancelled => ("R14", "the bid was cancelled"),
+            Cause::Expired => ("R14", "the bid expired"),
+            Cause::OwnSupply => ("R17", "the bid's account began to sell in the market"),
+            Cause::ReserveRaised => ("R11", "the unit's reserve is above the bid's ceiling"),
+            Cause::CapacityWithdrawn => ("R11", "the unit leaves"),
+            Cause::UnitLost => ("R11", "the unit was lost"),
+            Cause::StartTimeout => ("R11", "the node on it was not ready in time"),
+            Cause::Unspecified => return None,
+        };
+        // Why another party gave up or lost its claim is that party's to know.
+        let text = if ours {
+            format!("The claim on {} was lost: {why}.", of.unit)
+        } else {
+            format!("The claim of another bid on {} was dropped.", of.unit)
+        };
+        Some((rule, text))
+    }
+}

@@ -1,0 +1,200 @@
+//! Events from a place on, and then as they happen: first from the table, then live, back to the table
+//! whenever the reader was too slow. Nothing is lost and nothing comes twice across the seam, because
+//! everything carries its place and only what lies behind the last one is taken.
+
+use super::Api;
+use super::lookout::Lookout;
+use crate::chunk::Chunk;
+use crate::projections::queries::EventQuery;
+use crate::projections::rows::Place;
+use crate::wire::cursor::Cursor;
+use crate::wire::status::{ApiError, Code};
+use futures_util::{Stream, stream};
+use kubebid_proto::v1;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::time::Instant;
+
+/// Events of one frame, about; a frame stays well below what a client takes.
+const FRAME_EVENTS: usize = 1000;
+/// While things happen elsewhere, a frame moves the cursor so often.
+const BOOKMARK: Duration = Duration::from_secs(1);
+/// While nothing happens at all, a frame says that the stream lives.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+
+/// What was found, and up to where was looked.
+pub(super) struct Frame {
+    pub(super) events: Vec<v1::Event>,
+    pub(super) place: Place,
+}
+
+/// Begins behind `from`; the first frame comes at once, that its reader has a place.
+pub(super) fn follow(
+    api: Api,
+    lookout: Lookout,
+    from: Option<Place>,
+) -> impl Stream<Item = Result<Frame, ApiError>> + Send + use<> {
+    // Before the end is read: what comes behind that end is received.
+    let live = api.engine().subscribe();
+    let head = (api.engine().applied(), Cursor::ALL);
+    let place = from.unwrap_or(head);
+    let behind = (place < head).then_some(head.0);
+    let follow = Follow { api, lookout, live, place, behind, held: None, last: None };
+    stream::try_unfold(follow, |mut follow| async {
+        let frame = follow.next().await?;
+        Ok(Some((frame, follow)))
+    })
+}
+
+struct Follow {
+    api: Api,
+    lookout: Lookout,
+    live: broadcast::Receiver<Arc<Chunk>>,
+    /// Everything up to and with it has been looked at.
+    place: Place,
+    /// The table has to be read up to this command first.
+    behind: Option<u64>,
+    /// A chunk that is not used up.
+    held: Option<Arc<Chunk>>,
+    /// The last frame: when it was, and up to where.
+    last: Option<(Instant, Place)>,
+}
+
+impl Follow {
+    async fn next(&mut self) -> Result<Frame, ApiError> {
+        let mut events = Vec::new();
+        loop {
+            match self.behind {
+                Some(target) => self.read_table(target, &mut events).await?,
+                None => self.hear(&mut events).await?,
+            }
+            let more_at_once = self.behind.is_none() && (self.held.is_some() || !self.live.is_empty());
+            let full = events.len() >= FRAME_EVENTS;
+            if full || !events.is_empty() && !more_at_once || events.is_empty() && self.owes_bookmark() {
+                self.last = Some((Instant::now(), self.place));
+                return Ok(Frame { events, place: self.place });
+            }
+        }
+    }
+
+    /// When the next frame is due, whatever it holds.
+    fn frame_due(&self) -> Option<Instant> {
+        let (at, place) = self.last?;
+        Some(at + if self.place > place { BOOKMARK } else { SIGN_OF_LIFE })
+    }
+
+    fn owes_bookmark(&self) -> bool {
+        self.frame_due().is_none_or(|due| due <= Instant::now())
+    }
+
+    /// One page of the table.
+    async fn read_table(&mut self, target: u64, events: &mut Vec<v1::Event>) -> Result<(), ApiError> {
+        let engine = self.api.engine();
+        engine.wait_projected(target).await;
+        if self.lookout.needs_table() {
+            self.api.labels_written(target).await;
+        }
+        // Before the page is read: the page has all of what is written by then.
+        let known = (engine.projected(), Cursor::ALL);
+        if known.0 < target {
+            return Err(ApiError::new(Code::Unavailable).saying("the events are not written any more"));
+        }
+        let query =
+            EventQuery { after: Some(self.place), limit: FRAME_EVENTS as u32, ..self.lookout.query.clone() };
+        let page = engine.projections().events(&query).await?;
+        if let Some(last) = page.last() {
+            self.place = (last.seq.0, last.index);
+        }
+        if page.len() < FRAME_EVENTS {
+            self.place = self.place.max(known);
+        }
+        events.extend(page.into_iter().filter_map(|row| self.lookout.seen(row.event, &row.parties)));
+        if self.place >= (target, Cursor::ALL) {
+            self.behind = None;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next chunk, or until a frame is due.
+    async fn hear(&mut self, events: &mut Vec<v1::Event>) -> Result<(), ApiError> {
+        if let Some(chunk) = self.held.take() {
+            self.take(chunk, events);
+            return Ok(());
+        }
+        // A first frame, and one that holds something already, do not wait.
+        let heard = if self.last.is_none() || !events.is_empty() {
+            match self.live.try_recv() {
+                Ok(chunk) => Ok(chunk),
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Closed) => Err(RecvError::Closed),
+                Err(TryRecvError::Lagged(missed)) => Err(RecvError::Lagged(missed)),
+            }
+        } else {
+            let due = self.frame_due().unwrap_or_else(Instant::now);
+            tokio::select! {
+                heard = self.live.recv() => heard,
+                () = tokio::time::sleep_until(due) => {
+                    self.check_for_missed();
+                    return Ok(());
+                }
+            }
+        };
+        match heard {
+            Ok(chunk) => self.take(chunk, events),
+            Err(RecvError::Lagged(_)) => self.behind = Some(self.api.engine().applied()),
+            Err(RecvError::Closed) => {
+                return Err(
+                    ApiError::new(Code::Unavailable).saying("the exchange has stopped; go on elsewhere")
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A chunk may have been sent just before we listened, and applied just after we read the end.
+    fn check_for_missed(&mut self) {
+        let applied = self.api.engine().applied();
+        if self.live.is_empty() && self.place < (applied, Cursor::ALL) {
+            self.behind = Some(applied);
+        }
+    }
+
+    fn take(&mut self, chunk: Arc<Chunk>, events: &mut Vec<v1::Event>) {
+        let (before, last) = (chunk.first_seq().0 - 1, chunk.last_seq().0);
+        if self.place >= (last, Cursor::ALL) {
+            return;
+        }
+        if self.place < (before, Cursor::ALL) {
+            // Something is missing in between.
+            self.behind = Some(before);
+            self.held = Some(chunk);
+            return;
+        }
+        if self.lookout.needs_table() {
+            self.behind = Some(last);
+            return;
+        }
+        for step in &chunk.steps {
+            if self.place >= (step.seq.0, Cursor::ALL) {
+                continue;
+            }
+            let mut found = self.lookout.pick(step, &chunk, self.place);
+            if found.len() > FRAME_EVENTS {
+                found.truncate(FRAME_EVENTS);
+                let last = found.last().expect("a frame holds more than none");
+                self.place = (last.seq, last.index);
+            } else {
+                self.place = (step.seq.0, Cursor::ALL);
+            }
+            events.append(&mut found);
+            if events.len() >= FRAME_EVENTS {
+                break;
+            }
+        }
+        if self.place < (last, Cursor::ALL) {
+            self.held = Some(chunk);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! ListMarkets, ListInstanceTypes, GetMarketPrice, GetDepth, ListPriceHistory, WatchPrices.
+//!
+//! Present numbers come from the views: no SQL, no lock, nobody waits. Only an entry price for several
+//! nodes and the depth are asked of the exchange.
+
+use super::Api;
+use super::billing::{instant, known};
+use super::follow::{Frame as Changes, follow};
+use super::lookout::Lookout;
+use crate::caller::Caller;
+use crate::projections::rows::PricePoint;
+use crate::store;
+use crate::view::{MarketView, Markets};
+use crate::wire::cursor::Cursor;
+use crate::wire::status::{ApiError, Code};
+use crate::wire::{market, page};
+use futures_util::{Stream, StreamExt, stream};
+use kubebid_core::units::{MarketId, MarketName, Micros, Seq};
+use kubebid_core::{Auction, Reject};
+use kubebid_proto::v1;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+impl Api {
+    pub async fn list_markets(
+        &self,
+        caller: &Caller,
+        request: v1::ListMarketsRequest,
+    ) -> Result<v1::ListMarketsResponse, ApiError> {
+        let size = page::size(request.page_size)?;
+        let after: Option<u32> = page::after(&request.page_token)?;
+        self.applied_up_to(caller, request.min_seq).await?;
+        let seq = self.engine().applied();
+        let markets = self.engine().views().markets();
+        let asked = |view: &MarketView| {
+            let (instance_type, region) = view.name.parts();
+            after.is_none_or(|after| view.market.0 > after)
+                && (request.instance_type.is_empty() || request.instance_type == instance_type)
+                && (request.region.is_empty() || request.region == region)
+        };
+        let mut found: Vec<_> = markets.iter().filter(|view| asked(view)).take(size as usize + 1).collect();
+        let next_page_token = page::cut(&mut found, size, |view| view.market.0);
+        Ok(v1::ListMarketsResponse {
+            seq,
+            markets: found.iter().map(|view| market::market(view)).collect(),
+            next_page_token,
+            cursor: Cursor::behind(self.engine().journal_id(), seq).to_string(),
+        })
+    }
+
+    pub async fn list_instance_types(
+        &self,
+        caller: &Caller,
+        request: v1::ListInstanceTypesRequest,
+    ) -> Result<v1::ListInstanceTypesResponse, ApiError> {
+        let size = page::size(request.page_size)?;
+        let after: String = page::after(&request.page_token)?.unwrap_or_default();
+        self.applied_up_to(caller, request.min_seq).await?;
+        let seq = self.engine().applied();
+        let rows = self.engine().store().rows();
+        let told = if request.name.is_empty() {
+            rows.instance_types(&after, size + 1).await?
+        } else {
+            rows.instance_type(&request.name).await?.into_iter().collect()
+        };
+        let markets = self.engine().views().markets();
+        let mut entries: Vec<_> = entries(told, &markets)
+            .into_values()
+            .filter(|entry| {
+                let name = entry.instance_type.as_ref().map_or("", |known| &known.name[..]);
+                name > &after[..] && (request.name.is_empty() || request.name == name)
+            })
+            .collect();
+        let name = |entry: &v1::list_instance_types_response::Entry| {
+            entry.instance_type.as_ref().map(|known| known.name.clone()).unwrap_or_default()
+        };
+        let next_page_token = page::cut(&mut entries, size, name);
+        Ok(v1::ListInstanceTypesResponse { seq, entries, next_page_token })
+    }
+
+    pub async fn get_market_price(
+        &self,
+        caller: &Caller,
+        request: v1::GetMarketPriceRequest,
+    ) -> Result<v1::GetMarketPriceResponse, ApiError> {
+        if request.market.is_empty() == request.instance_type.is_empty() {
+            return Err(ApiError::new(Code::Market(Reject::BadMarkets)).at("market"));
+        }
+        let nodes = request.nodes.unwrap_or(1);
+        if nodes == 0 {
+            return Err(ApiError::bad_field("nodes", "must be 1 or more"));
+        }
+        self.applied_up_to(caller, request.min_seq).await?;
+        let mut seq = self.engine().applied();
+        let markets = self.engine().views().markets();
+        let views: Vec<Arc<MarketView>> = if request.market.is_empty() {
+            markets.of_type(&request.instance_type).collect()
+        } else {
+            vec![self.market_view(&markets, &request.market)?]
+        };
+        let prices = if nodes == 1 {
+            views.iter().map(|view| market::price(view)).collect()
+        } else {
+            let prices = self.prices_for(&views, nodes).await?;
+            seq = prices.first().map_or(seq, |price: &v1::MarketPrice| price.seq);
+            prices
+        };
+        let references = views.iter().filter_map(|view| view.reference_price).min();
+        let floors = prices.iter().filter_map(|price| price.numbers?.floor_micros).min();
+        Ok(v1::GetMarketPriceResponse {
+            seq,
+            prices,
+            reference_price_micros: references.map(|price| price.0),
+            floor_micros: floors,
+        })
+    }
+
+    pub async fn get_depth(
+        &self,
+        caller: &Caller,
+        request: v1::GetDepthRequest,
+    ) -> Result<v1::GetDepthResponse, ApiError> {
+        let levels = page::sized("levels", request.levels)? as usize;
+        self.applied_up_to(caller, request.min_seq).await?;
+        let id = self.market_view(&self.engine().views().markets(), &request.market)?.market;
+        let asked = self.engine().ask(move |exchange| (exchange.seq(), exchange.depth(id, levels)));
+        let (seq, depth) = asked.await?;
+        Ok(v1::GetDepthResponse {
+            seq: seq.0,
+            market: request.market,
+            demand: depth.demand.iter().map(market::demand_level).collect(),
+            supply: depth.supply.iter().map(market::supply_level).collect(),
+        })
+    }
+
+    pub async fn list_price_history(
+        &self,
+        caller: &Caller,
+        request: v1::ListPriceHistoryRequest,
+    ) -> Result<v1::ListPriceHistoryResponse, ApiError> {
+        let size = page::size(request.page_size)?;
+        let name = self.market_view(&self.engine().views().markets(), &request.market)?.name.clone();
+        if request.bar_us > 0 && !(Micros::SECOND.0..=Micros::DAY.0).contains(&request.bar_us) {
+            return Err(ApiError::bad_field("bar_us", "is from a second to a day, or 0"));
+        }
+        self.projected_up_to(caller, request.min_seq).await?;
+        let seq = self.engine().projected();
+        let (from, to) = (instant(request.from_us).unwrap_or_default(), instant(request.to_us));
+        let (mut points, mut bars, next_page_token);
+        if request.bar_us == 0 {
+            let after: Option<PointEnd> = page::after(&request.page_token)?;
+            let after = after.map(PointEnd::place);
+            bars = Vec::new();
+            points = self.engine().projections().price_points(&name, from, to, after, size + 1).await?;
+            next_page_token = page::cut(&mut points, size, PointEnd::of);
+        } else {
+            let now = self.market_now().await?;
+            let to = to.map_or(now, |to| to.min(now));
+            let after: Option<u64> = page::after(&request.page_token)?;
+            let from = after.map_or(from, |start| Micros(known(start)).after(Micros(request.bar_us)));
+            points = Vec::new();
+            bars = Vec::new();
+            if from < to {
+                let bar = Micros(request.bar_us);
+                bars = self.engine().projections().price_bars(&name, from, to, bar, size + 1).await?;
+            }
+            next_page_token = page::cut(&mut bars, size, |bar| bar.start.0);
+        }
+        Ok(v1::ListPriceHistoryResponse {
+            seq,
+            points: points.iter().map(|point| market::past(&name, point)).collect(),
+            bars: bars.iter().map(market::bar).collect(),
+            next_page_token,
+        })
+    }
+
+    pub async fn watch_prices(
+        &self,
+        _caller: &Caller,
+        request: v1::WatchPricesRequest,
+    ) -> Result<impl Stream<Item = Result<v1::WatchPricesResponse, ApiError>> + Send + use<>, ApiError> {
+        if !request.markets.is_empty() && !request.instance_type.is_empty() {
+            return Err(ApiError::new(Code::Market(Reject::BadMarkets)));
+        }
+        // Before the views: what they do not have yet is still to come.
+        let applied = (self.engine().applied(), Cursor::ALL);
+        let markets = self.engine().views().markets();
+        let mut views = Vec::new();
+        for name in &request.markets {
+            views.push(self.market_view(&markets, name)?);
+        }
+        if request.markets.is_empty() {
+            views = markets.iter().collect();
+        }
+        let kind = request.instance_type;
+        let of_type = move |name: &str| kind.is_empty() || name.split('/').next() == Some(&kind[..]);
+        views.retain(|view| of_type(view.name.as_str()));
+        let from = self.place_of(&request.cursor).await?;
+        let journal = self.engine().journal_id();
+        let frame = move |points, (seq, index)| v1::WatchPricesResponse {
+            points,
+            cursor: Cursor { journal, seq, index }.to_string(),
+        };
+        let mut shown = HashMap::new();
+        let mut first = None;
+        if from.is_none() {
+            first = Some(Ok(frame(views.iter().map(|view| market::present(view)).collect(), applied)));
+            shown.extend(views.iter().map(|view| (view.name.to_string(), view.seq.0)));
+        }
+        let lookout = Lookout::prices(request.markets.iter().map(|name| MarketName::new(name)).collect());
+        let changes = follow(self.clone(), lookout, Some(from.unwrap_or(applied)));
+        let changes = changes.map(move |changes| {
+            let Changes { events, place } = changes?;
+            let points = events.into_iter().filter_map(market::point);
+            let points = points.filter(|point| of_type(&point.market));
+            // The present numbers may be of later than the place where the changes begin.
+            let points = points.filter(|point| shown.get(&point.market).is_none_or(|seq| point.seq > *seq));
+            Ok(frame(points.collect(), place))
+        });
+        Ok(stream::iter(first).chain(changes))
+    }
+
+    /// The numbers of markets, with the entry price of several nodes, all of one moment.
+    async fn prices_for(
+        &self,
+        views: &[Arc<MarketView>],
+        nodes: u32,
+    ) -> Result<Vec<v1::MarketPrice>, ApiError> {
+        let ids: Vec<MarketId> = views.iter().map(|view| view.market).collect();
+        let asked = self.engine().ask(move |exchange| {
+            let numbers = ids.into_iter().map(|id| {
+                let (numbers, supply) = exchange.market_numbers(id);
+                (numbers, supply, exchange.entry_price(id, nodes))
+            });
+            (exchange.seq(), exchange.now(), numbers.collect::<Vec<_>>())
+        });
+        let (seq, at, numbers) = asked.await?;
+        let prices = views.iter().zip(numbers).map(|(view, (numbers, supply, entry))| {
+            let numbers = v1::PriceNumbers {
+                entry_price_micros: entry.map(|entry| entry.0),
+                ..market::numbers(&numbers)
+            };
+            v1::MarketPrice {
+                numbers: Some(numbers),
+                entry_nodes: nodes,
+                supply: Some(market::supply(&supply)),
+                seq: seq.0,
+                at_us: at.0,
+                ..market::price(view)
+            }
+        });
+        Ok(prices.collect())
+    }
+
+    pub(super) fn market_view(&self, markets: &Markets, name: &str) -> Result<Arc<MarketView>, ApiError> {
+        let unknown = || ApiError::new(Code::Market(Reject::UnknownMarket));
+        markets.get(&MarketName::new(name)).ok_or_else(unknown)
+    }
+}
+
+/// What is told of instance types, and those of which only markets are known.
+fn entries(
+    told: Vec<store::InstanceType>,
+    markets: &Markets,
+) -> BTreeMap<String, v1::list_instance_types_response::Entry> {
+    // Of a full page, what comes behind it is of the next.
+    let mut entries = BTreeMap::new();
+    for known in told {
+        let instance_type = v1::InstanceType {
+            name: known.name.clone(),
+            allocatable: known.allocatable,
+            node_labels: known.node_labels,
+            on_demand_price_micros: known.on_demand_price_micros,
+        };
+        let entry = v1::list_instance_types_response::Entry {
+            instance_type: Some(instance_type),
+            markets: Vec::new(),
+        };
+        entries.insert(known.name, entry);
+    }
+    for view in markets.iter() {
+        let name = view.name.parts().0.to_owned();
+        let entry = entries.entry(name.clone()).or_insert_with(|| v1::list_instance_types_response::Entry {
+            instance_type: Some(v1::InstanceType { name, ..Default::default() }),
+            markets: Vec::new(),
+        });
+        entry.markets.push(view.name.to_string());
+    }
+    entries
+}
+
+/// What a page of price changes ended with.
+#[derive(Clone, Copy, Debug)]
+struct PointEnd {
+    at: u64,
+    seq: u64,
+    index: u32,
+}
+
+impl PointEnd {
+    fn of(point: &PricePoint) -> PointEnd {
+        PointEnd { at: point.at.0, seq: point.seq.0, index: point.index }
+    }
+
+    /// Behind this one.
+    fn place(self) -> PricePoint {
+        let numbers = kubebid_core::picture::Numbers::default();
+        PricePoint { at: Micros(known(self.at)), seq: Seq(known(self.seq)), index: self.index, numbers }
+    }
+}
+
+impl fmt::Display for PointEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.at, self.seq, self.index)
+    }
+}
+
+impl FromStr for PointEnd {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<PointEnd, Self::Err> {
+        let mut parts = text.splitn(3, '.');
+        let mut part = || parts.next().unwrap_or_default();
+        Ok(PointEnd { at: part().parse()?, seq: part().parse()?, index: part().parse()? })
+    }
+}

@@ -1,0 +1,13 @@
+//! Who a caller is: API tokens, of which the store has the SHA-256 only.
+//!
+//! A token is 256 random bits, found by its hash in a table in memory, so that the time of a look-up says nothing
+//! about a token. The table is read again after every change made here, and every few seconds for changes
+//! that other programs made.
+
+mod bootstrap;
+mod directory;
+mod secret;
+
+pub use bootstrap::{BootstrapError, bootstrap_admin};
+pub use directory::{Auth, Session};
+pub use secret::Secret;

@@ -1,0 +1,70 @@
+//! The first administrator.
+
+use super::Secret;
+use crate::clock;
+use crate::store::{Account, Fault, Limits, NewToken, Role, Store};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use tracing::info;
+
+/// The account of the first administrator.
+const ADMIN: &str = "admin";
+
+#[derive(Debug, thiserror::Error)]
+pub enum BootstrapError {
+    #[error("{path}: {source}", path = path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("{path} holds no token; remove it to have one made", path = .0.display())]
+    NoToken(PathBuf),
+    #[error("the token of {path} was revoked; remove the file to have another made", path = .0.display())]
+    Revoked(PathBuf),
+    #[error(transparent)]
+    Store(#[from] Fault),
+}
+
+/// Sees to it that the file holds a token that makes its bearer an administrator: makes the file, for its
+/// owner alone, where it is missing, and the account and the token where the store does not know them.
+pub async fn bootstrap_admin(store: &Store, path: &Path) -> Result<(), BootstrapError> {
+    let secret = read_or_make(path)?;
+    let rows = store.rows();
+    let created_at_us = clock::wall().0;
+    if rows.account(ADMIN).await?.is_none() {
+        rows.put_account(&Account { name: ADMIN.to_owned(), limits: Limits::default(), created_at_us })
+            .await?;
+    }
+    match rows.token(&secret.sha256()).await? {
+        Some(token) if token.revoked_at_us.is_some() => return Err(BootstrapError::Revoked(path.to_owned())),
+        Some(_) => {}
+        None => {
+            rows.add_token(&NewToken {
+                sha256: secret.sha256(),
+                account: ADMIN.to_owned(),
+                roles: [Role::Admin].into(),
+                note: "made by serve --admin-token-file".to_owned(),
+                created_at_us,
+            })
+            .await?;
+            info!(path = %path.display(), "registered the first administrator's token");
+        }
+    }
+    Ok(())
+}
+
+fn read_or_make(path: &Path) -> Result<Secret, BootstrapError> {
+    let failed = |source| BootstrapError::File { path: path.to_owned(), source };
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(mut file) => {
+            let secret = Secret::random();
+            writeln!(file, "{}", secret.reveal()).and_then(|()| file.sync_all()).map_err(failed)?;
+            Ok(secret)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let mut text = String::new();
+            File::open(path).and_then(|mut file| file.read_to_string(&mut text)).map_err(failed)?;
+            Secret::parse(text.trim()).ok_or_else(|| BootstrapError::NoToken(path.to_owned()))
+        }
+        Err(error) => Err(failed(error)),
+    }
+}

@@ -1,0 +1,202 @@
+//! Tokens and accounts in memory, as the store has them.
+
+use super::Secret;
+use crate::caller::{Caller, Roles};
+use crate::limits::{Bucket, Defaults};
+use crate::store::{Fault, Limits, Rows};
+use arc_swap::ArcSwap;
+use kubebid_core::units::AccountName;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::{Mutex, watch};
+use tracing::warn;
+
+/// How often the store is read again.
+const REFRESH: Duration = Duration::from_secs(3);
+/// Rows that are read at a time.
+const PAGE: u32 = 1000;
+
+/// Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Auth(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    rows: Rows,
+    defaults: Defaults,
+    known: ArcSwap<Known>,
+    /// Whom all without a credential are.
+    nobody: Arc<Holder>,
+    /// One reads at a time, so that an older reading never replaces a newer one.
+    reading: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    tokens: HashMap<[u8; 32], Arc<Credential>>,
+    holders: HashMap<AccountName, Arc<Holder>>,
+}
+
+/// A token that is not revoked.
+#[derive(Debug)]
+struct Credential {
+    id: u64,
+    holder: Arc<Holder>,
+    roles: Roles,
+    live: watch::Sender<bool>,
+}
+
+/// An account as far as the edge is concerned.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    pub(crate) account: AccountName,
+    limits: ArcSwap<Limits>,
+    pub(crate) bucket: Bucket,
+}
+
+impl Holder {
+    fn new(account: AccountName, limits: Limits) -> Arc<Holder> {
+        Arc::new(Holder { account, limits: ArcSwap::from_pointee(limits), bucket: Bucket::default() })
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        **self.limits.load()
+    }
+}
+
+/// What a caller came with: whether it still counts, and whose limits it uses up.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub(crate) holder: Arc<Holder>,
+    live: Option<watch::Receiver<bool>>,
+}
+
+impl Session {
+    /// Never revoked, with the default limits.
+    pub(crate) fn free(account: AccountName) -> Session {
+        Session { holder: Holder::new(account, Limits::default()), live: None }
+    }
+
+    /// Waits until the credential is revoked.
+    pub async fn revoked(self) {
+        match self.live {
+            // The sender goes with the credential when that is forgotten.
+            Some(mut live) => {
+                let _ = live.wait_for(|live| !live).await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Auth {
+    /// Reads the store, and keeps reading it as long as a clone of this lives.
+    pub async fn start(rows: Rows, defaults: Defaults) -> Result<Auth, Fault> {
+        let nobody = Holder::new(AccountName::new(""), Limits::default());
+        let (known, reading) = (ArcSwap::default(), Mutex::default());
+        let auth = Auth(Arc::new(Inner { rows, defaults, known, nobody, reading }));
+        auth.refresh().await?;
+        tokio::spawn(keep_reading(Arc::downgrade(&auth.0)));
+        Ok(auth)
+    }
+
+    /// Who bears this secret; `None` where nobody does, or it was revoked.
+    pub(crate) fn bearer(&self, secret: &Secret) -> Option<Caller> {
+        let known = self.0.known.load();
+        let credential = known.tokens.get(&secret.sha256())?;
+        let (holder, live) = (credential.holder.clone(), Some(credential.live.subscribe()));
+        Some(Caller {
+            account: holder.account.clone(),
+            roles: credential.roles,
+            deadline: None,
+            session: Session { holder, live },
+        })
+    }
+
+    /// Somebody without a credential.
+    pub(crate) fn nobody(&self) -> Caller {
+        Caller {
+            account: self.0.nobody.account.clone(),
+            roles: Roles::default(),
+            deadline: None,
+            session: Session { holder: self.0.nobody.clone(), live: None },
+        }
+    }
+
+    pub fn defaults(&self) -> &Defaults {
+        &self.0.defaults
+    }
+
+    /// Learns what was changed in the store; what was revoked ends here.
+    pub async fn refresh(&self) -> Result<(), Fault> {
+        let _reading = self.0.reading.lock().await;
+        let before = self.0.known.load_full();
+        let known = self.0.read(&before).await?;
+        let gone = before.tokens.iter().filter(|(sha256, _)| !known.tokens.contains_key(*sha256));
+        let gone: Vec<_> = gone.map(|(_, credential)| credential.clone()).collect();
+        self.0.known.store(Arc::new(known));
+        for credential in gone {
+            credential.live.send_replace(false);
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// As the store has it; what is the same as before stays the same thing.
+    async fn read(&self, before: &Known) -> Result<Known, Fault> {
+        let holders = self.read_holders(before).await?;
+        let mut tokens = HashMap::new();
+        let mut after = 0;
+        loop {
+            let page = self.rows.live_tokens(after, PAGE).await?;
+            let Some((_, last)) = page.last() else { return Ok(Known { tokens, holders }) };
+            after = last.id;
+            for (sha256, token) in page {
+                let Some(holder) = holders.get(&AccountName::new(&token.account)) else { continue };
+                let known = before.tokens.get(&sha256).filter(|known| known.id == token.id);
+                let credential = known.cloned().unwrap_or_else(|| {
+                    Arc::new(Credential {
+                        id: token.id,
+                        holder: holder.clone(),
+                        roles: token.roles.iter().copied().collect(),
+                        live: watch::Sender::new(true),
+                    })
+                });
+                tokens.insert(sha256, credential);
+            }
+        }
+    }
+
+    async fn read_holders(&self, before: &Known) -> Result<HashMap<AccountName, Arc<Holder>>, Fault> {
+        let mut holders = HashMap::new();
+        let mut after = String::new();
+        loop {
+            let page = self.rows.accounts(&after, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(holders) };
+            after.clone_from(&last.name);
+            for account in page {
+                let name = AccountName::new(&account.name);
+                let holder = match before.holders.get(&name) {
+                    Some(holder) => {
+                        holder.limits.store(Arc::new(account.limits));
+                        holder.clone()
+                    }
+                    None => Holder::new(name.clone(), account.limits),
+                };
+                holders.insert(name, holder);
+            }
+        }
+    }
+}
+
+async fn keep_reading(auth: Weak<Inner>) {
+    loop {
+        tokio::time::sleep(REFRESH).await;
+        let Some(inner) = auth.upgrade() else { return };
+        if let Err(fault) = Auth(inner).refresh().await {
+            warn!(error = %fault, "tokens and accounts could not be read again");
+        }
+    }
+}

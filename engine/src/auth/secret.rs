@@ -1,0 +1,69 @@
+//! The text of a token.
+
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::fmt::Write;
+
+const PREFIX: &str = "kb_";
+
+/// A token as its bearer sends it: `kb_` and 256 random bits in hexadecimal. Never shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// One that nobody has.
+    pub fn random() -> Secret {
+        let mut bits = [0; 32];
+        getrandom::fill(&mut bits).expect("the operating system gives random bits");
+        let mut text = PREFIX.to_owned();
+        for byte in bits {
+            write!(text, "{byte:02x}").expect("a string takes it");
+        }
+        Secret(text)
+    }
+
+    /// One that was made before; `None` where the text cannot be one.
+    pub fn parse(text: &str) -> Option<Secret> {
+        let bits = text.strip_prefix(PREFIX)?;
+        let fits = bits.len() == 64 && bits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        fits.then(|| Secret(text.to_owned()))
+    }
+
+    /// To be shown once.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What is kept of it.
+    pub fn sha256(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_read_as_it_was_written_and_no_two_are_the_same() {
+        let (one, other) = (Secret::random(), Secret::random());
+        assert_ne!(one, other);
+        assert_ne!(one.sha256(), other.sha256());
+        assert_eq!(Secret::parse(one.reveal()).unwrap().sha256(), one.sha256());
+        assert_eq!(one.reveal().len(), 67);
+    }
+
+    #[test]
+    fn what_is_no_secret_is_told_at_once_and_secrets_are_not_printed() {
+        for text in ["", "kb_", "kb_zz", &format!("kb_{}", "g".repeat(64)), &"a".repeat(67)] {
+            assert_eq!(Secret::parse(text), None, "{text}");
+        }
+        assert_eq!(format!("{:?}", Secret::random()), "Secret(…)");
+    }
+}

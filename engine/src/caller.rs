@@ -1,0 +1,106 @@
+//! Who asks: the account of a credential, and what it may do.
+
+use crate::auth::Session;
+use crate::store::Role;
+use crate::wire::status::{ApiError, Code};
+use kubebid_core::units::AccountName;
+use std::fmt;
+use std::time::Instant;
+
+/// A set of roles.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Roles(u8);
+
+impl Roles {
+    pub fn has(self, role: Role) -> bool {
+        self.0 & bit(role) != 0
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Role> {
+        Role::ALL.into_iter().filter(move |role| self.has(*role))
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+fn bit(role: Role) -> u8 {
+    match role {
+        Role::Tenant => 1,
+        Role::Provider => 2,
+        Role::Viewer => 4,
+        Role::Admin => 8,
+    }
+}
+
+impl FromIterator<Role> for Roles {
+    fn from_iter<I: IntoIterator<Item = Role>>(roles: I) -> Roles {
+        Roles(roles.into_iter().map(bit).fold(0, |all, bit| all | bit))
+    }
+}
+
+impl fmt::Debug for Roles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// Who asks, for how long it waits for the answer.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Empty for somebody without a credential, where market data is public.
+    pub account: AccountName,
+    pub roles: Roles,
+    pub deadline: Option<Instant>,
+    /// Whether its credential still counts, and what it may use.
+    pub(crate) session: Session,
+}
+
+/// Whose things a list is to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Of(AccountName),
+    Everybody,
+}
+
+impl Caller {
+    /// One without a token behind it: it is never revoked and has the default limits.
+    pub fn new(account: &str, roles: impl IntoIterator<Item = Role>) -> Caller {
+        let account = AccountName::new(account);
+        let session = Session::free(account.clone());
+        Caller { account, roles: roles.into_iter().collect(), deadline: None, session }
+    }
+
+    /// Whether it sees the things of all accounts.
+    pub fn sees_all(&self) -> bool {
+        self.roles.has(Role::Admin)
+    }
+
+    /// Whether things of this account are its to see; others look as if they were not there.
+    pub fn sees(&self, account: &AccountName) -> bool {
+        self.sees_all() || self.account == *account
+    }
+
+    /// What the field `account` of a list asks for: absent its own; another, or with an empty text everybody,
+    /// is for those who see all.
+    pub fn whose(&self, account: Option<&str>) -> Result<Whose, ApiError> {
+        match account {
+            None => Ok(Whose::Of(self.account.clone())),
+            Some(name) if name == self.account.as_str() => Ok(Whose::Of(self.account.clone())),
+            Some(_) if !self.sees_all() => {
+                Err(ApiError::new(Code::Forbidden).at("account").saying("account may only name your own"))
+            }
+            Some("") => Ok(Whose::Everybody),
+            Some(name) => Ok(Whose::Of(AccountName::new(name))),
+        }
+    }
+
+    /// As [`Caller::whose`], where the answer is about one account.
+    pub fn whose_one(&self, account: Option<&str>) -> Result<AccountName, ApiError> {
+        match self.whose(account)? {
+            Whose::Of(account) => Ok(account),
+            Whose::Everybody => Err(ApiError::bad_field("account", "must name one")),
+        }
+    }
+}

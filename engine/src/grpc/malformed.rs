@@ -1,0 +1,79 @@
+//! Messages that tonic could not read: malformed ones are the caller's, not a bug of ours, and too large ones
+//! exhaust what there is room for.
+
+use crate::wire::status::{ApiError, Code};
+use tonic::Status;
+
+/// How prost begins to say what is wrong.
+const PROST: &str = "failed to decode Protobuf message: ";
+
+/// What the caller hears; `None` where the status says something else.
+pub(super) fn malformed(status: &Status) -> Option<ApiError> {
+    let said = status.message();
+    match status.code() {
+        tonic::Code::OutOfRange | tonic::Code::ResourceExhausted => {
+            let sizes = said.split_once("found ").map(|(_, sizes)| sizes);
+            let error = ApiError::new(Code::TooLarge);
+            Some(match sizes {
+                Some(sizes) => error.saying(format!("the message is too large: {sizes}")),
+                None => error,
+            })
+        }
+        tonic::Code::Internal => Some(match said.strip_prefix(PROST) {
+            Some(what) => unreadable(what),
+            None => ApiError::new(Code::BadField).saying(format!("the request is malformed: {said}")),
+        }),
+        _ => None,
+    }
+}
+
+/// `PlaceBidRequest.client_key: invalid string value: …` as the field and what is wrong with it.
+fn unreadable(what: &str) -> ApiError {
+    let mut field: Vec<&str> = Vec::new();
+    let mut rest = what;
+    while let Some((head, tail)) = rest.split_once(": ")
+        && let Some((message, name)) = head.split_once('.')
+        && message.starts_with(|letter: char| letter.is_ascii_uppercase())
+        && !message.contains(' ')
+    {
+        field.push(name);
+        rest = tail;
+    }
+    if field.is_empty() {
+        return ApiError::new(Code::BadField).saying(format!("the message is malformed: {rest}"));
+    }
+    let field = field.join(".");
+    ApiError::new(Code::BadField).saying(format!("{field} is malformed: {rest}")).at(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_no_text_is_blamed_by_its_field() {
+        let said = "PlaceBidRequest.client_key: invalid string value: data is not UTF-8 encoded";
+        let error = malformed(&Status::internal(format!("{PROST}{said}"))).unwrap();
+        assert_eq!(error.code, Code::BadField);
+        assert_eq!(error.field.as_deref(), Some("client_key"));
+        assert_eq!(error.message, "client_key is malformed: invalid string value: data is not UTF-8 encoded");
+        let nested = format!("{PROST}PlaceBidsRequest.bids: PlaceBidRequest.markets: invalid string value");
+        assert_eq!(malformed(&Status::internal(nested)).unwrap().field.as_deref(), Some("bids.markets"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_at_all_blames_no_field() {
+        let error = malformed(&Status::internal(format!("{PROST}invalid varint"))).unwrap();
+        assert_eq!((error.code, error.field), (Code::BadField, None));
+        let error = malformed(&Status::internal("Missing request message.")).unwrap();
+        assert_eq!(error.code, Code::BadField);
+    }
+
+    #[test]
+    fn a_message_that_is_too_large_is_told_by_how_much() {
+        let said = "Error, decoded message length too large: found 70000 bytes, the limit is: 65536 bytes";
+        let error = malformed(&Status::out_of_range(said)).unwrap();
+        assert_eq!(error.code, Code::TooLarge);
+        assert!(error.message.contains("70000"), "{}", error.message);
+    }
+}

@@ -1,0 +1,263 @@
+//! How many bids an account has open, and how many nodes they want: counted off the feed of commits, with what
+//! is on its way reserved, so that many requests at once take no more than one after the other.
+
+use crate::chunk::Chunk;
+use crate::engine::Engine;
+use crate::intake::NotDone;
+use kubebid_core::units::{AccountName, BidId, Names};
+use kubebid_core::{Auction, Exchange};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::broadcast::error::RecvError;
+
+/// Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Usage(Arc<Mutex<Table>>);
+
+/// Bids and nodes: counted, wanted, or allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    pub bids: u64,
+    pub nodes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Commits up to this command are counted.
+    counted: u64,
+    accounts: HashMap<AccountName, Account>,
+    /// Whose each searching bid is, and how many nodes it wants.
+    open: HashMap<BidId, (AccountName, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    counted: Room,
+    on_the_way: Room,
+    /// Stamped under these numbers, and not counted yet.
+    stamped: Vec<(u64, Room)>,
+}
+
+/// Room that a command on its way will take up; given back when dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    usage: Usage,
+    account: AccountName,
+    room: Room,
+}
+
+impl Usage {
+    /// Counts what is open, and keeps counting.
+    pub async fn follow(engine: &Engine) -> Result<Usage, NotDone> {
+        let usage = Usage::default();
+        let mut feed = engine.subscribe();
+        usage.count_afresh(engine).await?;
+        let (counting, engine) = (Arc::downgrade(&usage.0), engine.clone());
+        tokio::spawn(async move {
+            loop {
+                let received = feed.recv().await;
+                let Some(usage) = counting.upgrade().map(Usage) else { return };
+                match received {
+                    Ok(chunk) => usage.table().count(&chunk),
+                    Err(RecvError::Lagged(_)) => {
+                        if usage.count_afresh(&engine).await.is_err() && !engine.is_open() {
+                            return;
+                        }
+                    }
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
+        Ok(usage)
+    }
+
+    async fn count_afresh(&self, engine: &Engine) -> Result<(), NotDone> {
+        let (seq, names, open) = engine.ask(open_bids).await?;
+        self.table().begin(seq, &names, open);
+        Ok(())
+    }
+
+    /// Sets `room` aside for an account that may have `most` in all; says what it has where that is too much.
+    pub fn reserve(&self, account: &AccountName, room: Room, most: Room) -> Result<Reservation, Room> {
+        let mut table = self.table();
+        let used = table.accounts.entry(account.clone()).or_default();
+        let has = used.has();
+        // Who asks for nothing more is not refused for having too much.
+        let too_many = |has: u64, more: u64, most: u64| more > 0 && has.saturating_add(more) > most;
+        if too_many(has.bids, room.bids, most.bids) || too_many(has.nodes, room.nodes, most.nodes) {
+            return Err(has);
+        }
+        used.on_the_way.add(room);
+        Ok(Reservation { usage: self.clone(), account: account.clone(), room })
+    }
+
+    /// How many nodes a searching bid wants, as far as it is counted.
+    pub fn wants(&self, bid: BidId) -> Option<u64> {
+        self.table().open.get(&bid).map(|(_, nodes)| *nodes)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Reservation {
+    /// The command was obeyed under this number: the room is used up, and from its commit on counted.
+    pub fn taken(mut self, seq: u64) {
+        let room = std::mem::take(&mut self.room);
+        let mut table = self.usage.table();
+        let counted = table.counted;
+        if let Some(account) = table.accounts.get_mut(&self.account) {
+            account.on_the_way.remove(room);
+            if seq > counted {
+                account.stamped.push((seq, room));
+            }
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.room != Room::default()
+            && let Some(account) = self.usage.table().accounts.get_mut(&self.account)
+        {
+            account.on_the_way.remove(self.room);
+        }
+    }
+}
+
+impl Room {
+    fn add(&mut self, other: Room) {
+        self.bids = self.bids.saturating_add(other.bids);
+        self.nodes = self.nodes.saturating_add(other.nodes);
+    }
+
+    fn remove(&mut self, other: Room) {
+        self.bids = self.bids.saturating_sub(other.bids);
+        self.nodes = self.nodes.saturating_sub(other.nodes);
+    }
+}
+
+impl Account {
+    fn has(&self) -> Room {
+        let mut all = self.counted;
+        all.add(self.on_the_way);
+        self.stamped.iter().for_each(|(_, room)| all.add(*room));
+        all
+    }
+}
+
+impl Table {
+    fn begin(&mut self, seq: u64, names: &Names, open: Vec<OpenBid>) {
+        self.open.clear();
+        self.accounts.values_mut().for_each(|account| account.counted = Room::default());
+        for (bid, tenant, nodes) in open {
+            self.set(bid, names.account(tenant), Some(nodes));
+        }
+        self.settle(seq);
+    }
+
+    fn count(&mut self, chunk: &Chunk) {
+        let seq = chunk.last_seq().0;
+        if seq <= self.counted {
+            return;
+        }
+        for bid in &chunk.bids {
+            let nodes = bid.searching.then_some(u64::from(bid.max_nodes));
+            self.set(bid.bid, chunk.names.account(bid.tenant), nodes);
+        }
+        self.settle(seq);
+    }
+
+    /// What was stamped up to here is counted.
+    fn settle(&mut self, seq: u64) {
+        self.counted = seq;
+        for account in self.accounts.values_mut() {
+            if !account.stamped.is_empty() {
+                account.stamped.retain(|(stamped, _)| *stamped > seq);
+            }
+        }
+    }
+
+    /// `nodes` of a bid that searches.
+    fn set(&mut self, bid: BidId, tenant: &AccountName, nodes: Option<u64>) {
+        let before = match nodes {
+            Some(nodes) => self.open.insert(bid, (tenant.clone(), nodes)),
+            None => self.open.remove(&bid),
+        };
+        if before.is_none() && nodes.is_none() {
+            return;
+        }
+        let counted = &mut self.accounts.entry(tenant.clone()).or_default().counted;
+        if let Some((_, nodes)) = before {
+            counted.remove(Room { bids: 1, nodes });
+        }
+        if let Some(nodes) = nodes {
+            counted.add(Room { bids: 1, nodes });
+        }
+    }
+}
+
+type OpenBid = (BidId, kubebid_core::units::AccountId, u64);
+
+/// The bids that search, whose they are, and how many nodes they want; up to which command.
+fn open_bids(exchange: &Exchange) -> (u64, Names, Vec<OpenBid>) {
+    let searching: HashMap<BidId, u64> = exchange
+        .picture()
+        .bids
+        .into_iter()
+        .filter(|bid| bid.searching)
+        .map(|bid| (bid.bid, u64::from(bid.max_nodes)))
+        .collect();
+    let mut open = Vec::with_capacity(searching.len());
+    for name in &exchange.names().accounts {
+        let Some(account) = exchange.account_id(name) else { continue };
+        let bids = exchange.bids_of(account, None);
+        open.extend(bids.filter_map(|bid| Some((bid, account, *searching.get(&bid)?))));
+    }
+    (exchange.seq().0, exchange.names().clone(), open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: Room = Room { bids: 2, nodes: 10 };
+
+    fn one(nodes: u64) -> Room {
+        Room { bids: 1, nodes }
+    }
+
+    #[test]
+    fn what_is_on_its_way_counts_until_it_is_given_back() {
+        let (usage, t1) = (Usage::default(), AccountName::new("t1"));
+        let first = usage.reserve(&t1, one(4), MOST).unwrap();
+        let second = usage.reserve(&t1, one(6), MOST).unwrap();
+        assert_eq!(usage.reserve(&t1, one(0), MOST).unwrap_err(), Room { bids: 2, nodes: 10 });
+        drop(first);
+        assert!(usage.reserve(&t1, one(5), MOST).is_err());
+        second.taken(7);
+        assert_eq!(usage.reserve(&t1, one(5), MOST).unwrap_err(), Room { bids: 1, nodes: 6 });
+        assert!(usage.reserve(&AccountName::new("t2"), one(10), MOST).is_ok());
+    }
+
+    #[test]
+    fn a_command_is_counted_once_whether_its_answer_or_its_commit_comes_first() {
+        let (usage, t1) = (Usage::default(), AccountName::new("t1"));
+        let reserved = usage.reserve(&t1, one(4), MOST).unwrap();
+        reserved.taken(7);
+        usage.table().set(BidId(7), &t1, Some(4));
+        usage.table().settle(7);
+        assert_eq!(usage.table().accounts[&t1].has(), one(4));
+
+        let reserved = usage.reserve(&t1, one(2), MOST).unwrap();
+        usage.table().set(BidId(8), &t1, Some(2));
+        usage.table().settle(8);
+        reserved.taken(8);
+        assert_eq!(usage.table().accounts[&t1].has(), Room { bids: 2, nodes: 6 });
+
+        usage.table().set(BidId(7), &t1, None);
+        assert_eq!(usage.table().accounts[&t1].has(), one(2));
+        assert_eq!(usage.wants(BidId(8)), Some(2));
+    }
+}

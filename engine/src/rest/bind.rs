@@ -1,0 +1,277 @@
+//! From a path, a query, a header and a body to the one message that gRPC has too.
+//!
+//! A parameter is a field of the request message: the path fills some, the query the rest of a GET,
+//! the body all others. Lists and maps of the query are given one entry at a time, by the singular of
+//! their names: `state=OPEN&state=CLOSED`, `label=team=vision`. The fields of `filter` stand beside
+//! the others.
+
+use super::operation::Message;
+use crate::wire::status::ApiError;
+use axum::http::Method;
+use percent_encoding::percent_decode_str;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use utoipa::openapi::schema::{SchemaType, Type};
+use utoipa::openapi::{RefOr, Schema};
+
+/// How requests of one operation become its message.
+pub(super) struct Binding {
+    /// The field that the path fills, and the text it fills it with: ("market", "{type}/{region}").
+    pub(super) from_path: Option<(Vec<String>, String)>,
+    /// Of the query, by name; empty where there is a body.
+    pub(super) query: BTreeMap<String, Parameter>,
+    pub(super) has_body: bool,
+    /// The message has a `client_key`.
+    pub(super) has_key: bool,
+}
+
+/// A parameter of the query.
+pub(super) struct Parameter {
+    /// The field, as a path through messages.
+    pub(super) field: Vec<String>,
+    pub(super) shape: Shape,
+    /// Of one entry.
+    pub(super) schema: RefOr<Schema>,
+    pub(super) description: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A text, a number or a word: JSON takes all of them as strings.
+    Text,
+    Flag,
+    Texts,
+    /// `key=value`.
+    Pairs,
+}
+
+impl Binding {
+    pub(super) fn new(method: &Method, path: &str, request: &Message) -> Binding {
+        let has_body = *method != Method::GET && *method != Method::DELETE;
+        let from_path = path_field(path).map(|(field, text)| (place_of(&field, request), text));
+        let mut query = BTreeMap::new();
+        if !has_body {
+            collect(request, &request.schema, &[], &mut query);
+            query
+                .retain(|_, parameter| from_path.as_ref().is_none_or(|(field, _)| *field != parameter.field));
+        }
+        let has_key = properties(&request.schema).any(|(name, _)| name == "client_key");
+        Binding { from_path, query, has_body, has_key }
+    }
+}
+
+/// What the parameters of a path name together.
+fn path_field(path: &str) -> Option<(String, String)> {
+    let unit = "{type}/{region}/{provider}/{number}";
+    if path.contains(unit) {
+        return Some(("unit".to_owned(), "{type}/{region}:{provider}#{number}".to_owned()));
+    }
+    if path.contains("{type}/{region}") {
+        return Some(("market".to_owned(), "{type}/{region}".to_owned()));
+    }
+    let (_, rest) = path.split_once('{')?;
+    let (name, _) = rest.split_once('}')?;
+    Some((name.to_owned(), format!("{{{name}}}")))
+}
+
+/// Where a field is: of the message itself, or of one that it holds.
+fn place_of(field: &str, request: &Message) -> Vec<String> {
+    if properties(&request.schema).any(|(name, _)| name == field) {
+        return vec![field.to_owned()];
+    }
+    let holder = properties(&request.schema).find(|(_, schema)| {
+        resolve(request, schema).is_some_and(|inner| properties(inner).any(|(name, _)| name == field))
+    });
+    let (holder, _) = holder.unwrap_or_else(|| panic!("{} has no field {field}", request.name));
+    vec![holder.clone(), field.to_owned()]
+}
+
+fn collect(
+    request: &Message,
+    schema: &RefOr<Schema>,
+    scope: &[String],
+    query: &mut BTreeMap<String, Parameter>,
+) {
+    for (name, schema) in properties(schema) {
+        let field = [scope, &[name.clone()]].concat();
+        let singular = || name.strip_suffix('s').unwrap_or(name).to_owned();
+        let mut add = |name: String, shape, schema: RefOr<Schema>, description| {
+            query.insert(name, Parameter { field: field.clone(), shape, schema, description });
+        };
+        match schema {
+            RefOr::Ref(reference) => match resolve(request, schema) {
+                Some(inner) if properties(inner).next().is_some() => {
+                    let inner = inner.clone();
+                    collect(request, &inner, &field, query);
+                }
+                Some(_) | None => {
+                    add(name.clone(), Shape::Text, schema.clone(), Some(reference.description.clone()));
+                }
+            },
+            RefOr::T(Schema::Array(array)) => {
+                let utoipa::openapi::schema::ArrayItems::RefOrSchema(items) = &array.items else { continue };
+                add(singular(), Shape::Texts, (**items).clone(), array.description.clone());
+            }
+            RefOr::T(Schema::Object(object)) if object.additional_properties.is_some() => {
+                let pair = utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(Type::String)
+                    .pattern(Some("^[^=]+=.*$"));
+                add(singular(), Shape::Pairs, pair.build().into(), object.description.clone());
+            }
+            RefOr::T(Schema::Object(object)) => {
+                let flag = matches!(object.schema_type, SchemaType::Type(Type::Boolean));
+                let shape = if flag { Shape::Flag } else { Shape::Text };
+                add(name.clone(), shape, schema.clone(), object.description.clone());
+            }
+            RefOr::T(_) => unreachable!("{} has no such fields", request.name),
+        }
+    }
+}
+
+fn properties(schema: &RefOr<Schema>) -> impl Iterator<Item = (&String, &RefOr<Schema>)> {
+    let object = match schema {
+        RefOr::T(Schema::Object(object)) => Some(object),
+        RefOr::T(_) | RefOr::Ref(_) => None,
+    };
+    object.into_iter().flat_map(|object| &object.properties)
+}
+
+/// The schema that a reference of a message's field means.
+fn resolve<'a>(request: &'a Message, schema: &RefOr<Schema>) -> Option<&'a RefOr<Schema>> {
+    let RefOr::Ref(reference) = schema else { return None };
+    let name = reference.ref_location.rsplit('/').next()?;
+    request.refers_to.iter().find(|(known, _)| known == name).map(|(_, schema)| schema)
+}
+
+/// What a request gave, before it is a message.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    fields: Map<String, Value>,
+    body: Option<axum::body::Bytes>,
+}
+
+impl Given {
+    pub(super) fn set(&mut self, field: &[String], value: Value) {
+        *slot(&mut self.fields, field) = value;
+    }
+
+    pub(super) fn set_body(&mut self, body: axum::body::Bytes) {
+        self.body = Some(body).filter(|body| !body.is_empty());
+    }
+
+    /// Takes the parameters of a query.
+    pub(super) fn set_query(&mut self, binding: &Binding, query: &str) -> Result<(), ApiError> {
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let (name, value) = (decoded("query", name)?, value);
+            let Some(parameter) = binding.query.get(&name) else {
+                return Err(ApiError::bad_field(&*name, "is no parameter here"));
+            };
+            let value = decoded(&name, value)?;
+            let slot = slot(&mut self.fields, &parameter.field);
+            match parameter.shape {
+                Shape::Texts => match slot {
+                    Value::Array(entries) => entries.push(value.into()),
+                    _ => *slot = Value::Array(vec![value.into()]),
+                },
+                Shape::Pairs => {
+                    let Some((key, value)) = value.split_once('=') else {
+                        return Err(ApiError::bad_field(&*name, "is not KEY=VALUE"));
+                    };
+                    if !slot.is_object() {
+                        *slot = Value::Object(Map::new());
+                    }
+                    let pairs = slot.as_object_mut().expect("made above");
+                    if pairs.insert(key.to_owned(), value.into()).is_some() {
+                        return Err(ApiError::bad_field(&*name, format_args!("names {key} twice")));
+                    }
+                }
+                Shape::Text | Shape::Flag if !slot.is_null() => {
+                    return Err(ApiError::bad_field(&*name, "is given twice"));
+                }
+                Shape::Text => *slot = value.into(),
+                Shape::Flag => {
+                    *slot = match value.as_str() {
+                        "true" | "" => true.into(),
+                        "false" => false.into(),
+                        _ => return Err(ApiError::bad_field(&*name, "is neither true nor false")),
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The message, or the field to blame and where it is.
+    pub(super) fn read<Q: DeserializeOwned>(self) -> Result<Q, ApiError> {
+        let Some(body) = self.body else { return from_value(Value::Object(self.fields)) };
+        // Read as it came: only the text knows its lines.
+        let mut reader = serde_json::Deserializer::from_slice(&body);
+        let message: Q = serde_path_to_error::deserialize(&mut reader).map_err(|error| blame(&error))?;
+        reader
+            .end()
+            .map_err(|error| ApiError::bad_field("body", format_args!("has more behind its end: {error}")))?;
+        if self.fields.is_empty() {
+            return Ok(message);
+        }
+        let mut merged: Map<String, Value> = serde_json::from_slice(&body)
+            .map_err(|error| ApiError::bad_field("body", format_args!("is no object: {error}")))?;
+        merge(&mut merged, self.fields, "")?;
+        from_value(Value::Object(merged))
+    }
+}
+
+fn from_value<Q: DeserializeOwned>(value: Value) -> Result<Q, ApiError> {
+    serde_path_to_error::deserialize(value).map_err(|error| blame(&error))
+}
+
+/// What the path and the headers say is not said otherwise in the body.
+fn merge(body: &mut Map<String, Value>, given: Map<String, Value>, scope: &str) -> Result<(), ApiError> {
+    for (name, value) in given {
+        let field = if scope.is_empty() { name.clone() } else { format!("{scope}.{name}") };
+        match (body.get_mut(&name), value) {
+            (Some(Value::Object(inner)), Value::Object(value)) => merge(inner, value, &field)?,
+            (Some(said), value) => {
+                let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                if text(said) != text(&value) {
+                    return Err(ApiError::bad_field(field, "is given twice, and not the same"));
+                }
+            }
+            (None, value) => {
+                body.insert(name, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn slot<'a>(fields: &'a mut Map<String, Value>, field: &[String]) -> &'a mut Value {
+    let (last, scope) = field.split_last().expect("a field has a name");
+    let mut here = fields;
+    for name in scope {
+        let inner = here.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
+        here = inner.as_object_mut().expect("messages are objects");
+    }
+    here.entry(last.clone()).or_insert(Value::Null)
+}
+
+fn decoded(name: &str, text: &str) -> Result<String, ApiError> {
+    let spaced = text.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8();
+    decoded.map(|text| text.into_owned()).map_err(|_| ApiError::bad_field(name, "is not UTF-8"))
+}
+
+fn blame(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
+    let (inner, path) = (error.inner(), error.path().to_string());
+    let said = inner.to_string();
+    let field = if path == "." || path == "?" { "body".to_owned() } else { path };
+    if inner.is_syntax() || inner.is_eof() || inner.is_io() {
+        return ApiError::bad_field("body", format_args!("is not JSON: {said}"));
+    }
+    // What pbjson says of a number that is none, or does not fit.
+    if let Some(at) = said.strip_prefix("data did not match any variant of untagged enum Content") {
+        return ApiError::bad_field(field, format_args!("is not a whole number that fits{at}"));
+    }
+    ApiError::bad_field(field, format_args!("cannot be read: {said}"))
+}

@@ -1,0 +1,212 @@
+//! The OpenAPI 3.1 document, made from the operations and the messages: the comments of the `.proto`
+//! are its words.
+
+use super::bind::{Parameter, Shape};
+use super::operation::Operation;
+use super::rpcs::{self, Rpc};
+use axum::http::Method;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use utoipa::openapi::path::{
+    HttpMethod, OperationBuilder, Parameter as DocumentedParameter, ParameterBuilder, ParameterIn,
+    ParameterStyle, PathItem, PathsBuilder,
+};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::{
+    Content, Info, LicenseBuilder, ObjectBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required,
+    ResponseBuilder, Schema, Tag,
+};
+
+const INTRODUCTION: &str = "The spot market for compute. Every verb is an rpc of `kubebid.auction.v1` with the same \
+messages, checks and codes. 64-bit integers are strings of an integer; numbers are read too. Prices are whole \
+micro-dollars per node-hour, instants microseconds since the epoch. Refusals are RFC 9457 problems with a stable `code`.";
+
+pub(super) fn document(operations: &[Operation]) -> OpenApi {
+    let rpcs = rpcs::all();
+    let mut paths = PathsBuilder::new();
+    let mut schemas: BTreeMap<String, RefOr<Schema>> = BTreeMap::new();
+    for operation in operations {
+        let rpc = &rpcs[operation.rpc];
+        let item = PathItem::new(http_method(&operation.method), described(operation, rpc));
+        paths = paths.path(operation.path, item);
+        for message in [&operation.request, &operation.response] {
+            schemas.insert(message.name.clone(), message.schema.clone());
+            schemas.extend(message.refers_to.iter().cloned());
+        }
+    }
+    let bearer =
+        HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("A token of CreateToken."));
+    let components = ComponentsBuilder::new()
+        .schemas_from_iter(schemas)
+        .schema("Problem", problem_schema())
+        .security_scheme("token", SecurityScheme::Http(bearer.build()));
+    let mut info = Info::new("KubeBid", env!("CARGO_PKG_VERSION"));
+    info.description = Some(INTRODUCTION.to_owned());
+    info.license = Some(LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build());
+    OpenApiBuilder::new()
+        .info(info)
+        .paths(paths.build())
+        .components(Some(components.build()))
+        .security(Some([SecurityRequirement::new("token", Vec::<String>::new())]))
+        .tags(Some(tags(&rpcs)))
+        .build()
+}
+
+fn tags(rpcs: &BTreeMap<String, Rpc>) -> Vec<Tag> {
+    let services: BTreeMap<&str, &str> =
+        rpcs.values().map(|rpc| (rpc.service.as_str(), rpc.service_comment.as_str())).collect();
+    services
+        .into_iter()
+        .map(|(name, text)| TagBuilder::new().name(name).description(Some(text)).build())
+        .collect()
+}
+
+fn described(operation: &Operation, rpc: &Rpc) -> OperationBuilder {
+    let mut described = OperationBuilder::new()
+        .operation_id(Some(operation.id))
+        .tag(rpc.service.clone())
+        .summary(rpc.comment.split_once('.').map(|(sentence, _)| sentence))
+        .description(Some(rpc.comment.clone()))
+        .response("200", answer(operation))
+        .response("default", refusal());
+    for name in path_parameters(operation.path) {
+        described = described.parameter(path_parameter(operation, name));
+    }
+    for (name, parameter) in &operation.binding.query {
+        described = described.parameter(query_parameter(name, parameter));
+    }
+    if operation.binding.has_key && operation.binding.has_body {
+        described = described
+            .parameter(header("Idempotency-Key", "As `client_key` of the body; the two may not differ."));
+    }
+    if operation.streams {
+        described = described.parameter(header("Last-Event-ID", "As `cursor`, before which it counts."));
+    }
+    if operation.binding.has_body {
+        let body = body_schema(operation);
+        let content = Content::new(Some(body));
+        let body =
+            RequestBodyBuilder::new().content("application/json", content).required(Some(Required::False));
+        described = described.request_body(Some(body.build()));
+    }
+    described
+}
+
+fn answer(operation: &Operation) -> ResponseBuilder {
+    let schema = RefOr::Ref::<Schema>(Ref::from_schema_name(&operation.response.name));
+    let (kind, text) = if operation.streams {
+        (
+            "text/event-stream",
+            "Server-sent events: `id` is a cursor, `data` one of these, a comment the heartbeat.",
+        )
+    } else {
+        ("application/json", "Done, or known.")
+    };
+    ResponseBuilder::new().description(text).content(kind, Content::new(Some(schema)))
+}
+
+fn refusal() -> ResponseBuilder {
+    let schema = RefOr::Ref::<Schema>(Ref::from_schema_name("Problem"));
+    ResponseBuilder::new()
+        .description("Refused: RFC 9457, with the stable code of the refusal.")
+        .content("application/problem+json", Content::new(Some(schema)))
+}
+
+/// The request without what the path says.
+fn body_schema(operation: &Operation) -> RefOr<Schema> {
+    let Some((field, _)) = &operation.binding.from_path else {
+        return Ref::from_schema_name(&operation.request.name).into();
+    };
+    let mut schema = operation.request.schema.clone();
+    if let (RefOr::T(Schema::Object(object)), [field]) = (&mut schema, &field[..]) {
+        object.properties.remove(field);
+    }
+    schema
+}
+
+fn path_parameters(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+fn path_parameter(operation: &Operation, name: &str) -> DocumentedParameter {
+    let properties = match &operation.request.schema {
+        RefOr::T(Schema::Object(object)) => Some(&object.properties),
+        RefOr::T(_) | RefOr::Ref(_) => None,
+    };
+    let schema = properties.and_then(|properties| properties.get(name)).cloned();
+    let text = || ObjectBuilder::new().schema_type(Type::String).build().into();
+    let parameter =
+        ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
+    parameter.schema(Some(schema.unwrap_or_else(text))).build()
+}
+
+fn query_parameter(name: &str, parameter: &Parameter) -> DocumentedParameter {
+    let documented = ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Query)
+        .required(Required::False)
+        .description(parameter.description.clone());
+    match parameter.shape {
+        Shape::Text | Shape::Flag => documented.schema(Some(parameter.schema.clone())).build(),
+        Shape::Texts | Shape::Pairs => {
+            let entries = ArrayBuilder::new().items(parameter.schema.clone());
+            documented.schema(Some(entries)).style(Some(ParameterStyle::Form)).explode(Some(true)).build()
+        }
+    }
+}
+
+fn header(name: &str, text: &str) -> DocumentedParameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(text))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .build()
+}
+
+fn http_method(method: &Method) -> HttpMethod {
+    match method.as_str() {
+        "GET" => HttpMethod::Get,
+        "POST" => HttpMethod::Post,
+        "PUT" => HttpMethod::Put,
+        "PATCH" => HttpMethod::Patch,
+        "DELETE" => HttpMethod::Delete,
+        other => unreachable!("no operation is {other}"),
+    }
+}
+
+fn problem_schema() -> RefOr<Schema> {
+    let codes: Vec<Value> = crate::wire::status::Code::all().map(|code| code.word().into()).collect();
+    let text = |description: &str| {
+        ObjectBuilder::new().schema_type(Type::String).description(Some(description.to_owned()))
+    };
+    let status = ObjectBuilder::new().schema_type(Type::Integer).description(Some("The HTTP status."));
+    ObjectBuilder::new()
+        .description(Some("Why a request was refused (RFC 9457)."))
+        .property("type", text("A URI for the code."))
+        .property("title", text("The code in words."))
+        .property("status", status)
+        .property("detail", text("One sentence for people. It may change."))
+        .property("code", text("The stable code.").enum_values(Some(codes)).examples([json!("NOT_A_TICK")]))
+        .property("field", text("The field to blame, where a single one is."))
+        .property("seq", text("The number of the refused command, where it was numbered."))
+        .property("retry_after_us", text("For how long to wait before trying again, where that is of use."))
+        .property(
+            "metadata",
+            ObjectBuilder::new()
+                .schema_type(Type::Object)
+                .description(Some("More, by name: `limit` says which one is reached."))
+                .additional_properties(Some(ObjectBuilder::new().schema_type(Type::String))),
+        )
+        .required("type")
+        .required("title")
+        .required("status")
+        .required("detail")
+        .required("code")
+        .build()
+        .into()
+}

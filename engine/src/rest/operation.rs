@@ -1,0 +1,134 @@
+//! One verb of REST: its place, the messages it carries, the call it makes.
+
+use super::bind::{Binding, Given};
+use super::problem::problem;
+use super::sse::{self, Frame};
+use crate::api::Api;
+use crate::caller::Caller;
+use crate::wire::status::ApiError;
+use axum::Json;
+use axum::http::Method;
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+
+/// An rpc as REST has it.
+pub(super) struct Operation {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    /// The name of the rpc; of the second operation of one rpc, another.
+    pub(super) id: &'static str,
+    pub(super) rpc: &'static str,
+    pub(super) binding: Binding,
+    pub(super) request: Message,
+    pub(super) response: Message,
+    /// It answers with server-sent events, each a response message.
+    pub(super) streams: bool,
+    pub(super) handler: Handler,
+}
+
+type Handler = Arc<dyn Fn(Api, Caller, Given) -> BoxFuture<'static, Response> + Send + Sync>;
+
+/// A message as OpenAPI describes it.
+pub(super) struct Message {
+    pub(super) name: String,
+    pub(super) schema: RefOr<Schema>,
+    pub(super) refers_to: Vec<(String, RefOr<Schema>)>,
+}
+
+impl Message {
+    fn of<M: ToSchema>() -> Message {
+        let mut refers_to = Vec::new();
+        M::schemas(&mut refers_to);
+        Message { name: M::name().into_owned(), schema: M::schema(), refers_to }
+    }
+}
+
+/// A verb that is answered once. `call` is the same method that gRPC calls.
+pub(super) fn unary<Q, A, F, Answer>(
+    method: Method,
+    path: &'static str,
+    rpc: &'static str,
+    call: F,
+) -> Operation
+where
+    Q: DeserializeOwned + ToSchema + Send + 'static,
+    A: Serialize + ToSchema + 'static,
+    F: Fn(Api, Caller, Q) -> Answer + Send + Sync + 'static,
+    Answer: Future<Output = Result<A, ApiError>> + Send + 'static,
+{
+    let call = Arc::new(call);
+    let handler: Handler = Arc::new(move |api, caller, given| {
+        let call = call.clone();
+        Box::pin(async move {
+            let request = match given.read::<Q>() {
+                Ok(request) => request,
+                Err(error) => return problem(error),
+            };
+            match call(api, caller, request).await {
+                Ok(answer) => Json(answer).into_response(),
+                Err(error) => problem(error),
+            }
+        })
+    });
+    operation::<Q, A>(method, path, rpc, false, handler)
+}
+
+/// A verb that is answered by a stream of frames.
+pub(super) fn watch<Q, A, F, Answer, S>(path: &'static str, rpc: &'static str, call: F) -> Operation
+where
+    Q: DeserializeOwned + ToSchema + Send + 'static,
+    A: Frame + ToSchema + 'static,
+    F: Fn(Api, Caller, Q) -> Answer + Send + Sync + 'static,
+    Answer: Future<Output = Result<S, ApiError>> + Send + 'static,
+    S: Stream<Item = Result<A, ApiError>> + Send + 'static,
+{
+    let call = Arc::new(call);
+    let handler: Handler = Arc::new(move |api, caller, given| {
+        let call = call.clone();
+        Box::pin(async move {
+            let request = match given.read::<Q>() {
+                Ok(request) => request,
+                Err(error) => return problem(error),
+            };
+            match call(api.clone(), caller.clone(), request).await {
+                Ok(frames) => sse::respond(api.until_ended(caller, frames)),
+                Err(error) => problem(error),
+            }
+        })
+    });
+    operation::<Q, A>(Method::GET, path, rpc, true, handler)
+}
+
+fn operation<Q: ToSchema, A: ToSchema>(
+    method: Method,
+    path: &'static str,
+    rpc: &'static str,
+    streams: bool,
+    handler: Handler,
+) -> Operation {
+    let (request, response) = (Message::of::<Q>(), Message::of::<A>());
+    let binding = Binding::new(&method, path, &request);
+    Operation { method, path, id: rpc, rpc, binding, request, response, streams, handler }
+}
+
+impl Operation {
+    /// As the second operation of its rpc.
+    #[must_use]
+    pub(super) fn named(self, id: &'static str) -> Operation {
+        Operation { id, ..self }
+    }
+
+    /// Without a parameter that only makes sense elsewhere.
+    #[must_use]
+    pub(super) fn without(mut self, parameter: &str) -> Operation {
+        let removed = self.binding.query.remove(parameter);
+        assert!(removed.is_some(), "{} has no parameter {parameter}", self.id);
+        self
+    }
+}

@@ -1,0 +1,42 @@
+//! The rpcs of the proto: their services and what is said of them.
+
+use prost::Message as _;
+use prost_types::{FileDescriptorProto, FileDescriptorSet};
+use std::collections::BTreeMap;
+
+pub(super) struct Rpc {
+    pub(super) service: String,
+    pub(super) service_comment: String,
+    /// As gRPC and the policy have it, "/package.Service/Method".
+    pub(super) path: String,
+    pub(super) comment: String,
+}
+
+/// All rpcs by name, which no two services share.
+pub(super) fn all() -> BTreeMap<String, Rpc> {
+    let set = FileDescriptorSet::decode(kubebid_proto::FILE_DESCRIPTOR_SET)
+        .expect("the build made the descriptors");
+    let mut rpcs = BTreeMap::new();
+    for file in &set.file {
+        for (at, service) in file.service.iter().enumerate() {
+            for (index, method) in service.method.iter().enumerate() {
+                let place = [6, at as i32, 2, index as i32];
+                let rpc = Rpc {
+                    service: service.name().to_owned(),
+                    service_comment: comment(file, &place[..2]),
+                    path: format!("/{}.{}/{}", file.package(), service.name(), method.name()),
+                    comment: comment(file, &place),
+                };
+                rpcs.insert(method.name().to_owned(), rpc);
+            }
+        }
+    }
+    rpcs
+}
+
+fn comment(file: &FileDescriptorProto, place: &[i32]) -> String {
+    let locations = file.source_code_info.iter().flat_map(|info| &info.location);
+    let found =
+        locations.filter(|location| location.path == place).map(|location| location.leading_comments());
+    found.flat_map(|text| text.trim().lines()).map(str::trim).collect::<Vec<_>>().join("\n")
+}

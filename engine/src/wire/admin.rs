@@ -1,0 +1,115 @@
+//! Accounts, tokens and instance types: messages and rows.
+
+use super::command::number;
+use super::status::ApiError;
+use super::text;
+use crate::store::{Account, InstanceType, Limits, Role, Token};
+use kubebid_proto::v1;
+use std::collections::{BTreeMap, BTreeSet};
+use v1::token::Role as WireRole;
+
+/// Resources and labels of an instance type.
+const ENTRIES: usize = 64;
+const ENTRY_KEY: usize = 317;
+const ENTRY_VALUE: usize = 256;
+
+pub fn limits(limits: v1::AccountLimits) -> Result<Limits, ApiError> {
+    Ok(Limits {
+        open_bids: limits.open_bids.map(u64::from),
+        nodes_wanted: limits.nodes_wanted.map(u64::from),
+        ceiling_micros: limits
+            .ceiling_micros
+            .map(|most| number("limits.ceiling_micros", most))
+            .transpose()?,
+        requests_per_second: limits.requests_per_second.map(u64::from),
+    })
+}
+
+pub fn account_message(account: Account) -> v1::Account {
+    let small = |limit: Option<u64>| limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+    v1::Account {
+        name: account.name,
+        limits: Some(v1::AccountLimits {
+            open_bids: small(account.limits.open_bids),
+            nodes_wanted: small(account.limits.nodes_wanted),
+            ceiling_micros: account.limits.ceiling_micros,
+            requests_per_second: small(account.limits.requests_per_second),
+        }),
+        created_at_us: account.created_at_us,
+    }
+}
+
+/// At least one, all of them known.
+pub fn roles(roles: &[i32]) -> Result<BTreeSet<Role>, ApiError> {
+    if roles.is_empty() {
+        return Err(ApiError::bad_field("roles", "names none"));
+    }
+    let known = |role: &i32| match WireRole::try_from(*role) {
+        Ok(WireRole::Tenant) => Ok(Role::Tenant),
+        Ok(WireRole::Provider) => Ok(Role::Provider),
+        Ok(WireRole::Viewer) => Ok(Role::Viewer),
+        Ok(WireRole::Admin) => Ok(Role::Admin),
+        Ok(WireRole::Unspecified) | Err(_) => {
+            Err(ApiError::bad_field("roles", "are TENANT, PROVIDER, VIEWER and ADMIN"))
+        }
+    };
+    roles.iter().map(known).collect()
+}
+
+fn role_message(role: Role) -> i32 {
+    let role = match role {
+        Role::Tenant => WireRole::Tenant,
+        Role::Provider => WireRole::Provider,
+        Role::Viewer => WireRole::Viewer,
+        Role::Admin => WireRole::Admin,
+    };
+    role.into()
+}
+
+pub fn token_message(token: Token) -> v1::Token {
+    v1::Token {
+        token_id: token.id.to_string(),
+        account: token.account,
+        roles: token.roles.into_iter().map(role_message).collect(),
+        description: token.note,
+        created_at_us: token.created_at_us,
+        revoked_at_us: token.revoked_at_us,
+    }
+}
+
+pub fn instance_type(message: v1::InstanceType) -> Result<InstanceType, ApiError> {
+    text::name("instance_type.name", &message.name)?;
+    let price = message.on_demand_price_micros;
+    let price = price.map(|price| number("instance_type.on_demand_price_micros", price));
+    Ok(InstanceType {
+        name: message.name,
+        allocatable: entries("instance_type.allocatable", message.allocatable)?,
+        node_labels: entries("instance_type.node_labels", message.node_labels)?,
+        on_demand_price_micros: price.transpose()?,
+    })
+}
+
+pub fn instance_type_message(instance_type: InstanceType) -> v1::InstanceType {
+    v1::InstanceType {
+        name: instance_type.name,
+        allocatable: instance_type.allocatable,
+        node_labels: instance_type.node_labels,
+        on_demand_price_micros: instance_type.on_demand_price_micros,
+    }
+}
+
+/// Kubernetes' own names are up to 253 + 1 + 63 bytes long.
+fn entries(field: &str, entries: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, ApiError> {
+    if entries.len() > ENTRIES {
+        let what = format!("has {} entries; {ENTRIES} are allowed", entries.len());
+        return Err(ApiError::bad_field(field, what));
+    }
+    for (key, value) in &entries {
+        if key.is_empty() {
+            return Err(ApiError::bad_field(field, "has an empty key"));
+        }
+        text::text(field, key, ENTRY_KEY)?;
+        text::text(field, value, ENTRY_VALUE)?;
+    }
+    Ok(entries)
+}

@@ -1,0 +1,114 @@
+//! Charges and sums, as messages.
+
+use super::event::charge_reason;
+use crate::projections::rows::{ChargeRow, RunningRow, Segment};
+use crate::store::Labels;
+use kubebid_core::Amount;
+use kubebid_core::units::Micros;
+use kubebid_proto::v1;
+use v1::get_statement_response::Sums;
+
+/// What somebody sees of a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Who sees all accounts.
+    All,
+    Tenant,
+    Provider,
+}
+
+/// What a running node has cost so far, in segments behind those of its row.
+#[derive(Clone, Debug)]
+pub(crate) struct Accrued {
+    pub(crate) to: Micros,
+    pub(crate) debit: Amount,
+    pub(crate) fee: Amount,
+    pub(crate) segments: Vec<Segment>,
+}
+
+pub(crate) fn charge(row: ChargeRow, labels: Labels, side: Side) -> v1::Charge {
+    let is_shown = row.own || side != Side::Tenant;
+    v1::Charge {
+        reason: Some(charge_reason(row.reason).into()),
+        allocation: is_shown.then_some(row.allocation.0),
+        bid: Some(row.bid.0).filter(|_| side != Side::Provider),
+        tenant: Some(row.tenant).filter(|_| side != Side::Provider),
+        provider: row.provider,
+        unit: row.unit,
+        market: row.market,
+        labels: shown(labels, side),
+        from_us: row.from.0,
+        to_us: row.to.0,
+        debit_micros: micros(row.debit),
+        fee_micros: micros(row.fee),
+        credit_micros: micros(row.credit),
+        segments: row.segments.iter().map(segment).collect(),
+        seq: Some(row.seq.0),
+    }
+}
+
+pub(crate) fn running(row: RunningRow, accrued: Accrued, labels: Labels, side: Side) -> v1::Charge {
+    let Accrued { to, debit, fee, segments } = accrued;
+    v1::Charge {
+        reason: None,
+        allocation: Some(row.allocation.0),
+        bid: Some(row.bid.0).filter(|_| side != Side::Provider),
+        tenant: Some(row.tenant).filter(|_| side != Side::Provider),
+        provider: row.provider,
+        unit: row.unit,
+        market: row.market,
+        labels: shown(labels, side),
+        from_us: row.ready_at.0,
+        to_us: to.0,
+        debit_micros: micros(debit),
+        fee_micros: micros(fee),
+        credit_micros: micros(Amount(debit.0 - fee.0)),
+        segments: row.segments.iter().chain(&segments).map(segment).collect(),
+        seq: None,
+    }
+}
+
+fn shown(labels: Labels, side: Side) -> Labels {
+    if side == Side::Provider { Labels::new() } else { labels }
+}
+
+fn segment(segment: &Segment) -> v1::PriceSegment {
+    v1::PriceSegment {
+        from_us: segment.from.0,
+        to_us: segment.to.0,
+        mean_price_micros: segment.mean_price.0,
+        amount_micros: micros(segment.amount),
+        min_charge: segment.min_charge,
+    }
+}
+
+/// Sums that grow; beyond what a message can carry they stay at its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sum {
+    pub(crate) debit: Amount,
+    pub(crate) credit: Amount,
+    pub(crate) fee: Amount,
+    pub(crate) node_time_us: u128,
+}
+
+impl Sum {
+    pub(crate) fn add(&mut self, other: &Sum) {
+        self.debit.0 += other.debit.0;
+        self.credit.0 += other.credit.0;
+        self.fee.0 += other.fee.0;
+        self.node_time_us += other.node_time_us;
+    }
+
+    pub(crate) fn message(&self) -> Sums {
+        Sums {
+            debit_micros: micros(self.debit),
+            credit_micros: micros(self.credit),
+            fee_micros: micros(self.fee),
+            node_time_us: micros(Amount(self.node_time_us)),
+        }
+    }
+}
+
+fn micros(amount: Amount) -> u64 {
+    u64::try_from(amount.0).unwrap_or(u64::MAX)
+}

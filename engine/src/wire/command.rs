@@ -1,0 +1,218 @@
+//! Requests as commands. What a message can say and the market can judge goes through as it is, also an enum
+//! value that nobody knows.
+
+use super::status::ApiError;
+use super::text;
+use crate::store::Labels;
+use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce};
+use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, Micros};
+use kubebid_core::{Command, Price};
+use kubebid_proto::v1;
+use v1::cancel_bid_request::Mode;
+use v1::market_rules::Pricing;
+
+/// A command and the key it came with.
+#[derive(Debug)]
+pub struct Keyed {
+    pub key: Option<ClientKey>,
+    pub command: Command,
+}
+
+impl Keyed {
+    fn new(key: &str, command: Command) -> Result<Keyed, ApiError> {
+        Ok(Keyed { key: text::client_key(key)?, command })
+    }
+}
+
+/// Numbers that the store can hold.
+const NUMBER_MAX: u64 = i64::MAX as u64;
+
+/// A price, an amount or an instant that the tables can hold.
+pub fn number(field: &str, number: u64) -> Result<u64, ApiError> {
+    if number > NUMBER_MAX {
+        return Err(ApiError::bad_field(field, format!("{number} is more than {NUMBER_MAX}")));
+    }
+    Ok(number)
+}
+
+pub fn place_bid(
+    tenant: &AccountName,
+    request: v1::PlaceBidRequest,
+) -> Result<(Option<ClientKey>, PlaceBid, Labels), ApiError> {
+    let key = text::client_key(&request.client_key)?;
+    let labels = text::labels("labels", request.labels)?;
+    let markets = request.markets.iter().map(|market| text::market("markets", market));
+    let markets = markets.collect::<Result<Vec<_>, _>>()?;
+    let instance_type = match &request.instance_type[..] {
+        "" => None,
+        name => {
+            // No rule of any market may be there to bound it.
+            number("ceiling_micros", request.ceiling_micros)?;
+            Some(text::instance_type("instance_type", name)?)
+        }
+    };
+    let bid = PlaceBid {
+        tenant: tenant.clone(),
+        markets: (!markets.is_empty()).then_some(markets),
+        instance_type,
+        ceiling: Price(request.ceiling_micros),
+        min_nodes: request.min_nodes.unwrap_or(1),
+        max_nodes: request.max_nodes,
+        time_in_force: time_in_force(request.time_in_force),
+        expire_at: request.expire_at_us.map(|at| number("expire_at_us", at)).transpose()?.map(Micros),
+        on_preemption: on_preemption(request.on_preemption),
+    };
+    Ok((key, bid, labels))
+}
+
+fn time_in_force(value: i32) -> TimeInForce {
+    use v1::place_bid_request::TimeInForce as Wire;
+    match Wire::try_from(value) {
+        Ok(Wire::Unspecified | Wire::Gtc) => TimeInForce::Gtc,
+        Ok(Wire::Gtt) => TimeInForce::Gtt,
+        Ok(Wire::Ioc) => TimeInForce::Ioc,
+        Err(_) => TimeInForce::Unknown(value.to_string().into()),
+    }
+}
+
+fn on_preemption(value: i32) -> OnPreemption {
+    use v1::place_bid_request::OnPreemption as Wire;
+    match Wire::try_from(value) {
+        Ok(Wire::Unspecified | Wire::Requeue) => OnPreemption::Requeue,
+        Ok(Wire::Close) => OnPreemption::Close,
+        Err(_) => OnPreemption::Unknown(value.to_string().into()),
+    }
+}
+
+pub fn amend_bid(tenant: &AccountName, request: &v1::AmendBidRequest) -> Result<Keyed, ApiError> {
+    let command = Command::AmendBid {
+        tenant: tenant.clone(),
+        bid: BidId(request.bid),
+        ceiling: request.ceiling_micros.map(Price),
+        max_nodes: request.max_nodes,
+    };
+    Keyed::new(&request.client_key, command)
+}
+
+pub fn cancel_bid(tenant: &AccountName, request: &v1::CancelBidRequest) -> Result<Keyed, ApiError> {
+    let mode = match Mode::try_from(request.mode) {
+        Ok(Mode::Keep) => CancelMode::Keep,
+        Ok(Mode::Release) => CancelMode::Release,
+        Ok(Mode::Unspecified) | Err(_) => CancelMode::Unknown(request.mode.to_string().into()),
+    };
+    let command = Command::CancelBid { tenant: tenant.clone(), bid: BidId(request.bid), mode };
+    Keyed::new(&request.client_key, command)
+}
+
+pub fn report_ready(by: &AccountName, request: &v1::ReportReadyRequest) -> Result<Keyed, ApiError> {
+    let allocation = AllocationId(request.allocation);
+    Keyed::new(&request.client_key, Command::ReportReady { allocation, by: Some(by.clone()) })
+}
+
+pub fn release_allocation(
+    tenant: &AccountName,
+    request: &v1::ReleaseAllocationRequest,
+) -> Result<Keyed, ApiError> {
+    let allocation = AllocationId(request.allocation);
+    Keyed::new(&request.client_key, Command::ReleaseAllocation { tenant: tenant.clone(), allocation })
+}
+
+pub fn put_offer(provider: &AccountName, request: &v1::PutOfferRequest) -> Result<Keyed, ApiError> {
+    let command = Command::PutOffer {
+        provider: provider.clone(),
+        market: text::market("market", &request.market)?,
+        capacity: u64::from(request.capacity),
+        reserve: Price(number("reserve_micros", request.reserve_micros)?),
+    };
+    Keyed::new(&request.client_key, command)
+}
+
+pub fn withdraw_unit(provider: &AccountName, request: &v1::WithdrawUnitRequest) -> Result<Keyed, ApiError> {
+    let unit = text::unit("unit", &request.unit)?;
+    Keyed::new(&request.client_key, Command::WithdrawUnit { provider: provider.clone(), unit })
+}
+
+pub fn report_unit_lost(
+    provider: &AccountName,
+    request: &v1::ReportUnitLostRequest,
+) -> Result<Keyed, ApiError> {
+    let unit = text::unit("unit", &request.unit)?;
+    Keyed::new(&request.client_key, Command::ReportUnitLost { provider: provider.clone(), unit })
+}
+
+pub fn open_market(request: v1::OpenMarketRequest) -> Result<Command, ApiError> {
+    let market = text::new_market("market", &request.market)?;
+    Ok(Command::OpenMarket { market, rules: rules(request.rules.unwrap_or_default()) })
+}
+
+pub fn change_rules(request: v1::ChangeRulesRequest) -> Result<Command, ApiError> {
+    let market = text::market("market", &request.market)?;
+    Ok(Command::ChangeRules { market, rules: rules(request.rules.unwrap_or_default()) })
+}
+
+/// Those that are said; the names are the core's.
+fn rules(rules: v1::MarketRules) -> Vec<RuleChange> {
+    let numbers = [
+        ("tick", rules.tick_micros),
+        ("increment_bps", rules.increment_bps.map(u64::from)),
+        ("ceiling_max", rules.ceiling_max_micros),
+        ("bid_nodes_max", rules.bid_nodes_max.map(u64::from)),
+        ("min_runtime_us", rules.min_runtime_us),
+        ("notice_us", rules.notice_us),
+        ("start_timeout_us", rules.start_timeout_us),
+        ("min_charge_us", rules.min_charge_us),
+        ("fee_bps", rules.fee_bps.map(u64::from)),
+    ];
+    let numbers = numbers.into_iter().filter_map(|(name, number)| Some((name, RuleValue::Number(number?))));
+    let pricing = rules.pricing.map(|pricing| ("pricing", RuleValue::Word(pricing_word(pricing))));
+    numbers.chain(pricing).map(|(name, value)| RuleChange { name: name.into(), value }).collect()
+}
+
+fn pricing_word(pricing: i32) -> Box<str> {
+    match Pricing::try_from(pricing) {
+        Ok(Pricing::HighestLosing) => "HighestLosing".into(),
+        Ok(Pricing::LowestAccepted) => "LowestAccepted".into(),
+        Ok(Pricing::Unspecified) | Err(_) => pricing.to_string().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kubebid_core::MarketRules;
+
+    #[test]
+    fn every_rule_of_the_core_can_be_said() {
+        let all = v1::MarketRules {
+            tick_micros: Some(50),
+            increment_bps: Some(1),
+            ceiling_max_micros: Some(2),
+            bid_nodes_max: Some(3),
+            min_runtime_us: Some(4),
+            notice_us: Some(5),
+            start_timeout_us: Some(6),
+            min_charge_us: Some(7),
+            fee_bps: Some(8),
+            pricing: Some(Pricing::LowestAccepted.into()),
+        };
+        let names: Vec<_> = rules(all).iter().map(|change| change.name.to_string()).collect();
+        assert_eq!(names, kubebid_core::rules::RULE_NAMES);
+        assert!(MarketRules::default().with(&rules(all)).is_ok());
+        assert!(rules(v1::MarketRules::default()).is_empty());
+    }
+
+    #[test]
+    fn words_that_nobody_knows_reach_the_market() {
+        let request = v1::PlaceBidRequest {
+            markets: vec!["a/b".to_owned()],
+            time_in_force: 9,
+            on_preemption: -1,
+            ..v1::PlaceBidRequest::default()
+        };
+        let (key, bid, _) = place_bid(&AccountName::new("t1"), request).unwrap();
+        assert_eq!(key, None);
+        assert_eq!(bid.time_in_force, TimeInForce::Unknown("9".into()));
+        assert_eq!(bid.on_preemption, OnPreemption::Unknown("-1".into()));
+        assert_eq!((bid.min_nodes, bid.max_nodes), (1, 0));
+    }
+}

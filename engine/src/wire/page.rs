@@ -1,0 +1,44 @@
+//! Pages of lists: how many, and after what.
+
+use super::status::ApiError;
+use std::str::FromStr;
+
+const DEFAULT: u32 = 100;
+const MOST: u32 = 1000;
+
+/// How many entries a page has: 0 stands for the default.
+pub fn size(page_size: u32) -> Result<u32, ApiError> {
+    sized("page_size", page_size)
+}
+
+/// As [`size`], where the field has another name.
+pub fn sized(field: &str, entries: u32) -> Result<u32, ApiError> {
+    match entries {
+        0 => Ok(DEFAULT),
+        1..=MOST => Ok(entries),
+        _ => Err(ApiError::bad_field(field, format!("{entries} is more than {MOST}"))),
+    }
+}
+
+/// What the page before ended with: a `page_token` that [`token`] has made, or none.
+pub fn after<K: FromStr>(page_token: &str) -> Result<Option<K>, ApiError> {
+    if page_token.is_empty() {
+        return Ok(None);
+    }
+    let parsed = page_token.strip_prefix('p').and_then(|key| key.parse().ok());
+    parsed.map(Some).ok_or_else(|| ApiError::bad_field("page_token", "is not of a page before"))
+}
+
+/// The `next_page_token` of a page that ends with `last`, where more follow.
+pub fn token(last: impl std::fmt::Display) -> String {
+    format!("p{last}")
+}
+
+/// Cuts off what was read beyond `size` to learn whether more follows, and says how the next page begins.
+pub fn cut<T, K: std::fmt::Display>(entries: &mut Vec<T>, size: u32, key: impl Fn(&T) -> K) -> String {
+    if entries.len() <= size as usize {
+        return String::new();
+    }
+    entries.truncate(size as usize);
+    entries.last().map(|last| token(key(last))).unwrap_or_default()
+}

@@ -1,0 +1,174 @@
+//! What to say of a refused command: the table's code and field, and a sentence with the values that were wrong.
+
+use super::status::{ApiError, Code};
+use kubebid_core::command::PlaceBid;
+use kubebid_core::event::Scope;
+use kubebid_core::units::{BidId, MarketName};
+use kubebid_core::{Auction, Command, Exchange, MarketRules, Price, Reject};
+
+/// With the exchange as it was just behind the command, which has changed nothing.
+pub fn refusal(exchange: &Exchange, command: &Command, reject: Reject) -> ApiError {
+    let reject = as_missing(command, reject);
+    let error = ApiError::new(Code::Market(reject));
+    let said = match command {
+        Command::PlaceBid(bid) => of_place_bid(exchange, bid, reject),
+        Command::AmendBid { bid, ceiling, max_nodes, .. } => {
+            of_amend_bid(exchange, *bid, *ceiling, *max_nodes, reject)
+        }
+        Command::PutOffer { market, reserve, .. } if reject == Reject::BadReserve => {
+            let rules = rules_of(exchange, market);
+            rules.map(|rules| off_tick("reserve_micros", *reserve, rules.tick, market))
+        }
+        Command::OpenMarket { market, .. } | Command::ChangeRules { market, .. } => match reject {
+            Reject::MarketExists => Some(format!("{market} is open already")),
+            Reject::UnknownMarket => Some(format!("there is no market {market:?}")),
+            _ => None,
+        },
+        Command::PutOffer { market, .. } if reject == Reject::UnknownMarket => {
+            Some(format!("there is no market {market:?}"))
+        }
+        Command::WithdrawUnit { unit, .. } | Command::ReportUnitLost { unit, .. } => match reject {
+            Reject::UnknownUnit => Some(format!("you offer no unit \"{unit}\"")),
+            _ => None,
+        },
+        Command::ReleaseAllocation { allocation, .. } | Command::ReportReady { allocation, .. } => {
+            match reject {
+                Reject::UnknownAllocation => Some(format!("you have no allocation {allocation}")),
+                Reject::Ended => Some(format!("allocation {allocation} has ended")),
+                _ => None,
+            }
+        }
+        Command::CancelBid { bid, .. } => of_bid(*bid, reject),
+        Command::PutOffer { .. } | Command::AdvanceTime => None,
+    };
+    let error = match said {
+        Some(said) => error.saying(said),
+        None => error,
+    };
+    match (command, reject) {
+        (Command::PlaceBid(bid), Reject::UnknownMarket | Reject::BadMarkets) => {
+            error.at(if bid.markets.is_some() { "markets" } else { "instance_type" })
+        }
+        _ => error,
+    }
+}
+
+/// What belongs to someone else looks as if it were not there.
+fn as_missing(command: &Command, reject: Reject) -> Reject {
+    match (reject, command) {
+        (Reject::NotYours, Command::AmendBid { .. } | Command::CancelBid { .. }) => Reject::UnknownBid,
+        (Reject::NotYours, Command::ReleaseAllocation { .. } | Command::ReportReady { .. }) => {
+            Reject::UnknownAllocation
+        }
+        (Reject::NotYours, Command::WithdrawUnit { .. } | Command::ReportUnitLost { .. }) => {
+            Reject::UnknownUnit
+        }
+        (reject, _) => reject,
+    }
+}
+
+fn of_place_bid(exchange: &Exchange, bid: &PlaceBid, reject: Reject) -> Option<String> {
+    let markets = markets_of(exchange, bid);
+    match reject {
+        Reject::UnknownMarket => {
+            let unknown = bid.markets.iter().flatten().find(|market| exchange.market_id(market).is_none());
+            unknown.map(|market| format!("there is no market {market:?}"))
+        }
+        Reject::BadNodes => Some(format!(
+            "min_nodes {} and max_nodes {}: 1 <= min_nodes <= max_nodes must hold",
+            bid.min_nodes, bid.max_nodes
+        )),
+        Reject::Expired => bid.expire_at.map(|at| {
+            format!("expire_at_us {at} is not in the future: the market's time is {}", exchange.now())
+        }),
+        _ => of_numbers(exchange, &markets, Some(bid.ceiling), Some(bid.max_nodes), reject),
+    }
+}
+
+fn of_amend_bid(
+    exchange: &Exchange,
+    id: BidId,
+    ceiling: Option<Price>,
+    max_nodes: Option<u32>,
+    reject: Reject,
+) -> Option<String> {
+    let Some(bid) = exchange.view_bid(id) else { return of_bid(id, reject) };
+    let markets: Vec<MarketName> = match &bid.scope {
+        Scope::Markets(markets) => {
+            markets.iter().map(|market| exchange.names().market(*market).clone()).collect()
+        }
+        Scope::InstanceType(kind) => of_type(exchange, kind.as_str()),
+    };
+    match reject {
+        Reject::BelowHeld => max_nodes.map(|nodes| {
+            let (live, least) = (bid.live.len(), bid.min_nodes);
+            format!(
+                "max_nodes {nodes} is below the {live} live nodes or min_nodes {least}; release nodes by name"
+            )
+        }),
+        Reject::Protected => Some(format!(
+            "the ceiling of bid {id} is not lowered from {} while a node of it is protected",
+            bid.ceiling
+        )),
+        Reject::BelowReserve => ceiling
+            .map(|ceiling| format!("ceiling_micros {ceiling} is below the reserve of a node of bid {id}")),
+        _ => of_numbers(exchange, &markets, ceiling, max_nodes, reject).or_else(|| of_bid(id, reject)),
+    }
+}
+
+fn of_bid(id: BidId, reject: Reject) -> Option<String> {
+    match reject {
+        Reject::UnknownBid => Some(format!("you have no bid {id}")),
+        Reject::Closed => Some(format!("bid {id} is closed")),
+        _ => None,
+    }
+}
+
+/// Of the first market whose rules are broken.
+fn of_numbers(
+    exchange: &Exchange,
+    markets: &[MarketName],
+    ceiling: Option<Price>,
+    max_nodes: Option<u32>,
+    reject: Reject,
+) -> Option<String> {
+    let mut all = markets.iter().filter_map(|market| Some((market, rules_of(exchange, market)?)));
+    match (reject, ceiling, max_nodes) {
+        (Reject::NotATick, Some(Price::ZERO), _) => Some("ceiling_micros is 0".to_owned()),
+        (Reject::NotATick, Some(ceiling), _) => {
+            let (market, rules) = all.find(|(_, rules)| !ceiling.is_multiple_of(rules.tick))?;
+            Some(off_tick("ceiling_micros", ceiling, rules.tick, market))
+        }
+        (Reject::CeilingTooHigh, Some(ceiling), _) => {
+            let (market, rules) = all.find(|(_, rules)| ceiling.0 > rules.ceiling_max)?;
+            let most = rules.ceiling_max;
+            Some(format!("ceiling_micros {ceiling} is above the ceiling_max {most} of {market}"))
+        }
+        (Reject::TooManyNodes, _, Some(nodes)) => {
+            let (market, rules) = all.find(|(_, rules)| u64::from(nodes) > rules.bid_nodes_max)?;
+            let most = rules.bid_nodes_max;
+            Some(format!("max_nodes {nodes} is more than the bid_nodes_max {most} of {market}"))
+        }
+        _ => None,
+    }
+}
+
+fn off_tick(field: &str, price: Price, tick: u64, market: &MarketName) -> String {
+    format!("{field} {price} is not a multiple of the tick {tick} of {market}")
+}
+
+fn rules_of<'a>(exchange: &'a Exchange, market: &MarketName) -> Option<&'a MarketRules> {
+    exchange.market_id(market).map(|id| exchange.market_rules(id))
+}
+
+fn markets_of(exchange: &Exchange, bid: &PlaceBid) -> Vec<MarketName> {
+    match (&bid.markets, &bid.instance_type) {
+        (Some(markets), _) => markets.clone(),
+        (None, Some(kind)) => of_type(exchange, kind.as_str()),
+        (None, None) => Vec::new(),
+    }
+}
+
+fn of_type(exchange: &Exchange, kind: &str) -> Vec<MarketName> {
+    exchange.names().markets.iter().filter(|market| market.parts().0 == kind).cloned().collect()
+}

@@ -1,0 +1,290 @@
+//! Refusals on the wire: one table from code to gRPC code, HTTP status, field and sentence.
+
+use crate::intake::NotDone;
+use crate::store::Fault;
+use kubebid_core::Reject;
+use kubebid_proto::v1;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+use tonic::Code as Grpc;
+use tonic_types::{ErrorDetails, StatusExt};
+use tracing::error;
+
+/// The domain of all codes, in `google.rpc.ErrorInfo`.
+pub const DOMAIN: &str = "kubebid.io";
+
+/// Why a request was refused: by the market, or by the edge before it was numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    Market(Reject),
+    /// What a field cannot carry.
+    BadField,
+    Unauthenticated,
+    Forbidden,
+    UnknownOffer,
+    UnknownAccount,
+    UnknownToken,
+    /// A limit of the account, named in the metadata.
+    Limit,
+    /// The intake is full.
+    Busy,
+    TooLarge,
+    RealClock,
+    /// A cursor of another journal or ahead of its end.
+    Gone,
+    /// The caller's deadline came first.
+    NotYet,
+    /// A method or a path that does not exist.
+    UnknownMethod,
+    /// The store or the engine is away.
+    Unavailable,
+    /// Our bug, never the caller's.
+    Internal,
+}
+
+/// What a code is on each wire, and what is said where nobody knows better.
+struct Row {
+    word: &'static str,
+    grpc: Grpc,
+    http: u16,
+    field: Option<&'static str>,
+    sentence: &'static str,
+}
+
+impl Code {
+    /// The codes of the edge; those of the market are [`Reject::ALL`].
+    pub const OF_THE_EDGE: [Code; 15] = [
+        Code::BadField,
+        Code::Unauthenticated,
+        Code::Forbidden,
+        Code::UnknownOffer,
+        Code::UnknownAccount,
+        Code::UnknownToken,
+        Code::Limit,
+        Code::Busy,
+        Code::TooLarge,
+        Code::RealClock,
+        Code::Gone,
+        Code::NotYet,
+        Code::UnknownMethod,
+        Code::Unavailable,
+        Code::Internal,
+    ];
+
+    /// All of them, the market's first.
+    pub fn all() -> impl Iterator<Item = Code> {
+        Reject::ALL.iter().copied().map(Code::Market).chain(Code::OF_THE_EDGE)
+    }
+
+    /// The stable code, as in `NOT_A_TICK`.
+    pub fn word(self) -> &'static str {
+        self.row().word
+    }
+
+    pub fn grpc(self) -> Grpc {
+        self.row().grpc
+    }
+
+    pub fn http(self) -> u16 {
+        self.row().http
+    }
+
+    /// The table.
+    #[rustfmt::skip]
+    fn row(self) -> Row {
+        use Grpc::*;
+        const fn row(word: &'static str, grpc: Grpc, http: u16, field: Option<&'static str>, sentence: &'static str) -> Row {
+            Row { word, grpc, http, field, sentence }
+        }
+        let reject = match self {
+            Code::Market(reject) => reject,
+            Code::BadField => return row("BAD_FIELD", InvalidArgument, 400, None, "a field holds what it cannot carry"),
+            Code::Unauthenticated => return row("UNAUTHENTICATED", Unauthenticated, 401, None, "send \"authorization: Bearer TOKEN\" with a token that is known and not revoked"),
+            Code::Forbidden => return row("FORBIDDEN", PermissionDenied, 403, None, "the roles of this token do not allow it"),
+            Code::UnknownOffer => return row("UNKNOWN_OFFER", NotFound, 404, Some("market"), "nothing is offered there"),
+            Code::UnknownAccount => return row("UNKNOWN_ACCOUNT", NotFound, 404, Some("account"), "there is no such account"),
+            Code::UnknownToken => return row("UNKNOWN_TOKEN", NotFound, 404, Some("token_id"), "there is no such token"),
+            Code::Limit => return row("LIMIT", ResourceExhausted, 429, None, "a limit of the account is reached"),
+            Code::Busy => return row("BUSY", ResourceExhausted, 503, None, "more is asked than can be taken; try again"),
+            Code::TooLarge => return row("TOO_LARGE", ResourceExhausted, 413, None, "the message is too large"),
+            Code::RealClock => return row("REAL_CLOCK", FailedPrecondition, 409, None, "the clock follows real time; only a stepped one is moved"),
+            Code::Gone => return row("GONE", OutOfRange, 410, Some("cursor"), "the cursor is of another journal or ahead of its end; read the lists afresh and watch from the cursor they give"),
+            Code::NotYet => return row("NOT_YET", DeadlineExceeded, 504, None, "the deadline came first"),
+            Code::UnknownMethod => return row("UNKNOWN_METHOD", Unimplemented, 404, None, "there is no such method"),
+            Code::Unavailable => return row("UNAVAILABLE", Unavailable, 503, None, "the engine or its store is away; whether a command was taken is unknown: repeat it with its client_key"),
+            Code::Internal => return row("INTERNAL", Internal, 500, None, "a bug of the engine; its log says more"),
+        };
+        let (grpc, http, field, sentence) = match reject {
+            Reject::KeyConflict => (AlreadyExists, 409, Some("client_key"), "the client_key was used for something else"),
+            Reject::MarketExists => (AlreadyExists, 409, Some("market"), "the market is open already"),
+            Reject::UnknownMarket => (NotFound, 404, Some("market"), "there is no such market"),
+            Reject::UnknownRule => (InvalidArgument, 400, Some("rules"), "there is no such rule"),
+            Reject::BadRule => (InvalidArgument, 400, Some("rules"), "a rule does not allow its value, or the tick of an open market was to be changed"),
+            Reject::BadCapacity => (InvalidArgument, 400, Some("capacity"), "the capacity is 0 where nothing is offered, or more than an offer may have"),
+            Reject::BadReserve => (InvalidArgument, 400, Some("reserve_micros"), "the reserve is not a multiple of the market's tick"),
+            Reject::UnknownUnit => (NotFound, 404, Some("unit"), "you offer no such unit"),
+            Reject::UnknownBid => (NotFound, 404, Some("bid"), "you have no such bid"),
+            Reject::UnknownAllocation => (NotFound, 404, Some("allocation"), "you have no such allocation"),
+            Reject::Ended => (FailedPrecondition, 409, Some("allocation"), "the allocation has ended"),
+            Reject::NotYours => (NotFound, 404, None, "you have nothing of that name"),
+            Reject::AlreadyLeaving => (FailedPrecondition, 409, Some("unit"), "the unit is leaving already"),
+            Reject::AlreadyReady => (FailedPrecondition, 409, Some("allocation"), "the allocation was reported ready before"),
+            Reject::BadMarkets => (InvalidArgument, 400, Some("markets"), "name markets, each once, or an instance_type, and not both"),
+            Reject::BadNodes => (InvalidArgument, 400, Some("min_nodes"), "1 <= min_nodes <= max_nodes must hold"),
+            Reject::Closed => (FailedPrecondition, 409, Some("bid"), "the bid is closed"),
+            Reject::BadMode => (InvalidArgument, 400, Some("mode"), "the mode is KEEP or RELEASE"),
+            Reject::NotATick => (InvalidArgument, 400, Some("ceiling_micros"), "the ceiling is 0 or not a multiple of the market's tick"),
+            Reject::CeilingTooHigh => (InvalidArgument, 400, Some("ceiling_micros"), "the ceiling is above the market's ceiling_max"),
+            Reject::TooManyNodes => (InvalidArgument, 400, Some("max_nodes"), "more nodes than the market's bid_nodes_max"),
+            Reject::BadTif => (InvalidArgument, 400, Some("time_in_force"), "the time in force is GTC, GTT or IOC, and expire_at_us goes with GTT and only with it"),
+            Reject::Expired => (InvalidArgument, 400, Some("expire_at_us"), "expire_at_us is not in the future of the market's clock"),
+            Reject::BadOnPreemption => (InvalidArgument, 400, Some("on_preemption"), "on_preemption is REQUEUE or CLOSE"),
+            Reject::BelowHeld => (FailedPrecondition, 409, Some("max_nodes"), "fewer nodes than the bid holds or takes at least; release nodes by name first"),
+            Reject::Protected => (FailedPrecondition, 409, Some("ceiling_micros"), "the ceiling is not lowered while a node of the bid is protected"),
+            Reject::BelowReserve => (FailedPrecondition, 409, Some("ceiling_micros"), "the ceiling is below the reserve of a node that the bid holds"),
+        };
+        row(reject.code(), grpc, http, field, sentence)
+    }
+}
+
+/// A refused request, before it is put on a wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiError {
+    pub code: Code,
+    /// One sentence for people.
+    pub message: String,
+    /// The field to blame, where a single one is.
+    pub field: Option<String>,
+    /// The number of the refused command; absent where it was refused before it was numbered.
+    pub seq: Option<u64>,
+    /// For how long to wait before trying again, where that is of use.
+    pub retry_after: Option<Duration>,
+    /// Besides `seq`.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl ApiError {
+    /// With the field and the sentence of the table.
+    pub fn new(code: Code) -> ApiError {
+        let row = code.row();
+        ApiError {
+            code,
+            message: row.sentence.to_owned(),
+            field: row.field.map(str::to_owned),
+            seq: None,
+            retry_after: None,
+            metadata: BTreeMap::new(),
+        }
+    }
+
+    /// What a field cannot carry.
+    pub fn bad_field(field: impl Into<String>, message: impl fmt::Display) -> ApiError {
+        let field = field.into();
+        ApiError { message: format!("{field} {message}"), ..ApiError::new(Code::BadField) }.at(field)
+    }
+
+    /// A limit that is reached, by its name in `AccountLimits`.
+    pub fn limit(name: &str, message: impl fmt::Display) -> ApiError {
+        ApiError::new(Code::Limit).saying(message).with("limit", name)
+    }
+
+    #[must_use]
+    pub fn saying(self, message: impl fmt::Display) -> ApiError {
+        ApiError { message: message.to_string(), ..self }
+    }
+
+    /// Blames this field.
+    #[must_use]
+    pub fn at(self, field: impl Into<String>) -> ApiError {
+        ApiError { field: Some(field.into()), ..self }
+    }
+
+    #[must_use]
+    pub fn numbered(self, seq: u64) -> ApiError {
+        ApiError { seq: Some(seq), ..self }
+    }
+
+    #[must_use]
+    pub fn again_after(self, retry_after: Duration) -> ApiError {
+        ApiError { retry_after: Some(retry_after), ..self }
+    }
+
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl fmt::Display) -> ApiError {
+        self.metadata.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    /// As a unary call or the end of a stream has it.
+    pub fn into_status(self) -> tonic::Status {
+        let mut metadata: std::collections::HashMap<String, String> = self.metadata.into_iter().collect();
+        metadata.extend(self.seq.map(|seq| ("seq".to_owned(), seq.to_string())));
+        let mut details = ErrorDetails::new();
+        details.set_error_info(self.code.word(), DOMAIN, metadata);
+        if let Some(field) = self.field {
+            details.add_bad_request_violation(field, &self.message);
+        }
+        if self.retry_after.is_some() {
+            details.set_retry_info(self.retry_after);
+        }
+        tonic::Status::with_error_details(self.code.grpc(), self.message, details)
+    }
+
+    /// As one result of a stream has it.
+    pub fn into_refusal(self) -> v1::Refusal {
+        v1::Refusal {
+            reason: self.code.word().to_owned(),
+            message: self.message,
+            field: self.field,
+            seq: self.seq,
+            code: self.code.grpc() as i32 as u32,
+            retry_after_us: self.retry_after.map(|wait| wait.as_micros() as u64),
+        }
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.word(), self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+impl From<Code> for ApiError {
+    fn from(code: Code) -> ApiError {
+        ApiError::new(code)
+    }
+}
+
+impl From<ApiError> for tonic::Status {
+    fn from(error: ApiError) -> tonic::Status {
+        error.into_status()
+    }
+}
+
+/// For how long a caller that finds the intake full waits.
+const BUSY: Duration = Duration::from_millis(50);
+
+impl From<NotDone> for ApiError {
+    fn from(reason: NotDone) -> ApiError {
+        match reason {
+            NotDone::Full => ApiError::new(Code::Busy).again_after(BUSY),
+            NotDone::TooLate => ApiError::new(Code::NotYet).saying(format!("{reason}; its key is free")),
+            NotDone::Stopping | NotDone::StoreRefused => ApiError::new(Code::Unavailable)
+                .saying(format!("{reason}; a command was not taken"))
+                .again_after(BUSY),
+            NotDone::Unknown => ApiError::new(Code::Unavailable)
+                .saying(format!("{reason}; repeat it with its client_key to learn")),
+        }
+    }
+}
+
+impl From<Fault> for ApiError {
+    /// What exactly failed is for us to know.
+    fn from(fault: Fault) -> ApiError {
+        error!(error = %fault, "the store failed a request");
+        ApiError::new(Code::Unavailable)
+    }
+}

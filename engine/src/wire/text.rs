@@ -1,0 +1,133 @@
+//! What a text may be before it becomes a name: its length and its letters. Whether anything has that name is
+//! for the market to say.
+
+use super::status::ApiError;
+use crate::store::Labels;
+use kubebid_core::units::{AccountName, ClientKey, InstanceType, MarketName, UnitName};
+use std::collections::BTreeMap;
+
+const NAME: usize = 63;
+const MARKET: usize = 2 * NAME + 1;
+/// The longest name of a unit.
+pub const UNIT: usize = MARKET + NAME + 22;
+const KEY: usize = 128;
+const LABELS: usize = 64;
+const LABEL_KEY: usize = 63;
+const LABEL_VALUE: usize = 256;
+/// The longest text that explains something.
+pub const NOTE: usize = 256;
+
+/// At most so many bytes, and none that is not written.
+pub fn text(field: &str, text: &str, most: usize) -> Result<(), ApiError> {
+    if text.len() > most {
+        return Err(ApiError::bad_field(field, format!("has {} bytes; {most} are allowed", text.len())));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(ApiError::bad_field(field, "has control characters"));
+    }
+    Ok(())
+}
+
+/// A name that is given here: letters, digits, ".", "_", "-".
+pub fn name(field: &str, name: &str) -> Result<(), ApiError> {
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || ".-_".contains(letter);
+    if name.is_empty() || name.len() > NAME || !name.chars().all(fits) {
+        let what = format!("is not 1 to {NAME} letters, digits, \".\", \"_\" or \"-\"");
+        return Err(ApiError::bad_field(field, what));
+    }
+    Ok(())
+}
+
+/// The name of an account.
+pub fn account(field: &str, text: &str) -> Result<AccountName, ApiError> {
+    name(field, text)?;
+    Ok(AccountName::new(text))
+}
+
+/// The name of a market that may be open.
+pub fn market(field: &str, market: &str) -> Result<MarketName, ApiError> {
+    text(field, market, MARKET)?;
+    Ok(MarketName::new(market))
+}
+
+/// The name of a market to open.
+pub fn new_market(field: &str, market: &str) -> Result<MarketName, ApiError> {
+    let parts = market.split_once('/').filter(|(kind, region)| name("", kind).and(name("", region)).is_ok());
+    if parts.is_none() {
+        let what = "is not \"type/region\", each 1 to 63 letters, digits, \".\", \"_\" or \"-\"";
+        return Err(ApiError::bad_field(field, what));
+    }
+    Ok(MarketName::new(market))
+}
+
+pub fn instance_type(field: &str, text: &str) -> Result<InstanceType, ApiError> {
+    name(field, text)?;
+    Ok(InstanceType::new(text))
+}
+
+pub fn unit(field: &str, unit: &str) -> Result<UnitName, ApiError> {
+    text(field, unit, UNIT)?;
+    Ok(UnitName::parse(unit))
+}
+
+/// None where it is empty.
+pub fn client_key(key: &str) -> Result<Option<ClientKey>, ApiError> {
+    text("client_key", key, KEY)?;
+    Ok((!key.is_empty()).then(|| ClientKey::new(key)))
+}
+
+/// The labels of a bid, or those that a list asks for.
+pub fn labels(field: &str, labels: BTreeMap<String, String>) -> Result<Labels, ApiError> {
+    if labels.len() > LABELS {
+        return Err(ApiError::bad_field(
+            field,
+            format!("has {} entries; {LABELS} are allowed", labels.len()),
+        ));
+    }
+    for (key, value) in &labels {
+        if key.is_empty() {
+            return Err(ApiError::bad_field(field, "has an empty key"));
+        }
+        text(&format!("{field}.key"), key, LABEL_KEY).map_err(|error| error.at(field))?;
+        text(&format!("{field}.value"), value, LABEL_VALUE).map_err(|error| error.at(field))?;
+    }
+    Ok(labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_market_to_open_is_called_type_and_region() {
+        for good in ["h100-8x/eu-west", "a.b_c/1"] {
+            assert!(new_market("market", good).is_ok(), "{good}");
+        }
+        let long = format!("{}/x", "a".repeat(64));
+        for bad in
+            ["", "/", "h100", "h100/", "/eu", "a/b/c", "a b/c", "a/b:c", "a/b#1", "ä/b", "a\0/b", &long]
+        {
+            assert_eq!(new_market("market", bad).unwrap_err().field.as_deref(), Some("market"), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn labels_are_few_and_short() {
+        let one = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        assert!(labels("labels", one(&"k".repeat(63), &"v".repeat(256))).is_ok());
+        assert!(labels("labels", one("k", "")).is_ok());
+        for (key, value) in [("", "v"), (&*"k".repeat(64), "v"), ("k", &*"v".repeat(257)), ("k", "a\0")] {
+            assert_eq!(labels("labels", one(key, value)).unwrap_err().field.as_deref(), Some("labels"));
+        }
+        let many = |count: u32| (0..count).map(|n| (n.to_string(), String::new())).collect();
+        assert!(labels("labels", many(64)).is_ok());
+        assert!(labels("labels", many(65)).is_err());
+    }
+
+    #[test]
+    fn a_key_has_at_most_128_bytes() {
+        assert_eq!(client_key("").unwrap(), None);
+        assert!(client_key(&"k".repeat(128)).unwrap().is_some());
+        assert!(client_key(&"k".repeat(129)).is_err());
+    }
+}
