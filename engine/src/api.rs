@@ -4,6 +4,7 @@
 mod accruals;
 mod admin;
 mod allocations;
+mod bid_reads;
 mod bids;
 mod billing;
 mod commands;
@@ -13,6 +14,7 @@ mod follow;
 mod labels;
 mod lookout;
 mod markets;
+mod offer_reads;
 mod offers;
 mod quote;
 
@@ -22,6 +24,7 @@ use crate::engine::Engine;
 use crate::limits::{Defaults, Usage};
 use crate::policy::{self, Need};
 use crate::store::Rows;
+use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderMap, header};
@@ -32,6 +35,9 @@ use tokio::sync::watch;
 
 /// For how long a read waits for `min_seq` whose caller names no deadline.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is asked of the exchange at once: it waits while it answers.
+const ASKED_AT_ONCE: usize = 100;
 
 /// Cheap to clone.
 #[derive(Clone, Debug)]
@@ -100,6 +106,11 @@ impl Api {
 
     fn rows(&self) -> &Rows {
         self.0.engine.store().rows()
+    }
+
+    /// From where to watch events behind this command.
+    fn cursor(&self, seq: u64) -> String {
+        Cursor::behind(self.0.engine.journal_id(), seq).to_string()
     }
 
     /// One more request of this caller, or one more bid of a frame.

@@ -1,12 +1,14 @@
 //! Between the messages of the wire and the words of the market: nobody else converts.
 
 pub mod admin;
+pub mod allocation;
 pub mod bid;
 pub(crate) mod billing;
 pub mod command;
 pub mod cursor;
 pub mod event;
 pub(crate) mod market;
+pub mod offer;
 pub mod page;
 pub mod refusal;
 pub mod status;

@@ -1,11 +1,17 @@
 //! GetAllocation, ListAllocations, ReportReady, ReleaseAllocation.
 
-use super::Api;
-use crate::caller::Caller;
-use crate::wire::command;
+use super::{ASKED_AT_ONCE, Api};
+use crate::caller::{Caller, Whose};
+use crate::projections::queries::AllocationQuery;
+use crate::projections::rows::{AllocationRow, NodeState};
+use crate::wire::allocation::AllocationNow;
 use crate::wire::status::{ApiError, Code};
-use kubebid_core::Reject;
+use crate::wire::{allocation, command, page, text};
+use kubebid_core::units::{AllocationId, BidId};
+use kubebid_core::{Exchange, Reject};
 use kubebid_proto::v1;
+
+const ENDED: Code = Code::Market(Reject::Ended);
 
 impl Api {
     pub async fn report_ready(
@@ -16,7 +22,11 @@ impl Api {
         let keyed = command::report_ready(&caller.account, &request)?;
         match self.obey(caller, keyed).await {
             Ok(done) => Ok(v1::ReportReadyResponse { seq: done.seq, repeated: done.repeated }),
-            Err(error) => Err(self.hide_foreign(caller, request.allocation, error).await),
+            Err(error) if error.code == ENDED => {
+                let is_party = |row: &AllocationRow| is_tenant(caller, row) || is_provider(caller, row);
+                Err(self.ended_for(caller, request.allocation, error, is_party).await)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -28,15 +38,137 @@ impl Api {
         let keyed = command::release_allocation(&caller.account, &request)?;
         match self.obey(caller, keyed).await {
             Ok(done) => Ok(v1::ReleaseAllocationResponse { seq: done.seq, repeated: done.repeated }),
-            Err(error) => Err(self.hide_foreign(caller, request.allocation, error).await),
+            Err(error) if error.code == ENDED => {
+                Err(self.ended_for(caller, request.allocation, error, |row| is_tenant(caller, row)).await)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub async fn get_allocation(
+        &self,
+        caller: &Caller,
+        request: v1::GetAllocationRequest,
+    ) -> Result<v1::GetAllocationResponse, ApiError> {
+        self.projected_up_to(caller, request.min_seq).await?;
+        let seq = self.0.engine.projected();
+        let row = self.allocation_row(request.allocation).await?;
+        let found = self.as_they_are(caller, row.into_iter().collect()).await?.pop();
+        let found = found.ok_or_else(|| unknown(request.allocation))?;
+        Ok(v1::GetAllocationResponse { seq, allocation: Some(found) })
+    }
+
+    pub async fn list_allocations(
+        &self,
+        caller: &Caller,
+        request: v1::ListAllocationsRequest,
+    ) -> Result<v1::ListAllocationsResponse, ApiError> {
+        let size = page::size(request.page_size)?;
+        let account = match caller.whose(request.account.as_deref())? {
+            Whose::Of(account) => Some(account.to_string()),
+            Whose::Everybody => None,
+        };
+        let named = |field: &str, name: String| {
+            text::text(field, &name, text::UNIT).map(|()| (!name.is_empty()).then_some(name))
+        };
+        let query = AllocationQuery {
+            account,
+            bid: (request.bid > 0).then_some(BidId(command::number("bid", request.bid)?)),
+            market: named("market", request.market)?,
+            states: allocation::states(&request.states)?,
+            under_notice_only: request.under_notice_only,
+            labels: text::labels("labels", request.labels)?,
+            unit: named("unit", request.unit)?,
+            after: command::number("page_token", page::after(&request.page_token)?.unwrap_or(0))?,
+            limit: size + 1,
+        };
+        self.projected_up_to(caller, request.min_seq).await?;
+        let seq = self.0.engine.projected();
+        let mut rows = self.0.engine.projections().allocations(&query).await?;
+        let next_page_token = page::cut(&mut rows, size, |row| row.allocation);
+        let allocations = self.as_they_are(caller, rows).await?;
+        Ok(v1::ListAllocationsResponse { seq, allocations, next_page_token, cursor: self.cursor(seq) })
+    }
+
+    /// Allocations with their labels and with what only the exchange knows now; without those that the caller
+    /// may not see.
+    async fn as_they_are(
+        &self,
+        caller: &Caller,
+        rows: Vec<AllocationRow>,
+    ) -> Result<Vec<v1::Allocation>, ApiError> {
+        let bids: Vec<u64> = rows.iter().map(|row| row.bid.0).collect();
+        let labels = self.rows().labels_of(&bids).await?;
+        let mut found = Vec::with_capacity(rows.len());
+        let mut rows = rows.into_iter();
+        loop {
+            let some: Vec<AllocationRow> = rows.by_ref().take(ASKED_AT_ONCE).collect();
+            if some.is_empty() {
+                return Ok(found);
+            }
+            let asked: Vec<_> = some.iter().map(|row| (row.allocation, row.bid)).collect();
+            let (seq, present) = self
+                .0
+                .engine
+                .ask(move |exchange| {
+                    let all = asked.into_iter().map(|(node, bid)| now(exchange, node, bid));
+                    (exchange.seq().0, all.collect::<Vec<_>>())
+                })
+                .await?;
+            for (mut row, now) in some.into_iter().zip(present) {
+                if row.state != NodeState::Ended && now.view.is_none() {
+                    // It has ended since: what it was is written down.
+                    self.projected_up_to(caller, seq).await?;
+                    row = self.0.engine.projections().allocation(row.allocation).await?.unwrap_or(row);
+                }
+                let labels = labels.get(&row.bid.0).cloned().unwrap_or_default();
+                found.extend(allocation::message(row, labels, now, caller));
+            }
+        }
+    }
+
+    /// As the tables have it; when they do not, as they will have it behind what has been applied.
+    async fn allocation_row(&self, number: u64) -> Result<Option<AllocationRow>, ApiError> {
+        let Ok(number) = command::number("allocation", number) else { return Ok(None) };
+        Ok(self.0.engine.projections().allocation(AllocationId(number)).await?)
+    }
+
+    /// That an allocation has ended is for its parties to know.
+    async fn ended_for(
+        &self,
+        caller: &Caller,
+        number: u64,
+        error: ApiError,
+        is_party: impl Fn(&AllocationRow) -> bool,
+    ) -> ApiError {
+        if let Err(late) = self.projected_up_to(caller, error.seq.unwrap_or(0)).await {
+            return late;
+        }
+        match self.allocation_row(number).await {
+            Ok(Some(row)) if is_party(&row) => error,
+            Ok(_) => ApiError { seq: error.seq, ..unknown(number) },
+            Err(fault) => fault,
         }
     }
 }
 
-impl Api {
-    /// An allocation that has ended is nobody's business but its own parties'.
-    async fn hide_foreign(&self, caller: &Caller, allocation: u64, error: ApiError) -> ApiError {
-        let _ = (caller, allocation, Code::Market(Reject::Ended));
-        error
-    }
+fn is_tenant(caller: &Caller, row: &AllocationRow) -> bool {
+    row.tenant == caller.account.as_str()
+}
+
+fn is_provider(caller: &Caller, row: &AllocationRow) -> bool {
+    row.provider == caller.account.as_str()
+}
+
+fn unknown(number: u64) -> ApiError {
+    ApiError::new(Code::Market(Reject::UnknownAllocation)).saying(format!("you have no allocation {number}"))
+}
+
+fn now(exchange: &Exchange, node: AllocationId, bid: BidId) -> AllocationNow {
+    let view = exchange.view_allocation(node);
+    let ceiling = match &view {
+        Some(view) => Some(view.ceiling),
+        None => exchange.view_bid(bid).map(|bid| bid.ceiling),
+    };
+    AllocationNow { view, ceiling }
 }

@@ -77,7 +77,8 @@ async fn unpanicked(path: &str, answering: impl Future<Output = Response>) -> Re
 fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError> {
     let Some(header) = headers.get("grpc-timeout") else { return Ok(None) };
     let timeout = header.to_str().ok().and_then(timeout);
-    let timeout = timeout.ok_or_else(|| ApiError::bad_field("grpc-timeout", "is not up to 8 digits and a unit"))?;
+    let timeout =
+        timeout.ok_or_else(|| ApiError::bad_field("grpc-timeout", "is not up to 8 digits and a unit"))?;
     Ok(Instant::now().checked_add(timeout))
 }
 

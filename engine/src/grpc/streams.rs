@@ -4,8 +4,8 @@ use super::malformed::malformed;
 use crate::api::Api;
 use crate::caller::Caller;
 use crate::wire::status::ApiError;
-use futures_util::stream::BoxStream;
 use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use kubebid_proto::v1;
 use tonic::{Status, Streaming};
 
@@ -26,7 +26,8 @@ pub(super) fn place_bids(
         .map(move |frame| {
             let (api, caller) = (api.clone(), caller.clone());
             async move {
-                let frame = frame.map_err(|status| malformed(&status).map_or(status, ApiError::into_status))?;
+                let frame =
+                    frame.map_err(|status| malformed(&status).map_or(status, ApiError::into_status))?;
                 Ok::<_, Status>(api.place_bid_frame(&caller, frame).await?)
             }
         })

@@ -26,7 +26,6 @@ macro_rules! calls {
         }
     };
 }
-pub(super) use calls;
 
 calls! {
     BidService {

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 const NAME: usize = 63;
 const MARKET: usize = 2 * NAME + 1;
-const UNIT: usize = MARKET + NAME + 22;
+/// The longest name of a unit.
+pub const UNIT: usize = MARKET + NAME + 22;
 const KEY: usize = 128;
 const LABELS: usize = 64;
 const LABEL_KEY: usize = 63;

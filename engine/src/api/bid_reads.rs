@@ -1,0 +1,91 @@
+//! GetBid, ListBids.
+
+use super::{ASKED_AT_ONCE, Api};
+use crate::caller::{Caller, Whose};
+use crate::projections::queries::BidQuery;
+use crate::projections::rows::BidRow;
+use crate::wire::bid::BidNow;
+use crate::wire::status::{ApiError, Code};
+use crate::wire::{bid, command, page, text};
+use kubebid_core::units::BidId;
+use kubebid_core::{Exchange, Reject};
+use kubebid_proto::v1;
+
+impl Api {
+    pub async fn get_bid(
+        &self,
+        caller: &Caller,
+        request: v1::GetBidRequest,
+    ) -> Result<v1::GetBidResponse, ApiError> {
+        let unknown = || {
+            ApiError::new(Code::Market(Reject::UnknownBid)).saying(format!("you have no bid {}", request.bid))
+        };
+        let applied = self.0.engine.applied();
+        // A bid is known behind the command of its number.
+        let known = if request.bid <= applied { request.bid } else { 0 };
+        self.projected_up_to(caller, request.min_seq.max(known)).await?;
+        if request.bid > self.0.engine.applied() {
+            return Err(unknown());
+        }
+        let seq = self.0.engine.projected();
+        let row = self.0.engine.projections().bid(BidId(request.bid)).await?;
+        let row = row.filter(|row| caller.sees(&row.tenant)).ok_or_else(unknown)?;
+        let bid = self.with_the_present(vec![row]).await?.pop();
+        Ok(v1::GetBidResponse { seq, bid })
+    }
+
+    pub async fn list_bids(
+        &self,
+        caller: &Caller,
+        request: v1::ListBidsRequest,
+    ) -> Result<v1::ListBidsResponse, ApiError> {
+        let size = page::size(request.page_size)?;
+        let account = match caller.whose(request.account.as_deref())? {
+            Whose::Of(account) => Some(account.to_string()),
+            Whose::Everybody => None,
+        };
+        let market = (!request.market.is_empty()).then(|| text::market("market", &request.market));
+        let query = BidQuery {
+            account,
+            market: market.transpose()?,
+            states: bid::states(&request.states)?,
+            labels: text::labels("labels", request.labels)?,
+            unmet_only: request.unmet_only,
+            after: command::number("page_token", page::after(&request.page_token)?.unwrap_or(0))?,
+            limit: size + 1,
+        };
+        self.projected_up_to(caller, request.min_seq).await?;
+        let seq = self.0.engine.projected();
+        let mut rows = self.0.engine.projections().bids(&query).await?;
+        let next_page_token = page::cut(&mut rows, size, |row| row.bid);
+        let bids = self.with_the_present(rows).await?;
+        Ok(v1::ListBidsResponse { seq, bids, next_page_token, cursor: self.cursor(seq) })
+    }
+
+    /// Bids with their labels and with what only the exchange knows now.
+    async fn with_the_present(&self, rows: Vec<BidRow>) -> Result<Vec<v1::Bid>, ApiError> {
+        let numbers: Vec<u64> = rows.iter().map(|row| row.bid.0).collect();
+        let mut labels = self.rows().labels_of(&numbers).await?;
+        let mut bids = Vec::with_capacity(rows.len());
+        let mut rows = rows.into_iter();
+        for some in numbers.chunks(ASKED_AT_ONCE) {
+            let asked = some.to_vec();
+            let present = self.0.engine.ask(move |exchange| {
+                asked.into_iter().map(|bid| now(exchange, BidId(bid))).collect::<Vec<_>>()
+            });
+            for (now, row) in present.await?.into_iter().zip(&mut rows) {
+                let labels = labels.remove(&row.bid.0).unwrap_or_default();
+                bids.push(bid::message(row, labels, now));
+            }
+        }
+        Ok(bids)
+    }
+}
+
+fn now(exchange: &Exchange, bid: BidId) -> BidNow {
+    let Some(view) = exchange.view_bid(bid) else { return BidNow::default() };
+    let nodes = view.live.iter().chain(&view.under_notice);
+    let mut allocations: Vec<u64> = nodes.map(|node| node.0).collect();
+    allocations.sort_unstable();
+    BidNow { unfilled: view.unfilled, allocations }
+}

@@ -1,0 +1,129 @@
+//! GetOffer, ListOffers.
+
+use super::Api;
+use crate::caller::{Caller, Whose};
+use crate::wire::offer;
+use crate::wire::status::{ApiError, Code};
+use crate::wire::{command, page, text};
+use kubebid_core::units::{AccountName, MarketId, MarketName};
+use kubebid_core::views::OfferView;
+use kubebid_core::{Exchange, Reject};
+use kubebid_proto::v1;
+use std::fmt;
+use std::str::FromStr;
+
+/// Offers that are listed at most, before they are cut into pages.
+const OFFERS: u32 = 100_000;
+
+impl Api {
+    pub async fn get_offer(
+        &self,
+        caller: &Caller,
+        request: v1::GetOfferRequest,
+    ) -> Result<v1::GetOfferResponse, ApiError> {
+        let size = page::size(request.page_size)?;
+        let after: u64 = page::after(&request.page_token)?.unwrap_or(0);
+        let provider = caller.whose_one(request.account.as_deref())?;
+        let market = text::market("market", &request.market)?;
+        self.applied_up_to(caller, request.min_seq).await?;
+        let (name, of) = (market.clone(), provider.clone());
+        let (seq, view) =
+            self.0.engine.ask(move |exchange| (exchange.seq().0, view(exchange, &of, &name))).await?;
+        let view = view?.ok_or(Code::UnknownOffer)?;
+        // When it was put is written down behind the command that did.
+        self.projected_up_to(caller, request.min_seq.min(seq)).await?;
+        let put =
+            self.0.engine.projections().offers(Some(provider.as_str()), Some(market.as_str()), 1).await?;
+        let put_at = put.first().map_or(0, |row| row.put_at.0);
+        let mut units: Vec<_> = view.units.iter().filter(|unit| unit.unit.number > after).collect();
+        units.truncate(size as usize + 1);
+        let next_page_token = page::cut(&mut units, size, |unit| unit.unit.number);
+        let units = units.into_iter().map(|unit| offer::unit(unit, &market, &provider, &view)).collect();
+        let offer = offer::message(&view, &market, &provider, put_at);
+        Ok(v1::GetOfferResponse { seq, offer: Some(offer), units, next_page_token })
+    }
+
+    pub async fn list_offers(
+        &self,
+        caller: &Caller,
+        request: v1::ListOffersRequest,
+    ) -> Result<v1::ListOffersResponse, ApiError> {
+        let size = page::size(request.page_size)?;
+        let after: Option<Place> = page::after(&request.page_token)?;
+        let account = match caller.whose(request.account.as_deref())? {
+            Whose::Of(account) => Some(account),
+            Whose::Everybody => None,
+        };
+        text::market("market", &request.market)?;
+        self.projected_up_to(caller, request.min_seq).await?;
+        let seq = self.0.engine.projected();
+        let account = account.as_ref().map(AccountName::as_str);
+        let market = (!request.market.is_empty()).then_some(&request.market[..]);
+        let rows = self.0.engine.projections().offers(account, market, OFFERS).await?;
+        let markets = self.0.engine.views().markets();
+        let placed = rows.into_iter().filter_map(|row| {
+            let name = MarketName::new(&row.market);
+            let MarketId(market) = markets.get(&name)?.market;
+            let (provider, put_at) = (AccountName::new(&row.provider), row.put_at.0);
+            Some((Place { market, put_at, provider: provider.to_string() }, name, provider))
+        });
+        let mut placed: Vec<_> = placed.filter(|(place, ..)| Some(place) > after.as_ref()).collect();
+        placed.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        let views = self.0.engine.ask(move |exchange| {
+            let seen = placed.into_iter().filter_map(|(place, market, provider)| {
+                let view = view(exchange, &provider, &market).ok()??;
+                Some((place, market, provider, view))
+            });
+            seen.take(size as usize + 1).collect::<Vec<_>>()
+        });
+        let mut views = views.await?;
+        let next_page_token = page::cut(&mut views, size, |(place, ..)| place.to_string());
+        let offers = views
+            .iter()
+            .map(|(place, market, provider, view)| offer::message(view, market, provider, place.put_at))
+            .collect();
+        Ok(v1::ListOffersResponse { seq, offers, next_page_token, cursor: self.cursor(seq) })
+    }
+}
+
+/// An offer, where there is one.
+fn view(
+    exchange: &Exchange,
+    provider: &AccountName,
+    market: &MarketName,
+) -> Result<Option<OfferView>, ApiError> {
+    let Some(market) = exchange.market_id(market) else {
+        let error = ApiError::new(Code::Market(Reject::UnknownMarket));
+        return Err(error.saying(format!("there is no market {market:?}")));
+    };
+    Ok(exchange.account_id(provider).and_then(|provider| exchange.view_offer(market, provider)))
+}
+
+/// Where an offer stands in a list: first market first, then as they were put.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    market: u32,
+    put_at: u64,
+    provider: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.market, self.put_at, self.provider)
+    }
+}
+
+impl FromStr for Place {
+    type Err = ApiError;
+
+    fn from_str(text: &str) -> Result<Place, ApiError> {
+        let parse = || {
+            let mut parts = text.splitn(3, ':');
+            let (market, put_at) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+            Some(Place { market, put_at, provider: parts.next()?.to_owned() })
+        };
+        let place = parse().ok_or_else(|| ApiError::bad_field("page_token", "is not of a page before"))?;
+        command::number("page_token", place.put_at)?;
+        Ok(place)
+    }
+}

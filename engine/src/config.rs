@@ -1,0 +1,150 @@
+//! What can be set from outside: by flags or by the environment. Nobody else reads either.
+
+use crate::api::ApiOptions;
+use crate::clock::Clock;
+use crate::engine::EngineOptions;
+use crate::limits::Defaults;
+use crate::server::{ServerConfig, TlsFiles};
+use crate::store::{Fault, StoreOptions};
+use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The flags of `serve`.
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    /// Where the journal and everything else durable is: sqlite:PATH or postgres://…
+    #[arg(
+        long,
+        env = "KUBEBID_STORE",
+        default_value = "sqlite:kubebid.db",
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    pub store: String,
+    /// Connections to the store, besides the journal's own.
+    #[arg(long, env = "KUBEBID_STORE_CONNECTIONS", default_value_t = 8, value_name = "N")]
+    pub store_connections: u32,
+    /// Address of gRPC and REST.
+    #[arg(long, env = "KUBEBID_LISTEN", default_value = "127.0.0.1:7440", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// Address of /livez, /readyz and /metrics.
+    #[arg(long, env = "KUBEBID_OPS_LISTEN", default_value = "127.0.0.1:7441", value_name = "ADDRESS")]
+    pub ops_listen: SocketAddr,
+    /// Certificate chain for TLS, in PEM.
+    #[arg(long, env = "KUBEBID_TLS_CERT", requires = "tls_key", value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// Key of the certificate, in PEM.
+    #[arg(long, env = "KUBEBID_TLS_KEY", requires = "tls_cert", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Sees to it that this file holds the token of an administrator: made, readable by its owner only, if it is
+    /// missing.
+    #[arg(long, env = "KUBEBID_ADMIN_TOKEN_FILE", value_name = "FILE")]
+    pub admin_token_file: Option<PathBuf>,
+    /// Whether market time follows the machine's clock or is moved by AdvanceTime only.
+    #[arg(long, env = "KUBEBID_CLOCK", value_enum, default_value_t = ClockArg::Real)]
+    pub clock: ClockArg,
+    /// Shows markets, prices and depth to those without a token too.
+    #[arg(long, env = "KUBEBID_PUBLIC_MARKETS")]
+    pub public_markets: bool,
+    /// Commands that may wait to be taken; more are refused as BUSY.
+    #[arg(long, env = "KUBEBID_INTAKE", default_value_t = 16_384, value_name = "N")]
+    pub intake: usize,
+    /// Commands that the readable tables may lag behind; beyond that commands are refused as BUSY.
+    #[arg(long, env = "KUBEBID_PROJECTION_LAG", default_value_t = 1_000_000, value_name = "N")]
+    pub projection_lag: u64,
+    /// Seconds that open requests may go on when the service stops.
+    #[arg(long, env = "KUBEBID_GRACE_SECONDS", default_value_t = 10, value_name = "N")]
+    pub grace_seconds: u64,
+    #[command(flatten)]
+    pub limits: LimitArgs,
+}
+
+/// What an account may have at most, where nothing else is said of it.
+#[derive(Args, Clone, Debug)]
+pub struct LimitArgs {
+    /// Bids of an account that search.
+    #[arg(long, env = "KUBEBID_LIMIT_OPEN_BIDS", default_value_t = Defaults::default().open_bids, value_name = "N")]
+    pub limit_open_bids: u64,
+    /// Nodes that the searching bids of an account want in all.
+    #[arg(long, env = "KUBEBID_LIMIT_NODES_WANTED", default_value_t = Defaults::default().nodes_wanted, value_name = "N")]
+    pub limit_nodes_wanted: u64,
+    /// The highest ceiling, in micro-dollars per node-hour; without, the markets' own.
+    #[arg(long, env = "KUBEBID_LIMIT_CEILING_MICROS", value_name = "MICROS")]
+    pub limit_ceiling_micros: Option<u64>,
+    /// Requests of an account in a second; a frame of bids counts as its bids.
+    #[arg(long, env = "KUBEBID_LIMIT_REQUESTS_PER_SECOND", default_value_t = Defaults::default().requests_per_second, value_name = "N")]
+    pub limit_requests_per_second: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClockArg {
+    Real,
+    Stepped,
+}
+
+impl ServeArgs {
+    pub fn engine_options(&self) -> Result<EngineOptions, Fault> {
+        let mut store = StoreOptions::from_url(&self.store)?;
+        store.connections = self.store_connections;
+        let clock = match self.clock {
+            ClockArg::Real => Clock::Real,
+            ClockArg::Stepped => Clock::Stepped,
+        };
+        let options = EngineOptions::new(store, clock);
+        Ok(EngineOptions { intake: self.intake, projection_lag: self.projection_lag, ..options })
+    }
+
+    pub fn server_config(&self) -> ServerConfig {
+        let tls = self.tls_cert.clone().zip(self.tls_key.clone());
+        ServerConfig {
+            listen: self.listen,
+            ops: Some(self.ops_listen),
+            tls: tls.map(|(certificates, key)| TlsFiles { certificates, key }),
+            grace: Duration::from_secs(self.grace_seconds),
+            api: ApiOptions { public_markets: self.public_markets, limits: self.limits.defaults() },
+        }
+    }
+}
+
+impl LimitArgs {
+    fn defaults(&self) -> Defaults {
+        Defaults {
+            open_bids: self.limit_open_bids,
+            nodes_wanted: self.limit_nodes_wanted,
+            ceiling_micros: self.limit_ceiling_micros.unwrap_or(u64::MAX),
+            requests_per_second: self.limit_requests_per_second,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    #[test]
+    fn without_flags_it_serves_the_loopback_on_an_embedded_store() {
+        let args = Program::try_parse_from(["serve"]).unwrap().serve;
+        let config = args.server_config();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:7440");
+        assert_eq!(config.ops.unwrap().to_string(), "127.0.0.1:7441");
+        assert!(config.tls.is_none());
+        assert_eq!(config.api.limits, Defaults::default());
+        assert_eq!(args.engine_options().unwrap().clock, Clock::Real);
+    }
+
+    #[test]
+    fn a_certificate_comes_with_its_key() {
+        assert!(Program::try_parse_from(["serve", "--tls-cert", "a.pem"]).is_err());
+        let both = ["serve", "--tls-cert", "a.pem", "--tls-key", "b.pem"];
+        assert!(Program::try_parse_from(both).unwrap().serve.server_config().tls.is_some());
+    }
+}

@@ -1,0 +1,165 @@
+//! The service: one port for gRPC and REST, another for health and metrics.
+
+mod accept;
+mod ops;
+mod tls;
+
+use crate::api::{Api, ApiOptions};
+use crate::auth::{BootstrapError, bootstrap_admin};
+use crate::config::ServeArgs;
+use crate::engine::{Engine, EngineError, Running};
+use crate::store::Fault;
+use crate::wire::status::ApiError;
+use axum::Router;
+use axum::extract::Request;
+use http::header;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
+use tracing::info;
+
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where gRPC and REST are served.
+    pub listen: SocketAddr,
+    /// Where health and metrics are served; nowhere if absent.
+    pub ops: Option<SocketAddr>,
+    pub tls: Option<TlsFiles>,
+    /// For how long requests may go on when the server stops.
+    pub grace: Duration,
+    pub api: ApiOptions,
+}
+
+/// In PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    pub certificates: PathBuf,
+    pub key: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("{address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("TLS: {0}")]
+    Tls(String),
+    #[error("the service could not begin: {0}")]
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    #[error(transparent)]
+    Store(#[from] Fault),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// Bound to its ports; nothing is answered yet.
+pub struct Server {
+    listener: TcpListener,
+    ops: Option<TcpListener>,
+    tls: Option<TlsAcceptor>,
+    config: ServerConfig,
+}
+
+/// Starts an engine, makes the first administrator where that is asked for, and serves until `shutdown` is done
+/// or the engine ends by itself.
+pub async fn serve(args: &ServeArgs, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+    let server = Server::bind(args.server_config()).await?;
+    let (engine, running) = Engine::start(args.engine_options()?).await?;
+    if let Some(path) = &args.admin_token_file
+        && let Err(error) = bootstrap_admin(engine.store(), path).await
+    {
+        running.stop().await?;
+        return Err(error.into());
+    }
+    server.run(engine, running, shutdown).await
+}
+
+impl Server {
+    pub async fn bind(config: ServerConfig) -> Result<Server, ServeError> {
+        let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
+        let listener = bind(config.listen).await?;
+        let ops = match config.ops {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        Ok(Server { listener, ops, tls, config })
+    }
+
+    /// Where gRPC and REST are served.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap_or(self.config.listen)
+    }
+
+    /// Where health and metrics are served.
+    pub fn ops_address(&self) -> Option<SocketAddr> {
+        self.ops.as_ref()?.local_addr().ok()
+    }
+
+    /// Serves until `shutdown` is done or the engine ends by itself: then it takes no more requests, ends the
+    /// streams, lets the other requests finish, and stops the engine.
+    pub async fn run(
+        self,
+        engine: Engine,
+        mut running: Running,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let (address, ops_address) = (self.address(), self.ops_address());
+        let api = Api::start(engine, self.config.api).await?;
+        let (stop, stopping) = watch::channel(false);
+        let (stop_ops, stopping_ops) = watch::channel(false);
+        let serving = tokio::spawn(accept::serve(
+            self.listener,
+            self.tls,
+            router(api.clone()),
+            stopping,
+            self.config.grace,
+        ));
+        if let Some(ops) = self.ops {
+            let router = ops::router(api.clone());
+            tokio::spawn(accept::serve(ops, None, router, stopping_ops, Duration::ZERO));
+        }
+        info!(%address, ops = ?ops_address, "serving");
+        let ended = tokio::select! {
+            () = shutdown => None,
+            ended = running.wait() => Some(ended),
+        };
+        info!("stopping");
+        api.close();
+        stop.send_replace(true);
+        let _ = serving.await;
+        let result = match ended {
+            Some(ended) => ended,
+            None => running.stop().await,
+        };
+        stop_ops.send_replace(true);
+        Ok(result?)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
+}
+
+/// gRPC and REST on one port, told apart by what they say they carry.
+pub fn router(api: Api) -> Router {
+    let (grpc, rest) = (crate::grpc::router(api.clone()), crate::rest::router(api));
+    let choose = tower::service_fn(move |request: Request| {
+        let kind = request.headers().get(header::CONTENT_TYPE);
+        let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+        if is_grpc { grpc.clone().oneshot(request) } else { rest.clone().oneshot(request) }
+    });
+    Router::new().fallback_service(choose)
+}

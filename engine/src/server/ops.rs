@@ -1,0 +1,58 @@
+//! Health and metrics, on their own port.
+
+use crate::api::Api;
+use crate::metrics;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use std::sync::OnceLock;
+use tracing::warn;
+
+/// Bounds of durations, in seconds.
+const SECONDS: [f64; 14] =
+    [0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+/// Bounds of counts.
+const COUNTS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 2048.0, 4096.0, 8192.0];
+
+pub(super) fn router(api: Api) -> Router {
+    let metrics = recorder();
+    Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(async move || ready(&api)))
+        .route("/metrics", get(async move || render(metrics)))
+}
+
+/// Whether commands are taken.
+fn ready(api: &Api) -> (StatusCode, &'static str) {
+    if api.is_open() { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+}
+
+fn render(metrics: Option<&PrometheusHandle>) -> (StatusCode, String) {
+    let Some(metrics) = metrics else { return (StatusCode::NOT_FOUND, "metrics go elsewhere\n".to_owned()) };
+    metrics.run_upkeep();
+    (StatusCode::OK, metrics.render())
+}
+
+/// One for the process; none where somebody else has taken its place.
+fn recorder() -> Option<&'static PrometheusHandle> {
+    static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+    let made = RECORDER.get_or_init(|| {
+        let builder = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
+            .and_then(|builder| {
+                builder.set_buckets_for_metric(Matcher::Full(metrics::COMMIT_COMMANDS.to_owned()), &COUNTS)
+            });
+        match builder.and_then(PrometheusBuilder::install_recorder) {
+            Ok(handle) => {
+                metrics::describe();
+                Some(handle)
+            }
+            Err(error) => {
+                warn!(%error, "no metrics");
+                None
+            }
+        }
+    });
+    made.as_ref()
+}

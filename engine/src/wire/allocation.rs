@@ -1,0 +1,108 @@
+//! Allocations as messages, to each party without what is the other's.
+
+use crate::caller::Caller;
+use crate::projections::rows::{AllocationRow, NodeState, NoticeRow};
+use crate::store::Labels;
+use crate::wire::status::ApiError;
+use kubebid_core::Price;
+use kubebid_core::event::{EndReason, NoticeReason};
+use kubebid_core::views::AllocationView;
+use kubebid_proto::v1;
+use v1::allocation::{EndReason as WireEnd, State};
+use v1::notice::Reason;
+
+/// What only the exchange knows of an allocation.
+#[derive(Clone, Debug, Default)]
+pub struct AllocationNow {
+    /// Absent when it has ended.
+    pub view: Option<AllocationView>,
+    /// Of its bid.
+    pub ceiling: Option<Price>,
+}
+
+/// As this caller may see it; `None` where it is neither party.
+pub fn message(
+    row: AllocationRow,
+    labels: Labels,
+    now: AllocationNow,
+    caller: &Caller,
+) -> Option<v1::Allocation> {
+    let is_tenant = caller.sees_all() || row.tenant == caller.account.as_str();
+    if !is_tenant && row.provider != caller.account.as_str() {
+        return None;
+    }
+    let view = now.view.as_ref();
+    let ended = row.state == NodeState::Ended;
+    let price = row.last_price.filter(|_| ended).or(view.map(|view| view.price));
+    let price_to_stay = view.and_then(|view| view.notice?.price_to_stay);
+    let notice = row.notice.filter(|_| !ended);
+    Some(v1::Allocation {
+        allocation: row.allocation.0,
+        bid: is_tenant.then_some(row.bid.0),
+        tenant: is_tenant.then_some(row.tenant),
+        unit: row.unit,
+        market: row.market,
+        provider: row.provider,
+        state: state(row.state).into(),
+        price_micros: price.map_or(0, |price| price.0),
+        ceiling_micros: now.ceiling.filter(|_| is_tenant).map(|ceiling| ceiling.0),
+        protected_until_us: row.protected_until.0,
+        notice: notice.map(|notice| notice_message(notice, price_to_stay, is_tenant)),
+        labels: if is_tenant { labels } else { Labels::new() },
+        allocated_at_us: row.allocated_at.0,
+        start_by_us: (row.ready_at.is_none()).then_some(row.start_by.0),
+        ready_at_us: row.ready_at.map(|at| at.0),
+        ended_at_us: row.ended_at.map(|at| at.0),
+        end_reason: row.end_reason.map(|reason| end_reason(reason).into()),
+    })
+}
+
+fn notice_message(notice: NoticeRow, price_to_stay: Option<Price>, is_tenant: bool) -> v1::Notice {
+    v1::Notice {
+        reason: notice_reason(notice.reason).into(),
+        started_at_us: notice.started_at.0,
+        deadline_us: notice.deadline.0,
+        price_to_stay_micros: price_to_stay.filter(|_| is_tenant).map(|price| price.0),
+        rescindable: price_to_stay.is_some(),
+    }
+}
+
+fn state(state: NodeState) -> State {
+    match state {
+        NodeState::Starting => State::Starting,
+        NodeState::Active => State::Active,
+        NodeState::Ended => State::Ended,
+    }
+}
+
+fn notice_reason(reason: NoticeReason) -> Reason {
+    match reason {
+        NoticeReason::Outbid => Reason::Outbid,
+        NoticeReason::CapacityWithdrawn => Reason::CapacityWithdrawn,
+        NoticeReason::ReserveRaised => Reason::ReserveRaised,
+    }
+}
+
+fn end_reason(reason: EndReason) -> WireEnd {
+    match reason {
+        EndReason::Outbid => WireEnd::Outbid,
+        EndReason::CapacityWithdrawn => WireEnd::CapacityWithdrawn,
+        EndReason::ReserveRaised => WireEnd::ReserveRaised,
+        EndReason::Released => WireEnd::Released,
+        EndReason::UnitLost => WireEnd::UnitLost,
+        EndReason::StartTimeout => WireEnd::StartTimeout,
+    }
+}
+
+/// The states that a list asks for.
+pub fn states(asked: &[i32]) -> Result<Vec<NodeState>, ApiError> {
+    let known = |state: &i32| match State::try_from(*state) {
+        Ok(State::Starting) => Ok(NodeState::Starting),
+        Ok(State::Active) => Ok(NodeState::Active),
+        Ok(State::Ended) => Ok(NodeState::Ended),
+        Ok(State::Unspecified) | Err(_) => {
+            Err(ApiError::bad_field("states", "are STARTING, ACTIVE and ENDED"))
+        }
+    };
+    asked.iter().map(known).collect()
+}

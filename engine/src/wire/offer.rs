@@ -1,0 +1,40 @@
+//! Offers and their units as messages.
+
+use kubebid_core::units::{AccountName, MarketName, UnitName};
+use kubebid_core::views::{OfferView, UnitView};
+use kubebid_proto::v1;
+use v1::unit::State;
+
+pub fn message(view: &OfferView, market: &MarketName, provider: &AccountName, put_at_us: u64) -> v1::Offer {
+    let count = |state: State| view.units.iter().filter(|unit| state_of(unit) == state).count() as u32;
+    v1::Offer {
+        provider: provider.to_string(),
+        market: market.to_string(),
+        capacity: u32::try_from(view.capacity).unwrap_or(u32::MAX),
+        reserve_micros: view.reserve.0,
+        free: count(State::Free),
+        allocated: count(State::Allocated),
+        notice: count(State::Notice),
+        leaving: count(State::Leaving),
+        put_at_us,
+    }
+}
+
+pub fn unit(unit: &UnitView, market: &MarketName, provider: &AccountName, of: &OfferView) -> v1::Unit {
+    let name = UnitName { market: market.clone(), provider: provider.clone(), number: unit.unit.number };
+    v1::Unit {
+        unit: name.to_string(),
+        state: state_of(unit).into(),
+        allocation: unit.allocation.map(|allocation| allocation.0),
+        reserve_micros: of.reserve.0,
+    }
+}
+
+fn state_of(unit: &UnitView) -> State {
+    match (unit.allocation, unit.leaving, unit.under_notice) {
+        (None, ..) => State::Free,
+        (Some(_), true, _) => State::Leaving,
+        (Some(_), false, true) => State::Notice,
+        (Some(_), false, false) => State::Allocated,
+    }
+}
