@@ -78,8 +78,8 @@ impl Caller {
     }
 
     /// Whether things of this account are its to see; others look as if they were not there.
-    pub fn sees(&self, account: &str) -> bool {
-        self.sees_all() || self.account.as_str() == account
+    pub fn sees(&self, account: &AccountName) -> bool {
+        self.sees_all() || self.account == *account
     }
 
     /// What the field `account` of a list asks for: absent its own; another, or with an empty text everybody,

@@ -7,7 +7,7 @@ use crate::projections::rows::BidRow;
 use crate::wire::bid::BidNow;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{bid, command, page, text};
-use kubebid_core::units::BidId;
+use kubebid_core::units::{AccountName, BidId};
 use kubebid_core::{Exchange, Reject};
 use kubebid_proto::v1;
 
@@ -29,7 +29,7 @@ impl Api {
         }
         let seq = self.0.engine.projected();
         let row = self.0.engine.projections().bid(BidId(request.bid)).await?;
-        let row = row.filter(|row| caller.sees(&row.tenant)).ok_or_else(unknown)?;
+        let row = row.filter(|row| caller.sees(&AccountName::new(&row.tenant))).ok_or_else(unknown)?;
         let bid = self.with_the_present(vec![row]).await?.pop();
         Ok(v1::GetBidResponse { seq, bid })
     }

@@ -99,7 +99,7 @@ fn quote(
         entry_price_micros: entry.map(|price| price.0),
         market_price_micros: numbers.market_price.0,
         floor_micros: numbers.floor.map(|price| price.0),
-        unfilled_reason: reason.map(|reason| bid::unfilled_reason(reason).into()),
+        unfilled_reason: reason.map(|reason| bid::unfilled(reason).into()),
     }
 }
 

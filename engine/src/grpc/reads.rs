@@ -1,11 +1,69 @@
-//! MarketService, EventService, BillingService.
+//! MarketService, EventService, BillingService: what is only read.
 
-use super::Services;
+use super::unary::calls;
+use super::{MESSAGE, Services, caller, streams};
+use kubebid_proto::v1;
+use tonic::server::NamedService;
 use tonic::service::Routes;
+use tonic::{Request, Response, Status};
+use v1::billing_service_server::{BillingService, BillingServiceServer};
+use v1::event_service_server::{EventService, EventServiceServer};
+use v1::market_service_server::{MarketService, MarketServiceServer};
 
 /// Their names for the health service.
-pub(super) const NAMES: [&str; 0] = [];
+pub(super) const NAMES: [&str; 3] = [
+    <MarketServiceServer<Services> as NamedService>::NAME,
+    <EventServiceServer<Services> as NamedService>::NAME,
+    <BillingServiceServer<Services> as NamedService>::NAME,
+];
 
-pub(super) fn add_to(routes: Routes, _services: Services) -> Routes {
+pub(super) fn add_to(routes: Routes, services: Services) -> Routes {
     routes
+        .add_service(MarketServiceServer::new(services.clone()).max_decoding_message_size(MESSAGE))
+        .add_service(EventServiceServer::new(services.clone()).max_decoding_message_size(MESSAGE))
+        .add_service(BillingServiceServer::new(services).max_decoding_message_size(MESSAGE))
+}
+
+calls! {
+    MarketService {
+        list_markets(ListMarketsRequest) -> ListMarketsResponse,
+        list_instance_types(ListInstanceTypesRequest) -> ListInstanceTypesResponse,
+        get_market_price(GetMarketPriceRequest) -> GetMarketPriceResponse,
+        get_depth(GetDepthRequest) -> GetDepthResponse,
+        list_price_history(ListPriceHistoryRequest) -> ListPriceHistoryResponse,
+    }
+    type WatchPricesStream = streams::Answers<v1::WatchPricesResponse>;
+
+    async fn watch_prices(
+        &self,
+        request: Request<v1::WatchPricesRequest>,
+    ) -> Result<Response<Self::WatchPricesStream>, Status> {
+        let caller = caller(&request)?;
+        let frames = self.0.watch_prices(&caller, request.into_inner()).await?;
+        Ok(Response::new(streams::answers(&self.0, caller, frames)))
+    }
+}
+
+calls! {
+    EventService {
+        list_events(ListEventsRequest) -> ListEventsResponse,
+        explain(ExplainRequest) -> ExplainResponse,
+    }
+    type WatchEventsStream = streams::Answers<v1::WatchEventsResponse>;
+
+    async fn watch_events(
+        &self,
+        request: Request<v1::WatchEventsRequest>,
+    ) -> Result<Response<Self::WatchEventsStream>, Status> {
+        let caller = caller(&request)?;
+        let frames = self.0.watch_events(&caller, request.into_inner()).await?;
+        Ok(Response::new(streams::answers(&self.0, caller, frames)))
+    }
+}
+
+calls! {
+    BillingService {
+        list_charges(ListChargesRequest) -> ListChargesResponse,
+        get_statement(GetStatementRequest) -> GetStatementResponse,
+    }
 }

@@ -4,8 +4,8 @@ use super::malformed::malformed;
 use crate::api::Api;
 use crate::caller::Caller;
 use crate::wire::status::ApiError;
-use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
 use kubebid_proto::v1;
 use tonic::{Status, Streaming};
 
@@ -34,4 +34,13 @@ pub(super) fn place_bids(
         .buffered(FRAMES);
     let (api, caller) = guard;
     api.until_ended(caller, answers).boxed()
+}
+
+/// What a watch answers with, until it must end.
+pub(super) fn answers<T: Send + 'static>(
+    api: &Api,
+    caller: Caller,
+    frames: impl Stream<Item = Result<T, ApiError>> + Send + 'static,
+) -> Answers<T> {
+    api.until_ended(caller, frames).map(|frame| frame.map_err(ApiError::into_status)).boxed()
 }

@@ -27,6 +27,8 @@ macro_rules! calls {
     };
 }
 
+pub(super) use calls;
+
 calls! {
     BidService {
         place_bid(PlaceBidRequest) -> PlaceBidResponse,

@@ -18,7 +18,7 @@ pub struct BidNow {
 }
 
 pub fn message(row: BidRow, labels: Labels, now: BidNow) -> v1::Bid {
-    let unfilled = now.unfilled.filter(|_| row.unmet > 0);
+    let reason = now.unfilled.filter(|_| row.unmet > 0);
     v1::Bid {
         bid: row.bid.0,
         tenant: row.tenant,
@@ -38,7 +38,7 @@ pub fn message(row: BidRow, labels: Labels, now: BidNow) -> v1::Bid {
         under_notice: row.under_notice,
         claimed: row.claimed,
         unmet: row.unmet,
-        unfilled_reason: unfilled.map(|reason| unfilled_reason(reason).into()),
+        unfilled_reason: reason.map(|reason| unfilled(reason).into()),
         allocations: now.allocations,
         bid_seq: row.bid_seq.0,
         placed_at_us: row.placed_at.0,
@@ -46,7 +46,7 @@ pub fn message(row: BidRow, labels: Labels, now: BidNow) -> v1::Bid {
     }
 }
 
-pub fn unfilled_reason(reason: Unfilled) -> UnfilledReason {
+pub fn unfilled(reason: Unfilled) -> UnfilledReason {
     match reason {
         Unfilled::NoMarket => UnfilledReason::NoMarket,
         Unfilled::OwnSupply => UnfilledReason::OwnSupply,
