@@ -210,7 +210,7 @@ impl Api {
             shown.extend(views.iter().map(|view| (view.name.to_string(), view.seq.0)));
         }
         let lookout = Lookout::prices(request.markets.iter().map(|name| MarketName::new(name)).collect());
-        let changes = follow(self.clone(), lookout, Some(from.unwrap_or(applied)));
+        let changes = follow(self.clone(), lookout, from.unwrap_or(applied));
         let changes = changes.map(move |changes| {
             let Changes { events, place } = changes?;
             let points = events.into_iter().filter_map(market::point);
