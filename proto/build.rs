@@ -10,6 +10,7 @@ use std::{env, fs};
 
 const PACKAGE: &str = ".kubebid.auction.v1";
 
+#[expect(clippy::disallowed_methods, reason = "cargo says where to build by the environment")]
 fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo:rerun-if-changed=kubebid");

@@ -1,11 +1,13 @@
 //! Plays commands against the market: the library behind the `market-sim` tool.
 
+pub mod living;
 pub mod play;
+pub mod replay;
 
-use kubebid_core::Auction;
+use kubebid_core::{Auction, Exchange};
 use kubebid_model::Model;
 
 /// An empty market: the exchange, or the reference model that it is checked against.
-pub fn auction(_model: bool) -> Box<dyn Auction> {
-    Box::new(Model::new())
+pub fn auction(model: bool) -> Box<dyn Auction> {
+    if model { Box::new(Model::new()) } else { Box::new(Exchange::new()) }
 }

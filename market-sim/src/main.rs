@@ -1,6 +1,8 @@
 //! The `market-sim` tool: its words, and what they start.
 
 use clap::{Parser, Subcommand};
+mod replay_demand;
+
 use market_sim::play::{self, PlayError};
 use std::fs::File;
 use std::io::{BufRead, BufReader, stdin, stdout};
@@ -30,6 +32,8 @@ enum Task {
         #[arg(long)]
         model: bool,
     },
+    /// Feed the jobs of a demand trace to a market and say what came of it
+    ReplayDemand(replay_demand::Arguments),
 }
 
 const PLAY_HELP: &str = r#"Example: one market, one unit, one bid that gets it.
@@ -62,6 +66,7 @@ Exit codes: 0 all answered; 1 could not read or write; 2 a line that is no comma
 fn main() -> ExitCode {
     match Arguments::parse().task {
         Task::Play { file, model } => play_from(file.as_deref(), model),
+        Task::ReplayDemand(arguments) => replay_demand::run(&arguments),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Plays the conformance cases and compares answer by answer.
 
-use kubebid_core::Auction;
+use kubebid_core::{Auction, Exchange};
 use kubebid_model::Model;
 use market_sim::play::{format_answer, parse_command};
 use serde::Deserialize;
@@ -133,6 +133,16 @@ fn play_all(file: &str, auction: fn() -> Box<dyn Auction>) {
         })
         .collect();
     assert!(failed.is_empty(), "{} of {} failed:\n{}", failed.len(), cases.len(), failed.join("\n"));
+}
+
+#[test]
+fn the_exchange_answers_the_scenarios() {
+    play_all("scenarios.jsonl", || Box::new(Exchange::new()));
+}
+
+#[test]
+fn the_exchange_answers_the_streams() {
+    play_all("streams.jsonl", || Box::new(Exchange::new()));
 }
 
 #[test]

@@ -7,7 +7,16 @@ shift
 # A Ctrl-C is for the tests; their end is ours.
 trap '' INT
 dir=$(mktemp -d /tmp/kubebid-pg.XXXXXX)
-trap 'rm -rf "$dir"' EXIT
+pid=
+finish() {
+    if [ -n "$pid" ]; then
+        # At once: what it holds is thrown away.
+        kill -QUIT "$pid" 2>/dev/null || true
+        wait "$pid" || true
+    fi
+    rm -rf "$dir"
+}
+trap finish EXIT
 if ! "$bin/initdb" -D "$dir/data" -U kubebid -A trust -E UTF8 --locale=C --no-sync >"$dir/initdb.log" 2>&1; then
     cat "$dir/initdb.log" >&2
     exit 1
@@ -15,8 +24,10 @@ fi
 "$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c max_connections=300 "$@" \
     >"$dir/postgres.log" 2>&1 </dev/null &
 pid=$!
-until "$bin/pg_isready" -q -h "$dir"; do
-    if ! kill -0 "$pid" 2>/dev/null; then
+tries=0
+until "$bin/pg_isready" -q -h "$dir" -p 5432; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 1200 ] || ! kill -0 "$pid" 2>/dev/null; then
         cat "$dir/postgres.log" >&2
         exit 1
     fi
@@ -24,6 +35,3 @@ until "$bin/pg_isready" -q -h "$dir"; do
 done
 echo "ready $dir"
 cat >/dev/null
-# What it holds is thrown away.
-kill -QUIT "$pid"
-wait "$pid" || true

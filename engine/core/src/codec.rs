@@ -236,6 +236,9 @@ impl<'a> Reader<'a> {
         let mut n = 0u128;
         for shift in (0..128).step_by(7) {
             let byte = self.byte()?;
+            if shift == 126 && byte > 0b11 {
+                break;
+            }
             n |= u128::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 return T::try_from(n).map_err(|_| DecodeError::NumberTooLarge);

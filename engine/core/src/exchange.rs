@@ -60,8 +60,9 @@ pub(crate) struct Account {
     pub(crate) keys: Keys,
     /// All its bids, by number.
     pub(crate) bids: Vec<BidId>,
-    /// Those that still search.
-    pub(crate) searching: BTreeSet<BidId>,
+    /// Those that still search or have claims: whom it concerns when the account begins or ceases to
+    /// sell in a market.
+    pub(crate) seeking: BTreeSet<BidId>,
 }
 
 #[derive(Debug)]

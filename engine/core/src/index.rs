@@ -100,6 +100,11 @@ impl Exchange {
             self.reindex_allocation(notice);
         }
         self.reindex_rescue(id);
+        let bid = self.bid(id);
+        if !bid.searching && bid.claims.len() == 0 {
+            let tenant = bid.tenant;
+            self.accounts[tenant.0 as usize].seeking.remove(&id);
+        }
     }
 
     /// After a change of its ceiling: besides, its nodes and claims, and whom the claims on its
@@ -167,10 +172,10 @@ impl Exchange {
         self.needed(allocation.unit, self.bid(allocation.bid).ceiling)
     }
 
-    /// All bids of an account that search in a market, after it began or ceased to sell there (R17).
+    /// All bids of an account that seek in a market, after it began or ceased to sell there (R17).
     pub(crate) fn requeue_in(&mut self, account: AccountId, market: MarketId) {
         let sells = self.sells(account, market);
-        for id in self.accounts[account.0 as usize].searching.clone() {
+        for id in self.accounts[account.0 as usize].seeking.clone() {
             if !self.markets_of(id).contains(&market) {
                 continue;
             }
@@ -201,6 +206,6 @@ impl Exchange {
 impl Bid {
     /// A gang's rescue stays in one market (R12): the market its claims must be in.
     pub(crate) fn rescue_market(&self, market: MarketId) -> Option<MarketId> {
-        (self.min_nodes > 1).then_some(market)
+        (self.min_nodes.min(self.max_nodes) > 1).then_some(market)
     }
 }

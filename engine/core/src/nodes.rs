@@ -148,7 +148,6 @@ impl Exchange {
         if let Some(at) = expire_at {
             self.timers.unset(at, Due::Expiry(id));
         }
-        self.accounts[bidder.tenant.0 as usize].searching.remove(&id);
         self.tell(Fact::BidClosed { bidder, max_nodes, reason });
         self.reindex_bid(id);
     }

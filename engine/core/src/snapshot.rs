@@ -105,17 +105,14 @@ impl Exchange {
         for (market, provider) in offers {
             self.reindex_offer(market, provider);
         }
-        let mut bids: Vec<BidId> = self.bids.keys().copied().collect();
-        bids.sort_unstable();
+        let bids: Vec<BidId> = sorted(&self.bids).into_iter().map(|(id, _)| id).collect();
         for id in bids {
             let Bid { tenant, expire_at, searching, .. } = *self.bid(id);
             let account = &mut self.accounts[tenant.0 as usize];
             account.bids.push(id);
-            if searching {
-                account.searching.insert(id);
-                if let Some(at) = expire_at {
-                    self.timers.set(at, Due::Expiry(id));
-                }
+            account.seeking.insert(id);
+            if let Some(at) = expire_at.filter(|_| searching) {
+                self.timers.set(at, Due::Expiry(id));
             }
             self.reindex_bid_and_nodes(id);
         }

@@ -31,6 +31,7 @@ impl Hasher for IdHasher {
 }
 
 /// The entries in the order of their keys.
+#[expect(clippy::disallowed_methods, reason = "sorted right here")]
 pub(crate) fn sorted<K: Ord + Copy + Eq + Hash, V>(table: &Table<K, V>) -> Vec<(K, &V)> {
     let mut entries: Vec<_> = table.iter().map(|(k, v)| (*k, v)).collect();
     entries.sort_unstable_by_key(|(k, _)| *k);

@@ -10,9 +10,8 @@ use std::cmp::Ordering;
 impl Model {
     pub(crate) fn place_bid(&mut self, placed: &PlaceBid, scope: Scope) {
         let id = BidId(self.seq.0);
-        let tenant = self.names.accounts.iter().position(|name| *name == placed.tenant);
         let bid = Bid {
-            tenant: kubebid_core::units::AccountId(tenant.expect("the command has named it") as u32),
+            tenant: self.find_account(&placed.tenant).expect("the command has named it"),
             scope: scope.clone(),
             ceiling: placed.ceiling,
             min_nodes: placed.min_nodes,

@@ -16,7 +16,7 @@ fn refuse_if(condition: bool, reason: Reject) -> Checked<()> {
 }
 
 impl Model {
-    fn find_account(&self, name: &AccountName) -> Option<AccountId> {
+    pub(crate) fn find_account(&self, name: &AccountName) -> Option<AccountId> {
         self.names.accounts.iter().position(|account| account == name).map(|index| AccountId(index as u32))
     }
 

@@ -14,7 +14,7 @@ use kubebid_core::{Auction, Price};
 use kubebid_model::{Model, invariants};
 use stream::Stream;
 
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 24;
 /// Each quote is tried on a copy of the market, several times.
 const SEEDS_OF_QUOTES: u64 = 4;
 const COMMANDS: usize = 150;

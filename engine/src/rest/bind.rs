@@ -269,5 +269,9 @@ fn blame(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     if inner.is_syntax() || inner.is_eof() || inner.is_io() {
         return ApiError::bad_field("body", format_args!("is not JSON: {said}"));
     }
+    // What pbjson says of a number that is none, or does not fit.
+    if let Some(at) = said.strip_prefix("data did not match any variant of untagged enum Content") {
+        return ApiError::bad_field(field, format_args!("is not a whole number that fits{at}"));
+    }
     ApiError::bad_field(field, format_args!("cannot be read: {said}"))
 }

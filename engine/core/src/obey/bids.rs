@@ -64,7 +64,7 @@ impl Exchange {
         );
         let account = &mut self.accounts[bidder.tenant.0 as usize];
         account.bids.push(id);
-        account.searching.insert(id);
+        account.seeking.insert(id);
         if let Some(at) = expire_at {
             self.timers.set(at, Due::Expiry(id));
         }
@@ -236,7 +236,8 @@ impl Exchange {
             CancelMode::Unknown(_) => return Err(Reject::BadMode),
         };
         let has_any = bid.holds_nodes() || bid.claims.len() > 0;
-        if !bid.searching && !(release && has_any) {
+        let releases_any = release && has_any;
+        if !bid.searching && !releases_any {
             return Err(Reject::Closed);
         }
 

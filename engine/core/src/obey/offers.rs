@@ -48,11 +48,12 @@ impl Exchange {
         Ok(())
     }
 
-    /// From now on the account does not buy here (R17). Unit numbers go on where they ended.
+    /// From now on the account does not buy here (R17). An offer that was withdrawn goes on as it was:
+    /// its unit numbers where they ended, its place while the reserve is the same (R2).
     fn begin_to_sell(&mut self, provider: AccountId, market: MarketId, reserve: Price) {
         let place = self.seq;
         let offers = &mut self.market_mut(market).offers;
-        let offer = offers.entry(provider).or_insert_with(|| Offer {
+        offers.entry(provider).or_insert_with(|| Offer {
             reserve,
             place,
             last_number: 0,
@@ -60,7 +61,6 @@ impl Exchange {
             free: BTreeSet::new(),
             leaving: 0,
         });
-        (offer.reserve, offer.place) = (reserve, place);
         let claims: Vec<AllocationId> = self
             .market(market)
             .book

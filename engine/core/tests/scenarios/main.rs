@@ -2,5 +2,20 @@
 //!
 //! How stories are told and drawn: `story.rs`.
 
+mod after_notice;
+mod billing;
 mod displacement;
+mod free_units;
+mod gangs;
+mod handover;
+mod numbers;
+mod order;
+mod own_supply;
+mod price;
+mod priority;
+mod providers;
+mod refusals_and_keys;
+mod rescue;
+mod several_markets;
 mod story;
+mod time_in_force;

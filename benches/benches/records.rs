@@ -1,0 +1,52 @@
+//! Commands to bytes and back, and a snapshot of a market with many bids.
+//!
+//!     cargo bench -p benches --bench records
+
+use benches::Bids;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use kubebid_core::command::PlaceBid;
+use kubebid_core::units::{AccountName, ClientKey, MarketName, Micros};
+use kubebid_core::{Command, Exchange, Price, Stamped};
+use std::hint::black_box;
+
+fn records(criterion: &mut Criterion) {
+    let command = Stamped {
+        at: Micros(1_700_000_000_000_000),
+        key: Some(ClientKey::new("5f3b0a55-7c3f-4d0a-9f5e-1c1f0a0b0c0d")),
+        command: Command::PlaceBid(PlaceBid {
+            tenant: AccountName::new("team-vision"),
+            markets: Some(vec![MarketName::new("h100-8x/eu-west")]),
+            instance_type: None,
+            ceiling: Price(31_000_000),
+            min_nodes: 1,
+            max_nodes: 4,
+            time_in_force: Default::default(),
+            expire_at: None,
+            on_preemption: Default::default(),
+        }),
+    };
+    let mut group = criterion.benchmark_group("record");
+    group.throughput(Throughput::Elements(1));
+    let mut bytes = Vec::new();
+    group.bench_function("encode", |bencher| {
+        bencher.iter(|| {
+            bytes.clear();
+            black_box(&command).encode(&mut bytes);
+        });
+    });
+    group.bench_function("decode", |bencher| bencher.iter(|| Stamped::decode(black_box(&bytes))));
+    group.finish();
+}
+
+fn snapshots(criterion: &mut Criterion) {
+    let (exchange, _) = Bids::with_waiting(100_000, 1);
+    let snapshot = exchange.snapshot();
+    let mut group = criterion.benchmark_group("snapshot_of_100k_bids");
+    group.sample_size(10);
+    group.bench_function("take", |bencher| bencher.iter(|| exchange.snapshot()));
+    group.bench_function("restore", |bencher| bencher.iter(|| Exchange::restore(&snapshot)));
+    group.finish();
+}
+
+criterion_group!(benches, records, snapshots);
+criterion_main!(benches);

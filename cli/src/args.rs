@@ -1,0 +1,96 @@
+//! Flags that several commands have, and how words and pairs are read.
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use std::collections::BTreeMap;
+
+/// A word of the API, written in small letters with dashes.
+pub(crate) fn word<E: Clone + Send + Sync + 'static>(
+    words: &'static [&'static str],
+    read: fn(&str) -> Option<E>,
+) -> impl TypedValueParser<Value = E> {
+    PossibleValuesParser::new(words)
+        .map(move |word| read(&word.to_uppercase().replace('-', "_")).expect("a word of the API"))
+}
+
+/// `KEY=VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pair(String, String);
+
+impl std::str::FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Ok(Pair(key.to_owned(), value.to_owned())),
+            Some(_) | None => Err("write KEY=VALUE".into()),
+        }
+    }
+}
+
+/// Pairs as a map; of one key, the last counts.
+pub(crate) fn map(pairs: Vec<Pair>) -> BTreeMap<String, String> {
+    pairs.into_iter().map(|Pair(key, value)| (key, value)).collect()
+}
+
+/// The key of a command.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Key {
+    /// Idempotency key: repeated with the same key, the command is done once. Random where absent
+    #[arg(long, value_name = "KEY", default_value = "", hide_default_value = true)]
+    pub(crate) key: String,
+}
+
+/// Whose things to show.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Whose {
+    /// Those of this account, as administrator
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+    /// Those of all accounts, as administrator
+    #[arg(long, conflicts_with = "account")]
+    all_accounts: bool,
+}
+
+impl Whose {
+    /// As requests say it: absent for the caller's own, empty for all.
+    pub(crate) fn account(self) -> Option<String> {
+        self.account.or_else(|| self.all_accounts.then(String::new))
+    }
+}
+
+/// How much of a list to show.
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    /// How many to show at most
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+}
+
+impl Limit {
+    pub(crate) fn count(self) -> usize {
+        self.limit as usize
+    }
+
+    /// Says on standard error that a list is not whole.
+    pub(crate) fn note(self, shown: usize, next: &str) {
+        if shown >= self.count() && !next.is_empty() {
+            eprintln!("note: there are more than {shown}; see them with a higher --limit");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pair, map};
+
+    #[test]
+    fn pairs_have_a_key() {
+        assert_eq!("a=b=c".parse(), Ok(Pair("a".into(), "b=c".into())));
+        assert_eq!("a=".parse(), Ok(Pair("a".into(), String::new())));
+        assert!("=b".parse::<Pair>().is_err());
+        assert!("ab".parse::<Pair>().is_err());
+        let pairs = ["a=1", "a=2"].map(|text| text.parse().unwrap());
+        assert_eq!(map(pairs.into()).into_values().collect::<Vec<_>>(), ["2"]);
+    }
+}

@@ -1,0 +1,104 @@
+//! One file for each family of commands. A family is an enum or struct of its flags with a `run`; what needs an
+//! engine opens the connection, what does not leaves it alone.
+
+mod account;
+mod admin;
+mod alloc;
+mod bid;
+mod charges;
+mod completions;
+mod depth;
+mod explain;
+mod instance_type;
+mod journal;
+mod local;
+mod market;
+mod offer;
+mod price;
+mod projections;
+mod serve;
+mod token;
+mod up;
+mod watch;
+
+use crate::config::Connection;
+use crate::failure::Failure;
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run a small living market on this machine, to try things
+    Up(up::Up),
+    /// Run the auction engine
+    Serve(Box<serve::Serve>),
+    /// Markets: list them, open one, change its rules
+    #[command(subcommand)]
+    Market(market::Market),
+    /// The five numbers of markets: what nodes cost
+    Price(price::Price),
+    /// Demand and supply of a market by price level
+    Depth(depth::Depth),
+    /// Bids: place, change and end them
+    #[command(subcommand)]
+    Bid(bid::Bid),
+    /// Allocations: the nodes that are held
+    #[command(subcommand)]
+    Alloc(alloc::Alloc),
+    /// Offers: sell nodes
+    #[command(subcommand)]
+    Offer(offer::Offer),
+    /// Why a bid did not fill, or why a node was taken away
+    #[command(subcommand)]
+    Explain(explain::Explain),
+    /// Events and prices as they happen
+    #[command(subcommand)]
+    Watch(watch::Watch),
+    /// What nodes cost, and who pays whom
+    #[command(subcommand)]
+    Charges(charges::Charges),
+    /// Instance types: what a node is
+    #[command(subcommand)]
+    Type(instance_type::InstanceTypes),
+    /// Accounts and their limits
+    #[command(subcommand)]
+    Account(account::Accounts),
+    /// Tokens: who may do what
+    #[command(subcommand)]
+    Token(token::Tokens),
+    /// The stepped clock
+    #[command(subcommand)]
+    Admin(admin::Admin),
+    /// The journal of commands: check it, replay it, export it
+    #[command(subcommand)]
+    Journal(journal::Journal),
+    /// The readable tables beside the journal
+    #[command(subcommand)]
+    Projections(projections::Projections),
+    /// Print completions for a shell
+    Completions(completions::Completions),
+}
+
+impl Command {
+    pub(crate) async fn run(self, connection: &Connection) -> Result<(), Failure> {
+        match self {
+            Command::Up(command) => command.run().await,
+            Command::Serve(command) => command.run().await,
+            Command::Market(command) => command.run(&connection.open()?).await,
+            Command::Price(command) => command.run(&connection.open()?).await,
+            Command::Depth(command) => command.run(&connection.open()?).await,
+            Command::Bid(command) => command.run(&connection.open()?).await,
+            Command::Alloc(command) => command.run(&connection.open()?).await,
+            Command::Offer(command) => command.run(&connection.open()?).await,
+            Command::Explain(command) => command.run(&connection.open()?).await,
+            Command::Watch(command) => command.run(&connection.open()?).await,
+            Command::Charges(command) => command.run(&connection.open()?).await,
+            Command::Type(command) => command.run(&connection.open()?).await,
+            Command::Account(command) => command.run(&connection.open()?).await,
+            Command::Token(command) => command.run(&connection.open()?).await,
+            Command::Admin(command) => command.run(&connection.open()?).await,
+            Command::Journal(command) => command.run().await,
+            Command::Projections(command) => command.run().await,
+            Command::Completions(command) => command.run(),
+        }
+    }
+}

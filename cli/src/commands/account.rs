@@ -1,0 +1,95 @@
+//! `kubebid account`
+
+use crate::args::Limit;
+use crate::config::Context;
+use crate::failure::Failure;
+use crate::money::Dollars;
+use crate::output::{List, View, dollars, number, or_dash, text};
+use clap::{Args, Subcommand};
+use kubebid_client::v1::{Account, AccountLimits, ListAccountsRequest, PutAccountRequest};
+
+#[derive(Subcommand)]
+pub(crate) enum Accounts {
+    /// Make an account, or replace its limits, as administrator
+    #[command(after_help = "\
+Limits that are left out are the engine's defaults, also where the account had others.
+
+Examples:
+  kubebid --as admin account put acme
+  kubebid --as admin account put acme --open-bids 100 --nodes-wanted 500 --max-ceiling 50")]
+    Put(Put),
+    /// List accounts by name, as administrator
+    List {
+        #[command(flatten)]
+        limit: Limit,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Put {
+    /// Its name: 1 to 63 letters, digits, ".", "_" or "-"
+    name: String,
+    /// How many bids may search
+    #[arg(long, value_name = "N")]
+    open_bids: Option<u32>,
+    /// How many nodes its searching bids may want in all
+    #[arg(long, value_name = "N")]
+    nodes_wanted: Option<u32>,
+    /// The highest ceiling of a bid, in dollars per node-hour
+    #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
+    max_ceiling: Option<Dollars>,
+    /// How many requests a second
+    #[arg(long, value_name = "N")]
+    requests_per_second: Option<u32>,
+}
+
+impl Accounts {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let Context { client, out } = context;
+        match self {
+            Accounts::Put(put) => {
+                let limits = AccountLimits {
+                    open_bids: put.open_bids,
+                    nodes_wanted: put.nodes_wanted,
+                    ceiling_micros: put.max_ceiling.map(|Dollars(micros)| micros),
+                    requests_per_second: put.requests_per_second,
+                };
+                let request = PutAccountRequest { name: put.name.clone(), limits: Some(limits) };
+                let answer = client.put_account(request).await?;
+                out.answer(&answer, |_| format!("put the account {}", put.name))
+            }
+            Accounts::List { limit } => {
+                let answer = client.first(ListAccountsRequest::default(), limit.count()).await?;
+                out.answer(&answer, |view| list(&answer.accounts, view))?;
+                limit.note(answer.accounts.len(), &answer.next_page_token);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn list(accounts: &[Account], view: &View) -> String {
+    let mut list = List::new(
+        view,
+        &[
+            text("ACCOUNT"),
+            number("OPEN BIDS"),
+            number("NODES WANTED"),
+            number("MAX CEILING"),
+            number("REQUESTS/S"),
+            text("MADE"),
+        ],
+    );
+    for account in accounts {
+        let limits = account.limits.unwrap_or_default();
+        list.row([
+            account.name.clone(),
+            or_dash(limits.open_bids),
+            or_dash(limits.nodes_wanted),
+            dollars(limits.ceiling_micros),
+            or_dash(limits.requests_per_second),
+            view.brief(account.created_at_us),
+        ]);
+    }
+    list.or("no accounts")
+}

@@ -1,0 +1,153 @@
+//! `kubebid bid place`
+
+use super::{Where, show};
+use crate::args::{Key, Pair, map, word};
+use crate::commands::market;
+use crate::config::Context;
+use crate::failure::{Exit, Failure};
+use crate::money::Dollars;
+use crate::time::{Span, When, now_us};
+use clap::Args;
+use kubebid_client::v1::place_bid_request::{OnPreemption, TimeInForce};
+use kubebid_client::v1::{Bid, GetBidRequest, ListMarketsRequest, PlaceBidRequest};
+use kubebid_client::{Code, Error};
+
+/// Bid for nodes
+#[derive(Args)]
+#[command(after_help = "\
+A bid is a standing order: it takes up to --nodes nodes as they can be had, and never pays more than
+--max per node-hour. What it pays is the market price, which others set: see `kubebid price`.
+
+Examples:
+  kubebid bid place h100-8x/eu-west --max 2.50 --nodes 4
+  kubebid bid place h100-8x/eu-west h100-8x/us-east --max 2.50 --nodes 4 --min-nodes 2 --for 2h
+  kubebid bid place --type h100-8x --max 3 --nodes 1 --ioc --label team=vision
+  kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 --key nightly-2026-11-20   do this once")]
+pub(crate) struct Place {
+    #[command(flatten)]
+    place: Where,
+    /// The most to pay per node-hour, in dollars with up to 6 decimals
+    #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
+    max: Dollars,
+    /// How many nodes in all
+    #[arg(long, value_name = "N")]
+    nodes: u32,
+    /// How many to get at least at entry, in one market, or none
+    #[arg(long, value_name = "N")]
+    min_nodes: Option<u32>,
+    /// Search for this long by the wall clock, as in 15m; until cancelled where absent
+    #[arg(long = "for", value_name = "SPAN", allow_hyphen_values = true, conflicts_with_all = ["until", "ioc"])]
+    span: Option<Span>,
+    /// Search until this instant of market time, as in 2026-11-20T19:00:00Z
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "ioc")]
+    until: Option<When>,
+    /// Immediate or cancel: what it does not get at once it does not want
+    #[arg(long)]
+    ioc: bool,
+    /// What becomes of the demand for a node that is taken away: search again, or want one fewer
+    #[arg(long, value_name = "WHAT", default_value = "requeue", value_parser = word(&["requeue", "close"], OnPreemption::from_str_name))]
+    on_preemption: OnPreemption,
+    /// A label, to find and to bill the bid by
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<Pair>,
+    #[command(flatten)]
+    key: Key,
+}
+
+impl Place {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let until = match (self.span, self.until) {
+            (Some(span), _) => Some(When::In(span).at(now_us())),
+            (None, Some(when)) => Some(when.at(now_us())),
+            (None, None) => None,
+        };
+        let time_in_force = match (self.ioc, until) {
+            (true, _) => TimeInForce::Ioc,
+            (false, Some(_)) => TimeInForce::Gtt,
+            (false, None) => TimeInForce::Gtc,
+        };
+        let request = PlaceBidRequest {
+            client_key: self.key.key,
+            markets: self.place.markets.clone(),
+            instance_type: self.place.instance_type.clone().unwrap_or_default(),
+            ceiling_micros: self.max.0,
+            min_nodes: self.min_nodes,
+            max_nodes: self.nodes,
+            time_in_force: time_in_force.into(),
+            expire_at_us: until,
+            on_preemption: self.on_preemption.into(),
+            labels: map(self.label),
+        };
+        match context.client.place_bid(request).await {
+            Ok(answer) => {
+                let bid = outcome(context, answer.bid, answer.seq).await;
+                context.out.answer(&answer, |_| {
+                    show::done("placed", answer.bid, answer.seq, answer.repeated, bid.as_ref())
+                })
+            }
+            Err(error) => Err(off_tick(context, error, &self.place, Some(self.max)).await),
+        }
+    }
+}
+
+/// How a bid stands after its command, for people. The command is done, whatever becomes of this.
+pub(super) async fn outcome(context: &Context, bid: u64, seq: u64) -> Option<Bid> {
+    if context.out.is_json() {
+        return None;
+    }
+    let answer = context.client.get_bid(GetBidRequest { bid, min_seq: seq }).await;
+    answer.ok().and_then(|answer| answer.bid)
+}
+
+/// Where a ceiling is between two ticks, says which: the engine says only that it is.
+pub(super) async fn off_tick(
+    context: &Context,
+    error: Error,
+    place: &Where,
+    ceiling: Option<Dollars>,
+) -> Failure {
+    let (Some(Code::NotATick), Some(ceiling)) = (error.code(), ceiling) else { return error.into() };
+    let mut markets = Vec::new();
+    if let Some(instance_type) = &place.instance_type {
+        let request = ListMarketsRequest { instance_type: instance_type.clone(), ..Default::default() };
+        markets.extend(context.client.all(request).await.map(|answer| answer.markets).unwrap_or_default());
+    }
+    for market in &place.markets {
+        markets.extend(market::find(context, market).await.ok());
+    }
+    for market in markets {
+        let tick = market.rules.unwrap_or_default().tick_micros();
+        if let Some((what, next)) = nearest(&market.market, tick, ceiling) {
+            return Failure::new(Exit::Refused, format!("NOT_A_TICK: {what}")).next(next);
+        }
+    }
+    error.into()
+}
+
+/// What is wrong with a ceiling in a market, and what to ask for instead; nothing where it is a multiple.
+fn nearest(market: &str, tick: u64, ceiling: Dollars) -> Option<(String, String)> {
+    let off = ceiling.0.checked_rem(tick).filter(|off| *off > 0)?;
+    let below = ceiling.0 - off;
+    let what = format!("the ceiling {ceiling} is not a multiple of the tick {} of {market}", Dollars(tick));
+    let next = match below.checked_add(tick) {
+        Some(above) => format!("ask for --max {} or --max {}", Dollars(below), Dollars(above)),
+        None => format!("ask for --max {}", Dollars(below)),
+    };
+    Some((what, next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+    use crate::money::Dollars;
+
+    #[test]
+    fn a_ceiling_between_two_ticks_is_told_which() {
+        let (what, next) = nearest("h100-8x/eu-west", 100, Dollars(2_500_050)).unwrap();
+        assert_eq!(what, "the ceiling 2.50005 is not a multiple of the tick 0.0001 of h100-8x/eu-west");
+        assert_eq!(next, "ask for --max 2.50 or --max 2.5001");
+        assert_eq!(nearest("m/r", 100, Dollars(2_500_000)), None);
+        assert_eq!(nearest("m/r", 0, Dollars(1)), None, "an engine without a tick");
+        assert!(nearest("m/r", 100, Dollars(u64::MAX)).is_some());
+    }
+}

@@ -1,0 +1,210 @@
+//! `kubebid charges`
+
+use crate::args::{Limit, Pair, Whose, map};
+use crate::config::Context;
+use crate::failure::Failure;
+use crate::money::Dollars;
+use crate::output::{List, Sheet, View, number, or_dash, pairs, text};
+use crate::time::{Span, When, now_us};
+use clap::{Args, Subcommand};
+use kubebid_client::v1::get_statement_response::Sums;
+use kubebid_client::v1::{Charge, GetStatementRequest, GetStatementResponse, ListChargesRequest};
+
+#[derive(Subcommand)]
+pub(crate) enum Charges {
+    /// List charges, oldest first; what running nodes have accrued so far comes last
+    #[command(after_help = "\
+Examples:
+  kubebid charges list --from -24h
+  kubebid charges list --bid 12 -o json      with the price of every hour
+  kubebid --as provider charges list         what one earns")]
+    List(ListArgs),
+    /// The sums of an account over a period
+    #[command(after_help = "\
+Examples:
+  kubebid charges statement --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z
+  kubebid charges statement --by-label team")]
+    Statement(Statement),
+}
+
+/// A period.
+#[derive(Args)]
+struct Period {
+    /// What was charged from then on: 2026-11-20T19:00:00Z, or -2h
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    from: Option<When>,
+    /// What was charged before then
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    to: Option<When>,
+}
+
+impl Period {
+    /// As requests say it: 0 for any.
+    fn bounds(&self) -> (u64, u64) {
+        let now = now_us();
+        (self.from.map_or(0, |when| when.at(now)), self.to.map_or(0, |when| when.at(now)))
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    period: Period,
+    /// Those of this market
+    #[arg(long, default_value = "", hide_default_value = true)]
+    market: String,
+    /// Those of this bid
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    bid: u64,
+    /// Those of this allocation
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    alloc: u64,
+    /// Those whose bid has this label
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<Pair>,
+    /// Without what running nodes have accrued
+    #[arg(long)]
+    final_only: bool,
+    #[command(flatten)]
+    whose: Whose,
+    #[command(flatten)]
+    limit: Limit,
+}
+
+#[derive(Args)]
+pub(crate) struct Statement {
+    #[command(flatten)]
+    period: Period,
+    /// Only bids that have this label
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<Pair>,
+    /// Split the lines by the value of this label
+    #[arg(long, value_name = "KEY", default_value = "", hide_default_value = true)]
+    by_label: String,
+    /// That of this account, as administrator
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+}
+
+impl Charges {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let Context { client, out } = context;
+        match self {
+            Charges::List(args) => {
+                let (from_us, to_us) = args.period.bounds();
+                let request = ListChargesRequest {
+                    from_us,
+                    to_us,
+                    market: args.market,
+                    bid: args.bid,
+                    allocation: args.alloc,
+                    labels: map(args.label),
+                    final_only: args.final_only,
+                    brief: !out.is_json(),
+                    account: args.whose.account(),
+                    ..Default::default()
+                };
+                let answer = client.first(request, args.limit.count()).await?;
+                out.answer(&answer, |view| list(&answer.charges, view))?;
+                args.limit.note(answer.charges.len(), &answer.next_page_token);
+                Ok(())
+            }
+            Charges::Statement(args) => {
+                let (from_us, to_us) = args.period.bounds();
+                let by_label = args.by_label.clone();
+                let request = GetStatementRequest {
+                    from_us,
+                    to_us,
+                    labels: map(args.label),
+                    by_label: args.by_label,
+                    account: args.account,
+                    min_seq: 0,
+                };
+                let answer = client.get_statement(request).await?;
+                out.answer(&answer, |view| statement(&answer, &by_label, view))
+            }
+        }
+    }
+}
+
+fn list(charges: &[Charge], view: &View) -> String {
+    let mut list = List::new(
+        view,
+        &[
+            number("ALLOCATION"),
+            number("BID"),
+            text("UNIT"),
+            text("WHY"),
+            text("FROM"),
+            number("TIME"),
+            number("DEBIT"),
+            number("FEE"),
+            number("CREDIT"),
+            text("TENANT").wide(),
+            text("PROVIDER").wide(),
+            number("COMMAND").wide(),
+            text("LABELS").wide(),
+        ],
+    );
+    for charge in charges {
+        list.row([
+            or_dash(charge.allocation),
+            or_dash(charge.bid),
+            charge.unit.clone(),
+            charge.reason.map_or("runs", |_| charge.reason().as_str_name()).to_owned(),
+            view.brief(charge.from_us),
+            Span(charge.to_us.saturating_sub(charge.from_us)).to_string(),
+            Dollars(charge.debit_micros).to_string(),
+            Dollars(charge.fee_micros).to_string(),
+            Dollars(charge.credit_micros).to_string(),
+            or_dash(charge.tenant.as_ref()),
+            charge.provider.clone(),
+            or_dash(charge.seq),
+            pairs(&charge.labels),
+        ]);
+    }
+    list.or("no charges")
+}
+
+fn statement(answer: &GetStatementResponse, by_label: &str, view: &View) -> String {
+    let mut sheet = Sheet::default();
+    sheet
+        .line("account", &answer.account)
+        .line("from", view.when(answer.from_us))
+        .line("to", view.when(answer.to_us));
+    let mut list = List::new(
+        view,
+        &[
+            text("MARKET"),
+            text("VALUE"),
+            number("DEBIT"),
+            number("CREDIT"),
+            number("FEE"),
+            number("NODE TIME"),
+            number("ACCRUED DEBIT"),
+            number("ACCRUED CREDIT"),
+        ],
+    );
+    let mut row = |market: &str, value: String, charged: &Option<Sums>, accrued: &Option<Sums>| {
+        let (charged, accrued) = (charged.unwrap_or_default(), accrued.unwrap_or_default());
+        list.row([
+            market.to_owned(),
+            value,
+            Dollars(charged.debit_micros).to_string(),
+            Dollars(charged.credit_micros).to_string(),
+            Dollars(charged.fee_micros).to_string(),
+            Span(charged.node_time_us).to_string(),
+            Dollars(accrued.debit_micros).to_string(),
+            Dollars(accrued.credit_micros).to_string(),
+        ]);
+    };
+    for line in &answer.lines {
+        let value = match (&line.label_value, by_label) {
+            (Some(value), label) => format!("{label}={value}"),
+            (None, _) => "-".to_owned(),
+        };
+        row(&line.market, value, &line.charged, &line.accrued);
+    }
+    row("all", "-".to_owned(), &answer.charged, &answer.accrued);
+    format!("{}\n\n{}", sheet.text(), list.or(""))
+}

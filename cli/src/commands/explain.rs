@@ -1,0 +1,65 @@
+//! `kubebid explain`
+
+use crate::config::Context;
+use crate::failure::Failure;
+use crate::output::{List, View, clean, dollars, number, or_dash, text};
+use clap::Subcommand;
+use kubebid_client::v1::explain_request::Subject;
+use kubebid_client::v1::{ExplainRequest, ExplainResponse};
+
+#[derive(Subcommand)]
+pub(crate) enum Explain {
+    /// Why a bid has not all it wants
+    #[command(after_help = "Examples:\n  kubebid explain bid 12")]
+    Bid {
+        /// Its number
+        bid: u64,
+    },
+    /// Why a node is under notice, or has ended
+    #[command(after_help = "Examples:\n  kubebid explain alloc 5")]
+    Alloc {
+        /// Its number
+        allocation: u64,
+    },
+}
+
+impl Explain {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        let subject = match self {
+            Explain::Bid { bid } => Subject::Bid(bid),
+            Explain::Alloc { allocation } => Subject::Allocation(allocation),
+        };
+        let request = ExplainRequest { subject: Some(subject), min_seq: 0 };
+        let answer = context.client.explain(request).await?;
+        context.out.answer(&answer, |view| explanation(&answer, view))
+    }
+}
+
+fn explanation(answer: &ExplainResponse, view: &View) -> String {
+    let mut said = clean(&answer.summary);
+    if !answer.rule.is_empty() {
+        said.push_str(&format!(" ({})", clean(&answer.rule)));
+    }
+    if !answer.obstacles.is_empty() {
+        let mut list =
+            List::new(view, &[text("MARKET"), text("WHY"), number("NEEDED"), text("PROTECTION ENDS")]);
+        for obstacle in &answer.obstacles {
+            list.row([
+                obstacle.market.clone(),
+                obstacle.reason().as_str_name().to_owned(),
+                dollars(obstacle.needed_ceiling_micros),
+                or_dash(obstacle.protected_until_us.map(|at| view.brief(at))),
+            ]);
+        }
+        said.push_str(&format!("\n\n{}", list.or("")));
+    }
+    if !answer.steps.is_empty() {
+        let mut list =
+            List::new(view, &[number("COMMAND"), text("WHEN"), text("RULE"), text("WHAT HAPPENED")]);
+        for step in &answer.steps {
+            list.row([step.seq.to_string(), view.brief(step.at_us), step.rule.clone(), step.text.clone()]);
+        }
+        said.push_str(&format!("\n\n{}", list.or("")));
+    }
+    said
+}

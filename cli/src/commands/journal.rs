@@ -1,0 +1,105 @@
+//! `kubebid journal`
+
+use crate::commands::local;
+use crate::failure::{Exit, Failure};
+use clap::{Args, Subcommand};
+use kubebid_core::{Auction, Exchange, Stamped};
+use kubebid_engine::recovery::command_of;
+use kubebid_engine::store::Journal as Stored;
+use market_sim::play::format_command;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// The journal of commands, read beside a running engine or without one
+#[derive(Subcommand)]
+#[command(after_help = "\
+Examples:
+  kubebid journal verify --store sqlite:kubebid.db
+  kubebid journal export --store sqlite:kubebid.db report.jsonl && market-sim play report.jsonl")]
+pub(crate) enum Journal {
+    /// Check every batch: checksums, order, that each continues the one before, that each record is a command
+    Verify(Where),
+    /// Apply all commands from the beginning on and print the hash of the state
+    Replay(Where),
+    /// Write the commands as `market-sim play` reads them: how a bug is reported
+    Export {
+        #[command(flatten)]
+        place: Where,
+        /// Where to write [default: standard output]
+        file: Option<PathBuf>,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Where {
+    /// The store: sqlite:PATH or postgres://…
+    #[arg(long, env = "KUBEBID_STORE", value_name = "URL", hide_env_values = true)]
+    store: String,
+}
+
+impl Journal {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        match self {
+            Journal::Verify(place) => {
+                let end = each(&place, |_| Ok(())).await?;
+                println!("{} commands, all of them sound; the journal {} ends at {}", end.commands, end.id, end.place);
+            }
+            Journal::Replay(place) => {
+                let mut exchange = Exchange::new();
+                let started = Instant::now();
+                let end = each(&place, |command| {
+                    exchange.apply(&command);
+                    Ok(())
+                })
+                .await?;
+                let seconds = started.elapsed().as_secs_f64();
+                println!("{} commands in {seconds:.1} s", end.commands);
+                println!("state hash {:032x}", exchange.state_hash());
+            }
+            Journal::Export { place, file } => {
+                let output: Box<dyn Write> = match &file {
+                    Some(path) => Box::new(File::create(path)?),
+                    None => Box::new(io::stdout().lock()),
+                };
+                let mut output = BufWriter::new(output);
+                each(&place, |command| writeln!(output, "{}", format_command(&command))).await?;
+                output.flush()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct End {
+    commands: u64,
+    id: String,
+    place: String,
+}
+
+/// Gives every command to `take`, in order.
+async fn each(place: &Where, mut take: impl FnMut(Stamped) -> io::Result<()>) -> Result<End, Failure> {
+    let options = local::store(&place.store)?;
+    let journal = Stored::open_to_read(&options).await.map_err(|error| local::fault(&error))?;
+    let head = journal.head().await.map_err(|error| local::fault(&error))?;
+    let bar = local::progress_bar("commands");
+    bar.set_length(head.seq);
+    let mut reader = journal.read_from(1);
+    let mut end = End { commands: 0, id: journal.id().to_string(), place: "its beginning".to_owned() };
+    loop {
+        let batches = reader.next_chunk().await.map_err(|error| local::fault(&error))?;
+        if batches.is_empty() {
+            bar.finish_and_clear();
+            return Ok(end);
+        }
+        for batch in batches {
+            for record in batch.records() {
+                let command = command_of(record).map_err(|error| Failure::new(Exit::Fault, error.to_string()))?;
+                take(command)?;
+            }
+            (end.commands, end.place) = (batch.last_seq(), batch.end().to_string());
+            bar.set_position(end.commands);
+        }
+    }
+}

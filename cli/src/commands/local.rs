@@ -1,0 +1,56 @@
+//! What commands share that run something here rather than ask an engine elsewhere.
+
+use crate::failure::{Exit, Failure};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kubebid_engine::store::StoreOptions;
+use std::error::Error;
+use std::fmt::Write as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// Logs go to standard error, as `KUBEBID_LOG` says.
+pub(crate) fn log_to_stderr(default: &str) {
+    let filter = EnvFilter::try_from_env("KUBEBID_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// Ends when somebody wants us to stop: Ctrl-C, or SIGTERM.
+pub(crate) async fn stop_signal() {
+    let mut terminate = signal(SignalKind::terminate()).expect("signals can be listened to");
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// An error and what was behind it, in one line.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.ends_with(&said) {
+            let _ = write!(text, ": {said}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+pub(crate) fn fault(error: &dyn Error) -> Failure {
+    Failure::new(Exit::Fault, with_causes(error))
+}
+
+/// The store of a URL.
+pub(crate) fn store(url: &str) -> Result<StoreOptions, Failure> {
+    StoreOptions::from_url(url).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// On standard error, so that the answer can go elsewhere.
+pub(crate) fn progress_bar(what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}, {eta} left");
+    bar.set_style(style.expect("a template"));
+    bar.set_message(what);
+    bar
+}

@@ -1,0 +1,29 @@
+//! `kubebid serve`
+
+use crate::commands::local;
+use crate::failure::{Exit, Failure};
+use clap::Args;
+use kubebid_engine::config::ServeArgs;
+use kubebid_engine::server;
+
+/// Run the auction engine
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  kubebid serve --admin-token-file admin.token                      on an embedded store, ./kubebid.db
+  kubebid serve --store postgres://kubebid@db/kubebid               on PostgreSQL
+  kubebid serve --store sqlite:trace.db --clock stepped             for replays: AdminService moves the time
+
+KUBEBID_LOG says what is logged, as in `info` or `kubebid_engine=debug`.")]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    args: ServeArgs,
+}
+
+impl Serve {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        local::log_to_stderr("info");
+        let served = server::serve(&self.args, local::stop_signal()).await;
+        served.map_err(|error| Failure::new(Exit::Fault, local::with_causes(&error)))
+    }
+}

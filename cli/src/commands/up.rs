@@ -1,0 +1,284 @@
+//! `kubebid up`: the engine on its embedded store and a small living market, in one process.
+
+use crate::commands::local;
+use crate::failure::{Exit, Failure};
+use crate::profile::{self, Profile};
+use clap::Args;
+use kubebid_client::v1::{self, token::Role};
+use kubebid_client::{Client, Code, Error};
+use kubebid_engine::api::ApiOptions;
+use kubebid_engine::auth::bootstrap_admin;
+use kubebid_engine::clock::Clock;
+use kubebid_engine::server::{Server, ServerConfig};
+use kubebid_engine::store::{Place, StoreOptions};
+use kubebid_engine::{Engine, EngineOptions};
+use market_sim::living::{self, Cast, Stage};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Run a small living market on this machine, to try things
+#[derive(Args)]
+#[command(after_help = "\
+It runs the engine on an embedded store, opens markets with short times (nodes are protected for 30 s, notices
+take 60 s), and lets synthetic tenants and providers trade in them. Everything is kept in one folder; the next
+`kubebid up` goes on where this one stopped. Tokens are written to a profile, which the other commands read.
+
+Examples:
+  kubebid up
+  kubebid up --folder /tmp/market --fresh")]
+pub(crate) struct Up {
+    /// Where everything is kept [default: ~/.local/share/kubebid/up]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Forget what is in the folder
+    #[arg(long)]
+    fresh: bool,
+    /// Address of gRPC and REST
+    #[arg(long, default_value = "127.0.0.1:7440", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// Address of /livez, /readyz and /metrics
+    #[arg(long, default_value = "127.0.0.1:7441", value_name = "ADDRESS")]
+    ops_listen: SocketAddr,
+    /// Markets and people only: nobody synthetic trades
+    #[arg(long)]
+    quiet: bool,
+}
+
+const PROVIDERS: u32 = 3;
+const TENANTS: u32 = 6;
+/// Units of each provider in each market.
+const CAPACITY: u32 = 4;
+
+struct Market {
+    name: &'static str,
+    resources: [(&'static str, &'static str); 3],
+    reserve_micros: u64,
+    on_demand_micros: u64,
+}
+
+const MARKETS: [Market; 3] = [
+    Market {
+        name: "h100-8x/eu-west",
+        resources: [("cpu", "192"), ("memory", "2Ti"), ("nvidia.com/gpu", "8")],
+        reserve_micros: 8_000_000,
+        on_demand_micros: 32_000_000,
+    },
+    Market {
+        name: "a100-8x/eu-west",
+        resources: [("cpu", "96"), ("memory", "1Ti"), ("nvidia.com/gpu", "8")],
+        reserve_micros: 4_000_000,
+        on_demand_micros: 16_000_000,
+    },
+    Market {
+        name: "l40s-4x/us-east",
+        resources: [("cpu", "64"), ("memory", "512Gi"), ("nvidia.com/gpu", "4")],
+        reserve_micros: 1_500_000,
+        on_demand_micros: 6_000_000,
+    },
+];
+
+impl Up {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        local::log_to_stderr("warn");
+        let folder = self.folder.clone().or_else(profile::data_folder);
+        let folder = folder.ok_or_else(|| Failure::usage("there is no home folder: name one with --folder"))?;
+        let at = |error: std::io::Error| Failure::new(Exit::Fault, format!("{}: {error}", folder.display()));
+        fs::create_dir_all(&folder).map_err(at)?;
+        let (database, admin_file) = (folder.join("market.db"), folder.join("admin.token"));
+        if self.fresh {
+            forget(&[&database, &folder.join("market.db-wal"), &folder.join("market.db-shm"), &admin_file])
+                .map_err(at)?;
+        }
+        let server = self.bind().await?;
+        let endpoint = format!("http://{}", server.address());
+        let options = EngineOptions::new(StoreOptions::new(Place::Sqlite(database)), Clock::Real);
+        let (engine, running) = Engine::start(options).await.map_err(|error| local::fault(&error))?;
+        bootstrap_admin(engine.store(), &admin_file).await.map_err(|error| local::fault(&error))?;
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let serving = tokio::spawn(server.run(engine, running, async {
+            let _ = stopped.await;
+        }));
+
+        let admin_token = fs::read_to_string(&admin_file).map_err(at)?.trim().to_owned();
+        let market = Setting { endpoint: endpoint.clone(), admin: client(&endpoint, &admin_token)? };
+        market.open().await?;
+        let people = market.people(admin_token).await?;
+        let profile = write_profile(&endpoint, &people, &folder).map_err(at)?;
+        let cast = if self.quiet { None } else { Some(market.cast().await?) };
+        println!("{}", welcome(&endpoint, self.ops_listen, &people, &profile));
+        let life = async {
+            match cast {
+                Some(cast) => living::run(stages(), cast, 1).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = life => {}
+            () = local::stop_signal() => {}
+        }
+        eprintln!("stopping; the next `kubebid up` goes on from here");
+        let _ = stop.send(());
+        let served = serving.await.map_err(|error| local::fault(&error))?;
+        served.map_err(|error| local::fault(&error))
+    }
+
+    async fn bind(&self) -> Result<Server, Failure> {
+        let config = ServerConfig {
+            listen: self.listen,
+            ops: Some(self.ops_listen),
+            tls: None,
+            grace: Duration::from_secs(2),
+            api: ApiOptions::default(),
+        };
+        Server::bind(config).await.map_err(|error| {
+            local::fault(&error).next("is another engine running? name other ports with --listen and --ops-listen")
+        })
+    }
+}
+
+fn forget(files: &[&Path]) -> std::io::Result<()> {
+    for file in files {
+        match fs::remove_file(file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn client(endpoint: &str, token: &str) -> Result<Client, Failure> {
+    Ok(Client::builder().endpoints([endpoint]).token(token).build()?)
+}
+
+/// What has to be there before anybody can trade.
+struct Setting {
+    endpoint: String,
+    admin: Client,
+}
+
+impl Setting {
+    /// Markets and what is sold in them; what is there already stays.
+    async fn open(&self) -> Result<(), Failure> {
+        for market in &MARKETS {
+            let (kind, _) = market.name.split_once('/').expect("type/region");
+            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            let instance_type = v1::InstanceType {
+                name: kind.to_owned(),
+                allocatable: market.resources.iter().map(owned).collect(),
+                node_labels: BTreeMap::from([("node.kubernetes.io/instance-type".to_owned(), kind.to_owned())]),
+                on_demand_price_micros: Some(market.on_demand_micros),
+            };
+            let request = v1::PutInstanceTypeRequest { instance_type: Some(instance_type) };
+            self.admin.put_instance_type(request).await?;
+            let rules = v1::MarketRules {
+                min_runtime_us: Some(30_000_000),
+                notice_us: Some(60_000_000),
+                start_timeout_us: Some(120_000_000),
+                min_charge_us: Some(10_000_000),
+                ..v1::MarketRules::default()
+            };
+            let request = v1::OpenMarketRequest { market: market.name.to_owned(), rules: Some(rules) };
+            match self.admin.open_market(request).await {
+                Ok(_) => {}
+                Err(error) if error.code() == Some(&Code::MarketExists) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn token(&self, account: &str, role: Role) -> Result<String, Error> {
+        let request = v1::PutAccountRequest { name: account.to_owned(), limits: None };
+        self.admin.put_account(request).await?;
+        let request = v1::CreateTokenRequest {
+            account: account.to_owned(),
+            roles: vec![role as i32],
+            description: "made by kubebid up".to_owned(),
+        };
+        Ok(self.admin.create_token(request).await?.secret)
+    }
+
+    async fn people(&self, admin: String) -> Result<BTreeMap<String, String>, Failure> {
+        let mut tokens = BTreeMap::from([("admin".to_owned(), admin)]);
+        let people = [("tenant-a", Role::Tenant), ("tenant-b", Role::Tenant), ("provider", Role::Provider)];
+        for (name, role) in people {
+            tokens.insert(name.to_owned(), self.token(name, role).await?);
+        }
+        Ok(tokens)
+    }
+
+    async fn cast(&self) -> Result<Cast, Failure> {
+        let mut cast = Cast { providers: Vec::new(), tenants: Vec::new() };
+        for n in 1..=PROVIDERS {
+            let token = self.token(&format!("sim-provider-{n}"), Role::Provider).await?;
+            cast.providers.push(client(&self.endpoint, &token)?);
+        }
+        for n in 1..=TENANTS {
+            let token = self.token(&format!("sim-tenant-{n}"), Role::Tenant).await?;
+            cast.tenants.push(client(&self.endpoint, &token)?);
+        }
+        Ok(cast)
+    }
+}
+
+fn stages() -> Vec<Stage> {
+    let stage = |market: &Market| Stage {
+        market: market.name.to_owned(),
+        capacity: CAPACITY,
+        reserve_micros: market.reserve_micros,
+        on_demand_micros: market.on_demand_micros,
+        tick_micros: 100,
+    };
+    MARKETS.iter().map(stage).collect()
+}
+
+/// To the usual place, unless the profile there is of another engine.
+fn write_profile(endpoint: &str, people: &BTreeMap<String, String>, folder: &Path) -> std::io::Result<PathBuf> {
+    let usual = profile::default_path().filter(|path| match Profile::read(path) {
+        Ok(Some(profile)) => profile.endpoint == endpoint,
+        Ok(None) => true,
+        Err(_) => false,
+    });
+    let path = usual.unwrap_or_else(|| folder.join("profile.toml"));
+    let default = Some("tenant-a".to_owned());
+    Profile { endpoint: endpoint.to_owned(), default, tokens: people.clone() }.write(&path)?;
+    Ok(path)
+}
+
+fn welcome(endpoint: &str, ops: SocketAddr, people: &BTreeMap<String, String>, profile: &Path) -> String {
+    let market = MARKETS[0].name;
+    let all = PROVIDERS * CAPACITY;
+    let names: Vec<&str> = MARKETS.iter().map(|market| market.name).collect();
+    let tokens: Vec<String> = people.iter().map(|(name, token)| format!("  {name:<10}{token}")).collect();
+    let export = if Some(profile) == profile::default_path().as_deref() {
+        String::new()
+    } else {
+        format!("  export KUBEBID_PROFILE={}\n", profile.display())
+    };
+    format!(
+        "KubeBid is up at {endpoint} (gRPC and REST), metrics at http://{ops}/metrics.
+Markets: {}. Nodes are protected for 30 s, a notice takes 60 s.
+
+Tokens, also in {}:
+{}
+
+Try, in another terminal:
+{export}  kubebid price                                             what nodes cost now
+  kubebid bid place {market} --max 12 --nodes 1    you are tenant-a
+  kubebid alloc list                                        the node you got
+  kubebid watch events                                      what happens, as it happens
+This outbids you; within a minute or two your node gets a notice:
+  kubebid --as tenant-b bid place {market} --max 20 --nodes {all}
+Keep the node by raising to its price to stay, and see what it cost:
+  kubebid bid amend BID --max 22
+  kubebid charges statement
+
+Ctrl-C stops.",
+        names.join(", "),
+        profile.display(),
+        tokens.join("\n"),
+    )
+}

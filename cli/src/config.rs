@@ -1,0 +1,126 @@
+//! Which engine to talk to, and as whom: flags, then the environment, then the profile. The only place that reads
+//! the environment.
+
+use crate::failure::Failure;
+use crate::output::{Format, Output};
+use crate::profile::{self, Profile};
+use crate::time::Span;
+use clap::Args;
+use kubebid_client::{Client, Options};
+use std::env;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connection {
+    /// Where the engine is; several with commas [env: KUBEBID_ENDPOINTS] [default: the profile's, else
+    /// http://127.0.0.1:7440]
+    #[arg(long, global = true, value_name = "URL")]
+    endpoint: Option<String>,
+    /// The secret of a token [env: KUBEBID_TOKEN]
+    #[arg(long, global = true, value_name = "SECRET", conflicts_with_all = ["token_file", "bearer"])]
+    token: Option<String>,
+    /// A file with the secret [env: KUBEBID_TOKEN_FILE]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "bearer")]
+    token_file: Option<PathBuf>,
+    /// The token of this name in the profile: admin, tenant-a, …
+    #[arg(long = "as", global = true, value_name = "NAME")]
+    bearer: Option<String>,
+    /// The profile that `kubebid up` wrote [env: KUBEBID_PROFILE] [default: ~/.config/kubebid/profile.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Authorities to trust for https, besides the system's [env: KUBEBID_CA_FILE]
+    #[arg(long, global = true, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// How long a call may take in all
+    #[arg(long, global = true, value_name = "SPAN", default_value = "30s")]
+    timeout: Span,
+    /// How to print: `wide` has more columns, `json` is that of the API's messages
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t,
+        help_heading = "Output"
+    )]
+    output: Format,
+}
+
+/// What a command has to work with.
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) out: Output,
+}
+
+impl Connection {
+    pub(crate) fn open(&self) -> Result<Context, Failure> {
+        Ok(Context { client: self.client()?, out: Output::new(self.output) })
+    }
+
+    /// Whoever gives the command is waiting: an engine that is away is said to be so within a second or two.
+    fn client(&self) -> Result<Client, Failure> {
+        let (profile, path) = self.profile()?;
+        let deadline = Duration::from_micros(self.timeout.0);
+        let options = Options {
+            deadline,
+            timeout: deadline.min(Options::default().timeout),
+            tries: 5,
+            ..Options::default()
+        };
+        let mut builder = Client::builder().options(options);
+
+        let endpoints = self.endpoint.clone().or_else(|| variable("KUBEBID_ENDPOINTS"));
+        let of_the_profile = endpoints.is_none();
+        let profiles = profile.as_ref().map(|profile| profile.endpoint.clone());
+        if let Some(endpoints) = endpoints.or(profiles) {
+            builder = builder.endpoints(endpoints.split(','));
+        }
+        if let Some(path) = self.ca_file.clone().or_else(|| variable("KUBEBID_CA_FILE").map(PathBuf::from)) {
+            builder = builder.ca_file(path);
+        }
+
+        if let Some(secret) = &self.token {
+            builder = builder.token(secret);
+        } else if let Some(file) = &self.token_file {
+            builder = builder.token_file(file);
+        } else if let Some(name) = &self.bearer {
+            let Some(profile) = &profile else {
+                return Err(Failure::usage(format!("there is no profile with a token for `{name}`"))
+                    .next("start a market with `kubebid up`, or name its profile with --profile"));
+            };
+            builder = builder.token(profile.token(name, &path)?);
+        } else if let Some(secret) = variable("KUBEBID_TOKEN") {
+            builder = builder.token(secret);
+        } else if let Some(file) = variable("KUBEBID_TOKEN_FILE") {
+            builder = builder.token_file(file);
+        } else if of_the_profile
+            && let Some(profile) = &profile
+            && let Some(name) = &profile.default
+        {
+            // A token of the profile goes to another engine only where it is asked for.
+            builder = builder.token(profile.token(name, &path)?);
+        }
+        Ok(builder.build()?)
+    }
+
+    /// The profile and its path: one that is asked for must be there.
+    fn profile(&self) -> Result<(Option<Profile>, PathBuf), Failure> {
+        if let Some(path) = self.profile.clone().or_else(|| variable("KUBEBID_PROFILE").map(PathBuf::from)) {
+            let Some(profile) = Profile::read(&path)? else {
+                return Err(Failure::usage(format!("there is no profile {}", path.display()))
+                    .next("`kubebid up` writes one"));
+            };
+            return Ok((Some(profile), path));
+        }
+        let Some(path) = profile::default_path() else { return Ok((None, PathBuf::new())) };
+        Ok((Profile::read(&path)?, path))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the config.rs of the command line")]
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.trim().is_empty())
+}

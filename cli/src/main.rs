@@ -1,0 +1,64 @@
+//! The `kubebid` command.
+
+mod advice;
+mod args;
+mod commands;
+mod config;
+mod failure;
+mod money;
+mod output;
+mod profile;
+mod time;
+
+use clap::Parser;
+use commands::Command;
+use config::Connection;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  kubebid price                                              what every market costs
+  kubebid bid quote h100-8x/eu-west --nodes 4                what it takes to get 4 nodes now
+  kubebid bid place h100-8x/eu-west --max 2.50 --nodes 4     bid for them, at most $2.50 a node-hour
+  kubebid explain bid 12                                     why it has not all it wants
+  kubebid alloc list                                         the nodes one holds, and notices
+  kubebid watch events                                       what happens, as it happens
+  kubebid --as provider offer put h100-8x/eu-west --capacity 8 --reserve 1.20
+
+Exit codes:
+  0  done
+  1  a fault: of the engine, or in writing the answer
+  2  the command itself is wrong: its flags, the profile, an endpoint
+  3  the engine refused
+  4  what the command names is not there, or is someone else's
+  5  no token, an unknown one, or one without the right role
+  6  no engine answered in time: away or busy";
+
+/// A self-hosted spot market for compute: bid for nodes, offer them, watch the price.
+#[derive(Parser)]
+#[command(name = "kubebid", version, after_help = EXAMPLES, term_width = 100, subcommand_required = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.command.run(&cli.connection).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,80 @@
+//! What a restart finds: the same state, the same answers to the same keys.
+
+use crate::{advance, bid, hash, hold, offer, open_market, options, start, stop, submit, submit_keyed};
+use kubebid_core::Command;
+use kubebid_core::answer::Outcome;
+use kubebid_core::reject::Reject;
+use kubebid_core::units::{AllocationId, Micros, Seq};
+use kubebid_engine::clock::Clock;
+use kubebid_engine::store::Store;
+
+#[tokio::test]
+async fn a_restart_finds_the_state() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    submit(&engine, open_market()).await;
+    submit(&engine, offer(3)).await;
+    for n in 0..10 {
+        submit(&engine, Command::PlaceBid(bid(&format!("t{n}"), 1000 + 100 * n))).await;
+        advance(&engine, Micros::seconds(10 * n)).await;
+    }
+    submit(&engine, Command::ReportReady { allocation: AllocationId(1), by: None }).await;
+    advance(&engine, Micros::seconds(5000)).await;
+    let before = hash(&engine).await;
+    stop(engine, running).await;
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    assert_eq!(hash(&engine).await, before);
+    stop(engine, running).await;
+}
+
+#[tokio::test]
+async fn a_key_gets_its_first_answer_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    submit(&engine, open_market()).await;
+    let placed = submit_keyed(&engine, Some("a"), Command::PlaceBid(bid("t", 1000))).await;
+    let refused = submit_keyed(&engine, Some("b"), Command::PlaceBid(bid("t", 1050))).await;
+    assert_eq!((placed, refused), (Ok((2, Outcome::Accepted)), Ok((3, Outcome::Rejected(Reject::NotATick)))));
+    stop(engine, running).await;
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    let placed = submit_keyed(&engine, Some("a"), Command::PlaceBid(bid("t", 1000))).await;
+    assert_eq!(placed, Ok((4, Outcome::Repeated { first: Seq(2), refusal: None })));
+    let refused = submit_keyed(&engine, Some("b"), Command::PlaceBid(bid("t", 1050))).await;
+    let first = Outcome::Repeated { first: Seq(3), refusal: Some(Reject::NotATick) };
+    assert_eq!(refused, Ok((5, first)));
+    let other = submit_keyed(&engine, Some("a"), Command::PlaceBid(bid("t", 2000))).await;
+    assert_eq!(other, Ok((6, Outcome::Rejected(Reject::KeyConflict))));
+    stop(engine, running).await;
+}
+
+#[tokio::test]
+async fn an_engine_that_was_overtaken_stops_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(folder.path(), Clock::Stepped);
+    let (engine, running) = start(options).await;
+    submit(&engine, open_market()).await;
+    let store: Store = engine.store().clone();
+    let overtaking = store.lead().await.expect("anybody with the store may lead");
+    let refused = submit_keyed(&engine, None, offer(1)).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let error = running.ended().await.expect_err("the engine ends by itself");
+    assert!(error.to_string().contains("took over"), "{error}");
+    drop(overtaking);
+}
+
+#[tokio::test]
+async fn questions_wait_for_what_was_asked_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    let release = hold(&engine).await;
+    let opened = {
+        let engine = engine.clone();
+        tokio::spawn(async move { submit(&engine, open_market()).await })
+    };
+    tokio::task::yield_now().await;
+    drop(release);
+    let (seq, _) = opened.await.unwrap();
+    engine.wait_applied(seq).await;
+    assert_eq!(engine.views().markets().iter().count(), 1);
+    stop(engine, running).await;
+}

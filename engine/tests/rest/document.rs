@@ -1,0 +1,116 @@
+//! The OpenAPI document has every rpc, and is one.
+
+use crate::world::World;
+use prost::Message;
+use prost_types::FileDescriptorSet;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+fn document() -> Value {
+    serde_json::from_str(&kubebid_engine::rest::openapi()).unwrap()
+}
+
+fn operations(document: &Value) -> BTreeMap<String, (&str, &str, &Value)> {
+    let mut operations = BTreeMap::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let id = operation["operationId"].as_str().unwrap().to_owned();
+            let known = operations.insert(id.clone(), (method.as_str(), path.as_str(), operation));
+            assert!(known.is_none(), "{id} is there twice");
+        }
+    }
+    operations
+}
+
+#[test]
+fn every_rpc_has_an_operation() {
+    let set = FileDescriptorSet::decode(kubebid_proto::FILE_DESCRIPTOR_SET).unwrap();
+    let services = set.file.iter().flat_map(|file| &file.service);
+    let rpcs = services.flat_map(|service| &service.method).map(|method| method.name().to_owned());
+    let document = document();
+    let operations = operations(&document);
+    let missing: Vec<String> = rpcs.filter(|rpc| !operations.contains_key(rpc)).collect();
+    assert_eq!(missing, ["PlaceBids"]);
+}
+
+#[test]
+fn the_document_is_of_the_shape_of_openapi_3_1() {
+    let document = document();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert!(document["info"]["title"].is_string() && document["info"]["version"].is_string());
+    assert!(document.get("swagger").is_none());
+    for (id, (method, path, operation)) in operations(&document) {
+        assert!(path.starts_with("/v1/"), "{path}");
+        let described = |name: &str| operation[name].as_str().is_some_and(|text| !text.is_empty());
+        assert!(described("summary") && described("description"), "{id}");
+        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        let names = |place: &str| -> BTreeSet<String> {
+            let of = parameters.iter().filter(|parameter| parameter["in"] == place);
+            of.map(|parameter| parameter["name"].as_str().unwrap().to_owned()).collect()
+        };
+        let in_path: BTreeSet<String> = path
+            .split('/')
+            .filter_map(|part| Some(part.strip_prefix('{')?.strip_suffix('}')?.to_owned()))
+            .collect();
+        assert_eq!(names("path"), in_path, "{id}");
+        for parameter in &parameters {
+            assert!(parameter["schema"].is_object(), "{id}: {parameter}");
+            assert!(parameter["in"] != "path" || parameter["required"] == true, "{id}: {parameter}");
+        }
+        assert!(operation["responses"]["200"]["description"].is_string(), "{id}");
+        assert!(operation["responses"]["default"]["content"]["application/problem+json"].is_object(), "{id}");
+        let has_body = operation.get("requestBody").is_some();
+        assert_eq!(has_body, method != "get" && method != "delete", "{id}");
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    let document = document();
+    let mut references = Vec::new();
+    collect(&document, &mut references);
+    assert!(references.len() > 100);
+    for reference in references {
+        let pointer = reference.strip_prefix('#').expect("within the document");
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+}
+
+fn collect(value: &Value, references: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            references.extend(members.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            members.values().for_each(|value| collect(value, references));
+        }
+        Value::Array(entries) => entries.iter().for_each(|value| collect(value, references)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn lists_and_maps_of_a_query_are_given_one_by_one() {
+    let document = document();
+    let operations = operations(&document);
+    let (_, _, list) = operations["ListBids"];
+    let parameters = list["parameters"].as_array().unwrap();
+    let named = |name: &str| parameters.iter().find(|parameter| parameter["name"] == name).unwrap();
+    assert_eq!(named("state")["schema"]["type"], "array");
+    assert_eq!(named("label")["explode"], true);
+    assert_eq!(named("page_size")["schema"]["type"], "integer");
+    let (_, _, events) = operations["ListEvents"];
+    let names: Vec<&Value> =
+        events["parameters"].as_array().unwrap().iter().map(|parameter| &parameter["name"]).collect();
+    assert!(names.iter().any(|name| *name == "kind") && !names.iter().any(|name| *name == "filter"));
+}
+
+#[tokio::test]
+async fn the_document_and_a_page_for_people_are_served_to_anyone() {
+    let world = World::new().await;
+    let anyone = world.stranger();
+    let served = anyone.get("/openapi.json").await;
+    assert_eq!((served.status, &served.json["openapi"]), (200, &Value::from("3.1.0")));
+    let page = anyone.get("/").await;
+    assert_eq!(page.status, 200);
+    assert!(page.headers["content-type"].to_str().unwrap().starts_with("text/html"));
+    assert!(page.text.contains("/openapi.json"));
+}

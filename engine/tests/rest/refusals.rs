@@ -1,0 +1,125 @@
+//! Refusals are RFC 9457 problems that name the field.
+
+use crate::world::{MARKET, World};
+use serde_json::json;
+
+#[tokio::test]
+async fn a_refusal_of_the_market_is_a_problem_with_its_code_field_and_number() {
+    let world = World::new().await;
+    let tenant = world.client("t1");
+    let refused =
+        tenant.post("/v1/bids", &json!({ "markets": [MARKET], "ceiling_micros": 150, "max_nodes": 1 })).await;
+    assert_eq!(refused.status, 400);
+    assert_eq!(refused.headers["content-type"], "application/problem+json");
+    let problem = &refused.json;
+    assert_eq!(problem["type"], "https://kubebid.io/problems/NOT_A_TICK");
+    assert_eq!(problem["title"], "Not a tick");
+    assert_eq!(problem["status"], 400);
+    assert_eq!((refused.code(), refused.field()), ("NOT_A_TICK", "ceiling_micros"));
+    assert!(problem["detail"].is_string());
+    assert_eq!(problem["seq"], "2");
+    let unknown =
+        tenant.post("/v1/bids", &json!({ "markets": ["a/b"], "ceiling_micros": 100, "max_nodes": 1 })).await;
+    assert_eq!((unknown.status, unknown.code()), (404, "UNKNOWN_MARKET"));
+}
+
+#[tokio::test]
+async fn what_a_field_cannot_carry_is_blamed_with_its_place() {
+    let world = World::new().await;
+    let tenant = world.client("t1");
+    let cases = [
+        ("{\n  \"ceiling_micros\": -1\n}", "ceiling_micros", "at line"),
+        ("{\"ceiling_micros\": 1.5}", "ceiling_micros", "line 1"),
+        ("{\"ceiling_micros\": NaN}", "body", "line 1"),
+        ("{\"ceiling_micros\": 99999999999999999999}", "ceiling_micros", "line 1"),
+        ("{\"max_nodes\": \"many\"}", "max_nodes", "line 1"),
+        ("{\"ceiling\": 1}", "ceiling", "unknown field"),
+        ("{\"markets\": [\"a/b\", 7]}", "markets[1]", "line 1"),
+        ("{\"labels\": {\"team\": 7}}", "labels.team", "line 1"),
+        ("{\"time_in_force\": \"FOK\"}", "time_in_force", "FOK"),
+        ("{\"markets\": [", "body", "line 1"),
+        ("{} {}", "body", "line 1"),
+        ("[]", "body", "line 1"),
+    ];
+    for (body, field, said) in cases {
+        let refused = tenant.send("POST", "/v1/bids", &[], body).await;
+        assert_eq!(
+            (refused.status, refused.code(), refused.field()),
+            (400, "BAD_FIELD", field),
+            "{body}: {}",
+            refused.text
+        );
+        assert!(refused.json["detail"].as_str().unwrap().contains(said), "{body}: {}", refused.text);
+        assert_eq!(refused.json.get("seq"), None);
+    }
+}
+
+#[tokio::test]
+async fn what_a_query_cannot_carry_is_blamed_too() {
+    let world = World::new().await;
+    let tenant = world.client("t1");
+    let cases = [
+        ("/v1/events?nonsense=1", "nonsense"),
+        ("/v1/events?page_size=many", "page_size"),
+        ("/v1/events?page_size=1&page_size=2", "page_size"),
+        ("/v1/events?label=team", "label"),
+        ("/v1/events?newest_first=perhaps", "newest_first"),
+        ("/v1/events?kind=%ff", "kind"),
+        ("/v1/events?kind=nothing", "filter.kinds"),
+        ("/v1/events?cursor=nonsense", "cursor"),
+        ("/v1/explain/bids/seven", "bid"),
+        ("/v1/explain/bids/-7", "bid"),
+    ];
+    for (path, field) in cases {
+        let refused = tenant.get(path).await;
+        assert_eq!(
+            (refused.status, refused.code(), refused.field()),
+            (400, "BAD_FIELD", field),
+            "{path}: {}",
+            refused.text
+        );
+    }
+    let far = tenant.get("/v1/explain/bids/18446744073709551615").await;
+    assert_eq!((far.status, far.code()), (404, "UNKNOWN_BID"));
+    let none = tenant.get("/v1/events?bid=18446744073709551615&from_us=18446744073709551615").await;
+    assert_eq!((none.status, &none.json["events"]), (200, &json!([])), "{}", none.text);
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused() {
+    let world = World::new().await;
+    let tenant = world.client("t1");
+    let body = format!("{{\"client_key\": \"{}\"}}", "x".repeat(64 * 1024));
+    let refused = tenant.send("POST", "/v1/bids", &[], &body).await;
+    assert_eq!((refused.status, refused.code()), (413, "TOO_LARGE"));
+}
+
+#[tokio::test]
+async fn without_a_token_there_is_nothing_to_see() {
+    let world = World::new().await;
+    let refused = world.stranger().get("/v1/markets").await;
+    assert_eq!((refused.status, refused.code()), (401, "UNAUTHENTICATED"));
+    assert_eq!(refused.headers["www-authenticate"], "Bearer");
+    let forbidden = world.client("t1").post("/v1/markets", &json!({ "market": "a/b" })).await;
+    assert_eq!((forbidden.status, forbidden.code()), (403, "FORBIDDEN"));
+}
+
+#[tokio::test]
+async fn an_unknown_path_and_a_wrong_method_are_problems_too() {
+    let world = World::new().await;
+    let tenant = world.client("t1");
+    let nowhere = tenant.get("/v1/nowhere").await;
+    assert_eq!((nowhere.status, nowhere.code()), (404, "UNKNOWN_METHOD"));
+    assert_eq!(nowhere.headers["content-type"], "application/problem+json");
+    let wrong = tenant.send("DELETE", "/v1/bids", &[], "").await;
+    assert_eq!((wrong.status, wrong.code()), (405, "UNKNOWN_METHOD"));
+    assert!(wrong.headers["allow"].to_str().unwrap().contains("POST"));
+}
+
+#[tokio::test]
+async fn a_read_that_waits_for_too_much_is_told_so() {
+    let world = World::new().await;
+    let patience = [("request-timeout", "0")];
+    let late = world.client("t1").send("GET", "/v1/markets?min_seq=1000", &patience, "").await;
+    assert_eq!((late.status, late.code(), late.field()), (504, "NOT_YET", "min_seq"));
+}

@@ -1,0 +1,29 @@
+# What CI runs, in the same words. `just --list` shows all.
+
+# everything CI checks
+check: fmt clippy test docs
+
+fmt:
+    cargo fmt --all --check
+
+clippy:
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# all tests; installs what they need on Debian
+test:
+    scripts/test
+
+docs:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+# licences, bans, sources (cargo install cargo-deny --locked)
+deny:
+    cargo deny check licenses bans sources
+
+# each rule of the market broken on purpose, and the test that notices
+mutants:
+    scripts/mutants
+
+# core and model side by side, ten million commands (about ten minutes)
+same commands="10000000" seed="1000000":
+    KUBEBID_COMMANDS={{commands}} KUBEBID_SEED={{seed}} cargo test --release -p market-sim --test same -- --nocapture

@@ -1,0 +1,134 @@
+//! A small living market for people to play in: synthetic providers and tenants, in real time, through
+//! the client like everybody else.
+
+use kubebid_client::v1::event::Kind;
+use kubebid_client::v1::{self, cancel_bid_request::Mode};
+use kubebid_client::{Client, Error};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// A market of the living market, and what is usual there.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// `type/region`.
+    pub market: String,
+    /// Units that each provider offers.
+    pub capacity: u32,
+    /// Micro-dollars per node-hour.
+    pub reserve_micros: u64,
+    pub on_demand_micros: u64,
+    pub tick_micros: u64,
+}
+
+/// Who plays, each with a client of its own.
+#[derive(Debug)]
+pub struct Cast {
+    pub providers: Vec<Client>,
+    pub tenants: Vec<Client>,
+}
+
+/// From its award until a provider reports a node ready.
+const BOOT: std::ops::Range<u64> = 1500..4000;
+
+/// Runs until it is dropped. Providers report every allocation on their units ready, whoever's it is.
+pub async fn run(stages: Vec<Stage>, cast: Cast, seed: u64) {
+    let mut tasks = JoinSet::new();
+    for (n, client) in cast.providers.into_iter().enumerate() {
+        let (stages, rng) = (stages.clone(), rng(seed, n as u64));
+        tasks.spawn(async move { provide(client, stages, rng).await });
+    }
+    for (n, client) in cast.tenants.into_iter().enumerate() {
+        let (stages, rng) = (stages.clone(), rng(seed, 1000 + n as u64));
+        tasks.spawn(async move { live(client, stages, rng).await });
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+fn rng(seed: u64, who: u64) -> ChaCha8Rng {
+    ChaCha8Rng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(who))
+}
+
+/// Offers in every market, and boots what is awarded; begins again when the engine was away.
+async fn provide(client: Client, stages: Vec<Stage>, mut rng: ChaCha8Rng) {
+    loop {
+        if let Err(error) = serve_awards(&client, &stages, &mut rng).await {
+            tracing::debug!(%error, "a provider begins again");
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn serve_awards(client: &Client, stages: &[Stage], rng: &mut ChaCha8Rng) -> Result<(), Error> {
+    let starting = v1::ListAllocationsRequest {
+        states: vec![v1::allocation::State::Starting as i32],
+        ..v1::ListAllocationsRequest::default()
+    };
+    let starting = client.all(starting).await?;
+    let mut watch = client.watch_events(None, starting.cursor);
+    for stage in stages {
+        let spread = rng.random_range(0..5) * stage.reserve_micros / 20;
+        let reserve = (stage.reserve_micros + spread) / stage.tick_micros * stage.tick_micros;
+        let offer = v1::PutOfferRequest {
+            market: stage.market.clone(),
+            capacity: stage.capacity,
+            reserve_micros: reserve,
+            ..v1::PutOfferRequest::default()
+        };
+        client.put_offer(offer).await?;
+    }
+    let mut boots = JoinSet::new();
+    for allocation in starting.allocations {
+        boots.spawn(boot(client.clone(), allocation.allocation, rng.random_range(BOOT)));
+    }
+    while let Some(frame) = watch.next().await {
+        for event in frame?.events {
+            if let Some(Kind::Allocated(allocated)) = event.kind {
+                boots.spawn(boot(client.clone(), allocated.allocation, rng.random_range(BOOT)));
+            }
+        }
+        while boots.try_join_next().is_some() {}
+    }
+    Ok(())
+}
+
+async fn boot(client: Client, allocation: u64, millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+    let ready = v1::ReportReadyRequest { allocation, ..v1::ReportReadyRequest::default() };
+    // Its tenant may have been first, or have let go already.
+    let _ = client.report_ready(ready).await;
+}
+
+/// Wants nodes now and then, at what they are worth this time, for as long as the work takes.
+async fn live(client: Client, stages: Vec<Stage>, mut rng: ChaCha8Rng) {
+    let mut jobs = JoinSet::new();
+    loop {
+        tokio::time::sleep(Duration::from_millis(rng.random_range(300..6000))).await;
+        let stage = &stages[rng.random_range(0..stages.len())];
+        // Most would pay a little more than the floor, a few nearly the on-demand price.
+        let eagerness: f64 = rng.random_range(0.0..1.0);
+        let (low, high) = (stage.reserve_micros as f64, stage.on_demand_micros as f64);
+        let worth = low + (high - low) * eagerness.powi(4);
+        let ceiling = (worth as u64).max(stage.reserve_micros) / stage.tick_micros * stage.tick_micros;
+        let nodes = rng.random_range(1..=3);
+        let work = Duration::from_secs(rng.random_range(15..120));
+        jobs.spawn(work_on(client.clone(), stage.market.clone(), ceiling, nodes, work));
+        while jobs.try_join_next().is_some() {}
+    }
+}
+
+async fn work_on(client: Client, market: String, ceiling_micros: u64, nodes: u32, work: Duration) {
+    let bid = v1::PlaceBidRequest {
+        markets: vec![market],
+        ceiling_micros,
+        max_nodes: nodes,
+        ..v1::PlaceBidRequest::default()
+    };
+    let Ok(placed) = client.place_bid(bid).await else { return };
+    tokio::time::sleep(work).await;
+    let mode = Mode::Release as i32;
+    let cancel = v1::CancelBidRequest { bid: placed.bid, mode, ..v1::CancelBidRequest::default() };
+    // It may be closed already.
+    let _ = client.cancel_bid(cancel).await;
+}

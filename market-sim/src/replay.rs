@@ -1,0 +1,20 @@
+//! Replays a demand trace against a market: providers offer the capacity, each job bids for its
+//! nodes, works on what it gets, and lets go when it is done.
+//!
+//! The world learns what happens from the market's events alone and steps to every instant at which
+//! something can happen, so that the exchange in this process and an engine behind a connection give
+//! the same result for the same seed.
+
+mod in_process;
+mod live;
+mod report;
+mod trace;
+mod venue;
+mod world;
+
+pub use in_process::InProcess;
+pub use live::Live;
+pub use report::Report;
+pub use trace::{Job, TraceError, read_demand};
+pub use venue::{Act, Happening, Venue, VenueError};
+pub use world::{Settings, replay};

@@ -1,0 +1,144 @@
+//! What a replay comes to.
+
+use kubebid_core::units::Micros;
+use kubebid_core::{Amount, Price};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    pub venue: String,
+    pub jobs: usize,
+    pub bids: u64,
+    pub refused: BTreeMap<String, u64>,
+    pub jobs_started: u64,
+    pub jobs_done: u64,
+    /// Still waiting or working when nothing could happen any more.
+    pub jobs_unfinished: usize,
+    /// Allocations.
+    pub nodes_served: u64,
+    /// Notices, and those of them that were taken back.
+    pub preemptions: u64,
+    pub rescinded: u64,
+    /// Seconds, over all jobs that started: from submission to the first node.
+    #[serde(rename = "waited_seconds")]
+    pub waited: f64,
+    /// Seconds, over all jobs that are done: from submission to the end.
+    #[serde(rename = "wait_and_run_seconds")]
+    pub wait_and_run: f64,
+    /// Node-hours that had to be done again.
+    #[serde(rename = "work_lost_node_hours")]
+    pub work_lost: f64,
+    #[serde(serialize_with = "as_text")]
+    pub revenue_micros: u128,
+    #[serde(serialize_with = "as_text")]
+    pub fees_micros: u128,
+    /// By market, micro-dollars per node-hour, weighted by time with supply.
+    pub prices: BTreeMap<String, Quantiles>,
+    pub wall_seconds: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Quantiles {
+    pub p10: u64,
+    pub p50: u64,
+    pub p90: u64,
+    pub p99: u64,
+    pub max: u64,
+}
+
+fn as_text<S: serde::Serializer>(value: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+impl Report {
+    pub(super) fn new(venue: String, jobs: usize) -> Report {
+        Report { venue, jobs, ..Report::default() }
+    }
+
+    pub(super) fn charge(&mut self, debit: Amount, fee: Amount) {
+        self.revenue_micros += debit.0;
+        self.fees_micros += fee.0;
+    }
+
+    pub(super) fn refuse(&mut self, reason: String) {
+        *self.refused.entry(reason).or_default() += 1;
+    }
+}
+
+/// How long each market stood at each price.
+#[derive(Debug, Default)]
+pub(super) struct Prices {
+    current: BTreeMap<String, (Micros, Option<Price>)>,
+    spans: BTreeMap<String, BTreeMap<Price, u64>>,
+}
+
+impl Prices {
+    pub(super) fn change(&mut self, at: Micros, market: String, price: Option<Price>) {
+        if let Some((since, Some(before))) = self.current.insert(market.clone(), (at, price)) {
+            *self.spans.entry(market).or_default().entry(before).or_default() += at.since(since).0;
+        }
+    }
+
+    pub(super) fn quantiles(&self) -> BTreeMap<String, Quantiles> {
+        self.spans.iter().map(|(market, spans)| (market.clone(), quantiles(spans))).collect()
+    }
+}
+
+fn quantiles(spans: &BTreeMap<Price, u64>) -> Quantiles {
+    let total: u64 = spans.values().sum();
+    let at = |percent: u64| {
+        let mut passed = 0;
+        let reached = spans.iter().find(|(_, span)| {
+            passed += **span;
+            u128::from(passed) * 100 >= u128::from(total) * u128::from(percent)
+        });
+        reached.map_or(0, |(price, _)| price.0)
+    };
+    let max = spans.last_key_value().map_or(0, |(price, _)| price.0);
+    Quantiles { p10: at(10), p50: at(50), p90: at(90), p99: at(99), max }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dollars = |micros: u128| format!("{}.{:02}", micros / 1_000_000, micros / 10_000 % 100);
+        let mean = |sum: f64, count: u64| if count == 0 { 0.0 } else { sum / count as f64 / 3600.0 };
+        writeln!(f, "venue             {}", self.venue)?;
+        writeln!(
+            f,
+            "jobs              {} ({} done, {} not)",
+            self.jobs, self.jobs_done, self.jobs_unfinished
+        )?;
+        writeln!(f, "bids              {}", self.bids)?;
+        for (reason, count) in &self.refused {
+            writeln!(f, "  refused         {count} {reason}")?;
+        }
+        writeln!(f, "nodes served      {}", self.nodes_served)?;
+        writeln!(f, "pre-emptions      {} notices, {} taken back", self.preemptions, self.rescinded)?;
+        writeln!(f, "mean wait         {:.2} h to the first node", mean(self.waited, self.jobs_started))?;
+        writeln!(f, "mean turnaround   {:.2} h to the end", mean(self.wait_and_run, self.jobs_done))?;
+        if self.work_lost > 0.0 {
+            writeln!(f, "work done again   {:.0} node-hours", self.work_lost)?;
+        }
+        writeln!(
+            f,
+            "revenue           ${} (fees ${})",
+            dollars(self.revenue_micros),
+            dollars(self.fees_micros)
+        )?;
+        for (market, q) in &self.prices {
+            let price = |micros: u64| format!("{:.4}", micros as f64 / 1e6);
+            writeln!(
+                f,
+                "price {market:<12}p10 {} p50 {} p90 {} p99 {} max {} $/node-hour",
+                price(q.p10),
+                price(q.p50),
+                price(q.p90),
+                price(q.p99),
+                price(q.max)
+            )?;
+        }
+        write!(f, "wall time         {:.1} s", self.wall_seconds)
+    }
+}

@@ -1,0 +1,140 @@
+//! Demand traces: `submit_time,job_id,tenant,instance_class,nodes,gpus,duration_s,priority,bid_proxy,
+//! deadline,censored`, sorted by time, plain or gzip-ed.
+
+use chrono::DateTime;
+use flate2::read::MultiGzDecoder;
+use kubebid_core::units::Micros;
+use serde::Deserialize;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+/// One job of a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    pub submitted: Micros,
+    pub id: String,
+    /// The account that bids; a job without a tenant has one of its own.
+    pub tenant: String,
+    pub class: String,
+    pub nodes: u32,
+    /// How long it takes with all its nodes.
+    pub duration: Micros,
+    /// What it would pay, as a share of the on-demand price, if the trace says.
+    pub bid_proxy: Option<f64>,
+}
+
+/// Why a trace cannot be read. Lines count from 1, the heading is the first.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    #[error("cannot open {path}")]
+    Open { path: String, source: std::io::Error },
+    #[error("{0}")]
+    Csv(#[from] csv::Error),
+    #[error("line {line}, {field}: {value:?} is not {expected}")]
+    Field { line: u64, field: &'static str, value: String, expected: &'static str },
+    #[error("line {line}: {value} is earlier than the line before; a demand trace is sorted by time")]
+    Unsorted { line: u64, value: String },
+    #[error("the trace has no jobs")]
+    Empty,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    submit_time: String,
+    job_id: String,
+    tenant: String,
+    instance_class: String,
+    nodes: String,
+    duration_s: String,
+    bid_proxy: String,
+}
+
+/// All jobs of a trace, in order.
+pub fn read_demand(path: &Path) -> Result<Vec<Job>, TraceError> {
+    let open = |source| TraceError::Open { path: path.display().to_string(), source };
+    let file = BufReader::new(File::open(path).map_err(open)?);
+    let gzipped = path.extension().is_some_and(|extension| extension == "gz");
+    let text: Box<dyn Read> = if gzipped { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
+    parse(text)
+}
+
+fn parse(text: impl Read) -> Result<Vec<Job>, TraceError> {
+    let mut reader = csv::Reader::from_reader(text);
+    let mut jobs: Vec<Job> = Vec::new();
+    for row in reader.deserialize() {
+        let row: Row = row?;
+        let line = jobs.len() as u64 + 2;
+        let submit_time = row.submit_time.clone();
+        let job = job_of(row, line)?;
+        if jobs.last().is_some_and(|last| job.submitted < last.submitted) {
+            return Err(TraceError::Unsorted { line, value: submit_time });
+        }
+        jobs.push(job);
+    }
+    if jobs.is_empty() { Err(TraceError::Empty) } else { Ok(jobs) }
+}
+
+fn job_of(row: Row, line: u64) -> Result<Job, TraceError> {
+    let field =
+        |field, value: &str, expected| TraceError::Field { line, field, value: value.to_owned(), expected };
+    let time = DateTime::parse_from_rfc3339(&row.submit_time).ok();
+    let submitted = time
+        .and_then(|time| u64::try_from(time.timestamp_micros()).ok())
+        .ok_or_else(|| field("submit_time", &row.submit_time, "a time like 2021-03-04T01:03:13Z"))?;
+    let nodes = row.nodes.parse::<u32>().ok().filter(|nodes| *nodes > 0);
+    let nodes = nodes.ok_or_else(|| field("nodes", &row.nodes, "a number of nodes, at least 1"))?;
+    let seconds = row.duration_s.parse::<f64>().ok().filter(|s| s.is_finite() && (0.0..1e10).contains(s));
+    let seconds = seconds.ok_or_else(|| field("duration_s", &row.duration_s, "a number of seconds"))?;
+    let bid_proxy = match row.bid_proxy.as_str() {
+        "" => None,
+        text => {
+            let share = text.parse::<f64>().ok().filter(|share| share.is_finite() && *share >= 0.0);
+            Some(share.ok_or_else(|| field("bid_proxy", text, "a share of the on-demand price"))?)
+        }
+    };
+    let tenant = if row.tenant.is_empty() { format!("job-{}", row.job_id) } else { row.tenant };
+    Ok(Job {
+        submitted: Micros(submitted),
+        id: row.job_id,
+        tenant,
+        class: row.instance_class,
+        nodes,
+        duration: Micros((seconds * 1e6) as u64),
+        bid_proxy,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADING: &str = "submit_time,job_id,tenant,instance_class,nodes,gpus,duration_s,priority,bid_proxy,deadline,censored\n";
+
+    fn parsed(lines: &str) -> Result<Vec<Job>, String> {
+        parse(format!("{HEADING}{lines}").as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_job_without_a_tenant_has_an_account_of_its_own() {
+        let jobs = parsed("1970-01-01T00:00:02Z,j1,,gpu,2,9,1.5,low,,,0\n").unwrap();
+        assert_eq!((jobs[0].tenant.as_str(), jobs[0].bid_proxy), ("job-j1", None));
+        assert_eq!((jobs[0].submitted, jobs[0].duration), (Micros(2_000_000), Micros(1_500_000)));
+    }
+
+    #[test]
+    fn a_bad_field_is_named_with_its_line() {
+        let good = "1970-01-01T00:00:02Z,j1,t,gpu,2,9,1,low,0.5,,0\n";
+        for (bad, field) in [
+            ("yesterday,j2,t,gpu,2,9,1,low,0.5,,0\n", "line 3, submit_time"),
+            ("1970-01-01T00:00:03Z,j2,t,gpu,0,9,1,low,0.5,,0\n", "line 3, nodes"),
+            ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,-1,low,0.5,,0\n", "line 3, duration_s"),
+            ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,1,low,NaN,,0\n", "line 3, bid_proxy"),
+            ("1970-01-01T00:00:01Z,j2,t,gpu,1,9,1,low,1,,0\n", "line 3: 1970"),
+        ] {
+            let error = parsed(&format!("{good}{bad}")).unwrap_err();
+            assert!(error.starts_with(field), "{error}");
+        }
+        assert_eq!(parsed(""), Err("the trace has no jobs".to_owned()));
+    }
+}

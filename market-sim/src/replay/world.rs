@@ -1,0 +1,268 @@
+//! The world of a replay: jobs, the nodes they have, and what happens when.
+
+use super::report::{Prices, Report};
+use super::trace::Job;
+use super::venue::{Act, Happening, Venue, VenueError};
+use kubebid_core::Price;
+use kubebid_core::units::{AllocationId, BidId, Micros};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a trace does not say.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Nodes of each instance class.
+    pub capacity: u64,
+    /// Among how many providers.
+    pub providers: u32,
+    pub reserve: Price,
+    /// What a bid_proxy of 1 stands for.
+    pub on_demand: Price,
+    /// From its award until a node is ready.
+    pub boot: Micros,
+    pub min_runtime: Micros,
+    pub notice: Micros,
+    /// Work that was under way on a lost node goes on on the next; else it starts again.
+    pub checkpoint: bool,
+    pub seed: u64,
+}
+
+const TICK: u64 = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// Nothing of ours: the market may do something then.
+    Market,
+    Ready(AllocationId),
+    Done(usize),
+    Submit(usize),
+}
+
+struct World<'a> {
+    jobs: &'a [Job],
+    settings: &'a Settings,
+    venue: &'a mut dyn Venue,
+    rng: ChaCha8Rng,
+    agenda: BTreeSet<(Micros, Due)>,
+    runs: Vec<Run>,
+    by_bid: BTreeMap<BidId, usize>,
+    nodes: BTreeMap<AllocationId, Node>,
+    prices: Prices,
+    report: Report,
+}
+
+/// How far a job is.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    bid: Option<BidId>,
+    started: bool,
+    finished: bool,
+    /// Node-time done, up to `since`, and the nodes that have been working since then.
+    done: u64,
+    since: Micros,
+    working: BTreeSet<AllocationId>,
+    due: Option<Micros>,
+}
+
+struct Node {
+    job: usize,
+    ready: Option<Micros>,
+}
+
+/// Plays the jobs; `progress` hears how many of them have been submitted.
+pub fn replay(
+    jobs: &[Job],
+    settings: &Settings,
+    venue: &mut dyn Venue,
+    mut progress: impl FnMut(usize),
+) -> Result<Report, VenueError> {
+    let report = Report::new(venue.name(), jobs.len());
+    let mut world = World {
+        jobs,
+        settings,
+        venue,
+        rng: ChaCha8Rng::seed_from_u64(settings.seed),
+        agenda: jobs.iter().enumerate().map(|(n, job)| (job.submitted, Due::Submit(n))).collect(),
+        runs: vec![Run::default(); jobs.len()],
+        by_bid: BTreeMap::new(),
+        nodes: BTreeMap::new(),
+        prices: Prices::default(),
+        report,
+    };
+    world.open()?;
+    let mut submitted = 0;
+    while let Some((now, due)) = world.agenda.pop_first() {
+        let happenings = world.venue.advance(now)?;
+        world.hear(happenings);
+        submitted += usize::from(matches!(due, Due::Submit(_)));
+        world.meet(now, due)?;
+        progress(submitted);
+    }
+    Ok(world.finish())
+}
+
+impl World<'_> {
+    fn open(&mut self) -> Result<(), VenueError> {
+        let start = self.jobs.first().map_or(Micros(0), |job| job.submitted);
+        let happenings = self.venue.advance(start)?;
+        self.hear(happenings);
+        let classes: BTreeSet<&str> = self.jobs.iter().map(|job| job.class.as_str()).collect();
+        let Settings { capacity, providers, reserve, min_runtime, notice, .. } = *self.settings;
+        for class in classes {
+            let market = market_of(class);
+            self.act(Act::Open { market: market.clone(), min_runtime, notice })?;
+            for n in 0..providers {
+                let share = capacity / u64::from(providers)
+                    + u64::from(u64::from(n) < capacity % u64::from(providers));
+                if share > 0 {
+                    let provider = format!("provider-{}", n + 1);
+                    self.act(Act::Offer { provider, market: market.clone(), capacity: share, reserve })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, act: Act) -> Result<u64, VenueError> {
+        let (seq, happenings) = self.venue.act(act)?;
+        self.hear(happenings);
+        Ok(seq)
+    }
+
+    fn meet(&mut self, now: Micros, due: Due) -> Result<(), VenueError> {
+        match due {
+            Due::Market => Ok(()),
+            Due::Submit(n) => self.submit(n),
+            Due::Ready(id) => self.ready(now, id),
+            Due::Done(n) => self.done(now, n),
+        }
+    }
+
+    /// Bids for all nodes of the job, at its share of the on-demand price.
+    fn submit(&mut self, n: usize) -> Result<(), VenueError> {
+        let job = &self.jobs[n];
+        let drawn = self.rng.random_range(0.25..1.0);
+        let share = job.bid_proxy.unwrap_or(drawn);
+        let ticks = (share * self.settings.on_demand.0 as f64 / TICK as f64) as u64;
+        let ceiling = Price(ticks.max(1) * TICK);
+        let (seq, happenings) = self.venue.act(Act::Bid {
+            tenant: job.tenant.clone(),
+            market: market_of(&job.class),
+            ceiling,
+            nodes: job.nodes,
+        })?;
+        self.report.bids += 1;
+        self.runs[n].bid = Some(BidId(seq));
+        self.by_bid.insert(BidId(seq), n);
+        self.hear(happenings);
+        Ok(())
+    }
+
+    fn ready(&mut self, now: Micros, id: AllocationId) -> Result<(), VenueError> {
+        let Some(node) = self.nodes.get_mut(&id) else { return Ok(()) };
+        node.ready = Some(now);
+        let job = node.job;
+        self.wake_at(now.after(self.settings.min_runtime));
+        self.work_until(job, now);
+        self.runs[job].working.insert(id);
+        self.reschedule(job, now);
+        let tenant = self.jobs[job].tenant.clone();
+        self.act(Act::Ready { tenant, allocation: id })?;
+        Ok(())
+    }
+
+    fn done(&mut self, now: Micros, n: usize) -> Result<(), VenueError> {
+        let run = &mut self.runs[n];
+        if run.finished || run.due != Some(now) {
+            return Ok(());
+        }
+        run.finished = true;
+        let bid = run.bid.expect("a job that works has a bid");
+        self.report.jobs_done += 1;
+        self.report.wait_and_run += now.since(self.jobs[n].submitted).0 as f64 / 1e6;
+        self.act(Act::Cancel { tenant: self.jobs[n].tenant.clone(), bid })?;
+        Ok(())
+    }
+
+    fn wake_at(&mut self, at: Micros) {
+        self.agenda.insert((at, Due::Market));
+    }
+
+    fn hear(&mut self, happenings: Vec<Happening>) {
+        for happening in happenings {
+            match happening {
+                Happening::Allocated { at, allocation, bid } => self.allocated(at, allocation, bid),
+                Happening::NoticeStarted { deadline, .. } => {
+                    self.report.preemptions += 1;
+                    self.wake_at(deadline);
+                }
+                Happening::NoticeRescinded { at, .. } => {
+                    self.report.rescinded += 1;
+                    self.wake_at(at);
+                }
+                Happening::Ended { at, allocation, .. } => self.ended(at, allocation),
+                Happening::Charged { debit, fee } => self.report.charge(debit, fee),
+                Happening::Price { at, market, price, supplied } => {
+                    self.prices.change(at, market, supplied.then_some(price));
+                }
+                Happening::Refused { reason } => self.report.refuse(reason),
+            }
+        }
+    }
+
+    fn allocated(&mut self, at: Micros, id: AllocationId, bid: BidId) {
+        let job = self.by_bid[&bid];
+        self.report.nodes_served += 1;
+        if !self.runs[job].started {
+            self.runs[job].started = true;
+            self.report.waited += at.since(self.jobs[job].submitted).0 as f64 / 1e6;
+            self.report.jobs_started += 1;
+        }
+        self.nodes.insert(id, Node { job, ready: None });
+        self.agenda.insert((at.after(self.settings.boot), Due::Ready(id)));
+    }
+
+    fn ended(&mut self, at: Micros, id: AllocationId) {
+        let Some(node) = self.nodes.remove(&id) else { return };
+        let job = node.job;
+        self.work_until(job, at);
+        self.runs[job].working.remove(&id);
+        if let (false, false, Some(ready)) = (self.settings.checkpoint, self.runs[job].finished, node.ready) {
+            let lost = at.since(ready).0;
+            self.runs[job].done = self.runs[job].done.saturating_sub(lost);
+            self.report.work_lost += lost as f64 / 3.6e9;
+        }
+        self.reschedule(job, at);
+    }
+
+    /// Counts what the nodes of a job have done up to `now`.
+    fn work_until(&mut self, n: usize, now: Micros) {
+        let run = &mut self.runs[n];
+        run.done += now.since(run.since).0 * run.working.len() as u64;
+        run.since = now;
+    }
+
+    /// When the job will be done, if nothing changes. Its work is its duration on each of its nodes.
+    fn reschedule(&mut self, n: usize, now: Micros) {
+        let run = &mut self.runs[n];
+        let workers = run.working.len() as u64;
+        run.due = None;
+        if workers > 0 && !run.finished {
+            let work = self.jobs[n].duration.0 * u64::from(self.jobs[n].nodes);
+            let due = now.after(Micros(work.saturating_sub(run.done).div_ceil(workers)));
+            run.due = Some(due);
+            self.agenda.insert((due, Due::Done(n)));
+        }
+    }
+
+    fn finish(mut self) -> Report {
+        self.report.jobs_unfinished = self.runs.iter().filter(|run| !run.finished).count();
+        self.report.prices = self.prices.quantiles();
+        self.report
+    }
+}
+
+fn market_of(class: &str) -> String {
+    format!("{class}/trace")
+}

@@ -1,0 +1,147 @@
+//! `market-sim replay-demand`.
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kubebid_core::Price;
+use kubebid_core::units::Micros;
+use market_sim::replay::{InProcess, Live, Report, Settings, Venue, read_demand, replay};
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = HELP)]
+pub(crate) struct Arguments {
+    /// A demand trace: submit_time,job_id,tenant,instance_class,nodes,…; .gz is unpacked
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+    /// Nodes that the providers offer, of each instance class
+    #[arg(long, value_name = "NODES")]
+    capacity: u64,
+    /// Among how many providers
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    providers: u32,
+    /// The on-demand price, in dollars per node-hour: what a bid_proxy of 1 stands for
+    #[arg(long, value_name = "DOLLARS", default_value = "32.00", value_parser = dollars)]
+    on_demand: Price,
+    /// The providers' reserve price, in dollars per node-hour
+    #[arg(long, value_name = "DOLLARS", default_value = "4.00", value_parser = dollars)]
+    reserve: Price,
+    /// Seconds from a node's award until it is ready
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    boot: u64,
+    /// Seconds that a node is protected after it is ready
+    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    min_runtime: u64,
+    /// Seconds from a notice to its deadline
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    notice: u64,
+    /// Work that was under way on a lost node starts again
+    #[arg(long)]
+    no_checkpoint: bool,
+    /// Draws the bids of jobs that have no bid_proxy
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only the first jobs of the trace
+    #[arg(long, value_name = "JOBS")]
+    limit: Option<usize>,
+    /// Play in this process instead of a running engine
+    #[arg(long, conflicts_with_all = ["endpoint", "token"])]
+    in_process: bool,
+    /// A running engine with `serve --clock stepped`
+    #[arg(long, env = "KUBEBID_ENDPOINTS", value_delimiter = ',', default_value = "http://127.0.0.1:7440")]
+    endpoint: Vec<String>,
+    /// A token of an administrator of that engine
+    #[arg(long, env = "KUBEBID_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// How to print the result
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+const HELP: &str = "\
+A job is a bid for all its nodes at once, with a ceiling of its bid_proxy times the on-demand price. Its work
+goes on while it has any of its nodes, also under notice; when a node is taken away it goes on on the next one.
+When the work is done the bid is cancelled and the nodes are released.
+
+The engine has to be fresh and on the stepped clock. The same seed gives the same result as --in-process.
+
+Examples:
+  market-sim replay-demand --trace demand.csv.gz --capacity 64 --in-process
+  kubebid serve --store sqlite:trace.db --clock stepped --admin-token-file admin.token &
+  KUBEBID_TOKEN=$(cat admin.token) market-sim replay-demand --trace demand.csv.gz --capacity 64";
+
+fn dollars(text: &str) -> Result<Price, String> {
+    let wrong = || format!("{text:?} is not a price in dollars with at most 6 decimals, like 2.50");
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || decimals.len() > 6 || !digits(whole) || !digits(decimals) {
+        return Err(wrong());
+    }
+    let micros = format!("{whole}{decimals:0<6}").parse().map_err(|_| wrong())?;
+    Ok(Price(micros))
+}
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    match play(arguments) {
+        Ok(report) => {
+            match arguments.output {
+                Output::Text => println!("{report}"),
+                Output::Json => {
+                    println!("{}", serde_json::to_string_pretty(&report).expect("a report is JSON"))
+                }
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("market-sim: {error}");
+            let mut source = error.source();
+            while let Some(cause) = source {
+                eprintln!("  because {cause}");
+                source = cause.source();
+            }
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn play(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {
+    let mut jobs = read_demand(&arguments.trace)?;
+    jobs.truncate(arguments.limit.unwrap_or(usize::MAX));
+    let settings = Settings {
+        capacity: arguments.capacity,
+        providers: arguments.providers,
+        reserve: arguments.reserve,
+        on_demand: arguments.on_demand,
+        boot: Micros::seconds(arguments.boot),
+        min_runtime: Micros::seconds(arguments.min_runtime),
+        notice: Micros::seconds(arguments.notice),
+        checkpoint: !arguments.no_checkpoint,
+        seed: arguments.seed,
+    };
+    let mut venue = venue(arguments)?;
+    let bar = ProgressBar::with_draw_target(Some(jobs.len() as u64), ProgressDrawTarget::stderr_with_hz(5));
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} jobs submitted, {eta} left")?);
+    let started = Instant::now();
+    let mut report =
+        replay(&jobs, &settings, venue.as_mut(), |submitted| bar.set_position(submitted as u64))?;
+    bar.finish_and_clear();
+    report.wall_seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+fn venue(arguments: &Arguments) -> Result<Box<dyn Venue>, Box<dyn Error>> {
+    if arguments.in_process {
+        return Ok(Box::new(InProcess::new()));
+    }
+    let token = arguments.token.clone();
+    let token = token.ok_or("an engine asks for a token of an administrator: --token, or KUBEBID_TOKEN")?;
+    Ok(Box::new(Live::connect(arguments.endpoint.clone(), token)?))
+}

@@ -1,0 +1,148 @@
+//! Both markets side by side.
+
+use kubebid_core::answer::{Answer, Auction};
+use kubebid_core::event::{Event, Fact};
+use kubebid_core::units::{MarketId, Micros};
+use kubebid_core::{Command, Exchange, Stamped};
+use kubebid_model::{Model, invariants};
+
+pub(crate) struct Pair {
+    exchange: Exchange,
+    /// The same, but told the time far more often (I9).
+    restless: Exchange,
+    model: Model,
+}
+
+impl Pair {
+    pub(crate) fn new() -> Pair {
+        Pair { exchange: Exchange::new(), restless: Exchange::new(), model: Model::new() }
+    }
+
+    pub(crate) fn apply(&mut self, command: &Stamped) -> Result<(), String> {
+        let mut before = self.model.clone();
+        before.apply(&Stamped { at: command.at, key: None, command: Command::AdvanceTime });
+        let expected = self.model.apply(command);
+        invariants::check(&self.model)?;
+        invariants::check_step(&before, &expected, &self.model)?;
+        let answer = self.exchange.apply(command);
+        same("sequence number", &expected.seq, &answer.seq)?;
+        same("time", &expected.at, &answer.at)?;
+        same("outcome", &expected.outcome, &answer.outcome)?;
+        let (in_order, loose) = split(&expected);
+        let (answered_in_order, answered_loose) = split(&answer);
+        same("events", &in_order, &answered_in_order)?;
+        same("loose events", &loose, &answered_loose)?;
+        let (expected, pictured) = (self.model.picture(), self.exchange.picture());
+        same("markets", &expected.markets, &pictured.markets)?;
+        same("bids", &expected.bids, &pictured.bids)?;
+        same("allocations", &expected.allocations, &pictured.allocations)?;
+        same("totals", &expected.totals, &pictured.totals)?;
+        for market in 0..expected.markets.len() as u32 {
+            for nodes in [1, 2, 3, 5] {
+                let (model, exchange) = (
+                    self.model.entry_price(MarketId(market), nodes),
+                    self.exchange.entry_price(MarketId(market), nodes),
+                );
+                same(&format!("entry price of {nodes} in market {market}"), &model, &exchange)?;
+            }
+        }
+        self.fidget(command, &answer)?;
+        self.snapshot()
+    }
+
+    /// AdvanceTime inserted before the command changes nothing but sequence numbers; settling ahead
+    /// of the command does not even change those.
+    fn fidget(&mut self, command: &Stamped, answer: &Answer) -> Result<(), String> {
+        let (from, to) = (self.restless.now(), command.at);
+        for part in 1..=3u64 {
+            let at = Micros(from.0 + to.0.saturating_sub(from.0) / 4 * part);
+            self.restless.run_until(at);
+        }
+        let restless = self.restless.apply(command);
+        same("events of the restless exchange", &answer.events, &restless.events)?;
+        same("state hash of the restless exchange", &self.exchange.state_hash(), &self.restless.state_hash())
+    }
+
+    /// Every now and then, goes on from a snapshot.
+    fn snapshot(&mut self) -> Result<(), String> {
+        if self.exchange.seq().0.is_multiple_of(7) {
+            let restored = Exchange::restore(&self.exchange.snapshot()).map_err(|e| e.to_string())?;
+            same("state hash of the restored exchange", &self.exchange.state_hash(), &restored.state_hash())?;
+            same("picture of the restored exchange", &self.exchange.picture(), &restored.picture())?;
+            self.exchange = restored;
+        }
+        if self.exchange.seq().0.is_multiple_of(5) {
+            self.quotes_are_exact()?;
+        }
+        Ok(())
+    }
+
+    /// I14: a new tenant's bid at the entry price gets all its nodes, one tick below it does not.
+    fn quotes_are_exact(&self) -> Result<(), String> {
+        let snapshot = self.exchange.snapshot();
+        for market in 0..self.exchange.picture().markets.len() as u32 {
+            let market = MarketId(market);
+            let tick = self.exchange.market_rules(market).tick;
+            for (min_nodes, nodes) in [(1, 1), (1, 2), (3, 3)] {
+                let Some(entry) = self.exchange.entry_price(market, nodes) else { continue };
+                for (ceiling, gets_all) in [(entry.0, true), (entry.0 - tick, false)] {
+                    if ceiling == 0 {
+                        continue;
+                    }
+                    let mut copy = Exchange::restore(&snapshot).map_err(|e| e.to_string())?;
+                    let name = copy.names().market(market).clone();
+                    let bid = kubebid_core::command::PlaceBid {
+                        tenant: kubebid_core::units::AccountName::new("somebody new"),
+                        markets: Some(vec![name]),
+                        instance_type: None,
+                        ceiling: kubebid_core::Price(ceiling),
+                        min_nodes,
+                        max_nodes: nodes,
+                        time_in_force: Default::default(),
+                        expire_at: None,
+                        on_preemption: Default::default(),
+                    };
+                    let at = copy.now();
+                    copy.apply(&Stamped { at, key: None, command: Command::PlaceBid(bid) });
+                    let placed = *copy.picture().bids.last().expect("just placed");
+                    let has_all = placed.held + placed.claimed == nodes;
+                    same(
+                        &format!("I14: {nodes} nodes at {ceiling} in {market:?}: all"),
+                        &gets_all,
+                        &has_all,
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, model: &T, exchange: &T) -> Result<(), String> {
+    if model == exchange {
+        return Ok(());
+    }
+    Err(format!("{what}:\n  model    {model:?}\n  exchange {exchange:?}"))
+}
+
+/// Events of bids and allocations in their order; the others as a set.
+fn split(answer: &Answer) -> (Vec<&Event>, Vec<String>) {
+    let (loose, in_order): (Vec<&Event>, Vec<&Event>) = answer.events.iter().partition(|event| {
+        matches!(
+            event.fact,
+            Fact::MarketOpened { .. }
+                | Fact::RulesChanged { .. }
+                | Fact::OfferPut { .. }
+                | Fact::UnitAdded { .. }
+                | Fact::UnitLeaving { .. }
+                | Fact::UnitBack { .. }
+                | Fact::UnitRemoved { .. }
+                | Fact::BidClosed { .. }
+                | Fact::Charged { .. }
+                | Fact::PriceChanged { .. }
+        )
+    });
+    let mut loose: Vec<String> = loose.iter().map(|event| format!("{event:?}")).collect();
+    loose.sort();
+    (in_order, loose)
+}

@@ -1,0 +1,348 @@
+//! Random stories: commands as a lively market would see them, many of them near the edges of rules.
+
+use kubebid_core::answer::Auction;
+use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce};
+use kubebid_core::picture::Picture;
+use kubebid_core::units::{
+    AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName,
+};
+use kubebid_core::{Command, Exchange, Price, Stamped};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// What a story is mostly about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Plain,
+    Gangs,
+    Markets,
+    Ties,
+    Times,
+    Churn,
+    Amendments,
+    Mixed,
+}
+
+impl Family {
+    pub(crate) const ALL: [Family; 8] = [
+        Family::Plain,
+        Family::Gangs,
+        Family::Markets,
+        Family::Ties,
+        Family::Times,
+        Family::Churn,
+        Family::Amendments,
+        Family::Mixed,
+    ];
+}
+
+struct Generator {
+    rng: ChaCha8Rng,
+    family: Family,
+    markets: Vec<&'static str>,
+    now: u64,
+    tick: u64,
+    keys: Vec<Stamped>,
+}
+
+const MARKETS: [&str; 3] = ["h100/eu", "h100/us", "a100/eu"];
+const TENANTS: [&str; 5] = ["t1", "t2", "t3", "t4", "p1"];
+const PROVIDERS: [&str; 3] = ["p1", "p2", "t4"];
+
+/// The same for the same seed. The exchange is asked on the way which bids and nodes there are.
+pub(crate) fn story(family: Family, seed: u64, length: u64) -> Vec<Stamped> {
+    let mut generator = Generator {
+        rng: ChaCha8Rng::seed_from_u64(seed),
+        family,
+        markets: Vec::new(),
+        now: 0,
+        tick: 10,
+        keys: Vec::new(),
+    };
+    let mut exchange = Exchange::new();
+    let mut story = Vec::new();
+    while (story.len() as u64) < length {
+        let stamped = generator.next(&exchange);
+        // A story whose exchange panics is still told to both.
+        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| exchange.apply(&stamped)));
+        story.push(stamped);
+        if told.is_err() {
+            break;
+        }
+    }
+    story
+}
+
+impl Generator {
+    fn one_in(&mut self, n: u32) -> bool {
+        self.rng.random_range(0..n) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
+        (!items.is_empty()).then(|| items[self.rng.random_range(0..items.len())])
+    }
+
+    fn is(&mut self, family: Family, mixed: u32) -> bool {
+        self.family == family || self.family == Family::Mixed && self.one_in(mixed)
+    }
+
+    fn next(&mut self, exchange: &Exchange) -> Stamped {
+        let wanted = match self.family {
+            Family::Markets | Family::Gangs | Family::Churn | Family::Amendments | Family::Mixed => 3,
+            Family::Plain | Family::Ties | Family::Times => 1,
+        };
+        if self.markets.is_empty() || self.markets.len() < wanted && self.one_in(3) {
+            return self.open_market();
+        }
+        self.pass_time(exchange);
+        if !self.keys.is_empty() && self.one_in(25) {
+            let again = self.rng.random_range(0..self.keys.len());
+            let mut again = self.keys[again].clone();
+            again.at = Micros(self.now);
+            if self.one_in(4) {
+                again.command = self.command(exchange, &exchange.picture());
+            }
+            return again;
+        }
+        let command = self.command(exchange, &exchange.picture());
+        let key = (command.account().is_some() && self.one_in(10))
+            .then(|| ClientKey::new(&format!("k{}", self.rng.random_range(0..4))));
+        let stamped = Stamped { at: Micros(self.now), key, command };
+        if stamped.key.is_some() {
+            self.keys.push(stamped.clone());
+        }
+        stamped
+    }
+
+    fn open_market(&mut self) -> Stamped {
+        let market = MARKETS[self.markets.len()];
+        self.markets.push(market);
+        let rule = |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
+        let second = 1_000_000;
+        let mut rules = vec![
+            rule("tick", self.tick),
+            rule("increment_bps", self.pick(&[0, 500, 500, 1000, 2000]).unwrap_or(500)),
+            rule("min_runtime_us", self.pick(&[0, 100, 900]).unwrap_or(0) * second),
+            rule("notice_us", self.pick(&[0, 60, 300, 300, 900]).unwrap_or(0) * second),
+            rule("start_timeout_us", self.pick(&[60, 300, 900]).unwrap_or(60) * second),
+            rule("min_charge_us", self.pick(&[0, 300]).unwrap_or(0) * second),
+            rule("fee_bps", self.pick(&[0, 250]).unwrap_or(0)),
+        ];
+        if self.one_in(4) {
+            rules
+                .push(RuleChange { name: "pricing".into(), value: RuleValue::Word("LowestAccepted".into()) });
+        }
+        if self.one_in(6) {
+            rules.push(rule("ceiling_max", 1200));
+        }
+        let command = Command::OpenMarket { market: MarketName::new(market), rules };
+        Stamped { at: Micros(self.now), key: None, command }
+    }
+
+    /// Often not at all, often just to where something falls due, sometimes a long way.
+    fn pass_time(&mut self, exchange: &Exchange) {
+        let second = 1_000_000;
+        let due = exchange.next_due().map_or(self.now, |due| due.0);
+        let still = self.family == Family::Ties && self.one_in(2);
+        self.now = match self.rng.random_range(0..10) {
+            _ if still => self.now,
+            0..=3 => self.now,
+            4..=5 => self.now + self.rng.random_range(1..30) * second,
+            6..=7 => self.now.max(due),
+            8 => self.now + 100 * second,
+            _ => self.now + self.rng.random_range(1..2000) * second,
+        };
+        if self.one_in(400) {
+            self.now += Micros::DAY.0;
+        }
+    }
+
+    fn market(&mut self) -> MarketName {
+        MarketName::new(self.pick(&self.markets.clone()).expect("one is open"))
+    }
+
+    fn tenant(&mut self) -> AccountName {
+        let few = if self.family == Family::Ties { 2 } else { TENANTS.len() };
+        let likely = if self.one_in(12) { few } else { few.min(4) };
+        AccountName::new(TENANTS[self.rng.random_range(0..likely)])
+    }
+
+    fn provider(&mut self) -> AccountName {
+        let likely = if self.one_in(12) { PROVIDERS.len() } else { 2 };
+        AccountName::new(PROVIDERS[self.rng.random_range(0..likely)])
+    }
+
+    fn reserve(&mut self) -> Price {
+        let on_tick = self.pick(&[0, 100, 100, 200, 300, 300, 500, 900]).unwrap_or(100);
+        Price(if self.one_in(100) { on_tick + 3 } else { on_tick })
+    }
+
+    fn ceiling(&mut self) -> Price {
+        let steps = if self.family == Family::Ties {
+            self.rng.random_range(1..6) * 10
+        } else {
+            self.rng.random_range(1..110)
+        };
+        Price(if self.one_in(100) { steps * self.tick + 3 } else { steps * self.tick })
+    }
+
+    fn command(&mut self, exchange: &Exchange, picture: &Picture) -> Command {
+        let (bids, supply, amend) = match self.family {
+            Family::Churn => (30, 30, 6),
+            Family::Amendments => (26, 8, 30),
+            Family::Plain | Family::Gangs | Family::Markets | Family::Ties | Family::Times => (40, 12, 8),
+            Family::Mixed => (30, 18, 16),
+        };
+        let choice = self.rng.random_range(0..100);
+        if choice < bids {
+            return self.place_bid();
+        }
+        if choice < bids + supply {
+            return self.supply(picture, exchange);
+        }
+        if choice < bids + supply + amend {
+            return self.amend(picture, exchange);
+        }
+        match self.rng.random_range(0..20) {
+            0..=7 => self.ready(picture, exchange),
+            8..=10 => self.release(picture, exchange),
+            11..=13 => self.cancel(picture, exchange),
+            14 => self.change_rules(),
+            _ => Command::AdvanceTime,
+        }
+    }
+
+    fn place_bid(&mut self) -> Command {
+        let gang = self.is(Family::Gangs, 3) && self.one_in(2);
+        let many = self.is(Family::Markets, 2);
+        let max_nodes = self.rng.random_range(1..=3) + u32::from(gang);
+        let min_nodes = if gang { self.rng.random_range(1..=max_nodes) } else { 1 };
+        let (mut markets, mut instance_type) = (Some(vec![self.market()]), None);
+        if many && self.one_in(2) {
+            if self.one_in(2) {
+                (markets, instance_type) = (None, Some(InstanceType::new("h100")));
+            } else {
+                let mut all = self.markets.clone();
+                let from = self.rng.random_range(0..all.len());
+                all.rotate_left(from);
+                all.truncate(self.rng.random_range(1..=all.len()));
+                markets = Some(all.into_iter().map(MarketName::new).collect());
+            }
+        }
+        let time_in_force = match self.rng.random_range(0..10) {
+            0..=1 => TimeInForce::Ioc,
+            2..=3 => TimeInForce::Gtt,
+            _ => TimeInForce::Gtc,
+        };
+        let expire_at = (time_in_force == TimeInForce::Gtt)
+            .then(|| Micros(self.now + self.rng.random_range(0..1500) * 1_000_000));
+        let on_preemption = if self.one_in(4) { OnPreemption::Close } else { OnPreemption::Requeue };
+        Command::PlaceBid(PlaceBid {
+            tenant: self.tenant(),
+            markets,
+            instance_type,
+            ceiling: self.ceiling(),
+            min_nodes,
+            max_nodes,
+            time_in_force,
+            expire_at,
+            on_preemption,
+        })
+    }
+
+    fn supply(&mut self, picture: &Picture, exchange: &Exchange) -> Command {
+        let unit = self.pick(&picture.allocations).map(|a| exchange.names().unit(a.unit));
+        let unit = match unit {
+            Some(unit) if !self.one_in(5) => unit,
+            Some(_) | None => UnitName {
+                market: self.market(),
+                provider: self.provider(),
+                number: self.rng.random_range(1..8),
+            },
+        };
+        let owner = if self.one_in(15) { self.provider() } else { unit.provider.clone() };
+        match self.rng.random_range(0..10) {
+            0 => Command::WithdrawUnit { provider: owner, unit },
+            1 => Command::ReportUnitLost { provider: owner, unit },
+            _ => Command::PutOffer {
+                provider: self.provider(),
+                market: self.market(),
+                capacity: self.rng.random_range(0..5),
+                reserve: self.reserve(),
+            },
+        }
+    }
+
+    fn bid(&mut self, picture: &Picture, exchange: &Exchange) -> (BidId, AccountName) {
+        let open: Vec<_> = picture.bids.iter().filter(|bid| bid.searching || bid.held > 0).copied().collect();
+        let all = if open.is_empty() || self.one_in(10) { &picture.bids } else { &open };
+        let Some(bid) = self.pick(all) else { return (BidId(1), self.tenant()) };
+        if self.one_in(25) {
+            return (bid.bid, self.tenant());
+        }
+        let view = exchange.view_bid(bid.bid).expect("a bid of the picture");
+        (bid.bid, exchange.names().account(view.tenant).clone())
+    }
+
+    fn amend(&mut self, picture: &Picture, exchange: &Exchange) -> Command {
+        let (bid, tenant) = self.bid(picture, exchange);
+        let ceiling = (!self.one_in(3)).then(|| match exchange.view_bid(bid) {
+            // Near where it stands, to be a little above or below others.
+            Some(view) if self.one_in(2) => Price(view.ceiling.0 + self.rng.random_range(0..8) * self.tick),
+            Some(_) | None => self.ceiling(),
+        });
+        let max_nodes = self.one_in(2).then(|| self.rng.random_range(0..5));
+        Command::AmendBid { tenant, bid, ceiling, max_nodes }
+    }
+
+    fn cancel(&mut self, picture: &Picture, exchange: &Exchange) -> Command {
+        let (bid, tenant) = self.bid(picture, exchange);
+        let mode = if self.one_in(2) { CancelMode::Keep } else { CancelMode::Release };
+        Command::CancelBid { tenant, bid, mode }
+    }
+
+    fn node(&mut self, picture: &Picture, exchange: &Exchange) -> (AllocationId, AccountName, AccountName) {
+        match self.pick(&picture.allocations) {
+            Some(node) if !self.one_in(12) => {
+                let view = exchange.view_allocation(node.allocation).expect("a node of the picture");
+                let names = exchange.names();
+                (
+                    node.allocation,
+                    names.account(view.tenant).clone(),
+                    names.account(view.unit.provider).clone(),
+                )
+            }
+            Some(_) | None => (AllocationId(self.rng.random_range(0..12)), self.tenant(), self.provider()),
+        }
+    }
+
+    fn ready(&mut self, picture: &Picture, exchange: &Exchange) -> Command {
+        let (allocation, tenant, provider) = self.node(picture, exchange);
+        let by = match self.rng.random_range(0..4) {
+            0 => Some(tenant),
+            1 => Some(provider),
+            2 if self.one_in(4) => Some(self.tenant()),
+            _ => None,
+        };
+        Command::ReportReady { allocation, by }
+    }
+
+    fn release(&mut self, picture: &Picture, exchange: &Exchange) -> Command {
+        let (allocation, tenant, _) = self.node(picture, exchange);
+        Command::ReleaseAllocation { tenant, allocation }
+    }
+
+    fn change_rules(&mut self) -> Command {
+        let rule = |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
+        let second = 1_000_000;
+        let change = match self.rng.random_range(0..6) {
+            0 => rule("notice_us", self.rng.random_range(0..400) * second),
+            1 => rule("min_runtime_us", self.rng.random_range(0..900) * second),
+            2 => rule("increment_bps", self.rng.random_range(0..2000)),
+            3 => rule("start_timeout_us", self.rng.random_range(0..500) * second),
+            4 => rule("min_charge_us", self.rng.random_range(0..400) * second),
+            _ => rule("fee_bps", self.rng.random_range(0..400)),
+        };
+        Command::ChangeRules { market: self.market(), rules: vec![change] }
+    }
+}

@@ -1,0 +1,197 @@
+//! How a call is made: a deadline, tries, and what is done between them.
+
+use crate::Client;
+use crate::credential::Bearer;
+use crate::error::{Error, GaveUp};
+use crate::judge::{Verdict, judge};
+use std::future::Future;
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+/// How calls are made. Waiting between tries is full jitter: anything from nothing to a bound that doubles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long one try may take; the engine is told as `grpc-timeout`. A read with `min_seq` waits this long.
+    pub timeout: Duration,
+    /// How long a call may take in all.
+    pub deadline: Duration,
+    /// How often a call is tried at most. A watch that was open once is resumed as often as it breaks.
+    pub tries: u32,
+    /// The first bound of a wait between tries.
+    pub backoff: Duration,
+    /// The highest bound of a wait between tries.
+    pub backoff_max: Duration,
+    /// After this long without a frame a watch is opened afresh.
+    pub silence: Duration,
+    /// How many bids of `place_bids` may be without an answer.
+    pub window: usize,
+    /// How many bids of `place_bids` go into one frame; at most 1000.
+    pub frame: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            timeout: Duration::from_secs(10),
+            deadline: Duration::from_secs(30),
+            tries: 10,
+            backoff: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+            silence: Duration::from_secs(60),
+            window: 4096,
+            frame: 256,
+        }
+    }
+}
+
+/// Whether a request may be sent again when nobody knows what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// It changes nothing, carries a key, or says what is to be so.
+    Safe,
+    /// It would be done twice.
+    Unsafe,
+}
+
+impl Client {
+    pub(crate) async fn unary<Q, A, F, Sent>(
+        &self,
+        repeat: Repeat,
+        client_key: Option<String>,
+        message: Q,
+        send: F,
+    ) -> Result<A, Error>
+    where
+        Q: Clone,
+        F: Fn(Channel, Request<Q>) -> Sent,
+        Sent: Future<Output = Result<Response<A>, Status>>,
+    {
+        let until = Instant::now() + self.options.deadline;
+        let limits = Limits { repeat, tries: Some(self.options.tries), until: Some(until) };
+        let mut tries = Tries::new(self.clone(), client_key);
+        loop {
+            let timeout = self.options.timeout.min(until.saturating_duration_since(Instant::now()));
+            let (channel, mut request) = tries.request(message.clone());
+            request.set_timeout(timeout);
+            let status = match in_time(timeout, send(channel, request)).await {
+                Ok(answer) => return Ok(answer.into_inner()),
+                Err(status) => status,
+            };
+            let pause = tries.after(status, limits)?;
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// What a call comes to within `timeout`.
+pub(crate) async fn in_time<A>(
+    timeout: Duration,
+    sent: impl Future<Output = Result<A, Status>>,
+) -> Result<A, Status> {
+    match tokio::time::timeout(timeout, sent).await {
+        Ok(result) => result,
+        Err(_) => Err(Status::deadline_exceeded(format!("no answer within {timeout:?}"))),
+    }
+}
+
+/// When to give up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) repeat: Repeat,
+    /// Absent for never.
+    pub(crate) tries: Option<u32>,
+    /// Absent for never.
+    pub(crate) until: Option<Instant>,
+}
+
+/// The tries of one call, or those of a stream since it last got on.
+#[derive(Debug)]
+pub(crate) struct Tries {
+    pub(crate) client: Client,
+    client_key: Option<String>,
+    count: u32,
+    /// Of the last try.
+    endpoint: usize,
+    bearer: Option<Bearer>,
+    renewed: bool,
+    /// A try may have been obeyed though its answer did not come.
+    maybe_taken: bool,
+}
+
+impl Tries {
+    pub(crate) fn new(client: Client, client_key: Option<String>) -> Self {
+        Tries { client, client_key, count: 0, endpoint: 0, bearer: None, renewed: false, maybe_taken: false }
+    }
+
+    /// The next try: where to, and what with.
+    pub(crate) fn request<Q>(&mut self, message: Q) -> (Channel, Request<Q>) {
+        let (endpoint, channel) = self.client.endpoints.current();
+        let mut request = Request::new(message);
+        self.bearer = self.client.credential.authorize(request.metadata_mut());
+        self.endpoint = endpoint;
+        self.count += 1;
+        (channel, request)
+    }
+
+    /// It got on: what fails next is a new trouble.
+    pub(crate) fn reset(&mut self) {
+        self.count = 0;
+        self.renewed = false;
+    }
+
+    /// What comes after a failed try: a wait and another one, or the end.
+    pub(crate) fn after(&mut self, status: Status, limits: Limits) -> Result<Duration, Error> {
+        let verdict = judge(&status);
+        tracing::debug!(tries = self.count, code = ?status.code(), message = status.message(), "a try failed");
+        let (retry_after, untaken) = match verdict {
+            Verdict::Busy(retry_after) => (retry_after, true),
+            Verdict::Away { untaken } => (None, untaken),
+            Verdict::Unknown(_) | Verdict::Final(_) => (None, true),
+            Verdict::NotYet | Verdict::Silent => (None, false),
+        };
+        self.maybe_taken |= !untaken;
+        let end = GaveUp {
+            tries: self.count,
+            last: status,
+            endpoint: self.client.endpoints.name_of(self.endpoint).to_owned(),
+            retry_after,
+            client_key: self.client_key.clone(),
+            maybe_taken: self.maybe_taken,
+        };
+        let (pause, end) = match verdict {
+            Verdict::Final(error) => return Err(error),
+            Verdict::Unknown(refusal) => {
+                if self.renewed || !self.client.credential.renewed(self.bearer.as_ref()) {
+                    return Err(Error::Unauthenticated(refusal));
+                }
+                self.renewed = true;
+                return Ok(Duration::ZERO);
+            }
+            Verdict::Busy(wait) => (wait.unwrap_or_default() + self.jitter(1), Error::Busy(Box::new(end))),
+            Verdict::NotYet => (self.jitter(1), Error::Late(Box::new(end))),
+            Verdict::Silent => (self.elsewhere(), Error::Late(Box::new(end))),
+            Verdict::Away { .. } => (self.elsewhere(), Error::Unavailable(Box::new(end))),
+        };
+        let exhausted = limits.tries.is_some_and(|tries| self.count >= tries);
+        let too_late = limits.until.is_some_and(|until| Instant::now() + pause >= until);
+        let unsafe_again = limits.repeat == Repeat::Unsafe && self.maybe_taken;
+        if exhausted || too_late || unsafe_again { Err(end) } else { Ok(pause) }
+    }
+
+    /// Turns to another endpoint; waits once all of them have been tried.
+    fn elsewhere(&self) -> Duration {
+        self.client.endpoints.leave(self.endpoint);
+        let round = u32::try_from(self.client.endpoints.len()).unwrap_or(u32::MAX);
+        if self.count.is_multiple_of(round) { self.jitter(round) } else { Duration::ZERO }
+    }
+
+    /// Full jitter, its bound doubled every `round` tries.
+    fn jitter(&self, round: u32) -> Duration {
+        let options = &self.client.options;
+        let doubled = (self.count.saturating_sub(1) / round).min(20);
+        let bound = options.backoff.saturating_mul(1 << doubled).min(options.backoff_max);
+        Duration::from_micros(fastrand::u64(0..=u64::try_from(bound.as_micros()).unwrap_or(u64::MAX)))
+    }
+}

@@ -1,0 +1,45 @@
+//! The engines of one exchange: stick to what works, go round when it does not.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tonic::transport::Channel;
+
+#[derive(Debug)]
+pub(crate) struct Endpoints {
+    /// Never empty.
+    list: Vec<(String, Channel)>,
+    at: AtomicUsize,
+}
+
+impl Endpoints {
+    pub(crate) fn new(list: Vec<(String, Channel)>) -> Self {
+        assert!(!list.is_empty(), "a client has an endpoint");
+        Endpoints { list, at: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The one in use, by its place in the list.
+    pub(crate) fn current(&self) -> (usize, Channel) {
+        let at = self.at.load(Ordering::Relaxed);
+        (at, self.list[at].1.clone())
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.name_of(self.at.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn name_of(&self, at: usize) -> &str {
+        &self.list[at].0
+    }
+
+    /// Goes on to the next, unless another call has left `from` already.
+    pub(crate) fn leave(&self, from: usize) {
+        let next = (from + 1) % self.list.len();
+        if self.at.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() && next != from
+        {
+            tracing::info!(from = self.list[from].0, to = self.list[next].0, "another endpoint");
+        }
+    }
+}

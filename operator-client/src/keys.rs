@@ -1,0 +1,34 @@
+//! Requests that carry a client key: repeated with the same one they are done at most once.
+
+use crate::v1;
+
+/// A request with a client key.
+pub trait Keyed {
+    /// Its key; empty for none.
+    fn client_key_mut(&mut self) -> &mut String;
+
+    /// Gives it a random key, unless it has one, and says which.
+    fn ensure_key(&mut self) -> String {
+        let key = self.client_key_mut();
+        if key.is_empty() {
+            *key = uuid::Uuid::new_v4().to_string();
+        }
+        key.clone()
+    }
+}
+
+macro_rules! keyed {
+    ($($request:ident)*) => {$(
+        impl Keyed for v1::$request {
+            fn client_key_mut(&mut self) -> &mut String {
+                &mut self.client_key
+            }
+        }
+    )*};
+}
+
+keyed! {
+    PlaceBidRequest AmendBidRequest CancelBidRequest
+    PutOfferRequest WithdrawUnitRequest ReportUnitLostRequest
+    ReportReadyRequest ReleaseAllocationRequest
+}

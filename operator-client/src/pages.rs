@@ -1,0 +1,105 @@
+//! Lists longer than a page.
+
+use crate::Client;
+use crate::error::Error;
+use crate::v1::*;
+use std::future::Future;
+
+/// As many as an engine gives at once.
+const PAGE_MAX: u32 = 1000;
+
+/// A request for one page of a list.
+pub trait Paged: Clone + Send {
+    /// A page.
+    type Page: Page;
+
+    /// Sets what to ask for: how many, and from where.
+    fn turn(&mut self, size: u32, token: String);
+
+    /// Asks for it.
+    fn fetch(self, client: &Client) -> impl Future<Output = Result<Self::Page, Error>> + Send;
+}
+
+/// One page of a list.
+pub trait Page: Send {
+    /// How many are on it.
+    fn count(&self) -> usize;
+
+    /// Keeps the first `count` only.
+    fn truncate(&mut self, count: usize);
+
+    /// The token of the next one; empty at the end.
+    fn next(&self) -> &str;
+
+    /// Adds the next page. `seq` and the cursor remain those of the first.
+    fn append(&mut self, next: Self);
+}
+
+impl Client {
+    /// All pages of a list as one, its `seq` and cursor those of the first page: who watches from that cursor
+    /// misses nothing.
+    pub async fn all<R: Paged>(&self, request: R) -> Result<R::Page, Error> {
+        self.first(request, usize::MAX).await
+    }
+
+    /// The first `count` of a list as one page.
+    pub async fn first<R: Paged>(&self, mut request: R, count: usize) -> Result<R::Page, Error> {
+        let size = u32::try_from(count).unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
+        request.turn(size, String::new());
+        let mut list = request.clone().fetch(self).await?;
+        while !list.next().is_empty() && list.count() < count {
+            request.turn(size, list.next().to_owned());
+            list.append(request.clone().fetch(self).await?);
+        }
+        list.truncate(count);
+        Ok(list)
+    }
+}
+
+macro_rules! paged {
+    ($($method:ident($request:ident) -> $answer:ident.$items:ident;)*) => {$(
+        impl Paged for $request {
+            type Page = $answer;
+
+            fn turn(&mut self, size: u32, token: String) {
+                self.page_size = size;
+                self.page_token = token;
+            }
+
+            async fn fetch(self, client: &Client) -> Result<$answer, Error> {
+                client.$method(self).await
+            }
+        }
+
+        impl Page for $answer {
+            fn count(&self) -> usize {
+                self.$items.len()
+            }
+
+            fn truncate(&mut self, count: usize) {
+                self.$items.truncate(count);
+            }
+
+            fn next(&self) -> &str {
+                &self.next_page_token
+            }
+
+            fn append(&mut self, next: Self) {
+                self.$items.extend(next.$items);
+                self.next_page_token = next.next_page_token;
+            }
+        }
+    )*};
+}
+
+paged! {
+    list_bids(ListBidsRequest) -> ListBidsResponse.bids;
+    list_allocations(ListAllocationsRequest) -> ListAllocationsResponse.allocations;
+    list_offers(ListOffersRequest) -> ListOffersResponse.offers;
+    get_offer(GetOfferRequest) -> GetOfferResponse.units;
+    list_markets(ListMarketsRequest) -> ListMarketsResponse.markets;
+    list_instance_types(ListInstanceTypesRequest) -> ListInstanceTypesResponse.entries;
+    list_charges(ListChargesRequest) -> ListChargesResponse.charges;
+    list_accounts(ListAccountsRequest) -> ListAccountsResponse.accounts;
+    list_tokens(ListTokensRequest) -> ListTokensResponse.tokens;
+}
