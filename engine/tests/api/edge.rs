@@ -45,6 +45,18 @@ async fn what_a_field_cannot_carry_is_refused_by_its_name() {
         assert!(refusal.message.starts_with(field), "{refusal:?}");
     }
     assert_eq!(world.engine.applied(), before);
+
+    let waiting = t1.place(any_type("h200", 100)).await.unwrap();
+    let amend = |bid, ceiling| v1::AmendBidRequest {
+        bid,
+        ceiling_micros: Some(ceiling),
+        ..v1::AmendBidRequest::default()
+    };
+    let refusal = t1.bids().amend_bid(amend(waiting.bid, u64::MAX)).await;
+    assert_refused(refusal, Code::InvalidArgument, "BAD_FIELD");
+    let bounded = t1.place(bid(100)).await.unwrap();
+    let refusal = t1.bids().amend_bid(amend(bounded.bid, u64::MAX)).await;
+    assert!(assert_refused(refusal, Code::InvalidArgument, "NOT_A_TICK").seq.is_some());
     world.stop().await;
 }
 

@@ -1,6 +1,8 @@
 //! Limits of accounts, and a full intake. None of them uses up a key.
 
 use crate::world::{World, assert_refused, bid};
+use futures_util::FutureExt;
+use kubebid_engine::NotDone;
 use kubebid_engine::api::ApiOptions;
 use kubebid_proto::v1;
 use tonic::Code;
@@ -107,27 +109,29 @@ async fn a_full_intake_is_busy_and_the_key_stays_free() {
     let world = World::with(ApiOptions::default(), 4).await;
     let t1 = world.tenant("t1").await;
     let held = world.hold_the_exchange().await;
-    let frame = v1::PlaceBidsRequest { bids: (0..10).map(|n| keyed(&n.to_string(), 100, 1)).collect() };
-    let (frames, to_send) = tokio::sync::mpsc::channel(1);
-    frames.send(frame.clone()).await.unwrap();
-    let to_send = tokio_stream::wrappers::ReceiverStream::new(to_send);
-    let mut answers = t1.bids().place_bids(to_send).await.unwrap().into_inner();
-    let refusal = loop {
-        // Until the frame has filled the intake.
-        match t1.place(keyed("busy", 100, 1)).await {
-            Err(status) => break crate::world::refused(&status),
-            Ok(_) => panic!("the exchange is held"),
-        }
-    };
-    assert_eq!((refusal.code, &refusal.reason[..]), (Code::ResourceExhausted, "BUSY"));
+    let questions: Vec<_> = (0..4)
+        .map(|_| {
+            let engine = world.engine.clone();
+            tokio::spawn(async move { engine.ask(|_| ()).await })
+        })
+        .collect();
+    // As soon as they are all in the intake.
+    while world.engine.ask(|_| ()).now_or_never() != Some(Err(NotDone::Full)) {
+        tokio::task::yield_now().await;
+    }
+    let refusal = assert_refused(t1.place(keyed("busy", 100, 1)).await, Code::ResourceExhausted, "BUSY");
     assert!(refusal.retries && refusal.seq.is_none());
+    let frame = v1::PlaceBidsRequest { bids: vec![keyed("busy", 100, 1); 3] };
+    let mut answers = t1.bids().place_bids(tokio_stream::iter([frame])).await.unwrap().into_inner();
+    for result in answers.message().await.unwrap().unwrap().results {
+        let Outcome::Refused(refusal) = result.outcome.unwrap() else { panic!("the exchange is held") };
+        assert_eq!((&refusal.reason[..], refusal.seq), ("BUSY", None));
+        assert!(refusal.retry_after_us.is_some());
+    }
     drop(held);
-    let results = answers.message().await.unwrap().unwrap().results;
-    let busy = results.iter().filter(|result| match result.outcome.as_ref().unwrap() {
-        Outcome::Refused(refusal) => refusal.reason == "BUSY" && refusal.retry_after_us.is_some(),
-        Outcome::Placed(_) => false,
-    });
-    assert_eq!(busy.count(), 6);
-    assert!(!t1.place(keyed("9", 100, 1)).await.unwrap().repeated);
+    for question in questions {
+        let _ = question.await;
+    }
+    assert!(!t1.place(keyed("busy", 100, 1)).await.unwrap().repeated);
     world.stop().await;
 }

@@ -1,10 +1,20 @@
 //! What every client of a service finds: reflection, health, metrics, REST on the same port, and an end in order.
 
 use crate::world::{World, bid};
+use kubebid_engine::api::ApiOptions;
+use kubebid_engine::clock::Clock;
+use kubebid_engine::server::{ServeError, Server, ServerConfig, TlsFiles};
+use kubebid_engine::store::{Place, StoreOptions};
+use kubebid_engine::{Engine, EngineOptions};
 use kubebid_proto::v1;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -84,6 +94,44 @@ async fn rest_is_on_the_same_port() {
     assert_eq!(status, 200);
     assert!(document.contains("\"openapi\":\"3.1"), "{}", &document[..200]);
     world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_is_spoken_where_it_is_configured() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let files = TlsFiles { certificates: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };
+    std::fs::write(&files.certificates, made.cert.pem()).unwrap();
+    std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+    let broken = TlsFiles { key: files.certificates.clone(), ..files.clone() };
+    let config = |tls| ServerConfig { tls: Some(tls), ops: None, ..World::config(ApiOptions::default()) };
+    assert!(matches!(Server::bind(config(broken)).await, Err(ServeError::Tls(_))));
+
+    let store = StoreOptions::new(Place::Sqlite(folder.path().join("kubebid.db")));
+    let (engine, running) = Engine::start(EngineOptions::new(store, Clock::Stepped)).await.unwrap();
+    let server = Server::bind(config(files)).await.unwrap();
+    let address = server.address();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(server.run(engine, running, async {
+        let _ = stopped.await;
+    }));
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let connector = TlsConnector::from(Arc::new(client));
+    let name = "localhost".try_into().unwrap();
+    let mut stream = connector.connect(name, stream).await.unwrap();
+    stream.write_all(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut answer = [0; 15];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    stop.send(()).unwrap();
+    serving.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -158,15 +158,7 @@ impl World {
         let token = folder.path().join("admin.token");
         bootstrap_admin(engine.store(), &token).await.unwrap();
         let secret = std::fs::read_to_string(token).unwrap().trim().to_owned();
-        let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let config = ServerConfig {
-            listen: loopback,
-            ops: Some(loopback),
-            tls: None,
-            grace: Duration::from_secs(5),
-            api,
-        };
-        let server = Server::bind(config).await.unwrap();
+        let server = Server::bind(World::config(api)).await.unwrap();
         let (address, ops) = (server.address(), server.ops_address().unwrap());
         let (stop, stopped) = oneshot::channel();
         let served = engine.clone();
@@ -182,6 +174,13 @@ impl World {
         let world = World { engine, address, ops, admin, channel, stop, serving, folder };
         world.open(MARKET, v1::MarketRules::default()).await;
         world
+    }
+
+    /// On ports that are free.
+    pub(crate) fn config(api: ApiOptions) -> ServerConfig {
+        let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let grace = Duration::from_secs(5);
+        ServerConfig { listen: loopback, ops: Some(loopback), tls: None, grace, api }
     }
 
     pub(crate) async fn open(&self, market: &str, rules: v1::MarketRules) {
