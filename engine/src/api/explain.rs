@@ -10,10 +10,10 @@ use super::lookout::Lookout;
 use crate::caller::Caller;
 use crate::projections::queries::EventQuery;
 use crate::view::MarketView;
-use crate::wire::bid::unfilled_reason;
+use crate::wire::bid::unfilled;
 use crate::wire::status::{ApiError, Code};
 use kubebid_core::Reject;
-use kubebid_core::units::{AllocationId, BidId, MarketId};
+use kubebid_core::units::{AccountName, AllocationId, BidId, MarketId};
 use kubebid_core::views::{AllocationView, BidView, Obstacle};
 use kubebid_proto::v1;
 use steps::Subject;
@@ -47,7 +47,7 @@ impl Api {
             .await?;
         let unknown = || ApiError::new(Code::Market(Reject::UnknownBid));
         let (view, obstacles) = found.ok_or_else(unknown)?;
-        if !caller.sees(self.engine().views().names().account(view.tenant).as_str()) {
+        if !caller.sees(self.engine().views().names().account(view.tenant)) {
             return Err(unknown());
         }
         let events =
@@ -74,7 +74,7 @@ impl Api {
         let of_node = EventQuery { allocations: vec![id], ..EventQuery::default() };
         let events = self.history(caller, seq.0, of_node).await?;
         let row = self.engine().projections().allocation(id).await?;
-        let sees = |name: &str| caller.sees(name);
+        let sees = |name: &str| caller.sees(&AccountName::new(name));
         let row = row.filter(|row| sees(&row.tenant) || sees(&row.provider));
         let row = row.ok_or_else(|| ApiError::new(Code::Market(Reject::UnknownAllocation)))?;
         let bid = sees(&row.tenant).then_some(row.bid.0);
@@ -125,7 +125,7 @@ impl Api {
     fn obstacle(&self, obstacle: &Obstacle) -> v1::explain_response::Obstacle {
         v1::explain_response::Obstacle {
             market: self.market_name(obstacle.market),
-            reason: unfilled_reason(obstacle.reason).into(),
+            reason: unfilled(obstacle.reason).into(),
             needed_ceiling_micros: obstacle.needed_ceiling.map(|ceiling| ceiling.0),
             protected_until_us: obstacle.protected_until.map(|until| until.0),
         }

@@ -8,7 +8,7 @@ use super::Api;
 use crate::store::Labels;
 use crate::wire::status::{ApiError, Code};
 use kubebid_core::Reject;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const PATIENCE_TRIES: u32 = 200;
 pub(super) struct Unwritten {
     /// The last command before this process: what it left behind may lack its labels.
     inherited: u64,
-    bids: Mutex<HashMap<u64, Labels>>,
+    bids: Mutex<BTreeMap<u64, Labels>>,
 }
 
 impl Unwritten {
@@ -34,7 +34,7 @@ impl Unwritten {
         self.bids().insert(bid, labels);
     }
 
-    fn bids(&self) -> MutexGuard<'_, HashMap<u64, Labels>> {
+    fn bids(&self) -> MutexGuard<'_, BTreeMap<u64, Labels>> {
         self.bids.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -56,7 +56,7 @@ impl Api {
     /// for labels is not to miss a bid whose labels are just being written.
     pub(super) async fn labels_written(&self, up_to: u64) {
         for _ in 0..PATIENCE_TRIES {
-            if !self.0.unwritten.bids().keys().any(|bid| *bid <= up_to) {
+            if self.0.unwritten.bids().first_key_value().is_none_or(|(bid, _)| *bid > up_to) {
                 return;
             }
             tokio::time::sleep(PATIENCE_STEP).await;
