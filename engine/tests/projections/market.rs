@@ -32,6 +32,7 @@ impl Market {
     }
 
     pub(crate) async fn open(&mut self, engine: &Engine) {
+        self.advance(engine).await;
         for (n, market) in MARKETS.into_iter().enumerate() {
             let rule =
                 |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
@@ -42,9 +43,9 @@ impl Market {
                 rule("notice_us", 300_000_000),
                 rule("min_charge_us", 600_000_000),
             ];
-            submit(engine, None, Command::OpenMarket { market: MarketName::new(market), rules }).await;
+            let open = Command::OpenMarket { market: MarketName::new(market), rules };
+            engine.submit(Submission::new(None, open), |_, _| ()).await.unwrap();
         }
-        self.advance(engine).await;
     }
 
     /// Does `commands` more things.
@@ -201,10 +202,6 @@ impl Market {
         let pick = (!all.is_empty()).then(|| &all[self.random(all.len() as u64) as usize]);
         pick.map(|found| (found.allocation, found.unit))
     }
-}
-
-pub(crate) async fn submit(engine: &Engine, key: Option<&str>, command: Command) {
-    engine.submit(Submission::new(key.map(ClientKey::new), command), |_, _| ()).await.unwrap();
 }
 
 /// Until the tables know everything.

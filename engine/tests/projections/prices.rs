@@ -61,7 +61,6 @@ async fn bars_cover_the_time_since_the_opening(place: TestPlace) {
     let name = MarketName::new(MARKETS[0]);
     let all = engine.projections().price_bars(&name, Micros(0), now, hour, 1000).await.unwrap();
     let points = engine.projections().price_points(&name, Micros(0), None, None, 100_000).await.unwrap();
-    eprintln!("{now} {all:#?} {points:#?}");
     assert!(all.len() > 10);
     assert_eq!(all.iter().map(|bar| bar.changes as usize).sum::<usize>(), points.len());
     for pair in all.windows(2) {
