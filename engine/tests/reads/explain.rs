@@ -11,6 +11,7 @@ async fn explain(api: &Api, who: &str, subject: Subject) -> Result<v1::ExplainRe
     api.explain(&caller(who), request).await.map_err(|error| error.code.word().to_owned())
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others fail the test")]
 fn rules(explained: &v1::ExplainResponse) -> Vec<(&str, &str)> {
     let kind = |step: &v1::explain_response::Step| match step.event.as_ref().unwrap().kind.as_ref().unwrap() {
         v1::event::Kind::BidPlaced(_) => "placed",

@@ -147,15 +147,17 @@ async fn live_and_past_events_are_found_by_the_same_filter() {
     world.bid("t3", 1, 9 * SECOND).await;
     world.at(5000).await;
     let last = world.api.engine().ask(|exchange| exchange.seq().0).await.unwrap();
-    for (who, filter, mut frames) in watches {
+    let heard = watches.into_iter().map(async |(who, filter, mut frames)| {
         let mut live = Vec::new();
         loop {
             let frame = frames.next().await.unwrap().unwrap();
             live.extend(frame.events);
             if frame.seq >= last {
-                break;
+                return (who, filter, live);
             }
         }
+    });
+    for (who, filter, live) in futures_util::future::join_all(heard).await {
         let request = v1::ListEventsRequest {
             cursor: Cursor::behind(world.api.engine().journal_id(), first).to_string(),
             filter: Some(filter.clone()),
