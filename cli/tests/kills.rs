@@ -159,7 +159,8 @@ async fn write(client: Client, writer: usize, stop: Arc<AtomicBool>) -> Vec<(Str
 }
 
 async fn judge(client: &Client, acked: &BTreeMap<String, u64>) {
-    let listed = client.all(v1::ListBidsRequest { page_size: 1000, ..Default::default() }).await.expect("bids");
+    let listed =
+        client.all(v1::ListBidsRequest { page_size: 1000, ..Default::default() }).await.expect("bids");
     let mut by_key: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for bid in listed.bids {
         by_key.entry(bid.client_key.expect("all bids have keys")).or_default().insert(bid.bid);

@@ -44,7 +44,10 @@ impl Journal {
         match self {
             Journal::Verify(place) => {
                 let end = each(&place, |_| Ok(())).await?;
-                println!("{} commands, all of them sound; the journal {} ends at {}", end.commands, end.id, end.place);
+                println!(
+                    "{} commands, all of them sound; the journal {} ends at {}",
+                    end.commands, end.id, end.place
+                );
             }
             Journal::Replay(place) => {
                 let mut exchange = Exchange::new();
@@ -95,7 +98,8 @@ async fn each(place: &Where, mut take: impl FnMut(Stamped) -> io::Result<()>) ->
         }
         for batch in batches {
             for record in batch.records() {
-                let command = command_of(record).map_err(|error| Failure::new(Exit::Fault, error.to_string()))?;
+                let command =
+                    command_of(record).map_err(|error| Failure::new(Exit::Fault, error.to_string()))?;
                 take(command)?;
             }
             (end.commands, end.place) = (batch.last_seq(), batch.end().to_string());

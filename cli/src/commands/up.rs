@@ -84,7 +84,8 @@ impl Up {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         local::log_to_stderr("warn");
         let folder = self.folder.clone().or_else(profile::data_folder);
-        let folder = folder.ok_or_else(|| Failure::usage("there is no home folder: name one with --folder"))?;
+        let folder =
+            folder.ok_or_else(|| Failure::usage("there is no home folder: name one with --folder"))?;
         let at = |error: std::io::Error| Failure::new(Exit::Fault, format!("{}: {error}", folder.display()));
         fs::create_dir_all(&folder).map_err(at)?;
         let (database, admin_file) = (folder.join("market.db"), folder.join("admin.token"));
@@ -134,7 +135,8 @@ impl Up {
             api: ApiOptions::default(),
         };
         Server::bind(config).await.map_err(|error| {
-            local::fault(&error).next("is another engine running? name other ports with --listen and --ops-listen")
+            local::fault(&error)
+                .next("is another engine running? name other ports with --listen and --ops-listen")
         })
     }
 }
@@ -168,7 +170,10 @@ impl Setting {
             let instance_type = v1::InstanceType {
                 name: kind.to_owned(),
                 allocatable: market.resources.iter().map(owned).collect(),
-                node_labels: BTreeMap::from([("node.kubernetes.io/instance-type".to_owned(), kind.to_owned())]),
+                node_labels: BTreeMap::from([(
+                    "node.kubernetes.io/instance-type".to_owned(),
+                    kind.to_owned(),
+                )]),
                 on_demand_price_micros: Some(market.on_demand_micros),
             };
             let request = v1::PutInstanceTypeRequest { instance_type: Some(instance_type) };
@@ -236,7 +241,11 @@ fn stages() -> Vec<Stage> {
 }
 
 /// To the usual place, unless the profile there is of another engine.
-fn write_profile(endpoint: &str, people: &BTreeMap<String, String>, folder: &Path) -> std::io::Result<PathBuf> {
+fn write_profile(
+    endpoint: &str,
+    people: &BTreeMap<String, String>,
+    folder: &Path,
+) -> std::io::Result<PathBuf> {
     let usual = profile::default_path().filter(|path| match Profile::read(path) {
         Ok(Some(profile)) => profile.endpoint == endpoint,
         Ok(None) => true,
