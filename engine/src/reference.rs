@@ -22,7 +22,9 @@ impl Reference {
     pub(crate) fn change(&mut self, at: Micros, numbers: &Numbers) {
         self.floor = numbers.floor;
         let price = numbers.floor.map(|_| numbers.market_price);
-        if let Some((since, Some(before))) = self.changes.back() {
+        if let Some((since, Some(before))) = self.changes.back()
+            && at > *since
+        {
             *self.spans.entry(*before).or_default() += at.since(*since).0;
         }
         self.changes.push_back((at, price));
@@ -50,7 +52,7 @@ impl Reference {
                 return;
             }
             let gone = until.min(start).since(since).0;
-            if let Some(price) = price {
+            if let Some(price) = price.filter(|_| gone > 0) {
                 let span = self.spans.get_mut(&price).expect("a finished stretch is summed");
                 *span -= gone;
                 if *span == 0 {
@@ -105,6 +107,17 @@ mod tests {
         reference.change(Micros::seconds(day), &numbers(300, Some(50)));
         assert_eq!(reference.price(Micros::seconds(day + day / 2 + 1)), Some(Price(300)));
         assert_eq!(reference.price(Micros::seconds(3 * day)), Some(Price(300)));
+    }
+
+    #[test]
+    fn a_price_that_held_for_no_time_is_forgotten_too() {
+        let mut reference = Reference::default();
+        for at in [0, 10, 10, 10, 20] {
+            reference.change(Micros::seconds(at), &numbers(100, Some(50)));
+        }
+        reference.change(Micros::seconds(30), &numbers(300, Some(50)));
+        let day = Micros::DAY.0 / 1_000_000;
+        assert_eq!(reference.price(Micros::seconds(2 * day)), Some(Price(300)));
     }
 
     #[test]

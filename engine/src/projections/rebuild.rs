@@ -20,11 +20,6 @@ pub enum RebuildError {
     Journal(#[from] RecoveryError),
 }
 
-/// An engine that writes beside us is no reason to: together we get there.
-fn gives_up(fault: &Fault) -> bool {
-    !matches!(fault, Fault::Overtaken { .. })
-}
-
 /// Empties the tables and fills them again; `progress` hears of how many commands how many are done. On
 /// SQLite no engine may run; on Postgres one may, and its projections wait meanwhile.
 pub async fn rebuild(options: &StoreOptions, mut progress: impl FnMut(u64, u64)) -> Result<(), RebuildError> {
@@ -59,4 +54,9 @@ pub async fn rebuild(options: &StoreOptions, mut progress: impl FnMut(u64, u64))
     progress(projector.write(&waiting, gives_up).await?, total);
     store.close().await;
     Ok(())
+}
+
+/// An engine that writes beside us is no reason to: together we get there.
+fn gives_up(fault: &Fault) -> bool {
+    !matches!(fault, Fault::Overtaken { .. })
 }

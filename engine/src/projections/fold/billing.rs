@@ -48,7 +48,7 @@ impl Running {
 
 impl Mark {
     /// The time from here to another mark; none where no time passed.
-    pub(crate) fn segment_to(self, later: Mark) -> Option<Segment> {
+    pub fn segment_to(self, later: Mark) -> Option<Segment> {
         let span = later.at.since(self.at);
         (span.0 > 0).then(|| Segment {
             from: self.at,

@@ -1,0 +1,66 @@
+//! All that the tables hold, as text.
+
+use crate::place::TestPlace;
+use sqlx::any::AnyTypeInfoKind;
+use sqlx::{AssertSqlSafe, Column, Row, TypeInfo, ValueRef};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const TABLES: [&str; 10] = [
+    "projection",
+    "bids",
+    "bid_markets",
+    "allocations",
+    "offers",
+    "events",
+    "markets",
+    "price_changes",
+    "charges",
+    "charge_segments",
+];
+
+/// The rows of each table, sorted.
+pub(crate) type Dump = BTreeMap<&'static str, Vec<String>>;
+
+pub(crate) async fn dump(place: &TestPlace) -> Dump {
+    let mut connection = place.connect().await;
+    let mut dump = Dump::new();
+    for table in TABLES {
+        let sql = AssertSqlSafe(format!("SELECT * FROM {table}"));
+        let rows = sqlx::query(sql).fetch_all(&mut connection).await.unwrap();
+        let mut texts: Vec<String> = rows.iter().map(text).collect();
+        texts.sort();
+        dump.insert(table, texts);
+    }
+    dump
+}
+
+fn text(row: &sqlx::any::AnyRow) -> String {
+    let mut text = String::new();
+    for column in row.columns() {
+        let (name, index) = (column.name(), column.ordinal());
+        let value = row.try_get_raw(index).unwrap();
+        let value = if value.is_null() {
+            "-".to_owned()
+        } else {
+            match value.type_info().kind() {
+                AnyTypeInfoKind::BigInt => row.get::<i64, _>(index).to_string(),
+                AnyTypeInfoKind::Text => row.get::<String, _>(index),
+                AnyTypeInfoKind::Blob => format!("{:02x?}", row.get::<Vec<u8>, _>(index)),
+                other => panic!("{name} is a {other:?} ({})", value.type_info().name()),
+            }
+        };
+        write!(text, "{name}={value} ").unwrap();
+    }
+    text
+}
+
+/// Shows the first row that differs, and not everything.
+pub(crate) fn assert_same(left: &Dump, right: &Dump) {
+    for table in TABLES {
+        let (left, right) = (&left[table], &right[table]);
+        for n in 0..left.len().max(right.len()) {
+            assert_eq!(left.get(n), right.get(n), "{table}, row {n}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A random but repeatable market, hour after hour.
+
+use kubebid_core::command::{
+    CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce,
+};
+use kubebid_core::picture::Picture;
+use kubebid_core::units::{AccountName, ClientKey, InstanceType, MarketName, Micros, Names, UnitName};
+use kubebid_core::{Auction, Price};
+use kubebid_engine::{Engine, Submission};
+
+pub(crate) const MARKETS: [&str; 3] = ["gpu/east", "gpu/west", "cpu/east"];
+pub(crate) const ACCOUNTS: [&str; 6] = ["ann", "bob", "cy", "p1", "p2", "both"];
+
+pub(crate) struct Market {
+    seed: u64,
+    now: u64,
+}
+
+impl Market {
+    pub(crate) fn new(seed: u64) -> Market {
+        // Behind the epoch, and not at a full hour.
+        Market { seed, now: 1_700_000_123_456_789 }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) % below
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.random(100) < percent
+    }
+
+    pub(crate) async fn open(&mut self, engine: &Engine) {
+        self.advance(engine).await;
+        for (n, market) in MARKETS.into_iter().enumerate() {
+            let rule =
+                |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
+            let rules = vec![
+                rule("tick", 100),
+                rule("fee_bps", 250 * n as u64),
+                rule("min_runtime_us", 1_200_000_000),
+                rule("notice_us", 300_000_000),
+                rule("min_charge_us", 600_000_000),
+            ];
+            let open = Command::OpenMarket { market: MarketName::new(market), rules };
+            engine.submit(Submission::new(None, open), |_, _| ()).await.unwrap();
+        }
+    }
+
+    /// Does `commands` more things.
+    pub(crate) async fn run(&mut self, engine: &Engine, commands: u32) {
+        for n in 0..commands {
+            let (picture, names) =
+                engine.ask(|exchange| (exchange.picture(), exchange.names().clone())).await.unwrap();
+            // Some come together, so that commits and chunks have more than one.
+            let together = if self.chance(20) { 3 } else { 1 };
+            let mut waiting = Vec::new();
+            for m in 0..together {
+                let command = self.command(&picture, &names);
+                let key = self.chance(50).then(|| ClientKey::new(&format!("key {} {n} {m}", self.seed)));
+                waiting.push(engine.submit(Submission::new(key, command), |_, _| ()));
+            }
+            for answer in futures_util::future::join_all(waiting).await {
+                answer.unwrap();
+            }
+            if self.chance(45) {
+                self.advance(engine).await;
+            }
+        }
+    }
+
+    async fn advance(&mut self, engine: &Engine) {
+        self.now += match self.random(10) {
+            0..5 => self.random(60_000_000),
+            5..8 => self.random(900_000_000),
+            8 => self.random(5_000_000_000),
+            // To a full hour exactly.
+            _ => 3_600_000_000 - self.now % 3_600_000_000,
+        };
+        let submission =
+            Submission { at: Some(Micros(self.now)), ..Submission::new(None, Command::AdvanceTime) };
+        engine.submit(submission, |_, _| ()).await.unwrap();
+    }
+
+    fn command(&mut self, picture: &Picture, names: &Names) -> Command {
+        match self.random(100) {
+            0..12 => self.put_offer(),
+            12..42 => self.place_bid(),
+            42..56 => match self.open_bid(picture) {
+                Some(bid) => Command::AmendBid {
+                    tenant: self.tenant(),
+                    bid,
+                    ceiling: self.chance(70).then(|| self.price()),
+                    max_nodes: self.chance(40).then(|| 1 + self.random(5) as u32),
+                },
+                None => self.place_bid(),
+            },
+            56..64 => match self.open_bid(picture) {
+                Some(bid) => {
+                    let mode = if self.chance(50) { CancelMode::Keep } else { CancelMode::Release };
+                    Command::CancelBid { tenant: self.tenant(), bid, mode }
+                }
+                None => self.place_bid(),
+            },
+            64..88 => match self.allocation(picture) {
+                Some((allocation, _)) => Command::ReportReady { allocation, by: None },
+                None => self.put_offer(),
+            },
+            88..93 => match self.allocation(picture) {
+                Some((allocation, _)) => Command::ReleaseAllocation { tenant: self.tenant(), allocation },
+                None => self.place_bid(),
+            },
+            93..96 => match self.allocation(picture) {
+                Some((_, unit)) => {
+                    let unit: UnitName = names.unit(unit);
+                    Command::ReportUnitLost { provider: unit.provider.clone(), unit }
+                }
+                None => self.put_offer(),
+            },
+            96..98 => match self.allocation(picture) {
+                Some((_, unit)) => {
+                    let unit: UnitName = names.unit(unit);
+                    Command::WithdrawUnit { provider: unit.provider.clone(), unit }
+                }
+                None => self.put_offer(),
+            },
+            _ => Command::ChangeRules {
+                market: self.market(),
+                rules: vec![RuleChange {
+                    name: "min_charge_us".into(),
+                    value: RuleValue::Number(self.random(1_200) * 1_000_000),
+                }],
+            },
+        }
+    }
+
+    fn put_offer(&mut self) -> Command {
+        let provider = ["p1", "p2", "both"][self.random(3) as usize];
+        Command::PutOffer {
+            provider: AccountName::new(provider),
+            market: if provider == "both" { MarketName::new(MARKETS[2]) } else { self.market() },
+            capacity: self.random(6),
+            reserve: Price(100 * (1 + self.random(8))),
+        }
+    }
+
+    fn place_bid(&mut self) -> Command {
+        let tenant = self.tenant();
+        let (markets, instance_type) = match self.random(10) {
+            0..6 => (Some(vec![self.market()]), None),
+            6..8 => (Some(vec![MarketName::new(MARKETS[2]), MarketName::new(MARKETS[0])]), None),
+            _ => (None, Some(InstanceType::new("gpu"))),
+        };
+        let max_nodes = 1 + self.random(4) as u32;
+        let min_nodes = if self.chance(20) { max_nodes } else { 1 };
+        let time_in_force = match self.random(10) {
+            0..7 => TimeInForce::Gtc,
+            7..9 => TimeInForce::Gtt,
+            _ => TimeInForce::Ioc,
+        };
+        let expire_at =
+            (time_in_force == TimeInForce::Gtt).then(|| Micros(self.now + 1 + self.random(7_200_000_000)));
+        let on_preemption = if self.chance(30) { OnPreemption::Close } else { OnPreemption::Requeue };
+        let ceiling = self.price();
+        Command::PlaceBid(PlaceBid {
+            tenant,
+            markets,
+            instance_type,
+            ceiling,
+            min_nodes,
+            max_nodes,
+            time_in_force,
+            expire_at,
+            on_preemption,
+        })
+    }
+
+    fn tenant(&mut self) -> AccountName {
+        AccountName::new(["ann", "bob", "cy", "both"][self.random(4) as usize])
+    }
+
+    fn market(&mut self) -> MarketName {
+        MarketName::new(MARKETS[self.random(3) as usize])
+    }
+
+    /// Seldom off the tick, and refused.
+    fn price(&mut self) -> Price {
+        Price(100 * (1 + self.random(24)) + u64::from(self.chance(3)))
+    }
+
+    fn open_bid(&mut self, picture: &Picture) -> Option<kubebid_core::units::BidId> {
+        let open: Vec<_> = picture.bids.iter().filter(|bid| bid.searching || bid.held > 0).collect();
+        (!open.is_empty()).then(|| open[self.random(open.len() as u64) as usize].bid)
+    }
+
+    fn allocation(
+        &mut self,
+        picture: &Picture,
+    ) -> Option<(kubebid_core::units::AllocationId, kubebid_core::units::UnitId)> {
+        let all = &picture.allocations;
+        let pick = (!all.is_empty()).then(|| &all[self.random(all.len() as u64) as usize]);
+        pick.map(|found| (found.allocation, found.unit))
+    }
+}
+
+/// Until the tables know everything.
+pub(crate) async fn projected(engine: &Engine) {
+    let seq = engine.ask(|exchange| exchange.seq().0).await.unwrap();
+    engine.wait_projected(seq).await;
+}

@@ -1,0 +1,47 @@
+//! A fresh place for a store, and an engine on it.
+
+use kubebid_engine::clock::Clock;
+use kubebid_engine::store::{Place, StoreOptions};
+use kubebid_engine::{Engine, EngineOptions, Running};
+use kubebid_testkit::Cluster;
+use sqlx::{AnyConnection, Connection};
+use tempfile::TempDir;
+
+pub(crate) struct TestPlace {
+    pub(crate) options: StoreOptions,
+    url: String,
+    _folder: Option<TempDir>,
+}
+
+impl TestPlace {
+    pub(crate) fn postgres() -> Self {
+        let url = Cluster::shared().database();
+        Self { options: StoreOptions::new(Place::Postgres(url.clone())), url, _folder: None }
+    }
+
+    pub(crate) fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let url = format!("sqlite:{}", path.display());
+        Self { options: StoreOptions::new(Place::Sqlite(path)), url, _folder: Some(folder) }
+    }
+
+    /// Another one of the same kind.
+    pub(crate) fn another(&self) -> Self {
+        match self.options.place {
+            Place::Postgres(_) => Self::postgres(),
+            Place::Sqlite(_) => Self::sqlite(),
+        }
+    }
+
+    pub(crate) async fn start(&self) -> (Engine, Running) {
+        let options = EngineOptions::new(self.options.clone(), Clock::Stepped);
+        Engine::start(options).await.unwrap()
+    }
+
+    /// A connection behind the store's back.
+    pub(crate) async fn connect(&self) -> AnyConnection {
+        sqlx::any::install_default_drivers();
+        AnyConnection::connect(&self.url).await.unwrap()
+    }
+}

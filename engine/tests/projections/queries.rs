@@ -1,0 +1,248 @@
+//! What is asked is what is found, and no more than the one who asks may see.
+
+use crate::market::{ACCOUNTS, MARKETS, Market, projected};
+use crate::place::TestPlace;
+use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
+use kubebid_engine::projections::queries::{AllocationQuery, BidQuery, ChargeQuery, EventQuery};
+use kubebid_engine::projections::rows::{BidRow, EventRow};
+use kubebid_engine::store::Labels;
+use kubebid_engine::wire::event::{Viewer, redact};
+use kubebid_engine::{Engine, Running};
+use std::collections::BTreeMap;
+
+crate::on_both! {
+    bids_are_found
+    allocations_are_found
+    charges_are_found
+    an_account_finds_the_events_that_it_may_see
+    events_are_found_by_market_and_time_and_kind
+    events_come_in_pages_both_ways
+}
+
+async fn after(place: &TestPlace, seed: u64) -> (Engine, Running) {
+    let (engine, running) = place.start().await;
+    let mut market = Market::new(seed);
+    market.open(&engine).await;
+    market.run(&engine, 250).await;
+    projected(&engine).await;
+    // Every third bid has one label, every fifth another.
+    let labels = |bid: u64| -> Labels {
+        let team = bid.is_multiple_of(3).then(|| ("team".to_owned(), "blue".to_owned()));
+        let app = bid.is_multiple_of(5).then(|| ("app".to_owned(), "web".to_owned()));
+        team.into_iter().chain(app).collect()
+    };
+    let labels: BTreeMap<u64, Labels> =
+        all_bids(&engine).await.iter().map(|row| (row.bid.0, labels(row.bid.0))).collect();
+    engine.store().rows().put_labels(labels.iter().map(|(bid, labels)| (*bid, labels))).await.unwrap();
+    (engine, running)
+}
+
+fn blue() -> Labels {
+    Labels::from([("team".to_owned(), "blue".to_owned())])
+}
+
+async fn all_bids(engine: &Engine) -> Vec<BidRow> {
+    engine.projections().bids(&BidQuery { limit: 10_000, ..BidQuery::default() }).await.unwrap()
+}
+
+async fn bids_are_found(place: TestPlace) {
+    let (engine, running) = after(&place, 31).await;
+    let all = all_bids(&engine).await;
+    for row in &all {
+        assert_eq!(engine.projections().bid(row.bid).await.unwrap().as_ref(), Some(row));
+    }
+    assert_eq!(engine.projections().bid(BidId(0)).await.unwrap(), None);
+    for account in ACCOUNTS {
+        for market in MARKETS {
+            for (unmet_only, labels) in [(false, Labels::new()), (true, Labels::new()), (false, blue())] {
+                let query = BidQuery {
+                    account: Some(account.to_owned()),
+                    market: Some(MarketName::new(market)),
+                    unmet_only,
+                    labels: labels.clone(),
+                    limit: 3,
+                    ..BidQuery::default()
+                };
+                let wanted = all.iter().filter(|row| {
+                    let kind = market.split('/').next().unwrap();
+                    row.tenant == account
+                        && (row.markets.iter().any(|name| name == market)
+                            || row.instance_type.as_deref() == Some(kind))
+                        && (!unmet_only || row.unmet > 0)
+                        && (labels.is_empty() || row.bid.0.is_multiple_of(3))
+                });
+                let wanted: Vec<_> = wanted.cloned().collect();
+                let mut found: Vec<BidRow> = Vec::new();
+                loop {
+                    let after = found.last().map_or(0, |row| row.bid.0);
+                    let page = engine.projections().bids(&BidQuery { after, ..query.clone() }).await.unwrap();
+                    if page.is_empty() {
+                        break;
+                    }
+                    found.extend(page);
+                }
+                assert_eq!(found, wanted);
+            }
+        }
+    }
+    running.stop().await.unwrap();
+}
+
+async fn allocations_are_found(place: TestPlace) {
+    let (engine, running) = after(&place, 32).await;
+    let find = async |query: AllocationQuery| {
+        engine.projections().allocations(&AllocationQuery { limit: 10_000, ..query }).await.unwrap()
+    };
+    let all = find(AllocationQuery::default()).await;
+    assert!(all.len() > 50);
+    for account in ACCOUNTS {
+        let of = |labels: Labels| AllocationQuery {
+            account: Some(account.to_owned()),
+            labels,
+            ..AllocationQuery::default()
+        };
+        let mine = all.iter().filter(|row| row.tenant == account || row.provider == account);
+        assert_eq!(find(of(Labels::new())).await, mine.cloned().collect::<Vec<_>>());
+        let blue_ones = all.iter().filter(|row| row.tenant == account && row.bid.0.is_multiple_of(3));
+        assert_eq!(find(of(blue())).await, blue_ones.cloned().collect::<Vec<_>>());
+    }
+    let one = &all[all.len() / 2];
+    let found = engine.projections().allocation(one.allocation).await.unwrap();
+    assert_eq!(found.as_ref(), Some(one));
+    let on_unit = find(AllocationQuery { unit: Some(one.unit.clone()), ..AllocationQuery::default() }).await;
+    assert_eq!(on_unit, all.iter().filter(|row| row.unit == one.unit).cloned().collect::<Vec<_>>());
+    // A provider does not find by bid.
+    let query = AllocationQuery {
+        account: Some(one.provider.clone()),
+        bid: Some(one.bid),
+        ..AllocationQuery::default()
+    };
+    assert!(find(query).await.is_empty());
+    running.stop().await.unwrap();
+}
+
+async fn charges_are_found(place: TestPlace) {
+    let (engine, running) = after(&place, 12).await;
+    let find = async |query: ChargeQuery| {
+        engine.projections().charges(&ChargeQuery { limit: 10_000, ..query }).await.unwrap()
+    };
+    let all = find(ChargeQuery::default()).await;
+    assert!(all.len() > 20);
+    for account in ACCOUNTS {
+        let query = ChargeQuery { account: Some(account.to_owned()), ..ChargeQuery::default() };
+        let mine = all.iter().filter(|row| row.tenant == account || row.provider == account);
+        assert_eq!(find(query).await, mine.cloned().collect::<Vec<_>>());
+    }
+    // Who paid for a claim does not find it by the allocation, which is someone else's.
+    let claim = all.iter().find(|row| !row.own).unwrap();
+    let query = ChargeQuery {
+        allocation: Some(claim.allocation),
+        account: Some(claim.tenant.clone()),
+        ..ChargeQuery::default()
+    };
+    assert!(find(query.clone()).await.iter().all(|row| row.own));
+    let provider = ChargeQuery { account: Some(claim.provider.clone()), ..query };
+    assert!(find(provider).await.contains(claim));
+    running.stop().await.unwrap();
+}
+
+async fn all_events(engine: &Engine) -> Vec<EventRow> {
+    engine.projections().events(&EventQuery { limit: 100_000, ..EventQuery::default() }).await.unwrap()
+}
+
+async fn an_account_finds_the_events_that_it_may_see(place: TestPlace) {
+    let (engine, running) = after(&place, 34).await;
+    let all = all_events(&engine).await;
+    assert!(all.len() > 500);
+    for account in ACCOUNTS {
+        let viewer = Viewer::Account(AccountName::new(account));
+        let seen: Vec<&EventRow> =
+            all.iter().filter(|row| redact(row.event.clone(), &row.parties, &viewer).is_some()).collect();
+        let query = EventQuery { account: Some(account.to_owned()), limit: 100_000, ..EventQuery::default() };
+        let found = engine.projections().events(&query).await.unwrap();
+        assert_eq!(found.iter().collect::<Vec<_>>(), seen);
+
+        // By bid, only where the bid is its own side of the event.
+        for bid in all_bids(&engine).await.iter().map(|row| row.bid).step_by(7) {
+            let found =
+                engine.projections().events(&EventQuery { bids: vec![bid], ..query.clone() }).await.unwrap();
+            let mine = |row: &&&EventRow| {
+                let sides = [&row.parties.holder, &row.parties.claimant, &row.parties.former];
+                sides.into_iter().flatten().any(|party| party.account.as_str() == account && party.bid == bid)
+            };
+            assert_eq!(
+                found.iter().collect::<Vec<_>>(),
+                seen.iter().filter(mine).copied().collect::<Vec<_>>()
+            );
+        }
+        let labelled = EventQuery { labels: blue(), ..query.clone() };
+        for row in engine.projections().events(&labelled).await.unwrap() {
+            let sides = [&row.parties.holder, &row.parties.claimant, &row.parties.former];
+            let mine = sides.into_iter().flatten().filter(|party| party.account.as_str() == account);
+            assert!(mine.into_iter().any(|party| party.bid.0.is_multiple_of(3)), "{row:?}");
+        }
+    }
+    let bid = all.iter().filter_map(|row| row.parties.former.as_ref()).map(|party| party.bid).next().unwrap();
+    let history = engine.projections().bid_history(bid, 1000).await.unwrap();
+    assert!(history.iter().any(|row| row.parties.former.as_ref().is_some_and(|party| party.bid == bid)));
+    let history = engine.projections().allocation_history(AllocationId(1), 1000).await.unwrap();
+    assert!(!history.is_empty());
+    running.stop().await.unwrap();
+}
+
+async fn events_are_found_by_market_and_time_and_kind(place: TestPlace) {
+    let (engine, running) = after(&place, 35).await;
+    let all = all_events(&engine).await;
+    let find = async |query: EventQuery| {
+        engine.projections().events(&EventQuery { limit: 100_000, ..query }).await.unwrap()
+    };
+    let (from, to) = (all[all.len() / 3].at, all[all.len() / 2].at);
+    let found = find(EventQuery { from: Some(from), to: Some(to), ..EventQuery::default() }).await;
+    let wanted: Vec<_> = all.iter().filter(|row| (from..to).contains(&row.at)).cloned().collect();
+    assert_eq!(found, wanted);
+    assert!(find(EventQuery { from: Some(Micros(u64::MAX)), ..EventQuery::default() }).await.is_empty());
+
+    let kinds = vec!["notice_started".to_owned(), "claimed".to_owned()];
+    let found = find(EventQuery { kinds, ..EventQuery::default() }).await;
+    assert!(found.len() > 10 && found.iter().all(|row| row.parties.holder.is_some()));
+
+    // Of the market, or of a bid that names it.
+    let name = MarketName::new(MARKETS[2]);
+    let found = find(EventQuery { markets: vec![name.clone()], ..EventQuery::default() }).await;
+    let bids = engine
+        .projections()
+        .bids(&BidQuery { market: Some(name), limit: 10_000, ..BidQuery::default() })
+        .await
+        .unwrap();
+    let naming: Vec<BidId> = bids.iter().map(|row| row.bid).collect();
+    let wanted = all.iter().filter(|row| {
+        let text = format!("{:?}", row.event);
+        let is_bid = ["BidPlaced", "BidAmended", "BidClosed"].iter().any(|kind| text.contains(kind));
+        let names = row.parties.holder.as_ref().is_some_and(|party| naming.contains(&party.bid));
+        if is_bid { names } else { text.contains(MARKETS[2]) }
+    });
+    assert_eq!(found, wanted.cloned().collect::<Vec<_>>());
+    running.stop().await.unwrap();
+}
+
+async fn events_come_in_pages_both_ways(place: TestPlace) {
+    let (engine, running) = after(&place, 36).await;
+    let all = all_events(&engine).await;
+    for newest_first in [false, true] {
+        let mut found: Vec<EventRow> = Vec::new();
+        loop {
+            let after = found.last().map(|row| (row.seq.0, row.index));
+            let query = EventQuery { after, newest_first, limit: 113, ..EventQuery::default() };
+            let page = engine.projections().events(&query).await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            found.extend(page);
+        }
+        if newest_first {
+            found.reverse();
+        }
+        assert_eq!(found, all);
+    }
+    running.stop().await.unwrap();
+}
