@@ -48,7 +48,7 @@ struct Inner {
     engine: Engine,
     auth: Auth,
     usage: Usage,
-    unwritten: Unwritten,
+    unwritten: Arc<Unwritten>,
     public_markets: bool,
     closing: watch::Sender<bool>,
 }
@@ -63,7 +63,7 @@ pub struct ApiOptions {
 impl Api {
     /// Reads who there is, and what is open.
     pub async fn start(engine: Engine, options: ApiOptions) -> Result<Api, ApiError> {
-        let unwritten = Unwritten::new(engine.applied());
+        let unwritten = Unwritten::start(engine.applied(), engine.store().rows().clone());
         let auth = Auth::start(engine.store().rows().clone(), options.limits).await?;
         let usage = Usage::follow(&engine).await?;
         let (closing, _) = watch::channel(false);
@@ -145,15 +145,11 @@ impl Api {
 
     /// A stream to this caller, which ends behind its first error, when the caller's token is revoked, and when
     /// the server goes.
-    pub fn until_ended<T, E: From<ApiError>>(
+    pub fn until_ended<T: Send + 'static, E: From<ApiError> + Send + 'static>(
         &self,
         caller: Caller,
         answers: impl Stream<Item = Result<T, E>> + Send + 'static,
-    ) -> impl Stream<Item = Result<T, E>> + Send + 'static
-    where
-        T: Send + 'static,
-        E: Send + 'static,
-    {
+    ) -> impl Stream<Item = Result<T, E>> + Send + 'static {
         let end = Box::pin(ended(caller.session, self.0.closing.subscribe()));
         let answers = Box::pin(answers);
         stream::unfold(Some((answers, end)), async |open| {

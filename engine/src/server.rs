@@ -111,7 +111,13 @@ impl Server {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         let (address, ops_address) = (self.address(), self.ops_address());
-        let api = Api::start(engine, self.config.api).await?;
+        let api = match Api::start(engine, self.config.api).await {
+            Ok(api) => api,
+            Err(error) => {
+                running.stop().await?;
+                return Err(error.into());
+            }
+        };
         let (stop, stopping) = watch::channel(false);
         let (stop_ops, stopping_ops) = watch::channel(false);
         let serving = tokio::spawn(accept::serve(

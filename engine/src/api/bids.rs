@@ -5,12 +5,12 @@ use super::commands::{Done, done};
 use crate::caller::Caller;
 use crate::engine::Submission;
 use crate::limits::{Reservation, Room};
-use crate::store::Labels;
 use crate::wire::command;
 use crate::wire::status::{ApiError, Code};
 use futures_util::future::BoxFuture;
 use kubebid_core::Command;
 use kubebid_core::command::PlaceBid;
+use kubebid_core::event::Scope;
 use kubebid_core::units::BidId;
 use kubebid_proto::v1;
 use std::task::Poll;
@@ -19,25 +19,13 @@ use v1::place_bids_response::{Result as BidResult, result::Outcome};
 /// Bids in one frame of PlaceBids.
 const FRAME: usize = 1000;
 
-/// A bid that was answered by the market, and the labels it came with.
-struct Placed {
-    done: Done,
-    labels: Labels,
-}
-
 impl Api {
     pub async fn place_bid(
         &self,
         caller: &Caller,
         request: v1::PlaceBidRequest,
     ) -> Result<v1::PlaceBidResponse, ApiError> {
-        let placed = self.place(caller, request).await?;
-        if placed.done.repeated {
-            self.compare_labels(placed.done.seq, &placed.labels).await?;
-        } else if !placed.labels.is_empty() {
-            self.write_labels(&[(placed.done.seq, &placed.labels)]).await?;
-        }
-        Ok(response(placed.done))
+        self.place(caller, request).await.map(response)
     }
 
     /// A frame of PlaceBids: all are on their way, in their order, before the first is waited for. Fails as a
@@ -58,10 +46,8 @@ impl Api {
                 self.place(caller, bid).await
             })
         });
-        let mut placed = in_order(placing.collect()).await;
-        self.settle_labels(&mut placed).await;
-        let outcomes = placed.into_iter().map(|placed| match placed {
-            Ok(placed) => Outcome::Placed(response(placed.done)),
+        let outcomes = in_order(placing.collect()).await.into_iter().map(|placed| match placed {
+            Ok(done) => Outcome::Placed(response(done)),
             Err(error) => Outcome::Refused(error.into_refusal()),
         });
         let results = keys.into_iter().zip(outcomes);
@@ -75,6 +61,12 @@ impl Api {
         request: v1::AmendBidRequest,
     ) -> Result<v1::AmendBidResponse, ApiError> {
         let keyed = command::amend_bid(&caller.account, &request)?;
+        let ceiling = request.ceiling_micros.map(|ceiling| command::number("ceiling_micros", ceiling));
+        if let Some(Err(error)) = ceiling
+            && self.is_unbounded(BidId(request.bid)).await?
+        {
+            return Err(error);
+        }
         let reservation = self.room_to_amend(caller, &request)?;
         let done = self.obey(caller, keyed).await?;
         if !done.repeated {
@@ -92,45 +84,29 @@ impl Api {
         Ok(v1::CancelBidResponse { seq: done.seq, repeated: done.repeated })
     }
 
-    async fn place(&self, caller: &Caller, request: v1::PlaceBidRequest) -> Result<Placed, ApiError> {
+    async fn place(&self, caller: &Caller, request: v1::PlaceBidRequest) -> Result<Done, ApiError> {
         let (key, bid, labels) = command::place_bid(&caller.account, request)?;
         let reservation = self.room_to_place(caller, &bid)?;
         let mut submission = Submission::new(key, Command::PlaceBid(bid));
         submission.deadline = caller.deadline;
-        let (api, expected) = (self.clone(), labels.clone());
+        let (unwritten, to_note) = (self.0.unwritten.clone(), labels.clone());
         let done = self.0.engine.submit(submission, move |exchange, step| {
             let done = done(exchange, step)?;
-            if !done.repeated && !expected.is_empty() {
-                api.0.unwritten.expect(done.seq, expected);
+            if !done.repeated && !to_note.is_empty() {
+                unwritten.note(done.seq, to_note);
             }
             Ok::<_, ApiError>(done)
         });
         let done = done.await??;
-        if !done.repeated {
-            reservation.taken(done.seq);
+        if done.repeated {
+            self.compare_labels(caller, done.seq, &labels).await?;
+            return Ok(done);
         }
-        Ok(Placed { done, labels })
-    }
-
-    /// Writes the labels of a frame at once, and compares those of repeated bids.
-    async fn settle_labels(&self, placed: &mut [Result<Placed, ApiError>]) {
-        let fresh =
-            placed.iter().flatten().filter(|placed| !placed.done.repeated && !placed.labels.is_empty());
-        let fresh: Vec<_> = fresh.map(|placed| (placed.done.seq, &placed.labels)).collect();
-        let written = self.write_labels(&fresh).await;
-        for result in placed {
-            let Ok(placed) = result else { continue };
-            let settled = if placed.done.repeated {
-                self.compare_labels(placed.done.seq, &placed.labels).await
-            } else if placed.labels.is_empty() {
-                Ok(())
-            } else {
-                written.clone()
-            };
-            if let Err(error) = settled {
-                *result = Err(error);
-            }
+        reservation.taken(done.seq);
+        if !labels.is_empty() {
+            self.labels_kept(caller, done.seq).await?;
         }
+        Ok(done)
     }
 
     /// What the market would refuse anyway is for the market to say.
@@ -160,6 +136,16 @@ impl Api {
             request.max_nodes.zip(wants).map_or(0, |(nodes, wants)| u64::from(nodes).saturating_sub(wants));
         let room = Room { bids: 0, nodes: more };
         self.0.usage.reserve(&caller.account, room, most).map_err(|has| exceeded(has, room, most))
+    }
+
+    /// Whether no market is open whose rules would bound the ceiling of this bid.
+    async fn is_unbounded(&self, bid: BidId) -> Result<bool, ApiError> {
+        let markets = self.0.engine.views().markets();
+        let view = self.0.engine.ask(move |exchange| exchange.view_bid(bid)).await?;
+        Ok(view.is_some_and(|bid| match bid.scope {
+            Scope::InstanceType(kind) => markets.of_type(kind.as_str()).next().is_none(),
+            Scope::Markets(_) => false,
+        }))
     }
 
     /// Whether a market that it names does not take a bid for so many nodes.

@@ -8,7 +8,7 @@ use crate::projections::rows::RunningRow;
 use crate::store::Labels;
 use crate::wire::billing::{Accrued, Side, Sum};
 use crate::wire::status::ApiError;
-use crate::wire::{billing, page};
+use crate::wire::{billing, page, text};
 use kubebid_core::Amount;
 use kubebid_core::units::{AllocationId, BidId, Micros};
 use kubebid_proto::v1;
@@ -29,6 +29,7 @@ impl Api {
         let size = page::size(request.page_size)?;
         let end: Option<End> = page::after(&request.page_token)?;
         let whose = caller.whose(request.account.as_deref())?;
+        text::market("market", &request.market)?;
         self.settled_up_to(caller, request.min_seq).await?;
         let seq = self.engine().projected();
         let mut query = ChargeQuery {
@@ -41,7 +42,7 @@ impl Api {
             market: (!request.market.is_empty()).then_some(request.market),
             bid: (request.bid > 0).then_some(BidId(known(request.bid))),
             allocation: (request.allocation > 0).then_some(AllocationId(known(request.allocation))),
-            labels: request.labels,
+            labels: text::labels("labels", request.labels)?,
             brief: request.brief,
             after: None,
             limit: size + 1,
@@ -95,6 +96,8 @@ impl Api {
         request: v1::GetStatementRequest,
     ) -> Result<v1::GetStatementResponse, ApiError> {
         let account = caller.whose_one(request.account.as_deref())?.to_string();
+        text::text("by_label", &request.by_label, text::NOTE)?;
+        let labels = text::labels("labels", request.labels)?;
         self.settled_up_to(caller, request.min_seq).await?;
         let seq = self.engine().projected();
         let by_label = (!request.by_label.is_empty()).then_some(request.by_label);
@@ -102,7 +105,7 @@ impl Api {
             account: account.clone(),
             from: instant(request.from_us),
             to: instant(request.to_us),
-            labels: request.labels.clone(),
+            labels: labels.clone(),
             by_label: by_label.clone(),
         };
         let mut lines = Lines::default();
@@ -113,7 +116,7 @@ impl Api {
         }
         let now = self.market_now().await?;
         if is_open(request.from_us, request.to_us, now) {
-            self.sum_running(&account, request.labels, by_label.as_deref(), &mut lines).await?;
+            self.sum_running(&account, labels, by_label.as_deref(), &mut lines).await?;
         }
         let markets = self.engine().views().markets();
         let order: BTreeMap<String, u32> =

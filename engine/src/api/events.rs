@@ -26,8 +26,11 @@ impl Api {
         }
         let lookout = Lookout::new(caller, request.filter)?;
         let from = match self.place_of(&request.cursor).await? {
-            None if request.from_start => Some((0, Cursor::ALL)),
-            from => from,
+            Some(from) => from,
+            None if request.from_start => (0, Cursor::ALL),
+            // What the caller knows to be done is not told again: the exchange answers commands a moment before
+            // they count as applied.
+            None => (self.engine().ask(|exchange| exchange.seq().0).await?, Cursor::ALL),
         };
         let journal = self.engine().journal_id();
         let frames = follow(self.clone(), lookout, from);

@@ -30,16 +30,15 @@ pub(super) struct Frame {
     pub(super) place: Place,
 }
 
-/// Begins behind `from`; the first frame comes at once, that its reader has a place.
+/// Begins behind `place`; the first frame comes at once, that its reader has a place.
 pub(super) fn follow(
     api: Api,
     lookout: Lookout,
-    from: Option<Place>,
+    place: Place,
 ) -> impl Stream<Item = Result<Frame, ApiError>> + Send + use<> {
     // Before the end is read: what comes behind that end is received.
     let live = api.engine().subscribe();
     let head = (api.engine().applied(), Cursor::ALL);
-    let place = from.unwrap_or(head);
     let behind = (place < head).then_some(head.0);
     let follow = Follow { api, lookout, live, place, behind, held: None, last: None };
     stream::try_unfold(follow, |mut follow| async {

@@ -1,89 +1,146 @@
 //! The labels of bids: rows beside the journal, written before a bid is answered.
 //!
-//! They are part of what a client key stands for, but not of the command. A repeat is compared with what was kept:
-//! with what this process is about to keep, where the first answer is still on its way or could not be given; and
-//! where the first request came to an engine that fell before it could keep the labels, the repeat brings them.
+//! What a bid is to have is noted on the exchange's thread, in the moment in which the bid comes to be, and one task
+//! writes whatever is noted: many bids at a time, and also those whose callers have gone.
+//!
+//! Labels are part of what a client key stands for, but not of the command. A repeat is compared with what was noted or
+//! written; and where the first request came to an engine that fell before it could write them, the repeat
+//! brings them.
 
-use super::Api;
-use crate::store::Labels;
+use super::{Api, PATIENCE};
+use crate::caller::Caller;
+use crate::store::{Labels, Rows};
 use crate::wire::status::{ApiError, Code};
 use kubebid_core::Reject;
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, watch};
+use tracing::warn;
 
-/// Writing labels takes milliseconds, unless the store is in trouble.
-const PATIENCE_STEP: Duration = Duration::from_millis(5);
-const PATIENCE_TRIES: u32 = 200;
+/// Bids whose labels are written at a time.
+const AT_A_TIME: usize = 1000;
+/// How long to wait before a store that failed is asked again.
+const RETRY: Duration = Duration::from_millis(200);
+/// How long who looks for labels waits for those that are being written: milliseconds, unless the store is in
+/// trouble.
+const REASON: Duration = Duration::from_secs(1);
 
 /// Labels that belong to bids and may not be rows yet.
 #[derive(Debug)]
 pub(super) struct Unwritten {
     /// The last command before this process: what it left behind may lack its labels.
     inherited: u64,
-    bids: Mutex<HashMap<u64, Labels>>,
+    bids: Mutex<BTreeMap<u64, Labels>>,
+    noted: Arc<Notify>,
+    /// Moves when labels are written.
+    written: watch::Sender<()>,
 }
 
 impl Unwritten {
-    pub(super) fn new(inherited: u64) -> Unwritten {
-        Unwritten { inherited, bids: Mutex::default() }
+    /// Writes what is noted, as long as it is kept.
+    pub(super) fn start(inherited: u64, rows: Rows) -> Arc<Unwritten> {
+        let (noted, written) = (Arc::new(Notify::new()), watch::Sender::new(()));
+        let unwritten = Arc::new(Unwritten { inherited, bids: Mutex::default(), noted, written });
+        tokio::spawn(write(Arc::downgrade(&unwritten), rows, unwritten.noted.clone()));
+        unwritten
     }
 
     /// From here on the bid has these. Called on the exchange's thread.
-    pub(super) fn expect(&self, bid: u64, labels: Labels) {
+    pub(super) fn note(&self, bid: u64, labels: Labels) {
         self.bids().insert(bid, labels);
+        self.noted.notify_one();
     }
 
-    fn bids(&self) -> MutexGuard<'_, HashMap<u64, Labels>> {
+    fn bids(&self) -> MutexGuard<'_, BTreeMap<u64, Labels>> {
         self.bids.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Waits until what is noted is no more like this.
+    async fn until_not(&self, like_this: impl Fn(&BTreeMap<u64, Labels>) -> bool) {
+        let mut written = self.written.subscribe();
+        while like_this(&self.bids()) && written.changed().await.is_ok() {}
+    }
+}
+
+impl Drop for Unwritten {
+    /// The one who writes finds nothing to do any more, and ends.
+    fn drop(&mut self) {
+        self.noted.notify_one();
+    }
+}
+
+async fn write(unwritten: Weak<Unwritten>, rows: Rows, noted: Arc<Notify>) {
+    loop {
+        noted.notified().await;
+        loop {
+            let Some(unwritten) = unwritten.upgrade() else { return };
+            let some: Vec<(u64, Labels)> = {
+                let bids = unwritten.bids();
+                bids.iter().take(AT_A_TIME).map(|(bid, labels)| (*bid, labels.clone())).collect()
+            };
+            if some.is_empty() {
+                break;
+            }
+            match rows.put_labels(some.iter().map(|(bid, labels)| (*bid, labels))).await {
+                Ok(()) => {
+                    let mut bids = unwritten.bids();
+                    some.iter().for_each(|(bid, _)| drop(bids.remove(bid)));
+                    drop(bids);
+                    unwritten.written.send_replace(());
+                }
+                Err(fault) => {
+                    warn!(error = %fault, "labels could not be written");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
     }
 }
 
 impl Api {
-    /// Writes the labels of bids that were just placed. They stay expected until they are written.
-    pub(super) async fn write_labels(&self, bids: &[(u64, &Labels)]) -> Result<(), ApiError> {
-        if bids.is_empty() {
-            return Ok(());
-        }
-        let rows = self.0.engine.store().rows();
-        rows.put_labels(bids.iter().copied()).await?;
-        let mut expected = self.0.unwritten.bids();
-        bids.iter().for_each(|(bid, _)| drop(expected.remove(bid)));
-        Ok(())
+    /// Waits until the labels of a bid that was just placed are written.
+    pub(super) async fn labels_kept(&self, caller: &Caller, bid: u64) -> Result<(), ApiError> {
+        let written = self.0.unwritten.until_not(|bids| bids.contains_key(&bid));
+        within(caller.deadline.unwrap_or_else(|| Instant::now() + PATIENCE), written).await
     }
 
-    /// Waits until the labels of all bids up to this one can be found in the store, within reason: who looks
-    /// for labels is not to miss a bid whose labels are just being written.
+    /// Waits until the labels of all bids up to this one can be found in the store, within reason: who looks for
+    /// labels is not to miss a bid whose labels are just being written.
     pub(super) async fn labels_written(&self, up_to: u64) {
-        for _ in 0..PATIENCE_TRIES {
-            if !self.0.unwritten.bids().keys().any(|bid| *bid <= up_to) {
-                return;
-            }
-            tokio::time::sleep(PATIENCE_STEP).await;
-        }
+        let written =
+            self.0.unwritten.until_not(|bids| bids.first_key_value().is_some_and(|(bid, _)| *bid <= up_to));
+        // The watch goes on without them.
+        let _ = within(Instant::now() + REASON, written).await;
     }
 
     /// Compares the labels of a repeated request with those of the bid that the first one placed.
-    pub(super) async fn compare_labels(&self, bid: u64, given: &Labels) -> Result<(), ApiError> {
-        let expected = self.0.unwritten.bids().get(&bid).cloned();
-        if let Some(expected) = expected {
-            return if expected == *given {
-                self.write_labels(&[(bid, given)]).await
-            } else {
-                Err(conflict())
-            };
+    pub(super) async fn compare_labels(
+        &self,
+        caller: &Caller,
+        bid: u64,
+        given: &Labels,
+    ) -> Result<(), ApiError> {
+        let noted = self.0.unwritten.bids().get(&bid).cloned();
+        let kept = match noted {
+            Some(noted) => noted,
+            None => self.rows().labels_of(&[bid]).await?.remove(&bid).unwrap_or_default(),
+        };
+        if kept.is_empty() && !given.is_empty() && bid <= self.0.unwritten.inherited {
+            self.0.unwritten.note(bid, given.clone());
+        } else if kept != *given {
+            let said = "the client_key was used with other labels";
+            return Err(ApiError::new(Code::Market(Reject::KeyConflict)).saying(said));
         }
-        let kept = self.0.engine.store().rows().labels_of(&[bid]).await?.remove(&bid).unwrap_or_default();
-        if kept == *given {
-            Ok(())
-        } else if kept.is_empty() && bid <= self.0.unwritten.inherited {
-            self.write_labels(&[(bid, given)]).await
-        } else {
-            Err(conflict())
-        }
+        self.labels_kept(caller, bid).await
     }
 }
 
-fn conflict() -> ApiError {
-    ApiError::new(Code::Market(Reject::KeyConflict)).saying("the client_key was used with other labels")
+async fn within(deadline: Instant, written: impl Future<Output = ()>) -> Result<(), ApiError> {
+    tokio::time::timeout_at(deadline.into(), written).await.map_err(|_| {
+        let said =
+            "the bid is placed, but its labels are not kept yet; repeat it with its client_key to learn";
+        ApiError::new(Code::Unavailable).saying(said)
+    })
 }

@@ -7,7 +7,7 @@ use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
 use crate::wire::event::{Parties, Told, Viewer, kind, redact, told};
 use crate::wire::status::ApiError;
-use crate::wire::text::text;
+use crate::wire::text;
 use kubebid_core::event::Scope;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names};
 use kubebid_proto::v1;
@@ -38,9 +38,6 @@ pub(super) const KINDS: [&str; 21] = [
     "repeated",
 ];
 
-/// No name is longer.
-const LONGEST: usize = 256;
-
 #[derive(Clone, Debug)]
 pub(super) struct Lookout {
     viewer: Viewer,
@@ -54,12 +51,8 @@ impl Lookout {
         if let Some(unknown) = filter.kinds.iter().find(|kind| !KINDS.contains(&&kind[..])) {
             return Err(ApiError::bad_field("filter.kinds", format!("names {unknown:?}, which is no kind")));
         }
-        for (key, value) in &filter.labels {
-            text("filter.labels", key, LONGEST)?;
-            text("filter.labels", value, LONGEST)?;
-        }
         for name in filter.markets.iter().chain(&filter.account) {
-            text("filter", name, LONGEST)?;
+            text::text("filter", name, text::NOTE)?;
         }
         let account = match (filter.account, caller.sees_all()) {
             (None, true) => None,
@@ -74,7 +67,7 @@ impl Lookout {
             markets: filter.markets.iter().map(|name| MarketName::new(name)).collect(),
             bids: filter.bids.into_iter().map(|bid| BidId(known(bid))).collect(),
             allocations: filter.allocations.into_iter().map(|id| AllocationId(known(id))).collect(),
-            labels: filter.labels,
+            labels: text::labels("filter.labels", filter.labels)?,
             account,
             ..EventQuery::default()
         };

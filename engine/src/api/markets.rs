@@ -13,7 +13,7 @@ use crate::store;
 use crate::view::{MarketView, Markets};
 use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
-use crate::wire::{market, page};
+use crate::wire::{market, page, text};
 use futures_util::{Stream, StreamExt, stream};
 use kubebid_core::units::{MarketId, MarketName, Micros, Seq};
 use kubebid_core::{Auction, Reject};
@@ -57,6 +57,8 @@ impl Api {
     ) -> Result<v1::ListInstanceTypesResponse, ApiError> {
         let size = page::size(request.page_size)?;
         let after: String = page::after(&request.page_token)?.unwrap_or_default();
+        text::text("page_token", &after, text::NOTE)?;
+        text::text("name", &request.name, text::NOTE)?;
         self.applied_up_to(caller, request.min_seq).await?;
         let seq = self.engine().applied();
         let rows = self.engine().store().rows();
@@ -210,7 +212,7 @@ impl Api {
             shown.extend(views.iter().map(|view| (view.name.to_string(), view.seq.0)));
         }
         let lookout = Lookout::prices(request.markets.iter().map(|name| MarketName::new(name)).collect());
-        let changes = follow(self.clone(), lookout, Some(from.unwrap_or(applied)));
+        let changes = follow(self.clone(), lookout, from.unwrap_or(applied));
         let changes = changes.map(move |changes| {
             let Changes { events, place } = changes?;
             let points = events.into_iter().filter_map(market::point);

@@ -30,10 +30,14 @@ impl Api {
         let (seq, view) =
             self.0.engine.ask(move |exchange| (exchange.seq().0, view(exchange, &of, &name))).await?;
         let view = view?.ok_or(Code::UnknownOffer)?;
-        // When it was put is written down behind the command that did.
-        self.projected_up_to(caller, request.min_seq.min(seq)).await?;
-        let put =
-            self.0.engine.projections().offers(Some(provider.as_str()), Some(market.as_str()), 1).await?;
+        let projections = self.0.engine.projections();
+        let of = (Some(provider.as_str()), Some(market.as_str()));
+        let mut put = projections.offers(of.0, of.1, 1).await?;
+        if put.is_empty() {
+            // It is so young that it is not written down.
+            self.projected_up_to(caller, seq).await?;
+            put = projections.offers(of.0, of.1, 1).await?;
+        }
         let put_at = put.first().map_or(0, |row| row.put_at.0);
         let mut units: Vec<_> = view.units.iter().filter(|unit| unit.unit.number > after).collect();
         units.truncate(size as usize + 1);

@@ -35,6 +35,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Known {
     tokens: HashMap<[u8; 32], Arc<Credential>>,
+    /// The same, oldest first.
+    credentials: Vec<([u8; 32], Arc<Credential>)>,
     holders: HashMap<AccountName, Arc<Holder>>,
 }
 
@@ -133,11 +135,12 @@ impl Auth {
         let _reading = self.0.reading.lock().await;
         let before = self.0.known.load_full();
         let known = self.0.read(&before).await?;
-        let gone = before.tokens.iter().filter(|(sha256, _)| !known.tokens.contains_key(*sha256));
-        let gone: Vec<_> = gone.map(|(_, credential)| credential.clone()).collect();
-        self.0.known.store(Arc::new(known));
-        for credential in gone {
-            credential.live.send_replace(false);
+        let known = Arc::new(known);
+        self.0.known.store(known.clone());
+        for (sha256, credential) in &before.credentials {
+            if !known.tokens.contains_key(sha256) {
+                credential.live.send_replace(false);
+            }
         }
         Ok(())
     }
@@ -147,11 +150,11 @@ impl Inner {
     /// As the store has it; what is the same as before stays the same thing.
     async fn read(&self, before: &Known) -> Result<Known, Fault> {
         let holders = self.read_holders(before).await?;
-        let mut tokens = HashMap::new();
+        let (mut tokens, mut credentials) = (HashMap::new(), Vec::new());
         let mut after = 0;
         loop {
             let page = self.rows.live_tokens(after, PAGE).await?;
-            let Some((_, last)) = page.last() else { return Ok(Known { tokens, holders }) };
+            let Some((_, last)) = page.last() else { return Ok(Known { tokens, credentials, holders }) };
             after = last.id;
             for (sha256, token) in page {
                 let Some(holder) = holders.get(&AccountName::new(&token.account)) else { continue };
@@ -164,7 +167,8 @@ impl Inner {
                         live: watch::Sender::new(true),
                     })
                 });
-                tokens.insert(sha256, credential);
+                tokens.insert(sha256, credential.clone());
+                credentials.push((sha256, credential));
             }
         }
     }

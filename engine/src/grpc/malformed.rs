@@ -9,22 +9,22 @@ const PROST: &str = "failed to decode Protobuf message: ";
 
 /// What the caller hears; `None` where the status says something else.
 pub(super) fn malformed(status: &Status) -> Option<ApiError> {
-    let said = status.message();
-    match status.code() {
-        tonic::Code::OutOfRange | tonic::Code::ResourceExhausted => {
-            let sizes = said.split_once("found ").map(|(_, sizes)| sizes);
-            let error = ApiError::new(Code::TooLarge);
-            Some(match sizes {
-                Some(sizes) => error.saying(format!("the message is too large: {sizes}")),
-                None => error,
-            })
-        }
-        tonic::Code::Internal => Some(match said.strip_prefix(PROST) {
-            Some(what) => unreadable(what),
-            None => ApiError::new(Code::BadField).saying(format!("the request is malformed: {said}")),
-        }),
-        _ => None,
+    let (code, said) = (status.code(), status.message());
+    if [tonic::Code::OutOfRange, tonic::Code::ResourceExhausted].contains(&code) {
+        let sizes = said.split_once("found ").map(|(_, sizes)| sizes);
+        let error = ApiError::new(Code::TooLarge);
+        return Some(match sizes {
+            Some(sizes) => error.saying(format!("the message is too large: {sizes}")),
+            None => error,
+        });
     }
+    if code != tonic::Code::Internal {
+        return None;
+    }
+    Some(match said.strip_prefix(PROST) {
+        Some(what) => unreadable(what),
+        None => ApiError::new(Code::BadField).saying(format!("the request is malformed: {said}")),
+    })
 }
 
 /// `PlaceBidRequest.client_key: invalid string value: …` as the field and what is wrong with it.

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::intake::NotDone;
 use kubebid_core::units::{AccountName, BidId, Names};
 use kubebid_core::{Auction, Exchange};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::broadcast::error::RecvError;
 
@@ -25,7 +25,9 @@ pub struct Room {
 struct Table {
     /// Commits up to this command are counted.
     counted: u64,
-    accounts: HashMap<AccountName, Account>,
+    accounts: BTreeMap<AccountName, Account>,
+    /// Obeyed under these numbers, and not counted yet: still on the way.
+    stamped: BTreeMap<u64, (AccountName, Room)>,
     /// Whose each searching bid is, and how many nodes it wants.
     open: HashMap<BidId, (AccountName, u64)>,
 }
@@ -34,8 +36,6 @@ struct Table {
 struct Account {
     counted: Room,
     on_the_way: Room,
-    /// Stamped under these numbers, and not counted yet.
-    stamped: Vec<(u64, Room)>,
 }
 
 /// Room that a command on its way will take up; given back when dropped.
@@ -104,24 +104,19 @@ impl Usage {
 impl Reservation {
     /// The command was obeyed under this number: the room is used up, and from its commit on counted.
     pub fn taken(mut self, seq: u64) {
-        let room = std::mem::take(&mut self.room);
         let mut table = self.usage.table();
-        let counted = table.counted;
-        if let Some(account) = table.accounts.get_mut(&self.account) {
-            account.on_the_way.remove(room);
-            if seq > counted {
-                account.stamped.push((seq, room));
-            }
+        if seq > table.counted {
+            // On the way until then.
+            let room = std::mem::take(&mut self.room);
+            table.stamped.insert(seq, (self.account.clone(), room));
         }
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.room != Room::default()
-            && let Some(account) = self.usage.table().accounts.get_mut(&self.account)
-        {
-            account.on_the_way.remove(self.room);
+        if self.room != Room::default() {
+            self.usage.table().give_back(&self.account, self.room);
         }
     }
 }
@@ -142,7 +137,6 @@ impl Account {
     fn has(&self) -> Room {
         let mut all = self.counted;
         all.add(self.on_the_way);
-        self.stamped.iter().for_each(|(_, room)| all.add(*room));
         all
     }
 }
@@ -172,10 +166,15 @@ impl Table {
     /// What was stamped up to here is counted.
     fn settle(&mut self, seq: u64) {
         self.counted = seq;
-        for account in self.accounts.values_mut() {
-            if !account.stamped.is_empty() {
-                account.stamped.retain(|(stamped, _)| *stamped > seq);
-            }
+        let later = self.stamped.split_off(&(seq + 1));
+        for (account, room) in std::mem::replace(&mut self.stamped, later).into_values() {
+            self.give_back(&account, room);
+        }
+    }
+
+    fn give_back(&mut self, account: &AccountName, room: Room) {
+        if let Some(account) = self.accounts.get_mut(account) {
+            account.on_the_way.remove(room);
         }
     }
 

@@ -94,7 +94,7 @@ fn collect(
     query: &mut BTreeMap<String, Parameter>,
 ) {
     for (name, schema) in properties(schema) {
-        let field = [scope, &[name.clone()]].concat();
+        let field = [scope, std::slice::from_ref(name)].concat();
         let singular = || name.strip_suffix('s').unwrap_or(name).to_owned();
         let mut add = |name: String, shape, schema: RefOr<Schema>, description| {
             query.insert(name, Parameter { field: field.clone(), shape, schema, description });
@@ -171,9 +171,9 @@ impl Given {
             let value = decoded(&name, value)?;
             let slot = slot(&mut self.fields, &parameter.field);
             match parameter.shape {
-                Shape::Texts => match slot {
-                    Value::Array(entries) => entries.push(value.into()),
-                    _ => *slot = Value::Array(vec![value.into()]),
+                Shape::Texts => match slot.as_array_mut() {
+                    Some(entries) => entries.push(value.into()),
+                    None => *slot = Value::Array(vec![value.into()]),
                 },
                 Shape::Pairs => {
                     let Some((key, value)) = value.split_once('=') else {

@@ -20,20 +20,20 @@ pub(super) fn all() -> Vec<Operation> {
     const DELETE: Method = Method::DELETE;
     vec![
         unary(POST, "/v1/bids", "PlaceBid", call!(place_bid)),
-//TMP        unary(GET, "/v1/bids", "ListBids", call!(list_bids)),
+        unary(GET, "/v1/bids", "ListBids", call!(list_bids)),
         unary(POST, "/v1/bids/quote", "QuoteBid", call!(quote_bid)),
-//TMP        unary(GET, "/v1/bids/{bid}", "GetBid", call!(get_bid)),
+        unary(GET, "/v1/bids/{bid}", "GetBid", call!(get_bid)),
         unary(PATCH, "/v1/bids/{bid}", "AmendBid", call!(amend_bid)),
         unary(POST, "/v1/bids/{bid}/cancel", "CancelBid", call!(cancel_bid)),
 
-//TMP        unary(GET, "/v1/allocations", "ListAllocations", call!(list_allocations)),
-//TMP        unary(GET, "/v1/allocations/{allocation}", "GetAllocation", call!(get_allocation)),
+        unary(GET, "/v1/allocations", "ListAllocations", call!(list_allocations)),
+        unary(GET, "/v1/allocations/{allocation}", "GetAllocation", call!(get_allocation)),
         unary(POST, "/v1/allocations/{allocation}/ready", "ReportReady", call!(report_ready)),
         unary(POST, "/v1/allocations/{allocation}/release", "ReleaseAllocation", call!(release_allocation)),
 
         unary(PUT, "/v1/markets/{type}/{region}/offer", "PutOffer", call!(put_offer)),
-//TMP        unary(GET, "/v1/markets/{type}/{region}/offer", "GetOffer", call!(get_offer)),
-//TMP        unary(GET, "/v1/offers", "ListOffers", call!(list_offers)),
+        unary(GET, "/v1/markets/{type}/{region}/offer", "GetOffer", call!(get_offer)),
+        unary(GET, "/v1/offers", "ListOffers", call!(list_offers)),
         unary(POST, "/v1/units/{type}/{region}/{provider}/{number}/withdraw", "WithdrawUnit", call!(withdraw_unit)),
         unary(POST, "/v1/units/{type}/{region}/{provider}/{number}/lost", "ReportUnitLost", call!(report_unit_lost)),
 

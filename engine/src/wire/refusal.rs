@@ -10,38 +10,7 @@ use kubebid_core::{Auction, Command, Exchange, MarketRules, Price, Reject};
 pub fn refusal(exchange: &Exchange, command: &Command, reject: Reject) -> ApiError {
     let reject = as_missing(command, reject);
     let error = ApiError::new(Code::Market(reject));
-    let said = match command {
-        Command::PlaceBid(bid) => of_place_bid(exchange, bid, reject),
-        Command::AmendBid { bid, ceiling, max_nodes, .. } => {
-            of_amend_bid(exchange, *bid, *ceiling, *max_nodes, reject)
-        }
-        Command::PutOffer { market, reserve, .. } if reject == Reject::BadReserve => {
-            let rules = rules_of(exchange, market);
-            rules.map(|rules| off_tick("reserve_micros", *reserve, rules.tick, market))
-        }
-        Command::OpenMarket { market, .. } | Command::ChangeRules { market, .. } => match reject {
-            Reject::MarketExists => Some(format!("{market} is open already")),
-            Reject::UnknownMarket => Some(format!("there is no market {market:?}")),
-            _ => None,
-        },
-        Command::PutOffer { market, .. } if reject == Reject::UnknownMarket => {
-            Some(format!("there is no market {market:?}"))
-        }
-        Command::WithdrawUnit { unit, .. } | Command::ReportUnitLost { unit, .. } => match reject {
-            Reject::UnknownUnit => Some(format!("you offer no unit \"{unit}\"")),
-            _ => None,
-        },
-        Command::ReleaseAllocation { allocation, .. } | Command::ReportReady { allocation, .. } => {
-            match reject {
-                Reject::UnknownAllocation => Some(format!("you have no allocation {allocation}")),
-                Reject::Ended => Some(format!("allocation {allocation} has ended")),
-                _ => None,
-            }
-        }
-        Command::CancelBid { bid, .. } => of_bid(*bid, reject),
-        Command::PutOffer { .. } | Command::AdvanceTime => None,
-    };
-    let error = match said {
+    let error = match sentence(exchange, command, reject) {
         Some(said) => error.saying(said),
         None => error,
     };
@@ -50,6 +19,47 @@ pub fn refusal(exchange: &Exchange, command: &Command, reject: Reject) -> ApiErr
             error.at(if bid.markets.is_some() { "markets" } else { "instance_type" })
         }
         _ => error,
+    }
+}
+
+/// What was wrong with the values; where nothing is known of them the table says enough.
+fn sentence(exchange: &Exchange, command: &Command, reject: Reject) -> Option<String> {
+    match (reject, command) {
+        (
+            Reject::UnknownMarket,
+            Command::OpenMarket { market, .. }
+            | Command::ChangeRules { market, .. }
+            | Command::PutOffer { market, .. },
+        ) => Some(format!("there is no market {market:?}")),
+        (Reject::MarketExists, Command::OpenMarket { market, .. }) => {
+            Some(format!("{market} is open already"))
+        }
+        (Reject::BadReserve, Command::PutOffer { market, reserve, .. }) => {
+            let rules = rules_of(exchange, market)?;
+            Some(off_tick("reserve_micros", *reserve, rules.tick, market))
+        }
+        (Reject::UnknownUnit, Command::WithdrawUnit { unit, .. } | Command::ReportUnitLost { unit, .. }) => {
+            Some(format!("you offer no unit \"{unit}\""))
+        }
+        (
+            Reject::UnknownAllocation,
+            Command::ReleaseAllocation { allocation, .. } | Command::ReportReady { allocation, .. },
+        ) => Some(format!("you have no allocation {allocation}")),
+        (
+            Reject::Ended,
+            Command::ReleaseAllocation { allocation, .. } | Command::ReportReady { allocation, .. },
+        ) => Some(format!("allocation {allocation} has ended")),
+        (Reject::UnknownBid, Command::AmendBid { bid, .. } | Command::CancelBid { bid, .. }) => {
+            Some(format!("you have no bid {bid}"))
+        }
+        (Reject::Closed, Command::AmendBid { bid, .. } | Command::CancelBid { bid, .. }) => {
+            Some(format!("bid {bid} is closed"))
+        }
+        (_, Command::PlaceBid(bid)) => of_place_bid(exchange, bid, reject),
+        (_, Command::AmendBid { bid, ceiling, max_nodes, .. }) => {
+            of_amend_bid(exchange, *bid, *ceiling, *max_nodes, reject)
+        }
+        _ => None,
     }
 }
 
@@ -68,21 +78,20 @@ fn as_missing(command: &Command, reject: Reject) -> Reject {
 }
 
 fn of_place_bid(exchange: &Exchange, bid: &PlaceBid, reject: Reject) -> Option<String> {
-    let markets = markets_of(exchange, bid);
-    match reject {
-        Reject::UnknownMarket => {
-            let unknown = bid.markets.iter().flatten().find(|market| exchange.market_id(market).is_none());
-            unknown.map(|market| format!("there is no market {market:?}"))
-        }
-        Reject::BadNodes => Some(format!(
-            "min_nodes {} and max_nodes {}: 1 <= min_nodes <= max_nodes must hold",
-            bid.min_nodes, bid.max_nodes
-        )),
-        Reject::Expired => bid.expire_at.map(|at| {
-            format!("expire_at_us {at} is not in the future: the market's time is {}", exchange.now())
-        }),
-        _ => of_numbers(exchange, &markets, Some(bid.ceiling), Some(bid.max_nodes), reject),
+    let &PlaceBid { ceiling, min_nodes, max_nodes, .. } = bid;
+    if reject == Reject::UnknownMarket {
+        let unknown = bid.markets.iter().flatten().find(|market| exchange.market_id(market).is_none())?;
+        return Some(format!("there is no market {unknown:?}"));
     }
+    if reject == Reject::BadNodes {
+        let must = "1 <= min_nodes <= max_nodes must hold";
+        return Some(format!("min_nodes {min_nodes} and max_nodes {max_nodes}: {must}"));
+    }
+    if reject == Reject::Expired {
+        let (at, now) = (bid.expire_at?, exchange.now());
+        return Some(format!("expire_at_us {at} is not in the future: the market's time is {now}"));
+    }
+    of_numbers(exchange, &markets_of(exchange, bid), Some(ceiling), Some(max_nodes), reject)
 }
 
 fn of_amend_bid(
@@ -92,36 +101,29 @@ fn of_amend_bid(
     max_nodes: Option<u32>,
     reject: Reject,
 ) -> Option<String> {
-    let Some(bid) = exchange.view_bid(id) else { return of_bid(id, reject) };
+    let bid = exchange.view_bid(id)?;
+    if reject == Reject::BelowHeld {
+        let (nodes, live, least) = (max_nodes?, bid.live.len(), bid.min_nodes);
+        return Some(format!(
+            "max_nodes {nodes} is below the {live} live nodes or min_nodes {least}; release nodes by name"
+        ));
+    }
+    if reject == Reject::Protected {
+        let from = bid.ceiling;
+        return Some(format!(
+            "the ceiling of bid {id} is not lowered from {from} while a node of it is protected"
+        ));
+    }
+    if reject == Reject::BelowReserve {
+        return Some(format!("ceiling_micros {} is below the reserve of a node of bid {id}", ceiling?));
+    }
     let markets: Vec<MarketName> = match &bid.scope {
         Scope::Markets(markets) => {
             markets.iter().map(|market| exchange.names().market(*market).clone()).collect()
         }
         Scope::InstanceType(kind) => of_type(exchange, kind.as_str()),
     };
-    match reject {
-        Reject::BelowHeld => max_nodes.map(|nodes| {
-            let (live, least) = (bid.live.len(), bid.min_nodes);
-            format!(
-                "max_nodes {nodes} is below the {live} live nodes or min_nodes {least}; release nodes by name"
-            )
-        }),
-        Reject::Protected => Some(format!(
-            "the ceiling of bid {id} is not lowered from {} while a node of it is protected",
-            bid.ceiling
-        )),
-        Reject::BelowReserve => ceiling
-            .map(|ceiling| format!("ceiling_micros {ceiling} is below the reserve of a node of bid {id}")),
-        _ => of_numbers(exchange, &markets, ceiling, max_nodes, reject).or_else(|| of_bid(id, reject)),
-    }
-}
-
-fn of_bid(id: BidId, reject: Reject) -> Option<String> {
-    match reject {
-        Reject::UnknownBid => Some(format!("you have no bid {id}")),
-        Reject::Closed => Some(format!("bid {id} is closed")),
-        _ => None,
-    }
+    of_numbers(exchange, &markets, ceiling, max_nodes, reject)
 }
 
 /// Of the first market whose rules are broken.

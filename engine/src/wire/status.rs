@@ -288,3 +288,70 @@ impl From<Fault> for ApiError {
         ApiError::new(Code::Unavailable)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The head of common.proto, where clients read which code is which.
+    const TOLD: &str = include_str!("../../../proto/kubebid/auction/v1/common.proto");
+
+    /// The gRPC code under which the comment lists a code.
+    fn told(word: &str) -> Option<&'static str> {
+        let mut under = None;
+        for line in TOLD.lines().take_while(|line| line.starts_with("//")) {
+            let line = line.trim_start_matches('/');
+            let entry = line.starts_with("   ").then(|| line.trim());
+            let Some(entry) = entry.filter(|entry| !entry.is_empty()) else { continue };
+            let mut rest = entry;
+            if !line.starts_with("      ") {
+                let (code, words) = entry.split_once("  ").unwrap_or((entry, ""));
+                (under, rest) = (Some(code), words);
+            }
+            if rest.split([' ', ',', ':', ';']).any(|found| found == word) {
+                return under;
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn every_code_is_mapped_as_clients_are_told() {
+        for code in Code::all() {
+            if matches!(code, Code::Market(Reject::NotYours) | Code::UnknownMethod | Code::Internal) {
+                continue;
+            }
+            let told = told(code.word()).unwrap_or_else(|| panic!("{} is not told of", code.word()));
+            let camel = format!("{:?}", code.grpc()).to_uppercase();
+            assert_eq!(told.replace('_', ""), camel, "{}", code.word());
+        }
+    }
+
+    #[test]
+    fn codes_have_words_of_their_own_and_sentences() {
+        let words: BTreeSet<_> = Code::all().map(Code::word).collect();
+        assert_eq!(words.len(), Code::all().count());
+        for code in Code::all() {
+            let error = ApiError::new(code);
+            assert!(!error.message.is_empty() && !error.message.ends_with('.'), "{error}");
+            assert!((400..=599).contains(&code.http()), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_status_says_the_code_the_field_the_number_and_when_to_come_again() {
+        let error =
+            ApiError::bad_field("labels", "are too many").numbered(7).again_after(Duration::from_secs(1));
+        let status = error.clone().with("limit", "x").into_status();
+        let details = status.get_error_details();
+        let info = details.error_info().unwrap();
+        assert_eq!((&info.reason[..], &info.domain[..]), ("BAD_FIELD", DOMAIN));
+        assert_eq!((&info.metadata["seq"][..], &info.metadata["limit"][..]), ("7", "x"));
+        assert_eq!(details.bad_request().unwrap().field_violations[0].field, "labels");
+        assert_eq!(details.retry_info().unwrap().retry_delay, Some(Duration::from_secs(1)));
+        let refusal = error.into_refusal();
+        assert_eq!((&refusal.reason[..], refusal.seq, refusal.code), ("BAD_FIELD", Some(7), 3));
+        assert_eq!(refusal.retry_after_us, Some(1_000_000));
+    }
+}

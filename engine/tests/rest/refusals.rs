@@ -67,6 +67,8 @@ async fn what_a_query_cannot_carry_is_blamed_too() {
         ("/v1/events?kind=%ff", "kind"),
         ("/v1/events?kind=nothing", "filter.kinds"),
         ("/v1/events?cursor=nonsense", "cursor"),
+        ("/v1/events?market=%00", "filter"),
+        ("/v1/charges?label=team=%00", "labels"),
         ("/v1/explain/bids/seven", "bid"),
         ("/v1/explain/bids/-7", "bid"),
     ];

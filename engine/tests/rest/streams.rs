@@ -45,7 +45,7 @@ async fn what_happens_elsewhere_moves_the_cursor() {
     loop {
         let frame = stream.next().await.unwrap();
         assert_eq!(frame.data["events"].as_array().unwrap().len(), 0, "a bid of somebody else");
-        if frame.data["seq"] == seq.to_string() {
+        if frame.data["seq"].as_str() == Some(&seq.to_string()[..]) {
             assert_ne!(frame.id, first.id);
             break;
         }

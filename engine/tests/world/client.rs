@@ -1,5 +1,6 @@
 //! A caller of REST: requests, answers, and streams of server-sent events.
 
+use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full};
@@ -81,13 +82,13 @@ impl Client {
         let response = self.http.request(self.request("GET", path, &headers, "")).await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Stream { body: response.into_body(), unread: String::new() }
+        Stream { body: Body::new(response.into_body()), unread: String::new() }
     }
 }
 
 /// Server-sent events as they come.
 pub struct Stream {
-    body: hyper::body::Incoming,
+    body: Body,
     unread: String,
 }
 

@@ -202,7 +202,10 @@ impl Subject {
                 ("R6", format!("The claim on {unit} was given up by another and passed on to it."))
             }
             claimed::Cause::Unspecified => return None,
-            _ => ("R5", format!("{unit} was earmarked for another bid.")),
+            claimed::Cause::Displaced
+            | claimed::Cause::ClaimDisplaced
+            | claimed::Cause::Standing
+            | claimed::Cause::PassedOn => ("R5", format!("{unit} was earmarked for another bid.")),
         })
     }
 

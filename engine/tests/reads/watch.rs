@@ -1,0 +1,195 @@
+//! Watching: catch-up, live, and back when one was too slow.
+
+use crate::world::{SECOND, World, caller};
+use futures_util::{Stream, StreamExt};
+use kubebid_engine::wire::cursor::Cursor;
+use kubebid_engine::wire::status::ApiError;
+use kubebid_proto::v1;
+use std::pin::pin;
+use std::time::Duration;
+
+type Places = Vec<(u64, u32)>;
+
+fn request(kinds: &[&str], cursor: &str) -> v1::WatchEventsRequest {
+    let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+    let filter = Some(v1::EventFilter { kinds, ..Default::default() });
+    v1::WatchEventsRequest { cursor: cursor.to_owned(), from_start: cursor.is_empty(), filter }
+}
+
+/// Frames until so many events have come.
+async fn take(
+    frames: impl Stream<Item = Result<v1::WatchEventsResponse, ApiError>>,
+    count: usize,
+) -> (Places, String) {
+    let mut frames = pin!(frames);
+    let (mut places, mut cursor) = (Vec::new(), String::new());
+    while places.len() < count {
+        let frame = tokio::time::timeout(Duration::from_secs(20), frames.next()).await;
+        let frame = frame.expect("more comes").unwrap().unwrap();
+        places.extend(frame.events.iter().map(|event| (event.seq, event.index)));
+        cursor = frame.cursor;
+    }
+    (places, cursor)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_that_falls_behind_still_gets_everything_once() {
+    // The feed holds so little that a watcher that does not read has lost the live end at once.
+    let world = World::with(|options| options.feed = 2).await;
+    world.offer("p1", 100, SECOND).await;
+    let watch = world.api.watch_events(&caller("t1"), request(&["bid_placed"], "")).await.unwrap();
+    let mut watch = Box::pin(watch);
+    let (mut places, _) = take(&mut watch, 0).await;
+    let mut bids = Vec::new();
+    for round in 0..5 {
+        for _ in 0..20 {
+            bids.push(world.bid("t1", 1, 2 * SECOND).await);
+        }
+        let (found, _) = take(&mut watch, 20 * (round + 1) - places.len()).await;
+        places.extend(found);
+    }
+    assert_eq!(places.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), bids);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_is_no_seam_between_the_past_and_the_present() {
+    let world = World::new().await;
+    world.offer("p1", 200, SECOND).await;
+    let api = world.api.clone();
+    let bidding = tokio::spawn(async move {
+        let mut bids = Vec::new();
+        for _ in 0..200 {
+            let markets = vec![crate::world::MARKET.to_owned()];
+            let bid = v1::PlaceBidRequest {
+                markets,
+                ceiling_micros: 2 * SECOND,
+                max_nodes: 1,
+                ..Default::default()
+            };
+            bids.push(api.place_bid(&caller("t1"), bid).await.unwrap().bid);
+        }
+        bids
+    });
+    let (mut places, mut cursor) = (Vec::new(), String::new());
+    while places.len() < 200 {
+        let frames = world.api.watch_events(&caller("t1"), request(&["bid_placed"], &cursor)).await.unwrap();
+        let count = 7.min(200 - places.len());
+        let (found, next) = take(frames, count).await;
+        places.extend(found);
+        cursor = next;
+    }
+    let bids = bidding.await.unwrap();
+    assert_eq!(places.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), bids);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_with_more_events_than_a_frame_is_cut() {
+    let world = World::new().await;
+    let frames = world.api.watch_events(&caller("p1"), request(&["unit_added"], "")).await.unwrap();
+    let mut frames = Box::pin(frames);
+    frames.next().await.unwrap().unwrap();
+    world.offer("p1", 2500, SECOND).await;
+    let (places, _) = take(&mut frames, 2500).await;
+    assert!(places.is_sorted_by(|a, b| a < b));
+    assert_eq!(places.len(), 2500);
+    // And from the middle of it.
+    let middle = Cursor { journal: world.api.engine().journal_id(), seq: places[0].0, index: places[1234].1 };
+    let rest =
+        world.api.watch_events(&caller("p1"), request(&["unit_added"], &middle.to_string())).await.unwrap();
+    let (rest, _) = take(rest, 2500 - 1235).await;
+    assert_eq!(rest, places[1235..]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn live_and_past_events_are_found_by_the_same_filter() {
+    let world = World::new().await;
+    let filters = [
+        v1::EventFilter::default(),
+        v1::EventFilter { bids: vec![3], ..Default::default() },
+        v1::EventFilter { allocations: vec![1], ..Default::default() },
+        v1::EventFilter { markets: vec!["h100-8x/eu-west".into()], ..Default::default() },
+        v1::EventFilter { markets: vec!["a/b".into()], ..Default::default() },
+        v1::EventFilter { labels: [("team".into(), "vision".into())].into(), ..Default::default() },
+        v1::EventFilter { kinds: vec!["price_changed".into(), "ended".into()], ..Default::default() },
+    ];
+    let mut watches = Vec::new();
+    for who in ["t1", "t2", "t3", "p1", "v1", "admin"] {
+        for filter in &filters {
+            let request = v1::WatchEventsRequest { filter: Some(filter.clone()), ..Default::default() };
+            let frames = world.api.watch_events(&caller(who), request).await.unwrap();
+            let mut frames = Box::pin(frames);
+            frames.next().await.unwrap().unwrap();
+            watches.push((who, filter.clone(), frames));
+        }
+    }
+    let first = world.api.engine().ask(|exchange| exchange.seq().0).await.unwrap();
+    world.offer("p1", 1, SECOND).await;
+    let labels = [("team".to_owned(), "vision".to_owned())].into();
+    let markets = vec!["h100-8x/eu-west".to_owned()];
+    let bid = v1::PlaceBidRequest {
+        markets,
+        ceiling_micros: 2 * SECOND,
+        max_nodes: 1,
+        labels,
+        ..Default::default()
+    };
+    world.place("t1", bid).await;
+    world.ready("t1", 1).await;
+    world.bid("t2", 1, 3 * SECOND).await;
+    let any = v1::PlaceBidRequest {
+        instance_type: "a".into(),
+        ceiling_micros: SECOND,
+        max_nodes: 1,
+        ..Default::default()
+    };
+    world.place("t3", any).await;
+    world.at(1000).await;
+    world.bid("t3", 1, 9 * SECOND).await;
+    world.at(5000).await;
+    let last = world.api.engine().ask(|exchange| exchange.seq().0).await.unwrap();
+    let heard = watches.into_iter().map(async |(who, filter, mut frames)| {
+        let mut live = Vec::new();
+        loop {
+            let frame = frames.next().await.unwrap().unwrap();
+            live.extend(frame.events);
+            if frame.seq >= last {
+                return (who, filter, live);
+            }
+        }
+    });
+    for (who, filter, live) in futures_util::future::join_all(heard).await {
+        let request = v1::ListEventsRequest {
+            cursor: Cursor::behind(world.api.engine().journal_id(), first).to_string(),
+            filter: Some(filter.clone()),
+            page_size: 1000,
+            min_seq: last,
+            ..Default::default()
+        };
+        let past = world.api.list_events(&caller(who), request).await.unwrap().events;
+        let brief = |events: &[v1::Event]| -> Places {
+            events.iter().map(|event| (event.seq, event.index)).collect()
+        };
+        assert_eq!(brief(&live), brief(&past), "{who} {filter:?}");
+        assert_eq!(live, past, "{who} {filter:?}");
+        let expected = filter == v1::EventFilter::default();
+        assert!(!past.is_empty() || !expected, "{who}");
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_of_another_journal_or_ahead_of_the_end_is_gone() {
+    let world = World::new().await;
+    let journal = world.api.engine().journal_id();
+    let ahead = Cursor::behind(journal, world.api.engine().applied() + 100).to_string();
+    let other = Cursor::behind(World::new().await.api.engine().journal_id(), 0).to_string();
+    for cursor in [ahead, other] {
+        let watched = world.api.watch_events(&caller("t1"), request(&[], &cursor)).await;
+        assert_eq!(watched.err().unwrap().code.word(), "GONE");
+        let prices = v1::WatchPricesRequest { cursor: cursor.clone(), ..Default::default() };
+        assert_eq!(world.api.watch_prices(&caller("t1"), prices).await.err().unwrap().code.word(), "GONE");
+        let list = v1::ListEventsRequest { cursor, ..Default::default() };
+        assert_eq!(world.api.list_events(&caller("t1"), list).await.err().unwrap().code.word(), "GONE");
+    }
+    let now = Cursor::behind(journal, world.api.engine().applied()).to_string();
+    assert!(world.api.watch_events(&caller("t1"), request(&[], &now)).await.is_ok());
+}
