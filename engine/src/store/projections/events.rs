@@ -134,7 +134,7 @@ fn branches(query: &EventQuery, first: Option<Place>, end: Option<Place>) -> Vec
                 |side: &&Side| (!by_bid || side.bid.is_some()) && (!by_allocation || side.sees_allocation);
             SIDES.iter().filter(sees).for_each(|side| add(Some(*side), false));
             let asked = |kind: &&str| query.kinds.is_empty() || query.kinds.iter().any(|asked| asked == kind);
-            if !by_bid && !by_allocation && OF_MARKETS.iter().any(|kind| asked(&kind)) {
+            if !by_bid && !by_allocation && OF_MARKETS.iter().any(asked) {
                 add(None, true);
             }
         }
