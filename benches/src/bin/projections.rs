@@ -69,7 +69,8 @@ async fn write_journal(options: &StoreOptions, commands: &[Stamped], batch: usiz
 /// Ten markets with 100 units each; bids come, wait, get nodes, outbid each other, report ready, release,
 /// are amended and cancelled. Returns the commands and how many events they have.
 fn busy_market(count: usize) -> (Vec<Stamped>, usize) {
-    let mut market = Market { exchange: Exchange::new(), commands: Vec::with_capacity(count), events: 0, now: 0 };
+    let mut market =
+        Market { exchange: Exchange::new(), commands: Vec::with_capacity(count), events: 0, now: 0 };
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let name = |n: u64| MarketName::new(&format!("type-{}/region-{}", n / 2, n % 2));
     for n in 0..10 {
@@ -80,7 +81,8 @@ fn busy_market(count: usize) -> (Vec<Stamped>, usize) {
             market.give(None, Command::PutOffer { provider, market: name(n), capacity: 25, reserve });
         }
     }
-    let (mut bids, mut nodes): (Vec<(BidId, AccountName)>, Vec<(AllocationId, AccountName)>) = Default::default();
+    let (mut bids, mut nodes): (Vec<(BidId, AccountName)>, Vec<(AllocationId, AccountName)>) =
+        Default::default();
     let mut seen = 0;
     while market.commands.len() < count {
         let tenant = AccountName::new(&format!("tenant-{}", rng.random_range(0..1000)));
