@@ -2,8 +2,8 @@
 CREATE TABLE offers (
     provider text COLLATE "C" NOT NULL,
     market   text COLLATE "C" NOT NULL,
-    capacity bigint NOT NULL,
-    reserve  bigint NOT NULL,
-    put_at   bigint NOT NULL,
+    capacity bigint           NOT NULL,
+    reserve  bigint           NOT NULL,
+    put_at   bigint           NOT NULL,
     PRIMARY KEY (provider, market)
 );

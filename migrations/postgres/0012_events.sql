@@ -2,24 +2,24 @@
 CREATE TABLE events (
     seq           bigint NOT NULL,
     idx           bigint NOT NULL,
-    at_us         bigint NOT NULL, -- never falls in the order of (seq, idx)
-    kind          text   NOT NULL, -- the field of kubebid.auction.v1.Event
-    market        text COLLATE "C",            -- of the unit or the offer, or the only one that the bid names
+    at_us         bigint NOT NULL,  -- never falls in the order of (seq, idx)
+    kind          text   NOT NULL,  -- the field of kubebid.auction.v1.Event
+    market        text COLLATE "C", -- of the unit or the offer, or the only one that the bid names
     unit          text COLLATE "C",
     allocation    bigint,
-    bid           bigint,          -- of the holder, or the one that the event is about
+    bid           bigint,           -- of the holder, or the one that the event is about
     tenant        text COLLATE "C",
-    claim_bid     bigint,          -- that has, had or pays for a claim
+    claim_bid     bigint,           -- that has, had or pays for a claim
     claim_tenant  text COLLATE "C",
-    former_bid    bigint,          -- that had the claim before
+    former_bid    bigint,           -- that had the claim before
     former_tenant text COLLATE "C",
     provider      text COLLATE "C",
-    account       text COLLATE "C",            -- that gave the command, of refusals and repetitions
-    body          bytea  NOT NULL, -- kubebid.auction.v1.Event, in full
+    account       text COLLATE "C", -- that gave the command, of refusals and repetitions
+    body          bytea  NOT NULL,  -- kubebid.auction.v1.Event, in full
     PRIMARY KEY (seq, idx)
 );
-CREATE INDEX events_by_time ON events (at_us, seq, idx);
 CREATE INDEX events_by_market ON events (market, seq, idx) WHERE market IS NOT NULL;
+CREATE INDEX events_of_several_markets ON events (seq, idx) WHERE market IS NULL AND bid IS NOT NULL;
 CREATE INDEX events_by_allocation ON events (allocation, seq, idx) WHERE allocation IS NOT NULL;
 CREATE INDEX events_by_bid ON events (bid, seq, idx) WHERE bid IS NOT NULL;
 CREATE INDEX events_by_tenant ON events (tenant, seq, idx) WHERE tenant IS NOT NULL;

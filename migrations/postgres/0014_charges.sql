@@ -1,21 +1,21 @@
 -- All charges: debit = credit + fee, in micro-dollars.
 CREATE TABLE charges (
-    seq        bigint NOT NULL,
-    idx        bigint NOT NULL,
-    at_us      bigint NOT NULL,
-    allocation bigint NOT NULL,
-    bid        bigint NOT NULL, -- that pays
+    seq        bigint           NOT NULL,
+    idx        bigint           NOT NULL,
+    at_us      bigint           NOT NULL,
+    allocation bigint           NOT NULL,
+    bid        bigint           NOT NULL, -- that pays
     tenant     text COLLATE "C" NOT NULL, -- that pays
     provider   text COLLATE "C" NOT NULL,
     unit       text COLLATE "C" NOT NULL,
     market     text COLLATE "C" NOT NULL,
-    own        bigint NOT NULL, -- 1 where the payer holds the allocation
-    reason     text   NOT NULL,
-    from_us    bigint NOT NULL, -- of the billed time
-    to_us      bigint NOT NULL,
-    debit      bigint NOT NULL,
-    fee        bigint NOT NULL,
-    credit     bigint NOT NULL,
+    own        bigint           NOT NULL, -- 1 where the payer holds the allocation
+    reason     text             NOT NULL,
+    from_us    bigint           NOT NULL, -- of the billed time
+    to_us      bigint           NOT NULL,
+    debit      bigint           NOT NULL,
+    fee        bigint           NOT NULL,
+    credit     bigint           NOT NULL,
     PRIMARY KEY (seq, idx)
 );
 CREATE INDEX charges_by_time ON charges (at_us, seq, idx);

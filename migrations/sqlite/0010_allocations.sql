@@ -2,16 +2,16 @@
 CREATE TABLE allocations (
     allocation        INTEGER PRIMARY KEY,
     bid               INTEGER NOT NULL,
-    tenant            TEXT   NOT NULL,
-    unit              TEXT   NOT NULL,
-    market            TEXT   NOT NULL,
-    provider          TEXT   NOT NULL,
-    state             TEXT   NOT NULL, -- STARTING, ACTIVE, ENDED
+    tenant            TEXT    NOT NULL,
+    unit              TEXT    NOT NULL,
+    market            TEXT    NOT NULL,
+    provider          TEXT    NOT NULL,
+    state             TEXT    NOT NULL, -- STARTING, ACTIVE, ENDED
     allocated_at      INTEGER NOT NULL,
     start_by          INTEGER NOT NULL,
     ready_at          INTEGER,
     protected_until   INTEGER NOT NULL,
-    notice_reason     TEXT,            -- of the notice it is under, or ended under
+    notice_reason     TEXT,             -- of the notice it is under, or ended under
     notice_started_at INTEGER,
     notice_deadline   INTEGER,
     ended_at          INTEGER,

@@ -3,8 +3,8 @@ CREATE TABLE events (
     seq           INTEGER NOT NULL,
     idx           INTEGER NOT NULL,
     at_us         INTEGER NOT NULL, -- never falls in the order of (seq, idx)
-    kind          TEXT   NOT NULL, -- the field of kubebid.auction.v1.Event
-    market        TEXT,            -- of the unit or the offer, or the only one that the bid names
+    kind          TEXT    NOT NULL, -- the field of kubebid.auction.v1.Event
+    market        TEXT,             -- of the unit or the offer, or the only one that the bid names
     unit          TEXT,
     allocation    INTEGER,
     bid           INTEGER,          -- of the holder, or the one that the event is about
@@ -14,12 +14,12 @@ CREATE TABLE events (
     former_bid    INTEGER,          -- that had the claim before
     former_tenant TEXT,
     provider      TEXT,
-    account       TEXT,            -- that gave the command, of refusals and repetitions
-    body          BLOB  NOT NULL, -- kubebid.auction.v1.Event, in full
+    account       TEXT,             -- that gave the command, of refusals and repetitions
+    body          BLOB    NOT NULL, -- kubebid.auction.v1.Event, in full
     PRIMARY KEY (seq, idx)
 ) STRICT;
-CREATE INDEX events_by_time ON events (at_us, seq, idx);
 CREATE INDEX events_by_market ON events (market, seq, idx) WHERE market IS NOT NULL;
+CREATE INDEX events_of_several_markets ON events (seq, idx) WHERE market IS NULL AND bid IS NOT NULL;
 CREATE INDEX events_by_allocation ON events (allocation, seq, idx) WHERE allocation IS NOT NULL;
 CREATE INDEX events_by_bid ON events (bid, seq, idx) WHERE bid IS NOT NULL;
 CREATE INDEX events_by_tenant ON events (tenant, seq, idx) WHERE tenant IS NOT NULL;

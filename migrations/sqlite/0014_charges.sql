@@ -5,12 +5,12 @@ CREATE TABLE charges (
     at_us      INTEGER NOT NULL,
     allocation INTEGER NOT NULL,
     bid        INTEGER NOT NULL, -- that pays
-    tenant     TEXT   NOT NULL, -- that pays
-    provider   TEXT   NOT NULL,
-    unit       TEXT   NOT NULL,
-    market     TEXT   NOT NULL,
+    tenant     TEXT    NOT NULL, -- that pays
+    provider   TEXT    NOT NULL,
+    unit       TEXT    NOT NULL,
+    market     TEXT    NOT NULL,
     own        INTEGER NOT NULL, -- 1 where the payer holds the allocation
-    reason     TEXT   NOT NULL,
+    reason     TEXT    NOT NULL,
     from_us    INTEGER NOT NULL, -- of the billed time
     to_us      INTEGER NOT NULL,
     debit      INTEGER NOT NULL,

@@ -30,11 +30,13 @@ impl Projections {
             select.add(" AND b.tenant = ?", &[account]);
         }
         if let Some(market) = &query.market {
+            let name = market.as_str();
             select.add(
                 " AND b.bid IN (
-                     SELECT m.bid FROM bid_markets m WHERE m.market = ? AND m.bid > ?
+                     SELECT o.bid FROM bids o WHERE o.market = ? AND o.bid > ?
+                     UNION ALL SELECT m.bid FROM bid_markets m WHERE m.market = ? AND m.bid > ?
                      UNION ALL SELECT t.bid FROM bids t WHERE t.instance_type = ? AND t.bid > ?)",
-                &[&market.as_str(), &query.after, &market.parts().0, &query.after],
+                &[&name, &query.after, &name, &query.after, &market.parts().0, &query.after],
             );
         }
         let states: Vec<&str> = query.states.iter().map(|state| state.word()).collect();
@@ -76,15 +78,16 @@ impl Projections {
 }
 
 fn read(row: &AnyRow) -> Result<BidRow, Fault> {
-    let markets: Option<String> = row.get("markets");
-    let markets = markets.map(|list| {
+    let (market, several): (Option<String>, Option<String>) = (row.get("market"), row.get("markets"));
+    let several = several.map(|list| {
         serde_json::from_str(&list).map_err(|e| Fault::Row { table: "bids", what: format!("markets: {e}") })
     });
+    let several: Option<Vec<String>> = several.transpose()?;
     let close_reason: Option<String> = row.get("close_reason");
     Ok(BidRow {
         bid: BidId(number(row, "bid")),
         tenant: row.get("tenant"),
-        markets: markets.transpose()?.unwrap_or_default(),
+        markets: several.unwrap_or_else(|| market.into_iter().collect()),
         instance_type: row.get("instance_type"),
         ceiling: Price(number(row, "ceiling")),
         min_nodes: number(row, "min_nodes") as u32,

@@ -8,17 +8,28 @@ pub(in crate::store) enum Kind {
     Bytes,
 }
 
-/// A statement over many rows, which it finds as the relation `v`.
+/// The columns of a table or relation, in order.
+pub(in crate::store) type Columns = &'static [(&'static str, Kind)];
+
+/// What is to be done with many rows.
 #[derive(Debug)]
 pub(in crate::store) struct Change {
-    pub(super) sql: &'static str,
+    pub(super) how: How,
     pub(super) rows: Bulk,
 }
 
-/// Rows for one statement.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum How {
+    /// Adds them to this table.
+    Append(&'static str),
+    /// Runs this statement, which finds them as the relation `v`.
+    Statement(&'static str),
+}
+
+/// Rows of the same columns.
 #[derive(Debug)]
 pub(in crate::store) struct Bulk {
-    pub(super) names: &'static [(&'static str, Kind)],
+    pub(super) names: Columns,
     pub(super) columns: Vec<Column>,
     pub(super) len: usize,
 }
@@ -26,16 +37,40 @@ pub(in crate::store) struct Bulk {
 #[derive(Debug)]
 pub(super) enum Column {
     Number(Vec<Option<i64>>),
-    Text(Vec<Option<String>>),
-    Bytes(Vec<Vec<u8>>),
+    Text(Pieces),
+    Bytes(Pieces),
+}
+
+/// Texts or bytes one behind the other, so that a million of them are one allocation.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    bytes: Vec<u8>,
+    spans: Vec<Option<(usize, usize)>>,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Option<&[u8]>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(piece.unwrap_or_default());
+        self.spans.push(piece.map(|_| (start, self.bytes.len())));
+    }
+
+    pub(super) fn get(&self, row: usize) -> Option<&[u8]> {
+        self.spans[row].map(|(start, end)| &self.bytes[start..end])
+    }
+
+    /// Of a column of texts.
+    pub(super) fn text(&self, row: usize) -> Option<&str> {
+        self.get(row).map(|bytes| std::str::from_utf8(bytes).expect("texts went in"))
+    }
 }
 
 impl Bulk {
-    pub(super) fn new(names: &'static [(&'static str, Kind)], capacity: usize) -> Bulk {
+    pub(super) fn new(names: Columns, capacity: usize) -> Bulk {
         let column = |(_, kind): &(&str, Kind)| match kind {
             Kind::Number => Column::Number(Vec::with_capacity(capacity)),
-            Kind::Text => Column::Text(Vec::with_capacity(capacity)),
-            Kind::Bytes => Column::Bytes(Vec::with_capacity(capacity)),
+            Kind::Text => Column::Text(Pieces::default()),
+            Kind::Bytes => Column::Bytes(Pieces::default()),
         };
         Bulk { names, columns: names.iter().map(column).collect(), len: 0 }
     }
@@ -44,6 +79,12 @@ impl Bulk {
     pub(super) fn row(&mut self) -> Row<'_> {
         self.len += 1;
         Row { columns: self.columns.iter_mut() }
+    }
+
+    /// The names of the columns, as statements list them.
+    pub(super) fn list(&self) -> String {
+        let names: Vec<&str> = self.names.iter().map(|(name, _)| *name).collect();
+        names.join(", ")
     }
 }
 
@@ -74,15 +115,23 @@ impl Row<'_> {
     /// Postgres has no NUL in texts.
     pub(super) fn some_text(&mut self, text: Option<&str>) -> &mut Self {
         match self.columns.next() {
-            Some(Column::Text(column)) => column.push(text.map(|text| text.replace('\0', "\u{fffd}"))),
+            Some(Column::Text(column)) => match text.filter(|text| text.contains('\0')) {
+                Some(text) => column.push(Some(text.replace('\0', "\u{fffd}").as_bytes())),
+                None => column.push(text.map(str::as_bytes)),
+            },
             other => panic!("a text for {other:?}"),
         }
         self
     }
 
-    pub(super) fn bytes(&mut self, bytes: Vec<u8>) {
+    /// What `write` adds to the end of the buffer.
+    pub(super) fn bytes(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         match self.columns.next() {
-            Some(Column::Bytes(column)) => column.push(bytes),
+            Some(Column::Bytes(Pieces { bytes, spans })) => {
+                let start = bytes.len();
+                write(bytes);
+                spans.push(Some((start, bytes.len())));
+            }
             other => panic!("bytes for {other:?}"),
         }
     }

@@ -83,14 +83,26 @@ impl Projections {
         Ok(events)
     }
 
-    /// Time never falls from one event to the next: an instant is a place.
+    /// Time never falls from one event to the next: an instant is a place, found by halving.
     async fn first_place_from(&self, at: Micros) -> Result<Option<Place>, Fault> {
-        let row =
-            sqlx::query("SELECT seq, idx FROM events WHERE at_us >= $1 ORDER BY at_us, seq, idx LIMIT 1")
-                .bind(bigint(at.0.min(i64::MAX as u64)))
-                .fetch_optional(&self.tables.pool)
-                .await
-                .map_err(Fault::database("finding an instant among the events"))?;
+        let row = sqlx::query(
+            // SQLite has the recursive table in one FROM only, so the question is asked twice.
+            "WITH RECURSIVE halves (low, high) AS (
+                 SELECT CAST(0 AS bigint), watermark FROM projection
+                 UNION ALL
+                 SELECT CASE WHEN (SELECT e.at_us FROM events e WHERE e.seq > (low + high) / 2
+                                   ORDER BY e.seq, e.idx LIMIT 1) < $1 THEN (low + high) / 2 ELSE low END,
+                        CASE WHEN (SELECT e.at_us FROM events e WHERE e.seq > (low + high) / 2
+                                   ORDER BY e.seq, e.idx LIMIT 1) < $1 THEN high ELSE (low + high) / 2 END
+                 FROM halves WHERE high - low > 1
+             )
+             SELECT seq, idx FROM events WHERE seq > (SELECT MAX(low) FROM halves) AND at_us >= $1
+             ORDER BY seq, idx LIMIT 1",
+        )
+        .bind(bigint(at.0.min(i64::MAX as u64)))
+        .fetch_optional(&self.tables.pool)
+        .await
+        .map_err(Fault::database("finding an instant among the events"))?;
         Ok(row.map(|row| (number(&row, 0), row.get::<i64, _>(1) as u32)))
     }
 }

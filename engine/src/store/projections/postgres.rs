@@ -1,10 +1,10 @@
-//! Rows to PostgreSQL: one array a column.
+//! Rows to PostgreSQL: by COPY, and by arrays where they change what is there.
 
 use async_trait::async_trait;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, Row};
 
-use super::bulk::{Bulk, Column, Kind};
+use super::bulk::{Bulk, Column, How, Kind};
 use super::{Change, Rowwise};
 
 /// A crash may lose the last rows together with the watermark: no need to wait for the disk.
@@ -43,16 +43,16 @@ impl Rowwise for PostgresTables {
             transaction.rollback().await?;
             return Ok(Some(found as u64));
         }
-        for change in changes.iter().filter(|change| change.rows.len > 0) {
-            let mut query = sqlx::query(AssertSqlSafe(statement(change)));
-            for column in &change.rows.columns {
-                query = match column {
-                    Column::Number(numbers) => query.bind(numbers),
-                    Column::Text(texts) => query.bind(texts),
-                    Column::Bytes(bytes) => query.bind(bytes),
-                };
+        for Change { how, rows } in changes.iter().filter(|change| change.rows.len > 0) {
+            match how {
+                How::Append(table) => {
+                    let sql = format!("COPY {table} ({}) FROM STDIN (FORMAT binary)", rows.list());
+                    let mut copy = transaction.copy_in_raw(&sql).await?;
+                    copy.send(copied(rows)).await?;
+                    copy.finish().await?;
+                }
+                How::Statement(sql) => run(&mut transaction, sql, rows).await?,
             }
-            query.execute(&mut *transaction).await?;
         }
         sqlx::query("UPDATE projection SET watermark = $1 WHERE one = 1")
             .bind(after as i64)
@@ -63,10 +63,9 @@ impl Rowwise for PostgresTables {
     }
 }
 
-/// Made of constants. The same for any number of rows, so it is prepared once.
-fn statement(Change { sql, rows: Bulk { names, .. } }: &Change) -> String {
-    let columns: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-    let arrays = names.iter().enumerate().map(|(n, (_, kind))| {
+/// One array a column. The statement is the same for any number of rows, so it is prepared once.
+async fn run(connection: &mut PgConnection, sql: &str, rows: &Bulk) -> Result<(), sqlx::Error> {
+    let arrays = rows.names.iter().enumerate().map(|(n, (_, kind))| {
         let kind = match kind {
             Kind::Number => "bigint",
             Kind::Text => "text",
@@ -75,5 +74,50 @@ fn statement(Change { sql, rows: Bulk { names, .. } }: &Change) -> String {
         format!("${}::{kind}[]", n + 1)
     });
     let arrays: Vec<String> = arrays.collect();
-    format!("WITH v ({}) AS (SELECT * FROM unnest({})) {sql}", columns.join(", "), arrays.join(", "))
+    let sql = format!("WITH v ({}) AS (SELECT * FROM unnest({})) {sql}", rows.list(), arrays.join(", "));
+    // Safe: made of constants.
+    let mut query = sqlx::query(AssertSqlSafe(sql));
+    for column in &rows.columns {
+        query = match column {
+            Column::Number(numbers) => query.bind(numbers),
+            Column::Text(texts) => query.bind((0..rows.len).map(|row| texts.text(row)).collect::<Vec<_>>()),
+            Column::Bytes(bytes) => query.bind((0..rows.len).map(|row| bytes.get(row)).collect::<Vec<_>>()),
+        };
+    }
+    query.execute(connection).await.map(|_| ())
+}
+
+/// The rows in the binary format of COPY.
+fn copied(rows: &Bulk) -> Vec<u8> {
+    const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
+    const NULL: i32 = -1;
+    let mut copied = Vec::with_capacity(64 + rows.len * rows.columns.len() * 16);
+    copied.extend_from_slice(SIGNATURE);
+    // No flags, no extension.
+    copied.extend_from_slice(&[0; 8]);
+    let width = i16::try_from(rows.columns.len()).expect("tables have few columns");
+    for row in 0..rows.len {
+        copied.extend_from_slice(&width.to_be_bytes());
+        for column in &rows.columns {
+            match column {
+                Column::Number(numbers) => match numbers[row] {
+                    Some(number) => {
+                        copied.extend_from_slice(&8i32.to_be_bytes());
+                        copied.extend_from_slice(&number.to_be_bytes());
+                    }
+                    None => copied.extend_from_slice(&NULL.to_be_bytes()),
+                },
+                Column::Text(pieces) | Column::Bytes(pieces) => match pieces.get(row) {
+                    Some(piece) => {
+                        let len = i32::try_from(piece.len()).expect("a piece is short");
+                        copied.extend_from_slice(&len.to_be_bytes());
+                        copied.extend_from_slice(piece);
+                    }
+                    None => copied.extend_from_slice(&NULL.to_be_bytes()),
+                },
+            }
+        }
+    }
+    copied.extend_from_slice(&(-1i16).to_be_bytes());
+    copied
 }

@@ -5,7 +5,7 @@ use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor, Row};
 
 use super::super::Fault;
 use super::super::rows::Turn;
-use super::bulk::{Bulk, Column};
+use super::bulk::{Column, How};
 use super::{Change, Rowwise};
 
 /// Rows in one statement; SQLite allows 32,766 parameters.
@@ -57,8 +57,8 @@ impl Rowwise for SqliteTables {
                     for column in &change.rows.columns {
                         query = match column {
                             Column::Number(numbers) => query.bind(numbers[row]),
-                            Column::Text(texts) => query.bind(texts[row].as_deref()),
-                            Column::Bytes(bytes) => query.bind(&bytes[row][..]),
+                            Column::Text(texts) => query.bind(texts.text(row)),
+                            Column::Bytes(bytes) => query.bind(bytes.get(row)),
                         };
                     }
                 }
@@ -75,13 +75,16 @@ impl Rowwise for SqliteTables {
 }
 
 /// Made of numbers and constants.
-fn statement(Change { sql, rows: Bulk { names, .. } }: &Change, rows: usize) -> String {
-    let columns: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-    let width = columns.len();
+fn statement(Change { how, rows }: &Change, count: usize) -> String {
+    let width = rows.columns.len();
     let row = |row: usize| {
         let places: Vec<String> = (1..=width).map(|n| format!("${}", row * width + n)).collect();
         format!("({})", places.join(", "))
     };
-    let values: Vec<String> = (0..rows).map(row).collect();
-    format!("WITH v ({}) AS (VALUES {}) {sql}", columns.join(", "), values.join(", "))
+    let values: Vec<String> = (0..count).map(row).collect();
+    let (list, values) = (rows.list(), values.join(", "));
+    match how {
+        How::Append(table) => format!("INSERT INTO {table} ({list}) VALUES {values}"),
+        How::Statement(sql) => format!("WITH v ({list}) AS (VALUES {values}) {sql}"),
+    }
 }

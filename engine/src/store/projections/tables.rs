@@ -1,6 +1,6 @@
 //! Which rows go where. The statements are the same on both databases; `v` are the rows.
 
-use super::bulk::{Bulk, Change, Kind, Kind::Bytes, Kind::Number, Kind::Text};
+use super::bulk::{Bulk, Change, Columns, How, Kind::Bytes, Kind::Number, Kind::Text};
 use super::words::Word;
 use crate::projections::fold::{AllocationRecord, BidRecord, Folded, Last, MarketRecord, SegmentRecord};
 use crate::projections::rows::{ChargeRow, OfferRow, PricePoint};
@@ -9,8 +9,6 @@ use kubebid_core::event::Scope;
 use kubebid_core::money::Amount;
 use kubebid_core::units::{AllocationId, BidId, Micros};
 use prost::Message;
-
-type Columns = &'static [(&'static str, Kind)];
 
 /// All tables, for those who empty them.
 pub(super) const TABLES: [&str; 9] = [
@@ -79,14 +77,9 @@ fn events(events: &[Told]) -> Change {
         }
         row.some_text(parties.provider.as_ref().map(|name| name.as_str()));
         row.some_text(parties.account.as_ref().map(|name| name.as_str()));
-        row.bytes(event.encode_to_vec());
+        row.bytes(|bytes| event.encode(bytes).expect("a vector grows"));
     }
-    Change {
-        sql: "INSERT INTO events (seq, idx, at_us, kind, market, unit, allocation, bid, tenant, claim_bid,
-                                  claim_tenant, former_bid, former_tenant, provider, account, body)
-              SELECT * FROM v",
-        rows,
-    }
+    Change { how: How::Append("events"), rows }
 }
 
 fn markets(markets: &[MarketRecord]) -> Change {
@@ -95,7 +88,7 @@ fn markets(markets: &[MarketRecord]) -> Change {
     for MarketRecord { name, number, opened_at } in markets {
         rows.row().text(name).number((*number).into()).number(opened_at.0);
     }
-    Change { sql: "INSERT INTO markets (market, number, opened_at) SELECT * FROM v", rows }
+    Change { how: How::Append("markets"), rows }
 }
 
 fn prices(prices: &[(String, PricePoint)]) -> Change {
@@ -120,12 +113,7 @@ fn prices(prices: &[(String, PricePoint)]) -> Change {
         row.some_number(numbers.lowest_accepted.map(|price| price.0));
         row.number(numbers.highest_losing.0);
     }
-    Change {
-        sql: "INSERT INTO price_changes (market, at_us, seq, idx, market_price, entry_price, floor,
-                                         lowest_accepted, highest_losing)
-              SELECT * FROM v",
-        rows,
-    }
+    Change { how: How::Append("price_changes"), rows }
 }
 
 fn offers<'a>(offers: impl ExactSizeIterator<Item = &'a OfferRow>) -> Change {
@@ -142,9 +130,11 @@ fn offers<'a>(offers: impl ExactSizeIterator<Item = &'a OfferRow>) -> Change {
     }
     Change {
         // Without WHERE, SQLite would read ON as that of a join.
-        sql: "INSERT INTO offers (provider, market, capacity, reserve, put_at) SELECT * FROM v WHERE true
+        how: How::Statement(
+            "INSERT INTO offers (provider, market, capacity, reserve, put_at) SELECT * FROM v WHERE true
               ON CONFLICT (provider, market) DO UPDATE SET
                   capacity = excluded.capacity, reserve = excluded.reserve, put_at = excluded.put_at",
+        ),
         rows,
     }
 }
@@ -153,17 +143,19 @@ fn bid_markets(bids: &[(BidId, &BidRecord)]) -> Change {
     const COLUMNS: Columns = &[("market", Text), ("bid", Number)];
     let mut rows = Bulk::new(COLUMNS, bids.len());
     for (bid, record) in bids {
-        for market in record.placed.iter().flat_map(|placed| &placed.markets) {
+        let several = record.placed.as_ref().filter(|placed| placed.markets.len() > 1);
+        for market in several.iter().flat_map(|placed| &placed.markets) {
             rows.row().text(market).number(bid.0);
         }
     }
-    Change { sql: "INSERT INTO bid_markets (market, bid) SELECT * FROM v", rows }
+    Change { how: How::Append("bid_markets"), rows }
 }
 
 fn place_bids(bids: &[(BidId, &BidRecord)]) -> Change {
     const COLUMNS: Columns = &[
         ("bid", Number),
         ("tenant", Text),
+        ("market", Text),
         ("markets", Text),
         ("instance_type", Text),
         ("min_nodes", Number),
@@ -187,25 +179,25 @@ fn place_bids(bids: &[(BidId, &BidRecord)]) -> Change {
     for (bid, record) in bids {
         let Some(placed) = &record.placed else { continue };
         let view = &record.view;
-        let (markets, instance_type) = match &view.scope {
-            Scope::Markets(_) => (Some(serde_json::json!(placed.markets).to_string()), None),
-            Scope::InstanceType(kind) => (None, Some(kind.as_str())),
+        let instance_type = match &view.scope {
+            Scope::Markets(_) => None,
+            Scope::InstanceType(kind) => Some(kind.as_str()),
+        };
+        let (market, markets) = match &placed.markets[..] {
+            [market] => (Some(&market[..]), None),
+            [] if instance_type.is_some() => (None, None),
+            several => (None, Some(serde_json::json!(several).to_string())),
         };
         let mut row = rows.row();
-        row.number(bid.0).text(&placed.tenant).some_text(markets.as_deref()).some_text(instance_type);
+        row.number(bid.0).text(&placed.tenant).some_text(market).some_text(markets.as_deref());
+        row.some_text(instance_type);
         row.number(view.min_nodes.into()).text(placed.time_in_force.word());
         row.some_number(view.expire_at.map(|at| at.0));
         row.text(if view.closes_on_preemption { "CLOSE" } else { "REQUEUE" });
         row.some_text(placed.client_key.as_deref()).number(placed.at.0);
         as_it_is(&mut row, record);
     }
-    Change {
-        sql: "INSERT INTO bids (bid, tenant, markets, instance_type, min_nodes, tif, expire_at,
-                                on_preemption, client_key, placed_at, ceiling, max_nodes, bid_seq, state,
-                                close_reason, closed_at, held, under_notice, claimed, unmet)
-              SELECT * FROM v",
-        rows,
-    }
+    Change { how: How::Append("bids"), rows }
 }
 
 fn touch_bids(bids: &[(BidId, &BidRecord)]) -> Change {
@@ -229,12 +221,14 @@ fn touch_bids(bids: &[(BidId, &BidRecord)]) -> Change {
         as_it_is(&mut row, record);
     }
     Change {
-        sql: "UPDATE bids SET
+        how: How::Statement(
+            "UPDATE bids SET
                   ceiling = v.ceiling, max_nodes = v.max_nodes, bid_seq = v.bid_seq, state = v.state,
                   close_reason = COALESCE(v.close_reason, bids.close_reason),
                   closed_at = COALESCE(v.closed_at, bids.closed_at), held = v.held,
                   under_notice = v.under_notice, claimed = v.claimed, unmet = v.unmet
               FROM v WHERE bids.bid = v.bid",
+        ),
         rows,
     }
 }
@@ -277,13 +271,7 @@ fn begin_allocations(allocations: &[(AllocationId, &AllocationRecord)]) -> Chang
         row.text(&begun.market).text(&begun.provider).number(begun.at.0);
         how_it_stands(&mut row, record);
     }
-    Change {
-        sql: "INSERT INTO allocations (allocation, bid, tenant, unit, market, provider, allocated_at, state,
-                                       start_by, ready_at, protected_until, notice_reason,
-                                       notice_started_at, notice_deadline, ended_at, end_reason, last_price)
-              SELECT * FROM v",
-        rows,
-    }
+    Change { how: How::Append("allocations"), rows }
 }
 
 fn touch_allocations(allocations: &[(AllocationId, &AllocationRecord)]) -> Change {
@@ -307,7 +295,8 @@ fn touch_allocations(allocations: &[(AllocationId, &AllocationRecord)]) -> Chang
         how_it_stands(&mut row, record);
     }
     Change {
-        sql: "UPDATE allocations SET
+        how: How::Statement(
+            "UPDATE allocations SET
                   state = v.state, start_by = v.start_by, ready_at = v.ready_at,
                   protected_until = v.protected_until, notice_reason = v.notice_reason,
                   notice_started_at = CASE WHEN v.notice_reason IS NULL THEN NULL
@@ -315,6 +304,7 @@ fn touch_allocations(allocations: &[(AllocationId, &AllocationRecord)]) -> Chang
                   notice_deadline = v.notice_deadline, ended_at = v.ended_at, end_reason = v.end_reason,
                   last_price = v.last_price
               FROM v WHERE allocations.allocation = v.allocation",
+        ),
         rows,
     }
 }
@@ -373,12 +363,7 @@ fn charges(charges: &[ChargeRow]) -> Change {
         row.number(charge.from.0).number(charge.to.0);
         row.number(amount(charge.debit)).number(amount(charge.fee)).number(amount(charge.credit));
     }
-    Change {
-        sql: "INSERT INTO charges (seq, idx, at_us, allocation, bid, tenant, provider, unit, market, own,
-                                   reason, from_us, to_us, debit, fee, credit)
-              SELECT * FROM v",
-        rows,
-    }
+    Change { how: How::Append("charges"), rows }
 }
 
 fn segments(segments: &[SegmentRecord]) -> Change {
@@ -404,12 +389,7 @@ fn segments(segments: &[SegmentRecord]) -> Change {
         row.number(segment.mean_price.0).number(segment.min_charge.into());
         row.number(amount(total.round())).number(rest as u64);
     }
-    Change {
-        sql: "INSERT INTO charge_segments (allocation, claim_seq, claim_idx, from_us, to_us, amount,
-                                           mean_price, min_charge, total, rest)
-              SELECT * FROM v",
-        rows,
-    }
+    Change { how: How::Append("charge_segments"), rows }
 }
 
 fn free(allocations: &[AllocationId]) -> Change {
@@ -418,7 +398,9 @@ fn free(allocations: &[AllocationId]) -> Change {
         rows.row().number(allocation.0);
     }
     Change {
-        sql: "DELETE FROM charge_segments WHERE claim_seq = 0 AND allocation IN (SELECT allocation FROM v)",
+        how: How::Statement(
+            "DELETE FROM charge_segments WHERE claim_seq = 0 AND allocation IN (SELECT allocation FROM v)",
+        ),
         rows,
     }
 }
