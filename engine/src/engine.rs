@@ -183,7 +183,7 @@ impl Engine {
     }
 
     fn hand_over(&self, work: Work) -> Result<(), NotDone> {
-        self.0.intake.push(work).map_err(|(reason, _)| reason)
+        self.0.intake.push(work)
     }
 
     /// Number of the last command that is applied and published.

@@ -98,12 +98,12 @@ impl Intake {
         })
     }
 
-    /// Hands work over, or gives it back with the reason.
-    pub(crate) fn push(&self, work: Work) -> Result<(), (NotDone, Work)> {
+    /// Hands work over, or lets it fall and says why.
+    pub(crate) fn push(&self, work: Work) -> Result<(), NotDone> {
         if self.closed.load(Ordering::Acquire) {
-            return Err((NotDone::Stopping, work));
+            return Err(NotDone::Stopping);
         }
-        self.queue.push(work).map_err(|work| (NotDone::Full, work))?;
+        self.queue.push(work).map_err(|_| NotDone::Full)?;
         self.waker.wake();
         Ok(())
     }

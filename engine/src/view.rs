@@ -84,6 +84,7 @@ impl Publisher {
     }
 
     /// Takes note of price changes.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others move no price")]
     pub(crate) fn note(&mut self, events: &[Event]) {
         for event in events {
             match &event.fact {

@@ -81,8 +81,8 @@ fn busy_market(count: usize) -> (Vec<Stamped>, usize) {
             market.give(None, Command::PutOffer { provider, market: name(n), capacity: 25, reserve });
         }
     }
-    let (mut bids, mut nodes): (Vec<(BidId, AccountName)>, Vec<(AllocationId, AccountName)>) =
-        Default::default();
+    let mut bids: Vec<(BidId, AccountName)> = Vec::new();
+    let mut nodes: Vec<(AllocationId, AccountName)> = Vec::new();
     let mut seen = 0;
     while market.commands.len() < count {
         let tenant = AccountName::new(&format!("tenant-{}", rng.random_range(0..1000)));
@@ -140,6 +140,7 @@ struct Market {
 
 impl Market {
     /// The nodes that were given.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "one kind is looked for")]
     fn give(&mut self, key: Option<ClientKey>, command: Command) -> Vec<(AllocationId, AccountName)> {
         let command = Stamped { at: Micros(self.now), key, ..stamped(command) };
         let answer = self.exchange.apply(&command);

@@ -81,7 +81,10 @@ impl Follow {
     /// When the next frame is due, whatever it holds.
     fn frame_due(&self) -> Option<Instant> {
         let (at, place) = self.last?;
-        Some(at + if self.place > place { BOOKMARK } else { SIGN_OF_LIFE })
+        let moved = self.place > place;
+        // Who watches everything follows the market command by command.
+        let at_once = moved && self.lookout.is_everything();
+        Some(if at_once { at } else { at + if moved { BOOKMARK } else { SIGN_OF_LIFE } })
     }
 
     fn owes_bookmark(&self) -> bool {

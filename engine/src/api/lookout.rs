@@ -80,6 +80,11 @@ impl Lookout {
         Lookout { viewer: Viewer::All, query }
     }
 
+    /// Nothing is left out, neither by the filter nor by what the caller may see.
+    pub(super) fn is_everything(&self) -> bool {
+        matches!(self.viewer, Viewer::All) && self.query == EventQuery::default()
+    }
+
     /// Labels are rows of the store: what they find is read there too.
     pub(super) fn needs_table(&self) -> bool {
         !self.query.labels.is_empty()

@@ -157,10 +157,7 @@ impl Folded {
                         Last::Ended { at: event.at, reason: *reason, was: *was };
                 }
                 Fact::Charged { node, reason, .. } => {
-                    let claim = match reason {
-                        ChargeReason::ClaimDropped => closings.next(),
-                        _ => None,
-                    };
+                    let claim = if *reason == ChargeReason::ClaimDropped { closings.next() } else { None };
                     self.charge(step.seq, &told, event, *node, claim, running, names)?;
                 }
                 Fact::RulesChanged { .. }

@@ -37,7 +37,7 @@ pub struct AllocationQuery {
 }
 
 /// Events in their order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
     /// Those behind this place; with `newest_first` those before it.
     pub after: Option<Place>,

@@ -83,6 +83,7 @@ pub fn told(step: &Step, names: &Names) -> Vec<Told> {
 }
 
 /// Of a charge for a claim: the claim, which is dropped just behind it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "one kind is looked for")]
 fn claim_charged(events: &[Event]) -> Option<Bidder> {
     let Fact::Charged { node, reason: ChargeReason::ClaimDropped, .. } = &events[0].fact else { return None };
     events[1..].iter().find_map(|event| match &event.fact {
@@ -150,6 +151,7 @@ fn party(bidder: Bidder, names: &Names) -> Party {
     Party { account: names.account(bidder.tenant).clone(), bid: bidder.bid }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the others have no node")]
 fn node(fact: &Fact) -> Option<Node> {
     match fact {
         Fact::Allocated { node }
@@ -164,6 +166,7 @@ fn node(fact: &Fact) -> Option<Node> {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the others have a node's or none")]
 fn unit(fact: &Fact) -> Option<UnitId> {
     match fact {
         Fact::UnitAdded { unit, .. }
@@ -174,6 +177,7 @@ fn unit(fact: &Fact) -> Option<UnitId> {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the others have a unit's or none")]
 fn market(fact: &Fact, names: &Names) -> Option<MarketName> {
     let id = match fact {
         Fact::MarketOpened { market }

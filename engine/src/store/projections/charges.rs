@@ -44,10 +44,8 @@ impl Projections {
             let allocations: Vec<u64> = charges.iter().map(|charge| charge.allocation.0).collect();
             let mut segments = self.segments(&allocations).await?;
             for charge in &mut charges {
-                let key = match charge.reason {
-                    ChargeReason::ClaimDropped => (charge.seq.0, charge.index.into()),
-                    _ => (0, 0),
-                };
+                let of_claim = charge.reason == ChargeReason::ClaimDropped;
+                let key = if of_claim { (charge.seq.0, charge.index.into()) } else { (0, 0) };
                 let found = segments.remove(&(charge.allocation.0, key.0, key.1)).unwrap_or_default();
                 charge.segments = found.into_iter().map(|(segment, _)| segment).collect();
             }

@@ -123,7 +123,8 @@ fn branches(query: &EventQuery, first: Option<Place>, end: Option<Place>) -> Vec
                 select.add(&format!(" AND e.{} = ?", side.account), &[account]);
                 by_bids(select, query, side)
             });
-            let of_markets = (!by_bid && !by_allocation).then(|| {
+            let asked = |kind: &&str| query.kinds.is_empty() || query.kinds.iter().any(|asked| asked == kind);
+            let of_markets = (!by_bid && !by_allocation && OF_MARKETS.iter().any(asked)).then(|| {
                 let mut select = everything();
                 select.one_of(" AND e.kind IN ", &OF_MARKETS, "");
                 select
