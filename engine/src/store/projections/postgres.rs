@@ -11,6 +11,11 @@ use super::{Change, Rowwise};
 const SESSION: &str = "SET application_name TO 'kubebid projections'; SET synchronous_commit TO off;
                        SET default_transaction_isolation TO 'read committed'; SET jit TO off";
 
+/// What is there is found by its key, row by row; a plan made while the tables were small must not outlive
+/// that.
+const BY_KEY: &str = "SET enable_seqscan TO off; SET enable_hashjoin TO off; SET enable_mergejoin TO off;
+                      SET plan_cache_mode TO force_generic_plan";
+
 /// A writer of rows.
 #[derive(Debug)]
 pub(in crate::store) struct PostgresTables {
@@ -20,7 +25,9 @@ pub(in crate::store) struct PostgresTables {
 impl PostgresTables {
     pub(in crate::store) async fn connect(options: &PgConnectOptions) -> Result<Self, sqlx::Error> {
         let mut connection = options.clone().disable_statement_logging().connect().await?;
-        connection.execute(SESSION).await?;
+        for settings in [SESSION, BY_KEY] {
+            connection.execute(settings).await?;
+        }
         Ok(Self { connection })
     }
 }
