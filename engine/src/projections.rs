@@ -43,23 +43,10 @@ impl Projections {
     /// Writes what comes until nothing comes any more.
     pub(crate) async fn run(
         self,
-        mut chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
+        chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
         projected: watch::Sender<u64>,
     ) -> Result<(), Fault> {
-        let mut projector = Projector::new(self.tables);
-        let mut waiting = Vec::new();
-        while let Some(chunk) = chunks.recv().await {
-            waiting.push(chunk);
-            while projector.takes_more(&waiting)
-                && let Ok(chunk) = chunks.try_recv()
-            {
-                waiting.push(chunk);
-            }
-            let seq = projector.write(&waiting, |_| chunks.is_closed()).await?;
-            waiting.clear();
-            projected.send_replace(seq);
-        }
-        Ok(())
+        Projector::new(self.tables, chunks, projected).run().await
     }
 
     /// When the market was opened.

@@ -18,10 +18,12 @@ CREATE TABLE events (
     body          bytea  NOT NULL,  -- kubebid.auction.v1.Event, in full
     PRIMARY KEY (seq, idx)
 );
-CREATE INDEX events_by_market ON events (market, seq, idx) WHERE market IS NOT NULL;
+-- Bids and nodes are found by whom they concern.
+CREATE INDEX events_of_markets ON events (market, seq, idx) WHERE market IS NOT NULL AND tenant IS NULL;
 CREATE INDEX events_of_several_markets ON events (seq, idx) WHERE market IS NULL AND bid IS NOT NULL;
 CREATE INDEX events_by_allocation ON events (allocation, seq, idx) WHERE allocation IS NOT NULL;
-CREATE INDEX events_by_bid ON events (bid, seq, idx) WHERE bid IS NOT NULL;
+-- The number of a bid says where it was placed.
+CREATE INDEX events_by_bid ON events (bid, seq, idx) WHERE bid IS NOT NULL AND kind <> 'bid_placed';
 CREATE INDEX events_by_tenant ON events (tenant, seq, idx) WHERE tenant IS NOT NULL;
 CREATE INDEX events_by_claim_bid ON events (claim_bid, seq, idx) WHERE claim_bid IS NOT NULL;
 CREATE INDEX events_by_claim_tenant ON events (claim_tenant, seq, idx) WHERE claim_tenant IS NOT NULL;

@@ -23,7 +23,6 @@ CREATE TABLE bids (
     unmet         INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX bids_by_tenant ON bids (tenant, bid);
-CREATE INDEX bids_by_market ON bids (market, bid) WHERE market IS NOT NULL;
 CREATE INDEX bids_by_type ON bids (instance_type, bid) WHERE instance_type IS NOT NULL;
 
 -- The markets that bids name which name several.

@@ -1,11 +1,14 @@
-//! Writes what commits brought, as much at once as waits.
+//! Writes what commits brought: while one transaction runs, the rows of the next are folded.
 
 use super::fold::{Folded, Running};
 use crate::chunk::Chunk;
 use crate::store::Fault;
-use crate::store::projections::{Tables, Writer, Written};
+use crate::store::projections::{Changes, Tables, Writer, Written};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::sleep;
 use tracing::{error, warn};
 
 /// Commands that share a transaction, or as many as one chunk has.
@@ -14,86 +17,176 @@ const COMMANDS: usize = 4096;
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(5);
 
+/// The rows of commands that follow each other.
+#[derive(Debug)]
+struct Group {
+    /// The last command before it.
+    before: u64,
+    after: u64,
+    changes: Changes,
+    /// To fold again, where others have written a part of it.
+    chunks: Vec<Arc<Chunk>>,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    writer: Writer,
+    group: Group,
+    result: Result<Written, Fault>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Projector {
     tables: Tables,
-    writer: Writer,
-    /// As of the watermark; none before it is read.
-    state: Option<State>,
-}
-
-#[derive(Clone, Debug)]
-struct State {
-    watermark: u64,
+    chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
+    projected: watch::Sender<u64>,
+    /// What is folded, and what ran then.
+    folded: u64,
     running: Running,
+    wait: Duration,
 }
 
 impl Projector {
-    pub(crate) fn new(tables: Tables) -> Projector {
-        Projector { writer: tables.writer(), tables, state: None }
+    pub(crate) fn new(
+        tables: Tables,
+        chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
+        projected: watch::Sender<u64>,
+    ) -> Projector {
+        Projector { tables, chunks, projected, folded: 0, running: Running::default(), wait: RETRY }
     }
 
-    /// Whether another chunk may share the transaction.
-    pub(crate) fn takes_more(&self, chunks: &[Arc<Chunk>]) -> bool {
-        chunks.iter().map(|chunk| chunk.steps.len()).sum::<usize>() < COMMANDS
-    }
-
-    /// Writes the chunks, which follow each other, and returns the last command that the tables know then.
-    /// A database that fails is asked again and again, until `give_up` says that it is enough.
-    pub(crate) async fn write(
-        &mut self,
-        chunks: &[Arc<Chunk>],
-        give_up: impl Fn(&Fault) -> bool,
-    ) -> Result<u64, Fault> {
-        let mut wait = RETRY;
+    /// Runs until nothing comes any more and all is written. A database that fails is asked again and again,
+    /// as long as something may come.
+    pub(crate) async fn run(mut self) -> Result<(), Fault> {
+        let Some(first) = self.chunks.recv().await else { return Ok(()) };
+        self.begin(&first).await?;
+        let mut ready = self.fold(first).await?;
+        let mut idle = Some(self.tables.writer());
+        let mut writing: Option<JoinHandle<Attempt>> = None;
         loop {
-            let fault = match self.try_to_write(chunks).await {
-                Ok(seq) => return Ok(seq),
-                Err(fault) => fault,
-            };
-            if matches!(fault, Fault::TooLarge { .. }) || give_up(&fault) {
-                error!(error = %fault, "the projections stop; they can be rebuilt");
-                return Err(fault);
+            if let Some(group) = ready.take_if(|_| idle.is_some()) {
+                let writer = idle.take().expect("it is idle");
+                writing = Some(tokio::spawn(attempt(writer, group)));
             }
-            warn!(error = %fault, source = ?std::error::Error::source(&fault), "the projections wait");
-            // What is in the tables is not certain.
-            self.state = None;
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(RETRY_MOST);
+            tokio::select! {
+                done = async { writing.as_mut().expect("it runs").await }, if writing.is_some() => {
+                    writing = None;
+                    let done = done.expect("writing does not panic");
+                    idle = self.finish(done, &mut writing).await?;
+                }
+                chunk = self.chunks.recv(), if ready.is_none() => match chunk {
+                    Some(chunk) => ready = self.fold(chunk).await?,
+                    None if writing.is_none() => return Ok(()),
+                    // Nothing more to fold: wait for the last transaction.
+                    None => while let Some(last) = writing.take() {
+                        let done = last.await.expect("writing does not panic");
+                        self.finish(done, &mut writing).await?;
+                    },
+                },
+            }
         }
     }
 
-    async fn try_to_write(&mut self, chunks: &[Arc<Chunk>]) -> Result<u64, Fault> {
-        let mut state = match self.state.take() {
-            Some(state) => state,
-            None => {
-                let (watermark, running) = self.tables.running_marks().await?;
-                State { watermark, running }
+    /// Finds out from where on to fold.
+    async fn begin(&mut self, first: &Chunk) -> Result<(), Fault> {
+        loop {
+            match self.tables.running_marks().await {
+                // Otherwise somebody is rebuilding the tables, and is not there yet.
+                Ok((watermark, running)) if watermark + 1 >= first.first_seq().0 => {
+                    (self.folded, self.running) = (watermark, running);
+                    return Ok(());
+                }
+                Ok((found, _)) => {
+                    self.pause(Fault::Overtaken { expected: first.first_seq().0 - 1, found }).await?;
+                }
+                Err(fault) => self.pause(fault).await?,
             }
-        };
-        let before = state.watermark;
-        let left = chunks.iter().filter(|chunk| chunk.last_seq().0 > before);
-        let left: Vec<&Arc<Chunk>> = left.collect();
-        let (Some(first), Some(last)) = (left.first(), left.last()) else {
-            self.state = Some(state);
-            return Ok(before);
-        };
-        if first.first_seq().0 != before + 1 {
-            return Err(Fault::Overtaken { expected: first.first_seq().0 - 1, found: before });
-        }
-        let after = last.last_seq().0;
-        let mut folded = Folded::default();
-        for chunk in &left {
-            folded.add(chunk, &mut state.running)?;
-            // Others want the thread too.
-            tokio::task::yield_now().await;
-        }
-        match self.writer.write(before, after, &folded).await? {
-            Written::Done => {
-                self.state = Some(State { watermark: after, ..state });
-                Ok(after)
-            }
-            Written::Elsewhere { found } => Err(Fault::Overtaken { expected: before, found }),
         }
     }
+
+    /// Folds a chunk and what waits behind it; nothing where the tables have it.
+    async fn fold(&mut self, first: Arc<Chunk>) -> Result<Option<Group>, Fault> {
+        let before = self.folded;
+        let (mut folded, mut chunks, mut commands) = (Folded::default(), Vec::new(), 0);
+        let mut next = Some(first);
+        while let Some(chunk) = next.take() {
+            if chunk.last_seq().0 > self.folded {
+                assert_eq!(chunk.first_seq().0, self.folded + 1, "chunks follow each other");
+                folded.add(&chunk, &mut self.running).inspect_err(stopped)?;
+                self.folded = chunk.last_seq().0;
+                commands += chunk.steps.len();
+                chunks.push(chunk);
+                // Others want the thread too.
+                yield_now().await;
+            }
+            if commands < COMMANDS {
+                next = self.chunks.try_recv().ok();
+            }
+        }
+        let group = || Group { before, after: self.folded, changes: Changes::of(&folded), chunks };
+        Ok((self.folded > before).then(group))
+    }
+
+    /// Gives the writer back, or tries again with it.
+    async fn finish(
+        &mut self,
+        done: Attempt,
+        writing: &mut Option<JoinHandle<Attempt>>,
+    ) -> Result<Option<Writer>, Fault> {
+        let Attempt { writer, mut group, result } = done;
+        let found = match result {
+            Ok(Written::Done) => group.after,
+            Ok(Written::Elsewhere { found }) => found,
+            Err(fault) => {
+                self.pause(fault).await?;
+                *writing = Some(tokio::spawn(attempt(writer, group)));
+                return Ok(None);
+            }
+        };
+        if found >= group.after {
+            self.wait = RETRY;
+            self.projected.send_replace(group.after);
+            return Ok(Some(writer));
+        }
+        // A lost answer, another engine that writes the same, or somebody who rebuilds.
+        if found > group.before {
+            group = self.fold_again(group).await?;
+        } else {
+            self.pause(Fault::Overtaken { expected: group.before, found }).await?;
+        }
+        *writing = Some(tokio::spawn(attempt(writer, group)));
+        Ok(None)
+    }
+
+    /// The rest of a group of which others have written a part.
+    async fn fold_again(&mut self, group: Group) -> Result<Group, Fault> {
+        let (before, mut running) = self.tables.running_marks().await?;
+        let (mut folded, mut chunks) = (Folded::default(), group.chunks);
+        chunks.retain(|chunk| chunk.last_seq().0 > before);
+        for chunk in &chunks {
+            folded.add(chunk, &mut running)?;
+        }
+        Ok(Group { before, after: group.after, changes: Changes::of(&folded), chunks })
+    }
+
+    /// Waits a little, and longer each time; gives up when nothing can come any more.
+    async fn pause(&mut self, fault: Fault) -> Result<(), Fault> {
+        if self.chunks.is_closed() {
+            stopped(&fault);
+            return Err(fault);
+        }
+        warn!(error = %fault, source = ?std::error::Error::source(&fault), "the projections wait");
+        sleep(self.wait).await;
+        self.wait = (self.wait * 2).min(RETRY_MOST);
+        Ok(())
+    }
+}
+
+async fn attempt(mut writer: Writer, group: Group) -> Attempt {
+    let result = writer.write(group.before, group.after, &group.changes).await;
+    Attempt { writer, group, result }
+}
+
+fn stopped(fault: &Fault) {
+    error!(error = %fault, "the projections stop; an engine that starts goes on from where they are");
 }

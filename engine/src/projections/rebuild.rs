@@ -9,6 +9,10 @@ use crate::store::{Fault, Store, StoreOptions};
 use kubebid_core::units::Names;
 use kubebid_core::{Auction, Exchange};
 use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+
+/// Commands that are replayed ahead of the tables.
+const AHEAD: u64 = 20_000;
 
 /// Why the tables could not be made again. They can be tried again; an engine that starts goes on from
 /// where they are.
@@ -27,36 +31,34 @@ pub async fn rebuild(options: &StoreOptions, mut progress: impl FnMut(u64, u64))
     let tables = store.tables();
     let total = store.journal().head().await?.seq;
     tables.clear().await?;
-    let mut projector = Projector::new(tables);
+    let (chunks, to_project) = mpsc::unbounded_channel();
+    let (projected, mut done) = watch::channel(0);
+    let projector = tokio::spawn(Projector::new(tables, to_project, projected).run());
     let mut replay = Replay::new(Exchange::new());
     let mut names = Arc::new(Names::default());
     let mut reader = store.journal().read_after(Position::START);
-    let mut waiting = Vec::new();
-    loop {
+    let mut behind = Ok(());
+    while behind.is_ok() {
         let batches = reader.next_chunk().await?;
-        let is_end = batches.is_empty();
+        if batches.is_empty() {
+            break;
+        }
         for batch in batches {
             let steps = replay_batch(&mut replay, &batch)?;
             let known = replay.exchange.names();
             if (known.accounts.len(), known.markets.len()) != (names.accounts.len(), names.markets.len()) {
                 names = Arc::new(known.clone());
             }
-            waiting.push(Arc::new(Chunk::gather(steps, &replay.exchange, names.clone())));
-            if !projector.takes_more(&waiting) {
-                progress(projector.write(&waiting, gives_up).await?, total);
-                waiting.clear();
-            }
-        }
-        if is_end {
-            break;
+            let chunk = Chunk::gather(steps, &replay.exchange, names.clone());
+            let _ = chunks.send(Arc::new(chunk));
+            let seq = batch.last_seq();
+            behind = done.wait_for(|done| done + AHEAD >= seq).await.map(|done| progress(*done, total));
         }
     }
-    progress(projector.write(&waiting, gives_up).await?, total);
+    // All but the last rows are there, and these are tried once.
+    drop(chunks);
+    projector.await.expect("the projector does not panic")?;
+    progress(total, total);
     store.close().await;
     Ok(())
-}
-
-/// An engine that writes beside us is no reason to: together we get there.
-fn gives_up(fault: &Fault) -> bool {
-    !matches!(fault, Fault::Overtaken { .. })
 }

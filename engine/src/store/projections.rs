@@ -29,6 +29,7 @@ mod words;
 pub(super) use bulk::Change;
 pub(super) use postgres::PostgresTables;
 pub(super) use sqlite::SqliteTables;
+pub(crate) use tables::Changes;
 pub(crate) use watermark::{Writer, Written};
 
 /// The tables of a store. Cheap to clone.

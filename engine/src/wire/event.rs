@@ -1,6 +1,8 @@
 //! Events as messages: in full, and as each of those concerned may see them.
 
 mod redact;
+#[cfg(test)]
+mod tests;
 mod words;
 
 pub use redact::{Viewer, redact};

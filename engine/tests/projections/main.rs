@@ -2,6 +2,7 @@
 
 mod charges;
 mod dump;
+mod faults;
 mod market;
 mod place;
 mod prices;

@@ -32,11 +32,9 @@ impl Projections {
         if let Some(market) = &query.market {
             let name = market.as_str();
             select.add(
-                " AND b.bid IN (
-                     SELECT o.bid FROM bids o WHERE o.market = ? AND o.bid > ?
-                     UNION ALL SELECT m.bid FROM bid_markets m WHERE m.market = ? AND m.bid > ?
-                     UNION ALL SELECT t.bid FROM bids t WHERE t.instance_type = ? AND t.bid > ?)",
-                &[&name, &query.after, &name, &query.after, &market.parts().0, &query.after],
+                " AND (b.market = ? OR b.instance_type = ? OR EXISTS (
+                     SELECT 1 FROM bid_markets m WHERE m.market = ? AND m.bid = b.bid))",
+                &[&name, &market.parts().0, &name],
             );
         }
         let states: Vec<&str> = query.states.iter().map(|state| state.word()).collect();

@@ -110,57 +110,72 @@ impl Projections {
 /// Questions that an index can answer each; together they are the one that was asked.
 fn branches(query: &EventQuery, first: Option<Place>, end: Option<Place>) -> Vec<Select> {
     let by_bid = !query.bids.is_empty() || !query.labels.is_empty();
-    let mut branches = Vec::new();
-    let mut add = |side: Option<Side>, of_markets: bool| {
-        let mut branch = Select::new("SELECT e.seq, e.idx FROM events e WHERE true");
-        if let (Some(side), Some(account)) = (side, &query.account) {
-            branch.add(&format!(" AND e.{} = ?", side.account), &[account]);
-        }
-        if let Some(bid) = side.and_then(|side| side.bid).filter(|_| by_bid) {
-            let bids: Vec<u64> = query.bids.iter().map(|bid| bid.0).collect();
-            branch.add(&format!(" AND e.{bid} IS NOT NULL"), &[]);
-            branch.one_of(&format!(" AND e.{bid} IN "), &bids, "");
-            branch.labelled(&format!("e.{bid}"), &query.labels);
-        }
-        if of_markets {
-            branch.one_of(" AND e.kind IN ", &OF_MARKETS, "");
-        }
-        let allocations: Vec<u64> = query.allocations.iter().map(|id| id.0).collect();
-        branch.one_of(" AND e.allocation IN ", &allocations, "");
-        branch.one_of(" AND e.kind IN ", &query.kinds, "");
-        bound(&mut branch, query, first, end);
-        if query.markets.is_empty() {
-            branches.push(close(branch, query));
-        } else {
-            branches.extend(in_markets(&branch, query));
+    let by_allocation = !query.allocations.is_empty();
+    let sides = SIDES.iter().filter(|side| {
+        (!by_bid || side.bid.is_some()) && (query.account.is_none() || !by_allocation || side.sees_allocation)
+    });
+    let mut selects: Vec<Select> = match &query.account {
+        None if by_bid => sides.flat_map(|side| by_bids(everything(), query, side)).collect(),
+        None => vec![everything()],
+        Some(account) => {
+            let mine = sides.flat_map(|side| {
+                let mut select = everything();
+                select.add(&format!(" AND e.{} = ?", side.account), &[account]);
+                by_bids(select, query, side)
+            });
+            let asked = |kind: &&str| query.kinds.is_empty() || query.kinds.iter().any(|asked| asked == kind);
+            let of_markets = (!by_bid && !by_allocation && OF_MARKETS.iter().any(asked)).then(|| {
+                let mut select = everything();
+                select.one_of(" AND e.kind IN ", &OF_MARKETS, "");
+                select
+            });
+            mine.chain(of_markets).collect()
         }
     };
-    match &query.account {
-        None if by_bid => {
-            SIDES.iter().filter(|side| side.bid.is_some()).for_each(|side| add(Some(*side), false))
-        }
-        None => add(None, false),
-        Some(_) => {
-            let by_allocation = !query.allocations.is_empty();
-            let sees =
-                |side: &&Side| (!by_bid || side.bid.is_some()) && (!by_allocation || side.sees_allocation);
-            SIDES.iter().filter(sees).for_each(|side| add(Some(*side), false));
-            let asked = |kind: &&str| query.kinds.is_empty() || query.kinds.iter().any(|asked| asked == kind);
-            if !by_bid && !by_allocation && OF_MARKETS.iter().any(asked) {
-                add(None, true);
-            }
-        }
+    let allocations: Vec<u64> = query.allocations.iter().map(|id| id.0).collect();
+    for select in &mut selects {
+        select.one_of(" AND e.allocation IN ", &allocations, "");
+        select.one_of(" AND e.kind IN ", &query.kinds, "");
+        bound(select, query, first, end);
     }
-    branches
+    if !query.markets.is_empty() {
+        selects = selects.iter().flat_map(|select| in_markets(select, query)).collect();
+    }
+    selects.into_iter().map(|select| close(select, query)).collect()
+}
+
+fn everything() -> Select {
+    Select::new("SELECT e.seq, e.idx FROM events e WHERE true")
+}
+
+/// Only those with the bids that are asked for on this side.
+fn by_bids(mut select: Select, query: &EventQuery, side: &Side) -> Vec<Select> {
+    let Some(bid) = side.bid.filter(|_| !query.bids.is_empty() || !query.labels.is_empty()) else {
+        return vec![select];
+    };
+    let bids: Vec<u64> = query.bids.iter().map(|bid| bid.0).collect();
+    select.add(&format!(" AND e.{bid} IS NOT NULL"), &[]);
+    select.one_of(&format!(" AND e.{bid} IN "), &bids, "");
+    select.labelled(&format!("e.{bid}"), &query.labels);
+    if bids.is_empty() {
+        return vec![select];
+    }
+    // The number of a bid is that of the command that placed it, and the index leaves it out.
+    let mut placed = select.clone();
+    placed.add(" AND e.kind = 'bid_placed'", &[]).one_of(" AND e.seq IN ", &bids, "");
+    select.add(" AND e.kind <> 'bid_placed'", &[]);
+    vec![select, placed]
 }
 
 /// Events that have one of the markets, and those of bids that name one of them among others.
-fn in_markets(branch: &Select, query: &EventQuery) -> [Select; 2] {
+fn in_markets(select: &Select, query: &EventQuery) -> Vec<Select> {
     let names: Vec<&str> = query.markets.iter().map(MarketName::as_str).collect();
     let types: Vec<&str> = query.markets.iter().map(|market| market.parts().0).collect();
-    let mut of_market = branch.clone();
-    of_market.one_of(" AND e.market IN ", &names, "");
-    let mut of_bid = branch.clone();
+    let mut of_market = select.clone();
+    of_market.one_of(" AND e.tenant IS NULL AND e.market IN ", &names, "");
+    let mut of_tenant = select.clone();
+    of_tenant.one_of(" AND e.tenant IS NOT NULL AND e.market IN ", &names, "");
+    let mut of_bid = select.clone();
     of_bid.add(" AND e.market IS NULL AND e.bid IS NOT NULL AND (EXISTS (SELECT 1 FROM bid_markets m", &[]);
     of_bid.one_of(" WHERE m.bid = e.bid AND m.market IN ", &names, ")");
     of_bid.one_of(
@@ -168,7 +183,7 @@ fn in_markets(branch: &Select, query: &EventQuery) -> [Select; 2] {
         &types,
         "))",
     );
-    [close(of_market, query), close(of_bid, query)]
+    vec![of_market, of_tenant, of_bid]
 }
 
 fn bound(branch: &mut Select, query: &EventQuery, first: Option<Place>, end: Option<Place>) {

@@ -23,8 +23,17 @@ pub(super) const TABLES: [&str; 9] = [
     "charge_segments",
 ];
 
-/// What has to be done for these rows, in order.
-pub(super) fn changes(folded: &Folded) -> Vec<Change> {
+/// What has to be done for some rows, in order.
+#[derive(Debug)]
+pub(crate) struct Changes(pub(super) Vec<Change>);
+
+impl Changes {
+    pub(crate) fn of(folded: &Folded) -> Changes {
+        Changes(changes(folded))
+    }
+}
+
+fn changes(folded: &Folded) -> Vec<Change> {
     let (placed, touched): (Vec<_>, Vec<_>) =
         folded.bids.iter().map(|(id, bid)| (*id, bid)).partition(|(_, bid)| bid.placed.is_some());
     let (begun, held): (Vec<_>, Vec<_>) =

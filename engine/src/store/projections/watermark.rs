@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use super::super::Fault;
 use super::super::rows::number;
-use super::tables::{TABLES, changes};
+use super::tables::{Changes, TABLES};
 use super::{Rowwise, Tables};
-use crate::projections::fold::{Folded, Running};
+use crate::projections::fold::Running;
 use crate::projections::rows::Mark;
 
 /// What became of rows that were to be written.
@@ -109,7 +109,12 @@ impl Writer {
     ///
     /// # Errors
     /// Then the rows are there or not; write them again to learn.
-    pub(crate) async fn write(&mut self, before: u64, after: u64, folded: &Folded) -> Result<Written, Fault> {
+    pub(crate) async fn write(
+        &mut self,
+        before: u64,
+        after: u64,
+        changes: &Changes,
+    ) -> Result<Written, Fault> {
         let doing = "writing projections";
         let database = &self.tables.database;
         let mut rowwise = match self.rowwise.take() {
@@ -118,7 +123,7 @@ impl Writer {
         };
         // Large ones take a while.
         let patience = database.patience() * 6;
-        let written = timeout(patience, rowwise.write(before, after, &changes(folded))).await;
+        let written = timeout(patience, rowwise.write(before, after, &changes.0)).await;
         let written = written.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
         self.rowwise = Some(rowwise);
         Ok(match written {
