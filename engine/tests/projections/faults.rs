@@ -72,10 +72,8 @@ async fn the_tables_can_be_rebuilt_beside_a_running_engine() {
     market.open(&engine).await;
     market.run(&engine, 150).await;
     projected(&engine).await;
-    let options = place.options.clone();
-    let rebuilding = tokio::spawn(async move { rebuild(&options, |_, _| ()).await });
-    market.run(&engine, 60).await;
-    rebuilding.await.unwrap().unwrap();
+    let (rebuilt, ()) = tokio::join!(rebuild(&place.options, |_, _| ()), market.run(&engine, 60));
+    rebuilt.unwrap();
     projected(&engine).await;
     let together = dump(&place).await;
     drop(engine);
