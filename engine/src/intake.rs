@@ -36,8 +36,13 @@ pub(crate) struct Ticket {
 pub(crate) trait Reply: Send {
     /// Whether the caller still waits.
     fn is_awaited(&self) -> bool;
-    fn tell(self: Box<Self>, result: Result<(&Exchange, &Step), NotDone>);
+    fn refuse(self: Box<Self>, reason: NotDone);
+    /// Looks at the state just behind the command. What comes back tells the caller, once all of the
+    /// commit is published.
+    fn look(self: Box<Self>, exchange: &Exchange, step: &Step) -> Tell;
 }
+
+pub(crate) type Tell = Box<dyn FnOnce() + Send>;
 
 /// A caller that waits for what `look` sees behind its command.
 pub(crate) struct Waiting<T, F> {
@@ -45,15 +50,20 @@ pub(crate) struct Waiting<T, F> {
     pub(crate) look: F,
 }
 
-impl<T: Send, F: FnOnce(&Exchange, &Step) -> T + Send> Reply for Waiting<T, F> {
+impl<T: Send + 'static, F: FnOnce(&Exchange, &Step) -> T + Send> Reply for Waiting<T, F> {
     fn is_awaited(&self) -> bool {
         !self.sender.is_closed()
     }
 
-    fn tell(self: Box<Self>, result: Result<(&Exchange, &Step), NotDone>) {
+    fn refuse(self: Box<Self>, reason: NotDone) {
+        let _ = self.sender.send(Err(reason));
+    }
+
+    fn look(self: Box<Self>, exchange: &Exchange, step: &Step) -> Tell {
         let Waiting { sender, look } = *self;
+        let seen = look(exchange, step);
         // The caller may have gone: the command stands all the same.
-        let _ = sender.send(result.map(|(exchange, step)| look(exchange, step)));
+        Box::new(move || drop(sender.send(Ok(seen))))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
-use crate::intake::{Intake, NotDone, Question, Reply, Ticket, Work};
+use crate::intake::{Intake, NotDone, Question, Reply, Tell, Ticket, Work};
 use crate::metrics;
 use crate::replay::{BEHAVIOUR, Replay};
 use crate::store::record::{Batch, BatchBuilder, Position};
@@ -121,7 +121,7 @@ impl Sequencer {
         match self.append(&batch).await? {
             Ok(()) => {}
             Err(not_done) => {
-                replies.drain(..).for_each(|reply| reply.tell(Err(not_done)));
+                replies.drain(..).for_each(|reply| reply.refuse(not_done));
                 return Ok(());
             }
         }
@@ -180,13 +180,12 @@ impl Sequencer {
     /// Everything here is durable: apply it, publish it, tell the callers, in this order.
     fn apply(&mut self, commands: Vec<Stamped>, replies: Vec<Box<dyn Reply>>) {
         let mut steps: Vec<Step> = Vec::with_capacity(commands.len());
+        let mut told: Vec<Tell> = Vec::with_capacity(replies.len());
         let mut replies = replies.into_iter();
         for command in commands {
             let step = self.replay.step(command);
             self.publisher.note(&step.events);
-            if let Some(reply) = replies.next() {
-                reply.tell(Ok((&self.replay.exchange, &step)));
-            }
+            told.extend(replies.next().map(|reply| reply.look(&self.replay.exchange, &step)));
             steps.push(step);
         }
         metrics::applied(&steps, self.intake.len());
@@ -197,6 +196,7 @@ impl Sequencer {
         let _ = self.feed.send(chunk.clone());
         let _ = self.projections.send(chunk);
         self.applied.send_replace(seq);
+        told.into_iter().for_each(|tell| tell());
     }
 }
 
@@ -210,7 +210,7 @@ fn stamp(tickets: &mut Vec<Ticket>, now: Micros) -> (Vec<Stamped>, Vec<Box<dyn R
             metrics::dropped();
         } else if ticket.deadline.is_some_and(|deadline| deadline <= moment) {
             metrics::dropped();
-            ticket.reply.tell(Err(NotDone::TooLate));
+            ticket.reply.refuse(NotDone::TooLate);
         } else {
             let at = ticket.at.unwrap_or(now);
             commands.push(Stamped { at, key: ticket.key, command: ticket.command });

@@ -38,13 +38,13 @@ async fn what_a_field_cannot_carry_is_refused_by_its_name() {
         (any_type("h200", u64::MAX), "ceiling_micros"),
         (v1::PlaceBidRequest { expire_at_us: Some(u64::MAX), ..bid(100) }, "expire_at_us"),
     ];
-    let before = world.engine.applied();
+    let before = world.seq().await;
     for (request, field) in cases {
         let refusal = assert_refused(t1.place(request).await, Code::InvalidArgument, "BAD_FIELD");
         assert_eq!((refusal.field.as_deref(), refusal.seq), (Some(field), None), "{refusal:?}");
         assert!(refusal.message.starts_with(field), "{refusal:?}");
     }
-    assert_eq!(world.engine.applied(), before);
+    assert_eq!(world.seq().await, before);
 
     let waiting = t1.place(any_type("h200", 100)).await.unwrap();
     let amend = |bid, ceiling| v1::AmendBidRequest {
@@ -84,7 +84,7 @@ async fn a_message_that_is_too_large_exhausts_resources() {
     let world = World::start().await;
     let t1 = world.tenant("t1").await;
     let request = v1::PlaceBidRequest { instance_type: "x".repeat(70 * 1024), ..bid(100) };
-    let before = world.engine.applied();
+    let before = world.seq().await;
     let refusal = assert_refused(t1.place(request).await, Code::ResourceExhausted, "TOO_LARGE");
     assert!(refusal.message.contains("65536"), "{refusal:?}");
 
@@ -92,7 +92,7 @@ async fn a_message_that_is_too_large_exhausts_resources() {
     let frame = v1::PlaceBidsRequest { bids: vec![large; 21] };
     let mut answers = t1.bids().place_bids(tokio_stream::iter([frame])).await.unwrap().into_inner();
     assert_refused(answers.message().await, Code::ResourceExhausted, "TOO_LARGE");
-    assert_eq!(world.engine.applied(), before);
+    assert_eq!(world.seq().await, before);
     world.stop().await;
 }
 
@@ -100,7 +100,7 @@ async fn a_message_that_is_too_large_exhausts_resources() {
 async fn malformed_messages_are_the_callers_fault() {
     let world = World::start().await;
     let t1 = world.tenant("t1").await;
-    let before = world.engine.applied();
+    let before = world.seq().await;
     // A field that ends too late, one that never ends, a text that is none, a wire type that does not exist.
     let cases: [(&[u8], Option<&str>); 4] = [
         (&[0x0a, 0x7f, b'x'], None),
@@ -119,7 +119,7 @@ async fn malformed_messages_are_the_callers_fault() {
     assert_refused(frame, Code::InvalidArgument, "BAD_FIELD");
     let nowhere = raw::call(&t1, "/kubebid.auction.v1.BidService/StealBid", Vec::new()).await;
     assert_refused(nowhere, Code::Unimplemented, "UNKNOWN_METHOD");
-    assert_eq!(world.engine.applied(), before);
+    assert_eq!(world.seq().await, before);
     world.stop().await;
 }
 
@@ -127,7 +127,7 @@ async fn malformed_messages_are_the_callers_fault() {
 async fn a_deadline_that_has_passed_leaves_no_trace() {
     let world = World::start().await;
     let t1 = world.tenant("t1").await;
-    let before = world.engine.applied();
+    let before = world.seq().await;
     let mut patient = world.patient();
     let late =
         |timeout: &str| t1.in_time(v1::PlaceBidRequest { client_key: "k".to_owned(), ..bid(100) }, timeout);
@@ -148,7 +148,7 @@ async fn a_deadline_that_has_passed_leaves_no_trace() {
 async fn who_hangs_up_before_it_is_stamped_leaves_no_trace() {
     let world = World::start().await;
     let t1 = world.tenant("t1").await;
-    let before = world.engine.applied();
+    let before = world.seq().await;
     let held = world.hold_the_exchange().await;
     let hanging = tokio::time::timeout(Duration::from_millis(100), t1.place(bid(100)));
     assert!(hanging.await.is_err());

@@ -126,7 +126,7 @@ async fn the_market_refuses_by_its_own_codes() {
         ),
     ];
     for (request, code, reason, field) in cases {
-        let before = world.engine.applied();
+        let before = world.seq().await;
         let refusal = assert_refused(t1.place(request).await, code, reason);
         assert_eq!(refusal.field.as_deref(), Some(field), "{refusal:?}");
         assert_eq!(refusal.seq, Some(before + 1), "numbered: {refusal:?}");

@@ -119,6 +119,11 @@ impl Caller {
 pub(crate) type Patient = BidServiceClient<Client<HttpConnector, tonic::body::Body>>;
 
 impl World {
+    /// The number of the last command: `applied` follows a moment behind the answers.
+    pub(crate) async fn seq(&self) -> u64 {
+        self.engine.ask(|exchange| exchange.seq().0).await.expect("the exchange answers")
+    }
+
     pub(crate) fn patient(&self) -> Patient {
         let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
         BidServiceClient::with_origin(client, format!("http://{}", self.address).parse().unwrap())

@@ -208,4 +208,5 @@ impl Market {
 pub(crate) async fn projected(engine: &Engine) {
     let seq = engine.ask(|exchange| exchange.seq().0).await.unwrap();
     engine.wait_projected(seq).await;
+    engine.wait_applied(seq).await;
 }
