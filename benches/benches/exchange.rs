@@ -1,7 +1,9 @@
 //! One-node bids as commands through `Exchange::apply`, all rules, numbers and events included. Left
 //! out: the journal, the wire, keys.
 //!
-//!     cargo bench -p benches --bench exchange
+//! ```sh
+//! cargo bench -p benches --bench exchange
+//! ```
 
 use benches::Bids;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -1,6 +1,8 @@
 //! Commands to bytes and back, and a snapshot of a market with many bids.
 //!
-//!     cargo bench -p benches --bench records
+//! ```sh
+//! cargo bench -p benches --bench records
+//! ```
 
 use benches::Bids;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

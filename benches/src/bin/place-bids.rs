@@ -2,7 +2,10 @@
 //! answer before it asks again. Prints bids per second and the time of a call. Tokens and keys are on.
 //! Left out: corrections for coordinated omission, other calls, warm-up of the engine's machine.
 //!
-//!     KUBEBID_TOKEN=… cargo run --release -p benches --bin place-bids -- --callers 256 --seconds 10
+//! ```sh
+//! KUBEBID_TOKEN=… cargo run --release -p benches --bin place-bids -- \
+//!   --market h100-8x/eu-west --callers 256 --seconds 10
+//! ```
 
 use clap::Parser;
 use hdrhistogram::Histogram;

@@ -2,7 +2,9 @@
 //! tables from it. Replaying the journal is part of the time, as applying commands is in an engine.
 //! Left out: whoever reads the tables meanwhile.
 //!
-//!     cargo run --release -p benches --bin projections -- --store postgres://… --commands 500000
+//! ```sh
+//! cargo run --release -p benches --bin projections -- --store postgres://… --commands 500000
+//! ```
 
 use benches::stamped;
 use clap::Parser;
