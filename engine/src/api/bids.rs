@@ -92,8 +92,12 @@ impl Api {
         let (unwritten, to_note) = (self.0.unwritten.clone(), labels.clone());
         let done = self.0.engine.submit(submission, move |exchange, step| {
             let done = done(exchange, step)?;
-            if !done.repeated && !to_note.is_empty() {
-                unwritten.note(done.seq, to_note);
+            if !done.repeated {
+                // Before its commit is counted, or the bid would count twice for a moment.
+                reservation.taken(done.seq);
+                if !to_note.is_empty() {
+                    unwritten.note(done.seq, to_note);
+                }
             }
             Ok::<_, ApiError>(done)
         });
@@ -102,7 +106,6 @@ impl Api {
             self.compare_labels(caller, done.seq, &labels).await?;
             return Ok(done);
         }
-        reservation.taken(done.seq);
         if !labels.is_empty() {
             self.labels_kept(caller, done.seq).await?;
         }
