@@ -15,6 +15,10 @@ use commands::Command;
 use config::Connection;
 use std::process::ExitCode;
 
+/// The engine allocates for every request, on many threads (docs/decisions/0011).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const EXAMPLES: &str = "\
 Examples:
   kubebid price                                              what every market costs

@@ -10,9 +10,16 @@ use crate::config::ServeArgs;
 use crate::engine::{Engine, EngineError, Running};
 use crate::store::Fault;
 use crate::wire::status::ApiError;
-use axum::Router;
-use axum::extract::Request;
+use crate::grpc::Grpc;
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::FutureExt;
+use futures_util::future::Either;
 use http::header;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -123,12 +130,12 @@ impl Server {
         let serving = tokio::spawn(accept::serve(
             self.listener,
             self.tls,
-            router(api.clone()),
+            door(api.clone()),
             stopping,
             self.config.grace,
         ));
         if let Some(ops) = self.ops {
-            let router = ops::router(api.clone());
+            let router = TowerToHyperService::new(ops::router(api.clone()));
             tokio::spawn(accept::serve(ops, None, router, stopping_ops, Duration::ZERO));
         }
         info!(%address, ops = ?ops_address, "serving");
@@ -159,13 +166,42 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
 }
 
+/// What answers the requests of a connection.
+trait Door:
+    hyper::service::Service<
+        hyper::Request<Incoming>,
+        Response = Response,
+        Error = Infallible,
+        Future: Send + 'static,
+    > + Clone
+    + Send
+    + 'static
+{
+}
+
+impl<S> Door for S where
+    S: hyper::service::Service<
+            hyper::Request<Incoming>,
+            Response = Response,
+            Error = Infallible,
+            Future: Send + 'static,
+        > + Clone
+        + Send
+        + 'static
+{
+}
+
 /// gRPC and REST on one port, told apart by what they say they carry.
-pub fn router(api: Api) -> Router {
-    let (grpc, rest) = (crate::grpc::router(api.clone()), crate::rest::router(api));
-    let choose = tower::service_fn(move |request: Request| {
+fn door(api: Api) -> impl Door {
+    let (grpc, rest) = (Grpc::new(api.clone()), crate::rest::router(api));
+    service_fn(move |request: hyper::Request<Incoming>| {
+        let request = request.map(Body::new);
         let kind = request.headers().get(header::CONTENT_TYPE);
         let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-        if is_grpc { grpc.clone().oneshot(request) } else { rest.clone().oneshot(request) }
-    });
-    Router::new().fallback_service(choose)
+        if is_grpc {
+            Either::Left(grpc.clone().answer(request).map(Ok))
+        } else {
+            Either::Right(rest.clone().oneshot(request))
+        }
+    })
 }

@@ -14,6 +14,9 @@ use kubebid_client::{Client, Error};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Load a running engine with bids that wait, and say how long each took to be durable
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -48,7 +51,7 @@ async fn main() -> Result<(), Error> {
         let client = clients[(n % arguments.connections) as usize].clone();
         callers.spawn(call(client, arguments.market.clone(), u64::from(n), end));
     }
-    let mut all = Histogram::<u64>::new(3).expect("three digits are allowed");
+    let mut all = Histogram::<u64>::new_with_max(60_000_000, 3).expect("three digits are allowed");
     for result in callers.join_all().await {
         all.add(result?).expect("the same shape");
     }
@@ -61,7 +64,7 @@ async fn main() -> Result<(), Error> {
 }
 
 async fn call(client: Client, market: String, caller: u64, end: Instant) -> Result<Histogram<u64>, Error> {
-    let mut times = Histogram::new(3).expect("three digits are allowed");
+    let mut times = Histogram::new_with_max(60_000_000, 3).expect("three digits are allowed");
     let mut n = 0u64;
     while Instant::now() < end {
         n += 1;

@@ -5,45 +5,50 @@ use super::malformed::malformed;
 use crate::api::Api;
 use crate::metrics;
 use crate::wire::status::{ApiError, Code};
-use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use futures_util::FutureExt;
 use http::HeaderMap;
-use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 use tonic::Status;
-use tower::{Service, ServiceExt};
 use tracing::error;
 
 /// The services that have a policy; health and reflection are for everybody.
 const OURS: &str = "/kubebid.";
 
-pub(super) async fn pass(State(api): State<Api>, request: Request, next: Next) -> Response {
+/// `answer` is behind the gate.
+pub(super) async fn pass<F: Future<Output = Response>>(
+    api: &Api,
+    request: Request,
+    answer: impl FnOnce(Request) -> F,
+) -> Response {
     let started = Instant::now();
     let path = request.uri().path().to_owned();
     let response = if path.starts_with(OURS) {
-        match admit(&api, request, next).await {
+        match admit(api, request, answer).await {
             Ok(response) => response,
             Err(error) => error.into_status().into_http(),
         }
     } else {
-        unpanicked(&path, next.run(request)).await.unwrap_or_else(|error| error.into_status().into_http())
+        unpanicked(&path, answer(request)).await.unwrap_or_else(|error| error.into_status().into_http())
     };
     let code = response.extensions().get().map_or(tonic::Code::Ok, Status::code);
     metrics::request("grpc", &path, code_word(code), started.elapsed());
     response
 }
 
-async fn admit(api: &Api, mut request: Request, next: Next) -> Result<Response, ApiError> {
+async fn admit<F: Future<Output = Response>>(
+    api: &Api,
+    mut request: Request,
+    answer: impl FnOnce(Request) -> F,
+) -> Result<Response, ApiError> {
     let path = request.uri().path().to_owned();
     let mut caller = api.admit(&path, request.headers())?;
     caller.deadline = deadline(request.headers())?;
     let deadline = caller.deadline;
     request.extensions_mut().insert(caller);
-    let answering = unpanicked(&path, next.run(request));
+    let answering = unpanicked(&path, answer(request));
     let response = match deadline {
         // It ends what it has begun, and a command that is not stamped is never taken.
         Some(deadline) if deadline <= Instant::now() => return Err(late()),
@@ -120,32 +125,6 @@ fn code_word(code: tonic::Code) -> &'static str {
         Code::DataLoss => "DATA_LOSS",
         Code::Unauthenticated => "UNAUTHENTICATED",
     }
-}
-
-/// A service of tonic at a path of its own.
-pub(super) fn as_tonic<S>(
-    service: S,
-) -> impl Service<
-    Request,
-    Response = http::Response<tonic::body::Body>,
-    Error = Infallible,
-    Future: Send + 'static,
-> + Clone
-+ Send
-+ Sync
-+ 'static
-where
-    S: Service<
-            http::Request<tonic::body::Body>,
-            Response = http::Response<tonic::body::Body>,
-            Error = Infallible,
-            Future: Send + 'static,
-        > + Clone
-        + Send
-        + Sync
-        + 'static,
-{
-    service.map_request(|request: Request<Body>| request.map(tonic::body::Body::new))
 }
 
 #[cfg(test)]

@@ -1,28 +1,12 @@
 //! MarketService, EventService, BillingService: what is only read.
 
 use super::unary::calls;
-use super::{MESSAGE, Services, caller, streams};
+use super::{Services, caller, streams};
 use kubebid_proto::v1;
-use tonic::server::NamedService;
-use tonic::service::Routes;
 use tonic::{Request, Response, Status};
-use v1::billing_service_server::{BillingService, BillingServiceServer};
-use v1::event_service_server::{EventService, EventServiceServer};
-use v1::market_service_server::{MarketService, MarketServiceServer};
-
-/// Their names for the health service.
-pub(super) const NAMES: [&str; 3] = [
-    <MarketServiceServer<Services> as NamedService>::NAME,
-    <EventServiceServer<Services> as NamedService>::NAME,
-    <BillingServiceServer<Services> as NamedService>::NAME,
-];
-
-pub(super) fn add_to(routes: Routes, services: Services) -> Routes {
-    routes
-        .add_service(MarketServiceServer::new(services.clone()).max_decoding_message_size(MESSAGE))
-        .add_service(EventServiceServer::new(services.clone()).max_decoding_message_size(MESSAGE))
-        .add_service(BillingServiceServer::new(services).max_decoding_message_size(MESSAGE))
-}
+use v1::billing_service_server::BillingService;
+use v1::event_service_server::EventService;
+use v1::market_service_server::MarketService;
 
 calls! {
     MarketService {

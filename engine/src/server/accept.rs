@@ -1,10 +1,9 @@
 //! Connections: HTTP/1 and HTTP/2 on one port, with TLS or without, and their end.
 
-use axum::Router;
+use super::Door;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,7 +24,7 @@ const EXHAUSTED: Duration = Duration::from_millis(50);
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    router: Router,
+    door: impl Door,
     mut stopping: watch::Receiver<bool>,
     grace: Duration,
 ) {
@@ -37,8 +36,8 @@ pub(super) async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let (tls, router, watcher) = (tls.clone(), router.clone(), connections.watcher());
-                tokio::spawn(connection(stream, tls, router, watcher));
+                let (tls, door, watcher) = (tls.clone(), door.clone(), connections.watcher());
+                tokio::spawn(connection(stream, tls, door, watcher));
             }
             Err(error) => {
                 warn!(%error, "no connection could be taken");
@@ -52,12 +51,12 @@ pub(super) async fn serve(
     }
 }
 
-async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, watcher: Watcher) {
+async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, door: impl Door, watcher: Watcher) {
     // Answers are small and waited for.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return http(stream, router, watcher).await };
+    let Some(tls) = tls else { return http(stream, door, watcher).await };
     match tokio::time::timeout(PATIENCE, tls.accept(stream)).await {
-        Ok(Ok(stream)) => http(stream, router, watcher).await,
+        Ok(Ok(stream)) => http(stream, door, watcher).await,
         Ok(Err(error)) => debug!(%error, "a handshake failed"),
         Err(_) => debug!("a handshake took too long"),
     }
@@ -65,7 +64,7 @@ async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router,
 
 async fn http(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
+    door: impl Door,
     watcher: Watcher,
 ) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -76,8 +75,7 @@ async fn http(
         .keep_alive_interval(PING)
         .keep_alive_timeout(PATIENCE)
         .max_concurrent_streams(STREAMS);
-    let service = TowerToHyperService::new(router);
-    let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let serving = builder.serve_connection(TokioIo::new(stream), door).into_owned();
     if let Err(error) = watcher.watch(serving).await {
         debug!(error, "a connection broke");
     }
