@@ -123,10 +123,7 @@ impl Exchange {
         let raised = self.offer(allocation.unit).reserve > allocation.reserve;
         let notice = self.market(allocation.unit.market).rules.notice;
         let at = self.now.after(notice).max(allocation.protected_until);
-        let before = std::mem::replace(&mut self.allocation_mut(id).raise_at, raised.then_some(at));
-        if let Some(before) = before {
-            self.timers.unset(before, Due::ReserveCounts(id));
-        }
+        self.allocation_mut(id).raise_at = raised.then_some(at);
         if raised {
             self.timers.set(at, Due::ReserveCounts(id));
         }

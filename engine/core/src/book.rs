@@ -3,10 +3,14 @@
 
 mod demand;
 mod held;
+mod ladder;
+mod prices;
+mod rivals;
 mod supply;
 
 pub(crate) use demand::Demand;
-pub(crate) use held::{Held, Victim};
+pub(crate) use held::{Held, Live, Victim};
+pub use ladder::{Ladder, Rank};
 pub(crate) use supply::Free;
 
 use crate::money::Price;
@@ -28,11 +32,11 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    pub(crate) fn insert(&mut self, id: AllocationId, place: Place) {
+    /// The handle with which [`Book::remove`] finds it again.
+    pub(crate) fn insert(&mut self, id: AllocationId, place: Place) -> u32 {
+        self.notices += u64::from(place.is_notice());
         match place {
-            Place::Live { ceiling, protected, reserve } => {
-                self.held.insert_live(id, ceiling, protected, reserve)
-            }
+            Place::Live(live) => return self.held.insert_live(id, live),
             Place::Claimed { ceiling, number, reserve } => {
                 self.held.insert_claim(id, ceiling, number, reserve)
             }
@@ -41,14 +45,12 @@ impl Book {
             }
             Place::Orphan { .. } | Place::Leaving => {}
         }
-        self.notices += u64::from(place.is_notice());
+        0
     }
 
-    pub(crate) fn remove(&mut self, id: AllocationId, place: Place) {
+    pub(crate) fn remove(&mut self, id: AllocationId, place: Place, handle: u32) {
         match place {
-            Place::Live { ceiling, protected, reserve } => {
-                self.held.remove_live(id, ceiling, protected, reserve)
-            }
+            Place::Live(live) => self.held.remove_live(live, handle),
             Place::Claimed { ceiling, number, reserve } => {
                 self.held.remove_claim(id, ceiling, number, reserve)
             }
@@ -64,7 +66,7 @@ impl Book {
 impl Place {
     fn is_notice(self) -> bool {
         match self {
-            Place::Live { .. } => false,
+            Place::Live(_) => false,
             Place::Claimed { .. } | Place::Standing { .. } | Place::Orphan { .. } | Place::Leaving => true,
         }
     }

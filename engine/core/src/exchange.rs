@@ -292,7 +292,7 @@ impl Exchange {
 
     /// Does what has fallen due at this instant, in order; false when there is nothing (§3, step 1).
     pub(crate) fn do_what_is_due(&mut self) -> bool {
-        let Some(due) = self.timers.take(self.now) else { return false };
+        let Some(due) = self.take_due() else { return false };
         match due {
             Due::ProtectionEnds(id) => self.reindex_allocation(id),
             Due::ReserveCounts(id) => self.reserve_counts(id),

@@ -1,6 +1,7 @@
 //! Keeps the books true to the state: each function works out where something belongs, compares
 //! that with where the book has it, and moves it. Called after every change of what it reads.
 
+use crate::book::Live;
 use crate::exchange::Exchange;
 use crate::money::Price;
 use crate::state::{Bid, Place, Rescue};
@@ -26,12 +27,13 @@ impl Exchange {
         if before == place {
             return;
         }
+        let handle = allocation.handle;
         let book = &mut self.market_mut(market).book;
         if let Some(before) = before {
-            book.remove(id, before);
+            book.remove(id, before, handle);
         }
         if let Some(place) = place {
-            book.insert(id, place);
+            self.allocation_mut(id).handle = book.insert(id, place);
         }
         if let Some(Place::Orphan { ceiling, .. }) = before {
             self.orphans.remove(&(ceiling, Reverse(id)));
@@ -46,8 +48,8 @@ impl Exchange {
         let allocation = self.allocation(id);
         let bid = self.bid(allocation.bid);
         let Some(notice) = allocation.notice else {
-            let protected = self.is_protected(allocation);
-            return Place::Live { ceiling: bid.ceiling, protected, reserve: allocation.reserve };
+            let protected = self.is_protected(allocation).then_some(allocation.protected_until);
+            return Place::Live(Live { ceiling: bid.ceiling, protected, reserve: allocation.reserve });
         };
         let offer = self.offer(allocation.unit);
         if let Some(claim) = notice.claim {
@@ -88,7 +90,7 @@ impl Exchange {
                 let sells = self.sells(tenant, market);
                 let demand = &mut self.market_mut(market).book.demand;
                 if let Some(before) = before {
-                    demand.remove(tenant, before);
+                    demand.remove(id, tenant, before);
                 }
                 if let Some(queued) = queued.filter(|_| !sells) {
                     demand.insert(id, tenant, queued);
@@ -181,7 +183,7 @@ impl Exchange {
             }
             if let Some(queued) = self.bid(id).queued {
                 let demand = &mut self.market_mut(market).book.demand;
-                demand.remove(account, queued);
+                demand.remove(id, account, queued);
                 if !sells {
                     demand.insert(id, account, queued);
                 }

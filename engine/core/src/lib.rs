@@ -14,6 +14,8 @@ mod depth;
 mod draw;
 pub mod event;
 mod exchange;
+
+mod heap;
 mod index;
 mod keys;
 mod meter;
@@ -28,6 +30,7 @@ mod price;
 pub mod reject;
 pub mod rules;
 mod settle;
+mod slab;
 mod snapshot;
 mod state;
 mod table;
@@ -36,6 +39,8 @@ pub mod units;
 pub mod views;
 
 pub use answer::{Answer, Auction};
+/// What bids wait on; public for its benchmarks.
+pub use book::{Ladder, Rank};
 pub use command::{Command, Stamped};
 pub use event::{Event, Fact};
 pub use exchange::Exchange;

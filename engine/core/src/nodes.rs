@@ -40,6 +40,7 @@ impl Exchange {
                 raise_at: None,
                 running: None,
                 place: None,
+                handle: 0,
             },
         );
         self.bid_mut(bid_id).live.insert(id);
@@ -72,7 +73,6 @@ impl Exchange {
         }
         let charge = self.final_charge(id, reason);
         self.unindex_allocation(id);
-        self.stop_timers(id);
         let allocation = self.allocations.remove(&id).expect("an allocation to end");
         let under_notice = allocation.notice.is_some();
         let bid = self.bid_mut(node.bid);
@@ -92,21 +92,6 @@ impl Exchange {
         self.reindex_bid(node.bid);
         self.close_if_done(node.bid);
         self.vacate(node.unit, lost.is_some(), claimed.map(|by| by.bid));
-    }
-
-    fn stop_timers(&mut self, id: AllocationId) {
-        let allocation = &self.allocations[&id];
-        let timers = &mut self.timers;
-        timers.unset(allocation.protected_until, Due::ProtectionEnds(id));
-        if allocation.ready.is_none() {
-            timers.unset(allocation.start_by, Due::StartTimeout(id));
-        }
-        if let Some(notice) = allocation.notice {
-            timers.unset(notice.deadline, Due::Deadline(id));
-        }
-        if let Some(at) = allocation.raise_at {
-            timers.unset(at, Due::ReserveCounts(id));
-        }
     }
 
     /// A unit whose allocation has ended: gone, handed over, or free.
@@ -144,10 +129,7 @@ impl Exchange {
         let bidder = self.bidder(id);
         let bid = self.bid_mut(id);
         bid.searching = false;
-        let (max_nodes, expire_at) = (bid.max_nodes, bid.expire_at);
-        if let Some(at) = expire_at {
-            self.timers.unset(at, Due::Expiry(id));
-        }
+        let max_nodes = bid.max_nodes;
         self.tell(Fact::BidClosed { bidder, max_nodes, reason });
         self.reindex_bid(id);
     }

@@ -3,7 +3,6 @@
 use crate::exchange::Exchange;
 use crate::money::Price;
 use crate::state::{Bid, Place};
-use crate::timers::Due;
 use crate::units::{BidId, MarketId, Micros};
 
 /// Why a bid does not get (more) nodes at the moment; the later ones are nearer to a node.
@@ -185,17 +184,9 @@ impl Exchange {
         let (lowest, _) = within.next()?;
         let highest =
             if bid.wanted_at_once() > 1 { within.last().map_or(lowest, |(c, _)| c) } else { lowest };
-        self.timers.iter().find_map(|(at, due)| match due {
-            Due::ProtectionEnds(id) => {
-                let node = self.allocations.get(&id)?;
-                let waits_for = node.unit.market == market
-                    && node.notice.is_none()
-                    && !bid.live.iter().any(|own| own == id)
-                    && self.bid(node.bid).ceiling <= highest;
-                waits_for.then_some(at)
-            }
-            Due::ReserveCounts(_) | Due::Deadline(_) | Due::StartTimeout(_) | Due::Expiry(_) => None,
-        })
+        let protected = self.market(market).book.held.protected();
+        let others = protected.filter(|(.., id)| !bid.live.iter().any(|own| own == *id));
+        others.take_while(|(ceiling, ..)| *ceiling <= highest).map(|(_, until, _)| until).min()
     }
 
     /// A ceiling as it may be asked of a bid: a multiple of the ticks of all its markets, and allowed.

@@ -13,7 +13,7 @@ impl Allocation {
     pub(crate) fn takes_demand_back(&self) -> bool {
         match self.place {
             Some(Place::Orphan { returns, .. }) => !returns,
-            Some(Place::Live { .. } | Place::Claimed { .. } | Place::Standing { .. } | Place::Leaving)
+            Some(Place::Live(_) | Place::Claimed { .. } | Place::Standing { .. } | Place::Leaving)
             | None => false,
         }
     }
@@ -38,10 +38,7 @@ impl Exchange {
         let notice = Notice { deadline, reason, returns, claim: None };
         let allocation = self.allocation_mut(id);
         allocation.notice = Some(notice);
-        let raise_at = allocation.raise_at.take();
-        if let Some(at) = raise_at {
-            self.timers.unset(at, Due::ReserveCounts(id));
-        }
+        allocation.raise_at = None;
         self.timers.set(deadline, Due::Deadline(id));
         self.tell(Fact::NoticeStarted { node: self.node(id), deadline, max_nodes, reason });
         self.remeter(id);
@@ -124,7 +121,6 @@ impl Exchange {
         bid.live.insert(id);
         let max_nodes = bid.max_nodes;
         self.allocation_mut(id).notice = None;
-        self.timers.unset(notice.deadline, Due::Deadline(id));
         self.tell(Fact::NoticeRescinded { node: self.node(id), max_nodes });
         self.delay_raise(id);
         self.remeter(id);

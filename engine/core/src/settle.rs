@@ -4,7 +4,7 @@ use crate::event::{CloseReason, DropCause};
 use crate::exchange::Exchange;
 use crate::money::Price;
 use crate::offerings::{Gang, Offering, What};
-use crate::state::Rank;
+use crate::book::Rank;
 use crate::units::{AllocationId, BidId, MarketId};
 use std::collections::BTreeMap;
 
@@ -22,6 +22,7 @@ impl Exchange {
         for market in std::mem::take(&mut self.dirty) {
             self.publish_prices(market);
         }
+        self.tidy_timers();
     }
 
     /// Step 2: an orphan passes to the best unmet plain bid that would displace it, were it back (R6).

@@ -354,6 +354,7 @@ impl Reader<'_> {
             raise_at: self.option(|r| r.number().map(Micros))?,
             running: None,
             place: None,
+            handle: 0,
         })
     }
 }

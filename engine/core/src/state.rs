@@ -1,19 +1,12 @@
 //! What the market remembers of a bid, an allocation, an offer.
 
+use crate::book::{Live, Rank};
 use crate::event::{Bidder, NoticeReason, Scope};
 use crate::meter::Terms;
 use crate::money::Price;
 use crate::units::{AccountId, AllocationId, BidId, MarketId, Micros, Seq, UnitId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A bid's place among others: higher ceiling first, then lower `seq` (R2). Unique, since a
-/// command concerns one bid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank {
-    pub(crate) ceiling: Reverse<Price>,
-    pub(crate) seq: Seq,
-}
 
 #[derive(Debug)]
 pub(crate) struct Bid {
@@ -122,8 +115,9 @@ pub(crate) struct Allocation {
     /// When the offer's higher reserve begins to count.
     pub(crate) raise_at: Option<Micros>,
     pub(crate) running: Option<Running>,
-    /// Where the book has it.
+    /// Where the book has it, and by which handle.
     pub(crate) place: Option<Place>,
+    pub(crate) handle: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -159,11 +153,7 @@ impl Allocation {
 /// Where an allocation stands in its market's book, with all that the book sorts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    Live {
-        ceiling: Price,
-        protected: bool,
-        reserve: Price,
-    },
+    Live(Live),
     Claimed {
         ceiling: Price,
         number: u64,

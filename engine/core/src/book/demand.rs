@@ -1,18 +1,18 @@
 //! Bids with unmet demand in one market.
 
+use crate::book::ladder::{Ladder, Rank};
+use crate::book::rivals::Rivals;
 use crate::money::Price;
-use crate::state::{Queued, Rank};
-use crate::units::{AccountId, BidId};
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use crate::state::Queued;
+use crate::units::{AccountId, BidId, Seq};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
     /// Bids that take one node at a time, in the order of R2.
-    plain: BTreeMap<Rank, BidId>,
-    /// The same by tenant, and each tenant's best: the price for a tenant does not count its own (R8).
-    by_tenant: BTreeSet<(AccountId, Rank)>,
-    tenants: BTreeSet<(Rank, AccountId)>,
+    plain: Ladder,
+    rivals: Rivals,
     /// Waiting gangs, by the nodes they need, each in the order of R2 (R12).
     gangs: BTreeMap<(u32, Rank), BidId>,
 }
@@ -31,53 +31,37 @@ impl Demand {
                 self.gangs.insert((nodes, queued.rank), bid);
             }
             None => {
-                let before = self.best_of(tenant);
-                self.plain.insert(queued.rank, bid);
-                self.by_tenant.insert((tenant, queued.rank));
-                self.move_tenant(tenant, before);
+                self.plain.insert(bid, queued.rank);
+                self.rivals.insert(tenant, queued.rank, bid, &self.plain);
             }
         }
     }
 
     /// Takes the bid out where it is in.
-    pub(crate) fn remove(&mut self, tenant: AccountId, queued: Queued) {
+    pub(crate) fn remove(&mut self, bid: BidId, tenant: AccountId, queued: Queued) {
         match queued.gang {
             Some(nodes) => {
                 self.gangs.remove(&(nodes, queued.rank));
             }
             None => {
-                let before = self.best_of(tenant);
-                self.plain.remove(&queued.rank);
-                self.by_tenant.remove(&(tenant, queued.rank));
-                self.move_tenant(tenant, before);
+                if self.plain.remove(bid) {
+                    self.rivals.remove(tenant, queued.rank, &self.plain);
+                }
             }
         }
     }
 
-    fn best_of(&self, tenant: AccountId) -> Option<Rank> {
-        let (_, rank) = self.by_tenant.range((tenant, Rank::FIRST)..).next().filter(|(t, _)| *t == tenant)?;
-        Some(*rank)
-    }
-
-    fn move_tenant(&mut self, tenant: AccountId, before: Option<Rank>) {
-        let after = self.best_of(tenant);
-        if before != after {
-            before.map(|rank| self.tenants.remove(&(rank, tenant)));
-            after.map(|rank| self.tenants.insert((rank, tenant)));
-        }
-    }
-
     pub(crate) fn losing(&self) -> Losing {
-        let mut best = self.tenants.iter();
+        let mut bests = self.rivals.bests();
         Losing {
-            top: best.next().map(|(rank, tenant)| (*tenant, rank.ceiling.0)),
-            of_others: best.next().map_or(Price::ZERO, |(rank, _)| rank.ceiling.0),
+            top: bests.next().map(|(tenant, rank)| (tenant, rank.ceiling.0)),
+            of_others: bests.next().map_or(Price::ZERO, |(_, rank)| rank.ceiling.0),
         }
     }
 
     /// Plain bids in the order of R2.
     pub(crate) fn plain(&self) -> impl Iterator<Item = (Rank, BidId)> {
-        self.plain.iter().map(|(rank, bid)| (*rank, *bid))
+        self.plain.iter()
     }
 
     /// Waiting gangs, by the nodes they need.
@@ -86,13 +70,12 @@ impl Demand {
     }
 
     pub(crate) fn first(&self) -> Option<(Rank, BidId)> {
-        self.plain.first_key_value().map(|(rank, bid)| (*rank, *bid))
+        self.plain.first()
     }
 
     /// The plain bid that comes next behind a rank.
     pub(crate) fn after(&self, rank: Rank) -> Option<(Rank, BidId)> {
-        let behind = (Bound::Excluded(rank), Bound::Unbounded);
-        self.plain.range(behind).next().map(|(rank, bid)| (*rank, *bid))
+        self.plain.after(rank)
     }
 
     /// The first of the gangs that wait for a number of nodes, for each such number.
@@ -108,6 +91,5 @@ impl Demand {
 
 impl Rank {
     /// Before any bid's.
-    pub(crate) const FIRST: Rank =
-        Rank { ceiling: std::cmp::Reverse(Price(u64::MAX)), seq: crate::units::Seq(0) };
+    const FIRST: Rank = Rank { ceiling: Reverse(Price(u64::MAX)), seq: Seq(0) };
 }

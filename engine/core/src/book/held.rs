@@ -1,25 +1,40 @@
 //! Live allocations by the ceiling of their bids, and claims: who would yield first (R4).
 
+use crate::book::prices::PriceMap;
+use crate::heap::Heap;
 use crate::money::Price;
-use crate::units::AllocationId;
+use crate::units::{AllocationId, Micros};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    levels: BTreeMap<Price, Level>,
+    levels: PriceMap<Level>,
+    /// Lowest ceiling first, newest first.
+    unprotected: Heap<(Price, Reverse<AllocationId>)>,
+    /// Lowest ceiling first, whose protection ends first.
+    protected: Heap<(Price, Micros, AllocationId)>,
     /// Lowest ceiling first, last claimed first.
     claims: BTreeSet<(Price, Reverse<u64>, AllocationId)>,
     /// The reserves of live and claimed units, counted (R8).
-    reserves: BTreeMap<Price, u64>,
+    reserves: PriceMap<u64>,
     pub(crate) live: u64,
 }
 
-/// The live allocations of one ceiling.
-#[derive(Debug, Default)]
+/// The live allocations of one ceiling, counted.
+#[derive(Clone, Copy, Debug, Default)]
 struct Level {
-    unprotected: BTreeSet<AllocationId>,
-    protected: u64,
+    unprotected: u32,
+    protected: u32,
+}
+
+/// A live allocation, as it is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Live {
+    pub(crate) ceiling: Price,
+    /// Until when it is protected, if it is.
+    pub(crate) protected: Option<Micros>,
+    pub(crate) reserve: Price,
 }
 
 /// Who yields, and the ceiling of the bid that would lose.
@@ -32,34 +47,45 @@ pub(crate) struct Victim {
 }
 
 impl Held {
-    pub(crate) fn insert_live(&mut self, id: AllocationId, ceiling: Price, protected: bool, reserve: Price) {
-        let level = self.levels.entry(ceiling).or_default();
-        if protected {
-            level.protected += 1;
-        } else {
-            level.unprotected.insert(id);
-        }
+    /// The handle by which it can be removed.
+    pub(crate) fn insert_live(&mut self, id: AllocationId, live: Live) -> u32 {
+        let level = self.levels.or_insert_with(live.ceiling, Level::default);
         self.live += 1;
-        *self.reserves.entry(reserve).or_default() += 1;
+        *self.reserves.or_insert_with(live.reserve, || 0) += 1;
+        match live.protected {
+            Some(until) => {
+                level.protected += 1;
+                self.protected.push((live.ceiling, until, id))
+            }
+            None => {
+                level.unprotected += 1;
+                self.unprotected.push((live.ceiling, Reverse(id)))
+            }
+        }
     }
 
-    pub(crate) fn remove_live(&mut self, id: AllocationId, ceiling: Price, protected: bool, reserve: Price) {
-        let level = self.levels.get_mut(&ceiling).expect("the level of a live allocation");
-        if protected {
-            level.protected -= 1;
-        } else {
-            level.unprotected.remove(&id);
+    pub(crate) fn remove_live(&mut self, live: Live, handle: u32) {
+        let level = self.levels.get_mut(live.ceiling).expect("the level of a live allocation");
+        match live.protected {
+            Some(_) => {
+                level.protected -= 1;
+                self.protected.remove(handle);
+            }
+            None => {
+                level.unprotected -= 1;
+                self.unprotected.remove(handle);
+            }
         }
-        if level.protected == 0 && level.unprotected.is_empty() {
-            self.levels.remove(&ceiling);
+        if level.protected == 0 && level.unprotected == 0 {
+            self.levels.remove(live.ceiling);
         }
         self.live -= 1;
-        self.remove_reserve(reserve);
+        self.remove_reserve(live.reserve);
     }
 
     pub(crate) fn insert_claim(&mut self, id: AllocationId, ceiling: Price, number: u64, reserve: Price) {
         self.claims.insert((ceiling, Reverse(number), id));
-        *self.reserves.entry(reserve).or_default() += 1;
+        *self.reserves.or_insert_with(reserve, || 0) += 1;
     }
 
     pub(crate) fn remove_claim(&mut self, id: AllocationId, ceiling: Price, number: u64, reserve: Price) {
@@ -68,10 +94,10 @@ impl Held {
     }
 
     fn remove_reserve(&mut self, reserve: Price) {
-        let count = self.reserves.get_mut(&reserve).expect("the reserve of a held unit");
+        let count = self.reserves.get_mut(reserve).expect("the reserve of a held unit");
         *count -= 1;
         if *count == 0 {
-            self.reserves.remove(&reserve);
+            self.reserves.remove(reserve);
         }
     }
 
@@ -90,43 +116,40 @@ impl Held {
 
     /// The lowest ceiling among live allocations and claims: L of R8.
     pub(crate) fn lowest(&self) -> Option<Price> {
-        let live = self.levels.first_key_value().map(|(ceiling, _)| *ceiling);
+        let live = self.levels.first().map(|(ceiling, _)| ceiling);
         let claim = self.claims.first().map(|(ceiling, ..)| *ceiling);
         live.into_iter().chain(claim).min()
     }
 
     /// Live allocations by ceiling, lowest first.
     pub(crate) fn levels(&self) -> impl DoubleEndedIterator<Item = (Price, u64)> {
-        self.levels
-            .iter()
-            .map(|(ceiling, level)| (*ceiling, level.protected + level.unprotected.len() as u64))
+        self.levels.iter().map(|(ceiling, level)| (ceiling, u64::from(level.protected + level.unprotected)))
+    }
+
+    /// The protected ones with the ends of their protection; lowest ceiling first, whose protection ends first.
+    pub(crate) fn protected(&self) -> impl Iterator<Item = (Price, Micros, AllocationId)> {
+        self.protected.in_order()
     }
 
     /// The highest reserve that is at most `limit`: R of R8.
     pub(crate) fn highest_reserve(&self, limit: Price) -> Option<Price> {
-        self.reserves.range(..=limit).next_back().map(|(reserve, _)| *reserve)
+        self.reserves.at_most(limit).map(|(reserve, _)| reserve)
     }
 
     /// Those who would yield one after another (R4): the unprotected of the lowest level, newest
     /// first, the next level only behind one that is wholly gone; claims, which evict nobody,
     /// before allocations of the same ceiling.
     pub(crate) fn victims(&self) -> impl Iterator<Item = Victim> {
-        let mut levels = self.levels.iter();
-        let mut level =
-            levels.next().map(|(ceiling, level)| (*ceiling, level, level.unprotected.iter().rev()));
+        let mut unprotected = self.unprotected.in_order().peekable();
+        // Nobody passes a level of which something stays.
+        let mut levels = self.levels.iter().peekable();
         let mut claims = self.claims.iter().peekable();
         std::iter::from_fn(move || {
-            let live = loop {
-                let Some((ceiling, held, unprotected)) = &mut level else { break None };
-                if let Some(id) = unprotected.clone().next() {
-                    break Some((*ceiling, *id));
-                }
-                if held.protected > 0 {
-                    break None;
-                }
-                level =
-                    levels.next().map(|(ceiling, level)| (*ceiling, level, level.unprotected.iter().rev()));
-            };
+            let live = unprotected.peek().copied().filter(|(ceiling, _)| {
+                while levels.next_if(|(below, level)| below < ceiling && level.protected == 0).is_some() {}
+                levels.peek().is_some_and(|(lowest, _)| lowest == ceiling)
+            });
+            let live = live.map(|(ceiling, Reverse(id))| (ceiling, id));
             let claim = claims.peek().map(|(ceiling, _, id)| (*ceiling, *id));
             match (live, claim) {
                 (live, Some((ceiling, allocation))) if live.is_none_or(|(c, _)| ceiling <= c) => {
@@ -134,7 +157,6 @@ impl Held {
                     Some(Victim { allocation, ceiling, claimed: true })
                 }
                 (Some((ceiling, allocation)), _) => {
-                    let (_, _, unprotected) = level.as_mut().expect("the level it came from");
                     unprotected.next();
                     Some(Victim { allocation, ceiling, claimed: false })
                 }
@@ -145,12 +167,12 @@ impl Held {
 
     /// Whether a live allocation of this ceiling, unprotected, would be the one of R4 (i).
     pub(crate) fn would_yield_first(&self, id: AllocationId, ceiling: Price) -> bool {
-        let first_live = match self.levels.first_key_value() {
+        let lowest = self.levels.first().map(|(lowest, _)| lowest);
+        let newest = self.unprotected.first().filter(|(level, _)| *level == ceiling);
+        let first_live = match lowest {
+            Some(lowest) if lowest == ceiling => newest.is_none_or(|(_, Reverse(newest))| newest < id),
+            Some(lowest) => ceiling < lowest,
             None => true,
-            Some((lowest, level)) => {
-                ceiling < *lowest
-                    || ceiling == *lowest && level.unprotected.last().is_none_or(|newest| *newest < id)
-            }
         };
         first_live && self.claims.first().is_none_or(|(claim, ..)| ceiling < *claim)
     }

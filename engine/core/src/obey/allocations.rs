@@ -43,9 +43,6 @@ impl Exchange {
 
         let now = self.now;
         let min_runtime = self.market(allocation.unit.market).rules.min_runtime;
-        let (start_by, protected_until) = (allocation.start_by, allocation.protected_until);
-        self.timers.unset(start_by, Due::StartTimeout(id));
-        self.timers.unset(protected_until, Due::ProtectionEnds(id));
         let allocation = self.allocation_mut(id);
         allocation.ready = Some(now);
         allocation.protected_until = now.after(min_runtime);

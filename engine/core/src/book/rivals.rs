@@ -1,0 +1,66 @@
+//! Each tenant's best bid, so that the price for a tenant need not count its own (R8).
+
+use crate::book::ladder::{Ladder, Rank};
+use crate::table::Table;
+use crate::units::{AccountId, BidId};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+#[derive(Debug, Default)]
+pub(crate) struct Rivals {
+    tenants: Table<AccountId, Tenant>,
+    bests: BTreeMap<Rank, AccountId>,
+}
+
+#[derive(Debug, Default)]
+struct Tenant {
+    best: Option<Rank>,
+    /// Its bids, and some that are on the ladder no more: they are passed over when they come up.
+    bids: BinaryHeap<Reverse<(Rank, BidId)>>,
+    waiting: usize,
+}
+
+/// How many bids that are gone a tenant's heap may have beside as many that wait.
+const SLACK: usize = 32;
+
+impl Rivals {
+    /// Behind `ladder`, on which the bid is by now.
+    pub(crate) fn insert(&mut self, tenant: AccountId, rank: Rank, bid: BidId, ladder: &Ladder) {
+        let entry = self.tenants.entry(tenant).or_default();
+        entry.bids.push(Reverse((rank, bid)));
+        entry.waiting += 1;
+        if entry.bids.len() > 2 * entry.waiting + SLACK {
+            entry.bids.retain(|Reverse((rank, bid))| ladder.rank(*bid) == Some(*rank));
+        }
+        if entry.best.is_none_or(|best| rank < best) {
+            if let Some(best) = entry.best.replace(rank) {
+                self.bests.remove(&best);
+            }
+            self.bests.insert(rank, tenant);
+        }
+    }
+
+    /// Behind `ladder`, from which the bid is gone by now.
+    pub(crate) fn remove(&mut self, tenant: AccountId, rank: Rank, ladder: &Ladder) {
+        let entry = self.tenants.get_mut(&tenant).expect("a tenant whose bid waited");
+        entry.waiting -= 1;
+        if entry.best != Some(rank) {
+            return;
+        }
+        self.bests.remove(&rank);
+        while let Some(Reverse((rank, bid))) = entry.bids.peek()
+            && ladder.rank(*bid) != Some(*rank)
+        {
+            entry.bids.pop();
+        }
+        entry.best = entry.bids.peek().map(|Reverse((rank, _))| *rank);
+        if let Some(best) = entry.best {
+            self.bests.insert(best, tenant);
+        }
+    }
+
+    /// Each tenant's best bid, the highest first.
+    pub(crate) fn bests(&self) -> impl Iterator<Item = (AccountId, Rank)> {
+        self.bests.iter().map(|(rank, tenant)| (*tenant, *rank))
+    }
+}
