@@ -12,14 +12,14 @@ use crate::picture::{Numbers, Picture};
 use crate::reject::Reject;
 use crate::rules::MarketRules;
 use crate::state::{Allocation, Bid, Offer};
-use crate::table::Table;
+use crate::table::{ByName, MarketSet, Table};
 use crate::timers::{Due, Timers};
 use crate::units::{
     AccountId, AccountName, AllocationId, BidId, InstanceType, MarketId, MarketName, Micros, Names, Seq,
     UnitId,
 };
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// All markets, bids and offers. `apply` is deterministic: the same commands give the same events.
@@ -28,10 +28,10 @@ pub struct Exchange {
     pub(crate) seq: Seq,
     pub(crate) now: Micros,
     pub(crate) names: Names,
-    pub(crate) account_ids: HashMap<AccountName, AccountId>,
-    pub(crate) market_ids: HashMap<MarketName, MarketId>,
+    pub(crate) account_ids: ByName<AccountName, AccountId>,
+    pub(crate) market_ids: ByName<MarketName, MarketId>,
     /// The markets of each instance type, in the order in which they were opened.
-    pub(crate) types: HashMap<InstanceType, Arc<[MarketId]>>,
+    pub(crate) types: ByName<InstanceType, Arc<[MarketId]>>,
     pub(crate) accounts: Vec<Account>,
     pub(crate) markets: Vec<Market>,
     pub(crate) bids: Table<BidId, Bid>,
@@ -43,9 +43,11 @@ pub struct Exchange {
     /// Notices without a claim whose holders want them back: lowest ceiling first, newest first (R6).
     pub(crate) orphans: BTreeSet<(Price, Reverse<AllocationId>)>,
     /// Markets whose book changed since they were last settled.
-    pub(crate) dirty: BTreeSet<MarketId>,
+    pub(crate) dirty: MarketSet,
     /// Markets that were settled since somebody asked.
-    pub(crate) changed: BTreeSet<MarketId>,
+    pub(crate) changed: MarketSet,
+    /// Of the command in hand.
+    pub(crate) caller: AccountId,
     /// The IOC bid of the command that is being settled (R14).
     pub(crate) immediate: Option<BidId>,
     pub(crate) events: Vec<Event>,
@@ -60,14 +62,13 @@ pub(crate) struct Account {
     pub(crate) keys: Keys,
     /// All its bids, by number.
     pub(crate) bids: Vec<BidId>,
-    /// Those that still search or have claims: whom it concerns when the account begins or ceases to
-    /// sell in a market.
-    pub(crate) seeking: BTreeSet<BidId>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Market {
     pub(crate) rules: MarketRules,
+    /// This market and no other, as a bid for it names it.
+    pub(crate) alone: Arc<[MarketId]>,
     pub(crate) offers: BTreeMap<AccountId, Offer>,
     pub(crate) units: u64,
     pub(crate) book: Book,
@@ -80,6 +81,7 @@ impl Market {
     pub(crate) fn new(rules: MarketRules) -> Market {
         Market {
             rules,
+            alone: Arc::default(),
             offers: BTreeMap::new(),
             units: 0,
             book: Book::default(),
@@ -130,8 +132,8 @@ impl Exchange {
     }
 
     /// The markets whose numbers, supply or rules may have changed since this was last asked.
-    pub fn take_changed(&mut self) -> BTreeSet<MarketId> {
-        std::mem::take(&mut self.changed)
+    pub fn take_changed(&mut self) -> Vec<MarketId> {
+        self.changed.take()
     }
 
     /// What stood behind the ends and bills of the last answer.
@@ -158,6 +160,7 @@ impl Exchange {
         self.run_until(stamped.at);
         let at = self.now;
         let account = stamped.command.account().map(|name| self.account_named(name));
+        self.caller = account.unwrap_or_default();
         let key = account.zip(stamped.key.as_ref());
         if let Some((account, key)) = key
             && let Some(known) = self.accounts[account.0 as usize].keys.find(key, at)
@@ -196,18 +199,18 @@ impl Exchange {
         match command {
             Command::OpenMarket { market, rules } => self.open_market(market, rules),
             Command::ChangeRules { market, rules } => self.change_rules(market, rules),
-            Command::PutOffer { provider, market, capacity, reserve } => {
-                self.put_offer(provider, market, *capacity, *reserve)
+            Command::PutOffer { market, capacity, reserve, provider: _ } => {
+                self.put_offer(market, *capacity, *reserve)
             }
-            Command::WithdrawUnit { provider, unit } => self.withdraw_unit(provider, unit),
-            Command::ReportUnitLost { provider, unit } => self.report_unit_lost(provider, unit),
+            Command::WithdrawUnit { unit, provider: _ } => self.withdraw_unit(unit),
+            Command::ReportUnitLost { unit, provider: _ } => self.report_unit_lost(unit),
             Command::PlaceBid(bid) => self.place_bid(bid),
-            Command::AmendBid { tenant, bid, ceiling, max_nodes } => {
-                self.amend_bid(tenant, *bid, *ceiling, *max_nodes)
+            Command::AmendBid { bid, ceiling, max_nodes, tenant: _ } => {
+                self.amend_bid(*bid, *ceiling, *max_nodes)
             }
-            Command::CancelBid { tenant, bid, mode } => self.cancel_bid(tenant, *bid, mode),
-            Command::ReleaseAllocation { tenant, allocation } => self.release_allocation(tenant, *allocation),
-            Command::ReportReady { allocation, by } => self.report_ready(*allocation, by.as_ref()),
+            Command::CancelBid { bid, mode, tenant: _ } => self.cancel_bid(*bid, mode),
+            Command::ReleaseAllocation { allocation, tenant: _ } => self.release_allocation(*allocation),
+            Command::ReportReady { allocation, by } => self.report_ready(*allocation, by.is_some()),
             Command::AdvanceTime => Ok(()),
         }
     }
@@ -221,11 +224,6 @@ impl Exchange {
         self.account_ids.insert(name.clone(), id);
         self.accounts.push(Account::default());
         id
-    }
-
-    /// The account that the command in hand names: `step` has given it a number.
-    pub(crate) fn account(&self, name: &AccountName) -> AccountId {
-        self.account_ids[name]
     }
 
     pub(crate) fn tell(&mut self, fact: Fact) {
@@ -274,10 +272,14 @@ impl Exchange {
     }
 
     /// The markets a bid names, or all of its instance type (R13).
-    pub(crate) fn markets_of(&self, bid: BidId) -> Arc<[MarketId]> {
-        match &self.bid(bid).scope {
-            Scope::Markets(markets) => markets.clone(),
-            Scope::InstanceType(kind) => self.types.get(kind).cloned().unwrap_or_default(),
+    pub(crate) fn markets_of(&self, bid: BidId) -> &[MarketId] {
+        self.markets_in(&self.bid(bid).scope)
+    }
+
+    pub(crate) fn markets_in<'a>(&'a self, scope: &'a Scope) -> &'a [MarketId] {
+        match scope {
+            Scope::Markets(markets) => markets,
+            Scope::InstanceType(kind) => self.types.get(kind).map_or(&[], |markets| markets),
         }
     }
 

@@ -96,7 +96,8 @@ impl<K: Copy + Ord> Heap<K> {
                 None if self.nodes.is_empty() => return None,
                 None => 0,
                 Some(last) => {
-                    let children = last * CHILDREN + 1..(last * CHILDREN + 1 + CHILDREN).min(self.nodes.len());
+                    let children =
+                        last * CHILDREN + 1..(last * CHILDREN + 1 + CHILDREN).min(self.nodes.len());
                     open.extend(children.map(|child| Reverse((self.nodes[child].0, child))));
                     let Reverse((_, at)) = open.pop()?;
                     at
@@ -126,7 +127,9 @@ mod tests {
             naive.insert(key, heap.push(key));
             while random(5) < 2 {
                 let at = random(naive.len() as u64 + 1) as usize;
-                let Some((key, handle)) = naive.iter().nth(at).map(|(key, handle)| (*key, *handle)) else { break };
+                let Some((key, handle)) = naive.iter().nth(at).map(|(key, handle)| (*key, *handle)) else {
+                    break;
+                };
                 heap.remove(handle);
                 naive.remove(&key);
             }

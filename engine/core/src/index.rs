@@ -86,7 +86,8 @@ impl Exchange {
         };
         if before != queued {
             let tenant = self.bid(id).tenant;
-            for market in self.markets_of(id).iter().copied() {
+            for n in 0..self.markets_of(id).len() {
+                let market = self.markets_of(id)[n];
                 let sells = self.sells(tenant, market);
                 let demand = &mut self.market_mut(market).book.demand;
                 if let Some(before) = before {
@@ -102,11 +103,6 @@ impl Exchange {
             self.reindex_allocation(notice);
         }
         self.reindex_rescue(id);
-        let bid = self.bid(id);
-        if !bid.searching && bid.claims.len() == 0 {
-            let tenant = bid.tenant;
-            self.accounts[tenant.0 as usize].seeking.remove(&id);
-        }
     }
 
     /// After a change of its ceiling: besides, its nodes and claims, and whom the claims on its
@@ -130,6 +126,10 @@ impl Exchange {
     /// After a change of a bid's claims, of their victims' ceilings, of the reserves of their units:
     /// which free unit the bid would take in their stead (R6).
     pub(crate) fn reindex_rescue(&mut self, id: BidId) {
+        let bid = self.bid(id);
+        if bid.claims.len() == 0 && bid.rescuable.is_empty() {
+            return;
+        }
         let rescuable = self.rescues_of(id);
         let before = std::mem::take(&mut self.bid_mut(id).rescuable);
         if before != rescuable {
@@ -149,8 +149,7 @@ impl Exchange {
         if bid.claims.len() == 0 {
             return Vec::new();
         }
-        let markets = self.markets_of(id);
-        let open = markets.iter().copied().filter(|market| !self.sells(bid.tenant, *market));
+        let open = self.markets_of(id).iter().copied().filter(|market| !self.sells(bid.tenant, *market));
         open.filter_map(|market| {
             let victim = self.dearest_victim(id, bid.rescue_market(market))?;
             let accepts = self.needed_against(victim).min(bid.ceiling);
@@ -177,8 +176,11 @@ impl Exchange {
     /// All bids of an account that seek in a market, after it began or ceased to sell there (R17).
     pub(crate) fn requeue_in(&mut self, account: AccountId, market: MarketId) {
         let sells = self.sells(account, market);
-        for id in self.accounts[account.0 as usize].seeking.clone() {
-            if !self.markets_of(id).contains(&market) {
+        for n in 0..self.accounts[account.0 as usize].bids.len() {
+            let id = self.accounts[account.0 as usize].bids[n];
+            let bid = self.bid(id);
+            let seeks = bid.queued.is_some() || bid.claims.len() > 0;
+            if !seeks || !self.markets_of(id).contains(&market) {
                 continue;
             }
             if let Some(queued) = self.bid(id).queued {

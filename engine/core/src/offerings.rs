@@ -102,8 +102,8 @@ impl Exchange {
     /// The markets of a bid in which it may buy (R17), in the order in which they were named.
     pub(crate) fn open_markets(&self, bid: BidId) -> impl Iterator<Item = MarketId> {
         let tenant = self.bid(bid).tenant;
-        let markets = self.markets_of(bid);
-        (0..markets.len()).map(move |i| markets[i]).filter(move |market| !self.sells(tenant, *market))
+        let markets = self.markets_of(bid).iter().copied();
+        markets.filter(move |market| !self.sells(tenant, *market))
     }
 
     /// How many of `nodes` a bid would take in a market now, and how many of these only after notice.

@@ -13,8 +13,9 @@ impl Allocation {
     pub(crate) fn takes_demand_back(&self) -> bool {
         match self.place {
             Some(Place::Orphan { returns, .. }) => !returns,
-            Some(Place::Live(_) | Place::Claimed { .. } | Place::Standing { .. } | Place::Leaving)
-            | None => false,
+            Some(Place::Live(_) | Place::Claimed { .. } | Place::Standing { .. } | Place::Leaving) | None => {
+                false
+            }
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Settling (§3): at each instant, one step and then again from the first, until nothing changes.
 
+use crate::book::Rank;
 use crate::event::{CloseReason, DropCause};
 use crate::exchange::Exchange;
 use crate::money::Price;
 use crate::offerings::{Gang, Offering, What};
-use crate::book::Rank;
 use crate::units::{AllocationId, BidId, MarketId};
 use std::collections::BTreeMap;
 
@@ -19,9 +19,12 @@ impl Exchange {
         if let Some(bid) = self.immediate.take() {
             self.end_immediate(bid);
         }
-        for market in std::mem::take(&mut self.dirty) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for market in dirty.iter() {
             self.publish_prices(market);
         }
+        dirty.clear();
+        self.dirty = dirty;
         self.tidy_timers();
     }
 
@@ -78,7 +81,7 @@ impl Exchange {
     /// Step 3: a free unit goes to the first in the order of R2 who wants it, unmet demand or claim
     /// holder, unless step 5 could serve somebody before him (R6).
     fn give_free_unit(&mut self) -> bool {
-        if !self.dirty.iter().any(|market| self.market(*market).book.free.count > 0) {
+        if !self.dirty.iter().any(|market| self.market(market).book.free.count > 0) {
             return false;
         }
         let mut queue = self.queue_heads();
@@ -114,11 +117,11 @@ impl Exchange {
     /// none of these can be served nobody can, for no bid behind them can do better.
     fn queue_heads(&self) -> BTreeMap<Rank, BidId> {
         let mut queue = BTreeMap::new();
-        for market in &self.dirty {
-            let demand = &self.market(*market).book.demand;
+        for market in self.dirty.iter() {
+            let demand = &self.market(market).book.demand;
             queue.extend(demand.first());
             for (nodes, rank, bid) in demand.first_gangs() {
-                let needed = self.needs(*market).nth(nodes as usize - 1);
+                let needed = self.needs(market).nth(nodes as usize - 1);
                 if needed.is_some_and(|needed| needed <= rank.ceiling.0) {
                     queue.insert(rank, bid);
                 }
@@ -128,16 +131,16 @@ impl Exchange {
     }
 
     fn enqueue_behind(&self, rank: Rank, queue: &mut BTreeMap<Rank, BidId>) {
-        for market in &self.dirty {
-            queue.extend(self.market(*market).book.demand.after(rank));
+        for market in self.dirty.iter() {
+            queue.extend(self.market(market).book.demand.after(rank));
         }
     }
 
     /// Claim holders that would take the cheapest free unit of a market instead (R6).
     fn rescue_candidates(&self) -> Vec<(Rank, BidId)> {
         let mut candidates = Vec::new();
-        for market in &self.dirty {
-            let book = &self.market(*market).book;
+        for market in self.dirty.iter() {
+            let book = &self.market(market).book;
             if let Some((reserve, ..)) = book.free.first() {
                 let accepting = book.rescues.iter().rev().take_while(|(rescue, _)| rescue.accepts >= reserve);
                 candidates.extend(accepting.map(|(rescue, bid)| (rescue.rank, *bid)));

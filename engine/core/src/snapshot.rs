@@ -83,7 +83,14 @@ impl Exchange {
             exchange.list_market(&name, market);
         }
         for (id, bid) in r.list(|r| Ok((BidId(r.number()?), r.bid()?)))? {
-            exchange.bids.insert(id, bid);
+            let scope = match bid.scope {
+                // As placed: one row for all that name this market alone.
+                Scope::Markets(markets) if markets.len() == 1 => {
+                    Scope::Markets(exchange.market(markets[0]).alone.clone())
+                }
+                Scope::Markets(_) | Scope::InstanceType(_) => bid.scope,
+            };
+            exchange.bids.insert(id, Bid { scope, ..bid });
         }
         let nodes = r.list(|r| Ok((AllocationId(r.number()?), r.allocation()?, Bill(r.number()?))))?;
         r.end()?;
@@ -108,9 +115,7 @@ impl Exchange {
         let bids: Vec<BidId> = sorted(&self.bids).into_iter().map(|(id, _)| id).collect();
         for id in bids {
             let Bid { tenant, expire_at, searching, .. } = *self.bid(id);
-            let account = &mut self.accounts[tenant.0 as usize];
-            account.bids.push(id);
-            account.seeking.insert(id);
+            self.accounts[tenant.0 as usize].bids.push(id);
             if let Some(at) = expire_at.filter(|_| searching) {
                 self.timers.set(at, Due::Expiry(id));
             }

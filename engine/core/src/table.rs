@@ -1,10 +1,14 @@
 //! Maps from ids to what they name. Never iterated where the order could be seen.
 
+use crate::units::MarketId;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// A map by id: our ids are dense numbers, so one multiplication spreads them well enough.
 pub(crate) type Table<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+
+/// A map by a name, which may be chosen by somebody who means harm: seeded anew in each process.
+pub(crate) type ByName<K, V> = HashMap<K, V, foldhash::quality::RandomState>;
 
 #[derive(Default)]
 pub(crate) struct IdHasher(u64);
@@ -36,4 +40,28 @@ pub(crate) fn sorted<K: Ord + Copy + Eq + Hash, V>(table: &Table<K, V>) -> Vec<(
     let mut entries: Vec<_> = table.iter().map(|(k, v)| (*k, v)).collect();
     entries.sort_unstable_by_key(|(k, _)| *k);
     entries
+}
+
+/// A few markets, in the order in which they were opened.
+#[derive(Debug, Default)]
+pub(crate) struct MarketSet(Vec<MarketId>);
+
+impl MarketSet {
+    pub(crate) fn insert(&mut self, market: MarketId) {
+        if let Err(at) = self.0.binary_search(&market) {
+            self.0.insert(at, market);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = MarketId> {
+        self.0.iter().copied()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<MarketId> {
+        std::mem::take(&mut self.0)
+    }
 }

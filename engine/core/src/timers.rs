@@ -41,7 +41,9 @@ impl Timers {
 impl Exchange {
     /// Takes the first thing that is due by now.
     pub(crate) fn take_due(&mut self) -> Option<Due> {
-        while let Some(Reverse((at, due))) = self.timers.heap.peek().copied().filter(|Reverse((at, _))| *at <= self.now) {
+        while let Some(Reverse((at, due))) =
+            self.timers.heap.peek().copied().filter(|Reverse((at, _))| *at <= self.now)
+        {
             self.timers.heap.pop();
             if self.is_awaited(at, due) {
                 return Some(due);

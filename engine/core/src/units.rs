@@ -127,7 +127,7 @@ pub struct AllocationId(pub u64);
 pub struct MarketId(pub u32);
 
 /// Accounts are numbered from 0 in the order in which commands first name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(pub u32);
 
 /// One sellable node: at most one offer per market and provider, so these three name it.

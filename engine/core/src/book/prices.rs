@@ -101,10 +101,6 @@ impl<V: Copy> PriceMap<V> {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first().is_none()
-    }
-
     pub(crate) fn first(&self) -> Option<(Price, V)> {
         self.iter().next()
     }
@@ -166,7 +162,6 @@ mod tests {
                 assert_eq!(map.at_most(limit), at_most);
                 assert_eq!(map.first(), naive.first_key_value().map(|(p, v)| (*p, *v)));
                 assert_eq!(map.last(), naive.last_key_value().map(|(p, v)| (*p, *v)));
-                assert_eq!(map.is_empty(), naive.is_empty());
             }
             assert!(map.iter().eq(naive.iter().map(|(p, v)| (*p, *v))));
             assert!(map.iter().rev().eq(naive.iter().rev().map(|(p, v)| (*p, *v))));

@@ -5,7 +5,7 @@ use crate::exchange::Exchange;
 use crate::reject::Reject;
 use crate::state::Allocation;
 use crate::timers::Due;
-use crate::units::{AccountName, AllocationId};
+use crate::units::AllocationId;
 
 impl Exchange {
     fn allocation_numbered(&self, id: AllocationId) -> Result<&Allocation, Reject> {
@@ -15,12 +15,8 @@ impl Exchange {
         self.allocations.get(&id).ok_or(Reject::Ended)
     }
 
-    pub(crate) fn release_allocation(
-        &mut self,
-        tenant: &AccountName,
-        id: AllocationId,
-    ) -> Result<(), Reject> {
-        if self.allocation_numbered(id)?.tenant != self.account(tenant) {
+    pub(crate) fn release_allocation(&mut self, id: AllocationId) -> Result<(), Reject> {
+        if self.allocation_numbered(id)?.tenant != self.caller {
             return Err(Reject::NotYours);
         }
 
@@ -28,13 +24,10 @@ impl Exchange {
         Ok(())
     }
 
-    /// The tenant or the provider reports; the first report counts (R15).
-    pub(crate) fn report_ready(&mut self, id: AllocationId, by: Option<&AccountName>) -> Result<(), Reject> {
+    /// The tenant or the provider reports, which is `checked`; the first report counts (R15).
+    pub(crate) fn report_ready(&mut self, id: AllocationId, checked: bool) -> Result<(), Reject> {
         let allocation = self.allocation_numbered(id)?;
-        if let Some(by) = by.map(|by| self.account(by))
-            && by != allocation.tenant
-            && by != allocation.unit.provider
-        {
+        if checked && self.caller != allocation.tenant && self.caller != allocation.unit.provider {
             return Err(Reject::NotYours);
         }
         if allocation.ready.is_some() {

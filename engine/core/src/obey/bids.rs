@@ -7,7 +7,7 @@ use crate::money::Price;
 use crate::reject::Reject;
 use crate::state::{Bid, NodeList};
 use crate::timers::Due;
-use crate::units::{AccountName, AllocationId, BidId, MarketId};
+use crate::units::{AllocationId, BidId, MarketId};
 use std::sync::Arc;
 
 impl Exchange {
@@ -16,12 +16,9 @@ impl Exchange {
         if bid.min_nodes == 0 || bid.min_nodes > bid.max_nodes {
             return Err(Reject::BadNodes);
         }
-        let markets = match &scope {
-            Scope::Markets(markets) => markets.clone(),
-            Scope::InstanceType(kind) => self.types.get(kind).cloned().unwrap_or_default(),
-        };
-        self.check_nodes(&markets, bid.max_nodes)?;
-        self.check_ceiling(&markets, bid.ceiling)?;
+        let markets = self.markets_in(&scope);
+        self.check_nodes(markets, bid.max_nodes)?;
+        self.check_ceiling(markets, bid.ceiling)?;
         match (&bid.time_in_force, bid.expire_at) {
             (TimeInForce::Gtc | TimeInForce::Ioc, None) => {}
             (TimeInForce::Gtt, Some(at)) if at > self.now => {}
@@ -39,7 +36,7 @@ impl Exchange {
         };
 
         let id = BidId(self.seq.0);
-        let bidder = Bidder { bid: id, tenant: self.account(&bid.tenant) };
+        let bidder = Bidder { bid: id, tenant: self.caller };
         let &PlaceBid { ceiling, min_nodes, max_nodes, expire_at, .. } = bid;
         self.tell(Fact::BidPlaced { bidder, scope: scope.clone(), ceiling, min_nodes, max_nodes });
         let immediate = bid.time_in_force == TimeInForce::Ioc;
@@ -64,7 +61,6 @@ impl Exchange {
         );
         let account = &mut self.accounts[bidder.tenant.0 as usize];
         account.bids.push(id);
-        account.seeking.insert(id);
         if let Some(at) = expire_at {
             self.timers.set(at, Due::Expiry(id));
         }
@@ -76,6 +72,9 @@ impl Exchange {
     }
 
     fn scope_of(&self, bid: &PlaceBid) -> Result<Scope, Reject> {
+        if let (Some([name]), None) = (bid.markets.as_deref(), &bid.instance_type) {
+            return Ok(Scope::Markets(self.market(self.market_named(name)?).alone.clone()));
+        }
         let named = bid.markets.iter().flatten().map(|name| self.market_named(name));
         let markets = named.collect::<Result<Vec<MarketId>, Reject>>()?;
         match (&bid.markets, &bid.instance_type) {
@@ -103,9 +102,9 @@ impl Exchange {
         Ok(())
     }
 
-    fn bid_of(&self, tenant: &AccountName, id: BidId) -> Result<&Bid, Reject> {
+    fn bid_of_caller(&self, id: BidId) -> Result<&Bid, Reject> {
         let bid = self.bids.get(&id).ok_or(Reject::UnknownBid)?;
-        if bid.tenant != self.account(tenant) {
+        if bid.tenant != self.caller {
             return Err(Reject::NotYours);
         }
         Ok(bid)
@@ -113,12 +112,11 @@ impl Exchange {
 
     pub(crate) fn amend_bid(
         &mut self,
-        tenant: &AccountName,
         id: BidId,
         ceiling: Option<Price>,
         max_nodes: Option<u32>,
     ) -> Result<(), Reject> {
-        let bid = self.bid_of(tenant, id)?;
+        let bid = self.bid_of_caller(id)?;
         let to_stay = max_nodes.is_none_or(|nodes| nodes == bid.max_nodes)
             && ceiling.is_some_and(|ceiling| ceiling > bid.ceiling)
             && bid.holds_nodes();
@@ -127,10 +125,10 @@ impl Exchange {
         }
         let markets = self.markets_of(id);
         if let Some(ceiling) = ceiling {
-            self.check_ceiling(&markets, ceiling)?;
+            self.check_ceiling(markets, ceiling)?;
         }
         if let Some(nodes) = max_nodes {
-            self.check_nodes(&markets, nodes)?;
+            self.check_nodes(markets, nodes)?;
             if nodes < bid.max_nodes && nodes < bid.live.len().max(bid.min_nodes) {
                 return Err(Reject::BelowHeld);
             }
@@ -223,13 +221,8 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn cancel_bid(
-        &mut self,
-        tenant: &AccountName,
-        id: BidId,
-        mode: &CancelMode,
-    ) -> Result<(), Reject> {
-        let bid = self.bid_of(tenant, id)?;
+    pub(crate) fn cancel_bid(&mut self, id: BidId, mode: &CancelMode) -> Result<(), Reject> {
+        let bid = self.bid_of_caller(id)?;
         let release = match mode {
             CancelMode::Keep => false,
             CancelMode::Release => true,

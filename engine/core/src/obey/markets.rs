@@ -8,6 +8,7 @@ use crate::rules::MarketRules;
 use crate::state::Bid;
 use crate::table::sorted;
 use crate::units::{InstanceType, MarketId, MarketName};
+use std::sync::Arc;
 
 impl Exchange {
     pub(crate) fn open_market(&mut self, name: &MarketName, changes: &[RuleChange]) -> Result<(), Reject> {
@@ -28,7 +29,7 @@ impl Exchange {
         let kind = InstanceType::new(name.parts().0);
         self.names.markets.push(name.clone());
         self.market_ids.insert(name.clone(), id);
-        self.markets.push(market);
+        self.markets.push(Market { alone: Arc::from([id]), ..market });
         let of_type = self.types.entry(kind.clone()).or_default();
         *of_type = of_type.iter().copied().chain([id]).collect();
         (id, kind)

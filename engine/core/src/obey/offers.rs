@@ -5,7 +5,7 @@ use crate::exchange::Exchange;
 use crate::money::Price;
 use crate::reject::Reject;
 use crate::state::{Offer, Unit};
-use crate::units::{AccountId, AccountName, AllocationId, MarketId, MarketName, UnitId, UnitName};
+use crate::units::{AccountId, AllocationId, MarketId, MarketName, UnitId, UnitName};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,11 @@ const CAPACITY_MAX: u64 = 100_000;
 impl Exchange {
     pub(crate) fn put_offer(
         &mut self,
-        provider: &AccountName,
         market: &MarketName,
         capacity: u64,
         reserve: Price,
     ) -> Result<(), Reject> {
-        let (provider, market) = (self.account(provider), self.market_named(market)?);
+        let (provider, market) = (self.caller, self.market_named(market)?);
         let offered = self.market(market).offers.get(&provider).map_or(0, Offer::capacity);
         if capacity == 0 && offered == 0 || capacity > CAPACITY_MAX {
             return Err(Reject::BadCapacity);
@@ -226,16 +225,16 @@ impl Exchange {
         offer.units.contains_key(&name.number).then_some(UnitId { market, provider, number: name.number })
     }
 
-    fn unit_of(&self, provider: &AccountName, unit: &UnitName) -> Result<UnitId, Reject> {
+    fn unit_of_caller(&self, unit: &UnitName) -> Result<UnitId, Reject> {
         let id = self.unit_named(unit).ok_or(Reject::UnknownUnit)?;
-        if unit.provider != *provider {
+        if id.provider != self.caller {
             return Err(Reject::NotYours);
         }
         Ok(id)
     }
 
-    pub(crate) fn withdraw_unit(&mut self, provider: &AccountName, unit: &UnitName) -> Result<(), Reject> {
-        let id = self.unit_of(provider, unit)?;
+    pub(crate) fn withdraw_unit(&mut self, unit: &UnitName) -> Result<(), Reject> {
+        let id = self.unit_of_caller(unit)?;
         if self.offer(id).units[&id.number].leaving {
             return Err(Reject::AlreadyLeaving);
         }
@@ -244,8 +243,8 @@ impl Exchange {
         Ok(())
     }
 
-    pub(crate) fn report_unit_lost(&mut self, provider: &AccountName, unit: &UnitName) -> Result<(), Reject> {
-        let id = self.unit_of(provider, unit)?;
+    pub(crate) fn report_unit_lost(&mut self, unit: &UnitName) -> Result<(), Reject> {
+        let id = self.unit_of_caller(unit)?;
 
         match self.offer(id).units[&id.number].allocation {
             Some(node) => self.end(node, EndReason::UnitLost),

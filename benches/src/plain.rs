@@ -1,0 +1,131 @@
+//! The plain stream of an order book, on one side of it: half of the orders are placed and rest, four in ten of
+//! those that rest are cancelled, one in ten takes the best.
+
+use kubebid_core::units::{BidId, Seq};
+use kubebid_core::{Ladder, Price, Rank};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::cmp::Reverse;
+
+/// Of `market`, one of many.
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    Place { market: u32, id: u64, price: u64 },
+    Cancel { market: u32, id: u64 },
+    Take { market: u32 },
+}
+
+/// Orders placed one after another, and the stream that goes on from there.
+#[derive(Debug)]
+pub struct Plain {
+    pub markets: u32,
+    pub resting: Vec<Op>,
+    pub ops: Vec<Op>,
+}
+
+/// How many different prices orders have.
+const PRICES: u64 = 1000;
+
+/// What the stream is played on.
+pub trait Book: Default {
+    fn place(&mut self, id: u64, price: u64);
+    fn cancel(&mut self, id: u64);
+    /// Takes the best order and says which it was.
+    fn take(&mut self) -> Option<u64>;
+}
+
+impl Book for Ladder {
+    fn place(&mut self, id: u64, price: u64) {
+        self.insert(BidId(id), Rank { ceiling: Reverse(Price(price)), seq: Seq(id) });
+    }
+
+    fn cancel(&mut self, id: u64) {
+        self.remove(BidId(id));
+    }
+
+    fn take(&mut self) -> Option<u64> {
+        let (_, best) = self.first()?;
+        self.remove(best);
+        Some(best.0)
+    }
+}
+
+impl Plain {
+    /// `resting` orders in each of `markets`, and `ops` that follow.
+    pub fn new(markets: u32, resting: usize, ops: usize) -> Plain {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let mut stream = Plain { markets, resting: Vec::new(), ops: Vec::new() };
+        // Which orders rest is known only to a book.
+        let mut books: Vec<Ladder> = (0..markets).map(|_| Ladder::default()).collect();
+        let mut live: Vec<Vec<u64>> = vec![Vec::new(); markets as usize];
+        let mut next = 0;
+        while stream.ops.len() < ops {
+            let fills = stream.resting.len() < resting * markets as usize;
+            let market = if fills { next as u32 % markets } else { rng.random_range(0..markets) };
+            let (book, live) = (&mut books[market as usize], &mut live[market as usize]);
+            let op = match if fills { 0 } else { rng.random_range(0..10) } {
+                0..=4 => {
+                    next += 1;
+                    let price = rng.random_range(1..=PRICES) * crate::TICK;
+                    live.push(next);
+                    Op::Place { market, id: next, price }
+                }
+                5..=8 => {
+                    // An order that was taken meanwhile is found to be gone.
+                    let id = std::iter::from_fn(|| {
+                        (!live.is_empty()).then(|| live.swap_remove(rng.random_range(0..live.len())))
+                    });
+                    let Some(id) = { id }.find(|id| book.rank(BidId(*id)).is_some()) else { continue };
+                    Op::Cancel { market, id }
+                }
+                _ => Op::Take { market },
+            };
+            op.play(book);
+            if fills { stream.resting.push(op) } else { stream.ops.push(op) }
+        }
+        stream
+    }
+
+    /// Books on which the orders rest already.
+    pub fn books<B: Book>(&self) -> Vec<B> {
+        let mut books: Vec<B> = (0..self.markets).map(|_| B::default()).collect();
+        for op in &self.resting {
+            op.play(&mut books[op.market() as usize]);
+        }
+        books
+    }
+}
+
+impl Op {
+    pub fn market(&self) -> u32 {
+        match self {
+            Op::Place { market, .. } | Op::Cancel { market, .. } | Op::Take { market } => *market,
+        }
+    }
+
+    /// Says which order was taken, if one was.
+    pub fn play<B: Book>(&self, book: &mut B) -> Option<u64> {
+        match *self {
+            Op::Place { id, price, .. } => book.place(id, price),
+            Op::Cancel { id, .. } => book.cancel(id),
+            Op::Take { .. } => return book.take(),
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naive::Naive;
+
+    #[test]
+    fn the_ladder_and_the_naive_book_take_the_same_orders() {
+        let stream = Plain::new(3, 500, 20_000);
+        let (mut ladders, mut naive) = (stream.books::<Ladder>(), stream.books::<Naive>());
+        for op in &stream.ops {
+            let market = op.market() as usize;
+            assert_eq!(op.play(&mut ladders[market]), op.play(&mut naive[market]));
+        }
+    }
+}
