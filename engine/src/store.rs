@@ -212,3 +212,9 @@ impl Journal {
 fn bigint(number: u64) -> i64 {
     i64::try_from(number).expect("seqs, times and ids are below 2^63")
 }
+
+/// A number that somebody looks for. Ours never come near 2^63: one above that is found as little as the
+/// greatest below, and bounds as much.
+fn sought(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use sqlx::{AssertSqlSafe, Row};
 
 use super::rows::number;
-use super::{Fault, Rows, bigint};
+use super::{Fault, Rows, bigint, sought};
 
 /// A bid's labels, key to value.
 pub type Labels = BTreeMap<String, String>;
@@ -56,7 +56,7 @@ impl Rows {
             let sql = format!("SELECT bid, key, value FROM bid_labels WHERE bid IN ({})", places.join(", "));
             let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(bids.len() == 1);
             for bid in bids {
-                query = query.bind(bigint(*bid));
+                query = query.bind(sought(*bid));
             }
             let rows = query.fetch_all(&self.pool).await.map_err(Fault::database("reading labels"))?;
             for row in rows {
@@ -85,7 +85,7 @@ impl Rows {
         }
         sql.push_str(" ORDER BY a.bid LIMIT $2");
         // Safe: made of numbers and constants.
-        let mut query = sqlx::query(AssertSqlSafe(sql)).bind(bigint(after)).bind(i64::from(limit));
+        let mut query = sqlx::query(AssertSqlSafe(sql)).bind(sought(after)).bind(i64::from(limit));
         for (key, value) in wanted {
             query = query.bind(&key[..]).bind(&value[..]);
         }

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::journal::position;
 use super::record::Position;
 use super::rows::{Turn, number};
-use super::{Fault, bigint};
+use super::{Fault, bigint, sought};
 
 const PART_BYTES: usize = 4 << 20;
 const KEPT: i64 = 2;
@@ -88,7 +88,7 @@ impl Snapshots {
     /// The newest snapshot that is whole and belongs to this journal, if there is one. Others are
     /// skipped with a warning.
     pub async fn load(&self) -> Result<Option<Snapshot>, Fault> {
-        self.load_up_to(i64::MAX as u64).await
+        self.load_up_to(u64::MAX).await
     }
 
     /// The same of those that contain nothing behind `seq`.
@@ -97,7 +97,7 @@ impl Snapshots {
             "SELECT seq, journal_hash, state_hash, at_us, bytes, checksum FROM snapshot
              WHERE seq <= $1 ORDER BY seq DESC",
         )
-        .bind(bigint(seq))
+        .bind(sought(seq))
         .fetch_all(&self.pool)
         .await
         .map_err(Fault::database("listing the snapshots"))?;
