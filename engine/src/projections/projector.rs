@@ -11,8 +11,6 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
 use tracing::{error, warn};
 
-/// Commands that share a transaction, or as many as one chunk has.
-const COMMANDS: usize = 4096;
 /// How long to wait before a database that failed is asked again; longer each time.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(5);
@@ -119,7 +117,7 @@ impl Projector {
                 // Others want the thread too.
                 yield_now().await;
             }
-            if commands < COMMANDS {
+            if commands < self.tables.commands_at_once() {
                 next = self.chunks.try_recv().ok();
             }
         }

@@ -23,6 +23,9 @@ pub(super) trait Database: fmt::Debug + Send + Sync {
     /// A connection for the rows of the projections.
     async fn rowwise(&self) -> Result<Box<dyn Rowwise>, Fault>;
 
+    /// Commands whose rows may share a transaction; the journal waits for it where there is one writer.
+    fn commands_at_once(&self) -> usize;
+
     fn migrations(&self) -> Migrator;
 
     /// The statement that appends: $1 epoch, $2 first seq, $3 last seq, $4 hash, $5 batch, $6 hash of

@@ -126,6 +126,10 @@ impl Database for Postgres {
         Ok(Box::new(connected.map_err(|source| self.connect_fault(source))?))
     }
 
+    fn commands_at_once(&self) -> usize {
+        4096
+    }
+
     fn migrations(&self) -> Migrator {
         migrations::postgres()
     }

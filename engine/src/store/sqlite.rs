@@ -114,6 +114,10 @@ impl Database for Sqlite {
         Ok(Box::new(SqliteTables::new(self.connect().await?, self.turn.clone()).await?))
     }
 
+    fn commands_at_once(&self) -> usize {
+        256
+    }
+
     fn migrations(&self) -> Migrator {
         migrations::sqlite()
     }
