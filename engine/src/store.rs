@@ -169,7 +169,7 @@ impl Store {
         let pool = database.pool(options.connections).await?;
         let journal = Journal::open(pool.clone()).await?;
         let snapshots = Snapshots::new(pool.clone(), database.turn().clone());
-        let rows = Rows::new(pool, database.turn().clone());
+        let rows = Rows::new(pool, database.turn().clone(), database.parameters());
         Ok(Self { database, journal, snapshots, rows })
     }
 

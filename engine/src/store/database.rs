@@ -9,7 +9,7 @@ use sqlx::{AnyConnection, AnyPool};
 
 use super::Fault;
 use super::projections::Rowwise;
-use super::rows::Turn;
+use super::rows::{Parameters, Turn};
 
 /// A place with a database, and its dialect.
 #[async_trait]
@@ -38,6 +38,9 @@ pub(super) trait Database: fmt::Debug + Send + Sync {
 
     /// Whether a statement that ended like this has certainly changed nothing.
     fn surely_not_committed(&self, error: &sqlx::Error) -> bool;
+
+    /// How long statements name their parameters; short ones may number them everywhere.
+    fn parameters(&self) -> Parameters;
 
     /// The queue of those who write.
     fn turn(&self) -> &Turn;

@@ -32,12 +32,10 @@ impl Rows {
             let (rows, rest) = left.split_at(whole_bids(left));
             left = rest;
             let mut sql = "INSERT INTO bid_labels (bid, key, value) VALUES ".to_owned();
-            for n in 0..rows.len() {
-                let (comma, at) = (if n == 0 { "" } else { ", " }, 3 * n);
-                write!(sql, "{comma}(${}, ${}, ${})", at + 1, at + 2, at + 3).expect("a string takes it");
-            }
+            let values: Vec<_> = (0..rows.len()).map(|n| self.parameters.list(3 * n + 1, 3)).collect();
+            sql.push_str(&values.join(", "));
             sql.push_str(" ON CONFLICT (bid, key) DO UPDATE SET value = excluded.value");
-            // Safe: made of numbers and constants. Not kept: every length is another statement.
+            // Safe: made of constants. Not kept: every length is another statement.
             let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(rows.len() == 1);
             for ((bid, key), value) in rows {
                 query = query.bind(bigint(*bid)).bind(*key).bind(*value);
@@ -52,8 +50,8 @@ impl Rows {
     pub async fn labels_of(&self, bids: &[u64]) -> Result<BTreeMap<u64, Labels>, Fault> {
         let mut found: BTreeMap<u64, Labels> = BTreeMap::new();
         for bids in bids.chunks(ROWS) {
-            let places: Vec<_> = (1..=bids.len()).map(|n| format!("${n}")).collect();
-            let sql = format!("SELECT bid, key, value FROM bid_labels WHERE bid IN ({})", places.join(", "));
+            let places = self.parameters.list(1, bids.len());
+            let sql = format!("SELECT bid, key, value FROM bid_labels WHERE bid IN {places}");
             let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(bids.len() == 1);
             for bid in bids {
                 query = query.bind(sought(*bid));
