@@ -3,8 +3,11 @@
 //! The body goes in parts, each a commit of its own, so that the journal never waits for more than
 //! one of them and no row is enormous. The snapshot counts once its row in `snapshot` is there.
 
+use std::sync::Arc;
+
 use sqlx::any::AnyRow;
 use sqlx::{AnyPool, Row};
+use tokio::sync::Mutex;
 use tracing::warn;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -33,15 +36,18 @@ pub struct Snapshot {
 pub struct Snapshots {
     pool: AnyPool,
     turn: Turn,
+    /// One is saved at a time: two of the same place would take each other's parts away.
+    saving: Arc<Mutex<()>>,
 }
 
 impl Snapshots {
     pub(super) fn new(pool: AnyPool, turn: Turn) -> Self {
-        Self { pool, turn }
+        Self { pool, turn, saving: Arc::default() }
     }
 
     /// Saves a snapshot and forgets all but the last two.
     pub async fn save(&self, snapshot: &Snapshot) -> Result<(), Fault> {
+        let _saving = self.saving.lock().await;
         self.write(snapshot).await.map_err(Fault::database("saving a snapshot"))
     }
 
