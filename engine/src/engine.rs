@@ -219,7 +219,7 @@ impl Engine {
         let _ = self.0.applied.clone().wait_for(|applied| *applied >= seq).await;
     }
 
-    /// Waits until the projections know the market up to `seq`.
+    /// Waits until the projections know the market up to `seq`, or have ended.
     pub async fn wait_projected(&self, seq: u64) {
         let _ = self.0.projected.clone().wait_for(|projected| *projected >= seq).await;
     }
