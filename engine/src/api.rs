@@ -135,7 +135,11 @@ impl Api {
         if self.0.engine.projected() >= min_seq {
             return Ok(());
         }
-        in_time(caller, min_seq, self.0.engine.wait_projected(min_seq)).await
+        in_time(caller, min_seq, self.0.engine.wait_projected(min_seq)).await?;
+        if self.0.engine.projected() < min_seq {
+            return Err(ApiError::new(Code::Unavailable).saying("the tables are not written any more"));
+        }
+        Ok(())
     }
 
     /// Ends all streams: the server is about to go.

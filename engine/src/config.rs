@@ -6,7 +6,7 @@ use crate::engine::EngineOptions;
 use crate::limits::Defaults;
 use crate::server::{ServerConfig, TlsFiles};
 use crate::store::{Fault, StoreOptions};
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,6 +54,9 @@ pub struct ServeArgs {
     /// Commands that the readable tables may lag behind; beyond that commands are refused as BUSY.
     #[arg(long, env = "KUBEBID_PROJECTION_LAG", default_value_t = 1_000_000, value_name = "N")]
     pub projection_lag: u64,
+    /// Commands from one snapshot of the market to the next: about so many are replayed when it starts after a crash.
+    #[arg(long, env = "KUBEBID_SNAPSHOT_EVERY", default_value_t = 1_000_000, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    pub snapshot_every: u64,
     /// Seconds that open requests may go on when the service stops.
     #[arg(long, env = "KUBEBID_GRACE_SECONDS", default_value_t = 10, value_name = "N")]
     pub grace_seconds: u64,
@@ -93,7 +96,12 @@ impl ServeArgs {
             ClockArg::Stepped => Clock::Stepped,
         };
         let options = EngineOptions::new(store, clock);
-        Ok(EngineOptions { intake: self.intake, projection_lag: self.projection_lag, ..options })
+        Ok(EngineOptions {
+            intake: self.intake,
+            projection_lag: self.projection_lag,
+            snapshot_every: self.snapshot_every,
+            ..options
+        })
     }
 
     pub fn server_config(&self) -> ServerConfig {
@@ -139,6 +147,13 @@ mod tests {
         assert!(config.tls.is_none());
         assert_eq!(config.api.limits, Defaults::default());
         assert_eq!(args.engine_options().unwrap().clock, Clock::Real);
+    }
+
+    #[test]
+    fn snapshots_have_commands_between_them() {
+        let every = |n| Program::try_parse_from(["serve", "--snapshot-every", n]).map(|p| p.serve);
+        assert_eq!(every("500").unwrap().engine_options().unwrap().snapshot_every, 500);
+        assert!(every("0").is_err());
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
-use crate::intake::{Intake, NotDone, Ticket, Waiting, Work};
+use crate::intake::{Intake, NotDone, Taker, Ticket, Waiting, Work};
 use crate::metrics;
 use crate::projections::Projections;
-use crate::recovery::{self, RecoveryError};
+use crate::recovery::{self, RecoveryError, ToProjections};
 use crate::replay::Replay;
 use crate::sequencer::{Sequencer, Stopped};
-use crate::store::record::Position;
-use crate::store::{Fault, Snapshot, Store, StoreOptions};
+use crate::snapshots::{self, Snapshotter};
+use crate::store::{Fault, Store, StoreOptions};
 use crate::view::{Publisher, Views};
 use kubebid_core::units::{ClientKey, MarketId, Micros};
 use kubebid_core::{Auction, Command, Exchange};
@@ -30,11 +30,20 @@ pub struct EngineOptions {
     pub projection_lag: u64,
     /// Commits that a slow watcher may lag behind before it has to read the events table.
     pub feed: usize,
+    /// Commands from one snapshot to the next, while the engine runs; it saves one when it stops, too.
+    pub snapshot_every: u64,
 }
 
 impl EngineOptions {
     pub fn new(store: StoreOptions, clock: Clock) -> EngineOptions {
-        EngineOptions { store, clock, intake: 16_384, projection_lag: 1_000_000, feed: 4096 }
+        EngineOptions {
+            store,
+            clock,
+            intake: 16_384,
+            projection_lag: 1_000_000,
+            feed: 4096,
+            snapshot_every: 1_000_000,
+        }
     }
 }
 
@@ -53,6 +62,7 @@ struct Inner {
     projections: Projections,
     projected: watch::Receiver<u64>,
     projection_lag: u64,
+    saved: watch::Receiver<u64>,
 }
 
 /// The engine's end: wait for it, or bring it about.
@@ -61,6 +71,8 @@ pub struct Running {
     intake: Arc<Intake>,
     exchange: oneshot::Receiver<Result<(), EngineError>>,
     projector: JoinHandle<Result<(), Fault>>,
+    /// Absent while the exchange is being recovered.
+    snapshotter: Option<JoinHandle<()>>,
 }
 
 /// Why the engine did not start, or ended by itself.
@@ -106,6 +118,7 @@ impl Engine {
         let (applied, applied_seq) = watch::channel(0);
         let (chunks, to_project) = mpsc::unbounded_channel();
         let (projected, projected_seq) = watch::channel(projections.watermark());
+        let (saved, saved_seq) = watch::channel(0);
         let (ready, is_ready) = oneshot::channel();
         let (ended, exchange) = oneshot::channel();
         let owner = Owner {
@@ -116,12 +129,17 @@ impl Engine {
             views: views.clone(),
             feed: feed.clone(),
             chunks,
+            projected: projected_seq.clone(),
+            projection_lag: options.projection_lag,
             applied,
+            saved: saved.clone(),
         };
+        let taker = Taker(intake.clone());
         // It leads on its own connection, in its own runtime, on its own thread.
         std::thread::Builder::new()
             .name("exchange".to_owned())
             .spawn(move || {
+                let _taker = taker;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let result = match runtime {
                     Ok(runtime) => runtime.block_on(owner.run(ready)),
@@ -131,10 +149,13 @@ impl Engine {
             })
             .map_err(EngineError::Thread)?;
         let projector = tokio::spawn(projections.clone().run(to_project, projected));
-        let running = Running { intake: intake.clone(), exchange, projector };
+        let mut running = Running { intake: intake.clone(), exchange, projector, snapshotter: None };
         if is_ready.await.is_err() {
             return Err(running.ended().await.err().unwrap_or(EngineError::Bug));
         }
+        let (every, projected) = (options.snapshot_every, projected_seq.clone());
+        let snapshotter = Snapshotter { store: store.clone(), every, projected, saved };
+        running.snapshotter = Some(tokio::spawn(snapshotter.run()));
         let engine = Engine(Arc::new(Inner {
             intake,
             clock: options.clock,
@@ -145,6 +166,7 @@ impl Engine {
             projections,
             projected: projected_seq,
             projection_lag: options.projection_lag,
+            saved: saved_seq,
         }));
         Ok((engine, running))
     }
@@ -157,8 +179,9 @@ impl Engine {
         submission: Submission,
         look: impl FnOnce(&Exchange, &Step) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
-        let lag = self.applied().saturating_sub(*self.0.projected.borrow());
-        metrics::projection_lag(lag);
+        let applied = self.applied();
+        let lag = applied.saturating_sub(self.projected());
+        metrics::behind(lag, applied.saturating_sub(*self.0.saved.borrow()));
         if lag > self.0.projection_lag {
             return Err(NotDone::Full);
         }
@@ -196,9 +219,14 @@ impl Engine {
         let _ = self.0.applied.clone().wait_for(|applied| *applied >= seq).await;
     }
 
-    /// Waits until the projections know the market up to `seq`.
+    /// Waits until the projections know the market up to `seq`, or have ended.
     pub async fn wait_projected(&self, seq: u64) {
         let _ = self.0.projected.clone().wait_for(|projected| *projected >= seq).await;
+    }
+
+    /// Waits until a snapshot has the market up to `seq`.
+    pub async fn wait_saved(&self, seq: u64) {
+        let _ = self.0.saved.clone().wait_for(|saved| *saved >= seq).await;
     }
 
     pub fn projected(&self) -> u64 {
@@ -248,9 +276,16 @@ impl Running {
     pub async fn ended(self) -> Result<(), EngineError> {
         let result = self.exchange.await.unwrap_or(Err(EngineError::Bug));
         self.intake.close();
+        // A snapshot that is only half saved does not count.
+        if let Some(snapshotter) = self.snapshotter {
+            snapshotter.abort();
+            let _ = snapshotter.await;
+        }
         // The last chunk has been sent: the projector ends when it has written it.
-        if let Ok(Err(fault)) = self.projector.await {
-            error!(error = %fault, "the projections ended");
+        match self.projector.await {
+            Ok(Ok(())) => {}
+            Ok(Err(fault)) => error!(error = %fault, "the projections ended"),
+            Err(bug) => error!(error = %bug, "the projections ended unexpectedly"),
         }
         result
     }
@@ -270,22 +305,32 @@ struct Owner {
     views: Arc<Views>,
     feed: broadcast::Sender<Arc<Chunk>>,
     chunks: mpsc::UnboundedSender<Arc<Chunk>>,
+    projected: watch::Receiver<u64>,
+    projection_lag: u64,
     applied: watch::Sender<u64>,
+    saved: watch::Sender<u64>,
 }
 
 impl Owner {
     async fn run(self, ready: oneshot::Sender<()>) -> Result<(), EngineError> {
         // Taking the journal first: from here on nobody else adds to it.
         let leadership = self.store.lead().await?;
-        let projected = self.projections.watermark();
-        let snapshot = self.store.snapshots().load_up_to(projected).await?;
-        let (mut replay, position) = recovery::restore(snapshot);
+        let watermark = self.projections.watermark();
+        let (mut replay, position) = recovery::from_snapshot(&self.store, watermark).await?;
+        self.saved.send_replace(position.seq);
         let mut publisher = Publisher::new(self.views);
         recall(&self.projections, &replay, &mut publisher).await?;
-        publisher.publish_all(&mut replay.exchange);
-        let head =
-            recovery::catch_up(&self.store, &mut replay, position, &mut publisher, projected, &self.chunks)
-                .await?;
+        publisher.publish(&mut replay.exchange);
+        let mut projections = ToProjections {
+            chunks: self.chunks.clone(),
+            watermark,
+            projected: self.projected,
+            lag: self.projection_lag,
+        };
+        let caught_up =
+            recovery::catch_up(&self.store, &mut replay, position, &mut publisher, &mut projections);
+        let head = caught_up.await?;
+        drop(projections);
         if head != leadership.head {
             let (expected, found) = (leadership.head, head);
             return Err(Fault::Diverged { expected, found }.into());
@@ -305,7 +350,8 @@ impl Owner {
             applied: self.applied,
         };
         let (replay, head) = sequencer.run().await?;
-        save_snapshot(&self.store, &replay, head).await?;
+        snapshots::save(&self.store, &replay.exchange, head).await?;
+        self.saved.send_replace(head.seq);
         Ok(())
     }
 }
@@ -325,15 +371,5 @@ async fn recall(
             publisher.recall(market, at, &numbers);
         }
     }
-    Ok(())
-}
-
-async fn save_snapshot(store: &Store, replay: &Replay, head: Position) -> Result<(), EngineError> {
-    let exchange = &replay.exchange;
-    let body = exchange.snapshot();
-    let state_hash = exchange.state_hash().to_le_bytes().to_vec();
-    let snapshot = Snapshot { after: head, at_us: exchange.now().0, state_hash, body };
-    store.snapshots().save(&snapshot).await?;
-    info!(seq = head.seq, bytes = snapshot.body.len(), "saved a snapshot");
     Ok(())
 }

@@ -7,7 +7,7 @@ use kubebid_core::units::{ClientKey, Micros};
 use kubebid_core::{Command, Exchange};
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::Poll;
 use std::time::Instant;
 use tokio::sync::oneshot;
@@ -67,6 +67,20 @@ impl<T: Send + 'static, F: FnOnce(&Exchange, &Step) -> T + Send> Reply for Waiti
     }
 }
 
+/// Held by the thread that takes the work out. When that thread ends, also by a panic, nothing is handed over
+/// any more, and whoever waits is refused: otherwise they would wait for nobody.
+#[derive(Debug)]
+pub(crate) struct Taker(pub(crate) Arc<Intake>);
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        self.0.close();
+        self.0.left.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.0.refuse_all();
+    }
+}
+
 /// Why a command was not taken. It is not in the journal and its key is free, unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotDone {
@@ -88,6 +102,8 @@ pub(crate) struct Intake {
     queue: ArrayQueue<Work>,
     waker: AtomicWaker,
     closed: AtomicBool,
+    /// Nobody takes anything out any more.
+    left: AtomicBool,
 }
 
 impl std::fmt::Debug for Work {
@@ -105,6 +121,7 @@ impl Intake {
             queue: ArrayQueue::new(capacity),
             waker: AtomicWaker::new(),
             closed: AtomicBool::new(false),
+            left: AtomicBool::new(false),
         })
     }
 
@@ -114,6 +131,11 @@ impl Intake {
             return Err(NotDone::Stopping);
         }
         self.queue.push(work).map_err(|_| NotDone::Full)?;
+        // Either we see here that the taker has left, or it has seen our work when it left.
+        fence(Ordering::SeqCst);
+        if self.left.load(Ordering::SeqCst) {
+            self.refuse_all();
+        }
         self.waker.wake();
         Ok(())
     }
@@ -126,6 +148,17 @@ impl Intake {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.waker.wake();
+    }
+
+    /// Tells everybody who waits that nothing comes of it.
+    fn refuse_all(&self) {
+        while let Some(work) = self.pop() {
+            match work {
+                Work::Command(ticket) => ticket.reply.refuse(NotDone::Stopping),
+                // Who asked learns it as the question is dropped.
+                Work::Question(question) => drop(question),
+            }
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -143,5 +176,67 @@ impl Intake {
             if self.queue.is_empty() && !self.is_closed() { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn command(intake: &Intake) -> Result<oneshot::Receiver<Result<(), NotDone>>, NotDone> {
+        let (sender, receiver) = oneshot::channel();
+        let reply = Box::new(Waiting { sender, look: |_: &Exchange, _: &Step| () });
+        let command = Command::AdvanceTime;
+        intake.push(Work::Command(Ticket { key: None, command, at: None, deadline: None, reply }))?;
+        Ok(receiver)
+    }
+
+    fn question(intake: &Intake) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        intake.push(Work::Question(Box::new(|_| drop(sender)))).expect("it is open");
+        receiver
+    }
+
+    #[tokio::test]
+    async fn a_taker_that_panics_leaves_nobody_waiting() {
+        let intake = Intake::new(8);
+        let (waiting, asked) = (command(&intake).expect("it is open"), question(&intake));
+        let taker = Taker(intake.clone());
+        let ended = thread::spawn(move || {
+            let _taker = taker;
+            panic!("as a bug would");
+        });
+        assert_eq!(waiting.await, Ok(Err(NotDone::Stopping)));
+        assert!(asked.await.is_err());
+        assert!(ended.join().is_err());
+        assert!(intake.is_closed());
+        assert_eq!(command(&intake).err(), Some(NotDone::Stopping));
+    }
+
+    #[tokio::test]
+    async fn work_that_comes_as_the_taker_leaves_is_taken_or_refused() {
+        for _ in 0..200 {
+            let intake = Intake::new(64);
+            let pushing = intake.clone();
+            let pusher = thread::spawn(move || {
+                let mut waiting = Vec::new();
+                while let Ok(receiver) = command(&pushing) {
+                    waiting.push(receiver);
+                }
+                waiting
+            });
+            let taker = Taker(intake);
+            while taker.0.pop().is_none() {
+                thread::yield_now();
+            }
+            drop(taker);
+            let mut waiting = pusher.join().expect("it pushes").into_iter();
+            // Taken, and dropped with its reply.
+            assert!(waiting.next().expect("one was taken").await.is_err());
+            for receiver in waiting {
+                assert_eq!(receiver.await, Ok(Err(NotDone::Stopping)));
+            }
+        }
     }
 }

@@ -19,6 +19,7 @@ mod replay;
 pub mod rest;
 mod sequencer;
 pub mod server;
+mod snapshots;
 pub mod store;
 pub mod view;
 pub mod wire;

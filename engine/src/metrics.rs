@@ -18,6 +18,7 @@ pub const REQUESTS: &str = "kubebid_requests_total";
 pub const REQUEST_SECONDS: &str = "kubebid_request_duration_seconds";
 pub const SEQ: &str = "kubebid_seq";
 pub const PROJECTION_LAG: &str = "kubebid_projection_lag_commands";
+pub const SNAPSHOT_AGE: &str = "kubebid_snapshot_age_commands";
 
 /// Says what each metric is.
 pub fn describe() {
@@ -38,6 +39,7 @@ pub fn describe() {
     );
     describe_gauge!(SEQ, "Number of the last command applied");
     describe_gauge!(PROJECTION_LAG, "Commands applied but not yet in the projections");
+    describe_gauge!(SNAPSHOT_AGE, "Commands applied but not in the newest snapshot: a restart replays them");
 }
 
 pub(crate) fn commit(commands: u32, bytes: usize, took: Duration) {
@@ -68,8 +70,10 @@ pub(crate) fn applied(steps: &[Step], waiting: usize) {
     gauge!(INTAKE_DEPTH).set(waiting as f64);
 }
 
-pub(crate) fn projection_lag(commands: u64) {
-    gauge!(PROJECTION_LAG).set(commands as f64);
+/// How many commands the projections and the newest snapshot lack.
+pub(crate) fn behind(projections: u64, snapshot: u64) {
+    gauge!(PROJECTION_LAG).set(projections as f64);
+    gauge!(SNAPSHOT_AGE).set(snapshot as f64);
 }
 
 pub(crate) fn dropped() {

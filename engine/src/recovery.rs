@@ -8,7 +8,7 @@ use crate::view::Publisher;
 use kubebid_core::codec::DecodeError;
 use kubebid_core::{Exchange, Stamped};
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 /// Why the exchange could not be recovered.
@@ -22,25 +22,52 @@ pub enum RecoveryError {
     Record { seq: u64, source: DecodeError },
 }
 
-/// The exchange as a snapshot has it, or an empty one.
-pub(crate) fn restore(snapshot: Option<Snapshot>) -> (Replay, Position) {
-    let Some(snapshot) = snapshot else { return (Replay::new(Exchange::new()), Position::START) };
-    match Exchange::restore(&snapshot.body) {
-        Ok(exchange) if exchange.state_hash().to_le_bytes()[..] == snapshot.state_hash[..] => {
-            info!(seq = snapshot.after.seq, "restored the snapshot");
-            (Replay::new(exchange), snapshot.after)
+/// The exchange as the newest snapshot has it that is usable and contains nothing behind `seq`; an empty one
+/// where there is none.
+pub(crate) async fn from_snapshot(store: &Store, seq: u64) -> Result<(Replay, Position), Fault> {
+    let mut up_to = Some(seq);
+    while let Some(seq) = up_to {
+        let Some(snapshot) = store.snapshots().load_up_to(seq).await? else { break };
+        let after = snapshot.after;
+        // It takes a while, and others want the thread too.
+        let restored = tokio::task::spawn_blocking(move || restore(&snapshot));
+        match restored.await.expect("restoring does not panic") {
+            Ok(exchange) => {
+                info!(seq = after.seq, "restored a snapshot");
+                return Ok((Replay::new(exchange), after));
+            }
+            Err(why) => warn!(seq = after.seq, why, "a snapshot is skipped"),
         }
-        Ok(_) => {
-            warn!(
-                seq = snapshot.after.seq,
-                "the snapshot's state has another hash; replaying the whole journal"
-            );
-            (Replay::new(Exchange::new()), Position::START)
-        }
-        Err(error) => {
-            warn!(seq = snapshot.after.seq, %error, "the snapshot cannot be read; replaying the whole journal");
-            (Replay::new(Exchange::new()), Position::START)
-        }
+        up_to = after.seq.checked_sub(1);
+    }
+    Ok((Replay::new(Exchange::new()), Position::START))
+}
+
+fn restore(snapshot: &Snapshot) -> Result<Exchange, String> {
+    let exchange = Exchange::restore(&snapshot.body).map_err(|error| error.to_string())?;
+    if exchange.state_hash().to_le_bytes()[..] != snapshot.state_hash[..] {
+        return Err("its state has another hash".to_owned());
+    }
+    Ok(exchange)
+}
+
+/// The way of chunks to the projections, for one who replays.
+pub(crate) struct ToProjections {
+    pub(crate) chunks: mpsc::UnboundedSender<Arc<Chunk>>,
+    /// The last command that they had when they were opened.
+    pub(crate) watermark: u64,
+    pub(crate) projected: watch::Receiver<u64>,
+    /// Commands that they may lag behind; then the replay waits for them.
+    pub(crate) lag: u64,
+}
+
+impl ToProjections {
+    /// Where they have ended there is nothing to wait for; the chunk is lost on them.
+    async fn send(&mut self, chunk: Chunk) {
+        let before = chunk.first_seq().0 - 1;
+        let lag = self.lag;
+        let _ = self.projected.wait_for(|projected| projected.saturating_add(lag) >= before).await;
+        let _ = self.chunks.send(Arc::new(chunk));
     }
 }
 
@@ -51,8 +78,7 @@ pub(crate) async fn catch_up(
     replay: &mut Replay,
     mut position: Position,
     publisher: &mut Publisher,
-    projected: u64,
-    projections: &mpsc::UnboundedSender<Arc<Chunk>>,
+    projections: &mut ToProjections,
 ) -> Result<Position, RecoveryError> {
     let mut reader = store.journal().read_after(position);
     loop {
@@ -66,9 +92,9 @@ pub(crate) async fn catch_up(
             steps.iter().for_each(|step| publisher.note(&step.events));
             publisher.publish(&mut replay.exchange);
             position = batch.end();
-            if batch.last_seq() > projected {
+            if batch.last_seq() > projections.watermark {
                 let chunk = Chunk::gather(steps, &replay.exchange, publisher.names());
-                let _ = projections.send(Arc::new(chunk));
+                projections.send(chunk).await;
             }
         }
     }

@@ -169,7 +169,7 @@ impl Store {
         let pool = database.pool(options.connections).await?;
         let journal = Journal::open(pool.clone()).await?;
         let snapshots = Snapshots::new(pool.clone(), database.turn().clone());
-        let rows = Rows::new(pool, database.turn().clone());
+        let rows = Rows::new(pool, database.turn().clone(), database.parameters());
         Ok(Self { database, journal, snapshots, rows })
     }
 
@@ -211,4 +211,10 @@ impl Journal {
 /// A number of ours as the databases have it.
 fn bigint(number: u64) -> i64 {
     i64::try_from(number).expect("seqs, times and ids are below 2^63")
+}
+
+/// A number that somebody looks for. Ours never come near 2^63: one above that is found as little as the
+/// greatest below, and bounds as much.
+fn sought(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

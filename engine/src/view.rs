@@ -72,7 +72,8 @@ pub(crate) struct Publisher {
     views: Arc<Views>,
     references: Vec<Reference>,
     opened: Vec<Micros>,
-    refreshed: Micros,
+    /// When all markets were last published; not yet at the beginning.
+    refreshed: Option<Micros>,
 }
 
 /// How old a reference price may grow in a market where nothing happens.
@@ -80,7 +81,7 @@ const REFRESH: Micros = Micros::seconds(10);
 
 impl Publisher {
     pub(crate) fn new(views: Arc<Views>) -> Publisher {
-        Publisher { views, references: Vec::new(), opened: Vec::new(), refreshed: Micros(0) }
+        Publisher { views, references: Vec::new(), opened: Vec::new(), refreshed: None }
     }
 
     /// Takes note of price changes.
@@ -116,18 +117,13 @@ impl Publisher {
         self.views.names()
     }
 
-    /// All that is open, at the beginning.
-    pub(crate) fn publish_all(&mut self, exchange: &mut Exchange) {
-        self.refreshed = Micros(0);
-        self.publish(exchange);
-    }
-
-    /// Publishes the markets that changed; now and then all, for time moves the reference prices.
+    /// Publishes the markets that changed; the first time all, and now and then, for time moves the
+    /// reference prices.
     pub(crate) fn publish(&mut self, exchange: &mut Exchange) {
         let mut changed = exchange.take_changed();
         let now = exchange.now();
-        if now.since(self.refreshed) >= REFRESH {
-            self.refreshed = now;
+        if self.refreshed.is_none_or(|refreshed| now.since(refreshed) >= REFRESH) {
+            self.refreshed = Some(now);
             changed = (0..self.references.len() as u32).map(MarketId).collect();
         }
         let names = exchange.names();

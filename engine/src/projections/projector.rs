@@ -11,8 +11,6 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
 use tracing::{error, warn};
 
-/// Commands that share a transaction, or as many as one chunk has.
-const COMMANDS: usize = 4096;
 /// How long to wait before a database that failed is asked again; longer each time.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(5);
@@ -58,30 +56,36 @@ impl Projector {
     /// Runs until nothing comes any more and all is written. A database that fails is asked again and again,
     /// as long as something may come.
     pub(crate) async fn run(mut self) -> Result<(), Fault> {
+        let mut writing = None;
+        let followed = self.follow(&mut writing).await;
+        // Also where the next rows cannot be.
+        while let Some(last) = writing.take() {
+            let done = last.await.expect("writing does not panic");
+            self.finish(done, &mut writing).await?;
+        }
+        followed
+    }
+
+    /// Until nothing comes any more; the last transaction may still be running.
+    async fn follow(&mut self, writing: &mut Option<JoinHandle<Attempt>>) -> Result<(), Fault> {
         let Some(first) = self.chunks.recv().await else { return Ok(()) };
         self.begin(&first).await?;
         let mut ready = self.fold(first).await?;
         let mut idle = Some(self.tables.writer());
-        let mut writing: Option<JoinHandle<Attempt>> = None;
         loop {
             if let Some(group) = ready.take_if(|_| idle.is_some()) {
                 let writer = idle.take().expect("it is idle");
-                writing = Some(tokio::spawn(attempt(writer, group)));
+                *writing = Some(tokio::spawn(attempt(writer, group)));
             }
             tokio::select! {
                 done = async { writing.as_mut().expect("it runs").await }, if writing.is_some() => {
-                    writing = None;
+                    *writing = None;
                     let done = done.expect("writing does not panic");
-                    idle = self.finish(done, &mut writing).await?;
+                    idle = self.finish(done, writing).await?;
                 }
                 chunk = self.chunks.recv(), if ready.is_none() => match chunk {
                     Some(chunk) => ready = self.fold(chunk).await?,
-                    None if writing.is_none() => return Ok(()),
-                    // Nothing more to fold: wait for the last transaction.
-                    None => while let Some(last) = writing.take() {
-                        let done = last.await.expect("writing does not panic");
-                        self.finish(done, &mut writing).await?;
-                    },
+                    None => return Ok(()),
                 },
             }
         }
@@ -119,7 +123,7 @@ impl Projector {
                 // Others want the thread too.
                 yield_now().await;
             }
-            if commands < COMMANDS {
+            if commands < self.tables.commands_at_once() {
                 next = self.chunks.try_recv().ok();
             }
         }

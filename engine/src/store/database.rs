@@ -9,7 +9,7 @@ use sqlx::{AnyConnection, AnyPool};
 
 use super::Fault;
 use super::projections::Rowwise;
-use super::rows::Turn;
+use super::rows::{Parameters, Turn};
 
 /// A place with a database, and its dialect.
 #[async_trait]
@@ -23,6 +23,9 @@ pub(super) trait Database: fmt::Debug + Send + Sync {
     /// A connection for the rows of the projections.
     async fn rowwise(&self) -> Result<Box<dyn Rowwise>, Fault>;
 
+    /// Commands whose rows may share a transaction; the journal waits for it where there is one writer.
+    fn commands_at_once(&self) -> usize;
+
     fn migrations(&self) -> Migrator;
 
     /// The statement that appends: $1 epoch, $2 first seq, $3 last seq, $4 hash, $5 batch, $6 hash of
@@ -35,6 +38,9 @@ pub(super) trait Database: fmt::Debug + Send + Sync {
 
     /// Whether a statement that ended like this has certainly changed nothing.
     fn surely_not_committed(&self, error: &sqlx::Error) -> bool;
+
+    /// How long statements name their parameters; short ones may number them everywhere.
+    fn parameters(&self) -> Parameters;
 
     /// The queue of those who write.
     fn turn(&self) -> &Turn;

@@ -4,7 +4,7 @@ use sqlx::{AnyPool, Row};
 use uuid::Uuid;
 
 use super::record::{Batch, BatchHash, Position};
-use super::{Corrupt, Fault, bigint};
+use super::{Corrupt, Fault, bigint, sought};
 
 /// How many bytes of batches one query should bring.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -128,7 +128,7 @@ impl BatchReader {
 
     async fn first_seq_of_the_batch_with(&self, seq: u64) -> Result<u64, Fault> {
         let row = sqlx::query("SELECT MAX(first_seq) FROM journal WHERE first_seq <= $1")
-            .bind(bigint(seq))
+            .bind(sought(seq))
             .fetch_one(&self.pool)
             .await
             .map_err(Fault::database("finding a seq in the journal"))?;

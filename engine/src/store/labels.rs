@@ -6,7 +6,7 @@ use std::fmt::Write;
 use sqlx::{AssertSqlSafe, Row};
 
 use super::rows::number;
-use super::{Fault, Rows, bigint};
+use super::{Fault, Rows, bigint, sought};
 
 /// A bid's labels, key to value.
 pub type Labels = BTreeMap<String, String>;
@@ -32,12 +32,10 @@ impl Rows {
             let (rows, rest) = left.split_at(whole_bids(left));
             left = rest;
             let mut sql = "INSERT INTO bid_labels (bid, key, value) VALUES ".to_owned();
-            for n in 0..rows.len() {
-                let (comma, at) = (if n == 0 { "" } else { ", " }, 3 * n);
-                write!(sql, "{comma}(${}, ${}, ${})", at + 1, at + 2, at + 3).expect("a string takes it");
-            }
+            let values: Vec<_> = (0..rows.len()).map(|n| self.parameters.list(3 * n + 1, 3)).collect();
+            sql.push_str(&values.join(", "));
             sql.push_str(" ON CONFLICT (bid, key) DO UPDATE SET value = excluded.value");
-            // Safe: made of numbers and constants. Not kept: every length is another statement.
+            // Safe: made of constants. Not kept: every length is another statement.
             let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(rows.len() == 1);
             for ((bid, key), value) in rows {
                 query = query.bind(bigint(*bid)).bind(*key).bind(*value);
@@ -52,11 +50,11 @@ impl Rows {
     pub async fn labels_of(&self, bids: &[u64]) -> Result<BTreeMap<u64, Labels>, Fault> {
         let mut found: BTreeMap<u64, Labels> = BTreeMap::new();
         for bids in bids.chunks(ROWS) {
-            let places: Vec<_> = (1..=bids.len()).map(|n| format!("${n}")).collect();
-            let sql = format!("SELECT bid, key, value FROM bid_labels WHERE bid IN ({})", places.join(", "));
+            let places = self.parameters.list(1, bids.len());
+            let sql = format!("SELECT bid, key, value FROM bid_labels WHERE bid IN {places}");
             let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(bids.len() == 1);
             for bid in bids {
-                query = query.bind(bigint(*bid));
+                query = query.bind(sought(*bid));
             }
             let rows = query.fetch_all(&self.pool).await.map_err(Fault::database("reading labels"))?;
             for row in rows {
@@ -85,7 +83,7 @@ impl Rows {
         }
         sql.push_str(" ORDER BY a.bid LIMIT $2");
         // Safe: made of numbers and constants.
-        let mut query = sqlx::query(AssertSqlSafe(sql)).bind(bigint(after)).bind(i64::from(limit));
+        let mut query = sqlx::query(AssertSqlSafe(sql)).bind(sought(after)).bind(i64::from(limit));
         for (key, value) in wanted {
             query = query.bind(&key[..]).bind(&value[..]);
         }

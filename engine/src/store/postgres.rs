@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::database::Database;
 use super::projections::{PostgresTables, Rowwise};
-use super::rows::Turn;
+use super::rows::{Parameters, Turn};
 use super::{Fault, migrations};
 
 const OLDEST: i32 = 150_000;
@@ -126,6 +126,10 @@ impl Database for Postgres {
         Ok(Box::new(connected.map_err(|source| self.connect_fault(source))?))
     }
 
+    fn commands_at_once(&self) -> usize {
+        4096
+    }
+
     fn migrations(&self) -> Migrator {
         migrations::postgres()
     }
@@ -156,6 +160,10 @@ impl Database for Postgres {
         let code = error.code();
         let doubtful = code.starts_with("08") || code.starts_with("57P") || code == "40003";
         error.severity() == PgSeverity::Error && !doubtful
+    }
+
+    fn parameters(&self) -> Parameters {
+        Parameters::Numbered
     }
 
     fn turn(&self) -> &Turn {

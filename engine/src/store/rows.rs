@@ -1,5 +1,6 @@
 //! The rows of the edge: what the engine remembers that is not the market's. One file a family.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use sqlx::any::AnyRow;
@@ -13,11 +14,39 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 pub struct Rows {
     pub(super) pool: AnyPool,
     pub(super) turn: Turn,
+    pub(super) parameters: Parameters,
 }
 
 impl Rows {
-    pub(super) fn new(pool: AnyPool, turn: Turn) -> Self {
-        Self { pool, turn }
+    pub(super) fn new(pool: AnyPool, turn: Turn, parameters: Parameters) -> Self {
+        Self { pool, turn, parameters }
+    }
+}
+
+/// How long statements name their parameters.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Parameters {
+    /// As `$1`: Postgres has no others.
+    Numbered,
+    /// As `?`. SQLite takes numbers too, but to find one it goes through all before it: with thousands of
+    /// them that takes longer than the statement.
+    InOrder,
+}
+
+impl Parameters {
+    /// `count` of them in parentheses, the first of which is the `first` of the statement, from 1.
+    pub(super) fn list(self, first: usize, count: usize) -> String {
+        let mut list = "(".to_owned();
+        for n in first..first + count {
+            let comma = if n == first { "" } else { ", " };
+            match self {
+                Self::Numbered => write!(list, "{comma}${n}"),
+                Self::InOrder => write!(list, "{comma}?"),
+            }
+            .expect("a string takes it");
+        }
+        list.push(')');
+        list
     }
 }
 

@@ -3,15 +3,18 @@
 //! The body goes in parts, each a commit of its own, so that the journal never waits for more than
 //! one of them and no row is enormous. The snapshot counts once its row in `snapshot` is there.
 
+use std::sync::Arc;
+
 use sqlx::any::AnyRow;
 use sqlx::{AnyPool, Row};
+use tokio::sync::Mutex;
 use tracing::warn;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::journal::position;
 use super::record::Position;
 use super::rows::{Turn, number};
-use super::{Fault, bigint};
+use super::{Fault, bigint, sought};
 
 const PART_BYTES: usize = 4 << 20;
 const KEPT: i64 = 2;
@@ -33,15 +36,18 @@ pub struct Snapshot {
 pub struct Snapshots {
     pool: AnyPool,
     turn: Turn,
+    /// One is saved at a time: two of the same place would take each other's parts away.
+    saving: Arc<Mutex<()>>,
 }
 
 impl Snapshots {
     pub(super) fn new(pool: AnyPool, turn: Turn) -> Self {
-        Self { pool, turn }
+        Self { pool, turn, saving: Arc::default() }
     }
 
     /// Saves a snapshot and forgets all but the last two.
     pub async fn save(&self, snapshot: &Snapshot) -> Result<(), Fault> {
+        let _saving = self.saving.lock().await;
         self.write(snapshot).await.map_err(Fault::database("saving a snapshot"))
     }
 
@@ -88,7 +94,7 @@ impl Snapshots {
     /// The newest snapshot that is whole and belongs to this journal, if there is one. Others are
     /// skipped with a warning.
     pub async fn load(&self) -> Result<Option<Snapshot>, Fault> {
-        self.load_up_to(i64::MAX as u64).await
+        self.load_up_to(u64::MAX).await
     }
 
     /// The same of those that contain nothing behind `seq`.
@@ -97,7 +103,7 @@ impl Snapshots {
             "SELECT seq, journal_hash, state_hash, at_us, bytes, checksum FROM snapshot
              WHERE seq <= $1 ORDER BY seq DESC",
         )
-        .bind(bigint(seq))
+        .bind(sought(seq))
         .fetch_all(&self.pool)
         .await
         .map_err(Fault::database("listing the snapshots"))?;

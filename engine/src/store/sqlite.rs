@@ -17,7 +17,7 @@ use sqlx::{AnyConnection, AnyPool, ConnectOptions, Executor};
 
 use super::database::Database;
 use super::projections::{Rowwise, SqliteTables};
-use super::rows::Turn;
+use super::rows::{Parameters, Turn};
 use super::{Fault, migrations};
 
 /// What every connection has. Only another process, which is a person's `sqlite3`, can make it busy.
@@ -114,6 +114,10 @@ impl Database for Sqlite {
         Ok(Box::new(SqliteTables::new(self.connect().await?, self.turn.clone()).await?))
     }
 
+    fn commands_at_once(&self) -> usize {
+        256
+    }
+
     fn migrations(&self) -> Migrator {
         migrations::sqlite()
     }
@@ -143,6 +147,10 @@ impl Database for Sqlite {
         // The low byte says what; the rest says more about it.
         code.is_some_and(|code| [BUSY, LOCKED, READONLY, TOOBIG, CONSTRAINT].contains(&(code & 0xff)))
             || matches!(error, sqlx::Error::Encode(_))
+    }
+
+    fn parameters(&self) -> Parameters {
+        Parameters::InOrder
     }
 
     fn turn(&self) -> &Turn {

@@ -7,7 +7,7 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 
 use super::rows::{number, optional_number};
-use super::{Fault, Role, Rows, bigint};
+use super::{Fault, Role, Rows, bigint, sought};
 
 /// A token to be remembered.
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ impl Rows {
     /// The token with this id, revoked or not.
     pub async fn token_numbered(&self, id: u64) -> Result<Option<Token>, Fault> {
         sqlx::query("SELECT * FROM tokens WHERE id = $1")
-            .bind(bigint(id))
+            .bind(sought(id))
             .fetch_optional(&self.pool)
             .await
             .map_err(Fault::database("reading a token"))?
@@ -79,7 +79,7 @@ impl Rows {
     /// most `limit`.
     pub async fn live_tokens(&self, after: u64, limit: u32) -> Result<Vec<([u8; 32], Token)>, Fault> {
         sqlx::query("SELECT * FROM tokens WHERE id > $1 AND revoked_at_us IS NULL ORDER BY id LIMIT $2")
-            .bind(bigint(after))
+            .bind(sought(after))
             .bind(i64::from(limit))
             .fetch_all(&self.pool)
             .await
@@ -123,7 +123,7 @@ impl Rows {
         after: u64,
         limit: u32,
     ) -> Result<Vec<Token>, Fault> {
-        let query = sqlx::query(sql).bind(bigint(after)).bind(i64::from(limit));
+        let query = sqlx::query(sql).bind(sought(after)).bind(i64::from(limit));
         let query = match account {
             Some(account) => query.bind(account),
             None => query,
@@ -137,7 +137,7 @@ impl Rows {
         let _turn = self.turn.take().await;
         let done =
             sqlx::query("UPDATE tokens SET revoked_at_us = $2 WHERE id = $1 AND revoked_at_us IS NULL")
-                .bind(bigint(id))
+                .bind(sought(id))
                 .bind(bigint(at_us))
                 .execute(&self.pool)
                 .await

@@ -3,6 +3,7 @@
 mod clocks;
 mod intake;
 mod restarts;
+mod snapshots;
 
 use kubebid_core::answer::Outcome;
 use kubebid_core::command::PlaceBid;
@@ -25,6 +26,15 @@ pub(crate) async fn start(options: EngineOptions) -> (Engine, Running) {
 /// Stops and lets go of the store, so that another engine can have it.
 pub(crate) async fn stop(engine: Engine, running: Running) {
     running.stop().await.expect("the engine stops");
+    drop(engine);
+}
+
+/// Ends as a bug would end it: nothing is finished, no snapshot is saved.
+pub(crate) async fn crash(engine: Engine, running: Running) {
+    let asked = engine.ask(|_| -> () { panic!("as a bug would") }).await;
+    assert_eq!(asked, Err(NotDone::Stopping));
+    let ended = running.ended().await.expect_err("the engine ends by itself");
+    assert_eq!(ended.to_string(), "the exchange's thread ended unexpectedly");
     drop(engine);
 }
 

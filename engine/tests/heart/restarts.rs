@@ -1,12 +1,13 @@
 //! What a restart finds: the same state, the same answers to the same keys.
 
 use crate::{advance, bid, hash, hold, offer, open_market, options, start, stop, submit, submit_keyed};
-use kubebid_core::Command;
 use kubebid_core::answer::Outcome;
 use kubebid_core::reject::Reject;
 use kubebid_core::units::{AllocationId, Micros, Seq};
+use kubebid_core::{Command, Exchange};
 use kubebid_engine::clock::Clock;
 use kubebid_engine::store::Store;
+use kubebid_engine::{EngineError, NotDone};
 
 #[tokio::test]
 async fn a_restart_finds_the_state() {
@@ -60,6 +61,52 @@ async fn an_engine_that_was_overtaken_stops_and_says_why() {
     let error = running.ended().await.expect_err("the engine ends by itself");
     assert!(error.to_string().contains("took over"), "{error}");
     drop(overtaking);
+}
+
+#[tokio::test]
+async fn a_bug_in_the_exchanges_thread_leaves_nobody_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    submit(&engine, open_market()).await;
+    let release = hold(&engine).await;
+    let bug = {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.ask(|_| -> () { panic!("as a bug would") }).await })
+    };
+    let waiting = {
+        let engine = engine.clone();
+        tokio::spawn(async move { submit_keyed(&engine, Some("k"), Command::PlaceBid(bid("t", 1000))).await })
+    };
+    tokio::task::yield_now().await;
+    assert!(engine.is_open());
+    drop(release);
+    assert_eq!(bug.await.unwrap(), Err(NotDone::Stopping));
+    // It may have been taken by then, or not.
+    let answer = waiting.await.unwrap();
+    assert!(matches!(answer, Err(NotDone::Stopping | NotDone::Unknown)) || answer.is_ok(), "{answer:?}");
+    let ended = running.ended().await.expect_err("the engine ends by itself");
+    assert!(matches!(ended, EngineError::Bug), "{ended}");
+    assert!(!engine.is_open());
+    let refused = submit_keyed(&engine, None, offer(1)).await;
+    assert_eq!(refused, Err(NotDone::Stopping));
+    assert_eq!(engine.ask(Exchange::seq).await, Err(NotDone::Stopping));
+    drop(engine);
+
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    let again = submit_keyed(&engine, Some("k"), Command::PlaceBid(bid("t", 1000))).await;
+    assert!(again.is_ok(), "{again:?}");
+    stop(engine, running).await;
+}
+
+#[tokio::test]
+async fn a_restart_publishes_all_markets_however_young_the_market_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    submit(&engine, open_market()).await;
+    stop(engine, running).await;
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    assert_eq!(engine.views().markets().iter().count(), 1);
+    stop(engine, running).await;
 }
 
 #[tokio::test]

@@ -3,11 +3,21 @@
 use crate::dump::{assert_same, dump};
 use crate::market::{Market, projected};
 use crate::place::TestPlace;
-use kubebid_engine::projections::rebuild;
+use kubebid_core::answer::Outcome;
+use kubebid_core::command::{PlaceBid, RuleChange, RuleValue};
+use kubebid_core::units::{AccountName, AllocationId, MarketName, Micros};
+use kubebid_core::{Command, Exchange, Price};
+use kubebid_engine::api::{Api, ApiOptions};
+use kubebid_engine::projections::{RebuildError, rebuild};
+use kubebid_engine::store::{Fault, Role};
+use kubebid_engine::{Caller, Engine, Running, Submission};
+use kubebid_proto::v1;
 use sqlx::{AssertSqlSafe, Executor};
 
 crate::on_both! {
     tables_that_stopped_earlier_than_the_journal_are_carried_on
+    a_debit_that_the_tables_cannot_hold_stops_them_and_says_why
+    a_bill_that_the_tables_cannot_hold_stops_them_and_says_why
 }
 
 async fn tables_that_stopped_earlier_than_the_journal_are_carried_on(place: TestPlace) {
@@ -80,4 +90,100 @@ async fn the_tables_can_be_rebuilt_beside_a_running_engine() {
     running.stop().await.unwrap();
     rebuild(&place.options, |_, _| ()).await.unwrap();
     assert_same(&dump(&place).await, &together);
+}
+
+/// At this price an hour, a node costs more than an `i64` holds after 9,223 hours and 22 minutes.
+const DEAREST: u64 = 1_000_000_000_000_000;
+
+/// An engine with one node that runs at the dearest price, ready at the returned instant.
+async fn dear_node(place: &TestPlace) -> (Engine, Running, u64) {
+    let (engine, running) = place.start().await;
+    let market = || MarketName::new("gpu/east");
+    let rule = |name: &str, value| RuleChange { name: name.into(), value: RuleValue::Number(value) };
+    let rules = vec![rule("ceiling_max", DEAREST), rule("notice_us", 0), rule("min_runtime_us", 0)];
+    let reserve = Price(DEAREST);
+    let bid = PlaceBid {
+        tenant: AccountName::new("ann"),
+        markets: Some(vec![market()]),
+        instance_type: None,
+        ceiling: Price(DEAREST),
+        min_nodes: 1,
+        max_nodes: 1,
+        time_in_force: Default::default(),
+        expire_at: None,
+        on_preemption: Default::default(),
+    };
+    for command in [
+        Command::OpenMarket { market: market(), rules },
+        Command::PutOffer { provider: AccountName::new("p1"), market: market(), capacity: 1, reserve },
+        Command::PlaceBid(bid),
+        Command::ReportReady { allocation: AllocationId(1), by: None },
+    ] {
+        assert_eq!(give(&engine, command).await, Outcome::Accepted);
+    }
+    let ready = engine.ask(|exchange| exchange.now().0).await.unwrap();
+    (engine, running, ready)
+}
+
+async fn give(engine: &Engine, command: Command) -> Outcome {
+    engine.submit(Submission::new(None, command), |_, step| step.outcome).await.unwrap()
+}
+
+async fn advance(engine: &Engine, to: u64) {
+    let advance = Submission { at: Some(Micros(to)), ..Submission::new(None, Command::AdvanceTime) };
+    engine.submit(advance, |_, _| ()).await.unwrap();
+}
+
+/// The tables stay behind `last`, and so they do with every engine; the market goes on.
+async fn assert_stopped(place: &TestPlace, engine: Engine, running: Running, last: u64, least: u128) {
+    let head = engine.applied();
+    assert!(head > last);
+    engine.wait_projected(head).await;
+    assert_eq!(engine.projected(), last);
+    assert_eq!(give(&engine, Command::AdvanceTime).await, Outcome::Accepted);
+    let hash = engine.ask(Exchange::state_hash).await.unwrap();
+    drop(engine);
+    running.stop().await.unwrap();
+
+    let rebuilt = rebuild(&place.options, |_, _| ()).await;
+    match rebuilt {
+        Err(RebuildError::Store(fault @ Fault::TooLarge { amount })) => {
+            assert!(amount >= least && amount < least + u128::from(DEAREST), "{amount}");
+            assert!(fault.to_string().contains("more than the tables hold"), "{fault}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let (engine, running) = place.start().await;
+    engine.wait_projected(head).await;
+    assert!(engine.projected() <= last);
+    assert_eq!(engine.ask(Exchange::state_hash).await.unwrap(), hash);
+    // Who asks for more than the tables know is told so, and gets nothing old.
+    let api = Api::start(engine, ApiOptions::default()).await.unwrap();
+    let request = v1::GetBidRequest { bid: 3, min_seq: head };
+    let refused = api.get_bid(&Caller::new("ann", [Role::Tenant]), request).await.unwrap_err();
+    assert_eq!(refused.code.word(), "UNAVAILABLE");
+    running.stop().await.unwrap();
+}
+
+async fn a_debit_that_the_tables_cannot_hold_stops_them_and_says_why(place: TestPlace) {
+    let (engine, running, ready) = dear_node(&place).await;
+    // The last full hour is still below.
+    advance(&engine, ready + 9223 * Micros::HOUR.0).await;
+    advance(&engine, ready + 9223 * Micros::HOUR.0 + Micros::HOUR.0 / 2).await;
+    let last = engine.applied();
+    engine.wait_projected(last).await;
+    assert_eq!(engine.projected(), last);
+    let release = Command::ReleaseAllocation { tenant: AccountName::new("ann"), allocation: AllocationId(1) };
+    assert_eq!(give(&engine, release).await, Outcome::Accepted);
+    let debits = engine.ask(|exchange| exchange.totals().debits.0).await.unwrap();
+    assert_eq!(debits, u128::from(DEAREST) * 9223 + u128::from(DEAREST) / 2);
+    assert_stopped(&place, engine, running, last, debits).await;
+}
+
+async fn a_bill_that_the_tables_cannot_hold_stops_them_and_says_why(place: TestPlace) {
+    let (engine, running, ready) = dear_node(&place).await;
+    let last = engine.applied();
+    engine.wait_projected(last).await;
+    advance(&engine, ready + 9225 * Micros::HOUR.0).await;
+    assert_stopped(&place, engine, running, last, 1 << 63).await;
 }

@@ -3,6 +3,8 @@
 mod charges;
 mod dump;
 mod faults;
+mod fold;
+mod labels;
 mod market;
 mod place;
 mod prices;

@@ -17,6 +17,7 @@ crate::on_both! {
     an_account_finds_the_events_that_it_may_see
     events_are_found_by_market_and_time_and_kind
     events_come_in_pages_both_ways
+    numbers_beyond_all_of_ours_are_not_found_and_bound_nothing
 }
 
 async fn after(place: &TestPlace, seed: u64) -> (Engine, Running) {
@@ -243,6 +244,61 @@ async fn events_come_in_pages_both_ways(place: TestPlace) {
             found.reverse();
         }
         assert_eq!(found, all);
+    }
+    running.stop().await.unwrap();
+}
+
+async fn numbers_beyond_all_of_ours_are_not_found_and_bound_nothing(place: TestPlace) {
+    let (engine, running) = after(&place, 37).await;
+    let tables = engine.projections();
+    let events = all_events(&engine).await;
+    let charges = tables.charges(&ChargeQuery { limit: 10_000, ..ChargeQuery::default() }).await.unwrap();
+    let market = MarketName::new(MARKETS[0]);
+    let prices = async |from, to| tables.price_points(&market, from, to, None, 10_000).await.unwrap();
+    assert!(!charges.is_empty() && !prices(Micros(0), None).await.is_empty());
+    for beyond in [1 << 63, u64::MAX - 1, u64::MAX] {
+        let (bid, allocation, at) = (BidId(beyond), AllocationId(beyond), Micros(beyond));
+        assert_eq!(tables.bid(bid).await.unwrap(), None);
+        assert_eq!(tables.allocation(allocation).await.unwrap(), None);
+        let after = beyond;
+        assert_eq!(tables.bids(&BidQuery { after, limit: 9, ..BidQuery::default() }).await.unwrap(), []);
+        for query in [
+            AllocationQuery { after, limit: 9, ..AllocationQuery::default() },
+            AllocationQuery { bid: Some(bid), limit: 9, ..AllocationQuery::default() },
+        ] {
+            assert_eq!(tables.allocations(&query).await.unwrap(), []);
+        }
+        for query in [
+            EventQuery { after: Some((beyond, 0)), limit: 9, ..EventQuery::default() },
+            EventQuery { from: Some(at), limit: 9, ..EventQuery::default() },
+            EventQuery { bids: vec![bid], limit: 9, ..EventQuery::default() },
+            EventQuery { allocations: vec![allocation], limit: 9, ..EventQuery::default() },
+        ] {
+            assert_eq!(tables.events(&query).await.unwrap(), [], "{query:?}");
+        }
+        for (after, newest_first) in [(None, false), (Some((beyond, 0)), true)] {
+            let query =
+                EventQuery { to: Some(at), after, newest_first, limit: 100_000, ..EventQuery::default() };
+            let mut found = tables.events(&query).await.unwrap();
+            if newest_first {
+                found.reverse();
+            }
+            assert_eq!(found, events);
+        }
+        for query in [
+            ChargeQuery { after: Some((beyond, 0)), limit: 9, ..ChargeQuery::default() },
+            ChargeQuery { from: Some(at), limit: 9, ..ChargeQuery::default() },
+            ChargeQuery { bid: Some(bid), limit: 9, ..ChargeQuery::default() },
+            ChargeQuery { allocation: Some(allocation), limit: 9, ..ChargeQuery::default() },
+        ] {
+            assert_eq!(tables.charges(&query).await.unwrap(), [], "{query:?}");
+            let running = tables.running(&query, allocation).await.unwrap();
+            assert_eq!(running, [], "{query:?}");
+        }
+        let until = ChargeQuery { to: Some(at), limit: 10_000, ..ChargeQuery::default() };
+        assert_eq!(tables.charges(&until).await.unwrap(), charges);
+        assert_eq!(prices(at, None).await, []);
+        assert_eq!(prices(Micros(0), Some(at)).await, prices(Micros(0), None).await);
     }
     running.stop().await.unwrap();
 }

@@ -32,7 +32,7 @@ async fn the_tables_say_what_the_exchange_says(place: TestPlace) {
     running.stop().await.unwrap();
 }
 
-async fn compare(engine: &Engine) {
+pub(crate) async fn compare(engine: &Engine) {
     let (bids, nodes) = engine
         .ask(|exchange| {
             let picture = exchange.picture();

@@ -88,6 +88,29 @@ async fn what_a_query_cannot_carry_is_blamed_too() {
 }
 
 #[tokio::test]
+async fn what_has_a_number_beyond_all_of_ours_is_not_there() {
+    let world = World::new().await;
+    let (tenant, admin) = (world.client("t1"), world.client("admin"));
+    for beyond in ["9223372036854775808", "18446744073709551615"] {
+        for (path, code) in [("bids", "UNKNOWN_BID"), ("allocations", "UNKNOWN_ALLOCATION")] {
+            let far = tenant.get(&format!("/v1/{path}/{beyond}")).await;
+            assert_eq!((far.status, far.code()), (404, code), "{}", far.text);
+        }
+        let far = tenant.get(&format!("/v1/explain/allocations/{beyond}")).await;
+        assert_eq!((far.status, far.code()), (404, "UNKNOWN_ALLOCATION"), "{}", far.text);
+        for path in ["charges?bid=", "charges?allocation=", "charges?from_us="] {
+            let none = tenant.get(&format!("/v1/{path}{beyond}")).await;
+            let list = path.split('?').next().unwrap();
+            assert_eq!((none.status, &none.json[list]), (200, &json!([])), "{path}: {}", none.text);
+        }
+        let all = tenant.get(&format!("/v1/events?to_us={beyond}")).await;
+        assert_eq!(all.json["events"].as_array().unwrap().len(), 2, "{}", all.text);
+        let far = admin.send("DELETE", &format!("/v1/tokens/{beyond}"), &[], "").await;
+        assert_eq!(far.status, 404, "{}", far.text);
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
     let world = World::new().await;
     let tenant = world.client("t1");

@@ -67,7 +67,10 @@ async fn reading_begins_at_the_batch_that_has_the_seq(place: TestPlace) {
     let (store, mut writer, head) = place.lead().await;
     // 1 | 2 3 4 | 5 6
     let batches = append_all(&mut *writer, head, &[1, 3, 2]).await;
-    for (seq, first) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 1), (5, 2), (6, 2), (7, 3), (99, 3)] {
+    let beyond = [(99, 3), (1 << 63, 3), (u64::MAX, 3)];
+    for (seq, first) in
+        [(0, 0), (1, 0), (2, 1), (3, 1), (4, 1), (5, 2), (6, 2), (7, 3)].into_iter().chain(beyond)
+    {
         let found = read_all(store.journal().read_from(seq)).await.unwrap();
         assert_eq!(found, batches[first..], "from {seq}");
     }

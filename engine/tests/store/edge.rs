@@ -17,6 +17,7 @@ crate::on_both! {
     bids_are_found_by_label
     putting_labels_again_changes_nothing
     many_labels_go_in_at_once
+    numbers_beyond_all_of_ours_are_not_found
     an_instance_type_comes_back
 }
 
@@ -183,6 +184,24 @@ async fn many_labels_go_in_at_once(place: TestPlace) {
     let bids: Vec<u64> = (1..=1400).collect();
     assert_eq!(store.rows().labels_of(&bids).await.unwrap(), labels.into_iter().collect());
     assert_eq!(store.rows().bids_labelled(&words(&[("all", "yes")]), 0, 1000).await.unwrap(), bids[..700]);
+}
+
+async fn numbers_beyond_all_of_ours_are_not_found(place: TestPlace) {
+    let store = place.open().await;
+    let rows = store.rows();
+    rows.put_account(&account("acme")).await.unwrap();
+    rows.add_token(&token("acme", 1)).await.unwrap().unwrap();
+    let labels = words(&[("app", "x")]);
+    put(rows, &[(1, &labels)]).await;
+    for beyond in [1 << 63, u64::MAX] {
+        assert_eq!(rows.token_numbered(beyond).await.unwrap(), None);
+        assert!(rows.tokens(None, beyond, 10).await.unwrap().is_empty());
+        assert!(rows.unrevoked_tokens(Some("acme"), beyond, 10).await.unwrap().is_empty());
+        assert!(rows.live_tokens(beyond, 10).await.unwrap().is_empty());
+        assert!(!rows.revoke_token(beyond, 9).await.unwrap());
+        assert_eq!(rows.labels_of(&[1, beyond]).await.unwrap(), BTreeMap::from([(1, labels.clone())]));
+        assert!(rows.bids_labelled(&labels, beyond, 10).await.unwrap().is_empty());
+    }
 }
 
 async fn an_instance_type_comes_back(place: TestPlace) {

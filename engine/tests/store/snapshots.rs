@@ -3,7 +3,7 @@
 use kubebid_engine::store::{BatchHash, Position, Snapshot};
 use sqlx::Row;
 
-use crate::place::{TestPlace, append_all};
+use crate::place::{TestPlace, append_all, batch_saying};
 
 crate::on_both! {
     without_a_snapshot_there_is_none
@@ -14,6 +14,8 @@ crate::on_both! {
     a_damaged_snapshot_is_skipped
     a_snapshot_without_all_its_parts_is_skipped
     a_snapshot_of_another_history_is_skipped
+    the_newest_up_to_a_seq_is_loaded
+    a_snapshot_ahead_of_a_journal_that_was_restored_is_not_used
 }
 
 fn snapshot(after: Position, words: &str) -> Snapshot {
@@ -116,5 +118,45 @@ async fn a_snapshot_of_another_history_is_skipped(place: TestPlace) {
     let between = Position { seq: 3, ..batches[1].end() };
     sqlx::query("DELETE FROM snapshot WHERE seq = 9").execute(&mut place.connect().await).await.unwrap();
     store.snapshots().save(&snapshot(between, "")).await.unwrap();
+    assert_eq!(store.snapshots().load().await.unwrap(), Some(first));
+}
+
+async fn the_newest_up_to_a_seq_is_loaded(place: TestPlace) {
+    let (store, mut writer, head) = place.lead().await;
+    let batches = append_all(&mut *writer, head, &[2, 3]).await;
+    let (first, second) = (snapshot(batches[0].end(), "one"), snapshot(batches[1].end(), "two"));
+    store.snapshots().save(&first).await.unwrap();
+    store.snapshots().save(&second).await.unwrap();
+    for (up_to, found) in [
+        (0, None),
+        (1, None),
+        (2, Some(&first)),
+        (4, Some(&first)),
+        (5, Some(&second)),
+        (6, Some(&second)),
+        (u64::MAX, Some(&second)),
+    ] {
+        assert_eq!(store.snapshots().load_up_to(up_to).await.unwrap().as_ref(), found, "up to {up_to}");
+    }
+}
+
+async fn a_snapshot_ahead_of_a_journal_that_was_restored_is_not_used(place: TestPlace) {
+    let (store, mut writer, head) = place.lead().await;
+    let batches = append_all(&mut *writer, head, &[2, 3]).await;
+    let (first, second) = (snapshot(batches[0].end(), "one"), snapshot(batches[1].end(), "two"));
+    store.snapshots().save(&first).await.unwrap();
+    store.snapshots().save(&second).await.unwrap();
+    drop((store, writer));
+    // A backup of the journal that is older than the snapshot ...
+    let lose = sqlx::query("DELETE FROM journal WHERE first_seq > 2");
+    lose.execute(&mut place.connect().await).await.unwrap();
+    let (store, mut writer, head) = place.lead().await;
+    assert_eq!(head, first.after);
+    for up_to in [5, u64::MAX] {
+        assert_eq!(store.snapshots().load_up_to(up_to).await.unwrap().as_ref(), Some(&first));
+    }
+    // ... and goes on otherwise, to a place of the same number.
+    writer.append(&batch_saying(head, 3, "other words")).await.unwrap();
+    assert_eq!(store.journal().head().await.unwrap().seq, second.after.seq);
     assert_eq!(store.snapshots().load().await.unwrap(), Some(first));
 }

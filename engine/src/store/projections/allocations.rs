@@ -4,7 +4,7 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 
 use super::super::rows::{number, optional_number};
-use super::super::{Fault, bigint};
+use super::super::{Fault, sought};
 use super::select::Select;
 use super::words::Word;
 use crate::projections::Projections;
@@ -16,7 +16,7 @@ use kubebid_core::units::{AllocationId, BidId, Micros};
 impl Projections {
     pub async fn allocation(&self, allocation: AllocationId) -> Result<Option<AllocationRow>, Fault> {
         let row = sqlx::query("SELECT * FROM allocations WHERE allocation = $1")
-            .bind(bigint(allocation.0))
+            .bind(sought(allocation.0))
             .fetch_optional(&self.tables.pool)
             .await
             .map_err(Fault::database("reading an allocation"))?;

@@ -4,7 +4,7 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 
 use super::super::rows::{number, optional_number};
-use super::super::{Fault, bigint};
+use super::super::{Fault, sought};
 use super::select::Select;
 use super::words::Word;
 use crate::projections::Projections;
@@ -16,7 +16,7 @@ use kubebid_core::units::{BidId, Micros, Seq};
 impl Projections {
     pub async fn bid(&self, bid: BidId) -> Result<Option<BidRow>, Fault> {
         let rows = sqlx::query("SELECT * FROM bids WHERE bid = $1")
-            .bind(bigint(bid.0))
+            .bind(sought(bid.0))
             .fetch_optional(&self.tables.pool)
             .await
             .map_err(Fault::database("reading a bid"))?;

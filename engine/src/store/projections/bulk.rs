@@ -8,7 +8,7 @@ pub(in crate::store) enum Kind {
     Bytes,
 }
 
-/// The columns of a table or relation, in order.
+/// Columns of a table or relation, in order.
 pub(in crate::store) type Columns = &'static [(&'static str, Kind)];
 
 /// What is to be done with many rows.
@@ -29,7 +29,7 @@ pub(super) enum How {
 /// Rows of the same columns.
 #[derive(Debug)]
 pub(in crate::store) struct Bulk {
-    pub(super) names: Columns,
+    pub(super) names: Vec<(&'static str, Kind)>,
     pub(super) columns: Vec<Column>,
     pub(super) len: usize,
 }
@@ -66,13 +66,16 @@ impl Pieces {
 }
 
 impl Bulk {
-    pub(super) fn new(names: Columns, capacity: usize) -> Bulk {
+    /// With the columns of all of `lists`.
+    pub(super) fn new(lists: &[Columns], capacity: usize) -> Bulk {
+        let names = lists.concat();
         let column = |(_, kind): &(&str, Kind)| match kind {
             Kind::Number => Column::Number(Vec::with_capacity(capacity)),
             Kind::Text => Column::Text(Pieces::default()),
             Kind::Bytes => Column::Bytes(Pieces::default()),
         };
-        Bulk { names, columns: names.iter().map(column).collect(), len: 0 }
+        let columns = names.iter().map(column).collect();
+        Bulk { names, columns, len: 0 }
     }
 
     /// A row to be filled, column after column.

@@ -5,7 +5,7 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 
 use super::super::rows::{number, optional_number};
-use super::super::{Fault, bigint};
+use super::super::{Fault, sought};
 use super::select::Select;
 use crate::projections::Projections;
 use crate::projections::queries::EventQuery;
@@ -99,7 +99,7 @@ impl Projections {
              SELECT seq, idx FROM events WHERE seq > (SELECT MAX(low) FROM halves) AND at_us >= $1
              ORDER BY seq, idx LIMIT 1",
         )
-        .bind(bigint(at.0.min(i64::MAX as u64)))
+        .bind(sought(at.0))
         .fetch_optional(&self.tables.pool)
         .await
         .map_err(Fault::database("finding an instant among the events"))?;

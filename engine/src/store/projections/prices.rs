@@ -4,7 +4,7 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 
 use super::super::rows::{number, optional_number};
-use super::super::{Fault, bigint};
+use super::super::{Fault, sought};
 use super::select::Select;
 use crate::projections::Projections;
 use crate::projections::bars::Bars;
@@ -100,7 +100,7 @@ impl Projections {
              ORDER BY at_us DESC, seq DESC, idx DESC LIMIT 1",
         )
         .bind(market.as_str())
-        .bind(bigint(at.0))
+        .bind(sought(at.0))
         .fetch_optional(&self.tables.pool)
         .await
         .map_err(Fault::database("reading prices"))?;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use sqlx::any::AnyRow;
 use sqlx::{AnyPool, AssertSqlSafe};
 
-use super::super::{Fault, Labels};
+use super::super::{Fault, Labels, sought};
 
 /// A statement that grows, with its arguments.
 #[derive(Clone, Debug, Default)]
@@ -119,7 +119,7 @@ impl Select {
 
     fn place(&mut self, value: BoundValue<'_>) {
         self.arguments.push(match value {
-            BoundValue::Number(number) => Argument::Number(number as i64),
+            BoundValue::Number(number) => Argument::Number(sought(number)),
             BoundValue::Text(text) => Argument::Text(text.to_owned()),
         });
         write!(self.sql, "${}", self.arguments.len()).expect("a string takes it");

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor, Row};
 
 use super::super::Fault;
-use super::super::rows::Turn;
+use super::super::rows::{Parameters, Turn};
 use super::bulk::{Column, How};
 use super::{Change, Rowwise};
 
@@ -74,15 +74,10 @@ impl Rowwise for SqliteTables {
     }
 }
 
-/// Made of numbers and constants.
+/// Made of constants.
 fn statement(Change { how, rows }: &Change, count: usize) -> String {
-    let width = rows.columns.len();
-    let row = |row: usize| {
-        let places: Vec<String> = (1..=width).map(|n| format!("${}", row * width + n)).collect();
-        format!("({})", places.join(", "))
-    };
-    let values: Vec<String> = (0..count).map(row).collect();
-    let (list, values) = (rows.list(), values.join(", "));
+    let row = Parameters::InOrder.list(1, rows.columns.len());
+    let (list, values) = (rows.list(), vec![row; count].join(", "));
     match how {
         How::Append(table) => format!("INSERT INTO {table} ({list}) VALUES {values}"),
         How::Statement(sql) => format!("WITH v ({list}) AS (VALUES {values}) {sql}"),

@@ -37,6 +37,11 @@ impl Tables {
         Writer { tables: self.clone(), rowwise: None }
     }
 
+    /// Commands whose rows may share a transaction, or as many as one chunk has.
+    pub(crate) fn commands_at_once(&self) -> usize {
+        self.database.commands_at_once()
+    }
+
     /// The last command that the tables know.
     pub(crate) async fn watermark(&self) -> Result<u64, Fault> {
         let row = sqlx::query("SELECT watermark FROM projection WHERE one = 1")

@@ -1,0 +1,92 @@
+//! Saves a snapshot every so many commands, beside the exchange and never through it: the state is made once
+//! more, from the last snapshot and the journal behind it, as a recovery would, and let go when it is saved.
+
+use crate::recovery::{RecoveryError, from_snapshot, replay_batch};
+use crate::replay::Replay;
+use crate::store::record::{Batch, Position};
+use crate::store::{Fault, Snapshot, Store};
+use kubebid_core::Exchange;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tracing::{info, warn};
+
+/// Saves the state of the exchange, which is the one at this place of the journal.
+pub(crate) async fn save(store: &Store, exchange: &Exchange, after: Position) -> Result<(), Fault> {
+    save_it(store, &take(exchange, after)).await
+}
+
+fn take(exchange: &Exchange, after: Position) -> Snapshot {
+    let state_hash = exchange.state_hash().to_le_bytes().to_vec();
+    Snapshot { after, at_us: exchange.now().0, state_hash, body: exchange.snapshot() }
+}
+
+async fn save_it(store: &Store, snapshot: &Snapshot) -> Result<(), Fault> {
+    store.snapshots().save(snapshot).await?;
+    info!(seq = snapshot.after.seq, bytes = snapshot.body.len(), "saved a snapshot");
+    Ok(())
+}
+
+/// The one who saves while the engine runs.
+#[derive(Debug)]
+pub(crate) struct Snapshotter {
+    pub(crate) store: Store,
+    /// Commands from one snapshot to the next.
+    pub(crate) every: u64,
+    /// A recovery uses no snapshot ahead of the projections, so none is saved.
+    pub(crate) projected: watch::Receiver<u64>,
+    /// The last command that the newest snapshot has.
+    pub(crate) saved: watch::Sender<u64>,
+}
+
+impl Snapshotter {
+    /// Runs until the projections end.
+    pub(crate) async fn run(mut self) {
+        let mut due = self.saved.borrow().saturating_add(self.every);
+        loop {
+            let Ok(seq) = self.projected.wait_for(|seq| *seq >= due).await.map(|seq| *seq) else { return };
+            match self.save_up_to(seq).await {
+                Ok(seq) => {
+                    self.saved.send_replace(seq);
+                    due = seq.saturating_add(self.every);
+                }
+                Err(error) => {
+                    warn!(seq, %error, "no snapshot could be saved; the next try is when the next is due");
+                    due = seq.saturating_add(self.every);
+                }
+            }
+        }
+    }
+
+    /// Up to the end of the batch that has this command, which is durable. Returns what that is.
+    async fn save_up_to(&self, seq: u64) -> Result<u64, RecoveryError> {
+        let (mut replay, mut position) = from_snapshot(&self.store, seq).await?;
+        let mut reader = self.store.journal().read_after(position);
+        while position.seq < seq {
+            let batches = reader.next_chunk().await?;
+            if batches.is_empty() {
+                break;
+            }
+            let replayed = spawn_blocking(move || replay_up_to(replay, position, batches, seq));
+            (replay, position) = replayed.await.expect("replaying what was applied does not panic")?;
+        }
+        let taken = spawn_blocking(move || take(&replay.exchange, position));
+        save_it(&self.store, &taken.await.expect("a snapshot can be taken")).await?;
+        Ok(position.seq)
+    }
+}
+
+fn replay_up_to(
+    mut replay: Replay,
+    mut position: Position,
+    batches: Vec<Batch>,
+    seq: u64,
+) -> Result<(Replay, Position), RecoveryError> {
+    for batch in batches {
+        if position.seq >= seq {
+            break;
+        }
+        replay_batch(&mut replay, &batch)?;
+        position = batch.end();
+    }
+    Ok((replay, position))
+}

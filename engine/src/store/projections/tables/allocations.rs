@@ -1,0 +1,88 @@
+//! Allocations.
+
+use super::super::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text, Row};
+use crate::projections::fold::{AllocationRecord, Last};
+use kubebid_core::units::{AllocationId, Micros};
+
+pub(super) fn begin(allocations: &[(AllocationId, &AllocationRecord)]) -> Change {
+    const COLUMNS: Columns = &[
+        ("allocation", Number),
+        ("bid", Number),
+        ("tenant", Text),
+        ("unit", Text),
+        ("market", Text),
+        ("provider", Text),
+        ("allocated_at", Number),
+    ];
+    let mut rows = Bulk::new(&[COLUMNS, HOW_IT_STANDS], allocations.len());
+    for (allocation, record) in allocations {
+        let Some(begun) = &record.begun else { continue };
+        let mut row = rows.row();
+        row.number(allocation.0).number(begun.bid.0).text(&begun.tenant).text(&begun.unit);
+        row.text(&begun.market).text(&begun.provider).number(begun.at.0);
+        how_it_stands(&mut row, record);
+    }
+    Change { how: How::Append("allocations"), rows }
+}
+
+pub(super) fn touch(allocations: &[(AllocationId, &AllocationRecord)]) -> Change {
+    let mut rows = Bulk::new(&[&[("allocation", Number)], HOW_IT_STANDS], allocations.len());
+    for (allocation, record) in allocations {
+        let mut row = rows.row();
+        row.number(allocation.0);
+        how_it_stands(&mut row, record);
+    }
+    Change {
+        how: How::Statement(
+            "UPDATE allocations SET
+                  state = v.state, start_by = v.start_by, ready_at = v.ready_at,
+                  protected_until = v.protected_until, notice_reason = v.notice_reason,
+                  notice_started_at = CASE WHEN v.notice_reason IS NULL THEN NULL
+                      ELSE COALESCE(v.notice_started_at, allocations.notice_started_at) END,
+                  notice_deadline = v.notice_deadline, ended_at = v.ended_at, end_reason = v.end_reason,
+                  last_price = v.last_price
+              FROM v WHERE allocations.allocation = v.allocation",
+        ),
+        rows,
+    }
+}
+
+/// What may change about an allocation.
+const HOW_IT_STANDS: Columns = &[
+    ("state", Text),
+    ("start_by", Number),
+    ("ready_at", Number),
+    ("protected_until", Number),
+    ("notice_reason", Text),
+    ("notice_started_at", Number),
+    ("notice_deadline", Number),
+    ("ended_at", Number),
+    ("end_reason", Text),
+    ("last_price", Number),
+];
+
+fn how_it_stands(row: &mut Row<'_>, record: &AllocationRecord) {
+    let (start_by, ready_at, protected_until, notice, ended) = match &record.last {
+        Last::Held(view) => {
+            let notice = view.notice.map(|notice| (notice.reason, notice.deadline));
+            (view.start_by, view.ready_at, view.protected_until, notice, None)
+        }
+        Last::Ended { at, reason, was } => {
+            let ended = Some((*at, *reason, was.price));
+            (was.start_by, was.ready_at, was.protected_until, was.notice, ended)
+        }
+        Last::Unknown => unreachable!("what was touched is held or has ended"),
+    };
+    let state = match (ended, ready_at) {
+        (Some(_), _) => "ENDED",
+        (None, Some(_)) => "ACTIVE",
+        (None, None) => "STARTING",
+    };
+    let started: Option<Micros> = notice.and(record.notice_started_at);
+    row.text(state).number(start_by.0).some_number(ready_at.map(|at| at.0)).number(protected_until.0);
+    row.some_text(notice.map(|(reason, _)| reason.word()));
+    row.some_number(started.map(|at| at.0));
+    row.some_number(notice.map(|(_, deadline)| deadline.0));
+    row.some_number(ended.map(|(at, ..)| at.0)).some_text(ended.map(|(_, reason, _)| reason.word()));
+    row.some_number(ended.map(|(.., price)| price.0));
+}
