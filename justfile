@@ -27,3 +27,7 @@ mutants:
 # core and model side by side, ten million commands (about ten minutes)
 same commands="10000000" seed="1000000":
     KUBEBID_COMMANDS={{commands}} KUBEBID_SEED={{seed}} cargo test --release -p market-sim --test same -- --nocapture
+
+# the real traces, whole, in the folder of the sets (which is not part of the project)
+traces data=env("KUBEBID_DATA", "../shared/data"):
+    KUBEBID_DATA={{quote(absolute_path(data))}} cargo test --release -p market-sim --test real_traces

@@ -1,13 +1,17 @@
-//! Commands as JSON objects: parsing them strictly, and writing them the same way.
+//! Commands as JSON objects: parsing them strictly.
 
+mod fields;
+mod format;
+
+pub use format::format_command;
+
+use fields::*;
 use kubebid_core::Price;
-use kubebid_core::command::{CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue};
-use kubebid_core::command::{Stamped, TimeInForce};
+use kubebid_core::command::{CancelMode, Command, OnPreemption, PlaceBid, Stamped, TimeInForce};
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName};
 use kubebid_core::units::{Micros, UnitName};
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
-use serde::ser::{SerializeMap, Serializer};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -35,156 +39,6 @@ impl std::error::Error for BadCommand {}
 
 fn bad(field: Option<&str>, message: impl fmt::Display) -> BadCommand {
     BadCommand { field: field.map(str::to_owned), message: message.to_string() }
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rules {
-    market: String,
-    rules: RuleList,
-}
-
-/// An object of rules, in the order in which they were written.
-#[derive(Debug)]
-struct RuleList(Vec<RuleChange>);
-
-impl Serialize for RuleList {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for RuleChange { name, value } in &self.0 {
-            match value {
-                RuleValue::Number(number) => map.serialize_entry(name, number)?,
-                RuleValue::Word(word) => map.serialize_entry(name, word)?,
-            }
-        }
-        map.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for RuleList {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(RuleVisitor)
-    }
-}
-
-struct RuleVisitor;
-
-impl<'de> Visitor<'de> for RuleVisitor {
-    type Value = RuleList;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of rules")
-    }
-
-    /// A value that is neither a whole number nor a word is passed on as its text, for the market to
-    /// refuse.
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RuleList, A::Error> {
-        let mut rules = Vec::new();
-        while let Some((name, value)) = map.next_entry::<String, Value>()? {
-            let value = match value {
-                Value::String(word) => RuleValue::Word(word.into()),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value
-                    .as_u64()
-                    .map_or_else(|| RuleValue::Word(value.to_string().into()), RuleValue::Number),
-            };
-            rules.push(RuleChange { name: name.into(), value });
-        }
-        Ok(RuleList(rules))
-    }
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Put {
-    provider: String,
-    market: String,
-    capacity: u64,
-    reserve: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OfUnit {
-    provider: String,
-    unit: String,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Place {
-    tenant: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    markets: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instance_type: Option<String>,
-    ceiling: u64,
-    #[serde(default = "one")]
-    min_nodes: u32,
-    max_nodes: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tif: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expire_at_us: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    on_preemption: Option<String>,
-}
-
-fn one() -> u32 {
-    1
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Amend {
-    tenant: String,
-    bid: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ceiling: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_nodes: Option<u32>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Cancel {
-    tenant: String,
-    bid: u64,
-    mode: String,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Release {
-    tenant: String,
-    allocation: u64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Ready {
-    allocation: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    by: Option<String>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Head {
-    at_us: u64,
-    command: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Line<B> {
-    #[serde(flatten)]
-    head: Head,
-    #[serde(flatten)]
-    body: B,
 }
 
 /// Reads one command. Words that the rules refuse themselves (a time in force, a rule) pass; anything
@@ -316,86 +170,5 @@ fn parse_bid(bid: Place) -> PlaceBid {
             Some("CLOSE") => OnPreemption::Close,
             Some(other) => OnPreemption::Unknown(other.into()),
         },
-    }
-}
-
-/// Writes a command as [`parse_command`] reads it.
-pub fn format_command(stamped: &Stamped) -> String {
-    match &stamped.command {
-        Command::OpenMarket { market, rules } => line_of(stamped, "OpenMarket", rules_of(market, rules)),
-        Command::ChangeRules { market, rules } => line_of(stamped, "ChangeRules", rules_of(market, rules)),
-        Command::PutOffer { provider, market, capacity, reserve } => {
-            let (provider, market) = (provider.to_string(), market.to_string());
-            line_of(stamped, "PutOffer", Put { provider, market, capacity: *capacity, reserve: reserve.0 })
-        }
-        Command::WithdrawUnit { provider, unit } => line_of(
-            stamped,
-            "WithdrawUnit",
-            OfUnit { provider: provider.to_string(), unit: unit.to_string() },
-        ),
-        Command::ReportUnitLost { provider, unit } => line_of(
-            stamped,
-            "ReportUnitLost",
-            OfUnit { provider: provider.to_string(), unit: unit.to_string() },
-        ),
-        Command::PlaceBid(bid) => line_of(stamped, "PlaceBid", format_bid(bid)),
-        Command::AmendBid { tenant, bid, ceiling, max_nodes } => {
-            let ceiling = ceiling.map(|ceiling| ceiling.0);
-            let fields = Amend { tenant: tenant.to_string(), bid: bid.0, ceiling, max_nodes: *max_nodes };
-            line_of(stamped, "AmendBid", fields)
-        }
-        Command::CancelBid { tenant, bid, mode } => {
-            let mode = match mode {
-                CancelMode::Keep => "KEEP",
-                CancelMode::Release => "RELEASE",
-                CancelMode::Unknown(other) => other,
-            };
-            let fields = Cancel { tenant: tenant.to_string(), bid: bid.0, mode: mode.to_owned() };
-            line_of(stamped, "CancelBid", fields)
-        }
-        Command::ReleaseAllocation { tenant, allocation } => {
-            let fields = Release { tenant: tenant.to_string(), allocation: allocation.0 };
-            line_of(stamped, "ReleaseAllocation", fields)
-        }
-        Command::ReportReady { allocation, by } => {
-            let by = by.as_ref().map(|by| by.to_string());
-            line_of(stamped, "ReportReady", Ready { allocation: allocation.0, by })
-        }
-        Command::AdvanceTime => line_of(stamped, "AdvanceTime", Nothing {}),
-    }
-}
-
-fn line_of(stamped: &Stamped, command: &str, body: impl Serialize) -> String {
-    let key = stamped.key.as_ref().map(|key| key.as_str().to_owned());
-    let head = Head { at_us: stamped.at.0, command: command.to_owned(), key };
-    serde_json::to_string(&Line { head, body }).expect("a struct of plain fields")
-}
-
-fn rules_of(market: &MarketName, rules: &[RuleChange]) -> Rules {
-    Rules { market: market.to_string(), rules: RuleList(rules.to_vec()) }
-}
-
-fn format_bid(bid: &PlaceBid) -> Place {
-    let tif = match &bid.time_in_force {
-        TimeInForce::Gtc => "GTC",
-        TimeInForce::Gtt => "GTT",
-        TimeInForce::Ioc => "IOC",
-        TimeInForce::Unknown(other) => other,
-    };
-    let on_preemption = match &bid.on_preemption {
-        OnPreemption::Requeue => "REQUEUE",
-        OnPreemption::Close => "CLOSE",
-        OnPreemption::Unknown(other) => other,
-    };
-    Place {
-        tenant: bid.tenant.to_string(),
-        markets: bid.markets.as_ref().map(|names| names.iter().map(|name| name.to_string()).collect()),
-        instance_type: bid.instance_type.as_ref().map(|kind| kind.to_string()),
-        ceiling: bid.ceiling.0,
-        min_nodes: bid.min_nodes,
-        max_nodes: bid.max_nodes,
-        tif: Some(tif.to_owned()),
-        expire_at_us: bid.expire_at.map(|at| at.0),
-        on_preemption: Some(on_preemption.to_owned()),
     }
 }

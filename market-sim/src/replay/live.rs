@@ -9,9 +9,10 @@ use kubebid_core::units::{AllocationId, BidId, Micros};
 use kubebid_core::{Amount, Price};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 pub struct Live {
+    /// On this thread: each command waits for the one before it anyway.
     runtime: Runtime,
     endpoints: Vec<String>,
     admin: Client,
@@ -32,15 +33,21 @@ impl From<Error> for VenueError {
 }
 
 impl Live {
-    /// With an administrator's token.
+    /// With an administrator's token. A trace begins in an empty market: an engine that has obeyed
+    /// commands is refused.
     pub fn connect(endpoints: Vec<String>, token: String) -> Result<Live, VenueError> {
-        let runtime = Runtime::new().map_err(|fault| VenueError(format!("starting the client: {fault}")))?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|fault| VenueError(format!("starting the client: {fault}")))?;
         let (admin, watch) = runtime.block_on(async {
             let admin = client(&endpoints, &token)?;
             let mut watch = admin.watch_events(None, "");
             // The first frame comes at once and says where the watch begins.
-            watch.next().await.ok_or_else(|| VenueError("the watch ended".to_owned()))??;
-            Ok::<_, VenueError>((admin, watch))
+            match next(&mut watch).await?.seq {
+                0 => Ok((admin, watch)),
+                seq => Err(VenueError(format!(
+                    "the engine has obeyed {seq} commands already; a replay needs one on an empty store"
+                ))),
+            }
         })?;
         Ok(Live { runtime, endpoints, admin, accounts: BTreeMap::new(), watch })
     }
@@ -49,8 +56,8 @@ impl Live {
         match self.accounts.entry(name.to_owned()) {
             Entry::Occupied(known) => Ok(known.get().clone()),
             Entry::Vacant(vacant) => {
-                let admin = &self.admin;
-                let secret = self.runtime.block_on(async {
+                let (admin, endpoints) = (&self.admin, &self.endpoints);
+                let client = self.runtime.block_on(async {
                     let limits = v1::AccountLimits {
                         open_bids: Some(u32::MAX),
                         nodes_wanted: Some(u32::MAX),
@@ -64,9 +71,9 @@ impl Live {
                         roles: vec![role as i32],
                         description: "replay".to_owned(),
                     };
-                    Ok::<_, Error>(admin.create_token(token).await?.secret)
+                    client(endpoints, &admin.create_token(token).await?.secret)
                 })?;
-                Ok(vacant.insert(client(&self.endpoints, &secret)?).clone())
+                Ok(vacant.insert(client).clone())
             }
         }
     }
@@ -77,7 +84,7 @@ impl Live {
         self.runtime.block_on(async {
             let mut happenings = Vec::new();
             loop {
-                let frame = watch.next().await.ok_or_else(|| VenueError("the watch ended".to_owned()))??;
+                let frame = next(watch).await?;
                 happenings.extend(frame.events.into_iter().filter_map(happening));
                 if frame.seq >= seq {
                     return Ok(happenings);
@@ -160,6 +167,10 @@ impl Venue for Live {
     fn name(&self) -> String {
         format!("engine at {}", self.endpoints.join(", "))
     }
+}
+
+async fn next(watch: &mut Watch<v1::WatchEventsResponse>) -> Result<v1::WatchEventsResponse, VenueError> {
+    Ok(watch.next().await.ok_or_else(|| VenueError("the watch ended".to_owned()))??)
 }
 
 fn client(endpoints: &[String], token: &str) -> Result<Client, Error> {

@@ -44,6 +44,7 @@ struct World<'a> {
     settings: &'a Settings,
     venue: &'a mut dyn Venue,
     rng: ChaCha8Rng,
+    now: Micros,
     agenda: BTreeSet<(Micros, Due)>,
     runs: Vec<Run>,
     by_bid: BTreeMap<BidId, usize>,
@@ -83,6 +84,7 @@ pub fn replay(
         settings,
         venue,
         rng: ChaCha8Rng::seed_from_u64(settings.seed),
+        now: Micros(0),
         agenda: jobs.iter().enumerate().map(|(n, job)| (job.submitted, Due::Submit(n))).collect(),
         runs: vec![Run::default(); jobs.len()],
         by_bid: BTreeMap::new(),
@@ -93,8 +95,7 @@ pub fn replay(
     world.open()?;
     let mut submitted = 0;
     while let Some((now, due)) = world.agenda.pop_first() {
-        let happenings = world.venue.advance(now)?;
-        world.hear(happenings);
+        world.step_to(now)?;
         submitted += usize::from(matches!(due, Due::Submit(_)));
         world.meet(now, due)?;
         progress(submitted);
@@ -104,9 +105,7 @@ pub fn replay(
 
 impl World<'_> {
     fn open(&mut self) -> Result<(), VenueError> {
-        let start = self.jobs.first().map_or(Micros(0), |job| job.submitted);
-        let happenings = self.venue.advance(start)?;
-        self.hear(happenings);
+        self.step_to(self.jobs.first().map_or(Micros(0), |job| job.submitted))?;
         let classes: BTreeSet<&str> = self.jobs.iter().map(|job| job.class.as_str()).collect();
         let Settings { capacity, providers, reserve, min_runtime, notice, .. } = *self.settings;
         for class in classes {
@@ -120,6 +119,16 @@ impl World<'_> {
                     self.act(Act::Offer { provider, market: market.clone(), capacity: share, reserve })?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Time that has come brings nothing when it comes again (I9).
+    fn step_to(&mut self, now: Micros) -> Result<(), VenueError> {
+        if now > self.now {
+            self.now = now;
+            let happenings = self.venue.advance(now)?;
+            self.hear(happenings);
         }
         Ok(())
     }

@@ -1,0 +1,7 @@
+//! What needs the engine as it is run: the `kubebid` that was built with this test, in a process of its own.
+
+mod journal;
+mod kills;
+mod party;
+mod process;
+mod replay;

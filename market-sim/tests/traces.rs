@@ -1,0 +1,128 @@
+//! The cuts of real traces in `traces/`: they are read to the last row, with all their oddities, and a
+//! replay of them comes to what it must.
+
+use kubebid_core::Price;
+use kubebid_core::units::Micros;
+use market_sim::replay::{InProcess, Job, Report, Settings, read_demand, replay};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces").join(name)
+}
+
+fn jobs(name: &str) -> Vec<Job> {
+    read_demand(&path(name)).expect("the cuts are in the repository")
+}
+
+#[test]
+fn a_plain_trace_is_read_to_its_last_row() {
+    let jobs = jobs("elasticflow-2021/demand.csv");
+    assert_eq!(jobs.len(), 226);
+    assert_eq!(jobs.iter().filter(|job| job.nodes == 8).count(), 2);
+    assert!(jobs.iter().all(|job| job.bid_proxy.is_some_and(|share| (0.5..=1.0).contains(&share))));
+    let tenants: BTreeSet<&str> = jobs.iter().map(|job| job.tenant.as_str()).collect();
+    assert!(tenants.len() > 1 && tenants.iter().all(|tenant| tenant.starts_with("cluster")), "{tenants:?}");
+}
+
+#[test]
+fn a_packed_trace_is_read_with_its_days_of_silence_and_without_bids() {
+    let jobs = jobs("philly-2017/demand.csv.gz");
+    assert_eq!(jobs.len(), 286);
+    assert!(jobs.iter().all(|job| job.bid_proxy.is_none()));
+    assert_eq!(jobs.iter().map(|job| job.nodes).max(), Some(16));
+    let gap = jobs.windows(2).map(|pair| pair[1].submitted.since(pair[0].submitted)).max();
+    assert!(gap > Some(Micros(12 * Micros::HOUR.0)), "{gap:?}");
+}
+
+#[test]
+fn pods_without_a_tenant_bid_for_themselves_also_for_zero_seconds() {
+    let jobs = jobs("openb-2023/demand.csv.gz");
+    assert_eq!(jobs.len(), 239);
+    let tenants: BTreeSet<&str> = jobs.iter().map(|job| job.tenant.as_str()).collect();
+    assert_eq!(tenants.len(), jobs.len());
+    let classes: BTreeSet<&str> = jobs.iter().map(|job| job.class.as_str()).collect();
+    assert_eq!(classes, BTreeSet::from(["cpu", "gpu-any"]));
+    assert_eq!(jobs.iter().filter(|job| job.duration == Micros(0)).count(), 1);
+}
+
+fn settings(capacity: u64) -> Settings {
+    Settings {
+        capacity,
+        providers: 3,
+        reserve: Price(4_000_000),
+        on_demand: Price(32_000_000),
+        boot: Micros::seconds(120),
+        min_runtime: Micros::seconds(900),
+        notice: Micros::seconds(300),
+        checkpoint: true,
+        seed: 1,
+    }
+}
+
+fn play(jobs: &[Job], settings: &Settings) -> Report {
+    replay(jobs, settings, &mut InProcess::new(), |_| {}).expect("the exchange goes on")
+}
+
+#[test]
+fn every_job_that_fits_is_done_and_no_other() {
+    for (name, capacity) in [
+        ("elasticflow-2021/demand.csv", 7),
+        ("philly-2017/demand.csv.gz", 12),
+        ("openb-2023/demand.csv.gz", 4),
+    ] {
+        let jobs = jobs(name);
+        let report = play(&jobs, &settings(capacity));
+        let fitting = jobs.iter().filter(|job| u64::from(job.nodes) <= capacity).count();
+        assert_eq!(report.bids as usize, jobs.len(), "{name}");
+        assert_eq!(report.jobs_done as usize, fitting, "{name}");
+        assert_eq!(report.jobs_unfinished, jobs.len() - fitting, "{name}");
+        assert!(report.refused.is_empty(), "{name}: {:?}", report.refused);
+    }
+}
+
+#[test]
+fn scarce_nodes_make_the_price_move_and_plenty_leaves_it_at_the_reserve() {
+    let jobs = jobs("elasticflow-2021/demand.csv");
+    let (scarce, plenty) = (play(&jobs, &settings(20)), play(&jobs, &settings(1000)));
+    let prices = |report: &Report| report.prices["gpu/trace"];
+    assert!(prices(&scarce).max > 16_000_000, "{scarce}");
+    assert_eq!((prices(&plenty).p10, prices(&plenty).max), (4_000_000, 4_000_000), "{plenty}");
+    assert!(scarce.preemptions > 0 && plenty.preemptions == 0, "{scarce}\n{plenty}");
+}
+
+#[test]
+fn without_checkpoints_the_same_jobs_take_longer() {
+    let jobs = jobs("elasticflow-2021/demand.csv");
+    let (with, without) = (settings(20), Settings { checkpoint: false, ..settings(20) });
+    let (with, without) = (play(&jobs, &with), play(&jobs, &without));
+    assert!(with.work_lost == 0.0 && without.work_lost > 0.0, "{without}");
+    assert!(without.revenue_micros > with.revenue_micros, "{with}\n{without}");
+}
+
+#[test]
+fn the_seed_decides_the_bids_that_a_trace_leaves_open() {
+    let jobs = jobs("philly-2017/demand.csv.gz");
+    let seeded = |seed| play(&jobs, &Settings { seed, ..settings(20) });
+    assert_eq!(seeded(1), seeded(1));
+    assert_ne!(seeded(1), seeded(2));
+}
+
+#[test]
+fn each_cut_has_its_licence_and_all_of_them_stay_small() {
+    let mut bytes = 0;
+    for folder in std::fs::read_dir(path("")).expect("a folder").map(|entry| entry.expect("an entry").path())
+    {
+        let files = if folder.is_dir() {
+            assert!(folder.join("LICENSE").is_file(), "{} has no LICENSE", folder.display());
+            std::fs::read_dir(&folder)
+                .expect("a folder")
+                .map(|entry| entry.expect("an entry").path())
+                .collect()
+        } else {
+            vec![folder]
+        };
+        bytes += files.iter().map(|file| file.metadata().expect("a file").len()).sum::<u64>();
+    }
+    assert!(bytes <= 100_000, "{bytes} bytes");
+}
