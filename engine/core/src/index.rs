@@ -90,13 +90,12 @@ impl Exchange {
                 let market = self.markets_of(id)[n];
                 let sells = self.sells(tenant, market);
                 let demand = &mut self.market_mut(market).book.demand;
-                if let Some(before) = before {
-                    demand.remove(id, tenant, before);
+                let removed = before.is_some_and(|before| demand.remove(id, tenant, before));
+                let queued = queued.filter(|_| !sells);
+                let inserted = queued.is_some_and(|queued| demand.insert(id, tenant, queued));
+                if removed || inserted {
+                    self.dirty.insert(market);
                 }
-                if let Some(queued) = queued.filter(|_| !sells) {
-                    demand.insert(id, tenant, queued);
-                }
-                self.dirty.insert(market);
             }
         }
         for notice in self.bid(id).notices.clone().iter() {

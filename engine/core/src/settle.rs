@@ -6,7 +6,23 @@ use crate::exchange::Exchange;
 use crate::money::Price;
 use crate::offerings::{Gang, Offering, What};
 use crate::units::{AllocationId, BidId, MarketId};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+
+/// A few bids in the order of R2, each once.
+#[derive(Debug, Default)]
+struct Queue(Vec<(Reverse<Rank>, BidId)>);
+
+impl Queue {
+    fn insert(&mut self, rank: Rank, bid: BidId) {
+        if let Err(at) = self.0.binary_search_by_key(&Reverse(rank), |(rank, _)| *rank) {
+            self.0.insert(at, (Reverse(rank), bid));
+        }
+    }
+
+    fn pop_first(&mut self) -> Option<(Rank, BidId)> {
+        self.0.pop().map(|(rank, bid)| (rank.0, bid))
+    }
+}
 
 impl Exchange {
     pub(crate) fn settle(&mut self) {
@@ -86,7 +102,7 @@ impl Exchange {
         }
         let mut queue = self.queue_heads();
         for (rank, bid) in self.rescue_candidates() {
-            queue.entry(rank).or_insert(bid);
+            queue.insert(rank, bid);
         }
         while let Some((rank, bid)) = queue.pop_first() {
             if self.bid(bid).queue().is_some_and(|queued| queued.gang.is_some()) {
@@ -115,11 +131,13 @@ impl Exchange {
 
     /// The first plain bid of each market that changed, and the gangs that can be placed there: if
     /// none of these can be served nobody can, for no bid behind them can do better.
-    fn queue_heads(&self) -> BTreeMap<Rank, BidId> {
-        let mut queue = BTreeMap::new();
+    fn queue_heads(&self) -> Queue {
+        let mut queue = Queue::default();
         for market in self.dirty.iter() {
             let demand = &self.market(market).book.demand;
-            queue.extend(demand.first());
+            if let Some((rank, bid)) = demand.first() {
+                queue.insert(rank, bid);
+            }
             for (nodes, rank, bid) in demand.first_gangs() {
                 let needed = self.needs(market).nth(nodes as usize - 1);
                 if needed.is_some_and(|needed| needed <= rank.ceiling.0) {
@@ -130,9 +148,11 @@ impl Exchange {
         queue
     }
 
-    fn enqueue_behind(&self, rank: Rank, queue: &mut BTreeMap<Rank, BidId>) {
+    fn enqueue_behind(&self, rank: Rank, queue: &mut Queue) {
         for market in self.dirty.iter() {
-            queue.extend(self.market(market).book.demand.after(rank));
+            if let Some((rank, bid)) = self.market(market).book.demand.after(rank) {
+                queue.insert(rank, bid);
+            }
         }
     }
 
@@ -175,7 +195,8 @@ impl Exchange {
 
     /// Step 5: the first in the order of R2 who can get anything gets one node, a gang its minimum.
     fn serve_unmet(&mut self) -> bool {
-        for (_, bid) in self.queue_heads() {
+        let mut queue = self.queue_heads();
+        while let Some((_, bid)) = queue.pop_first() {
             if let Some(nodes) = self.bid(bid).queue().and_then(|queued| queued.gang) {
                 let Some(gang) = self.place_for_gang(bid, nodes) else { continue };
                 for offering in gang.taken {

@@ -25,37 +25,34 @@ pub(crate) struct Losing {
 }
 
 impl Demand {
-    pub(crate) fn insert(&mut self, bid: BidId, tenant: AccountId, queued: Queued) {
+    /// Whether that may give anybody a node or change a number: a plain bid behind the best of two tenants does
+    /// neither, for those could not be served.
+    pub(crate) fn insert(&mut self, bid: BidId, tenant: AccountId, queued: Queued) -> bool {
         match queued.gang {
             Some(nodes) => {
                 self.gangs.insert((nodes, queued.rank), bid);
+                true
             }
             None => {
                 self.plain.insert(bid, queued.rank);
-                self.rivals.insert(tenant, queued.rank, bid, &self.plain);
+                self.rivals.insert(tenant, queued.rank, bid, &self.plain)
             }
         }
     }
 
-    /// Takes the bid out where it is in.
-    pub(crate) fn remove(&mut self, bid: BidId, tenant: AccountId, queued: Queued) {
+    /// Takes the bid out where it is in. Whether that may change anything, as for [`Demand::insert`].
+    pub(crate) fn remove(&mut self, bid: BidId, tenant: AccountId, queued: Queued) -> bool {
         match queued.gang {
-            Some(nodes) => {
-                self.gangs.remove(&(nodes, queued.rank));
-            }
-            None => {
-                if self.plain.remove(bid) {
-                    self.rivals.remove(tenant, queued.rank, &self.plain);
-                }
-            }
+            Some(nodes) => self.gangs.remove(&(nodes, queued.rank)).is_some(),
+            None => self.plain.remove(bid) && self.rivals.remove(tenant, queued.rank, &self.plain),
         }
     }
 
     pub(crate) fn losing(&self) -> Losing {
-        let mut bests = self.rivals.bests();
+        let [first, second] = self.rivals.top();
         Losing {
-            top: bests.next().map(|(tenant, rank)| (tenant, rank.ceiling.0)),
-            of_others: bests.next().map_or(Price::ZERO, |(_, rank)| rank.ceiling.0),
+            top: first.map(|(rank, tenant)| (tenant, rank.ceiling.0)),
+            of_others: second.map_or(Price::ZERO, |(rank, _)| rank.ceiling.0),
         }
     }
 

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 pub(crate) struct Rivals {
     tenants: Table<AccountId, Tenant>,
     bests: BTreeMap<Rank, AccountId>,
+    /// The first two of `bests`.
+    top: [Option<(Rank, AccountId)>; 2],
 }
 
 #[derive(Debug, Default)]
@@ -24,28 +26,30 @@ struct Tenant {
 const SLACK: usize = 32;
 
 impl Rivals {
-    /// Behind `ladder`, on which the bid is by now.
-    pub(crate) fn insert(&mut self, tenant: AccountId, rank: Rank, bid: BidId, ladder: &Ladder) {
+    /// Behind `ladder`, on which the bid is by now. Whether `top` changed.
+    pub(crate) fn insert(&mut self, tenant: AccountId, rank: Rank, bid: BidId, ladder: &Ladder) -> bool {
         let entry = self.tenants.entry(tenant).or_default();
         entry.bids.push(Reverse((rank, bid)));
         entry.waiting += 1;
         if entry.bids.len() > 2 * entry.waiting + SLACK {
             entry.bids.retain(|Reverse((rank, bid))| ladder.rank(*bid) == Some(*rank));
         }
-        if entry.best.is_none_or(|best| rank < best) {
-            if let Some(best) = entry.best.replace(rank) {
-                self.bests.remove(&best);
-            }
-            self.bests.insert(rank, tenant);
+        if entry.best.is_some_and(|best| best < rank) {
+            return false;
         }
+        if let Some(best) = entry.best.replace(rank) {
+            self.bests.remove(&best);
+        }
+        self.bests.insert(rank, tenant);
+        self.find_top(rank)
     }
 
-    /// Behind `ladder`, from which the bid is gone by now.
-    pub(crate) fn remove(&mut self, tenant: AccountId, rank: Rank, ladder: &Ladder) {
+    /// Behind `ladder`, from which the bid is gone by now. Whether `top` changed.
+    pub(crate) fn remove(&mut self, tenant: AccountId, rank: Rank, ladder: &Ladder) -> bool {
         let entry = self.tenants.get_mut(&tenant).expect("a tenant whose bid waited");
         entry.waiting -= 1;
         if entry.best != Some(rank) {
-            return;
+            return false;
         }
         self.bests.remove(&rank);
         while let Some(Reverse((rank, bid))) = entry.bids.peek()
@@ -57,10 +61,21 @@ impl Rivals {
         if let Some(best) = entry.best {
             self.bests.insert(best, tenant);
         }
+        self.find_top(rank)
     }
 
-    /// Each tenant's best bid, the highest first.
-    pub(crate) fn bests(&self) -> impl Iterator<Item = (AccountId, Rank)> {
-        self.bests.iter().map(|(rank, tenant)| (*tenant, *rank))
+    /// After a change among the bests at a rank; those behind the second are of no consequence.
+    fn find_top(&mut self, rank: Rank) -> bool {
+        if self.top[1].is_some_and(|(second, _)| second < rank) {
+            return false;
+        }
+        let mut bests = self.bests.iter().map(|(rank, tenant)| (*rank, *tenant));
+        self.top = [bests.next(), bests.next()];
+        true
+    }
+
+    /// The best bids of the two tenants that have the highest.
+    pub(crate) fn top(&self) -> [Option<(Rank, AccountId)>; 2] {
+        self.top
     }
 }
