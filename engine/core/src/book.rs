@@ -5,17 +5,19 @@ mod demand;
 mod held;
 mod ladder;
 mod prices;
+mod rescues;
 mod rivals;
 mod supply;
 
 pub(crate) use demand::Demand;
 pub(crate) use held::{Held, Live, Victim};
 pub use ladder::{Ladder, Rank};
+pub(crate) use rescues::Rescues;
 pub(crate) use supply::Free;
 
 use crate::money::Price;
-use crate::state::{Place, Rescue};
-use crate::units::{AllocationId, BidId, Micros};
+use crate::state::Place;
+use crate::units::{AllocationId, Micros};
 use std::collections::BTreeSet;
 
 #[derive(Debug, Default)]
@@ -25,8 +27,7 @@ pub(crate) struct Book {
     pub(crate) standing: BTreeSet<(Price, Micros, AllocationId)>,
     pub(crate) held: Held,
     pub(crate) demand: Demand,
-    /// Claim holders by the reserve they would accept.
-    pub(crate) rescues: BTreeSet<(Rescue, BidId)>,
+    pub(crate) rescues: Rescues,
     /// Allocations under notice.
     pub(crate) notices: u64,
 }

@@ -133,10 +133,10 @@ impl Exchange {
         let before = std::mem::take(&mut self.bid_mut(id).rescuable);
         if before != rescuable {
             for (market, rescue) in &before {
-                self.market_mut(*market).book.rescues.remove(&(*rescue, id));
+                self.market_mut(*market).book.rescues.remove(*rescue);
             }
             for (market, rescue) in &rescuable {
-                self.market_mut(*market).book.rescues.insert((*rescue, id));
+                self.market_mut(*market).book.rescues.insert(id, *rescue);
                 self.dirty.insert(*market);
             }
         }

@@ -19,6 +19,10 @@ impl Queue {
         }
     }
 
+    fn first(&self) -> Option<(Rank, BidId)> {
+        self.0.last().map(|(rank, bid)| (rank.0, *bid))
+    }
+
     fn pop_first(&mut self) -> Option<(Rank, BidId)> {
         self.0.pop().map(|(rank, bid)| (rank.0, bid))
     }
@@ -101,10 +105,16 @@ impl Exchange {
             return false;
         }
         let mut queue = self.queue_heads();
-        for (rank, bid) in self.rescue_candidates() {
-            queue.insert(rank, bid);
-        }
-        while let Some((rank, bid)) = queue.pop_first() {
+        let mut rescued = self.rescue_candidate(None);
+        loop {
+            let waits = queue.first();
+            let Some((rank, bid)) = waits.into_iter().chain(rescued).min() else { return false };
+            if rescued.is_some_and(|(other, _)| other == rank) {
+                rescued = self.rescue_candidate(Some(rank));
+            }
+            if waits.is_some_and(|(other, _)| other == rank) {
+                queue.pop_first();
+            }
             if self.bid(bid).queue().is_some_and(|queued| queued.gang.is_some()) {
                 // Only gangs that can be placed are in the queue.
                 return false;
@@ -126,7 +136,6 @@ impl Exchange {
                 return true;
             }
         }
-        false
     }
 
     /// The first plain bid of each market that changed, and the gangs that can be placed there: if
@@ -156,17 +165,14 @@ impl Exchange {
         }
     }
 
-    /// Claim holders that would take the cheapest free unit of a market instead (R6).
-    fn rescue_candidates(&self) -> Vec<(Rank, BidId)> {
-        let mut candidates = Vec::new();
-        for market in self.dirty.iter() {
-            let book = &self.market(market).book;
-            if let Some((reserve, ..)) = book.free.first() {
-                let accepting = book.rescues.iter().rev().take_while(|(rescue, _)| rescue.accepts >= reserve);
-                candidates.extend(accepting.map(|(rescue, bid)| (rescue.rank, *bid)));
-            }
-        }
-        candidates
+    /// The best claim holder behind a rank that would take the cheapest free unit of a market instead (R6).
+    fn rescue_candidate(&self, behind: Option<Rank>) -> Option<(Rank, BidId)> {
+        let books = self.dirty.iter().map(|market| &self.market(market).book);
+        let candidates = books.filter_map(|book| {
+            let (reserve, ..) = book.free.first()?;
+            book.rescues.first_for(reserve, behind)
+        });
+        candidates.min()
     }
 
     /// A claim holder takes a free unit and lets off the dearest of its victims (R6).
