@@ -4,7 +4,7 @@
 //! cargo bench -p benches --bench records
 //! ```
 
-use benches::Bids;
+use benches::one_node::OneNode;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use kubebid_core::command::PlaceBid;
 use kubebid_core::units::{AccountName, ClientKey, MarketName, Micros};
@@ -41,7 +41,7 @@ fn records(criterion: &mut Criterion) {
 }
 
 fn snapshots(criterion: &mut Criterion) {
-    let (exchange, _) = Bids::with_waiting(100_000, 1);
+    let exchange = OneNode::new(1, 100_000, 0).exchange();
     let snapshot = exchange.snapshot();
     let mut group = criterion.benchmark_group("snapshot_of_100k_bids");
     group.sample_size(10);

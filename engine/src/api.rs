@@ -127,7 +127,11 @@ impl Api {
         if self.0.engine.applied() >= min_seq {
             return Ok(());
         }
-        in_time(caller, min_seq, self.0.engine.wait_applied(min_seq)).await
+        in_time(caller, min_seq, self.0.engine.wait_applied(min_seq)).await?;
+        if self.0.engine.applied() < min_seq {
+            return Err(ApiError::new(Code::Unavailable).saying("the engine has stopped"));
+        }
+        Ok(())
     }
 
     /// Waits until the projections know the market up to `min_seq`.

@@ -170,26 +170,22 @@ fn statement(answer: &GetStatementResponse, by_label: &str, view: &View) -> Stri
     let mut sheet = Sheet::default();
     sheet
         .line("account", &answer.account)
-        .line("from", view.when(answer.from_us))
+        .line(
+            "from",
+            if answer.from_us == 0 { "the beginning".to_owned() } else { view.when(answer.from_us) },
+        )
         .line("to", view.when(answer.to_us));
-    let mut list = List::new(
-        view,
-        &[
-            text("MARKET"),
-            text("VALUE"),
-            number("DEBIT"),
-            number("CREDIT"),
-            number("FEE"),
-            number("NODE TIME"),
-            number("ACCRUED DEBIT"),
-            number("ACCRUED CREDIT"),
-        ],
-    );
+    let split = !by_label.is_empty();
+    let mut columns = vec![text("MARKET")];
+    columns.extend(split.then(|| text("LABEL")));
+    let sums = ["DEBIT", "CREDIT", "FEE", "NODE TIME", "ACCRUED DEBIT", "ACCRUED CREDIT"];
+    columns.extend(sums.map(number));
+    let mut list = List::new(view, &columns);
     let mut row = |market: &str, value: String, charged: &Option<Sums>, accrued: &Option<Sums>| {
         let (charged, accrued) = (charged.unwrap_or_default(), accrued.unwrap_or_default());
-        list.row([
-            market.to_owned(),
-            value,
+        let mut cells = vec![market.to_owned()];
+        cells.extend(split.then_some(value));
+        cells.extend([
             Dollars(charged.debit_micros).to_string(),
             Dollars(charged.credit_micros).to_string(),
             Dollars(charged.fee_micros).to_string(),
@@ -197,6 +193,7 @@ fn statement(answer: &GetStatementResponse, by_label: &str, view: &View) -> Stri
             Dollars(accrued.debit_micros).to_string(),
             Dollars(accrued.credit_micros).to_string(),
         ]);
+        list.row(cells);
     };
     for line in &answer.lines {
         let value = match (&line.label_value, by_label) {

@@ -4,11 +4,10 @@ use super::{ASKED_AT_ONCE, Api};
 use crate::caller::{Caller, Whose};
 use crate::projections::queries::BidQuery;
 use crate::projections::rows::BidRow;
-use crate::wire::bid::BidNow;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{bid, command, page, text};
+use kubebid_core::Reject;
 use kubebid_core::units::{AccountName, BidId};
-use kubebid_core::{Exchange, Reject};
 use kubebid_proto::v1;
 
 impl Api {
@@ -71,21 +70,13 @@ impl Api {
         for some in numbers.chunks(ASKED_AT_ONCE) {
             let asked = some.to_vec();
             let present = self.0.engine.ask(move |exchange| {
-                asked.into_iter().map(|bid| now(exchange, BidId(bid))).collect::<Vec<_>>()
+                asked.into_iter().map(|bid| exchange.view_bid(BidId(bid))).collect::<Vec<_>>()
             });
             for (now, row) in present.await?.into_iter().zip(&mut rows) {
                 let labels = labels.remove(&row.bid.0).unwrap_or_default();
-                bids.push(bid::message(row, labels, now));
+                bids.push(bid::message(row, labels, now.as_ref()));
             }
         }
         Ok(bids)
     }
-}
-
-fn now(exchange: &Exchange, bid: BidId) -> BidNow {
-    let Some(view) = exchange.view_bid(bid) else { return BidNow::default() };
-    let nodes = view.live.iter().chain(&view.under_notice);
-    let mut allocations: Vec<u64> = nodes.map(|node| node.0).collect();
-    allocations.sort_unstable();
-    BidNow { unfilled: view.unfilled, allocations }
 }

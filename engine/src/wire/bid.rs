@@ -4,21 +4,24 @@ use crate::projections::rows::{BidRow, BidState, Tif};
 use crate::store::Labels;
 use crate::wire::status::ApiError;
 use kubebid_core::event::CloseReason;
-use kubebid_core::views::Unfilled;
+use kubebid_core::units::AllocationId;
+use kubebid_core::views::{BidView, Unfilled};
 use kubebid_proto::v1;
 use v1::bid::{CloseReason as WireReason, State, UnfilledReason};
 use v1::place_bid_request::{OnPreemption, TimeInForce};
 
-/// What only the exchange knows of a bid.
-#[derive(Clone, Debug, Default)]
-pub struct BidNow {
-    pub unfilled: Option<Unfilled>,
-    /// Live and under notice, by number.
-    pub allocations: Vec<u64>,
-}
-
-pub fn message(row: BidRow, labels: Labels, now: BidNow) -> v1::Bid {
-    let reason = now.unfilled.filter(|_| row.unmet > 0);
+/// A bid with what the exchange knows of it now, which may be a moment ahead of the row: what it holds and
+/// wants is told of one moment.
+pub fn message(row: BidRow, labels: Labels, now: Option<&BidView>) -> v1::Bid {
+    let counts = now.map(|now| {
+        let count = |nodes: &[AllocationId]| u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+        (count(&now.live), count(&now.under_notice), count(&now.claims), now.unmet)
+    });
+    let counts = counts.unwrap_or((row.held, row.under_notice, row.claimed, row.unmet));
+    let (held, under_notice, claimed, unmet) = counts;
+    let nodes = now.iter().flat_map(|now| now.live.iter().chain(&now.under_notice));
+    let mut allocations: Vec<u64> = nodes.map(|node| node.0).collect();
+    allocations.sort_unstable();
     v1::Bid {
         bid: row.bid.0,
         tenant: row.tenant,
@@ -34,12 +37,12 @@ pub fn message(row: BidRow, labels: Labels, now: BidNow) -> v1::Bid {
         client_key: row.client_key,
         state: state(row.state).into(),
         close_reason: row.close_reason.map(|reason| close_reason(reason).into()),
-        held: row.held,
-        under_notice: row.under_notice,
-        claimed: row.claimed,
-        unmet: row.unmet,
-        unfilled_reason: reason.map(|reason| unfilled(reason).into()),
-        allocations: now.allocations,
+        held,
+        under_notice,
+        claimed,
+        unmet,
+        unfilled_reason: now.and_then(|now| now.unfilled).map(|reason| unfilled(reason).into()),
+        allocations,
         bid_seq: row.bid_seq.0,
         placed_at_us: row.placed_at.0,
         closed_at_us: row.closed_at.map(|at| at.0),

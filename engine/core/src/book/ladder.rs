@@ -46,7 +46,7 @@ struct Row {
     first: u32,
     last: u32,
     /// Those that came back to an older place, which are not linked.
-    returned: Option<Box<BTreeMap<Seq, u32>>>,
+    returned: BTreeMap<Seq, u32>,
 }
 
 /// No neighbour.
@@ -67,7 +67,7 @@ impl Ladder {
     pub fn insert(&mut self, bid: BidId, rank: Rank) {
         let (price, seq) = (rank.ceiling.0, rank.seq);
         let rows = &mut self.rows;
-        let empty = || Row { price, first: NONE, last: NONE, returned: None };
+        let empty = || Row { price, first: NONE, last: NONE, returned: BTreeMap::new() };
         let row = *self.prices.or_insert_with(price, || rows.put(empty()));
         let last = self.rows[row].last;
         let slot = if last == NONE || self.orders[last].seq < seq {
@@ -80,7 +80,7 @@ impl Ladder {
             slot
         } else {
             let slot = self.orders.put(Order { bid, seq, row, before: RETURNED, behind: RETURNED });
-            self.rows[row].returned.get_or_insert_default().insert(seq, slot);
+            self.rows[row].returned.insert(seq, slot);
             slot
         };
         let twice = self.slots.insert(bid, slot);
@@ -94,11 +94,7 @@ impl Ladder {
         self.orders.free(slot);
         let row = &mut self.rows[at];
         if before == RETURNED {
-            let returned = row.returned.as_mut().expect("what came back");
-            returned.remove(&seq);
-            if returned.is_empty() {
-                row.returned = None;
-            }
+            row.returned.remove(&seq);
         } else {
             match before {
                 NONE => row.first = behind,
@@ -109,7 +105,7 @@ impl Ladder {
                 behind => self.orders[behind].before = before,
             }
         }
-        if row.first == NONE && row.returned.is_none() {
+        if row.first == NONE && row.returned.is_empty() {
             self.prices.remove(row.price);
             self.rows.free(at);
         }
@@ -129,7 +125,7 @@ impl Ladder {
     pub fn first(&self) -> Option<(Rank, BidId)> {
         let (price, row) = self.prices.last()?;
         let Row { first, returned, .. } = &self.rows[row];
-        let slot = match returned.as_ref().and_then(|returned| returned.first_key_value()) {
+        let slot = match returned.first_key_value() {
             Some((seq, slot)) if *first == NONE || *seq < self.orders[*first].seq => *slot,
             Some(_) | None => *first,
         };
@@ -161,8 +157,7 @@ impl Ladder {
         let Row { first, returned, .. } = &self.rows[at];
         let order = |slot: u32| (slot != NONE).then(|| &self.orders[slot]);
         let mut linked = std::iter::successors(order(*first), move |o| order(o.behind)).peekable();
-        let returned = returned.iter().flat_map(|returned| returned.values());
-        let mut returned = returned.map(|slot| &self.orders[*slot]).peekable();
+        let mut returned = returned.values().map(|slot| &self.orders[*slot]).peekable();
         std::iter::from_fn(move || match (linked.peek(), returned.peek()) {
             (Some(one), Some(other)) if other.seq < one.seq => returned.next(),
             (None, _) => returned.next(),
