@@ -51,6 +51,11 @@ impl Keys {
         self.firsts.get(key).copied()
     }
 
+    /// Whether a command with this key was answered, as far as that is remembered.
+    pub(crate) fn knows(&self, key: &ClientKey) -> bool {
+        self.firsts.contains_key(key)
+    }
+
     pub(crate) fn remember(&mut self, key: ClientKey, now: Micros, first: First) {
         self.firsts.insert(key.clone(), first);
         self.by_age.push_back((now, key));

@@ -76,27 +76,60 @@ impl Bid {
     }
 }
 
-/// A short sorted list of allocation numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeList(Vec<AllocationId>);
+/// A short sorted list of allocation numbers. Most bids have one node, for which nothing is allocated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NodeList {
+    Few(Option<AllocationId>),
+    #[expect(clippy::box_collection, reason = "every bid has three lists, few have many nodes")]
+    Many(Box<Vec<AllocationId>>),
+}
+
+impl Default for NodeList {
+    fn default() -> NodeList {
+        NodeList::Few(None)
+    }
+}
 
 impl NodeList {
+    fn as_slice(&self) -> &[AllocationId] {
+        match self {
+            NodeList::Few(id) => id.as_slice(),
+            NodeList::Many(ids) => ids,
+        }
+    }
+
     pub(crate) fn len(&self) -> u32 {
-        self.0.len() as u32
+        self.as_slice().len() as u32
     }
 
     pub(crate) fn insert(&mut self, id: AllocationId) {
-        let at = self.0.binary_search(&id).expect_err("in a list once");
-        self.0.insert(at, id);
+        let at = self.as_slice().binary_search(&id).expect_err("in a list once");
+        match self {
+            NodeList::Few(one @ None) => *one = Some(id),
+            NodeList::Few(Some(one)) => {
+                let mut both = vec![*one];
+                both.insert(at, id);
+                *self = NodeList::Many(Box::new(both));
+            }
+            NodeList::Many(ids) => ids.insert(at, id),
+        }
     }
 
     pub(crate) fn remove(&mut self, id: AllocationId) {
-        let at = self.0.binary_search(&id).expect("in the list");
-        self.0.remove(at);
+        let at = self.as_slice().binary_search(&id).expect("in the list");
+        match self {
+            NodeList::Few(one) => *one = None,
+            NodeList::Many(ids) => {
+                ids.remove(at);
+                if let [one] = ids[..] {
+                    *self = NodeList::Few(Some(one));
+                }
+            }
+        }
     }
 
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = AllocationId> {
-        self.0.iter().copied()
+        self.as_slice().iter().copied()
     }
 }
 

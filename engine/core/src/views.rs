@@ -8,7 +8,9 @@ use crate::picture::{AllocationState, Numbers, Supply};
 use crate::rules::MarketRules;
 use crate::state::Allocation;
 use crate::table::sorted;
-use crate::units::{AccountId, AccountName, AllocationId, BidId, MarketId, MarketName, Micros, Seq, UnitId};
+use crate::units::{
+    AccountId, AccountName, AllocationId, BidId, ClientKey, MarketId, MarketName, Micros, Seq, UnitId,
+};
 
 /// A bid as its tenant sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +105,12 @@ impl Exchange {
 
     pub fn account_id(&self, name: &AccountName) -> Option<AccountId> {
         self.account_ids.get(name).copied()
+    }
+
+    /// Whether an account has used a key (R16).
+    pub fn knows_key(&self, account: &AccountName, key: &ClientKey) -> bool {
+        let account = self.account_id(account);
+        account.is_some_and(|account| self.accounts[account.0 as usize].keys.knows(key))
     }
 
     pub fn market_rules(&self, market: MarketId) -> &MarketRules {

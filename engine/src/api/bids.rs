@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use kubebid_core::Command;
 use kubebid_core::command::PlaceBid;
 use kubebid_core::event::Scope;
-use kubebid_core::units::BidId;
+use kubebid_core::units::{BidId, ClientKey};
 use kubebid_proto::v1;
 use std::task::Poll;
 use v1::place_bids_response::{Result as BidResult, result::Outcome};
@@ -67,7 +67,10 @@ impl Api {
         {
             return Err(error);
         }
-        let reservation = self.room_to_amend(caller, &request)?;
+        let reservation = match self.room_to_amend(caller, &request) {
+            Ok(reservation) => reservation,
+            Err(limit) => self.room_to_repeat(caller, keyed.key.clone(), limit).await?,
+        };
         let done = self.obey(caller, keyed).await?;
         if !done.repeated {
             reservation.taken(done.seq);
@@ -86,7 +89,10 @@ impl Api {
 
     async fn place(&self, caller: &Caller, request: v1::PlaceBidRequest) -> Result<Done, ApiError> {
         let (key, bid, labels) = command::place_bid(&caller.account, request)?;
-        let reservation = self.room_to_place(caller, &bid)?;
+        let reservation = match self.room_to_place(caller, &bid) {
+            Ok(reservation) => reservation,
+            Err(limit) => self.room_to_repeat(caller, key.clone(), limit).await?,
+        };
         let mut submission = Submission::new(key, Command::PlaceBid(bid));
         submission.deadline = caller.deadline;
         let (unwritten, to_note) = (self.0.unwritten.clone(), labels.clone());
@@ -139,6 +145,22 @@ impl Api {
             request.max_nodes.zip(wants).map_or(0, |(nodes, wants)| u64::from(nodes).saturating_sub(wants));
         let room = Room { bids: 0, nodes: more };
         self.0.usage.reserve(&caller.account, room, most).map_err(|has| exceeded(has, room, most))
+    }
+
+    /// Whoever repeats a command asks for nothing more, and hears what the first one was answered.
+    async fn room_to_repeat(
+        &self,
+        caller: &Caller,
+        key: Option<ClientKey>,
+        limit: ApiError,
+    ) -> Result<Reservation, ApiError> {
+        let Some(key) = key else { return Err(limit) };
+        let account = caller.account.clone();
+        if !self.0.engine.ask(move |exchange| exchange.knows_key(&account, &key)).await? {
+            return Err(limit);
+        }
+        let nothing = Room::default();
+        self.0.usage.reserve(&caller.account, nothing, nothing).map_err(|_| limit)
     }
 
     /// Whether no market is open whose rules would bound the ceiling of this bid.

@@ -33,6 +33,8 @@ async fn open_bids_nodes_and_ceilings_have_limits() {
     assert_refused(t1.place(keyed("c", 100, 2000)).await, Code::InvalidArgument, "TOO_MANY_NODES");
     t1.place(keyed("b", 100, 5)).await.unwrap();
     limit(t1.place(keyed("d", 100, 1)).await, "open_bids");
+    let again = t1.place(keyed("a", 100, 4)).await.unwrap();
+    assert_eq!((again.bid, again.repeated), (first.bid, true), "a repeat asks for nothing more");
     let amend = |ceiling_micros, max_nodes| v1::AmendBidRequest {
         client_key: String::new(),
         bid: first.bid,
