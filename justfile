@@ -24,6 +24,10 @@ deny:
 mutants:
     scripts/mutants
 
+# what a step of the core costs, in instructions (needs valgrind)
+instructions:
+    scripts/instructions
+
 # core and model side by side, ten million commands (about ten minutes)
 same commands="10000000" seed="1000000":
     KUBEBID_COMMANDS={{commands}} KUBEBID_SEED={{seed}} cargo test --release -p market-sim --test same -- --nocapture

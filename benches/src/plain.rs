@@ -120,6 +120,17 @@ mod tests {
     use crate::naive::Naive;
 
     #[test]
+    fn a_ladder_that_is_warm_allocates_nothing() {
+        let stream = Plain::new(1, 5_000, 100_000);
+        let mut ladders = stream.books::<Ladder>();
+        let (warm, steady) = stream.ops.split_at(stream.ops.len() / 2);
+        warm.iter().for_each(|op| _ = op.play(&mut ladders[0]));
+        let counted =
+            allocation_counter::measure(|| steady.iter().for_each(|op| _ = op.play(&mut ladders[0])));
+        assert_eq!(counted.count_total, 0);
+    }
+
+    #[test]
     fn the_ladder_and_the_naive_book_take_the_same_orders() {
         let stream = Plain::new(3, 500, 20_000);
         let (mut ladders, mut naive) = (stream.books::<Ladder>(), stream.books::<Naive>());

@@ -116,11 +116,7 @@ mod tests {
 
     #[test]
     fn a_heap_gives_the_lowest_first() {
-        let mut seed = 3u64;
-        let mut random = |n: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % n
-        };
+        let mut random = crate::random::below(3);
         let (mut heap, mut naive) = (Heap::default(), BTreeMap::new());
         for number in 0..5_000u64 {
             let key = (random(300), number);

@@ -27,6 +27,8 @@ mod offerings;
 pub mod picture;
 mod preempt;
 mod price;
+#[cfg(test)]
+mod random;
 pub mod reject;
 pub mod rules;
 mod settle;

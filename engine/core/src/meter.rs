@@ -170,11 +170,7 @@ mod tests {
     /// A walk over every microsecond, for all terms at once.
     #[test]
     fn readings_equal_the_naive_integral() {
-        let mut seed = 7u64;
-        let mut random = |n: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % n
-        };
+        let mut random = crate::random::below(7);
         let mut meter = Meter::default();
         let mut nodes: Vec<(Terms, i128, i128)> = Vec::new();
         for now in 0..4000u64 {

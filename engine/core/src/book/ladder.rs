@@ -172,11 +172,7 @@ mod tests {
 
     #[test]
     fn a_ladder_is_a_sorted_map() {
-        let mut seed = 5u64;
-        let mut random = |n: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % n
-        };
+        let mut random = crate::random::below(5);
         for prices in [3, 1000] {
             let (mut ladder, mut naive, mut gone) = (Ladder::default(), BTreeMap::new(), Vec::new());
             for seq in 1..10_000u64 {

@@ -140,11 +140,7 @@ mod tests {
 
     #[test]
     fn a_price_map_is_a_map_in_order() {
-        let mut seed = 11u64;
-        let mut random = |n: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % n
-        };
+        let mut random = crate::random::below(11);
         for range in [10, 1000, 100_000] {
             let (mut map, mut naive) = (PriceMap::default(), BTreeMap::new());
             for step in 0..20_000u64 {

@@ -1,0 +1,9 @@
+//! Chance for tests: the same for the same seed, and of no other virtue.
+
+/// Numbers below whatever is asked for.
+pub(crate) fn below(mut seed: u64) -> impl FnMut(u64) -> u64 {
+    move |n| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % n
+    }
+}
