@@ -95,7 +95,7 @@ pub(super) fn paces(run: &Run, load: &Load) -> Vec<Pace> {
     let Some(rate) = load.rate else {
         return (0..load.callers).map(|_| Pace::Closed(run.clone())).collect();
     };
-    let (senders, paces) = (0..load.callers)
+    let (senders, paces): (Vec<_>, _) = (0..load.callers)
         .map(|_| {
             let (sender, due) = unbounded_channel();
             (sender, Pace::Open(run.clone(), due))
@@ -108,7 +108,7 @@ pub(super) fn paces(run: &Run, load: &Load) -> Vec<Pace> {
 
 /// Tells the callers in turn that a call is due. On a thread of its own: the runtime's timer knows whole
 /// milliseconds only.
-fn beat(run: &Run, rate: u64, callers: &Vec<UnboundedSender<Instant>>) {
+fn beat(run: &Run, rate: u64, callers: &[UnboundedSender<Instant>]) {
     let start = Instant::now();
     for (n, caller) in (0u64..).zip(callers.iter().cycle()) {
         let after = u128::from(n) * 1_000_000_000 / u128::from(rate);
