@@ -25,12 +25,14 @@ use std::time::Duration;
 /// Load an engine and say how it did: one of its own that it starts, or the one of --endpoint
 #[derive(Subcommand)]
 #[command(after_help = "\
-Without --endpoint it starts this very `kubebid serve` on free ports of the loopback, opens a market, makes a
-provider and tenants, and stops it at the end. Its store is SQLite in a temporary folder, or what --store names,
-which has to be without a journal and is left as it is then. Tokens, client keys and metrics are on.
+Without --endpoint it starts this very `kubebid serve` on free ports of the loopback, opens a
+market, makes a provider and tenants, and stops it at the end. Its store is SQLite in a temporary
+folder, or what --store names, which has to be without a journal and keeps its bids afterwards.
+Tokens, client keys and metrics are on.
 
-Figures say what machine, build and store they are of, and how long a bare fdatasync takes on the disk. The load
-runs on the same machine and takes its share of the processors. Ctrl-C prints what was measured so far.
+Figures say what machine, build and store they are of, and how long a bare fdatasync takes on the
+disk. The load runs on the same machine and takes its share of the processors. Ctrl-C prints what
+was measured so far.
 
 Examples:
   kubebid bench place --callers 256                 durable bids, one call each

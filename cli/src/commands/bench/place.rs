@@ -25,15 +25,16 @@ const LEVELS: u64 = 5_000;
 /// Durable bids: a call each, or in frames of a stream
 #[derive(Args)]
 #[command(after_help = "\
-Each bid is for one node, waits, and is answered when it is durable and applied. With --frame each caller has a
-stream with 4 frames on the way; a call is then a frame, and each bid has the time of its frame.
+Each bid is for one node, waits, and is answered when it is durable and applied. With --frame each
+caller has a stream with 4 frames on the way; a call is then a frame, and each bid has the time of
+its frame.
 
 Examples:
   kubebid bench place --callers 1                   how long a bid takes that is alone
   kubebid bench place --callers 256 --seconds 30
   kubebid bench place --frame 16 --callers 8
   kubebid bench place --rate 5000 --callers 256     5000 bids a second, whatever the engine does
-  kubebid bench place --endpoint http://engine:7440 --token-file tenant.token --market h100-8x/eu-west")]
+  kubebid bench place --endpoint http://engine:7440 --token-file tenant.token --market h100/eu")]
 pub(crate) struct Place {
     #[command(flatten)]
     load: Load,

@@ -16,12 +16,13 @@ use tokio::task::JoinSet;
 /// The five numbers of a market, by gRPC or REST
 #[derive(Args)]
 #[command(after_help = "\
-By REST each caller has a connection of its own, HTTP/1.1 and kept alive; --connections counts for gRPC only.
+By REST each caller has a connection of its own, HTTP/1.1 and kept alive; --connections counts for
+gRPC only.
 
 Examples:
   kubebid bench price --callers 64
   kubebid bench price --callers 64 --rest
-  kubebid bench price --endpoint http://engine:7440 --token-file tenant.token --market h100-8x/eu-west")]
+  kubebid bench price --endpoint http://engine:7440 --token-file tenant.token --market h100/eu")]
 pub(crate) struct Price {
     #[command(flatten)]
     load: Load,

@@ -25,13 +25,15 @@ const QUIET: Duration = Duration::from_millis(500);
 /// Events or prices to many subscribers while bids are placed
 #[derive(Args)]
 #[command(after_help = "\
-Each bid makes an event, or with --feed prices a change of the price. The delay of what is delivered is from its
-time, which the engine stamps before the commit, to its arrival here; with --endpoint both have to be by the same
-clock. Events are watched as administrator, or with --endpoint as the one who places the bids.
+Each bid makes an event. With --feed prices each offers more than the one before, which changes the
+price unless they overtake one another: with --callers 1 --frame 100 none does. The delay of what is
+delivered is from its time, which the engine stamps before the commit, to its arrival here; with
+--endpoint both have to be by the same clock. Events are watched as administrator, or with
+--endpoint as the one who places the bids.
 
 Examples:
   kubebid bench watch --subscribers 100
-  kubebid bench watch --subscribers 100 --feed prices --frame 16
+  kubebid bench watch --feed prices --callers 1 --frame 100
   kubebid bench watch --subscribers 1000 --rate 1000 --seconds 30")]
 pub(crate) struct Watch {
     /// How many watch
