@@ -100,7 +100,9 @@ fn every_bid_that_is_counted_is_in_the_journal_and_every_key_is_there() {
         machine.load_average
         seconds
         store
-        watch"#]].assert_eq(&keys_of(&report));
+        unsent
+        watch"#]]
+    .assert_eq(&keys_of(&report));
 }
 
 #[test]
@@ -134,7 +136,7 @@ fn prices_are_asked_for_by_grpc_and_rest() {
 #[test]
 fn every_subscriber_gets_every_event() {
     let report =
-        report(&["watch", "--subscribers", "5", "--seconds", "1", "--warmup", "2", "--callers", "2"]);
+        report(&["watch", "--subscribers", "5", "--seconds", "1", "--warmup", "3", "--callers", "2"]);
     let watched = &report["watch"];
     let each = number(&watched["fewest"]);
     assert!(each > 0);
@@ -151,7 +153,8 @@ fn every_subscriber_gets_every_event() {
         delivered_per_second
         fewest
         frames
-        most"#]].assert_eq(&keys_of(watched));
+        most"#]]
+    .assert_eq(&keys_of(watched));
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn prices_reach_those_who_watch() {
         "--seconds",
         "1",
         "--warmup",
-        "2",
+        "3",
         "--callers",
         "2",
     ]);
@@ -182,7 +185,8 @@ fn a_store_with_a_journal_is_left_alone() {
     expect![[r#"
         error: the store is not empty, and a bench would fill it with bids
          next: name one that is not there yet, or the engine that runs on it with --endpoint
-    "#]].assert_eq(&String::from_utf8_lossy(&output.stderr));
+    "#]]
+    .assert_eq(&String::from_utf8_lossy(&output.stderr));
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 }
 

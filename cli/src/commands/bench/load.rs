@@ -6,6 +6,8 @@ use crate::failure::{Exit, Failure};
 use hdrhistogram::Histogram;
 use kubebid_client::Error;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -51,12 +53,13 @@ pub(super) struct Run {
     pub(super) begin: Instant,
     end: Instant,
     stopped: Stopped,
+    unsent: Arc<AtomicU64>,
 }
 
 impl Run {
     pub(super) fn new(warmup: Duration, measured: Duration, stopped: Stopped) -> Run {
         let begin = Instant::now() + warmup;
-        Run { begin, end: begin + measured, stopped }
+        Run { begin, end: begin + measured, stopped, unsent: Arc::default() }
     }
 
     pub(super) fn over(&self) -> bool {
@@ -65,6 +68,11 @@ impl Run {
 
     pub(super) fn interrupted(&self) -> bool {
         self.stopped.now()
+    }
+
+    /// Calls of an open loop that were due and not sent: their callers were still waiting for earlier answers.
+    pub(super) fn unsent(&self) -> u64 {
+        self.unsent.load(Ordering::Relaxed)
     }
 }
 
@@ -84,7 +92,11 @@ impl Pace {
             Pace::Closed(run) => (!run.over()).then(Instant::now),
             Pace::Open(run, due) => {
                 let next = due.recv().await?;
-                (!run.interrupted() && Instant::now() < run.end + LATE).then_some(next)
+                if !run.interrupted() && Instant::now() < run.end + LATE {
+                    return Some(next);
+                }
+                run.unsent.fetch_add(1 + due.len() as u64, Ordering::Relaxed);
+                None
             }
         }
     }

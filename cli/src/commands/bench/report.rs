@@ -28,6 +28,8 @@ pub(super) struct Report {
     latency_us: Quantiles,
     /// How many, by code.
     refusals: BTreeMap<String, u64>,
+    /// Calls of an open loop that were due and not sent, five seconds after the end still.
+    unsent: u64,
     /// As its metrics say; absent where nobody knows where they are.
     engine: Option<Figures>,
     watch: Option<Watched>,
@@ -143,6 +145,7 @@ impl Report {
             bids_per_second: bids.map(per_second),
             latency_us: Quantiles::of(&tally.times),
             refusals: tally.refused,
+            unsent: run.unsent(),
             engine,
             watch: measured.watch,
         }
@@ -184,6 +187,9 @@ impl Report {
         sheet.line(if load.frame.is_some() { "a bid" } else { "a call" }, self.latency_us.text());
         for (code, count) in &self.refusals {
             sheet.line("refused", format!("{count} with {code}"));
+        }
+        if self.unsent > 0 {
+            sheet.line("not sent", format!("{} calls that were due", self.unsent));
         }
         if let Some(watch) = &self.watch {
             sheet

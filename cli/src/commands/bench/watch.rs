@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 /// Watches on one connection: more would wait for one another (HTTP/2 allows 200).
 const ON_A_CONNECTION: u32 = 100;
 /// After this long without a frame a watch is thought to have had everything.
-const QUIET: Duration = Duration::from_millis(500);
+const QUIET: Duration = Duration::from_secs(2);
 
 /// Events or prices to many subscribers while bids are placed
 #[derive(Args)]
