@@ -4,6 +4,7 @@
 mod account;
 mod admin;
 mod alloc;
+mod bench;
 mod bid;
 mod charges;
 mod completions;
@@ -74,6 +75,9 @@ pub(crate) enum Command {
     /// The readable tables beside the journal
     #[command(subcommand)]
     Projections(projections::Projections),
+    /// Load an engine and say how it did
+    #[command(subcommand)]
+    Bench(Box<bench::Bench>),
     /// Print completions for a shell
     Completions(completions::Completions),
 }
@@ -98,6 +102,7 @@ impl Command {
             Command::Admin(command) => command.run(&connection.open()?).await,
             Command::Journal(command) => command.run().await,
             Command::Projections(command) => command.run().await,
+            Command::Bench(command) => command.run(connection).await,
             Command::Completions(command) => command.run(),
         }
     }

@@ -7,9 +7,9 @@ use crate::profile::{self, Profile};
 use crate::time::Span;
 use clap::Args;
 use kubebid_client::{Client, Options};
-use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{env, fs};
 
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Connection")]
@@ -49,6 +49,12 @@ pub(crate) struct Connection {
     output: Format,
 }
 
+/// A token, or where one is.
+enum Credential {
+    Secret(String),
+    File(PathBuf),
+}
+
 /// What a command has to work with.
 pub(crate) struct Context {
     pub(crate) client: Client,
@@ -57,11 +63,40 @@ pub(crate) struct Context {
 
 impl Connection {
     pub(crate) fn open(&self) -> Result<Context, Failure> {
-        Ok(Context { client: self.client()?, out: Output::new(self.output) })
+        Ok(Context { client: self.client()?, out: self.output() })
+    }
+
+    pub(crate) fn output(&self) -> Output {
+        Output::new(self.output)
+    }
+
+    /// That of the flag: the environment and the profile name the engine that one works with.
+    pub(crate) fn endpoint(&self) -> Option<&str> {
+        self.endpoint.as_deref()
+    }
+
+    /// Whether a flag says who calls.
+    pub(crate) fn names_a_caller(&self) -> bool {
+        self.token.is_some() || self.token_file.is_some() || self.bearer.is_some()
+    }
+
+    /// The secret of who calls, for those who talk to the engine without its client.
+    pub(crate) fn secret(&self) -> Result<Option<String>, Failure> {
+        let (profile, path) = self.profile()?;
+        match self.credential(profile.as_ref(), &path)? {
+            Some(Credential::Secret(secret)) => Ok(Some(secret)),
+            Some(Credential::File(file)) => match fs::read_to_string(&file) {
+                Ok(secret) => Ok(Some(secret.trim().to_owned())),
+                Err(error) => {
+                    Err(Failure::usage(format!("cannot read the token file {}: {error}", file.display())))
+                }
+            },
+            None => Ok(None),
+        }
     }
 
     /// Whoever gives the command is waiting: an engine that is away is said to be so within a second or two.
-    fn client(&self) -> Result<Client, Failure> {
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
         let (profile, path) = self.profile()?;
         let deadline = Duration::from_micros(self.timeout.0);
         let options = Options {
@@ -72,38 +107,54 @@ impl Connection {
         };
         let mut builder = Client::builder().options(options);
 
-        let endpoints = self.endpoint.clone().or_else(|| variable("KUBEBID_ENDPOINTS"));
-        let of_the_profile = endpoints.is_none();
         let profiles = profile.as_ref().map(|profile| profile.endpoint.clone());
-        if let Some(endpoints) = endpoints.or(profiles) {
+        if let Some(endpoints) = self.endpoints().or(profiles) {
             builder = builder.endpoints(endpoints.split(','));
         }
         if let Some(path) = self.ca_file.clone().or_else(|| variable("KUBEBID_CA_FILE").map(PathBuf::from)) {
             builder = builder.ca_file(path);
         }
+        match self.credential(profile.as_ref(), &path)? {
+            Some(Credential::Secret(secret)) => builder = builder.token(secret),
+            Some(Credential::File(file)) => builder = builder.token_file(file),
+            None => {}
+        }
+        Ok(builder.build()?)
+    }
 
+    /// By the flag or the environment.
+    fn endpoints(&self) -> Option<String> {
+        self.endpoint.clone().or_else(|| variable("KUBEBID_ENDPOINTS"))
+    }
+
+    fn credential(&self, profile: Option<&Profile>, path: &Path) -> Result<Option<Credential>, Failure> {
         if let Some(secret) = &self.token {
-            builder = builder.token(secret);
-        } else if let Some(file) = &self.token_file {
-            builder = builder.token_file(file);
-        } else if let Some(name) = &self.bearer {
-            let Some(profile) = &profile else {
+            return Ok(Some(Credential::Secret(secret.clone())));
+        }
+        if let Some(file) = &self.token_file {
+            return Ok(Some(Credential::File(file.clone())));
+        }
+        if let Some(name) = &self.bearer {
+            let Some(profile) = profile else {
                 return Err(Failure::usage(format!("there is no profile with a token for `{name}`"))
                     .next("start a market with `kubebid up`, or name its profile with --profile"));
             };
-            builder = builder.token(profile.token(name, &path)?);
-        } else if let Some(secret) = variable("KUBEBID_TOKEN") {
-            builder = builder.token(secret);
-        } else if let Some(file) = variable("KUBEBID_TOKEN_FILE") {
-            builder = builder.token_file(file);
-        } else if of_the_profile
-            && let Some(profile) = &profile
+            return Ok(Some(Credential::Secret(profile.token(name, path)?.to_owned())));
+        }
+        if let Some(secret) = variable("KUBEBID_TOKEN") {
+            return Ok(Some(Credential::Secret(secret)));
+        }
+        if let Some(file) = variable("KUBEBID_TOKEN_FILE") {
+            return Ok(Some(Credential::File(file.into())));
+        }
+        // A token of the profile goes to another engine only where it is asked for.
+        if self.endpoints().is_none()
+            && let Some(profile) = profile
             && let Some(name) = &profile.default
         {
-            // A token of the profile goes to another engine only where it is asked for.
-            builder = builder.token(profile.token(name, &path)?);
+            return Ok(Some(Credential::Secret(profile.token(name, path)?.to_owned())));
         }
-        Ok(builder.build()?)
+        Ok(None)
     }
 
     /// The profile and its path: one that is asked for must be there.
