@@ -1,14 +1,19 @@
-//! The way in: a bounded, lock-free queue between the callers and the thread that owns the exchange.
+//! The way in: a bounded queue without a lock between the callers and the thread that owns the exchange.
+
+mod door;
+
+/// What the door is made of; `tests/loom` has its own.
+mod sync {
+    pub(super) use futures_util::task::AtomicWaker;
+    pub(super) use std::sync::atomic::{AtomicBool, Ordering, fence};
+}
 
 use crate::chunk::Step;
 use crossbeam_queue::ArrayQueue;
-use futures_util::task::AtomicWaker;
+use door::{Door, Queue, Refuse};
 use kubebid_core::units::{ClientKey, Micros};
 use kubebid_core::{Command, Exchange};
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::task::Poll;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
@@ -74,10 +79,7 @@ pub(crate) struct Taker(pub(crate) Arc<Intake>);
 
 impl Drop for Taker {
     fn drop(&mut self) {
-        self.0.close();
-        self.0.left.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        self.0.refuse_all();
+        self.0.leave();
     }
 }
 
@@ -97,14 +99,7 @@ pub enum NotDone {
     Unknown,
 }
 
-#[derive(Debug)]
-pub(crate) struct Intake {
-    queue: ArrayQueue<Work>,
-    waker: AtomicWaker,
-    closed: AtomicBool,
-    /// Nobody takes anything out any more.
-    left: AtomicBool,
-}
+pub(crate) type Intake = Door<ArrayQueue<Work>>;
 
 impl std::fmt::Debug for Work {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -117,65 +112,33 @@ impl std::fmt::Debug for Work {
 
 impl Intake {
     pub(crate) fn new(capacity: usize) -> Arc<Intake> {
-        Arc::new(Intake {
-            queue: ArrayQueue::new(capacity),
-            waker: AtomicWaker::new(),
-            closed: AtomicBool::new(false),
-            left: AtomicBool::new(false),
-        })
+        Arc::new(Door::before(ArrayQueue::new(capacity)))
+    }
+}
+
+impl Queue for ArrayQueue<Work> {
+    type Work = Work;
+
+    fn push(&self, work: Work) -> Result<(), Work> {
+        ArrayQueue::push(self, work)
     }
 
-    /// Hands work over, or lets it fall and says why.
-    pub(crate) fn push(&self, work: Work) -> Result<(), NotDone> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(NotDone::Stopping);
+    fn pop(&self) -> Option<Work> {
+        ArrayQueue::pop(self)
+    }
+
+    fn len(&self) -> usize {
+        ArrayQueue::len(self)
+    }
+}
+
+impl Refuse for Work {
+    fn refuse(self) {
+        match self {
+            Work::Command(ticket) => ticket.reply.refuse(NotDone::Stopping),
+            // Who asked learns it as the question is dropped.
+            Work::Question(question) => drop(question),
         }
-        self.queue.push(work).map_err(|_| NotDone::Full)?;
-        // Either we see here that the taker has left, or it has seen our work when it left.
-        fence(Ordering::SeqCst);
-        if self.left.load(Ordering::SeqCst) {
-            self.refuse_all();
-        }
-        self.waker.wake();
-        Ok(())
-    }
-
-    pub(crate) fn pop(&self) -> Option<Work> {
-        self.queue.pop()
-    }
-
-    /// Nothing is handed over any more; what is in the queue still comes out.
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        self.waker.wake();
-    }
-
-    /// Tells everybody who waits that nothing comes of it.
-    fn refuse_all(&self) {
-        while let Some(work) = self.pop() {
-            match work {
-                Work::Command(ticket) => ticket.reply.refuse(NotDone::Stopping),
-                // Who asked learns it as the question is dropped.
-                Work::Question(question) => drop(question),
-            }
-        }
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.queue.len()
-    }
-
-    /// Waits until there is work or the intake is closed. For one consumer.
-    pub(crate) async fn ready(&self) {
-        poll_fn(|context| {
-            self.waker.register(context.waker());
-            if self.queue.is_empty() && !self.is_closed() { Poll::Pending } else { Poll::Ready(()) }
-        })
-        .await;
     }
 }
 

@@ -1,0 +1,96 @@
+//! The protocol of the way in: between those who push, the one who takes, and whoever closes. Nobody who was let
+//! in is left waiting, and the taker never sleeps beside work.
+//!
+//! Over any queue, and over what `super` says atomics are: `tests/loom` tries it in every order of events.
+
+use super::NotDone;
+use super::sync::{AtomicBool, AtomicWaker, Ordering, fence};
+use std::future::poll_fn;
+use std::task::Poll;
+
+/// Bounded; many may push and pop at once.
+pub(crate) trait Queue {
+    type Work: Refuse;
+    /// Gives the work back where there is no room.
+    fn push(&self, work: Self::Work) -> Result<(), Self::Work>;
+    /// `None` only where all whose push had ended before are out.
+    fn pop(&self) -> Option<Self::Work>;
+    fn len(&self) -> usize;
+}
+
+pub(crate) trait Refuse {
+    /// Tells who waits that nothing comes of it.
+    fn refuse(self);
+}
+
+#[derive(Debug)]
+pub(crate) struct Door<Q> {
+    queue: Q,
+    waker: AtomicWaker,
+    closed: AtomicBool,
+    /// Nobody takes anything out any more.
+    left: AtomicBool,
+}
+
+impl<Q: Queue> Door<Q> {
+    pub(crate) fn before(queue: Q) -> Door<Q> {
+        let (closed, left) = (AtomicBool::new(false), AtomicBool::new(false));
+        Door { queue, waker: AtomicWaker::new(), closed, left }
+    }
+
+    /// Hands work over, or lets it fall and says why.
+    pub(crate) fn push(&self, work: Q::Work) -> Result<(), NotDone> {
+        if self.is_closed() {
+            return Err(NotDone::Stopping);
+        }
+        self.queue.push(work).map_err(|_| NotDone::Full)?;
+        // Either we see here that the taker has left, or it has seen our work when it left.
+        fence(Ordering::SeqCst);
+        if self.left.load(Ordering::SeqCst) {
+            self.refuse_all();
+        }
+        self.waker.wake();
+        Ok(())
+    }
+
+    pub(crate) fn pop(&self) -> Option<Q::Work> {
+        self.queue.pop()
+    }
+
+    /// Nothing is handed over any more; what is in the queue still comes out.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Waits until there is work or the door is closed. For one consumer.
+    pub(crate) async fn ready(&self) {
+        poll_fn(|context| {
+            self.waker.register(context.waker());
+            if self.len() == 0 && !self.is_closed() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+
+    /// Called by the one who takes, as it goes: what is in the queue, and what still comes, is refused.
+    pub(crate) fn leave(&self) {
+        self.close();
+        self.left.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.refuse_all();
+    }
+
+    fn refuse_all(&self) {
+        while let Some(work) = self.pop() {
+            work.refuse();
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The way in: who was let in gets exactly one answer, whatever the taker does meanwhile, and the taker wakes.
+
+use crate::ring::Ring;
+use loom::future::block_on;
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+
+#[path = "../../src/intake/door.rs"]
+mod door;
+
+use door::{Door, Queue, Refuse};
+
+/// What the door is made of here.
+mod sync {
+    pub(super) use loom::sync::atomic::{AtomicBool, Ordering, fence};
+
+    #[derive(Debug)]
+    pub(super) struct AtomicWaker(loom::future::AtomicWaker);
+
+    impl AtomicWaker {
+        pub(super) fn new() -> AtomicWaker {
+            AtomicWaker(loom::future::AtomicWaker::new())
+        }
+
+        pub(super) fn register(&self, waker: &std::task::Waker) {
+            self.0.register_by_ref(waker);
+        }
+
+        pub(super) fn wake(&self) {
+            self.0.wake();
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotDone {
+    Full,
+    Stopping,
+}
+
+/// How often each caller was answered.
+type Answers = Arc<Vec<AtomicUsize>>;
+
+#[derive(Debug)]
+struct Work {
+    caller: usize,
+    answers: Answers,
+}
+
+impl Work {
+    fn answer(self) {
+        self.answers[self.caller].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Refuse for Work {
+    fn refuse(self) {
+        self.answer();
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    ring: Ring,
+    answers: Answers,
+}
+
+impl Queue for Waiting {
+    type Work = Work;
+
+    fn push(&self, work: Work) -> Result<(), Work> {
+        self.ring.push(work.caller + 1).map_err(|_| work)
+    }
+
+    fn pop(&self) -> Option<Work> {
+        // A slot that was not written when its stamp said so holds 0.
+        let caller = self.ring.pop()?.checked_sub(1).expect("the slot was written");
+        Some(Work { caller, answers: self.answers.clone() })
+    }
+
+    fn len(&self) -> usize {
+        self.ring.len()
+    }
+}
+
+struct World {
+    door: Arc<Door<Waiting>>,
+    answers: Answers,
+}
+
+impl World {
+    fn new(capacity: usize, callers: usize) -> World {
+        let answers: Answers = Arc::new((0..callers).map(|_| AtomicUsize::new(0)).collect());
+        let queue = Waiting { ring: Ring::new(capacity), answers: answers.clone() };
+        World { door: Arc::new(Door::before(queue)), answers }
+    }
+
+    fn caller(&self, caller: usize) -> thread::JoinHandle<Result<(), NotDone>> {
+        let (door, answers) = (self.door.clone(), self.answers.clone());
+        thread::spawn(move || door.push(Work { caller, answers }))
+    }
+
+    /// Who was let in was answered once, who was not, never.
+    fn check(&self, pushed: impl IntoIterator<Item = Result<(), NotDone>>) {
+        for (caller, pushed) in pushed.into_iter().enumerate() {
+            let answered = self.answers[caller].load(Ordering::Relaxed);
+            assert_eq!(answered, usize::from(pushed.is_ok()), "caller {caller}: {pushed:?}");
+        }
+    }
+}
+
+/// Up to so many times a thread is made to wait that could go on; where there is no bound, in every order.
+fn in_every_order(preemptions: Option<usize>, story: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.check(story);
+}
+
+#[test]
+fn who_comes_as_the_taker_leaves_is_answered_once() {
+    in_every_order(None, || {
+        let world = World::new(2, 1);
+        let caller = world.caller(0);
+        world.door.leave();
+        world.check([caller.join().unwrap()]);
+    });
+}
+
+#[test]
+fn who_comes_as_the_taker_takes_and_leaves_is_answered_once() {
+    in_every_order(Some(2), || {
+        let world = World::new(2, 2);
+        let callers = [world.caller(0), world.caller(1)];
+        if let Some(work) = world.door.pop() {
+            work.answer();
+        }
+        world.door.leave();
+        world.check(callers.map(|caller| caller.join().unwrap()));
+    });
+}
+
+#[test]
+fn who_finds_no_room_is_told_so_and_not_answered() {
+    in_every_order(Some(2), || {
+        let world = World::new(1, 2);
+        let callers = [world.caller(0), world.caller(1)];
+        let pushed = callers.map(|caller| caller.join().unwrap());
+        assert!(pushed.contains(&Ok(())) && pushed.contains(&Err(NotDone::Full)));
+        world.door.leave();
+        world.check(pushed);
+        assert_eq!(world.caller(0).join().unwrap(), Err(NotDone::Stopping));
+    });
+}
+
+#[test]
+fn the_taker_wakes_for_work() {
+    in_every_order(Some(2), || {
+        let world = World::new(2, 2);
+        let callers = [world.caller(0), world.caller(1)];
+        for _ in 0..2 {
+            block_on(world.door.ready());
+            world.door.pop().expect("it woke for work").answer();
+        }
+        world.check(callers.map(|caller| caller.join().unwrap()));
+    });
+}
+
+#[test]
+fn a_taker_that_takes_until_the_door_is_closed_and_nothing_is_left_ends() {
+    in_every_order(Some(2), || {
+        let world = World::new(2, 1);
+        let caller = world.caller(0);
+        let door = world.door.clone();
+        let closing = thread::spawn(move || door.close());
+        loop {
+            block_on(world.door.ready());
+            while let Some(work) = world.door.pop() {
+                work.answer();
+            }
+            if world.door.is_closed() && world.door.len() == 0 {
+                break;
+            }
+        }
+        // Here an engine saves its snapshot: who was late by a moment is refused when it goes.
+        world.door.leave();
+        closing.join().unwrap();
+        world.check([caller.join().unwrap()]);
+    });
+}
