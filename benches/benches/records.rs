@@ -1,4 +1,4 @@
-//! Commands to bytes and back, and a snapshot of a market with many bids.
+//! Commands to bytes and back, alone and as a batch of the journal, and a snapshot of a market with many bids.
 //!
 //! ```sh
 //! cargo bench -p benches --bench records
@@ -9,6 +9,9 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use kubebid_core::command::PlaceBid;
 use kubebid_core::units::{AccountName, ClientKey, MarketName, Micros};
 use kubebid_core::{Command, Exchange, Price, Stamped};
+use kubebid_engine::BEHAVIOUR;
+use kubebid_engine::recovery::command_of;
+use kubebid_engine::store::{Batch, BatchBuilder, Position};
 use std::hint::black_box;
 
 fn records(criterion: &mut Criterion) {
@@ -40,6 +43,33 @@ fn records(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// What shares a commit, from a caller alone to a full drain.
+fn batches(criterion: &mut Criterion) {
+    for size in [1, 128, 8192] {
+        let commands = OneNode::new(1, size, 0).setup;
+        let pack = || {
+            let mut builder = BatchBuilder::with_capacity(Position::START, 128 * commands.len());
+            for command in &commands {
+                builder.push_with(command.at.0, BEHAVIOUR, |bytes| command.encode(bytes));
+            }
+            builder.finish()
+        };
+        let bytes = pack().bytes().clone();
+        let mut group = criterion.benchmark_group(format!("batch_of_{size}"));
+        group.throughput(Throughput::Elements(commands.len() as u64));
+        group.bench_function("encode", |bencher| bencher.iter(&pack));
+        group.bench_function("decode", |bencher| {
+            bencher.iter(|| {
+                let batch = Batch::decode(bytes.clone()).expect("it was packed here");
+                batch.records().map(|record| command_of(record).expect("a command")).for_each(|command| {
+                    black_box(command);
+                });
+            });
+        });
+        group.finish();
+    }
+}
+
 fn snapshots(criterion: &mut Criterion) {
     let exchange = OneNode::new(1, 100_000, 0).exchange();
     let snapshot = exchange.snapshot();
@@ -50,5 +80,5 @@ fn snapshots(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, records, snapshots);
+criterion_group!(benches, records, batches, snapshots);
 criterion_main!(benches);

@@ -39,7 +39,7 @@ impl SkipBook {
 /// As many as an intake holds.
 const CAPACITY: usize = 16_384;
 /// What a producer has on the way at most, as so many callers would.
-const WINDOW: usize = 4096;
+const WINDOW: usize = 256;
 
 /// Each producer plays its operations on the skip list; returns what it took.
 pub fn play_on_skip_list(book: &SkipBook, prices: &[u64], producers: &[Vec<Op>]) -> Vec<Vec<Option<u64>>> {

@@ -57,6 +57,17 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_take_at_once_get_no_more_than_there_is() {
+        let bucket = Bucket::default();
+        let take = || (0..1000).filter(|_| bucket.take_at(SECOND, 1500).is_ok()).count();
+        let taken: usize = std::thread::scope(|scope| {
+            let taking = [(); 4].map(|()| scope.spawn(take));
+            taking.map(|thread| thread.join().expect("it takes")).iter().sum()
+        });
+        assert_eq!(taken, 1500);
+    }
+
+    #[test]
     fn a_bucket_of_nothing_gives_nothing() {
         assert!(Bucket::default().take_at(SECOND, 0).is_err());
     }
