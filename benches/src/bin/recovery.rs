@@ -18,9 +18,6 @@ use kubebid_engine::{BEHAVIOUR, Engine, EngineOptions};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Recover a made-up market, and say how long it took
 #[derive(Debug, Parser)]
 struct Arguments {
