@@ -1,7 +1,7 @@
 //! ListMarkets, ListInstanceTypes, GetMarketPrice, GetDepth, ListPriceHistory, WatchPrices.
 //!
-//! Present numbers come from the views: no SQL, no lock, nobody waits. Only an entry price for several
-//! nodes and the depth are asked of the exchange.
+//! Present numbers come from the views: no SQL, and the views take no lock (what the request around them takes is
+//! in docs/lock-freedom.md). Only an entry price for several nodes and the depth are asked of the exchange.
 
 use super::Api;
 use super::billing::{instant, known};
