@@ -1,6 +1,8 @@
 //! Streams that benches and load share: random, but the same for the same seed, and made beforehand, so that
 //! only the market's own work is measured.
 
+#[cfg(feature = "engine")]
+pub mod journal;
 pub mod naive;
 pub mod one_node;
 pub mod overloaded;

@@ -1,8 +1,6 @@
 //! The real traces, whole: `just traces`. They are not part of the project, so `cargo test` leaves this
 //! out unless it is named. `KUBEBID_DATA` is the folder of the sets.
 
-use kubebid_core::Price;
-use kubebid_core::units::Micros;
 use market_sim::replay::{InProcess, Job, Report, Settings, read_demand, replay};
 use std::path::{Path, PathBuf};
 
@@ -65,17 +63,7 @@ fn philly_is_replayed_twice_to_the_same_result() {
 
 /// Plays the jobs and checks what must hold whatever they are.
 fn twice(jobs: &[Job], capacity: u64) -> Report {
-    let settings = Settings {
-        capacity,
-        providers: 4,
-        reserve: Price(4_000_000),
-        on_demand: Price(32_000_000),
-        boot: Micros::seconds(120),
-        min_runtime: Micros::seconds(900),
-        notice: Micros::seconds(300),
-        checkpoint: true,
-        seed: 1,
-    };
+    let settings = Settings::of(capacity);
     let play = || replay(jobs, &settings, &mut InProcess::new(), |_| {}).expect("the exchange goes on");
     let report = play();
     assert_eq!(report, play());

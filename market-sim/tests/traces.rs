@@ -1,7 +1,6 @@
 //! The cuts of real traces in `traces/`: they are read to the last row, with all their oddities, and a
 //! replay of them comes to what it must.
 
-use kubebid_core::Price;
 use kubebid_core::units::Micros;
 use market_sim::replay::{InProcess, Job, Report, Settings, read_demand, replay};
 use std::collections::BTreeSet;
@@ -47,17 +46,7 @@ fn pods_without_a_tenant_bid_for_themselves_also_for_zero_seconds() {
 }
 
 fn settings(capacity: u64) -> Settings {
-    Settings {
-        capacity,
-        providers: 3,
-        reserve: Price(4_000_000),
-        on_demand: Price(32_000_000),
-        boot: Micros::seconds(120),
-        min_runtime: Micros::seconds(900),
-        notice: Micros::seconds(300),
-        checkpoint: true,
-        seed: 1,
-    }
+    Settings { providers: 3, ..Settings::of(capacity) }
 }
 
 fn play(jobs: &[Job], settings: &Settings) -> Report {

@@ -6,6 +6,7 @@
 //! cargo run --release -p benches --bin projections -- --store postgres://… --commands 500000
 //! ```
 
+use benches::journal::write_journal;
 use benches::stamped;
 use clap::Parser;
 use kubebid_core::answer::Auction;
@@ -13,9 +14,8 @@ use kubebid_core::command::{CancelMode, PlaceBid};
 use kubebid_core::event::Fact;
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, MarketName, Micros};
 use kubebid_core::{Command, Exchange, Price, Stamped};
-use kubebid_engine::BEHAVIOUR;
 use kubebid_engine::projections::rebuild;
-use kubebid_engine::store::{BatchBuilder, Fault, Store, StoreOptions};
+use kubebid_engine::store::StoreOptions;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::Instant;
@@ -47,24 +47,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("commands  {} in {seconds:.1} s: {:.0}/s", commands.len(), commands.len() as f64 / seconds);
     println!("events    {events} in {seconds:.1} s: {:.0}/s", events as f64 / seconds);
     println!("applying  {applying:.1} s of about as much");
-    Ok(())
-}
-
-async fn write_journal(options: &StoreOptions, commands: &[Stamped], batch: usize) -> Result<(), Fault> {
-    let store = Store::open(options).await?;
-    let mut leadership = store.lead().await?;
-    let mut head = leadership.head;
-    assert_eq!(head.seq, 0, "the store is not empty");
-    for commands in commands.chunks(batch) {
-        let mut builder = BatchBuilder::new(head);
-        for command in commands {
-            builder.push_with(command.at.0, BEHAVIOUR, |bytes| command.encode(bytes));
-        }
-        let batch = builder.finish();
-        leadership.writer.append(&batch).await.expect("nobody else writes");
-        head = batch.end();
-    }
-    store.close().await;
     Ok(())
 }
 

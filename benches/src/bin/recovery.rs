@@ -7,14 +7,15 @@
 //! cargo run --release -p benches --bin recovery -- --store sqlite:/tmp/recovery.db
 //! ```
 
+use benches::journal::write_journal;
 use benches::one_node::OneNode;
 use clap::Parser;
 use kubebid_core::answer::Auction;
 use kubebid_core::{Exchange, Stamped};
 use kubebid_engine::clock::Clock;
 use kubebid_engine::recovery::command_of;
-use kubebid_engine::store::{BatchBuilder, Position, Store, StoreOptions};
-use kubebid_engine::{BEHAVIOUR, Engine, EngineOptions};
+use kubebid_engine::store::{Position, Store, StoreOptions};
+use kubebid_engine::{Engine, EngineOptions};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let commands: Vec<Stamped> = stream.setup.into_iter().chain(stream.commands).collect();
 
     let started = Instant::now();
-    write(&options, &commands, arguments.batch).await?;
+    write_journal(&options, &commands, arguments.batch).await?;
     say("append", commands.len(), started.elapsed());
     let started = Instant::now();
     let exchange = replay(&options).await?;
@@ -69,24 +70,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
 fn say(what: &str, commands: usize, took: Duration) {
     let seconds = took.as_secs_f64();
     println!("{what:<26} {commands} commands in {seconds:.2} s: {:.0}/s", commands as f64 / seconds);
-}
-
-async fn write(options: &StoreOptions, commands: &[Stamped], batch: usize) -> Result<(), Box<dyn Error>> {
-    let store = Store::open(options).await?;
-    let mut leadership = store.lead().await?;
-    let mut head = leadership.head;
-    assert_eq!(head.seq, 0, "the store is not empty");
-    for commands in commands.chunks(batch) {
-        let mut builder = BatchBuilder::new(head);
-        for command in commands {
-            builder.push_with(command.at.0, BEHAVIOUR, |bytes| command.encode(bytes));
-        }
-        let batch = builder.finish();
-        leadership.writer.append(&batch).await.expect("nobody else writes");
-        head = batch.end();
-    }
-    store.close().await;
-    Ok(())
 }
 
 /// As a recovery does, without views and projections.

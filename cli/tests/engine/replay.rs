@@ -2,8 +2,6 @@
 //! and the microsecond.
 
 use crate::process::{Engine, sqlite};
-use kubebid_core::Price;
-use kubebid_core::units::Micros;
 use kubebid_testkit::Cluster;
 use market_sim::replay::{InProcess, Job, Live, Report, Settings, Venue, read_demand, replay};
 use std::path::Path;
@@ -14,7 +12,7 @@ fn an_engine_on_sqlite_comes_to_the_same_as_the_exchange_in_process() {
     let folder = tempfile::tempdir().unwrap();
     let jobs = jobs("elasticflow-2021/demand.csv");
     // Bids as the trace has them, and too few nodes.
-    let settings = Settings { capacity: 20, ..settings() };
+    let settings = Settings { providers: 3, ..Settings::of(20) };
     let report = compare(&sqlite(folder.path()), folder.path(), &jobs, &settings);
     assert!(report.preemptions > 20 && report.rescinded > 0, "{report}");
 }
@@ -24,27 +22,13 @@ fn an_engine_on_postgres_comes_to_the_same_as_the_exchange_in_process() {
     let folder = tempfile::tempdir().unwrap();
     let jobs = jobs("philly-2017/demand.csv.gz");
     // Bids are drawn, and what is under way on a lost node begins again.
-    let settings = Settings { capacity: 20, checkpoint: false, seed: 7, ..settings() };
+    let settings = Settings { providers: 3, checkpoint: false, seed: 7, ..Settings::of(20) };
     let report = compare(&Cluster::shared().database(), folder.path(), &jobs, &settings);
     assert!(report.preemptions > 20 && report.work_lost > 0.0, "{report}");
 }
 
 fn jobs(extract: &str) -> Vec<Job> {
     read_demand(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces").join(extract)).expect("an extract")
-}
-
-fn settings() -> Settings {
-    Settings {
-        capacity: 0,
-        providers: 3,
-        reserve: Price(4_000_000),
-        on_demand: Price(32_000_000),
-        boot: Micros::seconds(120),
-        min_runtime: Micros::seconds(900),
-        notice: Micros::seconds(300),
-        checkpoint: true,
-        seed: 1,
-    }
 }
 
 /// Both, and what they come to.

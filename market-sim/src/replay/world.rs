@@ -28,6 +28,23 @@ pub struct Settings {
     pub seed: u64,
 }
 
+impl Settings {
+    /// Those of `market-sim replay-demand` where nothing else is said.
+    pub fn of(capacity: u64) -> Settings {
+        Settings {
+            capacity,
+            providers: 4,
+            reserve: Price(4_000_000),
+            on_demand: Price(32_000_000),
+            boot: Micros::seconds(120),
+            min_runtime: Micros::seconds(900),
+            notice: Micros::seconds(300),
+            checkpoint: true,
+            seed: 1,
+        }
+    }
+}
+
 const TICK: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

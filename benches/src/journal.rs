@@ -1,0 +1,24 @@
+//! Journals made beforehand.
+
+use kubebid_core::Stamped;
+use kubebid_engine::BEHAVIOUR;
+use kubebid_engine::store::{BatchBuilder, Fault, Store, StoreOptions};
+
+/// Writes the commands to an empty store, `batch` of them to a commit.
+pub async fn write_journal(options: &StoreOptions, commands: &[Stamped], batch: usize) -> Result<(), Fault> {
+    let store = Store::open(options).await?;
+    let mut leadership = store.lead().await?;
+    let mut head = leadership.head;
+    assert_eq!(head.seq, 0, "the store is not empty");
+    for commands in commands.chunks(batch) {
+        let mut builder = BatchBuilder::new(head);
+        for command in commands {
+            builder.push_with(command.at.0, BEHAVIOUR, |bytes| command.encode(bytes));
+        }
+        let batch = builder.finish();
+        leadership.writer.append(&batch).await.expect("nobody else writes");
+        head = batch.end();
+    }
+    store.close().await;
+    Ok(())
+}
