@@ -1,0 +1,120 @@
+//! The three strategies: what each bids, and what it does at a notice.
+
+use crate::quote::Quote;
+use std::fmt;
+use std::str::FromStr;
+
+/// How a tenant trades price against interruptions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Strategy {
+    /// Bids well below the usual price, waits for cheap hours, and lets go of what others want more.
+    CostOptimized,
+    /// Bids a little below the usual price and stays for as much as that.
+    #[default]
+    Balanced,
+    /// Bids above the usual price and stays for whatever its owner allows.
+    AvailabilityOptimized,
+}
+
+/// What to do when a node is under notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtNotice {
+    /// Give the bid this ceiling, and the notice is taken back.
+    RaiseTo { ceiling_micros: u64 },
+    /// Drain the node: it is not worth more.
+    LetGo,
+}
+
+impl Strategy {
+    pub const ALL: [Strategy; 3] =
+        [Strategy::CostOptimized, Strategy::Balanced, Strategy::AvailabilityOptimized];
+
+    /// As specifications and command lines spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::CostOptimized => "cost-optimized",
+            Strategy::Balanced => "balanced",
+            Strategy::AvailabilityOptimized => "availability-optimized",
+        }
+    }
+
+    /// The share of the reference price that it bids, in percent.
+    pub fn factor_percent(self) -> u64 {
+        match self {
+            Strategy::CostOptimized => 65,
+            Strategy::Balanced => 90,
+            Strategy::AvailabilityOptimized => 120,
+        }
+    }
+
+    /// The ceiling to bid: its share of the reference, the whole `max_bid_micros` where there is no
+    /// reference; a multiple of the tick, rounded down, so the tenant gains, and never above
+    /// `max_bid_micros`. Two of the three never bid below the floor while they may: in a quiet market the
+    /// price is the floor, and a share of it would never win. 0 means that `max_bid_micros` is below one tick.
+    ///
+    /// # Panics
+    ///
+    /// If the tick is 0.
+    pub fn ceiling_micros(self, max_bid_micros: u64, quote: &Quote) -> u64 {
+        let most = quote.round_down_micros(max_bid_micros);
+        let Some(reference) = quote.reference_micros else { return most };
+        let share = u128::from(reference) * u128::from(self.factor_percent()) / 100;
+        let share = quote.round_down_micros(u64::try_from(share).unwrap_or(u64::MAX));
+        let floor = quote.floor_micros.and_then(|floor| quote.round_up_micros(floor));
+        match (self, floor) {
+            (Strategy::Balanced | Strategy::AvailabilityOptimized, Some(floor)) if floor <= most => {
+                share.clamp(floor, most)
+            }
+            (Strategy::CostOptimized | Strategy::Balanced | Strategy::AvailabilityOptimized, _) => {
+                share.min(most)
+            }
+        }
+    }
+
+    /// What to do at a notice. `price_to_stay_micros` is the market's; `None` where nothing brings the node
+    /// back. A raise is to the lowest ceiling that is enough.
+    pub fn at_notice(
+        self,
+        price_to_stay_micros: Option<u64>,
+        max_bid_micros: u64,
+        quote: &Quote,
+    ) -> AtNotice {
+        let most = match self {
+            Strategy::CostOptimized => return AtNotice::LetGo,
+            Strategy::Balanced => quote.reference_micros.unwrap_or(max_bid_micros).min(max_bid_micros),
+            Strategy::AvailabilityOptimized => max_bid_micros,
+        };
+        match price_to_stay_micros.and_then(|price| quote.round_up_micros(price)) {
+            Some(ceiling_micros) if ceiling_micros <= most => AtNotice::RaiseTo { ceiling_micros },
+            Some(_) | None => AtNotice::LetGo,
+        }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// No strategy has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownStrategy(pub String);
+
+impl fmt::Display for UnknownStrategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Strategy::ALL.map(Strategy::name).join(", ");
+        write!(f, "{:?} is no bidding strategy: there are {names}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownStrategy {}
+
+impl FromStr for Strategy {
+    type Err = UnknownStrategy;
+
+    fn from_str(text: &str) -> Result<Strategy, UnknownStrategy> {
+        let known = Strategy::ALL.into_iter().find(|strategy| strategy.name() == text);
+        known.ok_or_else(|| UnknownStrategy(text.to_owned()))
+    }
+}
