@@ -4,9 +4,16 @@ use crate::Client;
 use crate::credential::Bearer;
 use crate::error::{Error, GaveUp};
 use crate::judge::{Verdict, judge};
+use crate::methods::MESSAGE_MAX;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use kubebid_proto::Encoded;
+use prost::Message;
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::Instant;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
@@ -55,34 +62,62 @@ pub(crate) enum Repeat {
     Unsafe,
 }
 
+/// An rpc that is answered once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Method {
+    pub(crate) path: &'static str,
+    pub(crate) repeat: Repeat,
+}
+
 impl Client {
-    pub(crate) async fn unary<Q, A, F, Sent>(
+    pub(crate) async fn unary<Q: Message, A: Message + Default>(
         &self,
-        repeat: Repeat,
+        method: Method,
         client_key: Option<String>,
-        message: Q,
-        send: F,
-    ) -> Result<A, Error>
-    where
-        Q: Clone,
-        F: Fn(Channel, Request<Q>) -> Sent,
-        Sent: Future<Output = Result<Response<A>, Status>>,
-    {
-        let until = Instant::now() + self.options.deadline;
-        let limits = Limits { repeat, tries: Some(self.options.tries), until: Some(until) };
-        let mut tries = Tries::new(self.clone(), client_key);
-        loop {
-            let timeout = self.options.timeout.min(until.saturating_duration_since(Instant::now()));
-            let (channel, mut request) = tries.request(message.clone());
-            request.set_timeout(timeout);
-            let status = match in_time(timeout, send(channel, request)).await {
-                Ok(answer) => return Ok(answer.into_inner()),
-                Err(status) => status,
-            };
-            let pause = tries.after(status, limits)?;
-            tokio::time::sleep(pause).await;
-        }
+        request: &Q,
+    ) -> Result<A, Error> {
+        let answer = self.call(method, client_key, request.encode_to_vec().into()).await?;
+        A::decode(answer)
+            .map_err(|unreadable| Error::Fault(Box::new(Status::internal(unreadable.to_string()))))
     }
+
+    /// In a box, and of bytes, so that it is compiled once and here.
+    fn call(
+        &self,
+        method: Method,
+        client_key: Option<String>,
+        message: Bytes,
+    ) -> BoxFuture<'_, Result<Bytes, Error>> {
+        Box::pin(async move {
+            let until = Instant::now() + self.options.deadline;
+            let limits =
+                Limits { repeat: method.repeat, tries: Some(self.options.tries), until: Some(until) };
+            let mut tries = Tries::new(self.clone(), client_key);
+            loop {
+                let timeout = self.options.timeout.min(until.saturating_duration_since(Instant::now()));
+                let (channel, mut request) = tries.request(message.clone());
+                request.set_timeout(timeout);
+                // In a box of its own: it is large, and would be copied on its way into those that wait for it.
+                let sent = Box::pin(send(channel, method.path, request));
+                let status = match in_time(timeout, sent).await {
+                    Ok(answer) => return Ok(answer.into_inner()),
+                    Err(status) => status,
+                };
+                let pause = tries.after(status, limits)?;
+                tokio::time::sleep(pause).await;
+            }
+        })
+    }
+}
+
+async fn send(
+    channel: Channel,
+    path: &'static str,
+    request: Request<Bytes>,
+) -> Result<Response<Bytes>, Status> {
+    let mut stub = Grpc::new(channel).max_decoding_message_size(MESSAGE_MAX);
+    stub.ready().await.map_err(|error| Status::from_error(error.into()))?;
+    stub.unary(request, PathAndQuery::from_static(path), Encoded).await
 }
 
 /// What a call comes to within `timeout`.

@@ -6,8 +6,11 @@
 //!
 //! With the feature `openapi` all of them are `utoipa::ToSchema` too.
 
+mod codec;
 #[cfg(feature = "openapi")]
 mod schema;
+
+pub use codec::Encoded;
 
 /// All of `kubebid.auction.v1` as a serialised `google.protobuf.FileDescriptorSet`, comments included: what
 /// server reflection answers from.
