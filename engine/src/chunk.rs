@@ -1,14 +1,15 @@
 //! What one commit brought: the commands with their events, and the state of all that they touched.
 
+use crate::wire::event::{Told, only, told};
 use kubebid_core::answer::Outcome;
 use kubebid_core::closing::Closing;
 use kubebid_core::event::{Event, Fact};
 use kubebid_core::money::Bill;
-use kubebid_core::units::{AllocationId, BidId, Micros, Names, Seq};
+use kubebid_core::units::{AllocationId, BidId, MarketName, Micros, Names, Seq};
 use kubebid_core::views::{AllocationView, BidView};
 use kubebid_core::{Exchange, Stamped};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A durable, applied batch. Shared by everything that follows the market.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub struct Chunk {
     /// The touched ones that have not ended, as they are behind the last step.
     pub allocations: Vec<AllocationView>,
     pub names: Arc<Names>,
+    told: OnceLock<Vec<Vec<Arc<Told>>>>,
 }
 
 /// One command and what it did.
@@ -63,7 +65,37 @@ impl Chunk {
             bids: bids.into_iter().filter_map(|id| exchange.view_bid(id)).collect(),
             allocations: allocations.into_iter().filter_map(|id| exchange.view_allocation(id)).collect(),
             names,
+            told: OnceLock::new(),
         }
+    }
+
+    /// Each step with its events in full, which are made once for all who follow the market.
+    pub(crate) fn told(&self) -> impl Iterator<Item = (&Step, &[Arc<Told>])> {
+        let told = self.told.get_or_init(|| self.steps.iter().map(|step| self.tell(step)).collect());
+        self.steps.iter().zip(told.iter().map(|events| &events[..]))
+    }
+
+    fn tell(&self, step: &Step) -> Vec<Arc<Told>> {
+        let events = told(step, &self.names).into_iter().zip(&step.events);
+        let told = events.map(|(mut told, event)| {
+            if let Fact::BidAmended { bidder, .. } | Fact::BidClosed { bidder, .. } = &event.fact {
+                told.market = self.market_of(bidder.bid);
+            }
+            Arc::new(told)
+        });
+        told.collect()
+    }
+
+    /// A bid that was touched.
+    pub(crate) fn bid(&self, bid: BidId) -> Option<&BidView> {
+        let found = self.bids.binary_search_by_key(&bid, |view| view.bid);
+        found.ok().map(|index| &self.bids[index])
+    }
+
+    /// The only market that a touched bid names.
+    fn market_of(&self, bid: BidId) -> Option<MarketName> {
+        let market = self.bid(bid).and_then(|view| only(&view.scope))?;
+        Some(self.names.market(market).clone())
     }
 }
 

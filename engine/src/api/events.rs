@@ -3,15 +3,18 @@
 use super::Api;
 use super::billing::{instant, known};
 use super::follow::follow;
-use super::lookout::Lookout;
+use super::lookout::{Lookout, Sight};
 use crate::caller::Caller;
 use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
 use crate::wire::cursor::Cursor;
 use crate::wire::page;
 use crate::wire::status::{ApiError, Code};
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use kubebid_proto::v1;
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint};
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,6 +24,16 @@ impl Api {
         caller: &Caller,
         request: v1::WatchEventsRequest,
     ) -> Result<impl Stream<Item = Result<v1::WatchEventsResponse, ApiError>> + Send + use<>, ApiError> {
+        let frames = self.watch_event_frames(caller, request).await?;
+        Ok(frames.map(|frame| frame.map(EventFrame::into_message)))
+    }
+
+    /// As [`Api::watch_events`], for who sends them on as bytes.
+    pub(crate) async fn watch_event_frames(
+        &self,
+        caller: &Caller,
+        request: v1::WatchEventsRequest,
+    ) -> Result<impl Stream<Item = Result<EventFrame, ApiError>> + Send + use<>, ApiError> {
         if request.from_start && !request.cursor.is_empty() {
             return Err(ApiError::bad_field("from_start", "does not go together with a cursor"));
         }
@@ -37,10 +50,13 @@ impl Api {
         Ok(frames.map(move |frame| {
             let frame = frame?;
             let (seq, index) = frame.place;
-            Ok(v1::WatchEventsResponse {
+            Ok(EventFrame {
                 events: frame.events,
-                cursor: Cursor { journal, seq, index }.to_string(),
-                seq: if index == Cursor::ALL { seq } else { seq - 1 },
+                rest: v1::WatchEventsResponse {
+                    events: Vec::new(),
+                    cursor: Cursor { journal, seq, index }.to_string(),
+                    seq: if index == Cursor::ALL { seq } else { seq - 1 },
+                },
             })
         }))
     }
@@ -94,6 +110,43 @@ impl Api {
             }
         }
         Ok(Some((cursor.seq, cursor.index)))
+    }
+}
+
+/// A message of WatchEvents, whose events many watches may share.
+#[derive(Debug)]
+pub(crate) struct EventFrame {
+    events: Vec<Sight>,
+    /// Without events.
+    rest: v1::WatchEventsResponse,
+}
+
+impl EventFrame {
+    fn into_message(self) -> v1::WatchEventsResponse {
+        let events = self.events.into_iter().map(Sight::into_event).collect();
+        v1::WatchEventsResponse { events, ..self.rest }
+    }
+
+    /// As its message is encoded. What is seen in full is encoded once for all who see it.
+    pub(crate) fn encode(&self) -> Bytes {
+        const EVENTS: u32 = 1;
+        let mut own = Vec::new();
+        let mut frame = Vec::with_capacity(128 * (1 + self.events.len()));
+        for sight in &self.events {
+            let event: &[u8] = match sight {
+                Sight::Whole(told) => told.encoded(),
+                Sight::Own(event) => {
+                    own.clear();
+                    event.encode(&mut own).expect("a vector grows");
+                    &own
+                }
+            };
+            encode_key(EVENTS, WireType::LengthDelimited, &mut frame);
+            encode_varint(event.len() as u64, &mut frame);
+            frame.extend_from_slice(event);
+        }
+        self.rest.encode(&mut frame).expect("a vector grows");
+        frame.into()
     }
 }
 

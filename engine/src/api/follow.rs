@@ -3,14 +3,13 @@
 //! everything carries its place and only what lies behind the last one is taken.
 
 use super::Api;
-use super::lookout::Lookout;
+use super::lookout::{Lookout, Sight};
 use crate::chunk::Chunk;
 use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
 use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use futures_util::{Stream, stream};
-use kubebid_proto::v1;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -26,7 +25,7 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// What was found, and up to where was looked.
 pub(super) struct Frame {
-    pub(super) events: Vec<v1::Event>,
+    pub(super) events: Vec<Sight>,
     pub(super) place: Place,
 }
 
@@ -92,7 +91,7 @@ impl Follow {
     }
 
     /// One page of the table.
-    async fn read_table(&mut self, target: u64, events: &mut Vec<v1::Event>) -> Result<(), ApiError> {
+    async fn read_table(&mut self, target: u64, events: &mut Vec<Sight>) -> Result<(), ApiError> {
         let engine = self.api.engine();
         engine.wait_projected(target).await;
         if self.lookout.needs_table() {
@@ -112,7 +111,8 @@ impl Follow {
         if page.len() < FRAME_EVENTS {
             self.place = self.place.max(known);
         }
-        events.extend(page.into_iter().filter_map(|row| self.lookout.seen(row.event, &row.parties)));
+        let seen = page.into_iter().filter_map(|row| self.lookout.seen(row.event, &row.parties));
+        events.extend(seen.map(Sight::Own));
         if self.place >= (target, Cursor::ALL) {
             self.behind = None;
         }
@@ -120,7 +120,7 @@ impl Follow {
     }
 
     /// Waits for the next chunk, or until a frame is due.
-    async fn hear(&mut self, events: &mut Vec<v1::Event>) -> Result<(), ApiError> {
+    async fn hear(&mut self, events: &mut Vec<Sight>) -> Result<(), ApiError> {
         if let Some(chunk) = self.held.take() {
             self.take(chunk, events);
             return Ok(());
@@ -163,7 +163,7 @@ impl Follow {
         }
     }
 
-    fn take(&mut self, chunk: Arc<Chunk>, events: &mut Vec<v1::Event>) {
+    fn take(&mut self, chunk: Arc<Chunk>, events: &mut Vec<Sight>) {
         let (before, last) = (chunk.first_seq().0 - 1, chunk.last_seq().0);
         if self.place >= (last, Cursor::ALL) {
             return;
@@ -178,14 +178,14 @@ impl Follow {
             self.behind = Some(last);
             return;
         }
-        for step in &chunk.steps {
+        for (step, told) in chunk.told() {
             if self.place >= (step.seq.0, Cursor::ALL) {
                 continue;
             }
-            let mut found = self.lookout.pick(step, &chunk, self.place);
+            let mut found = self.lookout.pick(step, told, &chunk, self.place);
             if found.len() > FRAME_EVENTS {
                 found.truncate(FRAME_EVENTS);
-                let last = found.last().expect("a frame holds more than none");
+                let last = found.last().expect("a frame holds more than none").event();
                 self.place = (last.seq, last.index);
             } else {
                 self.place = (step.seq.0, Cursor::ALL);

@@ -5,13 +5,14 @@ use crate::caller::{Caller, Whose};
 use crate::chunk::{Chunk, Step};
 use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
-use crate::wire::event::{Parties, Told, Viewer, kind, redact, told};
+use crate::wire::event::{Parties, Told, Viewer, kind, redact};
 use crate::wire::status::ApiError;
 use crate::wire::text;
 use kubebid_core::event::Scope;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names};
 use kubebid_proto::v1;
 use kubebid_proto::v1::event::Kind;
+use std::sync::Arc;
 
 /// The fields of `Event.kind`.
 pub(super) const KINDS: [&str; 21] = [
@@ -37,6 +38,30 @@ pub(super) const KINDS: [&str; 21] = [
     "rejected",
     "repeated",
 ];
+
+/// An event as its viewer may see it.
+#[derive(Clone, Debug)]
+pub(super) enum Sight {
+    /// In full, and shared with all who see it so.
+    Whole(Arc<Told>),
+    Own(v1::Event),
+}
+
+impl Sight {
+    pub(super) fn event(&self) -> &v1::Event {
+        match self {
+            Sight::Whole(told) => &told.event,
+            Sight::Own(event) => event,
+        }
+    }
+
+    pub(super) fn into_event(self) -> v1::Event {
+        match self {
+            Sight::Whole(told) => told.event.clone(),
+            Sight::Own(event) => event,
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Lookout {
@@ -96,21 +121,30 @@ impl Lookout {
     }
 
     /// Of a step, what the caller looks for behind a place.
-    pub(super) fn pick(&self, step: &Step, chunk: &Chunk, behind: Place) -> Vec<v1::Event> {
+    pub(super) fn pick(
+        &self,
+        step: &Step,
+        told: &[Arc<Told>],
+        chunk: &Chunk,
+        behind: Place,
+    ) -> Vec<Sight> {
         let query = &self.query;
         let wanted = |name: &str| query.kinds.is_empty() || query.kinds.iter().any(|kind| kind == name);
         if !step.events.iter().any(|event| wanted(kind(&event.fact))) {
             return Vec::new();
         }
-        let found = told(step, &chunk.names).into_iter().filter_map(|told| {
+        let found = told.iter().filter_map(|told| {
             let ahead = (told.event.seq, told.event.index) > behind;
-            if !ahead || !wanted(told.kind) || !self.concerns(&told) || !self.is_in_market(&told, chunk) {
+            if !ahead || !wanted(told.kind) || !self.concerns(told) || !self.is_in_market(told, chunk) {
                 return None;
             }
-            let parties = told.parties;
-            let seen = redact(told.event, &parties, &self.viewer)?;
-            let bids = query.bids.is_empty() || self.has_bid(&parties);
-            let allocation = allocation_of(&seen);
+            let parties = &told.parties;
+            let seen = match self.viewer {
+                Viewer::All => Sight::Whole(told.clone()),
+                Viewer::Account(_) => Sight::Own(redact(told.event.clone(), parties, &self.viewer)?),
+            };
+            let bids = query.bids.is_empty() || self.has_bid(parties);
+            let allocation = allocation_of(seen.event());
             let nodes = query.allocations.is_empty()
                 || allocation.is_some_and(|id| query.allocations.contains(&AllocationId(id)));
             (bids && nodes).then_some(seen)
@@ -150,8 +184,7 @@ impl Lookout {
             return markets.contains(market);
         }
         let Some(bid) = told.parties.holder.as_ref().map(|holder| holder.bid) else { return false };
-        let view = chunk.bids.iter().find(|view| view.bid == bid);
-        view.is_some_and(|view| markets.iter().any(|market| is_named(market, &view.scope, &chunk.names)))
+        chunk.bid(bid).is_some_and(|view| markets.iter().any(|market| is_named(market, &view.scope, &chunk.names)))
     }
 }
 

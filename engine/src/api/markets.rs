@@ -215,7 +215,7 @@ impl Api {
         let changes = follow(self.clone(), lookout, from.unwrap_or(applied));
         let changes = changes.map(move |changes| {
             let Changes { events, place } = changes?;
-            let points = events.into_iter().filter_map(market::point);
+            let points = events.iter().filter_map(|event| market::point(event.event()));
             let points = points.filter(|point| of_type(&point.market));
             // The present numbers may be of later than the place where the changes begin.
             let points = points.filter(|point| shown.get(&point.market).is_none_or(|seq| point.seq > *seq));

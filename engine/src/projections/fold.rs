@@ -7,7 +7,7 @@ pub(crate) use billing::{Running, SegmentRecord};
 use super::rows::{ChargeRow, OfferRow, PricePoint, Tif};
 use crate::chunk::{Chunk, Step};
 use crate::store::Fault;
-use crate::wire::event::{Told, only, told};
+use crate::wire::event::Told;
 use kubebid_core::closing::{ClosedNode, Closing};
 use kubebid_core::command::{Command, TimeInForce};
 use kubebid_core::event::{ChargeReason, CloseReason, EndReason, Event, Fact, Node, Scope};
@@ -15,11 +15,12 @@ use kubebid_core::units::{AllocationId, BidId, Micros, Names};
 use kubebid_core::views::{AllocationView, BidView};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 /// The rows that some chunks come to.
 #[derive(Debug, Default)]
 pub(crate) struct Folded {
-    pub(crate) events: Vec<Told>,
+    pub(crate) events: Vec<Arc<Told>>,
     pub(crate) markets: Vec<MarketRecord>,
     pub(crate) prices: Vec<(String, PricePoint)>,
     /// By provider and market.
@@ -92,9 +93,9 @@ impl Folded {
     /// An amount that the tables cannot hold.
     pub(crate) fn add(&mut self, chunk: &Chunk, running: &mut Running) -> Result<(), Fault> {
         let mut places = Vec::new();
-        for step in &chunk.steps {
+        for (step, told) in chunk.told() {
             self.pass_hours(step, running)?;
-            self.add_step(step, chunk, running, &mut places)?;
+            self.add_step(step, told, chunk, running, &mut places)?;
         }
         self.take_views(chunk, places);
         Ok(())
@@ -103,13 +104,14 @@ impl Folded {
     fn add_step(
         &mut self,
         step: &Step,
+        told: &[Arc<Told>],
         chunk: &Chunk,
         running: &mut Running,
         places: &mut Vec<(BidId, Placed)>,
     ) -> Result<(), Fault> {
         let names = &*chunk.names;
         let mut closings = step.closings.iter();
-        for (mut told, event) in told(step, names).into_iter().zip(&step.events) {
+        for (told, event) in told.iter().zip(&step.events) {
             match &event.fact {
                 Fact::MarketOpened { market } => self.markets.push(MarketRecord {
                     name: names.market(*market).to_string(),
@@ -132,9 +134,7 @@ impl Folded {
                 Fact::BidPlaced { bidder, scope, .. } => {
                     places.push((bidder.bid, placed(step, event, scope, names)));
                 }
-                Fact::BidAmended { bidder, .. } => told.market = chunk.market_of(bidder.bid),
                 Fact::BidClosed { bidder, reason, .. } => {
-                    told.market = chunk.market_of(bidder.bid);
                     places_closed(&mut self.bids, chunk, bidder.bid).closed = Some((event.at, *reason));
                 }
                 Fact::Allocated { node } => self.begin(*node, event.at, names),
@@ -158,9 +158,10 @@ impl Folded {
                 }
                 Fact::Charged { node, reason, .. } => {
                     let claim = if *reason == ChargeReason::ClaimDropped { closings.next() } else { None };
-                    self.charge(step.seq, &told, event, *node, claim, running, names)?;
+                    self.charge(step.seq, told, event, *node, claim, running, names)?;
                 }
                 Fact::RulesChanged { .. }
+                | Fact::BidAmended { .. }
                 | Fact::UnitAdded { .. }
                 | Fact::UnitLeaving { .. }
                 | Fact::UnitBack { .. }
@@ -171,7 +172,7 @@ impl Folded {
                 | Fact::Rejected { .. }
                 | Fact::Repeated { .. } => {}
             }
-            self.events.push(told);
+            self.events.push(told.clone());
         }
         Ok(())
     }
@@ -248,17 +249,4 @@ fn placed(step: &Step, event: &Event, scope: &Scope, names: &Names) -> Placed {
 fn is_charge_of(event: &Event, allocation: AllocationId) -> bool {
     matches!(&event.fact, Fact::Charged { node, reason, .. }
         if node.allocation == allocation && *reason != ChargeReason::ClaimDropped)
-}
-
-impl Chunk {
-    fn bid(&self, bid: BidId) -> Option<&BidView> {
-        let found = self.bids.binary_search_by_key(&bid, |view| view.bid);
-        found.ok().map(|index| &self.bids[index])
-    }
-
-    /// The only market that a touched bid names.
-    fn market_of(&self, bid: BidId) -> Option<kubebid_core::units::MarketName> {
-        let market = self.bid(bid).and_then(|view| only(&view.scope))?;
-        Some(self.names.market(market).clone())
-    }
 }

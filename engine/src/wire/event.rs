@@ -10,10 +10,13 @@ pub(crate) use words::charge_reason;
 pub use words::kind;
 
 use crate::chunk::Step;
+use bytes::Bytes;
 use kubebid_core::event::{Bidder, ChargeReason, Event, Fact, Node, Scope};
 use kubebid_core::picture::Numbers;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names, Seq, UnitId};
 use kubebid_proto::v1;
+use prost::Message;
+use std::sync::OnceLock;
 use v1::event as message;
 
 /// An event in full, with all that is needed to find it and to know whom it concerns.
@@ -27,6 +30,14 @@ pub struct Told {
     pub allocation: Option<AllocationId>,
     pub parties: Parties,
     pub event: v1::Event,
+    encoded: OnceLock<Bytes>,
+}
+
+impl Told {
+    /// The event as the bytes that it is on the wire and in the table, made once: whoever asks first.
+    pub fn encoded(&self) -> &Bytes {
+        self.encoded.get_or_init(|| self.event.encode_to_vec().into())
+    }
 }
 
 /// Whom an event concerns, and as what. One account may be several of these.
@@ -62,6 +73,7 @@ pub fn told(step: &Step, names: &Names) -> Vec<Told> {
             allocation: node(&core.fact).map(|node| node.allocation),
             parties: parties(core, names),
             event: event(core, seq, index, names),
+            encoded: OnceLock::new(),
         };
         match &mut told.event.kind {
             Some(message::Kind::Rejected(message::Rejected { account, .. }))

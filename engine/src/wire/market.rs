@@ -68,10 +68,10 @@ pub(crate) fn present(view: &MarketView) -> v1::PricePoint {
 }
 
 /// A change of prices, where the event is one.
-pub(crate) fn point(event: v1::Event) -> Option<v1::PricePoint> {
-    let Some(v1::event::Kind::PriceChanged(changed)) = event.kind else { return None };
+pub(crate) fn point(event: &v1::Event) -> Option<v1::PricePoint> {
+    let Some(v1::event::Kind::PriceChanged(changed)) = &event.kind else { return None };
     Some(v1::PricePoint {
-        market: changed.market,
+        market: changed.market.clone(),
         seq: event.seq,
         index: event.index,
         at_us: event.at_us,

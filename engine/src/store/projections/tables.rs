@@ -8,7 +8,7 @@ use super::bulk::{Bulk, Change, Columns, How, Kind::Bytes, Kind::Number, Kind::T
 use crate::projections::fold::{Folded, MarketRecord};
 use crate::projections::rows::{OfferRow, PricePoint};
 use crate::wire::event::{Party, Told};
-use prost::Message;
+use std::sync::Arc;
 
 /// All tables, for those who empty them.
 pub(super) const TABLES: [&str; 9] = [
@@ -54,7 +54,7 @@ fn changes(folded: &Folded) -> Vec<Change> {
     ]
 }
 
-fn events(events: &[Told]) -> Change {
+fn events(events: &[Arc<Told>]) -> Change {
     const COLUMNS: Columns = &[
         ("seq", Number),
         ("idx", Number),
@@ -74,7 +74,8 @@ fn events(events: &[Told]) -> Change {
         ("body", Bytes),
     ];
     let mut rows = Bulk::new(&[COLUMNS], events.len());
-    for Told { kind, market, unit, allocation, parties, event } in events {
+    for told in events {
+        let Told { kind, market, unit, allocation, parties, event, .. } = &**told;
         let mut row = rows.row();
         row.number(event.seq).number(event.index.into()).number(event.at_us).text(kind);
         row.some_text(market.as_ref().map(|name| name.as_str()));
@@ -86,7 +87,7 @@ fn events(events: &[Told]) -> Change {
         }
         row.some_text(parties.provider.as_ref().map(|name| name.as_str()));
         row.some_text(parties.account.as_ref().map(|name| name.as_str()));
-        row.bytes(|bytes| event.encode(bytes).expect("a vector grows"));
+        row.bytes(|bytes| bytes.extend_from_slice(told.encoded()));
     }
     Change { how: How::Append("events"), rows }
 }
