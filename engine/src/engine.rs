@@ -3,7 +3,6 @@
 use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
 use crate::intake::{Intake, NotDone, Taker, Ticket, Waiting, Work};
-use crate::metrics;
 use crate::projections::Projections;
 use crate::recovery::{self, RecoveryError, ToProjections};
 use crate::replay::Replay;
@@ -11,6 +10,7 @@ use crate::sequencer::{Sequencer, Stopped};
 use crate::snapshots::{self, Snapshotter};
 use crate::store::{Fault, Store, StoreOptions};
 use crate::view::{Publisher, Views};
+use futures_util::future::BoxFuture;
 use kubebid_core::units::{ClientKey, MarketId, Micros};
 use kubebid_core::{Auction, Command, Exchange};
 use std::sync::Arc;
@@ -109,7 +109,12 @@ impl Submission {
 
 impl Engine {
     /// Opens the store, takes the journal, recovers, and runs. Returns when the engine is ready.
-    pub async fn start(options: EngineOptions) -> Result<(Engine, Running), EngineError> {
+    pub fn start(options: EngineOptions) -> BoxFuture<'static, Result<(Engine, Running), EngineError>> {
+        // In a box, so that it is compiled here and not again in whatever runs an engine.
+        Box::pin(Engine::start_here(options))
+    }
+
+    async fn start_here(options: EngineOptions) -> Result<(Engine, Running), EngineError> {
         let store = Store::open(&options.store).await?;
         let projections = Projections::open(&store).await?;
         let intake = Intake::new(options.intake);
@@ -179,10 +184,7 @@ impl Engine {
         submission: Submission,
         look: impl FnOnce(&Exchange, &Step) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
-        let applied = self.applied();
-        let lag = applied.saturating_sub(self.projected());
-        metrics::behind(lag, applied.saturating_sub(*self.0.saved.borrow()));
-        if lag > self.0.projection_lag {
+        if self.applied().saturating_sub(self.projected()) > self.0.projection_lag {
             return Err(NotDone::Full);
         }
         let (sender, receiver) = oneshot::channel();
@@ -231,6 +233,11 @@ impl Engine {
 
     pub fn projected(&self) -> u64 {
         *self.0.projected.borrow()
+    }
+
+    /// The last command that is in a snapshot.
+    pub fn saved(&self) -> u64 {
+        *self.0.saved.borrow()
     }
 
     pub fn views(&self) -> &Views {

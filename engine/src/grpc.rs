@@ -1,31 +1,30 @@
-//! gRPC: every method is a few lines that call the [`Api`]; who may call it was settled at the gate.
+//! gRPC: every method is a line that names one of the [`Api`]; who may call it is settled at the gate.
 
 mod gate;
 mod malformed;
-mod reads;
+mod methods;
 mod streams;
-mod unary;
 
 use crate::api::Api;
+use crate::caller::Caller;
+use crate::metrics::Requests;
 use crate::wire::status::{ApiError, Code};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use kubebid_proto::v1::admin_service_server::AdminServiceServer;
-use kubebid_proto::v1::allocation_service_server::AllocationServiceServer;
-use kubebid_proto::v1::bid_service_server::BidServiceServer;
-use kubebid_proto::v1::billing_service_server::BillingServiceServer;
-use kubebid_proto::v1::event_service_server::EventServiceServer;
-use kubebid_proto::v1::market_service_server::MarketServiceServer;
-use kubebid_proto::v1::offer_service_server::OfferServiceServer;
-use std::convert::Infallible;
+use bytes::Bytes;
+use kubebid_proto::Encoded;
+use methods::{Call, METHODS};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
-use tonic::server::NamedService;
+use tonic::Status;
+use tonic::server::Grpc;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
-use tower::{Service, ServiceExt};
+use tower::{ServiceExt, service_fn};
 
 /// The largest request.
 const MESSAGE: usize = 64 * 1024;
@@ -34,63 +33,91 @@ const FRAME: usize = 4 * 1024 * 1024;
 /// How often the health service looks whether the engine is open.
 const HEALTH: Duration = Duration::from_millis(250);
 
-/// All services, with health and reflection. Those on which load comes are called at once, without the
-/// boxes and the search of a router.
+/// All services, with health and reflection. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Grpc {
+pub(crate) struct Services(Arc<Inner>);
+
+struct Inner {
     api: Api,
-    bids: BidServiceServer<Services>,
-    /// The one method with larger messages has a server of its own.
-    frames: BidServiceServer<Services>,
-    markets: MarketServiceServer<Services>,
+    methods: HashMap<&'static str, Method>,
+    /// Health and reflection.
     others: Router,
+    counted_others: Requests,
 }
 
-const PLACE_BIDS: &str = "/kubebid.auction.v1.BidService/PlaceBids";
-const BIDS: &str = "/kubebid.auction.v1.BidService/";
-const MARKETS: &str = "/kubebid.auction.v1.MarketService/";
+struct Method {
+    call: Call,
+    counted: Requests,
+}
 
-impl Grpc {
-    pub(crate) fn new(api: Api) -> Grpc {
+/// Where our services are; others are for everybody.
+const OURS: &str = "/kubebid.";
+
+impl Services {
+    pub(crate) fn new(api: Api) -> Services {
         let (reporter, health) = tonic_health::server::health_reporter();
         tokio::spawn(report_health(api.clone(), reporter));
-        let services = Services(api.clone());
-        let others = Routes::new(health)
-            .add_service(AllocationServiceServer::new(services.clone()).max_decoding_message_size(MESSAGE))
-            .add_service(OfferServiceServer::new(services.clone()).max_decoding_message_size(MESSAGE))
-            .add_service(EventServiceServer::new(services.clone()).max_decoding_message_size(MESSAGE))
-            .add_service(BillingServiceServer::new(services.clone()).max_decoding_message_size(MESSAGE))
-            .add_service(AdminServiceServer::new(services.clone()).max_decoding_message_size(MESSAGE));
-        Grpc {
+        let methods = METHODS.iter().map(|(path, call)| {
+            let counted = Requests::of("grpc", path);
+            (*path, Method { call: *call, counted })
+        });
+        Services(Arc::new(Inner {
             api,
-            bids: BidServiceServer::new(services.clone()).max_decoding_message_size(MESSAGE),
-            frames: BidServiceServer::new(services.clone()).max_decoding_message_size(FRAME),
-            markets: MarketServiceServer::new(services).max_decoding_message_size(MESSAGE),
-            others: add_reflection(others).into_axum_router(),
-        }
+            methods: methods.collect(),
+            others: add_reflection(Routes::new(health)).into_axum_router(),
+            counted_others: Requests::of("grpc", "other"),
+        }))
     }
 
     pub(crate) async fn answer(self, request: Request) -> Response {
-        let Grpc { api, bids, frames, markets, others } = self;
-        let behind = |request: Request| async move {
-            let answered = match request.uri().path() {
-                PLACE_BIDS => called(frames, request).await,
-                path if path.starts_with(BIDS) => called(bids, request).await,
-                path if path.starts_with(MARKETS) => called(markets, request).await,
-                _ => others.oneshot(request).await,
-            };
-            answered.unwrap_or_else(|never| match never {})
-        };
-        gate::pass(&api, request, behind).await
+        let Inner { api, methods, others, counted_others } = &*self.0;
+        let path = request.uri().path();
+        if let Some(method) = methods.get(path) {
+            let call = method.call;
+            // In a box from the beginning: what waits for it would otherwise be copied with it, at each level.
+            let behind = |caller, request| Box::pin(called(api.clone(), call, caller, request));
+            return gate::pass(api, &method.counted, request, behind).await;
+        }
+        if path.starts_with(OURS) {
+            let answer = async { gate::refused(Code::UnknownMethod.into()) };
+            return gate::counted(counted_others, answer).await;
+        }
+        let answer = async { others.clone().oneshot(request).await.unwrap_or_else(|never| match never {}) };
+        gate::counted(counted_others, gate::unpanicked(answer)).await
     }
 }
 
-async fn called<S>(mut service: S, request: Request) -> Result<Response, Infallible>
-where
-    S: Service<Request, Response = http::Response<tonic::body::Body>, Error = Infallible>,
-{
-    // Services of tonic are always ready.
-    Ok(service.call(request).await?.map(Body::new))
+/// Calls a method of the [`Api`] with what tonic reads of the request, and has tonic write the answer.
+async fn called(api: Api, call: Call, caller: Caller, request: Request) -> Response {
+    let grpc = |largest| Grpc::new(Encoded).max_decoding_message_size(largest);
+    let response = match call {
+        Call::Once(call) => {
+            let service = service_fn(|request: tonic::Request<Bytes>| {
+                let answer = call(api.clone(), caller.clone(), request.into_inner());
+                async move { answered(answer.await) }
+            });
+            grpc(MESSAGE).unary(service, request).await
+        }
+        Call::Watch(call) => {
+            let service = service_fn(|request: tonic::Request<Bytes>| {
+                let answer = call(api.clone(), caller.clone(), request.into_inner());
+                async move { answered(answer.await) }
+            });
+            grpc(MESSAGE).server_streaming(service, request).await
+        }
+        Call::Frames(call) => {
+            let service = service_fn(|request: tonic::Request<tonic::Streaming<Bytes>>| {
+                let frames = call(api.clone(), caller.clone(), request.into_inner());
+                async move { Ok::<_, Status>(tonic::Response::new(frames)) }
+            });
+            grpc(FRAME).streaming(service, request).await
+        }
+    };
+    response.map(Body::new)
+}
+
+fn answered<T>(answer: Result<T, ApiError>) -> Result<tonic::Response<T>, Status> {
+    Ok(tonic::Response::new(answer?))
 }
 
 fn add_reflection(routes: Routes) -> Routes {
@@ -106,22 +133,15 @@ fn add_reflection(routes: Routes) -> Routes {
 
 /// The services serve while the engine is open.
 async fn report_health(api: Api, reporter: HealthReporter) {
-    let names = [
-        "",
-        <BidServiceServer<Services> as NamedService>::NAME,
-        <AllocationServiceServer<Services> as NamedService>::NAME,
-        <OfferServiceServer<Services> as NamedService>::NAME,
-        <AdminServiceServer<Services> as NamedService>::NAME,
-        <MarketServiceServer<Services> as NamedService>::NAME,
-        <EventServiceServer<Services> as NamedService>::NAME,
-        <BillingServiceServer<Services> as NamedService>::NAME,
-    ];
+    // The empty name is for all of them.
+    let services = METHODS.iter().filter_map(|(path, _)| path.trim_start_matches('/').split_once('/'));
+    let names: BTreeSet<&str> = services.map(|(service, _)| service).chain([""]).collect();
     let mut was = None;
     loop {
         let open = api.is_open();
         if was != Some(open) {
             let status = if open { ServingStatus::Serving } else { ServingStatus::NotServing };
-            for name in names {
+            for name in &names {
                 reporter.set_service_status(name, status).await;
             }
             was = Some(open);
@@ -131,14 +151,4 @@ async fn report_health(api: Api, reporter: HealthReporter) {
         }
         tokio::time::sleep(HEALTH).await;
     }
-}
-
-/// All services of the package.
-#[derive(Clone, Debug)]
-pub(crate) struct Services(Api);
-
-/// Who asks: the gate has put it there.
-fn caller<T>(request: &tonic::Request<T>) -> Result<crate::Caller, tonic::Status> {
-    let caller = request.extensions().get().cloned();
-    caller.ok_or_else(|| ApiError::new(Code::Internal).saying("a request went past the gate").into_status())
 }

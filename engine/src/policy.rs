@@ -2,6 +2,8 @@
 
 use crate::caller::Roles;
 use crate::store::Role;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// What a caller needs to be. An administrator is everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,8 @@ pub const POLICY: &[(&str, Need)] = &[
 
 /// What the method, by its gRPC path, needs.
 pub fn need(method: &str) -> Option<Need> {
-    POLICY.iter().find(|(name, _)| *name == method).map(|(_, need)| *need)
+    static NEEDS: LazyLock<HashMap<&str, Need>> = LazyLock::new(|| POLICY.iter().copied().collect());
+    NEEDS.get(method).copied()
 }
 
 impl Need {

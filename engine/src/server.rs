@@ -8,12 +8,13 @@ use crate::api::{Api, ApiOptions};
 use crate::auth::{BootstrapError, bootstrap_admin};
 use crate::config::ServeArgs;
 use crate::engine::{Engine, EngineError, Running};
-use crate::grpc::Grpc;
+use crate::grpc;
 use crate::store::Fault;
 use crate::wire::status::ApiError;
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use futures_util::future::Either;
 use http::header;
 use hyper::body::Incoming;
@@ -76,16 +77,29 @@ pub struct Server {
 
 /// Starts an engine, makes the first administrator where that is asked for, and serves until `shutdown` is done
 /// or the engine ends by itself.
-pub async fn serve(args: &ServeArgs, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-    let server = Server::bind(args.server_config()).await?;
-    let (engine, running) = Engine::start(args.engine_options()?).await?;
-    if let Some(path) = &args.admin_token_file
-        && let Err(error) = bootstrap_admin(engine.store(), path).await
-    {
-        running.stop().await?;
-        return Err(error.into());
-    }
-    server.run(engine, running, shutdown).await
+pub fn serve<'a>(
+    args: &'a ServeArgs,
+    shutdown: impl Future<Output = ()> + Send + 'a,
+) -> BoxFuture<'a, Result<(), ServeError>> {
+    serve_until(args, Box::pin(shutdown))
+}
+
+/// Boxes are what keeps the whole service from being compiled again in every program that runs it.
+fn serve_until<'a>(
+    args: &'a ServeArgs,
+    shutdown: BoxFuture<'a, ()>,
+) -> BoxFuture<'a, Result<(), ServeError>> {
+    Box::pin(async move {
+        let server = Server::bind(args.server_config()).await?;
+        let (engine, running) = Engine::start(args.engine_options()?).await?;
+        if let Some(path) = &args.admin_token_file
+            && let Err(error) = bootstrap_admin(engine.store(), path).await
+        {
+            running.stop().await?;
+            return Err(error.into());
+        }
+        server.run(engine, running, shutdown).await
+    })
 }
 
 impl Server {
@@ -111,11 +125,29 @@ impl Server {
 
     /// Serves until `shutdown` is done or the engine ends by itself: then it takes no more requests, ends the
     /// streams, lets the other requests finish, and stops the engine.
-    pub async fn run(
+    pub fn run<'a>(
+        self,
+        engine: Engine,
+        running: Running,
+        shutdown: impl Future<Output = ()> + Send + 'a,
+    ) -> BoxFuture<'a, Result<(), ServeError>> {
+        self.run_until(engine, running, Box::pin(shutdown))
+    }
+
+    fn run_until<'a>(
+        self,
+        engine: Engine,
+        running: Running,
+        shutdown: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<(), ServeError>> {
+        Box::pin(self.run_here(engine, running, shutdown))
+    }
+
+    async fn run_here(
         self,
         engine: Engine,
         mut running: Running,
-        shutdown: impl Future<Output = ()>,
+        shutdown: BoxFuture<'_, ()>,
     ) -> Result<(), ServeError> {
         let (address, ops_address) = (self.address(), self.ops_address());
         let api = match Api::start(engine, self.config.api).await {
@@ -127,6 +159,11 @@ impl Server {
         };
         let (stop, stopping) = watch::channel(false);
         let (stop_ops, stopping_ops) = watch::channel(false);
+        // First: what is counted goes where the metrics are then.
+        if let Some(ops) = self.ops {
+            let router = TowerToHyperService::new(ops::router(api.clone()));
+            tokio::spawn(accept::serve(ops, None, router, stopping_ops, Duration::ZERO));
+        }
         let serving = tokio::spawn(accept::serve(
             self.listener,
             self.tls,
@@ -134,10 +171,6 @@ impl Server {
             stopping,
             self.config.grace,
         ));
-        if let Some(ops) = self.ops {
-            let router = TowerToHyperService::new(ops::router(api.clone()));
-            tokio::spawn(accept::serve(ops, None, router, stopping_ops, Duration::ZERO));
-        }
         info!(%address, ops = ?ops_address, "serving");
         let ended = tokio::select! {
             () = shutdown => None,
@@ -193,7 +226,7 @@ impl<S> Door for S where
 
 /// gRPC and REST on one port, told apart by what they say they carry.
 fn door(api: Api) -> impl Door {
-    let (grpc, rest) = (Grpc::new(api.clone()), crate::rest::router(api));
+    let (grpc, rest) = (grpc::Services::new(api.clone()), crate::rest::router(api));
     service_fn(move |request: hyper::Request<Incoming>| {
         let request = request.map(Body::new);
         let kind = request.headers().get(header::CONTENT_TYPE);

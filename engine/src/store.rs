@@ -155,7 +155,8 @@ impl Store {
             Place::Sqlite(path) => Arc::new(Sqlite::to_own(path, options.patience)?),
         };
         let mut connection = database.connect().await?;
-        database.migrations().run(&mut connection).await.map_err(Fault::Migrate)?;
+        // Not `run`: futures with its kind of bound cannot be boxed (rust-lang/rust#110338).
+        database.migrations().run_direct(None, &mut connection, false).await.map_err(Fault::Migrate)?;
         let naming = "giving the journal its UUID";
         sqlx::query(
             "INSERT INTO leader (one, journal, epoch, holder) VALUES (1, $1, 0, '') ON CONFLICT DO NOTHING",

@@ -71,21 +71,20 @@ impl Holder {
 #[derive(Clone, Debug)]
 pub struct Session {
     pub(crate) holder: Arc<Holder>,
-    live: Option<watch::Receiver<bool>>,
+    credential: Option<Arc<Credential>>,
 }
 
 impl Session {
     /// Never revoked, with the default limits.
     pub(crate) fn free(account: AccountName) -> Session {
-        Session { holder: Holder::new(account, Limits::default()), live: None }
+        Session { holder: Holder::new(account, Limits::default()), credential: None }
     }
 
     /// Waits until the credential is revoked.
     pub async fn revoked(self) {
-        match self.live {
-            // The sender goes with the credential when that is forgotten.
-            Some(mut live) => {
-                let _ = live.wait_for(|live| !live).await;
+        match self.credential {
+            Some(credential) => {
+                let _ = credential.live.subscribe().wait_for(|live| !live).await;
             }
             None => std::future::pending().await,
         }
@@ -107,12 +106,12 @@ impl Auth {
     pub(crate) fn bearer(&self, secret: &Secret) -> Option<Caller> {
         let known = self.0.known.load();
         let credential = known.tokens.get(&secret.sha256())?;
-        let (holder, live) = (credential.holder.clone(), Some(credential.live.subscribe()));
+        let holder = credential.holder.clone();
         Some(Caller {
             account: holder.account.clone(),
             roles: credential.roles,
             deadline: None,
-            session: Session { holder, live },
+            session: Session { holder, credential: Some(credential.clone()) },
         })
     }
 
@@ -122,7 +121,7 @@ impl Auth {
             account: self.0.nobody.account.clone(),
             roles: Roles::default(),
             deadline: None,
-            session: Session { holder: self.0.nobody.clone(), live: None },
+            session: Session { holder: self.0.nobody.clone(), credential: None },
         }
     }
 

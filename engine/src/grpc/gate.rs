@@ -3,7 +3,8 @@
 
 use super::malformed::malformed;
 use crate::api::Api;
-use crate::metrics;
+use crate::caller::Caller;
+use crate::metrics::Requests;
 use crate::wire::status::{ApiError, Code};
 use axum::extract::Request;
 use axum::response::Response;
@@ -14,53 +15,44 @@ use std::time::{Duration, Instant};
 use tonic::Status;
 use tracing::error;
 
-/// The services that have a policy; health and reflection are for everybody.
-const OURS: &str = "/kubebid.";
-
-/// `answer` is behind the gate.
+/// `behind` is what answers those who may pass.
 pub(super) async fn pass<F: Future<Output = Response>>(
     api: &Api,
+    requests: &Requests,
     request: Request,
-    answer: impl FnOnce(Request) -> F,
+    behind: impl FnOnce(Caller, Request) -> F,
 ) -> Response {
+    let answer = async { admit(api, requests.method(), request, behind).await.unwrap_or_else(refused) };
+    counted(requests, answer).await
+}
+
+pub(super) async fn counted(requests: &Requests, answer: impl Future<Output = Response>) -> Response {
     let started = Instant::now();
-    let path = request.uri().path().to_owned();
-    let response = if path.starts_with(OURS) {
-        match admit(api, request, answer).await {
-            Ok(response) => response,
-            Err(error) => error.into_status().into_http(),
-        }
-    } else {
-        unpanicked(&path, answer(request)).await.unwrap_or_else(|error| error.into_status().into_http())
-    };
+    let response = answer.await;
     let code = response.extensions().get().map_or(tonic::Code::Ok, Status::code);
-    metrics::request("grpc", &path, code_word(code), started.elapsed());
+    requests.answered(code_word(code), started.elapsed());
     response
 }
 
 async fn admit<F: Future<Output = Response>>(
     api: &Api,
-    mut request: Request,
-    answer: impl FnOnce(Request) -> F,
+    path: &str,
+    request: Request,
+    behind: impl FnOnce(Caller, Request) -> F,
 ) -> Result<Response, ApiError> {
-    let path = request.uri().path().to_owned();
-    let mut caller = api.admit(&path, request.headers())?;
-    caller.deadline = deadline(request.headers())?;
-    let deadline = caller.deadline;
-    request.extensions_mut().insert(caller);
-    let answering = unpanicked(&path, answer(request));
+    let mut caller = api.admit(path, request.headers())?;
+    let deadline = deadline(request.headers())?;
+    caller.deadline = deadline;
+    let answering = unpanicked(behind(caller, request));
     let response = match deadline {
         // It ends what it has begun, and a command that is not stamped is never taken.
         Some(deadline) if deadline <= Instant::now() => return Err(late()),
-        Some(deadline) => tokio::time::timeout_at(deadline.into(), answering).await.map_err(|_| late())??,
-        None => answering.await?,
+        Some(deadline) => tokio::time::timeout_at(deadline.into(), answering).await.map_err(|_| late())?,
+        None => answering.await,
     };
     match response.extensions().get::<Status>() {
         // Ours have details; one without comes from reading the message.
-        Some(status) if status.details().is_empty() => match malformed(status) {
-            Some(error) => Err(error),
-            None => Ok(response),
-        },
+        Some(status) if status.details().is_empty() => malformed(status).map_or(Ok(response), Err),
         Some(_) | None => Ok(response),
     }
 }
@@ -71,11 +63,15 @@ fn late() -> ApiError {
 }
 
 /// A panic is our bug: the caller hears so, and the server goes on.
-async fn unpanicked(path: &str, answering: impl Future<Output = Response>) -> Result<Response, ApiError> {
-    AssertUnwindSafe(answering).catch_unwind().await.map_err(|_| {
-        error!(path, "a request panicked");
-        ApiError::new(Code::Internal)
+pub(super) async fn unpanicked(answering: impl Future<Output = Response>) -> Response {
+    AssertUnwindSafe(answering).catch_unwind().await.unwrap_or_else(|_| {
+        error!("a request panicked");
+        refused(ApiError::new(Code::Internal))
     })
+}
+
+pub(super) fn refused(error: ApiError) -> Response {
+    error.into_status().into_http()
 }
 
 /// Until when the caller waits: `grpc-timeout`, as in "250m".

@@ -1,4 +1,4 @@
-//! Messages that tonic could not read: malformed ones are the caller's, not a bug of ours, and too large ones
+//! Messages that could not be read: malformed ones are the caller's, not a bug of ours, and too large ones
 //! exhaust what there is room for.
 
 use crate::wire::status::{ApiError, Code};
@@ -21,16 +21,14 @@ pub(super) fn malformed(status: &Status) -> Option<ApiError> {
     if code != tonic::Code::Internal {
         return None;
     }
-    Some(match said.strip_prefix(PROST) {
-        Some(what) => unreadable(what),
-        None => ApiError::new(Code::BadField).saying(format!("the request is malformed: {said}")),
-    })
+    Some(ApiError::new(Code::BadField).saying(format!("the request is malformed: {said}")))
 }
 
-/// `PlaceBidRequest.client_key: invalid string value: …` as the field and what is wrong with it.
-fn unreadable(what: &str) -> ApiError {
+/// What prost says, as in `PlaceBidRequest.client_key: invalid string value: …`, as the field and what is wrong
+/// with it.
+pub(super) fn unreadable(said: &str) -> ApiError {
     let mut field: Vec<&str> = Vec::new();
-    let mut rest = what;
+    let mut rest = said.strip_prefix(PROST).unwrap_or(said);
     while let Some((head, tail)) = rest.split_once(": ")
         && let Some((message, name)) = head.split_once('.')
         && message.starts_with(|letter: char| letter.is_ascii_uppercase())
@@ -53,17 +51,17 @@ mod tests {
     #[test]
     fn a_text_that_is_no_text_is_blamed_by_its_field() {
         let said = "PlaceBidRequest.client_key: invalid string value: data is not UTF-8 encoded";
-        let error = malformed(&Status::internal(format!("{PROST}{said}"))).unwrap();
+        let error = unreadable(&format!("{PROST}{said}"));
         assert_eq!(error.code, Code::BadField);
         assert_eq!(error.field.as_deref(), Some("client_key"));
         assert_eq!(error.message, "client_key is malformed: invalid string value: data is not UTF-8 encoded");
         let nested = format!("{PROST}PlaceBidsRequest.bids: PlaceBidRequest.markets: invalid string value");
-        assert_eq!(malformed(&Status::internal(nested)).unwrap().field.as_deref(), Some("bids.markets"));
+        assert_eq!(unreadable(&nested).field.as_deref(), Some("bids.markets"));
     }
 
     #[test]
     fn what_cannot_be_read_at_all_blames_no_field() {
-        let error = malformed(&Status::internal(format!("{PROST}invalid varint"))).unwrap();
+        let error = unreadable(&format!("{PROST}invalid varint"));
         assert_eq!((error.code, error.field), (Code::BadField, None));
         let error = malformed(&Status::internal("Missing request message.")).unwrap();
         assert_eq!(error.code, Code::BadField);

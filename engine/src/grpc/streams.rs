@@ -1,26 +1,24 @@
 //! The methods that answer with streams.
 
 use super::malformed::malformed;
+use super::methods::read;
 use crate::api::Api;
 use crate::caller::Caller;
 use crate::wire::status::ApiError;
+use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt};
-use kubebid_proto::v1;
+use prost::Message;
 use tonic::{Status, Streaming};
 
 /// What a stream of answers is.
-pub(super) type Answers<T> = BoxStream<'static, Result<T, Status>>;
+pub(super) type Frames = BoxStream<'static, Result<Bytes, Status>>;
 
 /// Frames of one stream that are on their way at once, so that one is read while another becomes durable.
-const FRAMES: usize = 4;
+const AT_ONCE: usize = 4;
 
-/// Each frame answered by one, in their order.
-pub(super) fn place_bids(
-    api: Api,
-    caller: Caller,
-    frames: Streaming<v1::PlaceBidsRequest>,
-) -> Answers<v1::PlaceBidsResponse> {
+/// PlaceBids: each frame answered by one, in their order.
+pub(super) fn place_bids(api: Api, caller: Caller, frames: Streaming<Bytes>) -> Frames {
     let guard = (api.clone(), caller.clone());
     let answers = frames
         .map(move |frame| {
@@ -28,10 +26,11 @@ pub(super) fn place_bids(
             async move {
                 let frame =
                     frame.map_err(|status| malformed(&status).map_or(status, ApiError::into_status))?;
-                Ok::<_, Status>(api.place_bid_frame(&caller, frame).await?)
+                let answer = api.place_bid_frame(&caller, read(frame)?).await?;
+                Ok::<_, Status>(answer.encode_to_vec().into())
             }
         })
-        .buffered(FRAMES);
+        .buffered(AT_ONCE);
     let (api, caller) = guard;
     api.until_ended(caller, answers).boxed()
 }
@@ -41,6 +40,8 @@ pub(super) fn answers<T: Send + 'static>(
     api: &Api,
     caller: Caller,
     frames: impl Stream<Item = Result<T, ApiError>> + Send + 'static,
-) -> Answers<T> {
+    encode: fn(T) -> Bytes,
+) -> Frames {
+    let frames = frames.map(move |frame| frame.map(encode));
     api.until_ended(caller, frames).map(|frame| frame.map_err(ApiError::into_status)).boxed()
 }

@@ -3,6 +3,7 @@
 use crate::api::Api;
 use crate::metrics;
 use axum::Router;
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -16,11 +17,12 @@ const SECONDS: [f64; 14] =
 const COUNTS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 2048.0, 4096.0, 8192.0];
 
 pub(super) fn router(api: Api) -> Router {
-    let metrics = recorder();
+    let handle = recorder();
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))
-        .route("/readyz", get(async move || ready(&api)))
-        .route("/metrics", get(async move || render(metrics)))
+        .route("/readyz", get(async |State(api): State<Api>| ready(&api)))
+        .route("/metrics", get(async move |State(api): State<Api>| render(&api, handle)))
+        .with_state(api)
 }
 
 /// Whether commands are taken.
@@ -28,10 +30,13 @@ fn ready(api: &Api) -> (StatusCode, &'static str) {
     if api.is_open() { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
 }
 
-fn render(metrics: Option<&PrometheusHandle>) -> (StatusCode, String) {
-    let Some(metrics) = metrics else { return (StatusCode::NOT_FOUND, "metrics go elsewhere\n".to_owned()) };
-    metrics.run_upkeep();
-    (StatusCode::OK, metrics.render())
+fn render(api: &Api, handle: Option<&PrometheusHandle>) -> (StatusCode, String) {
+    let Some(handle) = handle else { return (StatusCode::NOT_FOUND, "metrics go elsewhere\n".to_owned()) };
+    let engine = api.engine();
+    let behind = |seq: u64| engine.applied().saturating_sub(seq);
+    metrics::behind(behind(engine.projected()), behind(engine.saved()));
+    handle.run_upkeep();
+    (StatusCode::OK, handle.render())
 }
 
 /// One for the process; none where somebody else has taken its place.
