@@ -2,7 +2,10 @@
 
 pub mod living;
 pub mod play;
+pub mod price_replay;
 pub mod replay;
+pub mod report;
+pub mod trace;
 
 use kubebid_core::{Auction, Exchange};
 use kubebid_model::Model;

@@ -2,8 +2,11 @@
 
 use clap::{Parser, Subcommand};
 mod replay_demand;
+mod replay_prices;
 
+use kubebid_core::Price;
 use market_sim::play::{self, PlayError};
+use std::error::Error;
 use std::fs::File;
 use std::io::{BufRead, BufReader, stdin, stdout};
 use std::path::{Path, PathBuf};
@@ -34,6 +37,8 @@ enum Task {
     },
     /// Feed the jobs of a demand trace to a market and say what came of it
     ReplayDemand(replay_demand::Arguments),
+    /// Say what bids would have got on a price trace: availability, pre-emptions, what they paid
+    ReplayPrices(replay_prices::Arguments),
 }
 
 const PLAY_HELP: &str = r#"Example: one market, one unit, one bid that gets it.
@@ -67,7 +72,25 @@ fn main() -> ExitCode {
     match Arguments::parse().task {
         Task::Play { file, model } => play_from(file.as_deref(), model),
         Task::ReplayDemand(arguments) => replay_demand::run(&arguments),
+        Task::ReplayPrices(arguments) => replay_prices::run(&arguments),
     }
+}
+
+/// A price on the command line.
+fn dollars(text: &str) -> Result<Price, String> {
+    let price = market_sim::trace::dollars(text);
+    price.ok_or_else(|| format!("{text:?} is not a price in dollars with at most 6 decimals, like 2.50"))
+}
+
+/// Says what went wrong, and because of what.
+fn complain(error: &dyn Error) -> ExitCode {
+    eprintln!("market-sim: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        eprintln!("  because {cause}");
+        source = cause.source();
+    }
+    ExitCode::from(1)
 }
 
 fn play_from(file: Option<&Path>, model: bool) -> ExitCode {

@@ -8,13 +8,12 @@
 mod in_process;
 mod live;
 mod report;
-mod trace;
 mod venue;
 mod world;
 
+pub use crate::trace::{Job, TraceError, read_demand};
 pub use in_process::InProcess;
 pub use live::Live;
 pub use report::Report;
-pub use trace::{Job, TraceError, read_demand};
 pub use venue::{Act, Happening, Venue, VenueError};
 pub use world::{Settings, replay};

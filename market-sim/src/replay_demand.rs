@@ -23,10 +23,10 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     providers: u32,
     /// The on-demand price, in dollars per node-hour: what a bid_proxy of 1 stands for
-    #[arg(long, value_name = "DOLLARS", default_value = "32.00", value_parser = dollars)]
+    #[arg(long, value_name = "DOLLARS", default_value = "32.00", value_parser = crate::dollars)]
     on_demand: Price,
     /// The providers' reserve price, in dollars per node-hour
-    #[arg(long, value_name = "DOLLARS", default_value = "4.00", value_parser = dollars)]
+    #[arg(long, value_name = "DOLLARS", default_value = "4.00", value_parser = crate::dollars)]
     reserve: Price,
     /// Seconds from a node's award until it is ready
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
@@ -78,17 +78,6 @@ Examples:
   kubebid serve --store sqlite:trace.db --clock stepped --admin-token-file admin.token &
   KUBEBID_TOKEN=$(cat admin.token) market-sim replay-demand --trace demand.csv.gz --capacity 64";
 
-fn dollars(text: &str) -> Result<Price, String> {
-    let wrong = || format!("{text:?} is not a price in dollars with at most 6 decimals, like 2.50");
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || decimals.len() > 6 || !digits(whole) || !digits(decimals) {
-        return Err(wrong());
-    }
-    let micros = format!("{whole}{decimals:0<6}").parse().map_err(|_| wrong())?;
-    Ok(Price(micros))
-}
-
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match play(arguments) {
         Ok(report) => {
@@ -100,15 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            eprintln!("market-sim: {error}");
-            let mut source = error.source();
-            while let Some(cause) = source {
-                eprintln!("  because {cause}");
-                source = cause.source();
-            }
-            ExitCode::from(1)
-        }
+        Err(error) => crate::complain(error.as_ref()),
     }
 }
 

@@ -1,9 +1,13 @@
 //! The cuts of real traces in `traces/`: they are read to the last row, with all their oddities, and a
 //! replay of them comes to what it must.
 
+use indicatif::ProgressBar;
+use kubebid_core::Price;
 use kubebid_core::units::Micros;
+use market_sim::price_replay::{PriceTable, Question, replay_prices};
 use market_sim::replay::{InProcess, Job, Report, Settings, read_demand, replay};
-use std::collections::BTreeSet;
+use market_sim::trace::{PriceTrace, TraceError};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 fn path(name: &str) -> PathBuf {
@@ -95,6 +99,35 @@ fn the_seed_decides_the_bids_that_a_trace_leaves_open() {
     let seeded = |seed| play(&jobs, &Settings { seed, ..settings(20) });
     assert_eq!(seeded(1), seeded(1));
     assert_ne!(seeded(1), seeded(2));
+}
+
+fn bids_on(trace: &str, instance_type: &str, micros: u64) -> Result<PriceTable, TraceError> {
+    let question = Question {
+        shares: vec![0.15, 0.3, 1.0, 5.0],
+        on_demand: BTreeMap::from([(instance_type.to_owned(), Price(micros))]),
+        regions: Vec::new(),
+        longest_gap: None,
+    };
+    replay_prices(PriceTrace::open(&path(trace), &ProgressBar::hidden())?, &question)
+}
+
+#[test]
+fn a_higher_bid_runs_longer_and_pays_more_but_never_more_than_it_bids() {
+    let table =
+        bids_on("aws-spot-2016q4/prices.csv.gz", "m4.4xlarge", 1_056_000).expect("a cut with this type");
+    let mean = &table.types[0].mean;
+    assert!(mean.is_sorted_by(|low, high| low.availability <= high.availability), "{table}");
+    assert!(mean.iter().all(|o| o.mean_paid_usd.is_none_or(|paid| paid <= o.bid_usd)), "{table}");
+    let all = mean.last().expect("four bids");
+    assert_eq!((all.availability, all.preemptions_per_hour), (1.0, Some(0.0)), "{table}");
+}
+
+#[test]
+fn weekly_prices_of_a_hundred_markets_are_few_rows_and_many_hours() {
+    let table = bids_on("rackspace-spot-2026/prices.csv.gz", "ch.vs1.2xlarge-dfw", 500_000).expect("a cut");
+    assert!(table.types[0].markets[0].hours > 50.0 * 24.0, "{table}");
+    let error = bids_on("rackspace-spot-2026/prices.csv.gz", "no such type", 500_000).unwrap_err();
+    assert_eq!(error.to_string(), "the trace has no prices of such types and regions");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The world of a replay: jobs, the nodes they have, and what happens when.
 
 use super::report::{Prices, Report};
-use super::trace::Job;
 use super::venue::{Act, Happening, Venue, VenueError};
+use crate::trace::Job;
 use kubebid_core::Price;
 use kubebid_core::units::{AllocationId, BidId, Micros};
 use rand::{RngExt, SeedableRng};

@@ -1,12 +1,11 @@
 //! Demand traces: `submit_time,job_id,tenant,instance_class,nodes,gpus,duration_s,priority,bid_proxy,
 //! deadline,censored`, sorted by time, plain or gzip-ed.
 
-use chrono::DateTime;
-use flate2::read::MultiGzDecoder;
+use super::{Field, TraceError, open};
+use indicatif::ProgressBar;
 use kubebid_core::units::Micros;
 use serde::Deserialize;
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
 /// One job of a trace.
@@ -22,21 +21,8 @@ pub struct Job {
     pub duration: Micros,
     /// What it would pay, as a share of the on-demand price, if the trace says.
     pub bid_proxy: Option<f64>,
-}
-
-/// Why a trace cannot be read. Lines count from 1, the heading is the first.
-#[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    #[error("cannot open {path}")]
-    Open { path: String, source: std::io::Error },
-    #[error("{0}")]
-    Csv(#[from] csv::Error),
-    #[error("line {line}, {field}: {value:?} is not {expected}")]
-    Field { line: u64, field: &'static str, value: String, expected: &'static str },
-    #[error("line {line}: {value} is earlier than the line before; a demand trace is sorted by time")]
-    Unsorted { line: u64, value: String },
-    #[error("the trace has no jobs")]
-    Empty,
+    /// When it should be done, if the trace says.
+    pub deadline: Option<Micros>,
 }
 
 #[derive(Deserialize)]
@@ -48,15 +34,12 @@ struct Row {
     nodes: String,
     duration_s: String,
     bid_proxy: String,
+    deadline: String,
 }
 
 /// All jobs of a trace, in order.
 pub fn read_demand(path: &Path) -> Result<Vec<Job>, TraceError> {
-    let open = |source| TraceError::Open { path: path.display().to_string(), source };
-    let file = BufReader::new(File::open(path).map_err(open)?);
-    let gzipped = path.extension().is_some_and(|extension| extension == "gz");
-    let text: Box<dyn Read> = if gzipped { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
-    parse(text)
+    parse(open(path, &ProgressBar::hidden())?)
 }
 
 fn parse(text: impl Read) -> Result<Vec<Job>, TraceError> {
@@ -72,36 +55,37 @@ fn parse(text: impl Read) -> Result<Vec<Job>, TraceError> {
         }
         jobs.push(job);
     }
-    if jobs.is_empty() { Err(TraceError::Empty) } else { Ok(jobs) }
+    if jobs.is_empty() { Err(TraceError::Empty("jobs")) } else { Ok(jobs) }
 }
 
 fn job_of(row: Row, line: u64) -> Result<Job, TraceError> {
-    let field =
-        |field, value: &str, expected| TraceError::Field { line, field, value: value.to_owned(), expected };
-    let time = DateTime::parse_from_rfc3339(&row.submit_time).ok();
-    let submitted = time
-        .and_then(|time| u64::try_from(time.timestamp_micros()).ok())
-        .ok_or_else(|| field("submit_time", &row.submit_time, "a time like 2021-03-04T01:03:13Z"))?;
+    let field = |name, text| Field { line, name, text };
+    let submitted = field("submit_time", &row.submit_time).time()?;
     let nodes = row.nodes.parse::<u32>().ok().filter(|nodes| *nodes > 0);
-    let nodes = nodes.ok_or_else(|| field("nodes", &row.nodes, "a number of nodes, at least 1"))?;
+    let nodes = nodes.ok_or_else(|| field("nodes", &row.nodes).wrong("a number of nodes, at least 1"))?;
     let seconds = row.duration_s.parse::<f64>().ok().filter(|s| s.is_finite() && (0.0..1e10).contains(s));
-    let seconds = seconds.ok_or_else(|| field("duration_s", &row.duration_s, "a number of seconds"))?;
+    let seconds = seconds.ok_or_else(|| field("duration_s", &row.duration_s).wrong("a number of seconds"))?;
     let bid_proxy = match row.bid_proxy.as_str() {
         "" => None,
         text => {
             let share = text.parse::<f64>().ok().filter(|share| share.is_finite() && *share >= 0.0);
-            Some(share.ok_or_else(|| field("bid_proxy", text, "a share of the on-demand price"))?)
+            Some(share.ok_or_else(|| field("bid_proxy", text).wrong("a share of the on-demand price"))?)
         }
+    };
+    let deadline = match row.deadline.as_str() {
+        "" => None,
+        text => Some(field("deadline", text).time()?),
     };
     let tenant = if row.tenant.is_empty() { format!("job-{}", row.job_id) } else { row.tenant };
     Ok(Job {
-        submitted: Micros(submitted),
+        submitted,
         id: row.job_id,
         tenant,
         class: row.instance_class,
         nodes,
         duration: Micros((seconds * 1e6) as u64),
         bid_proxy,
+        deadline,
     })
 }
 
@@ -130,6 +114,7 @@ mod tests {
             ("1970-01-01T00:00:03Z,j2,t,gpu,0,9,1,low,0.5,,0\n", "line 3, nodes"),
             ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,-1,low,0.5,,0\n", "line 3, duration_s"),
             ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,1,low,NaN,,0\n", "line 3, bid_proxy"),
+            ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,1,low,1,soon,0\n", "line 3, deadline"),
             ("1970-01-01T00:00:01Z,j2,t,gpu,1,9,1,low,1,,0\n", "line 3: 1970"),
         ] {
             let error = parsed(&format!("{good}{bad}")).unwrap_err();

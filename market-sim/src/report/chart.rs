@@ -1,0 +1,242 @@
+//! A chart as SVG. Colours are classes, so that a page, or the picture itself, can be light or dark.
+
+use super::scale::Scale;
+use super::{Chart, Point, Series, Shape};
+use std::fmt::Write;
+
+pub(super) const WIDTH: f64 = 760.0;
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 14.0;
+const PLOT: f64 = 220.0;
+const BELOW: f64 = 44.0;
+const LEGEND_ROW: f64 = 20.0;
+/// How wide a letter is, about.
+const LETTER: f64 = 6.4;
+/// As many colours as the style sheet has.
+const COLOURS: usize = 8;
+
+/// Where the parts of a chart are; the page's script looks for points there.
+#[derive(Debug)]
+pub(super) struct Layout<'a> {
+    chart: &'a Chart,
+    pub(super) top: f64,
+    pub(super) bottom: f64,
+    x: Scale<'a>,
+    y: Scale<'a>,
+}
+
+/// A picture of its own, to be shown anywhere: it brings its colours along.
+pub fn svg(chart: &Chart) -> String {
+    let layout = Layout::of(chart);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" font-family=\"system-ui, \
+         sans-serif\" font-size=\"12\" role=\"img\"><title>{}</title><style>{}</style>\
+         <rect class=\"paper\" width=\"100%\" height=\"100%\"/>{}</svg>\n",
+        layout.bottom + BELOW,
+        escaped(&chart.title),
+        include_str!("chart.css"),
+        layout.draw()
+    )
+}
+
+/// The same for a page that has the colours already.
+pub(super) fn inline(chart: &Chart) -> String {
+    let layout = Layout::of(chart);
+    let height = layout.bottom + BELOW;
+    let title = escaped(&chart.title);
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">{}</svg>",
+        layout.draw()
+    )
+}
+
+impl Layout<'_> {
+    pub(super) fn of(chart: &Chart) -> Layout<'_> {
+        let top =
+            24.0 + LEGEND_ROW * legend(chart).iter().map(|(row, _, _)| row + 1).max().unwrap_or(0) as f64;
+        let bottom = top + PLOT;
+        let points = || chart.series.iter().flat_map(|series| &series.points);
+        let zero = (chart.shape == Shape::Bars).then_some(0.0);
+        let heights =
+            points().flat_map(|p| [Some(p.y), p.range.map(|r| r.0), p.range.map(|r| r.1)]).flatten();
+        Layout {
+            chart,
+            top,
+            bottom,
+            x: Scale::along(&chart.x, points().map(|point| point.x), LEFT, WIDTH - RIGHT),
+            y: Scale::up(&chart.y, heights.chain(zero), bottom, top),
+        }
+    }
+
+    /// Each point on the paper, for the script.
+    pub(super) fn places(&self, series: &Series) -> Vec<(f64, f64)> {
+        let rounded = |place: f64| (place * 10.0).round() / 10.0;
+        let place = |point: &Point| (rounded(self.x.place(point.x)), rounded(self.y.place(point.y)));
+        series.points.iter().map(place).collect()
+    }
+
+    fn draw(&self) -> String {
+        let mut out = String::new();
+        self.draw_axes(&mut out);
+        for (n, series) in self.chart.series.iter().enumerate() {
+            let _ = write!(out, "<g class=\"s{}\">", n % COLOURS);
+            match self.chart.shape {
+                Shape::Lines => self.draw_line(&mut out, series, false),
+                Shape::Steps => self.draw_line(&mut out, series, true),
+                Shape::Bars => self.draw_bars(&mut out, series, n),
+                Shape::Dots => self.draw_dots(&mut out, series, n),
+            }
+            out.push_str("</g>");
+        }
+        for (row, x, n) in legend(self.chart) {
+            let (y, name) = (12.0 + LEGEND_ROW * row as f64, escaped(&self.chart.series[n].name));
+            let (colour, mark, text) = (n % COLOURS, y - 9.0, x + 15.0);
+            let _ = write!(
+                out,
+                "<g class=\"s{colour}\"><rect class=\"fill\" x=\"{x:.1}\" y=\"{mark:.1}\" width=\"10\" height=\"10\" rx=\"2\"/></g>"
+            );
+            let _ = write!(out, "<text class=\"ink\" x=\"{text:.1}\" y=\"{y:.1}\">{name}</text>");
+        }
+        out
+    }
+
+    fn draw_axes(&self, out: &mut String) {
+        let (right, top, bottom) = (WIDTH - RIGHT, self.top, self.bottom);
+        let _ = write!(
+            out,
+            "<text class=\"dim\" x=\"4\" y=\"{:.1}\">{}</text>",
+            top - 8.0,
+            escaped(&self.chart.y.label)
+        );
+        for (value, label) in self.y.ticks() {
+            let y = self.y.place(value);
+            let _ = write!(out, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/>");
+            let _ = write!(
+                out,
+                "<text class=\"dim\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+                LEFT - 6.0,
+                y + 4.0
+            );
+        }
+        let ticks = self.x.ticks();
+        // Labels that would touch are left out.
+        let widest = ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(1);
+        let room = (WIDTH - LEFT - RIGHT) / (widest as f64 * LETTER + 10.0);
+        let each = (ticks.len() as f64 / room).ceil().max(1.0) as usize;
+        for (value, label) in ticks.into_iter().step_by(each) {
+            let (x, label) = (self.x.place(value), escaped(&label));
+            let _ = write!(out, "<path class=\"axis\" d=\"M{x:.1} {bottom}v4\"/>");
+            let _ = write!(
+                out,
+                "<text class=\"dim\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
+                bottom + 18.0
+            );
+        }
+        let _ = write!(out, "<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>");
+        let middle = (LEFT + right) / 2.0;
+        let _ = write!(
+            out,
+            "<text class=\"dim\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            bottom + 36.0,
+            escaped(&self.chart.x.label)
+        );
+    }
+
+    fn draw_line(&self, out: &mut String, series: &Series, steps: bool) {
+        let known: Vec<(f64, f64, f64, f64)> = series
+            .points
+            .iter()
+            .map(|point| {
+                let (low, high) = point.range.unwrap_or((point.y, point.y));
+                (self.x.place(point.x), self.y.place(point.y), self.y.place(low), self.y.place(high))
+            })
+            .collect();
+        if series.points.iter().any(|point| point.range.is_some()) {
+            let mut band = String::new();
+            for (n, (x, _, _, high)) in known.iter().enumerate() {
+                let _ = write!(band, "{}{x:.1} {high:.1}", if n == 0 { "M" } else { "L" });
+            }
+            for (x, _, low, _) in known.iter().rev() {
+                let _ = write!(band, "L{x:.1} {low:.1}");
+            }
+            let _ = write!(out, "<path class=\"band\" d=\"{band}Z\"/>");
+        }
+        let mut line = String::new();
+        for (n, (x, y, _, _)) in known.iter().enumerate() {
+            let _ = match (n, steps) {
+                (0, _) => write!(line, "M{x:.1} {y:.1}"),
+                (_, true) => write!(line, "H{x:.1}V{y:.1}"),
+                (_, false) => write!(line, "L{x:.1} {y:.1}"),
+            };
+        }
+        let _ = write!(out, "<path class=\"line\" d=\"{line}\"/>");
+        if series.points.len() <= 40 && !steps {
+            for (x, y, _, _) in known {
+                let _ = write!(out, "<circle class=\"fill\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+            }
+        }
+    }
+
+    /// How far beside the middle of its place the n-th series is, and how wide one may be.
+    fn beside(&self, n: usize) -> (f64, f64) {
+        let places = match self.chart.x.categories.len() {
+            0 => self.chart.series.iter().map(|series| series.points.len()).max().unwrap_or(1),
+            categories => categories,
+        };
+        let each = 0.8 * (WIDTH - LEFT - RIGHT) / places.max(1) as f64 / self.chart.series.len() as f64;
+        let offset = (n as f64 - (self.chart.series.len() as f64 - 1.0) / 2.0) * each;
+        (offset, each)
+    }
+
+    fn draw_bars(&self, out: &mut String, series: &Series, n: usize) {
+        let (offset, each) = self.beside(n);
+        let width = (each * 0.92).clamp(0.5, 70.0);
+        for point in &series.points {
+            let x = self.x.place(point.x) + offset - width / 2.0;
+            let (y, zero) = (self.y.place(point.y), self.y.place(0.0_f64.max(self.y.low)));
+            let (y, height) = (y.min(zero), (y - zero).abs());
+            let _ = write!(
+                out,
+                "<rect class=\"fill\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>"
+            );
+            self.draw_whisker(out, point, x + width / 2.0);
+        }
+    }
+
+    fn draw_dots(&self, out: &mut String, series: &Series, n: usize) {
+        let offset = if self.chart.x.categories.is_empty() { 0.0 } else { self.beside(n).0 };
+        for point in &series.points {
+            let (x, y) = (self.x.place(point.x) + offset, self.y.place(point.y));
+            self.draw_whisker(out, point, x);
+            let _ = write!(out, "<circle class=\"fill\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>");
+        }
+    }
+
+    fn draw_whisker(&self, out: &mut String, point: &Point, x: f64) {
+        let Some((low, high)) = point.range else { return };
+        let (low, high, left) = (self.y.place(low), self.y.place(high), x - 4.0);
+        let _ = write!(
+            out,
+            "<path class=\"whisker\" d=\"M{x:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}h8M{left:.1} {high:.1}h8\"/>"
+        );
+    }
+}
+
+/// Row, place and number of each series that the legend names; one alone needs none.
+fn legend(chart: &Chart) -> Vec<(usize, f64, usize)> {
+    let (mut row, mut x) = (0, 4.0);
+    let mut entries = Vec::new();
+    for (n, series) in chart.series.iter().enumerate().filter(|_| chart.series.len() > 1) {
+        let width = 15.0 + LETTER * series.name.chars().count() as f64 + 16.0;
+        if x > 4.0 && x + width > WIDTH {
+            (row, x) = (row + 1, 4.0);
+        }
+        entries.push((row, x, n));
+        x += width;
+    }
+    entries
+}
+
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,75 @@
+//! Public traces in the project's formats: CSV sorted by time, plain or gzip-ed (`traces/README.md`).
+
+mod demand;
+mod prices;
+
+pub use demand::{Job, read_demand};
+pub use prices::{PriceChange, PriceTrace};
+
+use chrono::DateTime;
+use flate2::read::MultiGzDecoder;
+use indicatif::ProgressBar;
+use kubebid_core::Price;
+use kubebid_core::units::Micros;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+/// Why a trace cannot be read. Lines count from 1, the heading is the first.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    #[error("cannot open {path}")]
+    Open { path: String, source: std::io::Error },
+    #[error("{0}")]
+    Csv(#[from] csv::Error),
+    #[error("line {line}, {field}: {value:?} is not {expected}")]
+    Field { line: u64, field: &'static str, value: String, expected: &'static str },
+    #[error("line {line}: {value} is earlier than the line before; a trace is sorted by time")]
+    Unsorted { line: u64, value: String },
+    #[error("the trace has no {0}")]
+    Empty(&'static str),
+}
+
+/// The text of a trace; `bar` follows how much of the file has been read.
+fn open(path: &Path, bar: &ProgressBar) -> Result<Box<dyn Read>, TraceError> {
+    let fault = |source| TraceError::Open { path: path.display().to_string(), source };
+    let file = File::open(path).map_err(fault)?;
+    bar.set_length(file.metadata().map_or(0, |about| about.len()));
+    let file = bar.wrap_read(BufReader::new(file));
+    let gzipped = path.extension().is_some_and(|extension| extension == "gz");
+    Ok(if gzipped { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
+}
+
+/// One field of one line, and what to say of it when it is wrong.
+#[derive(Clone, Copy)]
+struct Field<'a> {
+    line: u64,
+    name: &'static str,
+    text: &'a str,
+}
+
+impl Field<'_> {
+    fn wrong(&self, expected: &'static str) -> TraceError {
+        TraceError::Field { line: self.line, field: self.name, value: self.text.to_owned(), expected }
+    }
+
+    fn time(&self) -> Result<Micros, TraceError> {
+        let time = DateTime::parse_from_rfc3339(self.text).ok();
+        let micros = time.and_then(|time| u64::try_from(time.timestamp_micros()).ok());
+        micros.map(Micros).ok_or_else(|| self.wrong("a time like 2021-03-04T01:03:13Z"))
+    }
+
+    fn dollars(&self) -> Result<Price, TraceError> {
+        dollars(self.text).ok_or_else(|| self.wrong("a price in dollars with at most 6 decimals"))
+    }
+}
+
+/// A price as people write it: dollars with at most 6 decimals, as in 2.50.
+pub fn dollars(text: &str) -> Option<Price> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || decimals.len() > 6 || !digits(whole) || !digits(decimals) {
+        return None;
+    }
+    format!("{whole}{decimals:0<6}").parse().ok().map(Price)
+}
