@@ -1,5 +1,6 @@
 //! Plays commands against the market: the library behind the `market-sim` tool.
 
+pub mod backtest;
 pub mod living;
 pub mod play;
 pub mod price_replay;

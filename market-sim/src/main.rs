@@ -1,11 +1,14 @@
 //! The `market-sim` tool: its words, and what they start.
 
 use clap::{Parser, Subcommand};
+mod backtest_command;
 mod replay_demand;
 mod replay_prices;
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::Price;
 use market_sim::play::{self, PlayError};
+use market_sim::report::Page;
 use std::error::Error;
 use std::fs::File;
 use std::io::{BufRead, BufReader, stdin, stdout};
@@ -39,6 +42,8 @@ enum Task {
     ReplayDemand(replay_demand::Arguments),
     /// Say what bids would have got on a price trace: availability, pre-emptions, what they paid
     ReplayPrices(replay_prices::Arguments),
+    /// Compare bidding strategies on a price trace: cost, waiting, interruptions, work lost, deadlines
+    Backtest(backtest_command::Arguments),
 }
 
 const PLAY_HELP: &str = r#"Example: one market, one unit, one bid that gets it.
@@ -73,7 +78,29 @@ fn main() -> ExitCode {
         Task::Play { file, model } => play_from(file.as_deref(), model),
         Task::ReplayDemand(arguments) => replay_demand::run(&arguments),
         Task::ReplayPrices(arguments) => replay_prices::run(&arguments),
+        Task::Backtest(arguments) => backtest_command::run(&arguments),
     }
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Text,
+    Json,
+    Csv,
+}
+
+/// Follows how much of a trace has been read.
+fn reading_bar() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes}, {eta} left");
+    bar.with_style(style.expect("a sound template"))
+}
+
+fn write_page(page: &Page, path: &Path) -> Result<(), Box<dyn Error>> {
+    page.write(path).map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
+    eprintln!("market-sim: wrote {}", path.display());
+    Ok(())
 }
 
 /// A price on the command line.

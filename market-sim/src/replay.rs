@@ -8,6 +8,7 @@
 mod in_process;
 mod live;
 mod report;
+mod trails;
 mod venue;
 mod world;
 
@@ -16,4 +17,4 @@ pub use in_process::InProcess;
 pub use live::Live;
 pub use report::Report;
 pub use venue::{Act, Happening, Venue, VenueError};
-pub use world::{Settings, replay};
+pub use world::{Settings, replay, replay_and_draw};

@@ -4,7 +4,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
-use market_sim::replay::{InProcess, Live, Report, Settings, Venue, read_demand, replay};
+use market_sim::replay::{InProcess, Live, Report, Settings, Venue, read_demand, replay_and_draw};
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,6 +58,9 @@ pub(crate) struct Arguments {
     /// How to print the result
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
+    /// Also write a page to look at; .json and .csv have its data
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -111,10 +114,13 @@ fn play(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {
     let bar = ProgressBar::with_draw_target(Some(jobs.len() as u64), ProgressDrawTarget::stderr_with_hz(5));
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} jobs submitted, {eta} left")?);
     let started = Instant::now();
-    let mut report =
-        replay(&jobs, &settings, venue.as_mut(), |submitted| bar.set_position(submitted as u64))?;
+    let (mut report, page) =
+        replay_and_draw(&jobs, &settings, venue.as_mut(), |submitted| bar.set_position(submitted as u64))?;
     bar.finish_and_clear();
     report.wall_seconds = started.elapsed().as_secs_f64();
+    if let Some(path) = &arguments.report {
+        crate::write_page(&page, path)?;
+    }
     Ok(report)
 }
 

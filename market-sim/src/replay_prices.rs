@@ -1,7 +1,7 @@
 //! `market-sim replay-prices`.
 
+use crate::Output;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
 use market_sim::price_replay::{PriceTable, Question, replay_prices};
@@ -35,13 +35,6 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    Text,
-    Json,
-    Csv,
-}
-
 const HELP: &str = "\
 A bid runs where the price is at most the bid and pays that price, not the bid. Prices are looked at every 5
 minutes, from a market's first row to the end of the trace; a step from at most the bid to above it is a
@@ -53,12 +46,12 @@ Example:
 
 Exit codes: 0 done; 1 the trace cannot be read, or has no such prices; 2 wrong arguments.";
 
-fn on_demand(text: &str) -> Result<(String, Price), String> {
+pub(crate) fn on_demand(text: &str) -> Result<(String, Price), String> {
     let (name, price) = text.split_once('=').ok_or("say TYPE=DOLLARS, as in g2.2xlarge=0.65")?;
     Ok((name.to_owned(), crate::dollars(price)?))
 }
 
-fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share = text.parse::<f64>().ok().filter(|share| (0.0..=1000.0).contains(share));
     share.ok_or_else(|| format!("{text:?} is not a share of the on-demand price, like 0.5"))
 }
@@ -77,8 +70,7 @@ fn play(arguments: &Arguments) -> Result<PriceTable, Box<dyn Error>> {
         regions: arguments.region.clone(),
         longest_gap: arguments.longest_gap.map(|hours| Micros(hours * Micros::HOUR.0)),
     };
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
-    bar.set_style(ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes}, {eta} left")?);
+    let bar = crate::reading_bar();
     let table = replay_prices(PriceTrace::open(&arguments.trace, &bar)?, &question)?;
     bar.finish_and_clear();
     Ok(table)

@@ -1,7 +1,9 @@
 //! The world of a replay: jobs, the nodes they have, and what happens when.
 
 use super::report::{Prices, Report};
+use super::trails::Trails;
 use super::venue::{Act, Happening, Venue, VenueError};
+use crate::report::Page;
 use crate::trace::Job;
 use kubebid_core::Price;
 use kubebid_core::units::{AllocationId, BidId, Micros};
@@ -67,6 +69,7 @@ struct World<'a> {
     by_bid: BTreeMap<BidId, usize>,
     nodes: BTreeMap<AllocationId, Node>,
     prices: Prices,
+    trails: Trails,
     report: Report,
 }
 
@@ -93,8 +96,18 @@ pub fn replay(
     jobs: &[Job],
     settings: &Settings,
     venue: &mut dyn Venue,
-    mut progress: impl FnMut(usize),
+    progress: impl FnMut(usize),
 ) -> Result<Report, VenueError> {
+    Ok(replay_and_draw(jobs, settings, venue, progress)?.0)
+}
+
+/// The same, and a page of what it looked like over time.
+pub fn replay_and_draw(
+    jobs: &[Job],
+    settings: &Settings,
+    venue: &mut dyn Venue,
+    mut progress: impl FnMut(usize),
+) -> Result<(Report, Page), VenueError> {
     let report = Report::new(venue.name(), jobs.len());
     let mut world = World {
         jobs,
@@ -107,6 +120,7 @@ pub fn replay(
         by_bid: BTreeMap::new(),
         nodes: BTreeMap::new(),
         prices: Prices::default(),
+        trails: Trails::default(),
         report,
     };
     world.open()?;
@@ -181,6 +195,7 @@ impl World<'_> {
         self.report.bids += 1;
         self.runs[n].bid = Some(BidId(seq));
         self.by_bid.insert(BidId(seq), n);
+        self.trails.change(self.now, &market_of(&job.class), i64::from(job.nodes), 0);
         self.hear(happenings);
         Ok(())
     }
@@ -206,6 +221,8 @@ impl World<'_> {
         run.finished = true;
         let bid = run.bid.expect("a job that works has a bid");
         self.report.jobs_done += 1;
+        let nodes = i64::from(self.jobs[n].nodes);
+        self.trails.change(now, &market_of(&self.jobs[n].class), -nodes, 0);
         self.report.wait_and_run += now.since(self.jobs[n].submitted).0 as f64 / 1e6;
         self.act(Act::Cancel { tenant: self.jobs[n].tenant.clone(), bid })?;
         Ok(())
@@ -219,8 +236,9 @@ impl World<'_> {
         for happening in happenings {
             match happening {
                 Happening::Allocated { at, allocation, bid } => self.allocated(at, allocation, bid),
-                Happening::NoticeStarted { deadline, .. } => {
+                Happening::NoticeStarted { at, deadline, .. } => {
                     self.report.preemptions += 1;
+                    self.trails.notice(at);
                     self.wake_at(deadline);
                 }
                 Happening::NoticeRescinded { at, .. } => {
@@ -228,8 +246,12 @@ impl World<'_> {
                     self.wake_at(at);
                 }
                 Happening::Ended { at, allocation, .. } => self.ended(at, allocation),
-                Happening::Charged { debit, fee } => self.report.charge(debit, fee),
+                Happening::Charged { debit, fee } => {
+                    self.report.charge(debit, fee);
+                    self.trails.charge(self.now, debit.0);
+                }
                 Happening::Price { at, market, price, supplied } => {
+                    self.trails.price(at, &market, supplied.then_some(price));
                     self.prices.change(at, market, supplied.then_some(price));
                 }
                 Happening::Refused { reason } => self.report.refuse(reason),
@@ -240,6 +262,7 @@ impl World<'_> {
     fn allocated(&mut self, at: Micros, id: AllocationId, bid: BidId) {
         let job = self.by_bid[&bid];
         self.report.nodes_served += 1;
+        self.trails.change(at, &market_of(&self.jobs[job].class), 0, 1);
         if !self.runs[job].started {
             self.runs[job].started = true;
             self.report.waited += at.since(self.jobs[job].submitted).0 as f64 / 1e6;
@@ -252,6 +275,7 @@ impl World<'_> {
     fn ended(&mut self, at: Micros, id: AllocationId) {
         let Some(node) = self.nodes.remove(&id) else { return };
         let job = node.job;
+        self.trails.change(at, &market_of(&self.jobs[job].class), 0, -1);
         self.work_until(job, at);
         self.runs[job].working.remove(&id);
         if let (false, false, Some(ready)) = (self.settings.checkpoint, self.runs[job].finished, node.ready) {
@@ -282,10 +306,11 @@ impl World<'_> {
         }
     }
 
-    fn finish(mut self) -> Report {
+    fn finish(mut self) -> (Report, Page) {
         self.report.jobs_unfinished = self.runs.iter().filter(|run| !run.finished).count();
         self.report.prices = self.prices.quantiles();
-        self.report
+        let page = self.trails.page(&self.report, self.settings);
+        (self.report, page)
     }
 }
 

@@ -4,11 +4,12 @@ use super::scale::Scale;
 use super::{Chart, Point, Series, Shape};
 use std::fmt::Write;
 
-pub(super) const WIDTH: f64 = 760.0;
-const LEFT: f64 = 62.0;
+const WIDTH: f64 = 600.0;
+const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
-const PLOT: f64 = 220.0;
-const BELOW: f64 = 44.0;
+const PLOT: f64 = 210.0;
+/// For a line of text below the plot.
+const LINE: f64 = 16.0;
 const LEGEND_ROW: f64 = 20.0;
 /// How wide a letter is, about.
 const LETTER: f64 = 6.4;
@@ -21,6 +22,8 @@ pub(super) struct Layout<'a> {
     chart: &'a Chart,
     pub(super) top: f64,
     pub(super) bottom: f64,
+    /// Lines of text below it.
+    lines: usize,
     x: Scale<'a>,
     y: Scale<'a>,
 }
@@ -32,7 +35,7 @@ pub fn svg(chart: &Chart) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" font-family=\"system-ui, \
          sans-serif\" font-size=\"12\" role=\"img\"><title>{}</title><style>{}</style>\
          <rect class=\"paper\" width=\"100%\" height=\"100%\"/>{}</svg>\n",
-        layout.bottom + BELOW,
+        layout.height(),
         escaped(&chart.title),
         include_str!("chart.css"),
         layout.draw()
@@ -42,7 +45,7 @@ pub fn svg(chart: &Chart) -> String {
 /// The same for a page that has the colours already.
 pub(super) fn inline(chart: &Chart) -> String {
     let layout = Layout::of(chart);
-    let height = layout.bottom + BELOW;
+    let height = layout.height();
     let title = escaped(&chart.title);
     format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">{}</svg>",
@@ -59,13 +62,19 @@ impl Layout<'_> {
         let zero = (chart.shape == Shape::Bars).then_some(0.0);
         let heights =
             points().flat_map(|p| [Some(p.y), p.range.map(|r| r.0), p.range.map(|r| r.1)]).flatten();
+        let lines = chart.x.categories.iter().map(|name| wrapped(name, place_width(chart)).len()).max();
         Layout {
             chart,
             top,
             bottom,
+            lines: lines.unwrap_or(1) + usize::from(!chart.x.label.is_empty()),
             x: Scale::along(&chart.x, points().map(|point| point.x), LEFT, WIDTH - RIGHT),
             y: Scale::up(&chart.y, heights.chain(zero), bottom, top),
         }
+    }
+
+    fn height(&self) -> f64 {
+        self.bottom + LINE * self.lines as f64 + 10.0
     }
 
     /// Each point on the paper, for the script.
@@ -105,7 +114,7 @@ impl Layout<'_> {
         let _ = write!(
             out,
             "<text class=\"dim\" x=\"4\" y=\"{:.1}\">{}</text>",
-            top - 8.0,
+            top - 14.0,
             escaped(&self.chart.y.label)
         );
         for (value, label) in self.y.ticks() {
@@ -119,25 +128,32 @@ impl Layout<'_> {
             );
         }
         let ticks = self.x.ticks();
-        // Labels that would touch are left out.
-        let widest = ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(1);
-        let room = (WIDTH - LEFT - RIGHT) / (widest as f64 * LETTER + 10.0);
-        let each = (ticks.len() as f64 / room).ceil().max(1.0) as usize;
+        // Labels of a scale that would touch are left out, names of categories are broken.
+        let (each, width) = match self.chart.x.categories.len() {
+            0 => {
+                let widest = ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(1);
+                let room = (right - LEFT) / (widest as f64 * LETTER + 12.0);
+                ((ticks.len() as f64 / room).ceil().max(1.0) as usize, f64::INFINITY)
+            }
+            _ => (1, place_width(self.chart)),
+        };
         for (value, label) in ticks.into_iter().step_by(each) {
-            let (x, label) = (self.x.place(value), escaped(&label));
+            let x = self.x.place(value);
             let _ = write!(out, "<path class=\"axis\" d=\"M{x:.1} {bottom}v4\"/>");
-            let _ = write!(
-                out,
-                "<text class=\"dim\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
-                bottom + 18.0
-            );
+            for (n, line) in wrapped(&label, width).iter().enumerate() {
+                let (y, line) = (bottom + LINE * (n as f64 + 1.0) + 2.0, escaped(line));
+                let _ = write!(
+                    out,
+                    "<text class=\"dim\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{line}</text>"
+                );
+            }
         }
         let _ = write!(out, "<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>");
         let middle = (LEFT + right) / 2.0;
         let _ = write!(
             out,
             "<text class=\"dim\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            bottom + 36.0,
+            self.height() - 6.0,
             escaped(&self.chart.x.label)
         );
     }
@@ -220,6 +236,25 @@ impl Layout<'_> {
             "<path class=\"whisker\" d=\"M{x:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}h8M{left:.1} {high:.1}h8\"/>"
         );
     }
+}
+
+/// How much room the name of a category has.
+fn place_width(chart: &Chart) -> f64 {
+    (WIDTH - LEFT - RIGHT) / chart.x.categories.len().max(1) as f64 - 6.0
+}
+
+/// A name in lines of this width, broken after spaces and hyphens.
+fn wrapped(name: &str, width: f64) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for part in name.split_inclusive([' ', '-']) {
+        let last = lines.last_mut().expect("at least one");
+        if last.is_empty() || (last.chars().count() + part.chars().count()) as f64 * LETTER <= width {
+            last.push_str(part);
+        } else {
+            lines.push(part.to_owned());
+        }
+    }
+    lines
 }
 
 /// Row, place and number of each series that the legend names; one alone needs none.

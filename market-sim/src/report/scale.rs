@@ -48,11 +48,11 @@ impl<'a> Scale<'a> {
         Scale { axis, low, high, from, to }
     }
 
-    /// Along y: from 0 where that is not far, to a round number above; logarithmic, whole decades.
+    /// Along y: from 0 where that is not far, to a round number above; logarithmic, between round numbers.
     pub(super) fn up(axis: &'a Axis, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Scale<'a> {
         let (mut low, mut high) = extremes(values.filter(|value| !axis.logarithmic || *value > 0.0));
         if axis.logarithmic {
-            (low, high) = (floor_log(low), ceil_log(high));
+            (low, high) = (round_down(low), round_step(high));
             if low >= high {
                 high = low * 10.0;
             }
@@ -91,8 +91,11 @@ impl<'a> Scale<'a> {
             return self.time_ticks();
         }
         if self.axis.logarithmic {
-            let decades = (self.high / self.low).log10().round() as i32;
-            return (0..=decades).map(|n| self.low * 10f64.powi(n)).map(|v| (v, self.write(v, v))).collect();
+            let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
+            let steps: &[f64] = if last - first <= 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+            let values = (first..=last).flat_map(|n| steps.iter().map(move |step| step * 10f64.powi(n)));
+            let inside = values.filter(|value| (self.low * 0.999..=self.high * 1.001).contains(value));
+            return inside.map(|value| (value, self.write(value, value))).collect();
         }
         let step = round_step((self.high - self.low) / 4.0);
         let first = (self.low / step - 1e-9).ceil() as i64;
@@ -156,14 +159,15 @@ fn floor_log(value: f64) -> f64 {
     10f64.powf(value.max(f64::MIN_POSITIVE).log10().floor())
 }
 
-/// The power of ten at or above.
-fn ceil_log(value: f64) -> f64 {
-    10f64.powf(value.max(f64::MIN_POSITIVE).log10().ceil())
+/// 1, 2 or 5 times a power of ten, at or below.
+fn round_down(value: f64) -> f64 {
+    let unit = floor_log(value);
+    [5.0, 2.0].into_iter().find(|factor| factor * unit <= value * 1.001).unwrap_or(1.0) * unit
 }
 
 /// 1, 2 or 5 times a power of ten, at or above.
 fn round_step(least: f64) -> f64 {
-    let unit = floor_log(least);
+    let unit = floor_log(least.max(f64::MIN_POSITIVE));
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * unit >= least * 0.999).unwrap_or(10.0);
     factor * unit
 }
@@ -185,9 +189,10 @@ mod tests {
         let share = Axis::new("", Unit::Share);
         assert_eq!(labels(&Scale::up(&share, [0.93, 0.99].into_iter(), 0.0, 1.0)).first().unwrap(), "92 %");
         let log = dollars.clone().logarithmic();
+        assert_eq!(labels(&Scale::up(&log, [0.03, 20.0].into_iter(), 0.0, 1.0)), ["$0.1", "$1", "$10"]);
         assert_eq!(
-            labels(&Scale::up(&log, [0.03, 20.0].into_iter(), 0.0, 1.0)),
-            ["$0.01", "$0.1", "$1", "$10", "$100"]
+            labels(&Scale::up(&log, [0.03, 0.2].into_iter(), 0.0, 1.0)),
+            ["$0.02", "$0.05", "$0.1", "$0.2"]
         );
         let many = Axis::new("", Unit::Number);
         assert_eq!(labels(&Scale::up(&many, [0.0, 40_000.0].into_iter(), 0.0, 1.0))[1], "10k");

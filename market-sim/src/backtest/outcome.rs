@@ -1,0 +1,199 @@
+//! What the contestants come to: a figure for each seed, and what all seeds say together.
+
+use super::Contestant;
+use super::run::Run;
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+use std::fmt;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    CostPerWorkHour,
+    WaitHours,
+    Interruptions,
+    LostHours,
+    Missed,
+}
+
+impl Figure {
+    pub const ALL: [Figure; 5] = [
+        Figure::CostPerWorkHour,
+        Figure::WaitHours,
+        Figure::Interruptions,
+        Figure::LostHours,
+        Figure::Missed,
+    ];
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Figure::CostPerWorkHour => "cost, $ per hour of work",
+            Figure::WaitHours => "waiting, h per job",
+            Figure::Interruptions => "interruptions per job",
+            Figure::LostHours => "work lost, h per job",
+            Figure::Missed => "deadlines missed, %",
+        }
+    }
+}
+
+/// Of one contestant and seed, in the order of [`Figure::ALL`].
+pub type Results = [f64; 5];
+
+/// All of its money over all of its work that was asked for; the rest is the mean over the jobs.
+pub(super) fn results(runs: impl Iterator<Item = Run>) -> Results {
+    let (mut sum, mut jobs) = (Run::default(), 0.0);
+    let mut missed = 0.0;
+    for run in runs {
+        jobs += 1.0;
+        sum.work_hours += run.work_hours;
+        sum.cost_usd += run.cost_usd;
+        sum.waited_hours += run.waited_hours;
+        sum.interruptions += run.interruptions;
+        sum.lost_hours += run.lost_hours;
+        missed += f64::from(u8::from(run.missed));
+    }
+    [
+        sum.cost_usd / sum.work_hours,
+        sum.waited_hours / jobs,
+        sum.interruptions / jobs,
+        sum.lost_hours / jobs,
+        100.0 * missed / jobs,
+    ]
+}
+
+/// A mean over the seeds and its 95 % confidence interval, by Student's t.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    pub mean: f64,
+    /// Half the width of the interval; none for a single seed.
+    pub plus_minus: Option<f64>,
+}
+
+impl Estimate {
+    pub fn of(values: &[f64]) -> Estimate {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        if values.len() < 2 {
+            return Estimate { mean, plus_minus: None };
+        }
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        let t = StudentsT::new(0.0, 1.0, n - 1.0).expect("more than no freedom").inverse_cdf(0.975);
+        Estimate { mean, plus_minus: Some(t * (variance / n).sqrt()) }
+    }
+}
+
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.plus_minus {
+            Some(half) => format!("{:.3} ± {half:.3}", self.mean),
+            None => format!("{:.3}", self.mean),
+        };
+        f.pad(&text)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Backtest {
+    pub seeds: usize,
+    pub contestants: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Entry {
+    pub name: String,
+    /// By seed.
+    pub results: Vec<Results>,
+}
+
+impl Backtest {
+    pub(super) fn new(contestants: &[Contestant]) -> Backtest {
+        let entry = |contestant: &Contestant| Entry { name: contestant.to_string(), results: Vec::new() };
+        Backtest { seeds: 0, contestants: contestants.iter().map(entry).collect() }
+    }
+
+    pub(super) fn add(&mut self, results: impl Iterator<Item = Results>) {
+        self.seeds += 1;
+        for (entry, results) in self.contestants.iter_mut().zip(results) {
+            entry.results.push(results);
+        }
+    }
+
+    pub fn estimate(&self, contestant: usize, figure: Figure) -> Estimate {
+        let results = &self.contestants[contestant].results;
+        Estimate::of(&results.iter().map(|result| result[figure as usize]).collect::<Vec<f64>>())
+    }
+
+    /// How much more than the first contestant, seed by seed: what the jobs have in common cancels out.
+    pub fn difference(&self, contestant: usize, figure: Figure) -> Estimate {
+        let pairs = self.contestants[contestant].results.iter().zip(&self.contestants[0].results);
+        let differences = pairs.map(|(its, first)| its[figure as usize] - first[figure as usize]);
+        Estimate::of(&differences.collect::<Vec<f64>>())
+    }
+
+    /// Contestants down, figures across.
+    pub fn rows(&self, of: impl Fn(usize, Figure) -> Estimate) -> Vec<Vec<String>> {
+        let row = |(n, entry): (usize, &Entry)| {
+            let figures = Figure::ALL.map(|figure| of(n, figure).to_string());
+            std::iter::once(entry.name.clone()).chain(figures).collect()
+        };
+        self.contestants.iter().enumerate().map(row).collect()
+    }
+
+    /// One line for each contestant and seed.
+    pub fn write_csv(&self, to: impl std::io::Write) -> Result<(), csv::Error> {
+        let mut out = csv::Writer::from_writer(to);
+        out.write_record([
+            "strategy",
+            "seed",
+            "cost_usd_per_work_hour",
+            "wait_hours",
+            "interruptions",
+            "lost_hours",
+            "missed_percent",
+        ])?;
+        for entry in &self.contestants {
+            for (seed, results) in entry.results.iter().enumerate() {
+                out.serialize((&entry.name, seed, results))?;
+            }
+        }
+        Ok(out.flush()?)
+    }
+}
+
+impl fmt::Display for Backtest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headings = ["cost $/h", "waiting h", "interruptions", "lost h", "missed %"];
+        let mut print = |title: &str, rows: Vec<Vec<String>>| {
+            write!(f, "{title:<24}")?;
+            headings.iter().try_for_each(|heading| write!(f, "{heading:>18}"))?;
+            writeln!(f)?;
+            rows.iter().try_for_each(|row| {
+                write!(f, "{:<24}", row[0])?;
+                row[1..].iter().try_for_each(|cell| write!(f, "{cell:>18}"))?;
+                writeln!(f)
+            })
+        };
+        print("", self.rows(|n, figure| self.estimate(n, figure)))?;
+        if self.contestants.len() > 1 {
+            let mut rows = self.rows(|n, figure| self.difference(n, figure));
+            rows.remove(0);
+            print(&format!("more than {}", self.contestants[0].name), rows)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_that_of_student() {
+        // t(0.975, 4) = 2.776; the standard deviation of 1 to 5 is 1.5811.
+        let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(estimate.to_string(), "3.000 ± 1.963");
+        assert_eq!(Estimate::of(&[2.0]).plus_minus, None);
+        assert_eq!(Estimate::of(&[2.0, 2.0]).plus_minus, Some(0.0));
+    }
+}

@@ -1,0 +1,92 @@
+//! A backtest as a page.
+
+use super::{Backtest, Contestant, Figure, Grid, STEP_MINUTES, Settings};
+use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, Trail, Unit};
+use kubebid_core::units::Micros;
+
+/// What came of it, and what the strategies saw of the first market.
+pub fn page(backtest: &Backtest, grids: &[Grid], contestants: &[Contestant], settings: &Settings) -> Page {
+    let mut page = Page {
+        title: "Bidding strategies on a price trace".to_owned(),
+        summary: format!(
+            "{} seeds of {} jobs each, the same jobs for each strategy. A mark is the mean over the seeds, a \
+             whisker its 95 % confidence interval.",
+            backtest.seeds, settings.jobs
+        ),
+        ..Page::default()
+    };
+    page.fact("regions", grids.len().to_string());
+    page.fact("on-demand price", format!("${:.4}", settings.on_demand.0 as f64 / 1e6));
+    page.fact("maximum bid", format!("${:.4}", settings.max_bid.0 as f64 / 1e6));
+    for (n, entry) in backtest.contestants.iter().enumerate() {
+        let cost = backtest.estimate(n, Figure::CostPerWorkHour);
+        page.fact(&format!("{}, $ per hour of work", entry.name), format!("{:.3}", cost.mean));
+    }
+    page.charts = Figure::ALL.iter().map(|figure| compared(backtest, *figure)).collect();
+    page.charts.push(seen(&grids[0], contestants, settings));
+    let headings: Vec<String> =
+        std::iter::once("strategy").chain(Figure::ALL.map(Figure::label)).map(str::to_owned).collect();
+    page.tables.push(Table {
+        title: "All figures".to_owned(),
+        note: "Mean over the seeds ± half the 95 % confidence interval (Student's t).".to_owned(),
+        headings: headings.clone(),
+        rows: backtest.rows(|n, figure| backtest.estimate(n, figure)),
+    });
+    page.tables.push(Table {
+        title: format!("More than {}", backtest.contestants[0].name),
+        note: "The mean of the differences seed by seed: what the jobs have in common cancels out."
+            .to_owned(),
+        headings,
+        rows: backtest.rows(|n, figure| backtest.difference(n, figure)),
+    });
+    page
+}
+
+fn compared(backtest: &Backtest, figure: Figure) -> Chart {
+    let point = |n: usize| {
+        let estimate = backtest.estimate(n, figure);
+        let range = estimate.plus_minus.map(|half| (estimate.mean - half, estimate.mean + half));
+        Point { x: n as f64, y: estimate.mean, range }
+    };
+    let points = (0..backtest.contestants.len()).map(point).collect();
+    Chart {
+        title: figure.label().to_owned(),
+        note: String::new(),
+        shape: Shape::Bars,
+        x: Axis::categories(backtest.contestants.iter().map(|entry| entry.name.clone())),
+        y: Axis::new("", if figure == Figure::CostPerWorkHour { Unit::Dollars } else { Unit::Number }),
+        series: vec![Series { name: String::new(), points }],
+    }
+}
+
+/// The price of a market, and what each strategy would bid there for a new job.
+fn seen(grid: &Grid, contestants: &[Contestant], settings: &Settings) -> Chart {
+    let at = |step: usize| Micros(grid.begin.0 + step as u64 * STEP_MINUTES * 60_000_000);
+    let trail = |name: String, value: &dyn Fn(usize) -> u64| {
+        let mut trail = Trail::default();
+        for step in 0..grid.prices.len() {
+            trail.set(at(step), Some(value(step) as f64 / 1e6));
+        }
+        trail.series(name, at(grid.prices.len()))
+    };
+    let mut series = vec![trail("price".to_owned(), &|step| grid.prices[step].0)];
+    for contestant in contestants {
+        if let Contestant::Strategy(strategy) = contestant {
+            let ceiling = |step: usize| {
+                strategy.ceiling_micros(settings.max_bid.0, &grid.quote(step, settings.tick_micros))
+            };
+            let mut line = trail(format!("{strategy} bids"), &ceiling);
+            line.points.iter_mut().for_each(|point| point.range = None);
+            series.push(line);
+        }
+    }
+    Chart {
+        title: format!("What they saw in {}", grid.region),
+        note: "The price (its band is least and most of each span) and the ceilings of the strategies."
+            .to_owned(),
+        shape: Shape::Lines,
+        x: Axis::time(),
+        y: Axis::new("$ per node-hour", Unit::Dollars).logarithmic(),
+        series,
+    }
+}

@@ -1,0 +1,124 @@
+//! What a replay looked like over time, in bounded memory, and the page made of it.
+
+use super::report::Report;
+use super::world::Settings;
+use crate::report::{Axis, Chart, Page, Point, Series, Shape, Trail, Unit};
+use kubebid_core::Price;
+use kubebid_core::units::Micros;
+use std::collections::BTreeMap;
+
+/// Heard while the replay goes on.
+#[derive(Debug, Default)]
+pub(super) struct Trails {
+    markets: BTreeMap<String, MarketTrails>,
+    /// By day since the epoch: notices, and micro-dollars charged.
+    days: BTreeMap<u64, (u64, u128)>,
+    end: Micros,
+}
+
+#[derive(Debug, Default)]
+struct MarketTrails {
+    price: Trail,
+    held: (u64, Trail),
+    /// Nodes of jobs that are submitted and not done.
+    wanted: u64,
+    waiting: Trail,
+}
+
+impl Trails {
+    pub(super) fn price(&mut self, at: Micros, market: &str, price: Option<Price>) {
+        self.end = self.end.max(at);
+        self.market(market).price.set(at, price.map(|price| price.0 as f64 / 1e6));
+    }
+
+    /// So many more nodes are wanted, and held.
+    pub(super) fn change(&mut self, at: Micros, market: &str, wanted: i64, held: i64) {
+        self.end = self.end.max(at);
+        let market = self.market(market);
+        market.wanted = market.wanted.saturating_add_signed(wanted);
+        market.held.0 = market.held.0.saturating_add_signed(held);
+        market.held.1.set(at, Some(market.held.0 as f64));
+        // A job that is done holds its nodes for a moment longer.
+        market.waiting.set(at, Some(market.wanted.saturating_sub(market.held.0) as f64));
+    }
+
+    pub(super) fn notice(&mut self, at: Micros) {
+        self.days.entry(at.0 / Micros::DAY.0).or_default().0 += 1;
+    }
+
+    pub(super) fn charge(&mut self, at: Micros, debit_micros: u128) {
+        self.days.entry(at.0 / Micros::DAY.0).or_default().1 += debit_micros;
+    }
+
+    fn market(&mut self, name: &str) -> &mut MarketTrails {
+        self.markets.entry(name.to_owned()).or_default()
+    }
+
+    pub(super) fn page(self, report: &Report, settings: &Settings) -> Page {
+        let mut page = Page {
+            title: "Replay of a demand trace".to_owned(),
+            summary: format!(
+                "{} jobs bid for {} nodes of each class, {}. Lines are means over equal spans of time, their \
+                 bands the least and the most.",
+                report.jobs, settings.capacity, report.venue
+            ),
+            ..Page::default()
+        };
+        let hours = |sum: f64, count: u64| format!("{:.2} h", sum / count.max(1) as f64 / 3600.0);
+        page.fact("jobs done", format!("{} of {}", report.jobs_done, report.jobs));
+        page.fact("mean wait for the first node", hours(report.waited, report.jobs_started));
+        page.fact("mean time to the end", hours(report.wait_and_run, report.jobs_done));
+        page.fact("notices", report.preemptions.to_string());
+        page.fact("of these taken back", report.rescinded.to_string());
+        page.fact("revenue", format!("${}", report.revenue_micros / 1_000_000));
+
+        let end = self.end;
+        let (mut prices, mut used, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, trails) in self.markets {
+            prices.push(trails.price.series(&name, end));
+            let mut share = trails.held.1.series(&name, end);
+            share.points.iter_mut().for_each(|point| *point = per(*point, settings.capacity as f64));
+            used.push(share);
+            waiting.push(trails.waiting.series(&name, end));
+        }
+        page.charts = vec![
+            over_time("Market price", Shape::Lines, Axis::new("$ per node-hour", Unit::Dollars), prices),
+            over_time("Utilisation", Shape::Lines, Axis::new("nodes held, of all", Unit::Share), used),
+            over_time("Depth", Shape::Lines, Axis::new("nodes wanted and not held", Unit::Number), waiting),
+            over_time(
+                "Pre-emption",
+                Shape::Bars,
+                Axis::new("notices a day", Unit::Number),
+                by_day(&self.days, |(notices, _)| *notices as f64),
+            ),
+            over_time(
+                "Cost",
+                Shape::Bars,
+                Axis::new("charged on the day", Unit::Dollars),
+                by_day(&self.days, |(_, micros)| *micros as f64 / 1e6),
+            ),
+        ];
+        page
+    }
+}
+
+fn per(point: Point, all: f64) -> Point {
+    Point { y: point.y / all, range: point.range.map(|(low, high)| (low / all, high / all)), ..point }
+}
+
+fn over_time(title: &str, shape: Shape, y: Axis, series: Vec<Series>) -> Chart {
+    Chart { title: title.to_owned(), note: String::new(), shape, x: Axis::time(), y, series }
+}
+
+/// A bar for each day from the first to the last, also for those without.
+fn by_day(days: &BTreeMap<u64, (u64, u128)>, figure: impl Fn(&(u64, u128)) -> f64) -> Vec<Series> {
+    let (Some((first, _)), Some((last, _))) = (days.first_key_value(), days.last_key_value()) else {
+        return Vec::new();
+    };
+    let point = |day: u64| Point {
+        x: (day as f64 + 0.5) * 86_400.0,
+        y: days.get(&day).map_or(0.0, &figure),
+        range: None,
+    };
+    vec![Series { name: String::new(), points: (*first..=*last).map(point).collect() }]
+}
