@@ -12,8 +12,9 @@ mod outcome;
 mod page;
 mod run;
 
+pub(crate) use jobs::standard_normal;
 pub use market::{Grid, read_grids};
-pub use outcome::{Backtest, Estimate, Figure, Results};
+pub use outcome::{Backtest, Figure, Results};
 pub use page::page;
 
 use kubebid_core::Price;

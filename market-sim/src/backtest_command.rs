@@ -82,7 +82,7 @@ Example:
 
 Exit codes: 0 done; 1 the trace cannot be read, or has too few prices of the type; 2 wrong arguments.";
 
-fn hours(text: &str) -> Result<f64, String> {
+pub(crate) fn hours(text: &str) -> Result<f64, String> {
     let hours = text.parse::<f64>().ok().filter(|hours| (0.01..=10_000.0).contains(hours));
     hours.ok_or_else(|| format!("{text:?} is not a number of hours between 0.01 and 10000"))
 }

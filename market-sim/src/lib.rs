@@ -1,6 +1,8 @@
 //! Plays commands against the market: the library behind the `market-sim` tool.
 
 pub mod backtest;
+pub mod estimate;
+pub mod experiment;
 pub mod living;
 pub mod play;
 pub mod price_replay;

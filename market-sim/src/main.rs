@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 mod backtest_command;
+mod experiment_command;
 mod replay_demand;
 mod replay_prices;
 
@@ -44,6 +45,8 @@ enum Task {
     ReplayPrices(replay_prices::Arguments),
     /// Compare bidding strategies on a price trace: cost, waiting, interruptions, work lost, deadlines
     Backtest(backtest_command::Arguments),
+    /// Play small worlds while a market rule changes: churn, revenue, fairness, welfare against the optimum
+    Experiment(experiment_command::Arguments),
 }
 
 const PLAY_HELP: &str = r#"Example: one market, one unit, one bid that gets it.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Task::ReplayDemand(arguments) => replay_demand::run(&arguments),
         Task::ReplayPrices(arguments) => replay_prices::run(&arguments),
         Task::Backtest(arguments) => backtest_command::run(&arguments),
+        Task::Experiment(arguments) => experiment_command::run(&arguments),
     }
 }
 

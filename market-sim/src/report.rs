@@ -9,7 +9,7 @@ mod html;
 mod scale;
 mod trail;
 
-pub use chart::svg;
+pub use chart::pictures;
 pub use trail::Trail;
 
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! The page of a report: it stands alone, says everything as data too, and draws whatever it is given.
 
 use kubebid_core::units::Micros;
-use market_sim::report::{Axis, Chart, Page, Point, Series, Shape, Table, Trail, Unit, svg};
+use market_sim::report::{Axis, Chart, Page, Point, Series, Shape, Table, Trail, Unit, pictures};
 
 fn page() -> Page {
     let mut trail = Trail::default();
@@ -64,6 +64,6 @@ fn the_same_is_there_as_json_and_as_one_line_for_each_point() {
 
 #[test]
 fn a_picture_of_its_own_brings_its_colours_for_light_and_dark() {
-    let picture = svg(&page().charts[0]);
+    let picture = pictures("two", &page().charts[..2]);
     assert!(picture.starts_with("<svg xmlns=") && picture.contains("prefers-color-scheme:dark"));
 }

@@ -34,7 +34,7 @@ fn draw_one(grids: &[Grid], settings: &Settings, rng: &mut impl Rng) -> Job {
 }
 
 /// By Box and Muller.
-fn standard_normal(rng: &mut impl Rng) -> f64 {
+pub(crate) fn standard_normal(rng: &mut impl Rng) -> f64 {
     let (radius, angle) = (rng.random_range(f64::MIN_POSITIVE..1.0), rng.random_range(0.0..1.0));
     (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }

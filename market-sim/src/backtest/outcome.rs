@@ -2,8 +2,8 @@
 
 use super::Contestant;
 use super::run::Run;
+use crate::estimate::Estimate;
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::fmt;
 
 /// What is compared.
@@ -60,37 +60,6 @@ pub(super) fn results(runs: impl Iterator<Item = Run>) -> Results {
         sum.lost_hours / jobs,
         100.0 * missed / jobs,
     ]
-}
-
-/// A mean over the seeds and its 95 % confidence interval, by Student's t.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Estimate {
-    pub mean: f64,
-    /// Half the width of the interval; none for a single seed.
-    pub plus_minus: Option<f64>,
-}
-
-impl Estimate {
-    pub fn of(values: &[f64]) -> Estimate {
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        if values.len() < 2 {
-            return Estimate { mean, plus_minus: None };
-        }
-        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let t = StudentsT::new(0.0, 1.0, n - 1.0).expect("more than no freedom").inverse_cdf(0.975);
-        Estimate { mean, plus_minus: Some(t * (variance / n).sqrt()) }
-    }
-}
-
-impl fmt::Display for Estimate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self.plus_minus {
-            Some(half) => format!("{:.3} ± {half:.3}", self.mean),
-            None => format!("{:.3}", self.mean),
-        };
-        f.pad(&text)
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -181,19 +150,5 @@ impl fmt::Display for Backtest {
             print(&format!("more than {}", self.contestants[0].name), rows)?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interval_is_that_of_student() {
-        // t(0.975, 4) = 2.776; the standard deviation of 1 to 5 is 1.5811.
-        let estimate = Estimate::of(&[1.0, 2.0, 3.0, 4.0, 5.0]);
-        assert_eq!(estimate.to_string(), "3.000 ± 1.963");
-        assert_eq!(Estimate::of(&[2.0]).plus_minus, None);
-        assert_eq!(Estimate::of(&[2.0, 2.0]).plus_minus, Some(0.0));
     }
 }

@@ -45,8 +45,7 @@ pub fn page(backtest: &Backtest, grids: &[Grid], contestants: &[Contestant], set
 fn compared(backtest: &Backtest, figure: Figure) -> Chart {
     let point = |n: usize| {
         let estimate = backtest.estimate(n, figure);
-        let range = estimate.plus_minus.map(|half| (estimate.mean - half, estimate.mean + half));
-        Point { x: n as f64, y: estimate.mean, range }
+        Point { x: n as f64, y: estimate.mean, range: estimate.range() }
     };
     let points = (0..backtest.contestants.len()).map(point).collect();
     Chart {

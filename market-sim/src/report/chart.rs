@@ -28,21 +28,27 @@ pub(super) struct Layout<'a> {
     y: Scale<'a>,
 }
 
-/// A picture of its own, to be shown anywhere: it brings its colours along.
-pub fn svg(chart: &Chart) -> String {
-    let layout = Layout::of(chart);
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {}\" font-family=\"system-ui, \
+/// Charts two by two as a picture of their own, to be shown anywhere: it brings its colours along.
+pub fn pictures(title: &str, charts: &[Chart]) -> String {
+    let layouts: Vec<Layout<'_>> = charts.iter().map(Layout::of).collect();
+    let (columns, row) = (charts.len().min(2), layouts.iter().map(Layout::height).fold(0.0, f64::max));
+    let (width, height) = (WIDTH * columns as f64, row * charts.len().div_ceil(2) as f64);
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, \
          sans-serif\" font-size=\"12\" role=\"img\"><title>{}</title><style>{}</style>\
-         <rect class=\"paper\" width=\"100%\" height=\"100%\"/>{}</svg>\n",
-        layout.height(),
-        escaped(&chart.title),
-        include_str!("chart.css"),
-        layout.draw()
-    )
+         <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n",
+        escaped(title),
+        include_str!("chart.css")
+    );
+    for (n, layout) in layouts.iter().enumerate() {
+        let (x, y) = (WIDTH * (n % 2) as f64, row * (n / 2) as f64);
+        let _ = writeln!(out, "<g transform=\"translate({x} {y})\">{}</g>", layout.draw());
+    }
+    out.push_str("</svg>\n");
+    out
 }
 
-/// The same for a page that has the colours already.
+/// One chart for a page that has the colours already.
 pub(super) fn inline(chart: &Chart) -> String {
     let layout = Layout::of(chart);
     let height = layout.height();

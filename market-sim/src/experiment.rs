@@ -1,0 +1,174 @@
+//! Mechanism experiments: small worlds of one-node jobs in one market, played again and again while one
+//! rule changes; churn, revenue, fairness, and welfare against the computed optimum.
+//!
+//! Everything comes out of the exchange. What its rules cannot express cannot be varied here, above all the
+//! waiting rule of R4.
+
+mod optimum;
+mod outcome;
+mod page;
+mod world;
+
+pub use optimum::optimum;
+pub use outcome::{Arm, Figure, Finding, Outcome};
+pub use page::{charts, markdown, page};
+pub use world::{Job, World, draw, play};
+
+use crate::estimate::Estimate;
+use kubebid_core::command::{RuleChange, RuleValue};
+
+/// Which rule changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Experiment {
+    Increment,
+    MinRuntime,
+    Notice,
+    Pricing,
+    Shading,
+}
+
+/// One value of the rule that changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    pub label: String,
+    pub rules: Vec<RuleChange>,
+    /// What a tenth of the jobs bid of what their node is worth to them; 1 is the truth.
+    pub shade: f64,
+    pub is_default: bool,
+}
+
+impl Experiment {
+    pub const ALL: [Experiment; 5] = [
+        Experiment::Increment,
+        Experiment::MinRuntime,
+        Experiment::Notice,
+        Experiment::Pricing,
+        Experiment::Shading,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Experiment::Increment => "increment",
+            Experiment::MinRuntime => "min-runtime",
+            Experiment::Notice => "notice",
+            Experiment::Pricing => "pricing",
+            Experiment::Shading => "shading",
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Experiment::Increment => "The increment a challenger must offer",
+            Experiment::MinRuntime => "The minimum runtime",
+            Experiment::Notice => "The notice",
+            Experiment::Pricing => "What the price is",
+            Experiment::Shading => "Bidding less than a node is worth",
+        }
+    }
+
+    pub fn settings(self) -> Vec<Setting> {
+        let number =
+            |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
+        let word = |word: &str| RuleChange { name: "pricing".into(), value: RuleValue::Word(word.into()) };
+        let setting = |label: String, rule: RuleChange, is_default: bool| Setting {
+            label,
+            rules: vec![rule],
+            shade: 1.0,
+            is_default,
+        };
+        let minutes = |name: &'static str, all: &[u64], default: u64| {
+            let one = |m: &u64| setting(format!("{m} min"), number(name, m * 60_000_000), *m == default);
+            all.iter().map(one).collect()
+        };
+        match self {
+            Experiment::Increment => [0, 100, 250, 500, 1000, 2000, 5000]
+                .map(|bps| match bps {
+                    0 => setting("a tick".to_owned(), number("increment_bps", 0), false),
+                    bps => {
+                        setting(format!("{} %", bps as f64 / 100.0), number("increment_bps", bps), bps == 500)
+                    }
+                })
+                .to_vec(),
+            Experiment::MinRuntime => minutes("min_runtime_us", &[0, 5, 15, 30, 60, 120], 15),
+            Experiment::Notice => minutes("notice_us", &[0, 2, 5, 15, 30, 60], 5),
+            Experiment::Pricing => vec![
+                setting("highest losing".to_owned(), word("HighestLosing"), true),
+                setting("lowest accepted".to_owned(), word("LowestAccepted"), false),
+            ],
+            Experiment::Shading => [("HL", "HighestLosing"), ("LA", "LowestAccepted")]
+                .into_iter()
+                .flat_map(|(short, pricing)| {
+                    [1.0, 0.95, 0.9, 0.8, 0.6].map(|shade| Setting {
+                        label: format!("{short} {:.0} %", shade * 100.0),
+                        rules: vec![word(pricing)],
+                        shade,
+                        is_default: short == "HL" && shade == 1.0,
+                    })
+                })
+                .collect(),
+        }
+    }
+}
+
+/// Plays every setting on the same worlds; `progress` hears of each world that is done.
+pub fn experiment(
+    experiment: Experiment,
+    world: &World,
+    seeds: std::ops::Range<u64>,
+    mut progress: impl FnMut(),
+) -> Finding {
+    let settings = experiment.settings();
+    let mut arms: Vec<Arm> = settings.into_iter().map(Arm::new).collect();
+    for seed in seeds {
+        let jobs = draw(world, seed);
+        let best = optimum(&jobs, world);
+        for arm in &mut arms {
+            let played = play(&jobs, world, &arm.setting);
+            arm.outcomes.push(Outcome::of(&played, &jobs, world, best));
+        }
+        progress();
+    }
+    Finding { experiment, arms }
+}
+
+impl Arm {
+    pub fn estimate(&self, figure: Figure) -> Estimate {
+        Estimate::of(&self.outcomes.iter().map(|outcome| outcome.get(figure)).collect::<Vec<f64>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_rules_beat_the_optimum_and_longer_protection_evicts_less() {
+        let world = World { hours: 24, ..World::default() };
+        for which in Experiment::ALL {
+            let finding = experiment(which, &world, 0..4, || {});
+            for arm in &finding.arms {
+                let welfare = arm.estimate(Figure::Welfare).mean;
+                assert!((70.0..=100.0).contains(&welfare), "{}: {welfare}", arm.setting.label);
+            }
+            let churn: Vec<f64> = finding.arms.iter().map(|arm| arm.estimate(Figure::Churn).mean).collect();
+            if which == Experiment::MinRuntime {
+                assert!(churn.is_sorted_by(|shorter, longer| shorter >= longer), "{churn:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn with_room_for_all_nobody_waits_for_a_unit_and_only_boots_cost() {
+        let world = World { units: 200, load: 0.01, boot: Default::default(), ..World::default() };
+        let jobs = draw(&world, 1);
+        assert!(jobs.len() > 10);
+        let setting = &Experiment::Pricing.settings()[0];
+        let played = play(&jobs, &world, setting);
+        let able = |n: &usize| jobs[*n].worth >= world.reserve;
+        assert!((0..jobs.len()).filter(able).all(|n| played.jobs[n].done == jobs[n].work));
+        let outcome = Outcome::of(&played, &jobs, &world, optimum(&jobs, &world));
+        assert!((outcome.get(Figure::Welfare) - 100.0).abs() < 1e-6);
+        assert_eq!((outcome.get(Figure::Churn), outcome.get(Figure::Envy)), (0.0, 0.0));
+        assert_eq!(played, play(&jobs, &world, setting));
+    }
+}

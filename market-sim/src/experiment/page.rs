@@ -1,0 +1,102 @@
+//! Findings as tables and charts.
+
+use super::{Arm, Figure, Finding, World};
+use crate::estimate::Estimate;
+use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, Unit};
+use std::fmt::Write;
+
+/// A chart for each figure, a point for each setting.
+pub fn charts(finding: &Finding) -> Vec<Chart> {
+    let chart = |figure: Figure| {
+        let point = |(n, arm): (usize, &Arm)| {
+            let estimate = arm.estimate(figure);
+            Point { x: n as f64, y: estimate.mean, range: estimate.range() }
+        };
+        let points = finding.arms.iter().enumerate().map(point).collect();
+        let unit = if figure == Figure::Revenue { Unit::Dollars } else { Unit::Number };
+        Chart {
+            title: figure.label().to_owned(),
+            note: String::new(),
+            shape: Shape::Dots,
+            x: Axis::categories(finding.arms.iter().map(label)),
+            y: Axis::new(figure.label(), unit),
+            series: vec![Series { name: String::new(), points }],
+        }
+    };
+    finding.figures().into_iter().map(chart).collect()
+}
+
+fn label(arm: &Arm) -> String {
+    if arm.setting.is_default { format!("{} *", arm.setting.label) } else { arm.setting.label.clone() }
+}
+
+fn tables(finding: &Finding) -> [Table; 2] {
+    let figures = finding.figures();
+    let headings = std::iter::once("").chain(figures.iter().map(|figure| figure.label()));
+    let headings: Vec<String> = headings.map(str::to_owned).collect();
+    let table = |title: String, note: &str, of: &dyn Fn(usize, Figure) -> Estimate| {
+        let row = |(n, arm): (usize, &Arm)| {
+            let cells = figures.iter().map(|figure| written(of(n, *figure), *figure));
+            std::iter::once(label(arm)).chain(cells).collect()
+        };
+        let rows = finding.arms.iter().enumerate().map(row).collect();
+        Table { title, note: note.to_owned(), headings: headings.clone(), rows }
+    };
+    let title = finding.experiment.title();
+    [
+        table(
+            title.to_owned(),
+            "Mean ± half the 95 % confidence interval; * is the default.",
+            &|n, figure| finding.arms[n].estimate(figure),
+        ),
+        table(
+            format!("{title}: differences"),
+            "To the default (of who shades: to the truth under the same pricing), world by world.",
+            &|n, figure| finding.difference(n, figure),
+        ),
+    ]
+}
+
+fn written(estimate: Estimate, figure: Figure) -> String {
+    match figure {
+        Figure::Welfare | Figure::Churn | Figure::Envy => format!("{estimate:.1}"),
+        Figure::Revenue | Figure::Served | Figure::ShadersGain => format!("{estimate:.3}"),
+    }
+}
+
+/// The tables of a finding, for a page of documentation.
+pub fn markdown(finding: &Finding) -> String {
+    let mut out = String::new();
+    let line = |cells: &[String]| format!("| {} |", cells.join(" | "));
+    for table in tables(finding) {
+        let _ = writeln!(out, "{}\n\n{}", table.note, line(&table.headings));
+        let _ = writeln!(out, "|---|{}", "---:|".repeat(table.headings.len() - 1));
+        table.rows.iter().for_each(|row| out.push_str(&format!("{}\n", line(row))));
+        out.push('\n');
+    }
+    out
+}
+
+pub fn page(findings: &[Finding], world: &World, seeds: u64) -> Page {
+    let mut page = Page {
+        title: "Mechanism experiments".to_owned(),
+        summary: format!(
+            "{seeds} worlds of one-node jobs: {} units at a reserve of ${}, {} hours, work for {:.0} % of what \
+             they can do. The same worlds for each setting; * is the default. Whiskers are 95 % confidence \
+             intervals.",
+            world.units,
+            world.reserve.0 as f64 / 1e6,
+            world.hours,
+            world.load * 100.0
+        ),
+        ..Page::default()
+    };
+    for finding in findings {
+        page.charts.extend(charts(finding).into_iter().map(|chart| Chart {
+            title: format!("{}: {}", finding.experiment.title(), chart.title),
+            ..chart
+        }));
+        page.tables.extend(tables(finding));
+    }
+    page
+}
