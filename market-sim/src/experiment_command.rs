@@ -80,8 +80,15 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn play(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let world =
-        World { units: arguments.units, hours: arguments.hours, load: arguments.load, ..World::default() };
+    let world = World {
+        units: arguments.units,
+        hours: arguments.hours,
+        load: arguments.load,
+        work_hours: arguments.work,
+        boot: Micros::seconds(60 * arguments.boot),
+        worth_spread: arguments.worth_spread,
+        ..World::default()
+    };
     let chosen = match arguments.experiments.as_slice() {
         [] => Experiment::ALL.to_vec(),
         chosen => chosen.to_vec(),

@@ -8,6 +8,7 @@ pub mod play;
 pub mod price_replay;
 pub mod replay;
 pub mod report;
+pub mod supply_replay;
 pub mod trace;
 
 use kubebid_core::{Auction, Exchange};

@@ -5,6 +5,7 @@ mod backtest_command;
 mod experiment_command;
 mod replay_demand;
 mod replay_prices;
+mod replay_supply;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::Price;
@@ -43,6 +44,8 @@ enum Task {
     ReplayDemand(replay_demand::Arguments),
     /// Say what bids would have got on a price trace: availability, pre-emptions, what they paid
     ReplayPrices(replay_prices::Arguments),
+    /// Let a trace drive the supply of a market and say what bids get of it
+    ReplaySupply(replay_supply::Arguments),
     /// Compare bidding strategies on a price trace: cost, waiting, interruptions, work lost, deadlines
     Backtest(backtest_command::Arguments),
     /// Play small worlds while a market rule changes: churn, revenue, fairness, welfare against the optimum
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Task::Play { file, model } => play_from(file.as_deref(), model),
         Task::ReplayDemand(arguments) => replay_demand::run(&arguments),
         Task::ReplayPrices(arguments) => replay_prices::run(&arguments),
+        Task::ReplaySupply(arguments) => replay_supply::run(&arguments),
         Task::Backtest(arguments) => backtest_command::run(&arguments),
         Task::Experiment(arguments) => experiment_command::run(&arguments),
     }

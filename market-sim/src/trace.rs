@@ -2,9 +2,11 @@
 
 mod demand;
 mod prices;
+mod supply;
 
 pub use demand::{Job, read_demand};
 pub use prices::{PriceChange, PriceTrace};
+pub use supply::{SupplyChange, SupplyTrace};
 
 use chrono::DateTime;
 use flate2::read::MultiGzDecoder;
@@ -26,6 +28,8 @@ pub enum TraceError {
     Field { line: u64, field: &'static str, value: String, expected: &'static str },
     #[error("line {line}: {value} is earlier than the line before; a trace is sorted by time")]
     Unsorted { line: u64, value: String },
+    #[error("a supply trace has the columns available, or pool, capacity_gpus and running_gpus")]
+    NoSupply,
     #[error("the trace has no {0}")]
     Empty(&'static str),
 }

@@ -1,0 +1,331 @@
+//! A supply trace drives what a market has: a provider puts its offer anew at every change, bids for some
+//! nodes each compete for them, and the exchange says who gets and loses what.
+
+mod table;
+
+pub use table::{BidTable, MarketTable, SupplyTable};
+
+use crate::trace::{SupplyChange, TraceError};
+use kubebid_core::answer::Auction;
+use kubebid_core::command::{CancelMode, PlaceBid, RuleChange, RuleValue};
+use kubebid_core::event::{EndReason, Event, Fact};
+use kubebid_core::units::{AccountName, AllocationId, BidId, InstanceType, MarketName, Micros};
+use kubebid_core::{Command, Exchange, Price, Stamped};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a trace does not say.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bids for each instance type, in any region, as shares of the on-demand price.
+    pub shares: Vec<f64>,
+    /// Nodes that each of them wants.
+    pub nodes: u32,
+    pub on_demand: Price,
+    pub reserve: Price,
+    pub boot: Micros,
+    pub min_runtime: Micros,
+    pub notice: Micros,
+}
+
+const TICK: u64 = 100;
+
+/// One bid of one type, and what it has had.
+#[derive(Debug)]
+struct Fleet {
+    instance_type: String,
+    share: f64,
+    ceiling: Price,
+    tenant: AccountName,
+    placed: Micros,
+    bid: BidId,
+    /// Its nodes, and whether they are ready.
+    nodes: BTreeMap<AllocationId, bool>,
+    running: u128,
+    lost: u64,
+    paid_micros: u128,
+}
+
+/// What one market of the trace had.
+#[derive(Debug, Default)]
+struct Supply {
+    nodes: u64,
+    since: Micros,
+    span: u128,
+    node_time: u128,
+    /// With at least one node.
+    some: u128,
+    lost: u64,
+}
+
+/// How long there was any node of a type anywhere.
+#[derive(Debug, Default)]
+struct Anywhere {
+    nodes: u64,
+    since: Micros,
+    span: u128,
+    some: u128,
+}
+
+struct Replay<'a> {
+    settings: &'a Settings,
+    exchange: Exchange,
+    now: Micros,
+    ready: BTreeSet<(Micros, AllocationId)>,
+    fleets: Vec<Fleet>,
+    by_bid: BTreeMap<BidId, usize>,
+    by_allocation: BTreeMap<AllocationId, usize>,
+    markets: BTreeMap<(String, String), Supply>,
+    types: BTreeMap<String, Anywhere>,
+}
+
+/// Reads the trace to its end; holds what the markets hold.
+pub fn replay_supply(
+    trace: impl Iterator<Item = Result<SupplyChange, TraceError>>,
+    settings: &Settings,
+) -> Result<SupplyTable, TraceError> {
+    let mut replay = Replay {
+        settings,
+        exchange: Exchange::new(),
+        now: Micros(0),
+        ready: BTreeSet::new(),
+        fleets: Vec::new(),
+        by_bid: BTreeMap::new(),
+        by_allocation: BTreeMap::new(),
+        markets: BTreeMap::new(),
+        types: BTreeMap::new(),
+    };
+    for change in trace {
+        replay.change(&change?);
+    }
+    if replay.markets.is_empty() {
+        return Err(TraceError::Empty("rows"));
+    }
+    replay.end();
+    Ok(table::of(&replay))
+}
+
+impl Replay<'_> {
+    fn change(&mut self, change: &SupplyChange) {
+        self.step_to(change.at);
+        let key = (change.instance_type.clone(), change.region.clone());
+        if !self.types.contains_key(&change.instance_type) {
+            self.types
+                .insert(change.instance_type.clone(), Anywhere { since: self.now, ..Anywhere::default() });
+            self.place_bids(&change.instance_type);
+        }
+        if !self.markets.contains_key(&key) {
+            self.open(change);
+            self.markets.insert(key.clone(), Supply { since: self.now, ..Supply::default() });
+        }
+        let market = self.markets.get_mut(&key).expect("opened");
+        market.pass(self.now);
+        let anywhere = self.types.get_mut(&change.instance_type).expect("known");
+        anywhere.pass(self.now);
+        anywhere.nodes = anywhere.nodes - market.nodes + change.nodes;
+        market.lost += market.nodes.saturating_sub(change.nodes);
+        // An offer of nothing is no offer: there has to be one before it can be withdrawn.
+        if std::mem::replace(&mut market.nodes, change.nodes) != change.nodes {
+            self.say(Command::PutOffer {
+                provider: AccountName::new("provider"),
+                market: market_name(change),
+                capacity: change.nodes,
+                reserve: self.settings.reserve,
+            });
+        }
+    }
+
+    fn open(&mut self, change: &SupplyChange) {
+        let rule = |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
+        let rules = vec![
+            rule("tick", TICK),
+            rule("min_runtime_us", self.settings.min_runtime.0),
+            rule("notice_us", self.settings.notice.0),
+        ];
+        self.say(Command::OpenMarket { market: market_name(change), rules });
+    }
+
+    fn place_bids(&mut self, instance_type: &str) {
+        for share in &self.settings.shares {
+            let ticks = (share * self.settings.on_demand.0 as f64 / TICK as f64).round() as u64;
+            let ceiling = Price(ticks.max(1) * TICK);
+            let tenant = AccountName::new(&format!("{instance_type} at {share}"));
+            let bid = BidId(self.exchange.seq().0 + 1);
+            self.by_bid.insert(bid, self.fleets.len());
+            self.fleets.push(Fleet {
+                instance_type: instance_type.to_owned(),
+                share: *share,
+                ceiling,
+                tenant: tenant.clone(),
+                placed: self.now,
+                bid,
+                nodes: BTreeMap::new(),
+                running: 0,
+                lost: 0,
+                paid_micros: 0,
+            });
+            self.say(Command::PlaceBid(PlaceBid {
+                tenant,
+                markets: None,
+                instance_type: Some(InstanceType::new(instance_type)),
+                ceiling,
+                min_nodes: 1,
+                max_nodes: self.settings.nodes,
+                time_in_force: Default::default(),
+                expire_at: None,
+                on_preemption: Default::default(),
+            }));
+        }
+    }
+
+    /// To every instant up to then at which something happens.
+    fn step_to(&mut self, at: Micros) {
+        loop {
+            let boots = self.ready.first().map(|(time, _)| *time);
+            let next = boots.into_iter().chain(self.exchange.next_due()).min();
+            let next = next.filter(|next| *next <= at).unwrap_or(at);
+            self.pass(next);
+            self.say(Command::AdvanceTime);
+            while let Some((_, allocation)) = self.ready.first().copied().filter(|(time, _)| *time <= next) {
+                self.ready.pop_first();
+                if let Some(fleet) = self.by_allocation.get(&allocation) {
+                    self.fleets[*fleet].nodes.insert(allocation, true);
+                    self.say(Command::ReportReady { allocation, by: None });
+                }
+            }
+            if next == at && self.exchange.next_due().is_none_or(|due| due > at) {
+                return;
+            }
+        }
+    }
+
+    fn pass(&mut self, at: Micros) {
+        let passed = u128::from(at.since(self.now).0);
+        for fleet in &mut self.fleets {
+            fleet.running += passed * fleet.nodes.values().filter(|ready| **ready).count() as u128;
+        }
+        self.now = self.now.max(at);
+    }
+
+    fn end(&mut self) {
+        self.markets.values_mut().for_each(|market| market.pass(self.now));
+        self.types.values_mut().for_each(|anywhere| anywhere.pass(self.now));
+        let bids: Vec<(AccountName, BidId)> =
+            self.fleets.iter().map(|fleet| (fleet.tenant.clone(), fleet.bid)).collect();
+        for (tenant, bid) in bids {
+            self.say(Command::CancelBid { tenant, bid, mode: CancelMode::Release });
+        }
+    }
+
+    fn say(&mut self, command: Command) {
+        let answer = self.exchange.apply(&Stamped { at: self.now, key: None, command });
+        for event in &answer.events {
+            self.hear(event);
+        }
+    }
+
+    fn hear(&mut self, event: &Event) {
+        match &event.fact {
+            Fact::Allocated { node } => {
+                let fleet = self.by_bid[&node.bid];
+                self.by_allocation.insert(node.allocation, fleet);
+                self.fleets[fleet].nodes.insert(node.allocation, false);
+                self.ready.insert((event.at.after(self.settings.boot), node.allocation));
+            }
+            Fact::Ended { node, reason, .. } => {
+                self.by_allocation.remove(&node.allocation);
+                let fleet = &mut self.fleets[self.by_bid[&node.bid]];
+                fleet.nodes.remove(&node.allocation);
+                fleet.lost += u64::from(*reason != EndReason::Released);
+            }
+            Fact::Charged { node, debit, .. } => {
+                self.fleets[self.by_bid[&node.bid]].paid_micros += debit.0;
+            }
+            Fact::Rejected { reason } => panic!("the exchange refused: {}", reason.code()),
+            Fact::MarketOpened { .. }
+            | Fact::RulesChanged { .. }
+            | Fact::OfferPut { .. }
+            | Fact::UnitAdded { .. }
+            | Fact::UnitLeaving { .. }
+            | Fact::UnitBack { .. }
+            | Fact::UnitRemoved { .. }
+            | Fact::BidPlaced { .. }
+            | Fact::BidAmended { .. }
+            | Fact::BidClosed { .. }
+            | Fact::Ready { .. }
+            | Fact::NoticeStarted { .. }
+            | Fact::NoticeRescinded { .. }
+            | Fact::Claimed { .. }
+            | Fact::ClaimDropped { .. }
+            | Fact::PriceChanged { .. }
+            | Fact::Repeated { .. } => {}
+        }
+    }
+}
+
+impl Supply {
+    fn pass(&mut self, at: Micros) {
+        let passed = u128::from(at.since(self.since).0);
+        self.span += passed;
+        self.node_time += passed * u128::from(self.nodes);
+        self.some += if self.nodes > 0 { passed } else { 0 };
+        self.since = at;
+    }
+}
+
+impl Anywhere {
+    fn pass(&mut self, at: Micros) {
+        let passed = u128::from(at.since(self.since).0);
+        self.span += passed;
+        self.some += if self.nodes > 0 { passed } else { 0 };
+        self.since = at;
+    }
+}
+
+fn market_name(change: &SupplyChange) -> MarketName {
+    MarketName::new(&format!("{}/{}", change.instance_type, change.region))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::SupplyTrace;
+
+    fn played(rows: &str) -> SupplyTable {
+        let text = format!("timestamp,instance_type,region,available\n{rows}");
+        let settings = Settings {
+            shares: vec![0.2, 1.0],
+            nodes: 1,
+            on_demand: Price(1_000_000),
+            reserve: Price(100_000),
+            boot: Micros(0),
+            min_runtime: Micros(0),
+            notice: Micros::seconds(300),
+        };
+        let trace = SupplyTrace::of(Box::new(std::io::Cursor::new(text))).expect("a trace");
+        replay_supply(trace, &settings).expect("sound rows")
+    }
+
+    #[test]
+    fn the_dear_bid_keeps_what_there_is_and_both_run_when_there_is_more() {
+        // One node for 5 hours, two for 5 hours.
+        let rows = "1970-01-01T00:00:00Z,v,a,1\n1970-01-01T05:00:00Z,v,a,2\n1970-01-01T10:00:00Z,v,a,2\n";
+        let table = played(rows);
+        let bids: Vec<(f64, u64)> = table.bids.iter().map(|bid| (bid.availability, bid.lost)).collect();
+        assert_eq!(bids, [(0.5, 0), (1.0, 0)], "{table}");
+        assert_eq!((table.markets[0].mean_nodes, table.markets[0].available), (1.5, 1.0));
+        // Against the cheap bid's 0.20 for 5 hours, then alone at the reserve.
+        assert!((table.bids[1].mean_paid_usd.unwrap() - 0.15).abs() < 1e-6, "{table}");
+    }
+
+    #[test]
+    fn a_bid_for_any_region_moves_where_there_is_a_node() {
+        let rows = "1970-01-01T00:00:00Z,v,a,1\n1970-01-01T00:00:00Z,v,b,0\n\
+            1970-01-01T05:00:00Z,v,a,0\n1970-01-01T05:00:00Z,v,b,1\n1970-01-01T10:00:00Z,v,b,1\n";
+        let table = played(rows);
+        assert_eq!((table.markets[0].available, table.markets[1].available), (0.5, 0.5));
+        assert_eq!(table.markets[0].lost_per_node_hour, Some(0.2));
+        assert_eq!(table.anywhere, [("v".to_owned(), 1.0)]);
+        let best = &table.bids[1];
+        assert!(best.availability > 0.99 && best.lost == 1, "{table}");
+    }
+}
