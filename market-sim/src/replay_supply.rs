@@ -38,6 +38,9 @@ pub(crate) struct Arguments {
     /// Seconds from a notice to its deadline
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     notice: u64,
+    /// After so many hours without a row a region offers nothing and does not count [default: the row holds]
+    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    longest_gap: Option<u64>,
     /// How to print the result; csv has the bids
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -70,6 +73,7 @@ fn play(arguments: &Arguments) -> Result<SupplyTable, Box<dyn Error>> {
         boot: Micros::seconds(arguments.boot),
         min_runtime: Micros::seconds(arguments.min_runtime),
         notice: Micros::seconds(arguments.notice),
+        longest_gap: arguments.longest_gap.map(|hours| Micros(hours * Micros::HOUR.0)),
     };
     let bar = crate::reading_bar();
     let table = replay_supply(SupplyTrace::open(&arguments.trace, &bar)?, &settings)?;

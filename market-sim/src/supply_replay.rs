@@ -25,6 +25,9 @@ pub struct Settings {
     pub boot: Micros,
     pub min_runtime: Micros,
     pub notice: Micros,
+    /// What a market of the trace has is unknown when its last row is older: it offers nothing until the
+    /// next, and that time counts for nothing.
+    pub longest_gap: Option<Micros>,
 }
 
 const TICK: u64 = 100;
@@ -36,7 +39,6 @@ struct Fleet {
     share: f64,
     ceiling: Price,
     tenant: AccountName,
-    placed: Micros,
     bid: BidId,
     /// Its nodes, and whether they are ready.
     nodes: BTreeMap<AllocationId, bool>,
@@ -49,6 +51,8 @@ struct Fleet {
 #[derive(Debug, Default)]
 struct Supply {
     nodes: u64,
+    /// Of its last row, while what that said is known to hold.
+    row: Option<Micros>,
     since: Micros,
     span: u128,
     node_time: u128,
@@ -61,6 +65,8 @@ struct Supply {
 #[derive(Debug, Default)]
 struct Anywhere {
     nodes: u64,
+    /// Markets of which something is known.
+    known: usize,
     since: Micros,
     span: u128,
     some: u128,
@@ -117,21 +123,35 @@ impl Replay<'_> {
             self.open(change);
             self.markets.insert(key.clone(), Supply { since: self.now, ..Supply::default() });
         }
-        let market = self.markets.get_mut(&key).expect("opened");
+        self.offer(&key, change.nodes, Some(change.at));
+    }
+
+    /// The market has so many nodes, as its row says; or nothing is known of it any more.
+    fn offer(&mut self, key: &(String, String), nodes: u64, row: Option<Micros>) {
+        let market = self.markets.get_mut(key).expect("opened");
         market.pass(self.now);
-        let anywhere = self.types.get_mut(&change.instance_type).expect("known");
+        let anywhere = self.types.get_mut(&key.0).expect("known");
         anywhere.pass(self.now);
-        anywhere.nodes = anywhere.nodes - market.nodes + change.nodes;
-        market.lost += market.nodes.saturating_sub(change.nodes);
+        anywhere.nodes = anywhere.nodes - market.nodes + nodes;
+        anywhere.known = anywhere.known - usize::from(market.row.is_some()) + usize::from(row.is_some());
+        market.lost += if row.is_some() { market.nodes.saturating_sub(nodes) } else { 0 };
+        market.row = row;
         // An offer of nothing is no offer: there has to be one before it can be withdrawn.
-        if std::mem::replace(&mut market.nodes, change.nodes) != change.nodes {
+        if std::mem::replace(&mut market.nodes, nodes) != nodes {
             self.say(Command::PutOffer {
                 provider: AccountName::new("provider"),
-                market: market_name(change),
-                capacity: change.nodes,
+                market: market_name(&key.0, &key.1),
+                capacity: nodes,
                 reserve: self.settings.reserve,
             });
         }
+    }
+
+    /// The market whose row is the first to be too old, and when.
+    fn next_gap(&self) -> Option<(Micros, (String, String))> {
+        let gap = self.settings.longest_gap?;
+        let rows = self.markets.iter().filter_map(|(key, market)| Some((market.row?.after(gap), key)));
+        rows.min().map(|(at, key)| (at, key.clone()))
     }
 
     fn open(&mut self, change: &SupplyChange) {
@@ -141,7 +161,8 @@ impl Replay<'_> {
             rule("min_runtime_us", self.settings.min_runtime.0),
             rule("notice_us", self.settings.notice.0),
         ];
-        self.say(Command::OpenMarket { market: market_name(change), rules });
+        let market = market_name(&change.instance_type, &change.region);
+        self.say(Command::OpenMarket { market, rules });
     }
 
     fn place_bids(&mut self, instance_type: &str) {
@@ -156,7 +177,6 @@ impl Replay<'_> {
                 share: *share,
                 ceiling,
                 tenant: tenant.clone(),
-                placed: self.now,
                 bid,
                 nodes: BTreeMap::new(),
                 running: 0,
@@ -181,7 +201,9 @@ impl Replay<'_> {
     fn step_to(&mut self, at: Micros) {
         loop {
             let boots = self.ready.first().map(|(time, _)| *time);
-            let next = boots.into_iter().chain(self.exchange.next_due()).min();
+            let gap = self.next_gap();
+            let gap_at = gap.as_ref().map(|(at, _)| *at);
+            let next = boots.into_iter().chain(self.exchange.next_due()).chain(gap_at).min();
             let next = next.filter(|next| *next <= at).unwrap_or(at);
             self.pass(next);
             self.say(Command::AdvanceTime);
@@ -192,7 +214,9 @@ impl Replay<'_> {
                     self.say(Command::ReportReady { allocation, by: None });
                 }
             }
-            if next == at && self.exchange.next_due().is_none_or(|due| due > at) {
+            if let Some((_, key)) = gap.filter(|(time, _)| *time <= next) {
+                self.offer(&key, 0, None);
+            } else if next == at && self.exchange.next_due().is_none_or(|due| due > at) {
                 return;
             }
         }
@@ -200,7 +224,7 @@ impl Replay<'_> {
 
     fn pass(&mut self, at: Micros) {
         let passed = u128::from(at.since(self.now).0);
-        for fleet in &mut self.fleets {
+        for fleet in self.fleets.iter_mut().filter(|fleet| self.types[&fleet.instance_type].known > 0) {
             fleet.running += passed * fleet.nodes.values().filter(|ready| **ready).count() as u128;
         }
         self.now = self.now.max(at);
@@ -264,7 +288,7 @@ impl Replay<'_> {
 
 impl Supply {
     fn pass(&mut self, at: Micros) {
-        let passed = u128::from(at.since(self.since).0);
+        let passed = if self.row.is_some() { u128::from(at.since(self.since).0) } else { 0 };
         self.span += passed;
         self.node_time += passed * u128::from(self.nodes);
         self.some += if self.nodes > 0 { passed } else { 0 };
@@ -274,15 +298,15 @@ impl Supply {
 
 impl Anywhere {
     fn pass(&mut self, at: Micros) {
-        let passed = u128::from(at.since(self.since).0);
+        let passed = if self.known > 0 { u128::from(at.since(self.since).0) } else { 0 };
         self.span += passed;
         self.some += if self.nodes > 0 { passed } else { 0 };
         self.since = at;
     }
 }
 
-fn market_name(change: &SupplyChange) -> MarketName {
-    MarketName::new(&format!("{}/{}", change.instance_type, change.region))
+fn market_name(instance_type: &str, region: &str) -> MarketName {
+    MarketName::new(&format!("{instance_type}/{region}"))
 }
 
 #[cfg(test)]
@@ -290,7 +314,7 @@ mod tests {
     use super::*;
     use crate::trace::SupplyTrace;
 
-    fn played(rows: &str) -> SupplyTable {
+    fn played(rows: &str, gap_hours: Option<u64>) -> SupplyTable {
         let text = format!("timestamp,instance_type,region,available\n{rows}");
         let settings = Settings {
             shares: vec![0.2, 1.0],
@@ -300,6 +324,7 @@ mod tests {
             boot: Micros(0),
             min_runtime: Micros(0),
             notice: Micros::seconds(300),
+            longest_gap: gap_hours.map(|hours| Micros(hours * Micros::HOUR.0)),
         };
         let trace = SupplyTrace::of(Box::new(std::io::Cursor::new(text))).expect("a trace");
         replay_supply(trace, &settings).expect("sound rows")
@@ -309,7 +334,7 @@ mod tests {
     fn the_dear_bid_keeps_what_there_is_and_both_run_when_there_is_more() {
         // One node for 5 hours, two for 5 hours.
         let rows = "1970-01-01T00:00:00Z,v,a,1\n1970-01-01T05:00:00Z,v,a,2\n1970-01-01T10:00:00Z,v,a,2\n";
-        let table = played(rows);
+        let table = played(rows, None);
         let bids: Vec<(f64, u64)> = table.bids.iter().map(|bid| (bid.availability, bid.lost)).collect();
         assert_eq!(bids, [(0.5, 0), (1.0, 0)], "{table}");
         assert_eq!((table.markets[0].mean_nodes, table.markets[0].available), (1.5, 1.0));
@@ -321,11 +346,20 @@ mod tests {
     fn a_bid_for_any_region_moves_where_there_is_a_node() {
         let rows = "1970-01-01T00:00:00Z,v,a,1\n1970-01-01T00:00:00Z,v,b,0\n\
             1970-01-01T05:00:00Z,v,a,0\n1970-01-01T05:00:00Z,v,b,1\n1970-01-01T10:00:00Z,v,b,1\n";
-        let table = played(rows);
+        let table = played(rows, None);
         assert_eq!((table.markets[0].available, table.markets[1].available), (0.5, 0.5));
         assert_eq!(table.markets[0].lost_per_node_hour, Some(0.2));
         assert_eq!(table.anywhere, [("v".to_owned(), 1.0)]);
         let best = &table.bids[1];
         assert!(best.availability > 0.99 && best.lost == 1, "{table}");
+    }
+
+    #[test]
+    fn in_a_gap_nothing_is_offered_and_nothing_counted() {
+        let rows = "1970-01-01T00:00:00Z,v,a,1\n1970-01-09T00:00:00Z,v,a,1\n1970-01-09T01:00:00Z,v,a,1\n";
+        let table = played(rows, Some(3));
+        assert_eq!((table.markets[0].hours, table.markets[0].available), (4.0, 1.0));
+        let best = &table.bids[1];
+        assert!(best.availability == 1.0 && best.lost == 1, "{table}");
     }
 }

@@ -3,9 +3,11 @@
 
 use indicatif::ProgressBar;
 use kubebid_core::Price;
+use kubebid_core::units::Micros;
 use market_sim::price_replay::{Question, replay_prices};
 use market_sim::replay::{InProcess, Job, Report, Settings, read_demand, replay};
-use market_sim::trace::PriceTrace;
+use market_sim::supply_replay::{Settings as SupplySettings, replay_supply};
+use market_sim::trace::{PriceTrace, SupplyTrace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -85,6 +87,93 @@ fn bids_on_the_gpu_markets_of_2015_get_what_is_known() {
     let preemptions: Vec<f64> = mean.iter().map(|o| rounded(o.preemptions_per_hour.unwrap())).collect();
     assert_eq!(preemptions, [0.189, 0.149, 0.1, 0.084, 0.055, 0.028, 0.018], "{table}");
     assert_eq!(table.types[0].markets.len(), 3);
+}
+
+#[test]
+fn every_price_trace_is_replayed_to_its_last_row() {
+    for name in [
+        "A-aws-spot-2015-events/normalised/prices.csv.gz",
+        "A-aws-spot-2016q4-hourly/normalised/prices.csv.gz",
+        "A-gpu-rental-2025/normalised/prices.csv.gz",
+        "A-gpu-rental-2025/normalised/prices_min.csv.gz",
+        "A-rackspace-spot-2026/normalised/prices.csv.gz",
+    ] {
+        let trace = || PriceTrace::open(&data().join(name), &ProgressBar::hidden()).expect("the set");
+        let types = trace().map(|change| (change.expect("a sound row").instance_type, Price(1_000_000)));
+        let question = Question {
+            shares: vec![0.5, 1000.0],
+            on_demand: types.collect(),
+            regions: Vec::new(),
+            longest_gap: None,
+        };
+        let table = replay_prices(trace(), &question).expect("a sound set");
+        for of_type in &table.types {
+            assert_eq!(of_type.mean[1].availability, 1.0, "{name} {}", of_type.instance_type);
+        }
+    }
+}
+
+#[test]
+fn openb_is_replayed_with_its_pods_of_no_time_and_of_no_tenant() {
+    for name in ["A-openb-2023/normalised/demand.csv.gz", "A-openb-2023/normalised/demand_gpuspec33.csv.gz"] {
+        let jobs = jobs(name);
+        assert!(jobs.iter().any(|job| job.duration == Micros(0)));
+        let (settings, mut venue) = (Settings::of(1500), InProcess::new());
+        let report = replay(&jobs, &settings, &mut venue, |_| {}).expect("the exchange goes on");
+        assert_eq!((report.jobs_done as usize, report.jobs_unfinished), (jobs.len(), 0), "{report}");
+    }
+}
+
+fn supplied(name: &str, nodes: u32, gap_hours: u64) -> market_sim::supply_replay::SupplyTable {
+    let settings = SupplySettings {
+        shares: vec![0.5, 1.0],
+        nodes,
+        on_demand: Price(1_000_000),
+        reserve: Price(100_000),
+        boot: Micros(0),
+        min_runtime: Micros(0),
+        notice: Micros(0),
+        longest_gap: Some(Micros(gap_hours * Micros::HOUR.0)),
+    };
+    let trace = SupplyTrace::open(&data().join(name), &ProgressBar::hidden()).expect("the set");
+    replay_supply(trace, &settings).expect("a sound set")
+}
+
+/// The shares and rates that are known of it, for the regions that were only watched once.
+#[test]
+fn one_node_of_each_region_is_there_as_often_and_lost_as_often_as_is_known() {
+    let table = supplied("A-spot-availability-2022-2023/normalised/availability.csv.gz", 1, 1000);
+    let known = [
+        ("us-east-1a", 0.17, 1.39),
+        ("us-east-1c", 0.47, 0.67),
+        ("us-east-1d", 0.45, 0.60),
+        ("us-east-1f", 0.59, 0.44),
+        ("us-east-2a", 0.76, 0.18),
+        ("us-east-2b", 0.68, 0.23),
+        ("us-west-2c", 0.89, 0.15),
+    ];
+    for (region, available, lost) in known {
+        let of_region = |m: &&market_sim::supply_replay::MarketTable| {
+            m.instance_type.starts_with("v100_1") && m.region == region
+        };
+        let market = table.markets.iter().find(of_region).expect("a region of the set");
+        assert!((market.available - available).abs() < 0.006, "{table}");
+        assert!((market.lost_per_node_hour.unwrap() - lost).abs() < 0.006, "{table}");
+    }
+}
+
+#[test]
+fn the_spare_nodes_of_a_cluster_go_to_the_highest_bid_first() {
+    for (name, nodes) in [
+        ("A-spotgpu-2026-aggregates/normalised/capacity.csv.gz", 100),
+        ("A-bamboo-2020-2021/normalised/availability.csv.gz", 10),
+    ] {
+        let table = supplied(name, nodes, 24);
+        for pair in table.bids.chunks(2) {
+            assert!(pair[0].availability <= pair[1].availability, "{table}");
+            assert!(pair[1].mean_paid_usd.is_some_and(|paid| paid >= 0.0999), "{table}");
+        }
+    }
 }
 
 /// Plays the jobs and checks what must hold whatever they are.

@@ -44,7 +44,7 @@ pub(super) fn of(replay: &Replay<'_>) -> SupplyTable {
         replay.markets.iter().map(|((instance_type, region), supply)| market(instance_type, region, supply));
     let anywhere = replay.types.iter().map(|(name, any)| (name.clone(), share(any.some, any.span)));
     let bids = replay.fleets.iter().map(|fleet| {
-        let wanted = u128::from(replay.now.since(fleet.placed).0) * u128::from(replay.settings.nodes);
+        let wanted = replay.types[&fleet.instance_type].span * u128::from(replay.settings.nodes);
         let ran = (fleet.running > 0).then(|| hours(fleet.running));
         BidTable {
             instance_type: fleet.instance_type.clone(),
@@ -90,32 +90,39 @@ impl SupplyTable {
 impl fmt::Display for SupplyTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
+        let bid_name = |bid: &BidTable| format!("{} at {} x on-demand", bid.instance_type, bid.share);
+        let market_name = |market: &MarketTable| format!("{}/{}", market.instance_type, market.region);
+        let names = self.bids.iter().map(bid_name).chain(self.markets.iter().map(market_name));
+        let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
         writeln!(
             f,
-            "{:<40} {:>8} {:>12} {:>11} {:>14}",
+            "{:<width$} {:>8} {:>11} {:>10} {:>15}",
             "supply", "hours", "mean nodes", "available", "lost/node-hour"
         )?;
         for m in &self.markets {
-            let name = format!("{}/{}", m.instance_type, m.region);
-            let lost = number(m.lost_per_node_hour);
+            let (name, lost) = (market_name(m), number(m.lost_per_node_hour));
             writeln!(
                 f,
-                "{name:<40} {:>8.1} {:>12.2} {:>11.3} {lost:>14}",
+                "{name:<width$} {:>8.1} {:>11.2} {:>10.3} {lost:>15}",
                 m.hours, m.mean_nodes, m.available
             )?;
         }
         for (name, available) in &self.anywhere {
-            writeln!(f, "{:<40} {available:>33.3}", format!("{name}, in any region"))?;
+            writeln!(f, "{:<width$} {available:>31.3}", format!("{name} in any region"))?;
         }
         writeln!(
             f,
-            "\n{:<40} {:>10} {:>13} {:>22} {:>14}",
+            "\n{:<width$} {:>8} {:>13} {:>23} {:>15}",
             "bids", "$/h", "availability", "pre-emptions/running h", "mean paid $/h"
         )?;
         for bid in &self.bids {
-            let name = format!("{} at {} x on-demand", bid.instance_type, bid.share);
-            let (lost, paid) = (number(bid.preemptions_per_hour), number(bid.mean_paid_usd));
-            writeln!(f, "{name:<40} {:>10.4} {:>13.3} {lost:>22} {paid:>14}", bid.bid_usd, bid.availability)?;
+            let (name, lost) = (bid_name(bid), number(bid.preemptions_per_hour));
+            let paid = number(bid.mean_paid_usd);
+            writeln!(
+                f,
+                "{name:<width$} {:>8.4} {:>13.3} {lost:>23} {paid:>15}",
+                bid.bid_usd, bid.availability
+            )?;
         }
         Ok(())
     }
