@@ -28,6 +28,8 @@ struct Plan {
     /// By job: the spans in which it is there, and how much it does in each.
     present: Vec<std::ops::Range<usize>>,
     flow: Vec<Vec<u64>>,
+    /// By span: the jobs that are there.
+    there: Vec<Vec<usize>>,
 }
 
 impl Plan {
@@ -40,7 +42,11 @@ impl Plan {
         let at = |time: u64| times.partition_point(|other| *other < time);
         let present: Vec<_> = jobs.iter().map(|job| at(job.comes.0)..at(job.leaves.0)).collect();
         let flow = present.iter().map(|spans| vec![0; spans.len()]).collect();
-        Plan { lengths, left, present, flow }
+        let mut there = vec![Vec::new(); lengths.len()];
+        for (n, spans) in present.iter().enumerate() {
+            spans.clone().for_each(|span| there[span].push(n));
+        }
+        Plan { lengths, left, present, flow, there }
     }
 
     /// Gives the job as much work as there is room for, at most `work`.
@@ -72,8 +78,8 @@ impl Plan {
                 if self.left[span] > 0 {
                     return self.push(span, &reached, most);
                 }
-                for (other, spans) in self.present.iter().enumerate() {
-                    let works = spans.contains(&span) && self.flow[other][span - spans.start] > 0;
+                for other in self.there[span].iter().copied() {
+                    let works = self.flow[other][span - self.present[other].start] > 0;
                     if works && !seen[other] {
                         seen[other] = true;
                         queue.push_back((other, Some(span)));
