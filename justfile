@@ -36,7 +36,7 @@ same commands="10000000" seed="1000000":
 traces data=env("KUBEBID_DATA", "../shared/data"):
     KUBEBID_DATA={{quote(absolute_path(data))}} cargo test --release -p market-sim --test real_traces
 
-# tables and pictures of docs/experiments.md (about three minutes)
+# tables and pictures of docs/experiments.md (some minutes)
 experiments:
     cargo run --release -p market-sim -- experiment --seeds 200 --pictures docs/experiments
     cargo run --release -p market-sim -- experiment increment min-runtime notice --seeds 40 --hours 24 --boot 14 --work 1 \

@@ -99,7 +99,7 @@ impl Experiment {
                 .into_iter()
                 .flat_map(|(short, pricing)| {
                     [1.0, 0.95, 0.9, 0.8, 0.6].map(|shade| Setting {
-                        label: format!("{short} {:.0} %", shade * 100.0),
+                        label: format!("{short} {shade:.2}"),
                         rules: vec![word(pricing)],
                         shade,
                         is_default: short == "HL" && shade == 1.0,

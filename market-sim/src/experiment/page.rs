@@ -9,17 +9,25 @@ use std::fmt::Write;
 pub fn charts(finding: &Finding) -> Vec<Chart> {
     let chart = |figure: Figure| {
         let point = |(n, arm): (usize, &Arm)| {
-            let estimate = arm.estimate(figure);
+            // Beside what separates the worlds, what shading gains would not be seen.
+            let estimate = match figure {
+                Figure::ShadersGain => finding.difference(n, figure),
+                Figure::Welfare | Figure::Churn | Figure::Revenue | Figure::Served | Figure::Envy => {
+                    arm.estimate(figure)
+                }
+            };
             Point { x: n as f64, y: estimate.mean, range: estimate.range() }
         };
         let points = finding.arms.iter().enumerate().map(point).collect();
         let unit = if figure == Figure::Revenue { Unit::Dollars } else { Unit::Number };
+        let than = if figure == Figure::ShadersGain { ", more than by the truth" } else { "" };
+        let name = format!("{}{than}", figure.label());
         Chart {
-            title: figure.label().to_owned(),
+            title: name.clone(),
             note: String::new(),
             shape: Shape::Dots,
             x: Axis::categories(finding.arms.iter().map(label)),
-            y: Axis::new(figure.label(), unit),
+            y: Axis::new(name, unit),
             series: vec![Series { name: String::new(), points }],
         }
     };

@@ -31,7 +31,7 @@ pub(super) struct Layout<'a> {
 /// Charts two by two as a picture of their own, to be shown anywhere: it brings its colours along.
 pub fn pictures(title: &str, charts: &[Chart]) -> String {
     let layouts: Vec<Layout<'_>> = charts.iter().map(Layout::of).collect();
-    let (columns, row) = (charts.len().min(2), layouts.iter().map(Layout::height).fold(0.0, f64::max));
+    let (columns, row) = (charts.len().min(2), 16.0 + layouts.iter().map(Layout::height).fold(0.0, f64::max));
     let (width, height) = (WIDTH * columns as f64, row * charts.len().div_ceil(2) as f64);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, \
