@@ -1,8 +1,12 @@
 //! Plays commands against the market: the library behind the `market-sim` tool.
 
+pub mod audit;
+pub mod calibration;
 pub mod living;
 pub mod play;
 pub mod replay;
+pub mod venue;
+pub mod world;
 
 use kubebid_core::{Auction, Exchange};
 use kubebid_model::Model;

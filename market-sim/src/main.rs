@@ -1,7 +1,9 @@
 //! The `market-sim` tool: its words, and what they start.
 
 use clap::{Parser, Subcommand};
+mod calibrate;
 mod replay_demand;
+mod simulate;
 
 use market_sim::play::{self, PlayError};
 use std::fs::File;
@@ -34,6 +36,10 @@ enum Task {
     },
     /// Feed the jobs of a demand trace to a market and say what came of it
     ReplayDemand(replay_demand::Arguments),
+    /// Compare the prices and the demand of a world with published traces
+    Calibrate(calibrate::Arguments),
+    /// Let a world of providers and tenants live, and say what came of it
+    Simulate(simulate::Arguments),
 }
 
 const PLAY_HELP: &str = r#"Example: one market, one unit, one bid that gets it.
@@ -67,6 +73,8 @@ fn main() -> ExitCode {
     match Arguments::parse().task {
         Task::Play { file, model } => play_from(file.as_deref(), model),
         Task::ReplayDemand(arguments) => replay_demand::run(&arguments),
+        Task::Calibrate(arguments) => calibrate::run(&arguments),
+        Task::Simulate(arguments) => simulate::run(&arguments),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::report::{Prices, Report};
 use super::trace::Job;
-use super::venue::{Act, Happening, Venue, VenueError};
-use kubebid_core::Price;
-use kubebid_core::units::{AllocationId, BidId, Micros};
+use crate::venue::{Venue, VenueError};
+use kubebid_core::command::{CancelMode, PlaceBid, RuleChange, RuleValue};
+use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
+use kubebid_core::{Answer, Command, Event, Fact, Price, Stamped};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,15 +126,19 @@ impl World<'_> {
         self.step_to(self.jobs.first().map_or(Micros(0), |job| job.submitted))?;
         let classes: BTreeSet<&str> = self.jobs.iter().map(|job| job.class.as_str()).collect();
         let Settings { capacity, providers, reserve, min_runtime, notice, .. } = *self.settings;
+        let rule =
+            |name: &str, span: Micros| RuleChange { name: name.into(), value: RuleValue::Number(span.0) };
         for class in classes {
             let market = market_of(class);
-            self.act(Act::Open { market: market.clone(), min_runtime, notice })?;
+            let rules = vec![rule("min_runtime_us", min_runtime), rule("notice_us", notice)];
+            self.act(Command::OpenMarket { market: market.clone(), rules })?;
             for n in 0..providers {
                 let share = capacity / u64::from(providers)
                     + u64::from(u64::from(n) < capacity % u64::from(providers));
                 if share > 0 {
-                    let provider = format!("provider-{}", n + 1);
-                    self.act(Act::Offer { provider, market: market.clone(), capacity: share, reserve })?;
+                    let provider = AccountName::new(&format!("provider-{}", n + 1));
+                    let market = market.clone();
+                    self.act(Command::PutOffer { provider, market, capacity: share, reserve })?;
                 }
             }
         }
@@ -144,16 +149,19 @@ impl World<'_> {
     fn step_to(&mut self, now: Micros) -> Result<(), VenueError> {
         if now > self.now {
             self.now = now;
-            let happenings = self.venue.advance(now)?;
-            self.hear(happenings);
+            self.act(Command::AdvanceTime)?;
         }
         Ok(())
     }
 
-    fn act(&mut self, act: Act) -> Result<u64, VenueError> {
-        let (seq, happenings) = self.venue.act(act)?;
-        self.hear(happenings);
-        Ok(seq)
+    fn act(&mut self, command: Command) -> Result<(), VenueError> {
+        let answer = self.answer(command)?;
+        self.hear(&answer.events);
+        Ok(())
+    }
+
+    fn answer(&mut self, command: Command) -> Result<Answer, VenueError> {
+        self.venue.apply(&Stamped { at: self.now, key: None, command })
     }
 
     fn meet(&mut self, now: Micros, due: Due) -> Result<(), VenueError> {
@@ -172,16 +180,22 @@ impl World<'_> {
         let share = job.bid_proxy.unwrap_or(drawn);
         let ticks = (share * self.settings.on_demand.0 as f64 / TICK as f64) as u64;
         let ceiling = Price(ticks.max(1) * TICK);
-        let (seq, happenings) = self.venue.act(Act::Bid {
-            tenant: job.tenant.clone(),
-            market: market_of(&job.class),
+        let answer = self.answer(Command::PlaceBid(PlaceBid {
+            tenant: AccountName::new(&job.tenant),
+            markets: Some(vec![market_of(&job.class)]),
+            instance_type: None,
             ceiling,
-            nodes: job.nodes,
-        })?;
+            min_nodes: job.nodes,
+            max_nodes: job.nodes,
+            time_in_force: Default::default(),
+            expire_at: None,
+            on_preemption: Default::default(),
+        }))?;
+        let bid = BidId(answer.seq.0);
         self.report.bids += 1;
-        self.runs[n].bid = Some(BidId(seq));
-        self.by_bid.insert(BidId(seq), n);
-        self.hear(happenings);
+        self.runs[n].bid = Some(bid);
+        self.by_bid.insert(bid, n);
+        self.hear(&answer.events);
         Ok(())
     }
 
@@ -193,9 +207,8 @@ impl World<'_> {
         self.work_until(job, now);
         self.runs[job].working.insert(id);
         self.reschedule(job, now);
-        let tenant = self.jobs[job].tenant.clone();
-        self.act(Act::Ready { tenant, allocation: id })?;
-        Ok(())
+        let by = Some(AccountName::new(&self.jobs[job].tenant));
+        self.act(Command::ReportReady { allocation: id, by })
     }
 
     fn done(&mut self, now: Micros, n: usize) -> Result<(), VenueError> {
@@ -207,32 +220,48 @@ impl World<'_> {
         let bid = run.bid.expect("a job that works has a bid");
         self.report.jobs_done += 1;
         self.report.wait_and_run += now.since(self.jobs[n].submitted).0 as f64 / 1e6;
-        self.act(Act::Cancel { tenant: self.jobs[n].tenant.clone(), bid })?;
-        Ok(())
+        let tenant = AccountName::new(&self.jobs[n].tenant);
+        self.act(Command::CancelBid { tenant, bid, mode: CancelMode::Release })
     }
 
     fn wake_at(&mut self, at: Micros) {
         self.agenda.insert((at, Due::Market));
     }
 
-    fn hear(&mut self, happenings: Vec<Happening>) {
-        for happening in happenings {
-            match happening {
-                Happening::Allocated { at, allocation, bid } => self.allocated(at, allocation, bid),
-                Happening::NoticeStarted { deadline, .. } => {
+    fn hear(&mut self, events: &[Event]) {
+        for Event { at, fact } in events {
+            match fact {
+                Fact::Allocated { node } => self.allocated(*at, node.allocation, node.bid),
+                Fact::NoticeStarted { deadline, .. } => {
                     self.report.preemptions += 1;
-                    self.wake_at(deadline);
+                    self.wake_at(*deadline);
                 }
-                Happening::NoticeRescinded { at, .. } => {
+                Fact::NoticeRescinded { .. } => {
                     self.report.rescinded += 1;
-                    self.wake_at(at);
+                    self.wake_at(*at);
                 }
-                Happening::Ended { at, allocation, .. } => self.ended(at, allocation),
-                Happening::Charged { debit, fee } => self.report.charge(debit, fee),
-                Happening::Price { at, market, price, supplied } => {
-                    self.prices.change(at, market, supplied.then_some(price));
+                Fact::Ended { node, .. } => self.ended(*at, node.allocation),
+                Fact::Charged { debit, fee, .. } => self.report.charge(*debit, *fee),
+                Fact::PriceChanged { market, numbers } => {
+                    let market = self.venue.names().market(*market).to_string();
+                    let price = numbers.floor.map(|_| numbers.market_price);
+                    self.prices.change(*at, market, price);
                 }
-                Happening::Refused { reason } => self.report.refuse(reason),
+                Fact::Rejected { reason } => self.report.refuse(reason.code().to_owned()),
+                Fact::MarketOpened { .. }
+                | Fact::RulesChanged { .. }
+                | Fact::OfferPut { .. }
+                | Fact::UnitAdded { .. }
+                | Fact::UnitLeaving { .. }
+                | Fact::UnitBack { .. }
+                | Fact::UnitRemoved { .. }
+                | Fact::BidPlaced { .. }
+                | Fact::BidAmended { .. }
+                | Fact::BidClosed { .. }
+                | Fact::Ready { .. }
+                | Fact::Claimed { .. }
+                | Fact::ClaimDropped { .. }
+                | Fact::Repeated { .. } => {}
             }
         }
     }
@@ -289,6 +318,6 @@ impl World<'_> {
     }
 }
 
-fn market_of(class: &str) -> String {
-    format!("{class}/trace")
+fn market_of(class: &str) -> MarketName {
+    MarketName::new(&format!("{class}/trace"))
 }
