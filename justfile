@@ -35,3 +35,7 @@ same commands="10000000" seed="1000000":
 # the real traces, whole, in the folder of the sets (which is not part of the project)
 traces data=env("KUBEBID_DATA", "../shared/data"):
     KUBEBID_DATA={{quote(absolute_path(data))}} cargo test --release -p market-sim --test real_traces
+
+# prices and demand of a world beside those of published traces: 60 days, 12 markets, twice
+calibrate seed="1":
+    cargo run --release -p market-sim -- calibrate --days 60 --markets 12 --seed {{seed}}
