@@ -41,3 +41,7 @@ experiments:
     cargo run --release -p market-sim -- experiment --seeds 200 --pictures docs/experiments
     cargo run --release -p market-sim -- experiment increment min-runtime notice --seeds 40 --hours 24 --boot 14 --work 1 \
         --worth-spread 0.15 --pictures docs/experiments/costly-restarts
+
+# prices and demand of a world beside those of published traces: 60 days, 12 markets, twice
+calibrate seed="1":
+    cargo run --release -p market-sim -- calibrate --days 60 --markets 12 --seed {{seed}}

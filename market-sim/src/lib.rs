@@ -1,6 +1,8 @@
 //! Plays commands against the market: the library behind the `market-sim` tool.
 
+pub mod audit;
 pub mod backtest;
+pub mod calibration;
 pub mod estimate;
 pub mod experiment;
 pub mod living;
@@ -10,6 +12,8 @@ pub mod replay;
 pub mod report;
 pub mod supply_replay;
 pub mod trace;
+pub mod venue;
+pub mod world;
 
 use kubebid_core::{Auction, Exchange};
 use kubebid_model::Model;

@@ -2,10 +2,12 @@
 
 use clap::{Parser, Subcommand};
 mod backtest_command;
+mod calibrate;
 mod experiment_command;
 mod replay_demand;
 mod replay_prices;
 mod replay_supply;
+mod simulate;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::Price;
@@ -50,6 +52,10 @@ enum Task {
     Backtest(backtest_command::Arguments),
     /// Play small worlds while a market rule changes: churn, revenue, fairness, welfare against the optimum
     Experiment(experiment_command::Arguments),
+    /// Compare the prices and the demand of a world with published traces
+    Calibrate(calibrate::Arguments),
+    /// Let a world of providers and tenants live, and say what came of it
+    Simulate(simulate::Arguments),
 }
 
 const PLAY_HELP: &str = r#"Example: one market, one unit, one bid that gets it.
@@ -87,6 +93,8 @@ fn main() -> ExitCode {
         Task::ReplaySupply(arguments) => replay_supply::run(&arguments),
         Task::Backtest(arguments) => backtest_command::run(&arguments),
         Task::Experiment(arguments) => experiment_command::run(&arguments),
+        Task::Calibrate(arguments) => calibrate::run(&arguments),
+        Task::Simulate(arguments) => simulate::run(&arguments),
     }
 }
 

@@ -5,16 +5,11 @@
 //! something can happen, so that the exchange in this process and an engine behind a connection give
 //! the same result for the same seed.
 
-mod in_process;
-mod live;
 mod report;
 mod trails;
-mod venue;
 mod world;
 
 pub use crate::trace::{Job, TraceError, read_demand};
-pub use in_process::InProcess;
-pub use live::Live;
+pub use crate::venue::{InProcess, Live, Venue, VenueError};
 pub use report::Report;
-pub use venue::{Act, Happening, Venue, VenueError};
 pub use world::{Settings, replay, replay_and_draw};

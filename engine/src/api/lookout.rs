@@ -121,13 +121,7 @@ impl Lookout {
     }
 
     /// Of a step, what the caller looks for behind a place.
-    pub(super) fn pick(
-        &self,
-        step: &Step,
-        told: &[Arc<Told>],
-        chunk: &Chunk,
-        behind: Place,
-    ) -> Vec<Sight> {
+    pub(super) fn pick(&self, step: &Step, told: &[Arc<Told>], chunk: &Chunk, behind: Place) -> Vec<Sight> {
         let query = &self.query;
         let wanted = |name: &str| query.kinds.is_empty() || query.kinds.iter().any(|kind| kind == name);
         if !step.events.iter().any(|event| wanted(kind(&event.fact))) {
@@ -184,7 +178,9 @@ impl Lookout {
             return markets.contains(market);
         }
         let Some(bid) = told.parties.holder.as_ref().map(|holder| holder.bid) else { return false };
-        chunk.bid(bid).is_some_and(|view| markets.iter().any(|market| is_named(market, &view.scope, &chunk.names)))
+        chunk
+            .bid(bid)
+            .is_some_and(|view| markets.iter().any(|market| is_named(market, &view.scope, &chunk.names)))
     }
 }
 

@@ -66,7 +66,10 @@ pub(super) const METHODS: &[(&str, Call)] = &[
     ("/kubebid.auction.v1.MarketService/GetMarketPrice", once!(get_market_price)),
     ("/kubebid.auction.v1.MarketService/GetDepth", once!(get_depth)),
     ("/kubebid.auction.v1.MarketService/ListPriceHistory", once!(list_price_history)),
-    ("/kubebid.auction.v1.MarketService/WatchPrices", watch!(watch_prices, |frame| frame.encode_to_vec().into())),
+    (
+        "/kubebid.auction.v1.MarketService/WatchPrices",
+        watch!(watch_prices, |frame| frame.encode_to_vec().into()),
+    ),
     ("/kubebid.auction.v1.EventService/WatchEvents", watch!(watch_event_frames, |frame| frame.encode())),
     ("/kubebid.auction.v1.EventService/ListEvents", once!(list_events)),
     ("/kubebid.auction.v1.EventService/Explain", once!(explain)),

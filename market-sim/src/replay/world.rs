@@ -2,11 +2,12 @@
 
 use super::report::{Prices, Report};
 use super::trails::Trails;
-use super::venue::{Act, Happening, Venue, VenueError};
 use crate::report::Page;
 use crate::trace::Job;
-use kubebid_core::Price;
-use kubebid_core::units::{AllocationId, BidId, Micros};
+use crate::venue::{Venue, VenueError};
+use kubebid_core::command::{CancelMode, PlaceBid, RuleChange, RuleValue};
+use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
+use kubebid_core::{Answer, Command, Event, Fact, Price, Stamped};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,15 +140,19 @@ impl World<'_> {
         self.step_to(self.jobs.first().map_or(Micros(0), |job| job.submitted))?;
         let classes: BTreeSet<&str> = self.jobs.iter().map(|job| job.class.as_str()).collect();
         let Settings { capacity, providers, reserve, min_runtime, notice, .. } = *self.settings;
+        let rule =
+            |name: &str, span: Micros| RuleChange { name: name.into(), value: RuleValue::Number(span.0) };
         for class in classes {
             let market = market_of(class);
-            self.act(Act::Open { market: market.clone(), min_runtime, notice })?;
+            let rules = vec![rule("min_runtime_us", min_runtime), rule("notice_us", notice)];
+            self.act(Command::OpenMarket { market: market.clone(), rules })?;
             for n in 0..providers {
                 let share = capacity / u64::from(providers)
                     + u64::from(u64::from(n) < capacity % u64::from(providers));
                 if share > 0 {
-                    let provider = format!("provider-{}", n + 1);
-                    self.act(Act::Offer { provider, market: market.clone(), capacity: share, reserve })?;
+                    let provider = AccountName::new(&format!("provider-{}", n + 1));
+                    let market = market.clone();
+                    self.act(Command::PutOffer { provider, market, capacity: share, reserve })?;
                 }
             }
         }
@@ -158,16 +163,19 @@ impl World<'_> {
     fn step_to(&mut self, now: Micros) -> Result<(), VenueError> {
         if now > self.now {
             self.now = now;
-            let happenings = self.venue.advance(now)?;
-            self.hear(happenings);
+            self.act(Command::AdvanceTime)?;
         }
         Ok(())
     }
 
-    fn act(&mut self, act: Act) -> Result<u64, VenueError> {
-        let (seq, happenings) = self.venue.act(act)?;
-        self.hear(happenings);
-        Ok(seq)
+    fn act(&mut self, command: Command) -> Result<(), VenueError> {
+        let answer = self.answer(command)?;
+        self.hear(&answer.events);
+        Ok(())
+    }
+
+    fn answer(&mut self, command: Command) -> Result<Answer, VenueError> {
+        self.venue.apply(&Stamped { at: self.now, key: None, command })
     }
 
     fn meet(&mut self, now: Micros, due: Due) -> Result<(), VenueError> {
@@ -186,17 +194,23 @@ impl World<'_> {
         let share = job.bid_proxy.unwrap_or(drawn);
         let ticks = (share * self.settings.on_demand.0 as f64 / TICK as f64) as u64;
         let ceiling = Price(ticks.max(1) * TICK);
-        let (seq, happenings) = self.venue.act(Act::Bid {
-            tenant: job.tenant.clone(),
-            market: market_of(&job.class),
+        let answer = self.answer(Command::PlaceBid(PlaceBid {
+            tenant: AccountName::new(&job.tenant),
+            markets: Some(vec![market_of(&job.class)]),
+            instance_type: None,
             ceiling,
-            nodes: job.nodes,
-        })?;
+            min_nodes: job.nodes,
+            max_nodes: job.nodes,
+            time_in_force: Default::default(),
+            expire_at: None,
+            on_preemption: Default::default(),
+        }))?;
+        let bid = BidId(answer.seq.0);
         self.report.bids += 1;
-        self.runs[n].bid = Some(BidId(seq));
-        self.by_bid.insert(BidId(seq), n);
-        self.trails.change(self.now, &market_of(&job.class), i64::from(job.nodes), 0);
-        self.hear(happenings);
+        self.runs[n].bid = Some(bid);
+        self.by_bid.insert(bid, n);
+        self.trails.change(self.now, &market_of(&job.class).to_string(), i64::from(job.nodes), 0);
+        self.hear(&answer.events);
         Ok(())
     }
 
@@ -208,9 +222,8 @@ impl World<'_> {
         self.work_until(job, now);
         self.runs[job].working.insert(id);
         self.reschedule(job, now);
-        let tenant = self.jobs[job].tenant.clone();
-        self.act(Act::Ready { tenant, allocation: id })?;
-        Ok(())
+        let by = Some(AccountName::new(&self.jobs[job].tenant));
+        self.act(Command::ReportReady { allocation: id, by })
     }
 
     fn done(&mut self, now: Micros, n: usize) -> Result<(), VenueError> {
@@ -222,39 +235,55 @@ impl World<'_> {
         let bid = run.bid.expect("a job that works has a bid");
         self.report.jobs_done += 1;
         let nodes = i64::from(self.jobs[n].nodes);
-        self.trails.change(now, &market_of(&self.jobs[n].class), -nodes, 0);
+        self.trails.change(now, &market_of(&self.jobs[n].class).to_string(), -nodes, 0);
         self.report.wait_and_run += now.since(self.jobs[n].submitted).0 as f64 / 1e6;
-        self.act(Act::Cancel { tenant: self.jobs[n].tenant.clone(), bid })?;
-        Ok(())
+        let tenant = AccountName::new(&self.jobs[n].tenant);
+        self.act(Command::CancelBid { tenant, bid, mode: CancelMode::Release })
     }
 
     fn wake_at(&mut self, at: Micros) {
         self.agenda.insert((at, Due::Market));
     }
 
-    fn hear(&mut self, happenings: Vec<Happening>) {
-        for happening in happenings {
-            match happening {
-                Happening::Allocated { at, allocation, bid } => self.allocated(at, allocation, bid),
-                Happening::NoticeStarted { at, deadline, .. } => {
+    fn hear(&mut self, events: &[Event]) {
+        for Event { at, fact } in events {
+            match fact {
+                Fact::Allocated { node } => self.allocated(*at, node.allocation, node.bid),
+                Fact::NoticeStarted { deadline, .. } => {
                     self.report.preemptions += 1;
-                    self.trails.notice(at);
-                    self.wake_at(deadline);
+                    self.trails.notice(*at);
+                    self.wake_at(*deadline);
                 }
-                Happening::NoticeRescinded { at, .. } => {
+                Fact::NoticeRescinded { .. } => {
                     self.report.rescinded += 1;
-                    self.wake_at(at);
+                    self.wake_at(*at);
                 }
-                Happening::Ended { at, allocation, .. } => self.ended(at, allocation),
-                Happening::Charged { debit, fee } => {
-                    self.report.charge(debit, fee);
-                    self.trails.charge(self.now, debit.0);
+                Fact::Ended { node, .. } => self.ended(*at, node.allocation),
+                Fact::Charged { debit, fee, .. } => {
+                    self.report.charge(*debit, *fee);
+                    self.trails.charge(*at, debit.0);
                 }
-                Happening::Price { at, market, price, supplied } => {
-                    self.trails.price(at, &market, supplied.then_some(price));
-                    self.prices.change(at, market, supplied.then_some(price));
+                Fact::PriceChanged { market, numbers } => {
+                    let market = self.venue.names().market(*market).to_string();
+                    let price = numbers.floor.map(|_| numbers.market_price);
+                    self.trails.price(*at, &market, price);
+                    self.prices.change(*at, market, price);
                 }
-                Happening::Refused { reason } => self.report.refuse(reason),
+                Fact::Rejected { reason } => self.report.refuse(reason.code().to_owned()),
+                Fact::MarketOpened { .. }
+                | Fact::RulesChanged { .. }
+                | Fact::OfferPut { .. }
+                | Fact::UnitAdded { .. }
+                | Fact::UnitLeaving { .. }
+                | Fact::UnitBack { .. }
+                | Fact::UnitRemoved { .. }
+                | Fact::BidPlaced { .. }
+                | Fact::BidAmended { .. }
+                | Fact::BidClosed { .. }
+                | Fact::Ready { .. }
+                | Fact::Claimed { .. }
+                | Fact::ClaimDropped { .. }
+                | Fact::Repeated { .. } => {}
             }
         }
     }
@@ -262,7 +291,7 @@ impl World<'_> {
     fn allocated(&mut self, at: Micros, id: AllocationId, bid: BidId) {
         let job = self.by_bid[&bid];
         self.report.nodes_served += 1;
-        self.trails.change(at, &market_of(&self.jobs[job].class), 0, 1);
+        self.trails.change(at, &market_of(&self.jobs[job].class).to_string(), 0, 1);
         if !self.runs[job].started {
             self.runs[job].started = true;
             self.report.waited += at.since(self.jobs[job].submitted).0 as f64 / 1e6;
@@ -275,7 +304,7 @@ impl World<'_> {
     fn ended(&mut self, at: Micros, id: AllocationId) {
         let Some(node) = self.nodes.remove(&id) else { return };
         let job = node.job;
-        self.trails.change(at, &market_of(&self.jobs[job].class), 0, -1);
+        self.trails.change(at, &market_of(&self.jobs[job].class).to_string(), 0, -1);
         self.work_until(job, at);
         self.runs[job].working.remove(&id);
         if let (false, false, Some(ready)) = (self.settings.checkpoint, self.runs[job].finished, node.ready) {
@@ -314,6 +343,6 @@ impl World<'_> {
     }
 }
 
-fn market_of(class: &str) -> String {
-    format!("{class}/trace")
+fn market_of(class: &str) -> MarketName {
+    MarketName::new(&format!("{class}/trace"))
 }

@@ -1,0 +1,106 @@
+//! `market-sim calibrate`.
+
+use clap::Args;
+use market_sim::calibration::{Table, compare_demand, compare_prices};
+use market_sim::venue::InProcess;
+use market_sim::world::{Rules, Settings};
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = HELP)]
+pub(crate) struct Arguments {
+    /// Simulated days
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(2..=3660))]
+    days: u32,
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    markets: u32,
+    /// Everything that is drawn follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A JSON object that says what is to be otherwise in the world; the outcome has all there is to say
+    #[arg(long, value_name = "FILE")]
+    world: Option<PathBuf>,
+    /// Leave out the same world under the default rules
+    #[arg(long)]
+    chosen_rules_only: bool,
+    /// How to print the tables
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+const HELP: &str = "\
+Lets a world live and prints statistics of its prices and its demand, the median over its markets, beside what
+published traces have: EC2 spot prices of 2015 (10th and 90th percentile over 12 markets), jobs of the
+ElasticFlow clusters of 2021. Nothing in the world reads these bands; prices come out of the auction. The last
+column has the same world under the default rules of a market, to look at.
+
+Prices are shares of the on-demand price, excursions are times above 1.5 × the median price. With fewer than
+60 days or 12 markets the statistics scatter more than their bands are wide.
+
+Example:
+  market-sim calibrate --days 60 --markets 12 --seed 1
+
+Exit codes: 0 all inside; 1 the run failed; 3 a statistic is out of its band (named in the table).";
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    match tables(arguments) {
+        Ok((prices, demand)) => {
+            match arguments.output {
+                Output::Text => print(arguments, &prices, &demand),
+                Output::Json => {
+                    let tables = serde_json::json!({ "prices": prices, "demand": demand });
+                    println!("{}", serde_json::to_string_pretty(&tables).expect("tables are JSON"));
+                }
+            }
+            let out = prices.outside().chain(demand.outside()).count();
+            if out == 0 { ExitCode::SUCCESS } else { ExitCode::from(3) }
+        }
+        Err(error) => {
+            eprintln!("market-sim: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn tables(arguments: &Arguments) -> Result<(Table, Table), Box<dyn Error>> {
+    let settings = Settings {
+        seed: arguments.seed,
+        days: arguments.days,
+        markets: arguments.markets,
+        ..crate::simulate::settings(arguments.world.as_deref())?
+    };
+    let demand = compare_demand(&settings);
+    let prices = compare_prices(&crate::simulate::watched(&settings, &mut InProcess::new())?);
+    if arguments.chosen_rules_only {
+        return Ok((prices, demand));
+    }
+    let default = Settings { rules: Rules::DEFAULT, ..settings };
+    let beside = compare_prices(&crate::simulate::watched(&default, &mut InProcess::new())?);
+    Ok((prices.beside(&beside), demand))
+}
+
+fn print(arguments: &Arguments, prices: &Table, demand: &Table) {
+    let Arguments { days, markets, seed, .. } = arguments;
+    let Rules { min_runtime_seconds, notice_seconds, min_charge_seconds, ceiling_max_on_demand } =
+        Rules::CHOSEN;
+    println!("{markets} markets, {days} days, seed {seed}");
+    println!(
+        "rules: minimum runtime {min_runtime_seconds} s, notice {notice_seconds} s, minimum charge \
+         {min_charge_seconds} s, ceilings up to {} × on-demand\n",
+        ceiling_max_on_demand.map_or("any".to_owned(), |times| times.to_string())
+    );
+    println!("Prices\n{prices}\nDemand\n{demand}");
+    let out: Vec<&str> = prices.outside().chain(demand.outside()).map(|row| row.statistic.as_str()).collect();
+    match out.as_slice() {
+        [] => println!("All inside their bands."),
+        out => println!("Out of band: {}.", out.join(", ")),
+    }
+}

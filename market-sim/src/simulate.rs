@@ -1,0 +1,114 @@
+//! `market-sim simulate`.
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use market_sim::venue::{InProcess, Live, Venue};
+use market_sim::world::{Outcome, Rules, Settings, live};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = HELP)]
+pub(crate) struct Arguments {
+    /// Simulated days
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=3660))]
+    days: u32,
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    markets: u32,
+    /// Everything that is drawn follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A JSON object that says what is to be otherwise in the world; the outcome has all there is to say
+    #[arg(long, value_name = "FILE")]
+    world: Option<PathBuf>,
+    /// Markets with the default rules, instead of no minimum runtime, 120 s of notice and a cap on ceilings
+    #[arg(long)]
+    default_rules: bool,
+    /// Seconds between two points of the series
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    sample: u64,
+    /// Write series and sums as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// A running engine with `serve --clock stepped`, instead of this process
+    #[arg(long, value_delimiter = ',')]
+    endpoint: Vec<String>,
+    /// A token of an administrator of that engine
+    #[arg(long, env = "KUBEBID_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+}
+
+const HELP: &str = "\
+Providers offer, boot nodes, change their reserves once a day at most, and fail now and then; tenants bring
+jobs, bid for them as their kind does, and let go when the work is done. The auditor listens and ends the run
+where an event cannot be so. The same settings give the same JSON, byte for byte, on any venue.
+
+Examples:
+  market-sim simulate --days 30 --markets 12 --json world.json
+  kubebid serve --store sqlite:world.db --clock stepped --admin-token-file admin.token &
+  KUBEBID_TOKEN=$(cat admin.token) market-sim simulate --days 1 --markets 2 --endpoint http://127.0.0.1:7440
+
+Exit codes: 0 done; 1 the venue or the auditor ended it, or the result could not be written.";
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    match simulate(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("market-sim: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let settings = Settings {
+        seed: arguments.seed,
+        days: arguments.days,
+        markets: arguments.markets,
+        rules: if arguments.default_rules { Rules::DEFAULT } else { Rules::CHOSEN },
+        sample_seconds: arguments.sample,
+        ..settings(arguments.world.as_deref())?
+    };
+    let mut venue: Box<dyn Venue> = if arguments.endpoint.is_empty() {
+        Box::new(InProcess::new())
+    } else {
+        let token = arguments.token.clone();
+        let token =
+            token.ok_or("an engine asks for a token of an administrator: --token, or KUBEBID_TOKEN")?;
+        Box::new(Live::connect(arguments.endpoint.clone(), token)?)
+    };
+    let started = Instant::now();
+    let outcome = watched(&settings, venue.as_mut())?;
+    if let Some(path) = &arguments.json {
+        std::fs::write(path, serde_json::to_vec(&outcome)?)
+            .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
+    }
+    print!("{outcome}");
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "wall time         {seconds:.1} s: {:.0} commands, {:.0} bids a second",
+        outcome.commands as f64 / seconds,
+        outcome.bids as f64 / seconds
+    );
+    Ok(())
+}
+
+/// The usual settings, but for what a file says.
+pub(crate) fn settings(file: Option<&Path>) -> Result<Settings, Box<dyn Error>> {
+    let Some(path) = file else { return Ok(Settings::default()) };
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|fault| format!("cannot read {}: {fault}", path.display()))?;
+    Ok(Settings::default().with(&text).map_err(|error| format!("{}: {error}", path.display()))?)
+}
+
+/// Plays with a bar on stderr, where that is a terminal.
+pub(crate) fn watched(settings: &Settings, venue: &mut dyn Venue) -> Result<Outcome, Box<dyn Error>> {
+    let hours = u64::from(settings.days) * 24;
+    let bar = ProgressBar::with_draw_target(Some(hours), ProgressDrawTarget::stderr_with_hz(5));
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} hours, {eta} left")?);
+    let outcome = live(settings, venue, |progress| bar.set_position(progress.hours))?;
+    bar.finish_and_clear();
+    Ok(outcome)
+}

@@ -1,0 +1,175 @@
+//! A running engine on the stepped clock, by the client: an administrator moves the time and hears of
+//! everything, each tenant and provider acts with a token of its own.
+
+mod requests;
+mod translation;
+
+use super::{Venue, VenueError};
+use kubebid_client::v1;
+use kubebid_client::{Client, Error, Watch};
+use kubebid_core::answer::Outcome;
+use kubebid_core::picture::Supply;
+use kubebid_core::units::{AllocationId, MarketId, Micros, Names, Seq};
+use kubebid_core::{Answer, Command, Event, Fact, Price, Stamped};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use tokio::runtime::{Builder, Runtime};
+use translation::Translation;
+
+pub struct Live {
+    /// On this thread: each command waits for the one before it anyway.
+    runtime: Runtime,
+    endpoints: Vec<String>,
+    admin: Client,
+    accounts: BTreeMap<String, Client>,
+    watch: Watch<v1::WatchEventsResponse>,
+    translation: Translation,
+    now: Micros,
+    seq: u64,
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("endpoints", &self.endpoints).finish_non_exhaustive()
+    }
+}
+
+impl From<Error> for VenueError {
+    fn from(error: Error) -> VenueError {
+        VenueError(format!("the engine: {error}"))
+    }
+}
+
+impl Live {
+    /// With an administrator's token. A world begins in an empty market: an engine that has obeyed
+    /// commands is refused.
+    pub fn connect(endpoints: Vec<String>, token: String) -> Result<Live, VenueError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|fault| VenueError(format!("starting the client: {fault}")))?;
+        let (admin, watch) = runtime.block_on(async {
+            let admin = client(&endpoints, &token)?;
+            let mut watch = admin.watch_events(None, "");
+            // The first frame comes at once and says where the watch begins.
+            match next(&mut watch).await?.seq {
+                0 => Ok((admin, watch)),
+                seq => Err(VenueError(format!(
+                    "the engine has obeyed {seq} commands already; a replay needs one on an empty store"
+                ))),
+            }
+        })?;
+        Ok(Live {
+            runtime,
+            endpoints,
+            admin,
+            accounts: BTreeMap::new(),
+            watch,
+            translation: Translation::default(),
+            now: Micros(0),
+            seq: 0,
+        })
+    }
+
+    /// The client of a command's account, or the administrator's.
+    fn caller(&mut self, command: &Command) -> Result<Client, VenueError> {
+        let Some(name) = command.account() else { return Ok(self.admin.clone()) };
+        match self.accounts.entry(name.to_string()) {
+            Entry::Occupied(known) => Ok(known.get().clone()),
+            Entry::Vacant(vacant) => {
+                let (admin, endpoints) = (&self.admin, &self.endpoints);
+                let client = self.runtime.block_on(async {
+                    let limits = v1::AccountLimits {
+                        open_bids: Some(u32::MAX),
+                        nodes_wanted: Some(u32::MAX),
+                        ceiling_micros: None,
+                        requests_per_second: Some(u32::MAX),
+                    };
+                    let account = v1::PutAccountRequest { name: name.to_string(), limits: Some(limits) };
+                    admin.put_account(account).await?;
+                    let token = v1::CreateTokenRequest {
+                        account: name.to_string(),
+                        roles: vec![v1::token::Role::Tenant as i32, v1::token::Role::Provider as i32],
+                        description: "simulation".to_owned(),
+                    };
+                    client(endpoints, &admin.create_token(token).await?.secret)
+                })?;
+                Ok(vacant.insert(client).clone())
+            }
+        }
+    }
+
+    /// All that happened up to and with a command.
+    fn hear(&mut self, seq: u64, events: &mut Vec<Event>) -> Result<(), VenueError> {
+        while self.seq < seq {
+            let frame = self.runtime.block_on(next(&mut self.watch))?;
+            for event in frame.events {
+                events.extend(self.translation.event(event)?);
+            }
+            self.seq = frame.seq;
+        }
+        Ok(())
+    }
+}
+
+impl Venue for Live {
+    fn apply(&mut self, command: &Stamped) -> Result<Answer, VenueError> {
+        let mut events = Vec::new();
+        if command.at > self.now {
+            self.now = command.at;
+            let request = v1::AdvanceTimeRequest { to_us: command.at.0 };
+            let seq = self.runtime.block_on(self.admin.advance_time(request))?.seq;
+            self.hear(seq, &mut events)?;
+        }
+        if command.command != Command::AdvanceTime {
+            let client = self.caller(&command.command)?;
+            let seq = match self.runtime.block_on(requests::send(&client, &command.command)) {
+                Ok(seq) => seq,
+                // A refusal is an answer too; it is heard of like any other.
+                Err(error) => error.refusal().and_then(|refusal| refusal.seq).ok_or(error)?,
+            };
+            self.hear(seq, &mut events)?;
+        }
+        let outcome = match events.last() {
+            Some(Event { fact: Fact::Rejected { reason }, .. }) => Outcome::Rejected(*reason),
+            Some(_) | None => Outcome::Accepted,
+        };
+        Ok(Answer { seq: Seq(self.seq), at: self.now, outcome, events })
+    }
+
+    fn names(&self) -> &Names {
+        self.translation.names()
+    }
+
+    fn price_to_stay(&mut self, node: AllocationId) -> Result<Option<Price>, VenueError> {
+        let request = v1::GetAllocationRequest { allocation: node.0, min_seq: self.seq };
+        let found = self.runtime.block_on(self.admin.get_allocation(request))?.allocation;
+        Ok(found.and_then(|node| node.notice).and_then(|notice| notice.price_to_stay_micros).map(Price))
+    }
+
+    fn supply(&mut self, market: MarketId) -> Result<Supply, VenueError> {
+        let market = self.names().market(market).to_string();
+        let request =
+            v1::GetMarketPriceRequest { market, min_seq: self.seq, ..v1::GetMarketPriceRequest::default() };
+        let price = self.runtime.block_on(self.admin.get_market_price(request))?.prices.pop();
+        let supply = price.and_then(|price| price.supply);
+        let supply = supply.ok_or_else(|| VenueError("a market price without supply".to_owned()))?;
+        Ok(Supply {
+            total: supply.total.into(),
+            free: supply.free.into(),
+            allocated: supply.allocated.into(),
+            notice: supply.notice.into(),
+            claimed: supply.claimed.into(),
+        })
+    }
+
+    fn name(&self) -> String {
+        format!("engine at {}", self.endpoints.join(", "))
+    }
+}
+
+async fn next(watch: &mut Watch<v1::WatchEventsResponse>) -> Result<v1::WatchEventsResponse, VenueError> {
+    Ok(watch.next().await.ok_or_else(|| VenueError("the watch ended".to_owned()))??)
+}
+
+fn client(endpoints: &[String], token: &str) -> Result<Client, Error> {
+    Client::builder().endpoints(endpoints.iter().cloned()).token(token).build()
+}

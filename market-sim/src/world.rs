@@ -1,0 +1,22 @@
+//! A living market: providers and tenants on a simulated clock, and what becomes of them.
+//!
+//! Whoever acts sees what a participant would see (events, announced prices, its own nodes) and draws
+//! from a generator that goes by its name. Nothing here reads a price that is to come out: prices follow
+//! from the bids and the supply alone. The same settings give the same outcome, byte for byte, on any
+//! venue.
+
+mod agenda;
+mod chance;
+mod demand;
+mod outcome;
+mod providers;
+mod run;
+mod settings;
+mod tenants;
+mod work;
+
+pub use demand::{Drawn, jobs_of};
+pub use outcome::{KindSums, MarketSeries, Outcome};
+pub use run::{Progress, WorldError, live};
+pub use settings::{Jobs, Rules, Rushes, Settings, Supply};
+pub use tenants::Kind;

@@ -1,0 +1,151 @@
+//! What became of a world: series for each market, sums for each kind of account.
+
+use super::settings::Settings;
+use super::tenants::Kind;
+use crate::audit::{Market, Sums};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Serialises to the same bytes for the same settings, on any venue.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    pub settings: Settings,
+    pub markets: Vec<MarketSeries>,
+    pub kinds: BTreeMap<Kind, KindSums>,
+    pub commands: u64,
+    pub bids: u64,
+    /// By the code of the refusal.
+    pub refused: BTreeMap<&'static str, u64>,
+    pub allocations: u64,
+    pub notices: u64,
+    pub rescinded: u64,
+    pub debits_micros: u128,
+    pub bills_exact: u64,
+    pub bills_bounded: u64,
+    /// Wanted, but the account had spent its budget of the day.
+    pub over_budget: u64,
+}
+
+/// One point for every `sample_us` from `start_us` on: how things stood then. Pre-emptions and cost are
+/// those since the point before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MarketSeries {
+    pub market: String,
+    pub start_us: u64,
+    pub sample_us: u64,
+    pub on_demand_micros: u64,
+    /// Micro-dollars per node-hour.
+    pub market_price_micros: Vec<u64>,
+    /// What a node would have taken; none where nothing was to be had.
+    pub entry_price_micros: Vec<Option<u64>>,
+    /// Nodes that open bids wanted and did not have.
+    pub unmet_nodes: Vec<u64>,
+    pub nodes_in_use: Vec<u64>,
+    pub supply_nodes: Vec<u64>,
+    pub notices: Vec<u64>,
+    /// Micro-dollars charged.
+    pub cost_micros: BTreeMap<Kind, Vec<u64>>,
+    #[serde(skip)]
+    notices_before: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct KindSums {
+    pub jobs: u64,
+    /// With all their work done, and of these after their deadline.
+    pub done: u64,
+    pub late: u64,
+    /// Gave up before their work was done.
+    pub given_up: u64,
+    pub notices: u64,
+    pub cost_micros: u128,
+    /// Of jobs that are done, seconds from submission to the end.
+    pub turnaround_seconds: f64,
+}
+
+impl MarketSeries {
+    pub(super) fn new(market: &str, settings: &Settings, start_us: u64) -> MarketSeries {
+        MarketSeries {
+            market: market.to_owned(),
+            start_us,
+            sample_us: settings.sample_seconds * 1_000_000,
+            on_demand_micros: settings.on_demand_micros,
+            ..MarketSeries::default()
+        }
+    }
+
+    pub(super) fn sample(&mut self, market: &Market, charged: &mut BTreeMap<Kind, u64>) {
+        let (numbers, supply) = (market.numbers(), market.supply());
+        let before = self.market_price_micros.len();
+        self.market_price_micros.push(numbers.market_price.0);
+        self.entry_price_micros.push(numbers.entry_price.map(|price| price.0));
+        self.unmet_nodes.push(market.unmet());
+        self.nodes_in_use.push(supply.allocated + supply.notice);
+        self.supply_nodes.push(supply.total);
+        self.notices.push(market.notices() - self.notices_before);
+        self.notices_before = market.notices();
+        for (kind, cost) in charged {
+            let series = self.cost_micros.entry(*kind).or_default();
+            series.resize(before, 0);
+            series.push(std::mem::take(cost));
+        }
+    }
+
+    /// The market price at each point, as a share of the on-demand price.
+    pub fn prices(&self) -> Vec<f64> {
+        self.market_price_micros.iter().map(|price| *price as f64 / self.on_demand_micros as f64).collect()
+    }
+}
+
+impl Outcome {
+    pub(super) fn new(settings: Settings) -> Outcome {
+        Outcome {
+            settings,
+            markets: Vec::new(),
+            kinds: BTreeMap::new(),
+            commands: 0,
+            bids: 0,
+            refused: BTreeMap::new(),
+            allocations: 0,
+            notices: 0,
+            rescinded: 0,
+            debits_micros: 0,
+            bills_exact: 0,
+            bills_bounded: 0,
+            over_budget: 0,
+        }
+    }
+
+    pub(super) fn close(&mut self, sums: Sums) {
+        (self.allocations, self.notices, self.rescinded) = (sums.allocations, sums.notices, sums.rescinded);
+        (self.bills_exact, self.bills_bounded) = (sums.bills_exact, sums.bills_bounded);
+        self.debits_micros = sums.debits.0;
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dollars = |micros: u128| format!("{}.{:02}", micros / 1_000_000, micros / 10_000 % 100);
+        writeln!(f, "commands          {}, {} of them bids", self.commands, self.bids)?;
+        for (reason, count) in &self.refused {
+            writeln!(f, "  refused         {count} {reason}")?;
+        }
+        writeln!(f, "allocations       {}", self.allocations)?;
+        writeln!(f, "notices           {}, {} taken back", self.notices, self.rescinded)?;
+        let (exact, bounded) = (self.bills_exact, self.bills_bounded);
+        writeln!(f, "charged           ${}", dollars(self.debits_micros))?;
+        writeln!(f, "audited           {exact} bills to the micro-dollar, {bounded} within bounds")?;
+        writeln!(
+            f,
+            "{:<24}{:>9}{:>9}{:>7}{:>9}{:>9}{:>14}",
+            "kind", "jobs", "done", "late", "gave up", "notices", "cost"
+        )?;
+        for (kind, sums) in &self.kinds {
+            let KindSums { jobs, done, late, given_up, notices, cost_micros, .. } = *sums;
+            let cost = format!("${}", dollars(cost_micros));
+            writeln!(f, "{:<24}{jobs:>9}{done:>9}{late:>7}{given_up:>9}{notices:>9}{cost:>14}", kind.name())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! What a world is like: everything that is chosen and not drawn.
+
+use super::tenants::Kind;
+use kubebid_core::command::{RuleChange, RuleValue};
+use kubebid_core::units::Micros;
+use kubebid_core::{MarketRules, Price};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Shares are of one, rates are per day, spans say their unit. Prices are shares of the on-demand price.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    pub seed: u64,
+    pub days: u32,
+    pub markets: u32,
+    pub rules: Rules,
+    /// Micro-dollars per node-hour.
+    pub on_demand_micros: u64,
+    /// Seconds between two points of a series.
+    pub sample_seconds: u64,
+    pub supply: Supply,
+    pub jobs: Jobs,
+    pub rushes: Rushes,
+}
+
+/// The rules that a world chooses for its markets; the others are the defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    pub min_runtime_seconds: u64,
+    pub notice_seconds: u64,
+    pub min_charge_seconds: u64,
+    /// The highest ceiling, in on-demand prices; none for the default.
+    pub ceiling_max_on_demand: Option<u64>,
+}
+
+impl Rules {
+    /// Of a market like those of EC2 in 2015: no minimum runtime, two minutes of notice, a cap.
+    pub const CHOSEN: Rules = Rules {
+        min_runtime_seconds: 0,
+        notice_seconds: 120,
+        min_charge_seconds: 300,
+        ceiling_max_on_demand: Some(10),
+    };
+
+    /// Those that a market has when nobody says anything.
+    pub const DEFAULT: Rules = Rules {
+        min_runtime_seconds: 900,
+        notice_seconds: 300,
+        min_charge_seconds: 300,
+        ceiling_max_on_demand: None,
+    };
+
+    pub(super) fn changes(self, on_demand: Price) -> Vec<RuleChange> {
+        let number =
+            |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
+        let span = |name: &str, seconds: u64| number(name, Micros::seconds(seconds).0);
+        let mut changes = vec![
+            span("min_runtime_us", self.min_runtime_seconds),
+            span("notice_us", self.notice_seconds),
+            span("min_charge_us", self.min_charge_seconds),
+        ];
+        changes.extend(self.ceiling_max_on_demand.map(|times| number("ceiling_max", times * on_demand.0)));
+        changes
+    }
+
+    pub(super) fn market_rules(self, on_demand: Price) -> MarketRules {
+        let rules = MarketRules::default().with(&self.changes(on_demand));
+        rules.expect("the rules of a world are allowed")
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Supply {
+    /// Units of a market, and how far markets differ (lognormal).
+    pub units: f64,
+    pub units_sigma: f64,
+    pub providers: u32,
+    /// Reserves lie between these.
+    pub reserve: [f64; 2],
+    /// From award to ready, seconds.
+    pub boot_seconds: f64,
+    pub boot_sigma: f64,
+    /// Of a churning provider: changes of capacity a day, and the share of it that comes and goes.
+    pub churn_rate: f64,
+    pub churn_share: f64,
+    /// Of a provider with outages: how many a day, what share of the units, for how long.
+    pub outage_rate: f64,
+    pub outage_share: [f64; 2],
+    pub outage_hours: f64,
+    pub outage_sigma: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jobs {
+    pub per_hour: f64,
+    /// Logarithmic spread of the gaps between jobs, and the share that come together with the one before.
+    pub gap_sigma: f64,
+    pub together: f64,
+    /// Quick drift of the rate: short gaps follow short gaps.
+    pub burst_sigma: f64,
+    pub burst_hours: f64,
+    /// Peak over trough of the day, weekend over weekday.
+    pub day_swing: f64,
+    pub weekend: f64,
+    /// Slow drift of the rate.
+    pub drift_sigma: f64,
+    pub drift_hours: f64,
+    /// What a node-hour is worth (lognormal median and spread), at least `value_least`.
+    pub value: f64,
+    pub value_sigma: f64,
+    pub value_least: f64,
+    /// Slow drift of the median.
+    pub value_drift_sigma: f64,
+    pub value_drift_hours: f64,
+    /// Time from submission to deadline: the duration times one plus this (lognormal), and half an hour.
+    pub slack: f64,
+    pub slack_sigma: f64,
+    /// Of all jobs, by kind of tenant.
+    pub kinds: Vec<(Kind, f64)>,
+    /// Most an account spends a day, in on-demand prices of a market's unit for a day.
+    pub daily_budget: f64,
+}
+
+/// Bursts of urgent demand: a few tenants at once that want much, soon, and not for long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rushes {
+    /// A day, in calm times and in hot ones.
+    pub calm_rate: f64,
+    pub hot_rate: f64,
+    /// How much of the time is hot, over how long a mood lasts, and how sudden the change is.
+    pub hot_share: f64,
+    pub mood_hours: f64,
+    pub mood_sharpness: f64,
+    /// Peak over trough of the day.
+    pub day_swing: f64,
+    /// Nodes in all, in capacities of the market (lognormal).
+    pub size: f64,
+    pub size_sigma: f64,
+    pub hours: f64,
+    pub hours_sigma: f64,
+    pub hours_most: f64,
+    /// The more it is worth, the shorter it lasts: the time goes with this power of the worth.
+    pub brevity: f64,
+    /// What a node is worth: at least this (Pareto), at most `worth_most`.
+    pub worth: f64,
+    pub worth_tail: f64,
+    pub worth_most: f64,
+    /// Tenants of a rush, at most; each has its own idea of the worth (lognormal around it).
+    pub tenants: u64,
+    pub worth_sigma: f64,
+}
+
+impl Settings {
+    /// These, but for what a JSON object of the same shape says; it may leave out whatever it likes.
+    pub fn with(&self, changes: &str) -> Result<Settings, serde_json::Error> {
+        let mut all = serde_json::to_value(self)?;
+        merge(&mut all, serde_json::from_str(changes)?);
+        serde_json::from_value(all)
+    }
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (name, value) in from {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            seed: 1,
+            days: 60,
+            markets: 12,
+            rules: Rules::CHOSEN,
+            on_demand_micros: 1_000_000,
+            sample_seconds: 300,
+            supply: Supply {
+                units: 210.0,
+                units_sigma: 0.15,
+                providers: 4,
+                reserve: [0.09, 0.105],
+                boot_seconds: 90.0,
+                boot_sigma: 0.3,
+                churn_rate: 6.0,
+                churn_share: 0.15,
+                outage_rate: 0.15,
+                outage_share: [0.2, 0.8],
+                outage_hours: 0.7,
+                outage_sigma: 1.0,
+            },
+            jobs: Jobs {
+                per_hour: 15.0,
+                gap_sigma: 1.6,
+                together: 0.075,
+                burst_sigma: 1.2,
+                burst_hours: 0.3,
+                day_swing: 2.3,
+                weekend: 0.77,
+                drift_sigma: 0.7,
+                drift_hours: 40.0,
+                value: 0.115,
+                value_sigma: 0.25,
+                value_least: 0.09,
+                value_drift_sigma: 0.3,
+                value_drift_hours: 150.0,
+                slack: 1.0,
+                slack_sigma: 0.7,
+                kinds: vec![
+                    (Kind::CostOptimized, 0.05),
+                    (Kind::Balanced, 0.1),
+                    (Kind::AvailabilityOptimized, 0.1),
+                    (Kind::Truthful, 0.62),
+                    (Kind::Sniper, 0.05),
+                    (Kind::Panicker, 0.03),
+                    (Kind::DemandReducer, 0.05),
+                ],
+                daily_budget: 40.0,
+            },
+            rushes: Rushes {
+                calm_rate: 2.3,
+                hot_rate: 150.0,
+                hot_share: 0.13,
+                mood_hours: 120.0,
+                mood_sharpness: 12.0,
+                day_swing: 2.0,
+                size: 1.2,
+                size_sigma: 0.5,
+                hours: 0.09,
+                hours_sigma: 2.15,
+                hours_most: 12.0,
+                brevity: 0.9,
+                worth: 0.21,
+                worth_tail: 1.0,
+                worth_most: 9.0,
+                tenants: 4,
+                worth_sigma: 0.1,
+            },
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Jobs: what their tenants ask for, how far their work is, and how they end.
+
+use super::demand::Drawn;
+use super::run::{Due, Node, World, WorldError, price};
+use super::tenants::{Kind, Opening, Want};
+use foldhash::HashMap;
+use kubebid_core::command::{CancelMode, PlaceBid, TimeInForce};
+use kubebid_core::units::{AccountName, AllocationId, BidId, Micros};
+use kubebid_core::{Command, Price};
+
+/// Between two looks of a tenant that waits.
+const THINK: Micros = Micros::seconds(3600);
+const LOOK: Micros = Micros::seconds(600);
+
+/// A place in the table, and which of those who had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct JobId {
+    slot: u32,
+    serial: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Job {
+    market: u32,
+    account: AccountName,
+    want: Want,
+    deadline: Micros,
+    bid: Option<BidId>,
+    ceiling: Price,
+    searching: bool,
+    pub(super) held: u32,
+    working: u32,
+    /// Node-time still to be done, as of `since`.
+    left: u64,
+    since: Micros,
+    due: Option<Micros>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct JobTable {
+    slots: Vec<(u64, Option<Job>)>,
+    free: Vec<u32>,
+    by_bid: HashMap<BidId, JobId>,
+}
+
+impl JobTable {
+    fn add(&mut self, job: Job) -> JobId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        let place = &mut self.slots[slot as usize];
+        place.0 += 1;
+        place.1 = Some(job);
+        JobId { slot, serial: place.0 }
+    }
+
+    pub(super) fn of(&self, bid: BidId) -> Option<JobId> {
+        self.by_bid.get(&bid).copied()
+    }
+
+    /// None where the job is over.
+    pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Job> {
+        let (serial, job) = &mut self.slots[id.slot as usize];
+        job.as_mut().filter(|_| *serial == id.serial)
+    }
+
+    fn remove(&mut self, id: JobId) -> Option<Job> {
+        self.get_mut(id)?;
+        let job = self.slots[id.slot as usize].1.take()?;
+        self.free.push(id.slot);
+        if let Some(bid) = job.bid {
+            self.by_bid.remove(&bid);
+        }
+        Some(job)
+    }
+}
+
+impl World<'_> {
+    pub(super) fn start_job(&mut self, market: u32, drawn: Drawn) -> Result<(), WorldError> {
+        let account = self.stages[market as usize].account(drawn.kind, drawn.account).clone();
+        let budget = (self.settings.jobs.daily_budget * 24.0 * self.settings.on_demand_micros as f64) as u128;
+        if self.spent_today(&account) > budget {
+            self.outcome.over_budget += 1;
+            return Ok(());
+        }
+        let latest_start = Micros(drawn.deadline.0.saturating_sub(drawn.duration.0));
+        let want = Want {
+            kind: drawn.kind,
+            nodes: drawn.nodes,
+            worth: price(drawn.worth, self.on_demand()),
+            submitted: self.now,
+            latest_start,
+        };
+        let left = drawn.duration.0 * u64::from(drawn.nodes);
+        self.begin(market, account, want, (drawn.deadline, left, None))
+    }
+
+    /// Urgent demand is held for a time, however many nodes it gets.
+    pub(super) fn start_rush(
+        &mut self,
+        market: u32,
+        number: u64,
+        (nodes, hold, worth): (u32, Micros, f64),
+    ) -> Result<(), WorldError> {
+        let account = self.stages[market as usize].account(Kind::Urgent, number).clone();
+        let end = self.now.after(hold);
+        let worth = price(worth, self.on_demand());
+        let want = Want { kind: Kind::Urgent, nodes, worth, submitted: self.now, latest_start: self.now };
+        self.begin(market, account, want, (end, 0, Some(end)))
+    }
+
+    fn begin(
+        &mut self,
+        market: u32,
+        account: AccountName,
+        want: Want,
+        (deadline, left, due): (Micros, u64, Option<Micros>),
+    ) -> Result<(), WorldError> {
+        self.outcome.kinds.entry(want.kind).or_default().jobs += 1;
+        let (ceiling, since) = (Price::ZERO, self.now);
+        let id = self.jobs.add(Job {
+            market,
+            account,
+            want,
+            deadline,
+            bid: None,
+            ceiling,
+            searching: false,
+            held: 0,
+            working: 0,
+            left,
+            since,
+            due,
+        });
+        if let Some(end) = due {
+            self.agenda.plan(end, Due::Done(id));
+        }
+        self.open_bid(id)?;
+        if want.revises() {
+            self.agenda.plan(self.now.after(THINK), Due::Think(id));
+        }
+        Ok(())
+    }
+
+    fn open_bid(&mut self, id: JobId) -> Result<(), WorldError> {
+        let Some(job) = self.jobs.get_mut(id) else { return Ok(()) };
+        let (market, want, deadline) = (job.market, job.want, job.deadline);
+        let seen = self.seen(market);
+        let (ceiling, nodes, time_in_force) = match want.open(&seen) {
+            // A rush ends by itself, at an instant of its own.
+            Opening::Bid { ceiling, nodes } if want.kind == Kind::Urgent => {
+                (ceiling, nodes, TimeInForce::Gtc)
+            }
+            Opening::Bid { ceiling, nodes } => (ceiling, nodes, TimeInForce::Gtt),
+            Opening::Take { ceiling, nodes } => (ceiling, nodes, TimeInForce::Ioc),
+            Opening::Later => {
+                self.agenda.plan(self.now.after(LOOK), Due::Think(id));
+                return Ok(());
+            }
+        };
+        if time_in_force == TimeInForce::Gtt {
+            self.agenda.plan(deadline, Due::Expiry(id));
+        }
+        let job = self.jobs.get_mut(id).expect("just seen");
+        (job.ceiling, job.searching) = (ceiling, true);
+        let command = Command::PlaceBid(PlaceBid {
+            tenant: job.account.clone(),
+            markets: Some(vec![self.stages[market as usize].name.clone()]),
+            instance_type: None,
+            ceiling,
+            min_nodes: 1,
+            max_nodes: nodes,
+            expire_at: (time_in_force == TimeInForce::Gtt).then_some(deadline),
+            time_in_force,
+            on_preemption: Default::default(),
+        });
+        self.outcome.bids += 1;
+        let answer = self.apply(command)?;
+        let bid = BidId(answer.seq.0);
+        self.jobs.get_mut(id).expect("nothing was heard yet").bid = Some(bid);
+        self.jobs.by_bid.insert(bid, id);
+        self.hear(&answer.events)
+    }
+
+    /// A tenant that waits looks again: at the market, or at its own ceiling.
+    pub(super) fn think(&mut self, id: JobId) -> Result<(), WorldError> {
+        let now = self.now;
+        let Some(job) = self.jobs.get_mut(id) else { return Ok(()) };
+        let (market, want, ceiling) = (job.market, job.want, job.ceiling);
+        let Some(bid) = job.bid else {
+            return if now >= job.deadline { self.give_up(id) } else { self.open_bid(id) };
+        };
+        if !job.searching {
+            return Ok(());
+        }
+        let waits = job.held == 0;
+        let tenant = job.account.clone();
+        let seen = self.seen(market);
+        self.agenda.plan(now.after(THINK), Due::Think(id));
+        match want.revise(&seen, ceiling, waits) {
+            Some(ceiling) => self.amend(id, tenant, (bid, ceiling)),
+            None => Ok(()),
+        }
+    }
+
+    fn amend(
+        &mut self,
+        id: JobId,
+        tenant: AccountName,
+        (bid, ceiling): (BidId, Price),
+    ) -> Result<(), WorldError> {
+        let command = Command::AmendBid { tenant, bid, ceiling: Some(ceiling), max_nodes: None };
+        let accepted = self.act(command)?.outcome == kubebid_core::answer::Outcome::Accepted;
+        if let Some(job) = self.jobs.get_mut(id).filter(|_| accepted) {
+            job.ceiling = ceiling;
+        }
+        Ok(())
+    }
+
+    /// A job of ours is to lose a node: some ask what it takes to stay.
+    pub(super) fn stay_or_go(&mut self, allocation: AllocationId) -> Result<(), WorldError> {
+        let Some(Node { job: id, .. }) = self.nodes.get(&allocation).copied() else { return Ok(()) };
+        let Some(job) = self.jobs.get_mut(id) else { return Ok(()) };
+        let (market, want, tenant) = (job.market, job.want, job.account.clone());
+        let (Some(bid), ceiling) = (job.bid, job.ceiling) else { return Ok(()) };
+        let to_stay = self.venue.price_to_stay(allocation)?;
+        match want.at_notice(&self.seen(market), to_stay).filter(|raised| *raised > ceiling) {
+            Some(raised) => self.amend(id, tenant, (bid, raised)),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn noticed(&mut self, allocation: AllocationId) {
+        let Some(Node { job, .. }) = self.nodes.get(&allocation).copied() else { return };
+        let Some(job) = self.jobs.get_mut(job) else { return };
+        self.outcome.kinds.entry(job.want.kind).or_default().notices += 1;
+        if job.want.would_stay() {
+            self.worried.push(allocation);
+        }
+    }
+
+    pub(super) fn node_ended(&mut self, at: Micros, allocation: AllocationId) -> Result<(), WorldError> {
+        let Some(node) = self.nodes.remove(&allocation) else { return Ok(()) };
+        if node.ready {
+            self.works(at, node.job, -1);
+        }
+        let Some(job) = self.jobs.get_mut(node.job) else { return Ok(()) };
+        job.held -= 1;
+        if job.held == 0 && !job.searching { self.bid_is_over(node.job) } else { Ok(()) }
+    }
+
+    pub(super) fn bid_closed(&mut self, bid: BidId) -> Result<(), WorldError> {
+        let Some(id) = self.jobs.of(bid) else { return Ok(()) };
+        let Some(job) = self.jobs.get_mut(id) else { return Ok(()) };
+        job.searching = false;
+        if job.held == 0 { self.bid_is_over(id) } else { Ok(()) }
+    }
+
+    /// Nothing is held and nothing is sought: a sniper lies in wait again, the others give up.
+    fn bid_is_over(&mut self, id: JobId) -> Result<(), WorldError> {
+        let Some(job) = self.jobs.get_mut(id) else { return Ok(()) };
+        if job.want.kind != Kind::Sniper {
+            return self.give_up(id);
+        }
+        let bid = job.bid.take().expect("it had a bid");
+        self.jobs.by_bid.remove(&bid);
+        self.agenda.plan(self.now.after(LOOK), Due::Think(id));
+        Ok(())
+    }
+
+    fn give_up(&mut self, id: JobId) -> Result<(), WorldError> {
+        if let Some(job) = self.jobs.remove(id) {
+            self.outcome.kinds.entry(job.want.kind).or_default().given_up += 1;
+        }
+        Ok(())
+    }
+
+    /// Counts the work up to `at`, and when it will be done if nothing changes.
+    pub(super) fn works(&mut self, at: Micros, id: JobId, more: i32) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        job.left = job.left.saturating_sub(at.since(job.since).0 * u64::from(job.working));
+        job.since = at;
+        job.working = job.working.saturating_add_signed(more);
+        if job.want.kind == Kind::Urgent {
+            return;
+        }
+        job.due = (job.working > 0).then(|| at.after(Micros(job.left.div_ceil(u64::from(job.working)))));
+        if let Some(due) = job.due {
+            self.agenda.plan(due, Due::Done(id));
+        }
+    }
+
+    /// The market ends the search of a bid that is there still: nobody hears of it later than it happens.
+    pub(super) fn expiry(&mut self, id: JobId) -> Result<(), WorldError> {
+        if self.jobs.get_mut(id).is_some() { self.act(Command::AdvanceTime).map(|_| ()) } else { Ok(()) }
+    }
+
+    pub(super) fn done(&mut self, id: JobId) -> Result<(), WorldError> {
+        let now = self.now;
+        if self.jobs.get_mut(id).is_none_or(|job| job.due != Some(now)) {
+            return Ok(());
+        }
+        let Some(job) = self.jobs.remove(id) else { return Ok(()) };
+        let sums = self.outcome.kinds.entry(job.want.kind).or_default();
+        sums.done += 1;
+        sums.late += u64::from(now > job.deadline);
+        sums.turnaround_seconds += now.since(job.want.submitted).0 as f64 / 1e6;
+        match job.bid {
+            Some(bid) if job.searching || job.held > 0 => {
+                let mode = CancelMode::Release;
+                self.act(Command::CancelBid { tenant: job.account, bid, mode }).map(|_| ())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! The auditor agrees with everything the exchange says, and with no stream of events that was doctored.
+#![expect(clippy::wildcard_enum_match_arm, reason = "each doctor looks for one kind of event")]
+
+use kubebid_core::answer::Auction;
+use kubebid_core::command::{CancelMode, PlaceBid, RuleChange, RuleValue};
+use kubebid_core::event::{Bidder, EndReason, Event, Fact, NoticeReason};
+use kubebid_core::picture::Supply;
+use kubebid_core::units::{
+    AccountId, AccountName, AllocationId, BidId, MarketId, MarketName, Micros, UnitName,
+};
+use kubebid_core::{Amount, Command, Exchange, MarketRules, Price, Stamped};
+use market_sim::audit::{Auditor, Lie};
+
+const MARKET: MarketId = MarketId(0);
+
+/// Two units, three tenants; displacement, a claim that comes true, a rescission, an amendment, a lost
+/// unit, releases: the events of each command, and the exchange as it is then.
+fn lived() -> (Vec<Vec<Event>>, Exchange) {
+    let mut exchange = Exchange::new();
+    let market = || MarketName::new("gpu/test");
+    let who = AccountName::new;
+    let bid = |tenant: &str, ceiling: u64, nodes: u32| {
+        Command::PlaceBid(PlaceBid {
+            tenant: who(tenant),
+            markets: Some(vec![market()]),
+            instance_type: None,
+            ceiling: Price(ceiling),
+            min_nodes: 1,
+            max_nodes: nodes,
+            time_in_force: Default::default(),
+            expire_at: None,
+            on_preemption: Default::default(),
+        })
+    };
+    let offer = |capacity| Command::PutOffer {
+        provider: who("p"),
+        market: market(),
+        capacity,
+        reserve: Price(1_000_000),
+    };
+    let ready = |allocation| Command::ReportReady { allocation: AllocationId(allocation), by: None };
+    let amend = |tenant: &str, number, ceiling| Command::AmendBid {
+        tenant: who(tenant),
+        bid: BidId(number),
+        ceiling: Some(Price(ceiling)),
+        max_nodes: None,
+    };
+    let cancel = |tenant: &str, number| Command::CancelBid {
+        tenant: who(tenant),
+        bid: BidId(number),
+        mode: CancelMode::Release,
+    };
+    let lost = Command::ReportUnitLost {
+        provider: who("p"),
+        unit: UnitName { market: market(), provider: who("p"), number: 1 },
+    };
+    let fee = RuleChange { name: "fee_bps".into(), value: RuleValue::Number(100) };
+    let commands = [
+        (0, Command::OpenMarket { market: market(), rules: vec![fee] }),
+        (0, offer(2)),
+        (1, bid("a", 1_500_000, 1)), // 3: allocation 1
+        (2, bid("b", 2_000_000, 1)), // 4: allocation 2
+        (60, ready(1)),
+        (70, ready(2)),
+        (100, bid("c", 3_000_000, 1)), // 7: waits for the end of the protection of allocation 1
+        (1000, Command::AdvanceTime),  // allocation 1 under notice, claimed by 7
+        (1100, amend("a", 3, 2_950_000)), // rescinded; 7 displaces allocation 2
+        (1500, Command::AdvanceTime),  // 7 has allocation 3
+        (1600, ready(3)),
+        (2000, amend("c", 7, 4_000_000)),
+        (3600, lost),
+        (4000, cancel("c", 7)),
+        (5000, offer(1)),
+        (5001, cancel("a", 3)),
+    ];
+    let mut heard = Vec::new();
+    for (second, command) in commands {
+        let answer = exchange.apply(&Stamped { at: Micros::seconds(second), key: None, command });
+        let refused = answer.events.iter().any(|event| matches!(event.fact, Fact::Rejected { .. }));
+        assert!(!refused, "{answer:?}");
+        heard.push(answer.events);
+    }
+    (heard, exchange)
+}
+
+fn auditor() -> Auditor {
+    let mut auditor = Auditor::new();
+    let fee = RuleChange { name: "fee_bps".into(), value: RuleValue::Number(100) };
+    auditor.told(MARKET, MarketRules::default().with(&[fee]).expect("a rule"));
+    auditor
+}
+
+/// What the auditor says of the events once the first for which `doctor` says so is another.
+fn told(doctor: impl Fn(&mut Fact) -> bool) -> Lie {
+    let (mut heard, _) = lived();
+    let doctored = heard.iter_mut().flatten().any(|event| doctor(&mut event.fact));
+    assert!(doctored, "there is no such event");
+    judged(&heard)
+}
+
+/// The same, without the first event that is like this.
+fn untold(like: impl Fn(&Fact) -> bool) -> Lie {
+    let (mut heard, _) = lived();
+    let command = heard.iter_mut().find(|events| events.iter().any(|event| like(&event.fact)));
+    let command = command.expect("there is such an event");
+    let at = command.iter().position(|event| like(&event.fact)).expect("just seen");
+    command.remove(at);
+    judged(&heard)
+}
+
+/// The same, with the first event that is like this told twice.
+fn repeated(like: impl Fn(&Fact) -> bool) -> Lie {
+    let (mut heard, _) = lived();
+    let command = heard.iter_mut().find(|events| events.iter().any(|event| like(&event.fact)));
+    let command = command.expect("there is such an event");
+    let at = command.iter().position(|event| like(&event.fact)).expect("just seen");
+    command.insert(at, command[at].clone());
+    judged(&heard)
+}
+
+fn judged(heard: &[Vec<Event>]) -> Lie {
+    let mut auditor = auditor();
+    let judged = heard.iter().try_for_each(|events| auditor.hear(events));
+    judged.expect_err("the auditor believed it").lie
+}
+
+#[test]
+fn what_the_exchange_says_is_so() {
+    let (heard, exchange) = lived();
+    let mut auditor = auditor();
+    for events in &heard {
+        auditor.hear(events).expect("nothing was doctored");
+    }
+    auditor.compare(MARKET, exchange.market_numbers(MARKET).1).expect("the same units");
+    let sums = auditor.sums();
+    assert_eq!((sums.debits, sums.fees), (exchange.totals().debits, exchange.totals().fees));
+    assert_eq!((sums.allocations, sums.notices, sums.rescinded), (6, 2, 1));
+    assert!(sums.bills_exact > 0, "{sums:?}");
+}
+
+#[test]
+fn units_are_not_made_up() {
+    assert_eq!(untold(|fact| matches!(fact, Fact::UnitAdded { .. })), Lie::UnitNumber);
+    assert_eq!(repeated(|fact| matches!(fact, Fact::UnitAdded { .. })), Lie::UnitNumber);
+    let more = |fact: &mut Fact| match fact {
+        Fact::OfferPut { capacity, .. } => {
+            *capacity += 1;
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(told(more), Lie::Capacity { ours: 2, theirs: 3 });
+    assert_eq!(untold(|fact| matches!(fact, Fact::UnitRemoved { .. })), Lie::Floor(Some(Price(1_000_000))));
+    let cheaper = |fact: &mut Fact| match fact {
+        Fact::UnitAdded { reserve, .. } => {
+            *reserve = Price(1);
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(told(cheaper), Lie::UnitReserve(Price(1)));
+}
+
+#[test]
+fn the_count_of_units_is_compared() {
+    let mut auditor = auditor();
+    let (heard, exchange) = lived();
+    heard.iter().try_for_each(|events| auditor.hear(events)).expect("nothing was doctored");
+    let ours = exchange.market_numbers(MARKET).1;
+    let theirs = Supply { free: ours.free + 1, ..ours };
+    assert_eq!(auditor.compare(MARKET, theirs).expect_err("one more").lie, Lie::Count { ours, theirs });
+}
+
+#[test]
+fn a_unit_is_given_once_and_to_whom_it_is_due() {
+    let other_unit = |fact: &mut Fact| match fact {
+        Fact::Allocated { node } if node.allocation.0 == 2 => {
+            node.unit.number = 1;
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(told(other_unit), Lie::UnitHeld(AllocationId(1)));
+    assert_eq!(
+        repeated(|fact| matches!(fact, Fact::Allocated { .. })),
+        Lie::AllocationNumber { expected: 2 }
+    );
+    let unknown = |fact: &mut Fact| match fact {
+        Fact::Allocated { node } => {
+            node.unit.number = 9;
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(told(unknown), Lie::UnknownUnit);
+    let to_another = |fact: &mut Fact| match fact {
+        Fact::Allocated { node } if node.allocation.0 == 3 => {
+            (node.bid, node.tenant) = (BidId(4), AccountId(2));
+            true
+        }
+        _ => false,
+    };
+    assert!(matches!(told(to_another), Lie::ClaimNotHonoured { bid: BidId(7), .. }));
+    let kept_back = |fact: &Fact| matches!(fact, Fact::Allocated { node } if node.allocation.0 == 3);
+    assert!(matches!(untold(kept_back), Lie::LowestAccepted(_) | Lie::ClaimNotHonoured { .. }));
+}
+
+#[test]
+fn bids_get_what_they_want_at_their_price_and_no_more() {
+    let dear = |fact: &mut Fact| match fact {
+        Fact::BidPlaced { ceiling, .. } => {
+            *ceiling = Price(900_000);
+            true
+        }
+        _ => false,
+    };
+    let (ceiling, reserve) = (Price(900_000), Price(1_000_000));
+    assert_eq!(told(dear), Lie::BelowReserve { ceiling, reserve });
+    let fewer = |fact: &mut Fact| match fact {
+        Fact::BidPlaced { min_nodes, max_nodes, .. } => {
+            (*min_nodes, *max_nodes) = (0, 0);
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(told(fewer), Lie::TooManyNodes { max_nodes: 0, live: 1, claims: 0 });
+    assert_eq!(untold(|fact| matches!(fact, Fact::BidPlaced { .. })), Lie::UnknownBid);
+    assert_eq!(repeated(|fact| matches!(fact, Fact::BidPlaced { .. })), Lie::BidTwice);
+    let stolen = |fact: &mut Fact| match fact {
+        Fact::Allocated { node } => {
+            node.tenant = AccountId(9);
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(told(stolen), Lie::NotItsTenant);
+    let grown = |fact: &mut Fact| match fact {
+        Fact::NoticeStarted { max_nodes, .. } => {
+            *max_nodes += 5;
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(told(grown), Lie::MaxNodes { before: 1, after: 6 });
+}
+
+#[test]
+fn notices_are_kept_to_the_microsecond() {
+    let longer = |fact: &mut Fact| match fact {
+        Fact::NoticeStarted { deadline, .. } => {
+            deadline.0 += 1;
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(told(longer), Lie::Deadline(Micros::seconds(960 + 300)));
+    let (mut heard, _) = lived();
+    for event in heard.iter_mut().flatten() {
+        if matches!(event.fact, Fact::NoticeStarted { .. }) {
+            event.at = Micros::seconds(901);
+        }
+    }
+    let first = heard.iter().flatten().position(|event| event.at == Micros::seconds(901));
+    assert!(first.is_some());
+    assert_eq!(judged(&heard), Lie::Protected(Micros::seconds(960)));
+    let ended = |fact: &Fact| matches!(fact, Fact::Ended { node, .. } if node.allocation.0 == 2);
+    assert!(matches!(untold(ended), Lie::NotOwed | Lie::Overdue { .. }));
+    let otherwise = |fact: &mut Fact| match fact {
+        Fact::Ended { reason, .. } if *reason == EndReason::Outbid => {
+            *reason = EndReason::CapacityWithdrawn;
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(
+        told(otherwise),
+        Lie::WrongEnd { notice: Some(NoticeReason::Outbid), end: EndReason::CapacityWithdrawn }
+    );
+    assert_eq!(untold(|fact| matches!(fact, Fact::NoticeStarted { .. })), Lie::NoNotice);
+    assert_eq!(untold(|fact| matches!(fact, Fact::Claimed { .. })), Lie::DisplacedForNobody(AllocationId(1)));
+}
+
+#[test]
+fn the_lowest_ceiling_goes_first() {
+    let dearest = |fact: &mut Fact| match fact {
+        Fact::BidPlaced { bidder, ceiling, .. } if bidder.bid.0 == 4 => {
+            *ceiling = Price(1_200_000);
+            true
+        }
+        _ => false,
+    };
+    let lie = told(dearest);
+    assert!(matches!(lie, Lie::LowestAccepted(Some(Price(1_200_000)))), "{lie:?}");
+    let weak = |fact: &mut Fact| match fact {
+        Fact::BidPlaced { bidder, ceiling, .. } if bidder.bid.0 == 7 => {
+            *ceiling = Price(1_510_000);
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(told(weak), Lie::CeilingNeeded(Price(1_575_000)));
+}
+
+#[test]
+fn claims_are_whose_they_are() {
+    let another = |fact: &mut Fact| match fact {
+        Fact::ClaimDropped { by, .. } => {
+            *by = Bidder { bid: BidId(4), tenant: AccountId(2) };
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(told(another), Lie::NoClaim);
+    assert_eq!(untold(|fact| matches!(fact, Fact::ClaimDropped { .. })), Lie::StillClaimed);
+    let was = |fact: &mut Fact| match fact {
+        Fact::Claimed { was, by, .. } => {
+            *was = Some(*by);
+            true
+        }
+        _ => false,
+    };
+    assert_eq!(told(was), Lie::NotThatClaim);
+}
+
+#[test]
+fn every_bill_is_what_is_owed() {
+    let dearer = |fact: &mut Fact| match fact {
+        Fact::Charged { debit, fee, .. } => {
+            *debit = Amount(debit.0 * 10);
+            *fee = debit.fee(100);
+            true
+        }
+        _ => false,
+    };
+    assert!(matches!(told(dearer), Lie::Bill { .. }));
+    let cheaper = |fact: &mut Fact| match fact {
+        Fact::Charged { debit, fee, .. } => {
+            *debit = Amount(debit.0 / 10);
+            *fee = debit.fee(100);
+            true
+        }
+        _ => false,
+    };
+    assert!(matches!(told(cheaper), Lie::Bill { .. }));
+    assert!(matches!(untold(|fact| matches!(fact, Fact::Charged { .. })), Lie::NotCharged { .. }));
+    assert_eq!(repeated(|fact| matches!(fact, Fact::Charged { .. })), Lie::NotOwed);
+    let fee = |fact: &mut Fact| match fact {
+        Fact::Charged { fee, .. } => {
+            fee.0 += 1;
+            true
+        }
+        _ => false,
+    };
+    assert!(matches!(told(fee), Lie::Fee(_)));
+    assert_eq!(repeated(|fact| matches!(fact, Fact::Ready { .. })), Lie::ReadyTwice);
+}
+
+#[test]
+fn prices_follow_from_ceilings_and_reserves() {
+    let numbers = |change: fn(&mut kubebid_core::picture::Numbers)| {
+        told(move |fact| match fact {
+            Fact::PriceChanged { numbers, .. } if numbers.lowest_accepted.is_some() => {
+                change(numbers);
+                true
+            }
+            _ => false,
+        })
+    };
+    assert_eq!(numbers(|n| n.lowest_accepted = None), Lie::LowestAccepted(Some(Price(1_500_000))));
+    assert_eq!(numbers(|n| n.floor = Some(Price(5))), Lie::Floor(Some(Price(1_000_000))));
+    assert_eq!(numbers(|n| n.market_price = Price(9_000_000)), Lie::PriceAboveLowest);
+}
+
+#[test]
+fn time_does_not_run_back() {
+    let (mut heard, _) = lived();
+    let event =
+        heard.iter_mut().flatten().find(|event| event.at == Micros::seconds(100)).expect("the third bid");
+    event.at = Micros::seconds(1);
+    assert_eq!(judged(&heard), Lie::TimeRunsBack { now: Micros::seconds(70) });
+}

@@ -1,0 +1,118 @@
+//! A world is the same for the same seed, and its prices come out of the auction.
+
+use kubebid_core::units::Micros;
+use market_sim::calibration::{compare_demand, compare_prices};
+use market_sim::venue::InProcess;
+use market_sim::world::{Kind, Outcome, Rules, Settings, jobs_of, live};
+
+fn lived(settings: &Settings) -> Outcome {
+    live(settings, &mut InProcess::new(), |_| {}).expect("the auditor agrees")
+}
+
+fn small(seed: u64) -> Settings {
+    Settings { seed, days: 2, markets: 2, ..Settings::default() }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
+    let bytes = |seed| serde_json::to_vec(&lived(&small(seed))).expect("an outcome is JSON");
+    let first = bytes(1);
+    assert!(first == bytes(1), "two runs of seed 1 differ");
+    assert!(first != bytes(2), "seeds 1 and 2 agree");
+}
+
+#[test]
+fn a_further_market_changes_no_other() {
+    let two = lived(&small(1));
+    let three = lived(&Settings { markets: 3, ..small(1) });
+    assert!(two.markets[..] == three.markets[..2], "the third market is felt in the others");
+}
+
+#[test]
+fn jobs_come_whatever_the_rules_are() {
+    let settings = small(1);
+    let under_default_rules = Settings { rules: Rules::DEFAULT, ..settings.clone() };
+    assert!(jobs_of(&settings, 0) == jobs_of(&under_default_rules, 0));
+    let (chosen, default) = (lived(&settings), lived(&under_default_rules));
+    let jobs =
+        |outcome: &Outcome| outcome.kinds.values().map(|sums| sums.jobs).sum::<u64>() + outcome.over_budget;
+    assert_eq!(jobs(&chosen), jobs(&default));
+}
+
+#[test]
+fn every_kind_of_tenant_has_jobs_and_pays_for_its_nodes() {
+    let outcome = lived(&Settings { days: 4, ..small(3) });
+    for kind in Kind::ALL {
+        let sums = outcome.kinds.get(&kind).copied().unwrap_or_default();
+        // In a quiet market 0.65 of the reference is below the floor.
+        let wins = sums.done > 0 && sums.cost_micros > 0;
+        assert!(sums.jobs > 0 && (wins || kind == Kind::CostOptimized), "{}: {sums:?}", kind.name());
+    }
+    assert_eq!(outcome.kinds.values().map(|sums| sums.cost_micros).sum::<u128>(), outcome.debits_micros);
+    assert!(outcome.refused.is_empty(), "{:?}", outcome.refused);
+    assert!(outcome.bills_exact > 100, "{outcome}");
+}
+
+#[test]
+fn a_series_has_a_point_for_every_sample() {
+    let settings = Settings { sample_seconds: 3600, ..small(1) };
+    for market in lived(&settings).markets {
+        let points = 2 * 24 + 1;
+        assert_eq!(market.market_price_micros.len(), points);
+        assert_eq!(market.entry_price_micros.len(), points);
+        let lengths = [&market.unmet_nodes, &market.nodes_in_use, &market.supply_nodes, &market.notices];
+        assert!(lengths.iter().all(|series| series.len() == points));
+        assert!(market.cost_micros.values().all(|series| series.len() == points));
+        assert!(market.nodes_in_use.iter().zip(&market.supply_nodes).all(|(used, all)| used <= all));
+    }
+}
+
+/// A week of four markets says little: only what holds in any such week is asked.
+#[test]
+fn a_week_has_a_floor_and_spikes() {
+    let outcome = lived(&Settings { days: 7, markets: 4, ..Settings::default() });
+    let table = compare_prices(&outcome);
+    let measured = |name: &str| {
+        let row = table.rows.iter().find(|row| row.statistic == name);
+        row.unwrap_or_else(|| panic!("{name} is not in the table")).measured
+    };
+    assert!((0.09..0.2).contains(&measured("median_over_on_demand")), "{table}");
+    assert!((0.5..=10.0).contains(&measured("max_over_on_demand")), "{table}");
+    assert!((0.1..1.0).contains(&measured("hourly_log_return_std")), "{table}");
+    assert!(measured("hourly_log_return_excess_kurtosis") > 3.0, "{table}");
+    assert!(measured("hourly_log_return_autocorrelation") < 0.0, "{table}");
+    assert!((0.5..8.0).contains(&measured("excursions_per_day")), "{table}");
+    assert!(measured("excursion_hours_p50") < 1.0, "{table}");
+    assert!(measured("return_correlation_between_markets").abs() < 0.2, "{table}");
+}
+
+/// Two weeks instead of two months, but the bands are the same: what needs longer is left out.
+#[test]
+fn jobs_are_like_those_of_real_clusters() {
+    let table = compare_demand(&Settings { days: 28, markets: 8, ..Settings::default() });
+    let robust = |name: &str| {
+        name.starts_with("duration_seconds")
+            || name.starts_with("positive_gap")
+            || name.starts_with("share_of_jobs")
+    };
+    let out: Vec<&str> =
+        table.outside().map(|row| row.statistic.as_str()).filter(|name| robust(name)).collect();
+    assert!(out.is_empty(), "{out:?}\n{table}");
+}
+
+#[test]
+fn a_world_may_be_otherwise_but_not_misspelt() {
+    let settings = Settings::default();
+    let changed = settings.with(r#"{"jobs": {"per_hour": 3.5}}"#).expect("a field of the settings");
+    assert_eq!(changed.jobs.per_hour, 3.5);
+    assert_eq!(Settings { jobs: settings.jobs.clone(), ..changed }, settings);
+    let error = settings.with(r#"{"jobs": {"per_our": 3.5}}"#).expect_err("no such field").to_string();
+    assert!(error.contains("per_our"), "{error}");
+}
+
+#[test]
+fn the_epoch_of_a_world_is_a_monday() {
+    let (first, _) = jobs_of(&small(1), 0)[0];
+    let days = first.0 / Micros::DAY.0;
+    assert_eq!((days + 3) % 7, 0);
+}
