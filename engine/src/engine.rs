@@ -3,6 +3,7 @@
 use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
 use crate::intake::{Intake, NotDone, Taker, Ticket, Waiting, Work};
+use crate::progress::{self, Reached, Reaching};
 use crate::projections::Projections;
 use crate::recovery::{self, RecoveryError, ToProjections};
 use crate::replay::Replay;
@@ -15,7 +16,7 @@ use kubebid_core::units::{ClientKey, MarketId, Micros};
 use kubebid_core::{Auction, Command, Exchange};
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing::{error, info};
 use uuid::Uuid;
@@ -58,11 +59,11 @@ struct Inner {
     store: Store,
     views: Arc<Views>,
     feed: broadcast::Sender<Arc<Chunk>>,
-    applied: watch::Receiver<u64>,
+    applied: Reached,
     projections: Projections,
-    projected: watch::Receiver<u64>,
+    projected: Reached,
     projection_lag: u64,
-    saved: watch::Receiver<u64>,
+    saved: Reached,
 }
 
 /// The engine's end: wait for it, or bring it about.
@@ -120,10 +121,10 @@ impl Engine {
         let intake = Intake::new(options.intake);
         let views = Arc::new(Views::default());
         let (feed, _) = broadcast::channel(options.feed);
-        let (applied, applied_seq) = watch::channel(0);
+        let (applied, applied_seq) = progress::from(0);
         let (chunks, to_project) = mpsc::unbounded_channel();
-        let (projected, projected_seq) = watch::channel(projections.watermark());
-        let (saved, saved_seq) = watch::channel(0);
+        let (projected, projected_seq) = progress::from(projections.watermark());
+        let (saved, saved_seq) = progress::from(0);
         let (ready, is_ready) = oneshot::channel();
         let (ended, exchange) = oneshot::channel();
         let owner = Owner {
@@ -213,31 +214,31 @@ impl Engine {
 
     /// Number of the last command that is applied and published.
     pub fn applied(&self) -> u64 {
-        *self.0.applied.borrow()
+        self.0.applied.seq()
     }
 
     /// Waits until views and exchange know the market up to `seq`.
     pub async fn wait_applied(&self, seq: u64) {
-        let _ = self.0.applied.clone().wait_for(|applied| *applied >= seq).await;
+        self.0.applied.wait(seq).await;
     }
 
     /// Waits until the projections know the market up to `seq`, or have ended.
     pub async fn wait_projected(&self, seq: u64) {
-        let _ = self.0.projected.clone().wait_for(|projected| *projected >= seq).await;
+        self.0.projected.wait(seq).await;
     }
 
     /// Waits until a snapshot has the market up to `seq`.
     pub async fn wait_saved(&self, seq: u64) {
-        let _ = self.0.saved.clone().wait_for(|saved| *saved >= seq).await;
+        self.0.saved.wait(seq).await;
     }
 
     pub fn projected(&self) -> u64 {
-        *self.0.projected.borrow()
+        self.0.projected.seq()
     }
 
     /// The last command that is in a snapshot.
     pub fn saved(&self) -> u64 {
-        *self.0.saved.borrow()
+        self.0.saved.seq()
     }
 
     pub fn views(&self) -> &Views {
@@ -312,10 +313,10 @@ struct Owner {
     views: Arc<Views>,
     feed: broadcast::Sender<Arc<Chunk>>,
     chunks: mpsc::UnboundedSender<Arc<Chunk>>,
-    projected: watch::Receiver<u64>,
+    projected: Reached,
     projection_lag: u64,
-    applied: watch::Sender<u64>,
-    saved: watch::Sender<u64>,
+    applied: Reaching,
+    saved: Reaching,
 }
 
 impl Owner {
@@ -324,7 +325,7 @@ impl Owner {
         let leadership = self.store.lead().await?;
         let watermark = self.projections.watermark();
         let (mut replay, position) = recovery::from_snapshot(&self.store, watermark).await?;
-        self.saved.send_replace(position.seq);
+        self.saved.reach(position.seq);
         let mut publisher = Publisher::new(self.views);
         recall(&self.projections, &replay, &mut publisher).await?;
         publisher.publish(&mut replay.exchange);
@@ -342,7 +343,7 @@ impl Owner {
             let (expected, found) = (leadership.head, head);
             return Err(Fault::Diverged { expected, found }.into());
         }
-        self.applied.send_replace(head.seq);
+        self.applied.reach(head.seq);
         info!(seq = head.seq, "ready");
         let _ = ready.send(());
         let sequencer = Sequencer {
@@ -358,7 +359,7 @@ impl Owner {
         };
         let (replay, head) = sequencer.run().await?;
         snapshots::save(&self.store, &replay.exchange, head).await?;
-        self.saved.send_replace(head.seq);
+        self.saved.reach(head.seq);
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ mod intake;
 pub mod limits;
 pub mod metrics;
 pub mod policy;
+mod progress;
 pub mod projections;
 pub mod recovery;
 mod reference;

@@ -14,12 +14,13 @@ pub mod rows;
 pub use rebuild::{RebuildError, rebuild};
 
 use crate::chunk::Chunk;
+use crate::progress::Reaching;
 use crate::store::projections::Tables;
 use crate::store::{Fault, Store};
 use kubebid_core::units::{MarketName, Micros};
 use projector::Projector;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 /// What can be asked of the tables. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -44,7 +45,7 @@ impl Projections {
     pub(crate) async fn run(
         self,
         chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
-        projected: watch::Sender<u64>,
+        projected: Reaching,
     ) -> Result<(), Fault> {
         Projector::new(self.tables, chunks, projected).run().await
     }

@@ -1,6 +1,7 @@
 //! From the store to a running exchange: the newest snapshot, then the journal behind it.
 
 use crate::chunk::{Chunk, Step};
+use crate::progress::Reached;
 use crate::replay::{BEHAVIOUR, Replay};
 use crate::store::record::{Batch, Position};
 use crate::store::{Fault, Snapshot, Store};
@@ -8,7 +9,7 @@ use crate::view::Publisher;
 use kubebid_core::codec::DecodeError;
 use kubebid_core::{Exchange, Stamped};
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 /// Why the exchange could not be recovered.
@@ -56,7 +57,7 @@ pub(crate) struct ToProjections {
     pub(crate) chunks: mpsc::UnboundedSender<Arc<Chunk>>,
     /// The last command that they had when they were opened.
     pub(crate) watermark: u64,
-    pub(crate) projected: watch::Receiver<u64>,
+    pub(crate) projected: Reached,
     /// Commands that they may lag behind; then the replay waits for them.
     pub(crate) lag: u64,
 }
@@ -65,8 +66,7 @@ impl ToProjections {
     /// Where they have ended there is nothing to wait for; the chunk is lost on them.
     async fn send(&mut self, chunk: Chunk) {
         let before = chunk.first_seq().0 - 1;
-        let lag = self.lag;
-        let _ = self.projected.wait_for(|projected| projected.saturating_add(lag) >= before).await;
+        self.projected.wait(before.saturating_sub(self.lag)).await;
         let _ = self.chunks.send(Arc::new(chunk));
     }
 }

@@ -4,6 +4,7 @@ use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
 use crate::intake::{Intake, NotDone, Question, Reply, Tell, Ticket, Work};
 use crate::metrics;
+use crate::progress::Reaching;
 use crate::replay::{BEHAVIOUR, Replay};
 use crate::store::record::{Batch, BatchBuilder, Position};
 use crate::store::{AppendError, JournalWriter, Resolution};
@@ -12,7 +13,7 @@ use kubebid_core::units::Micros;
 use kubebid_core::{Command, Stamped};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc};
 use tracing::{error, info, warn};
 
 /// The most that shares one commit.
@@ -31,7 +32,7 @@ pub(crate) struct Sequencer {
     pub(crate) feed: broadcast::Sender<Arc<Chunk>>,
     /// To the projections, which miss nothing.
     pub(crate) projections: mpsc::UnboundedSender<Arc<Chunk>>,
-    pub(crate) applied: watch::Sender<u64>,
+    pub(crate) applied: Reaching,
 }
 
 /// Why the sequencer ended.
@@ -195,7 +196,7 @@ impl Sequencer {
         // Nobody may be watching, and the projections end when the engine does.
         let _ = self.feed.send(chunk.clone());
         let _ = self.projections.send(chunk);
-        self.applied.send_replace(seq);
+        self.applied.reach(seq);
         told.into_iter().for_each(|tell| tell());
     }
 }

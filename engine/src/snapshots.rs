@@ -1,12 +1,12 @@
 //! Saves a snapshot every so many commands, beside the exchange and never through it: the state is made once
 //! more, from the last snapshot and the journal behind it, as a recovery would, and let go when it is saved.
 
+use crate::progress::{Reached, Reaching};
 use crate::recovery::{RecoveryError, from_snapshot, replay_batch};
 use crate::replay::Replay;
 use crate::store::record::{Batch, Position};
 use crate::store::{Fault, Snapshot, Store};
 use kubebid_core::Exchange;
-use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
@@ -33,20 +33,23 @@ pub(crate) struct Snapshotter {
     /// Commands from one snapshot to the next.
     pub(crate) every: u64,
     /// A recovery uses no snapshot ahead of the projections, so none is saved.
-    pub(crate) projected: watch::Receiver<u64>,
+    pub(crate) projected: Reached,
     /// The last command that the newest snapshot has.
-    pub(crate) saved: watch::Sender<u64>,
+    pub(crate) saved: Reaching,
 }
 
 impl Snapshotter {
     /// Runs until the projections end.
-    pub(crate) async fn run(mut self) {
-        let mut due = self.saved.borrow().saturating_add(self.every);
+    pub(crate) async fn run(self) {
+        let mut due = self.saved.seq().saturating_add(self.every);
         loop {
-            let Ok(seq) = self.projected.wait_for(|seq| *seq >= due).await.map(|seq| *seq) else { return };
+            let seq = self.projected.wait(due).await;
+            if seq < due {
+                return;
+            }
             match self.save_up_to(seq).await {
                 Ok(seq) => {
-                    self.saved.send_replace(seq);
+                    self.saved.reach(seq);
                     due = seq.saturating_add(self.every);
                 }
                 Err(error) => {

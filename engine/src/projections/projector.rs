@@ -2,11 +2,12 @@
 
 use super::fold::{Folded, Running};
 use crate::chunk::Chunk;
+use crate::progress::Reaching;
 use crate::store::Fault;
 use crate::store::projections::{Changes, Tables, Writer, Written};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::sleep;
 use tracing::{error, warn};
@@ -37,7 +38,7 @@ struct Attempt {
 pub(crate) struct Projector {
     tables: Tables,
     chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
-    projected: watch::Sender<u64>,
+    projected: Reaching,
     /// What is folded, and what ran then.
     folded: u64,
     running: Running,
@@ -48,7 +49,7 @@ impl Projector {
     pub(crate) fn new(
         tables: Tables,
         chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
-        projected: watch::Sender<u64>,
+        projected: Reaching,
     ) -> Projector {
         Projector { tables, chunks, projected, folded: 0, running: Running::default(), wait: RETRY }
     }
@@ -149,7 +150,7 @@ impl Projector {
         };
         if found >= group.after {
             self.wait = RETRY;
-            self.projected.send_replace(group.after);
+            self.projected.reach(group.after);
             return Ok(Some(writer));
         }
         // A lost answer, another engine that writes the same, or somebody who rebuilds.

@@ -2,6 +2,7 @@
 
 use super::projector::Projector;
 use crate::chunk::Chunk;
+use crate::progress;
 use crate::recovery::{RecoveryError, replay_batch};
 use crate::replay::Replay;
 use crate::store::record::Position;
@@ -9,7 +10,7 @@ use crate::store::{Fault, Store, StoreOptions};
 use kubebid_core::units::Names;
 use kubebid_core::{Auction, Exchange};
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 /// Commands that are replayed ahead of the tables.
 const AHEAD: u64 = 20_000;
@@ -24,21 +25,21 @@ pub enum RebuildError {
     Journal(#[from] RecoveryError),
 }
 
-/// Empties the tables and fills them again; `progress` hears of how many commands how many are done. On
+/// Empties the tables and fills them again; `hear` is told of how many commands how many are done. On
 /// SQLite no engine may run; on Postgres one may, and its projections wait meanwhile.
-pub async fn rebuild(options: &StoreOptions, mut progress: impl FnMut(u64, u64)) -> Result<(), RebuildError> {
+pub async fn rebuild(options: &StoreOptions, mut hear: impl FnMut(u64, u64)) -> Result<(), RebuildError> {
     let store = Store::open(options).await?;
     let tables = store.tables();
     let total = store.journal().head().await?.seq;
     tables.clear().await?;
     let (chunks, to_project) = mpsc::unbounded_channel();
-    let (projected, mut done) = watch::channel(0);
+    let (projected, done) = progress::from(0);
     let projector = tokio::spawn(Projector::new(tables, to_project, projected).run());
     let mut replay = Replay::new(Exchange::new());
     let mut names = Arc::new(Names::default());
     let mut reader = store.journal().read_after(Position::START);
-    let mut behind = Ok(());
-    while behind.is_ok() {
+    let mut stopped = false;
+    while !stopped {
         let batches = reader.next_chunk().await?;
         if batches.is_empty() {
             break;
@@ -52,13 +53,16 @@ pub async fn rebuild(options: &StoreOptions, mut progress: impl FnMut(u64, u64))
             let chunk = Chunk::gather(steps, &replay.exchange, names.clone());
             let _ = chunks.send(Arc::new(chunk));
             let seq = batch.last_seq();
-            behind = done.wait_for(|done| done + AHEAD >= seq).await.map(|done| progress(*done, total));
+            let wanted = seq.saturating_sub(AHEAD);
+            let done = done.wait(wanted).await;
+            stopped = done < wanted;
+            hear(done, total);
         }
     }
     // All but the last rows are there, and these are tried once.
     drop(chunks);
     projector.await.expect("the projector does not panic")?;
-    progress(total, total);
+    hear(total, total);
     store.close().await;
     Ok(())
 }
