@@ -89,14 +89,8 @@ fn tables(arguments: &Arguments) -> Result<(Table, Table), Box<dyn Error>> {
 
 fn print(arguments: &Arguments, prices: &Table, demand: &Table) {
     let Arguments { days, markets, seed, .. } = arguments;
-    let Rules { min_runtime_seconds, notice_seconds, min_charge_seconds, ceiling_max_on_demand } =
-        Rules::CHOSEN;
     println!("{markets} markets, {days} days, seed {seed}");
-    println!(
-        "rules: minimum runtime {min_runtime_seconds} s, notice {notice_seconds} s, minimum charge \
-         {min_charge_seconds} s, ceilings up to {} × on-demand\n",
-        ceiling_max_on_demand.map_or("any".to_owned(), |times| times.to_string())
-    );
+    println!("rules: {}\n", Rules::CHOSEN);
     println!("Prices\n{prices}\nDemand\n{demand}");
     let out: Vec<&str> = prices.outside().chain(demand.outside()).map(|row| row.statistic.as_str()).collect();
     match out.as_slice() {

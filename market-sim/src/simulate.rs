@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// Write series and sums as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also write a page to look at; .json and .csv have its data
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
     /// A running engine with `serve --clock stepped`, instead of this process
     #[arg(long, value_delimiter = ',')]
     endpoint: Vec<String>,
@@ -46,6 +49,7 @@ jobs, bid for them as their kind does, and let go when the work is done. The aud
 where an event cannot be so. The same settings give the same JSON, byte for byte, on any venue.
 
 Examples:
+  market-sim simulate --days 30 --markets 4 --report world.html
   market-sim simulate --days 30 --markets 12 --json world.json
   kubebid serve --store sqlite:world.db --clock stepped --admin-token-file admin.token &
   KUBEBID_TOKEN=$(cat admin.token) market-sim simulate --days 1 --markets 2 --endpoint http://127.0.0.1:7440
@@ -84,6 +88,9 @@ fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &arguments.json {
         std::fs::write(path, serde_json::to_vec(&outcome)?)
             .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
+    }
+    if let Some(path) = &arguments.report {
+        crate::write_page(&outcome.page(), path)?;
     }
     print!("{outcome}");
     let seconds = started.elapsed().as_secs_f64();

@@ -9,6 +9,7 @@ mod agenda;
 mod chance;
 mod demand;
 mod outcome;
+mod page;
 mod providers;
 mod run;
 mod settings;

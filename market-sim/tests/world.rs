@@ -29,6 +29,22 @@ fn a_further_market_changes_no_other() {
 }
 
 #[test]
+fn the_page_of_a_world_shows_every_market_and_every_way_to_bid() {
+    let outcome = lived(&small(1));
+    let page = outcome.page();
+    for chart in &page.charts[..3] {
+        let names: Vec<&str> = chart.series.iter().map(|series| &series.name[..]).collect();
+        let markets: Vec<&str> = outcome.markets.iter().map(|market| &market.market[..]).collect();
+        assert_eq!(names, markets, "{}", chart.title);
+        assert!(chart.series.iter().all(|series| series.points.len() > 100), "{}", chart.title);
+    }
+    let notices: f64 = page.charts[3].series[0].points.iter().map(|point| point.y).sum();
+    let counted: u64 = outcome.markets.iter().flat_map(|market| &market.notices).sum();
+    assert_eq!(notices, counted as f64);
+    assert_eq!(page.tables[0].rows.len(), outcome.kinds.len());
+}
+
+#[test]
 fn jobs_come_whatever_the_rules_are() {
     let settings = small(1);
     let under_default_rules = Settings { rules: Rules::DEFAULT, ..settings.clone() };

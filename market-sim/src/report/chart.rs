@@ -147,6 +147,8 @@ impl Layout<'_> {
             let x = self.x.place(value);
             let _ = write!(out, "<path class=\"axis\" d=\"M{x:.1} {bottom}v4\"/>");
             for (n, line) in wrapped(&label, width).iter().enumerate() {
+                // Inside the picture, also at its end.
+                let x = x.min(WIDTH - LETTER * line.chars().count() as f64 / 2.0 - 2.0);
                 let (y, line) = (bottom + LINE * (n as f64 + 1.0) + 2.0, escaped(line));
                 let _ = write!(
                     out,

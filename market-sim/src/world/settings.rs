@@ -6,6 +6,7 @@ use kubebid_core::units::Micros;
 use kubebid_core::{MarketRules, Price};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt;
 
 /// Shares are of one, rates are per day, spans say their unit. Prices are shares of the on-demand price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +34,18 @@ pub struct Rules {
     pub min_charge_seconds: u64,
     /// The highest ceiling, in on-demand prices; none for the default.
     pub ceiling_max_on_demand: Option<u64>,
+}
+
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rules { min_runtime_seconds, notice_seconds, min_charge_seconds, ceiling_max_on_demand } = self;
+        let most = ceiling_max_on_demand.map_or("any".to_owned(), |times| times.to_string());
+        write!(
+            f,
+            "minimum runtime {min_runtime_seconds} s, notice {notice_seconds} s, minimum charge \
+             {min_charge_seconds} s, ceilings up to {most} × on-demand"
+        )
+    }
 }
 
 impl Rules {
