@@ -4,6 +4,7 @@
 use indicatif::ProgressBar;
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
+use market_sim::calibration::{PriceStatistics, on_grid};
 use market_sim::price_replay::{Question, replay_prices};
 use market_sim::replay::{InProcess, Job, Report, Settings, read_demand, replay};
 use market_sim::supply_replay::{Settings as SupplySettings, replay_supply};
@@ -199,4 +200,60 @@ fn twice(jobs: &[Job], capacity: u64) -> Report {
     let price = report.prices["gpu/trace"];
     assert!(price.p10 >= settings.reserve.0 && price.max <= settings.on_demand.0, "{report}");
     report
+}
+
+/// The sets' own figures of each market, by the names of the bands here.
+const FIGURES: [(&str, &str); 13] = [
+    ("sig_1h", "hourly_log_return_std"),
+    ("kurt_1h", "hourly_log_return_excess_kurtosis"),
+    ("ret_ac1", "hourly_log_return_autocorrelation"),
+    ("ac1h", "log_price_autocorrelation_1h"),
+    ("ac24h", "log_price_autocorrelation_24h"),
+    ("hl_h", "half_life_hours_from_hourly"),
+    ("hl5_h", "half_life_hours_from_5min"),
+    ("share_gt1.5", "share_of_time_above_1.5_median"),
+    ("spk1.5_perday", "excursions_per_day"),
+    ("spk1.5_dur_p50h", "excursion_hours_p50"),
+    ("spk1.5_dur_p95h", "excursion_hours_p95"),
+    ("spk1.5_h_p50", "excursion_height_over_median_p50"),
+    ("spk1.5_h_p95", "excursion_height_over_median_p95"),
+];
+
+#[test]
+fn the_statistics_of_prices_are_those_of_the_set() {
+    const STEP: u64 = 300_000_000;
+    const HOUR: u64 = 12 * STEP;
+    let set = "A-aws-spot-2015-events";
+    let mut changes: BTreeMap<(String, String), Vec<(u64, f64)>> = BTreeMap::new();
+    let path = data().join(set).join("normalised/prices.csv.gz");
+    for change in PriceTrace::open(&path, &ProgressBar::hidden()).expect("a trace") {
+        let change = change.expect("a row");
+        let market = changes.entry((change.instance_type, change.region)).or_default();
+        market.push((change.at.0, change.price.0 as f64 / 1e6));
+    }
+    let mut told = csv::Reader::from_path(data().join("stats-A-prices.csv")).expect("the figures");
+    let mut offs = Vec::new();
+    for row in told.deserialize::<BTreeMap<String, String>>() {
+        let row = row.expect("a row");
+        let market = (row["type"].clone(), row["region"].clone());
+        if row["ds"] != set || market.0 == "m3.medium" {
+            continue;
+        }
+        let changes = &changes[&market];
+        let first = changes[0].0.next_multiple_of(STEP);
+        let full_hour = (first.next_multiple_of(HOUR) - first) / STEP;
+        let statistics = PriceStatistics::of(&on_grid(changes, first, STEP as usize), full_hour as usize);
+        for (column, name) in FIGURES {
+            let (told, found) = (row[column].parse::<f64>().unwrap(), statistics.named(name).unwrap());
+            let off = (found / told - 1.0).abs();
+            // Counts are the same. Correlations over gaps of a trace are told by pairs, and c3.xlarge b has many.
+            let most =
+                if name.starts_with("excursion") || name.starts_with("share") { 0.000_1 } else { 0.05 };
+            assert!(off <= most, "{market:?} {name}: {found}, the set has {told}");
+            offs.push(off);
+        }
+    }
+    assert_eq!(offs.len(), 12 * FIGURES.len());
+    offs.sort_by(f64::total_cmp);
+    assert!(offs[offs.len() * 9 / 10] < 0.005, "nine of ten are the same to half a percent");
 }
