@@ -82,8 +82,9 @@ impl Services {
             let answer = async { gate::refused(Code::UnknownMethod.into()) };
             return gate::counted(counted_others, answer).await;
         }
+        let path = path.to_owned();
         let answer = async { others.clone().oneshot(request).await.unwrap_or_else(|never| match never {}) };
-        gate::counted(counted_others, gate::unpanicked(answer)).await
+        gate::counted(counted_others, gate::unpanicked(&path, answer)).await
     }
 }
 

@@ -43,7 +43,7 @@ async fn admit<F: Future<Output = Response>>(
     let mut caller = api.admit(path, request.headers())?;
     let deadline = deadline(request.headers())?;
     caller.deadline = deadline;
-    let answering = unpanicked(behind(caller, request));
+    let answering = unpanicked(path, behind(caller, request));
     let response = match deadline {
         // It ends what it has begun, and a command that is not stamped is never taken.
         Some(deadline) if deadline <= Instant::now() => return Err(late()),
@@ -63,9 +63,9 @@ fn late() -> ApiError {
 }
 
 /// A panic is our bug: the caller hears so, and the server goes on.
-pub(super) async fn unpanicked(answering: impl Future<Output = Response>) -> Response {
+pub(super) async fn unpanicked(path: &str, answering: impl Future<Output = Response>) -> Response {
     AssertUnwindSafe(answering).catch_unwind().await.unwrap_or_else(|_| {
-        error!("a request panicked");
+        error!(path, "a request panicked");
         refused(ApiError::new(Code::Internal))
     })
 }
