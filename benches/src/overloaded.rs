@@ -3,7 +3,7 @@
 
 use crate::{TICK, bid, stamped};
 use kubebid_core::answer::{Answer, Auction};
-use kubebid_core::command::{CancelMode, RuleChange, RuleValue};
+use kubebid_core::command::{CancelMode, RuleChange};
 use kubebid_core::event::Fact;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros, Names};
 use kubebid_core::{Command, Exchange, Price, Stamped};
@@ -124,8 +124,7 @@ impl Player {
     fn set_up(&mut self, live: usize) {
         let market = MarketName::new(MARKET);
         // A node that starts is reported at once; nothing times out while a million are placed.
-        let rules =
-            vec![RuleChange { name: "start_timeout_us".into(), value: RuleValue::Number(86_400_000_000) }];
+        let rules = vec![RuleChange::number("start_timeout_us", 86_400_000_000)];
         self.play(Command::OpenMarket { market: market.clone(), rules });
         for n in 0..live.div_ceil(OFFER) {
             let (provider, market) = (AccountName::new(&format!("provider-{n}")), market.clone());

@@ -1,7 +1,6 @@
 //! `market-sim backtest`.
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::Price;
 use market_sim::backtest::{self, Contestant, Settings, read_grids};
 use market_sim::trace::PriceTrace;
@@ -118,8 +117,7 @@ fn play(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let bar = crate::reading_bar();
     let grids = read_grids(PriceTrace::open(&arguments.trace, &bar)?, instance_type, &arguments.region)?;
     bar.finish_and_clear();
-    let bar = ProgressBar::with_draw_target(Some(arguments.seeds), ProgressDrawTarget::stderr_with_hz(5));
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {eta} left")?);
+    let bar = crate::counting_bar(arguments.seeds, "seeds");
     let seeds = arguments.seed..arguments.seed + arguments.seeds;
     let result = backtest::backtest(&grids, &arguments.strategy, &settings, seeds, || bar.inc(1));
     bar.finish_and_clear();

@@ -67,8 +67,7 @@ impl Experiment {
     }
 
     pub fn settings(self) -> Vec<Setting> {
-        let number =
-            |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
+        let number = RuleChange::number;
         let word = |word: &str| RuleChange { name: "pricing".into(), value: RuleValue::Word(word.into()) };
         let setting = |label: String, rule: RuleChange, is_default: bool| Setting {
             label,

@@ -1,7 +1,6 @@
 //! `market-sim experiment`.
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::units::Micros;
 use market_sim::experiment::{Experiment, Finding, World, charts, experiment, markdown, page};
 use market_sim::report::pictures;
@@ -94,8 +93,7 @@ fn play(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         chosen => chosen.to_vec(),
     };
     let worlds = arguments.seeds * chosen.len() as u64;
-    let bar = ProgressBar::with_draw_target(Some(worlds), ProgressDrawTarget::stderr_with_hz(5));
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} worlds, {eta} left")?);
+    let bar = crate::counting_bar(worlds, "worlds");
     let findings: Vec<Finding> =
         chosen.into_iter().map(|one| experiment(one, &world, 0..arguments.seeds, || bar.inc(1))).collect();
     bar.finish_and_clear();

@@ -113,6 +113,13 @@ fn reading_bar() -> ProgressBar {
     bar.with_style(style.expect("a sound template"))
 }
 
+/// Follows how many of them are done.
+fn counting_bar(of: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(of), ProgressDrawTarget::stderr_with_hz(5));
+    let style = ProgressStyle::with_template(&format!("{{bar:40}} {{pos}}/{{len}} {what}, {{eta}} left"));
+    bar.with_style(style.expect("a sound template"))
+}
+
 fn write_page(page: &Page, path: &Path) -> Result<(), Box<dyn Error>> {
     page.write(path).map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
     eprintln!("market-sim: wrote {}", path.display());

@@ -1,7 +1,6 @@
 //! `market-sim replay-demand`.
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
 use market_sim::replay::{InProcess, Live, Report, Settings, Venue, read_demand, replay_and_draw};
@@ -111,8 +110,7 @@ fn play(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {
         seed: arguments.seed,
     };
     let mut venue = venue(arguments)?;
-    let bar = ProgressBar::with_draw_target(Some(jobs.len() as u64), ProgressDrawTarget::stderr_with_hz(5));
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} jobs submitted, {eta} left")?);
+    let bar = crate::counting_bar(jobs.len() as u64, "jobs submitted");
     let started = Instant::now();
     let (mut report, page) =
         replay_and_draw(&jobs, &settings, venue.as_mut(), |submitted| bar.set_position(submitted as u64))?;

@@ -13,6 +13,7 @@ pub use chart::pictures;
 pub use trail::Trail;
 
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -120,6 +121,26 @@ impl Axis {
     #[must_use]
     pub fn logarithmic(self) -> Axis {
         Axis { logarithmic: true, ..self }
+    }
+}
+
+impl Chart {
+    pub fn over_time(title: &str, shape: Shape, y: Axis, series: Vec<Series>) -> Chart {
+        Chart { title: title.to_owned(), note: String::new(), shape, x: Axis::time(), y, series }
+    }
+}
+
+impl Series {
+    /// A point in the middle of each day since the epoch, from the first to the last, also of those without.
+    pub fn by_day(name: &str, days: &BTreeMap<u64, f64>) -> Series {
+        let first = days.first_key_value().map_or(0, |(first, _)| *first);
+        let end = days.last_key_value().map_or(0, |(last, _)| last + 1);
+        let point = |day: u64| Point {
+            x: (day as f64 + 0.5) * 86_400.0,
+            y: days.get(&day).copied().unwrap_or_default(),
+            range: None,
+        };
+        Series { name: name.to_owned(), points: (first..end).map(point).collect() }
     }
 }
 

@@ -1,7 +1,6 @@
 //! `market-sim simulate`.
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use market_sim::venue::{InProcess, Live, Venue};
 use market_sim::world::{Outcome, Rules, Settings, live};
 use std::error::Error;
@@ -113,8 +112,7 @@ pub(crate) fn settings(file: Option<&Path>) -> Result<Settings, Box<dyn Error>> 
 /// Plays with a bar on stderr, where that is a terminal.
 pub(crate) fn watched(settings: &Settings, venue: &mut dyn Venue) -> Result<Outcome, Box<dyn Error>> {
     let hours = u64::from(settings.days) * 24;
-    let bar = ProgressBar::with_draw_target(Some(hours), ProgressDrawTarget::stderr_with_hz(5));
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} hours, {eta} left")?);
+    let bar = crate::counting_bar(hours, "hours");
     let outcome = live(settings, venue, |progress| bar.set_position(progress.hours))?;
     bar.finish_and_clear();
     Ok(outcome)

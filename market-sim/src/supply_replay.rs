@@ -7,7 +7,7 @@ pub use table::{BidTable, MarketTable, SupplyTable};
 
 use crate::trace::{SupplyChange, TraceError};
 use kubebid_core::answer::Auction;
-use kubebid_core::command::{CancelMode, PlaceBid, RuleChange, RuleValue};
+use kubebid_core::command::{CancelMode, PlaceBid, RuleChange};
 use kubebid_core::event::{EndReason, Event, Fact};
 use kubebid_core::units::{AccountName, AllocationId, BidId, InstanceType, MarketName, Micros};
 use kubebid_core::{Command, Exchange, Price, Stamped};
@@ -155,7 +155,7 @@ impl Replay<'_> {
     }
 
     fn open(&mut self, change: &SupplyChange) {
-        let rule = |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
+        let rule = RuleChange::number;
         let rules = vec![
             rule("tick", TICK),
             rule("min_runtime_us", self.settings.min_runtime.0),

@@ -138,6 +138,12 @@ pub struct RuleChange {
     pub value: RuleValue,
 }
 
+impl RuleChange {
+    pub fn number(name: &str, value: u64) -> RuleChange {
+        RuleChange { name: name.into(), value: RuleValue::Number(value) }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleValue {
     Number(u64),

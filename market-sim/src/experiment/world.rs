@@ -2,7 +2,7 @@
 
 use super::Setting;
 use kubebid_core::answer::Auction;
-use kubebid_core::command::{CancelMode, PlaceBid, RuleChange, RuleValue};
+use kubebid_core::command::{CancelMode, PlaceBid, RuleChange};
 use kubebid_core::event::{EndReason, Event, Fact};
 use kubebid_core::units::{AccountId, AccountName, AllocationId, BidId, MarketName, Micros};
 use kubebid_core::{Command, Exchange, Price, Stamped};
@@ -152,7 +152,7 @@ pub fn play(jobs: &[Job], world: &World, setting: &Setting) -> Played {
         by_account: BTreeMap::new(),
         played: Played { jobs: vec![PlayedJob::default(); jobs.len()], ..Played::default() },
     };
-    let tick = RuleChange { name: "tick".into(), value: RuleValue::Number(TICK) };
+    let tick = RuleChange::number("tick", TICK);
     let rules = std::iter::once(tick).chain(setting.rules.iter().cloned()).collect();
     let (market, provider) = (MarketName::new(MARKET), AccountName::new("provider"));
     play.say(Command::OpenMarket { market: market.clone(), rules });

@@ -82,16 +82,26 @@ impl Trails {
             waiting.push(trails.waiting.series(&name, end));
         }
         page.charts = vec![
-            over_time("Market price", Shape::Lines, Axis::new("$ per node-hour", Unit::Dollars), prices),
-            over_time("Utilisation", Shape::Lines, Axis::new("nodes held, of all", Unit::Share), used),
-            over_time("Depth", Shape::Lines, Axis::new("nodes wanted and not held", Unit::Number), waiting),
-            over_time(
+            Chart::over_time(
+                "Market price",
+                Shape::Lines,
+                Axis::new("$ per node-hour", Unit::Dollars),
+                prices,
+            ),
+            Chart::over_time("Utilisation", Shape::Lines, Axis::new("nodes held, of all", Unit::Share), used),
+            Chart::over_time(
+                "Depth",
+                Shape::Lines,
+                Axis::new("nodes wanted and not held", Unit::Number),
+                waiting,
+            ),
+            Chart::over_time(
                 "Pre-emption",
                 Shape::Bars,
                 Axis::new("notices a day", Unit::Number),
                 by_day(&self.days, |(notices, _)| *notices as f64),
             ),
-            over_time(
+            Chart::over_time(
                 "Cost",
                 Shape::Bars,
                 Axis::new("charged on the day", Unit::Dollars),
@@ -106,19 +116,8 @@ fn per(point: Point, all: f64) -> Point {
     Point { y: point.y / all, range: point.range.map(|(low, high)| (low / all, high / all)), ..point }
 }
 
-fn over_time(title: &str, shape: Shape, y: Axis, series: Vec<Series>) -> Chart {
-    Chart { title: title.to_owned(), note: String::new(), shape, x: Axis::time(), y, series }
-}
-
-/// A bar for each day from the first to the last, also for those without.
+/// A bar for each day; nothing where there is none.
 fn by_day(days: &BTreeMap<u64, (u64, u128)>, figure: impl Fn(&(u64, u128)) -> f64) -> Vec<Series> {
-    let (Some((first, _)), Some((last, _))) = (days.first_key_value(), days.last_key_value()) else {
-        return Vec::new();
-    };
-    let point = |day: u64| Point {
-        x: (day as f64 + 0.5) * 86_400.0,
-        y: days.get(&day).map_or(0.0, &figure),
-        range: None,
-    };
-    vec![Series { name: String::new(), points: (*first..=*last).map(point).collect() }]
+    let days: BTreeMap<u64, f64> = days.iter().map(|(day, sums)| (*day, figure(sums))).collect();
+    if days.is_empty() { Vec::new() } else { vec![Series::by_day("", &days)] }
 }

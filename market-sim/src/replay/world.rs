@@ -5,7 +5,7 @@ use super::trails::Trails;
 use crate::report::Page;
 use crate::trace::Job;
 use crate::venue::{Venue, VenueError};
-use kubebid_core::command::{CancelMode, PlaceBid, RuleChange, RuleValue};
+use kubebid_core::command::{CancelMode, PlaceBid, RuleChange};
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
 use kubebid_core::{Answer, Command, Event, Fact, Price, Stamped};
 use rand::{RngExt, SeedableRng};
@@ -140,11 +140,12 @@ impl World<'_> {
         self.step_to(self.jobs.first().map_or(Micros(0), |job| job.submitted))?;
         let classes: BTreeSet<&str> = self.jobs.iter().map(|job| job.class.as_str()).collect();
         let Settings { capacity, providers, reserve, min_runtime, notice, .. } = *self.settings;
-        let rule =
-            |name: &str, span: Micros| RuleChange { name: name.into(), value: RuleValue::Number(span.0) };
         for class in classes {
             let market = market_of(class);
-            let rules = vec![rule("min_runtime_us", min_runtime), rule("notice_us", notice)];
+            let rules = vec![
+                RuleChange::number("min_runtime_us", min_runtime.0),
+                RuleChange::number("notice_us", notice.0),
+            ];
             self.act(Command::OpenMarket { market: market.clone(), rules })?;
             for n in 0..providers {
                 let share = capacity / u64::from(providers)

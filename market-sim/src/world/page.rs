@@ -2,7 +2,7 @@
 
 use super::outcome::{KindSums, MarketSeries, Outcome};
 use super::tenants::Kind;
-use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, Trail, Unit};
+use crate::report::{Axis, Chart, Page, Series, Shape, Table, Trail, Unit};
 use kubebid_core::units::Micros;
 use std::collections::BTreeMap;
 
@@ -35,48 +35,35 @@ impl Outcome {
         page.fact("notices", self.notices.to_string());
         page.fact("of these taken back", self.rescinded.to_string());
         page.fact("charged", dollars(self.debits_micros));
-        let lines =
-            |title: &str, note: &str, y: Axis, figure: &dyn Fn(&MarketSeries, usize) -> Option<f64>| Chart {
-                title: title.to_owned(),
-                note: note.to_owned(),
-                shape: Shape::Lines,
-                x: Axis::time(),
-                y,
-                series: shown.iter().map(|market| over_time(market, figure)).collect(),
-            };
+        let lines = |title: &str, y: Axis, figure: &dyn Fn(&MarketSeries, usize) -> Option<f64>| {
+            let series = shown.iter().map(|market| over_time(market, figure)).collect();
+            Chart::over_time(title, Shape::Lines, y, series)
+        };
         page.charts = vec![
-            lines(
-                "Market price",
-                "",
-                Axis::new("$ per node-hour", Unit::Dollars).logarithmic(),
-                &|market, n| Some(market.market_price_micros[n] as f64 / 1e6).filter(|price| *price > 0.0),
-            ),
-            lines("Utilisation", "", Axis::new("nodes held, of all", Unit::Share), &|market, n| {
+            lines("Market price", Axis::new("$ per node-hour", Unit::Dollars).logarithmic(), &|market, n| {
+                Some(market.market_price_micros[n] as f64 / 1e6).filter(|price| *price > 0.0)
+            }),
+            lines("Utilisation", Axis::new("nodes held, of all", Unit::Share), &|market, n| {
                 let supply = market.supply_nodes[n];
                 (supply > 0).then(|| market.nodes_in_use[n] as f64 / supply as f64)
             }),
-            lines("Depth", "", Axis::new("nodes wanted and not held", Unit::Number), &|market, n| {
+            lines("Depth", Axis::new("nodes wanted and not held", Unit::Number), &|market, n| {
                 Some(market.unmet_nodes[n] as f64)
             }),
+            Chart::over_time(
+                "Pre-emption",
+                Shape::Bars,
+                Axis::new("notices a day", Unit::Number),
+                vec![by_day("", self.markets.iter().map(|market| (market, &market.notices[..])), 1.0)],
+            ),
             Chart {
-                title: "Pre-emption".to_owned(),
-                note: String::new(),
-                shape: Shape::Bars,
-                x: Axis::time(),
-                y: Axis::new("notices a day", Unit::Number),
-                series: vec![by_day(
-                    "",
-                    self.markets.iter().map(|market| (market, &market.notices[..])),
-                    1.0,
-                )],
-            },
-            Chart {
-                title: "Cost".to_owned(),
                 note: "By the way in which a tenant bids.".to_owned(),
-                shape: Shape::Bars,
-                x: Axis::time(),
-                y: Axis::new("charged on the day", Unit::Dollars),
-                series: self.kinds.keys().map(|kind| self.cost_by_day(*kind)).collect(),
+                ..Chart::over_time(
+                    "Cost",
+                    Shape::Bars,
+                    Axis::new("charged on the day", Unit::Dollars),
+                    self.kinds.keys().map(|kind| self.cost_by_day(*kind)).collect(),
+                )
             },
         ];
         page.tables = vec![self.by_kind()];
@@ -126,12 +113,8 @@ fn by_day<'a>(name: &str, series: impl Iterator<Item = (&'a MarketSeries, &'a [u
             *days.entry(at / DAY_US).or_default() += count;
         }
     }
-    let point = |(day, count): (u64, u64)| Point {
-        x: (day as f64 + 0.5) * 86_400.0,
-        y: count as f64 / unit,
-        range: None,
-    };
-    Series { name: name.to_owned(), points: days.into_iter().map(point).collect() }
+    let days = days.into_iter().map(|(day, count)| (day, count as f64 / unit)).collect();
+    Series::by_day(name, &days)
 }
 
 fn dollars(micros: u128) -> String {

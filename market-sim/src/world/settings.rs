@@ -1,7 +1,7 @@
 //! What a world is like: everything that is chosen and not drawn.
 
 use super::tenants::Kind;
-use kubebid_core::command::{RuleChange, RuleValue};
+use kubebid_core::command::RuleChange;
 use kubebid_core::units::Micros;
 use kubebid_core::{MarketRules, Price};
 use serde::{Deserialize, Serialize};
@@ -66,15 +66,14 @@ impl Rules {
     };
 
     pub(super) fn changes(self, on_demand: Price) -> Vec<RuleChange> {
-        let number =
-            |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
-        let span = |name: &str, seconds: u64| number(name, Micros::seconds(seconds).0);
+        let span = |name: &str, seconds: u64| RuleChange::number(name, Micros::seconds(seconds).0);
         let mut changes = vec![
             span("min_runtime_us", self.min_runtime_seconds),
             span("notice_us", self.notice_seconds),
             span("min_charge_us", self.min_charge_seconds),
         ];
-        changes.extend(self.ceiling_max_on_demand.map(|times| number("ceiling_max", times * on_demand.0)));
+        let cap = |times: u64| RuleChange::number("ceiling_max", times * on_demand.0);
+        changes.extend(self.ceiling_max_on_demand.map(cap));
         changes
     }
 
