@@ -13,7 +13,10 @@ mod time;
 use clap::Parser;
 use commands::Command;
 use config::Connection;
+use failure::{Exit, Failure};
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use tokio::runtime::{Builder, Runtime};
 
 /// The engine allocates for every request, on many threads (docs/decisions/0011).
 #[global_allocator]
@@ -48,13 +51,24 @@ struct Cli {
     connection: Connection,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
-    match cli.command.run(&cli.connection).await {
+    let run = async { cli.command.run(&cli.connection).await };
+    let done = match runtime() {
+        Ok(runtime) => runtime.block_on(run),
+        Err(error) => Err(Failure::new(Exit::Fault, format!("no threads to run on: {error}"))),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// One core is left to the thread that owns the exchange: with a worker for each, it and the store wait for their
+/// turn (docs/decisions/0018).
+fn runtime() -> std::io::Result<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    Builder::new_multi_thread().worker_threads(cores.saturating_sub(1).max(1)).enable_all().build()
 }
 
 #[cfg(test)]
