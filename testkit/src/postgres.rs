@@ -1,12 +1,12 @@
 //! A PostgreSQL cluster for the tests of one process: made on first use, gone when the process is.
 
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::guardian::Guardian;
 
 /// A running cluster. It listens on a Unix socket only and trusts whoever can reach it.
 ///
@@ -14,10 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// process has ended, however it ended.
 #[derive(Debug)]
 pub struct Cluster {
-    guardian: Child,
-    /// The guardian waits for its end.
-    hold: Option<ChildStdin>,
-    folder: PathBuf,
+    guardian: Guardian,
     programs: PathBuf,
     databases: AtomicU64,
 }
@@ -43,25 +40,8 @@ impl Cluster {
         for setting in settings {
             command.args(["-c", setting]);
         }
-        let mut guardian = command
-            .current_dir("/")
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|e| panic!("cannot run {:?}: {e}", command.get_program()));
-        let hold = guardian.stdin.take();
-        let mut ready = String::new();
-        let output = guardian.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut ready).expect("the guardian writes text");
-        let Some(folder) = ready.trim_end().strip_prefix("ready ") else {
-            let mut why = String::new();
-            let _ = guardian.stderr.take().expect("it is piped").read_to_string(&mut why);
-            let _ = guardian.wait();
-            panic!("PostgreSQL of {} did not start:\n{why}", programs.display());
-        };
-        Self { guardian, hold, folder: folder.into(), programs, databases: AtomicU64::new(0) }
+        let guardian = Guardian::start(command, &format!("PostgreSQL of {}", programs.display()));
+        Self { guardian, programs, databases: AtomicU64::new(0) }
     }
 
     /// Makes an empty database and returns its URL.
@@ -72,24 +52,17 @@ impl Cluster {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let made = Command::new(self.programs.join("createdb"))
             .args(["-U", "kubebid", "-h"])
-            .arg(&self.folder)
+            .arg(self.guardian.folder())
             .arg(&name)
             .output()
             .expect("createdb is there");
         assert!(made.status.success(), "createdb: {}", String::from_utf8_lossy(&made.stderr));
-        format!("postgres://kubebid@localhost/{name}?host={}", self.folder.display())
+        format!("postgres://kubebid@localhost/{name}?host={}", self.guardian.folder().display())
     }
 
     /// The socket to connect to.
     pub fn socket(&self) -> PathBuf {
-        self.folder.join(".s.PGSQL.5432")
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.hold = None;
-        let _ = self.guardian.wait();
+        self.guardian.folder().join(".s.PGSQL.5432")
     }
 }
 
@@ -137,7 +110,7 @@ mod tests {
     #[test]
     fn a_dropped_cluster_is_gone() {
         let cluster = Cluster::start(&["fsync=off"]);
-        let (folder, socket) = (cluster.folder.clone(), cluster.socket());
+        let (folder, socket) = (cluster.guardian.folder().to_owned(), cluster.socket());
         assert!(socket.exists());
         assert_ne!(cluster.database(), cluster.database());
         drop(cluster);
