@@ -13,6 +13,10 @@ clippy:
 test:
     scripts/test
 
+# the Kubernetes of the operator's tests, built once (some minutes; needs Go)
+testplane:
+    testplane/build
+
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
