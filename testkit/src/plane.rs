@@ -32,7 +32,7 @@ pub enum Component {
     ApiServer,
     ControllerManager,
     Scheduler,
-    /// Without it no node keeps its lease: all become Unknown after 30 s.
+    /// Without it no node keeps its lease: all become Unknown after the grace, 30 s.
     Kwok,
 }
 
@@ -63,13 +63,23 @@ impl Plane {
     /// # Panics
     /// When its programs are not built or do not start.
     pub fn start() -> Self {
+        Self::start_with_grace(30)
+    }
+
+    /// One whose nodes become Unknown when they have not renewed their lease for so many seconds. They do so three
+    /// times in it, which for a thousand nodes and 30 s takes more than half a core: thousands need more.
+    ///
+    /// # Panics
+    /// When its programs are not built or do not start.
+    pub fn start_with_grace(seconds: u32) -> Self {
         let programs = programs();
         let port = free_port();
         let mut command = Command::new("sh");
-        command
-            .args(["-c", include_str!("plane/plane.sh"), "kubebid-testkit"])
-            .arg(&programs)
-            .args([&port.to_string(), include_str!("plane/kwok.yaml")]);
+        command.args(["-c", include_str!("plane/plane.sh"), "kubebid-testkit"]).arg(&programs).args([
+            &port.to_string(),
+            include_str!("plane/kwok.yaml"),
+            &seconds.to_string(),
+        ]);
         let guardian = Guardian::start(command, "the control plane");
         let folder = guardian.folder().to_owned();
         let read =

@@ -1,11 +1,13 @@
 # Runs a throw-away Kubernetes control plane in a folder of its own until standard input ends, which it also does
 # when the test process dies. Says "ready FOLDER" once it answers. Then it reads orders, "stop PROGRAM" and "restart
 # PROGRAM", one a line, and says "done" after each, or ends when it cannot.
-# Arguments: the folder of the programs, the API server's port, kwok's configuration.
+# Arguments: the folder of the programs, the API server's port, kwok's configuration, and after how many seconds
+# without a lease a node is Unknown.
 set -eu
 bin=$1
 port=$2
 stages=$3
+grace=$4
 url=https://127.0.0.1:$port
 # A Ctrl-C is for the tests; their end is ours.
 trap '' INT
@@ -49,20 +51,22 @@ start() {
         answers kube-apiserver get --raw /readyz
         ;;
     kube-controller-manager)
-        # Of the two rates the first is for tests that lose a node, the second for those that lose most of them.
+        # The slow rates of taints and calls protect large clusters; in a test they would only make it wait.
         run kube-controller-manager --kubeconfig "$dir/kubeconfig" --use-service-account-credentials \
             --service-account-private-key-file "$dir/accounts.key" --root-ca-file "$dir/apiserver.crt" \
             --leader-elect=false --secure-port 0 --profiling=false \
-            --node-monitor-period 1s --node-monitor-grace-period 30s --node-startup-grace-period 30s \
-            --node-eviction-rate 100 --secondary-node-eviction-rate 100
+            --node-monitor-period 1s --node-monitor-grace-period "${grace}s" --node-startup-grace-period "${grace}s" \
+            --node-eviction-rate 1000 --secondary-node-eviction-rate 1000 --kube-api-qps 1000 --kube-api-burst 1000
         answers kube-controller-manager get serviceaccount default
         ;;
     kube-scheduler)
-        run kube-scheduler --kubeconfig "$dir/kubeconfig" --leader-elect=false --secure-port 0 --profiling=false
+        run kube-scheduler --kubeconfig "$dir/kubeconfig" --leader-elect=false --secure-port 0 --profiling=false \
+            --kube-api-qps 1000 --kube-api-burst 1000
         ;;
     kwok)
+        # It renews a lease after a quarter of its time: thrice in the grace.
         run kwok --kubeconfig "$dir/kubeconfig" --config "$dir/kwok.yaml" --manage-all-nodes \
-            --node-lease-duration-seconds 40 --node-ip 127.0.0.1
+            --node-lease-duration-seconds $((grace * 4 / 3)) --node-ip 127.0.0.1
         ;;
     *)
         echo "there is no $1" >&2
