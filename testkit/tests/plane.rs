@@ -6,19 +6,26 @@ use std::time::{Duration, Instant};
 use kubebid_testkit::{Component, Plane};
 
 /// A namespace with a node of its own, and pods that go nowhere else.
-struct Place {
-    plane: &'static Plane,
-    name: &'static str,
+struct Place<'a> {
+    plane: &'a Plane,
+    name: &'a str,
 }
 
-impl Place {
+impl Place<'static> {
     fn new(name: &'static str) -> Self {
-        let plane = Plane::shared();
+        Self::on(Plane::shared(), name)
+    }
+}
+
+impl<'a> Place<'a> {
+    fn on(plane: &'a Plane, name: &'a str) -> Self {
         plane.get(&["create", "namespace", name]);
         plane.apply(&format!(
             "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{place: {name}}}}}}}"
         ));
-        Self { plane, name }
+        let place = Self { plane, name };
+        place.wait("serviceaccount/default", "create");
+        place
     }
 
     fn pod(&self, pod: &str) {
@@ -156,6 +163,8 @@ fn the_api_server_comes_back_with_all_that_it_had() {
     assert!(!plane.kubectl(&["get", "configmap", "kept"]).status.success());
     plane.restart(Component::ApiServer);
     assert_eq!(version(), before);
+    // And the others come back to it.
+    Place::on(&plane, "after").pod("p");
 }
 
 #[test]
