@@ -141,9 +141,12 @@ impl Plane {
             .stderr(Stdio::piped())
             .spawn()
             .expect("kubectl is there");
-        // One that has its answer without the input does not wait for it.
-        let _ = kubectl.stdin.take().expect("it is piped").write_all(input.as_bytes());
-        kubectl.wait_with_output().expect("kubectl writes to its pipes")
+        let mut stdin = kubectl.stdin.take().expect("it is piped");
+        // Beside it, as kubectl may answer before it has read all. One that needs no input does not wait for it.
+        std::thread::scope(|scope| {
+            scope.spawn(move || stdin.write_all(input.as_bytes()));
+            kubectl.wait_with_output().expect("kubectl writes to its pipes")
+        })
     }
 
     /// What kubectl writes to standard output.
