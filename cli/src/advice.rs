@@ -55,6 +55,7 @@ fn of(code: &Code) -> Option<&'static str> {
         Code::Protected => "wait until the protection ends: kubebid alloc list shows when",
         Code::BelowReserve => "release the node instead: kubebid alloc release N",
         Code::RealClock => "only an engine on the stepped clock can be moved",
+        Code::InjectDisabled => "drills are for engines that were started for them, as `kubebid up` is",
         Code::Limit => "see the limits: kubebid account list, as administrator",
         Code::BadField | Code::TooLarge => "see --help for what the command takes",
         Code::UnknownRule

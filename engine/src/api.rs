@@ -11,6 +11,7 @@ mod commands;
 mod events;
 mod explain;
 mod follow;
+mod inject;
 mod labels;
 mod lookout;
 mod markets;
@@ -28,6 +29,7 @@ use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderMap, header};
+use inject::Drills;
 use labels::Unwritten;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +52,8 @@ struct Inner {
     usage: Usage,
     unwritten: Arc<Unwritten>,
     public_markets: bool,
+    /// Absent where they are not allowed.
+    drills: Option<Drills>,
     closing: watch::Sender<bool>,
 }
 
@@ -57,6 +61,8 @@ struct Inner {
 pub struct ApiOptions {
     /// Markets, prices and depth are shown without a credential.
     pub public_markets: bool,
+    /// Administrators may inject what goes wrong in a market, for drills.
+    pub allow_inject: bool,
     pub limits: Defaults,
 }
 
@@ -66,9 +72,10 @@ impl Api {
         let unwritten = Unwritten::start(engine.applied(), engine.store().rows().clone());
         let auth = Auth::start(engine.store().rows().clone(), options.limits).await?;
         let usage = Usage::follow(&engine).await?;
-        let (closing, _) = watch::channel(false);
+        let (closing, is_closing) = watch::channel(false);
         let public_markets = options.public_markets;
-        Ok(Api(Arc::new(Inner { engine, auth, usage, unwritten, public_markets, closing })))
+        let drills = options.allow_inject.then(|| Drills::start(&engine, is_closing));
+        Ok(Api(Arc::new(Inner { engine, auth, usage, unwritten, public_markets, drills, closing })))
     }
 
     /// Whether commands are taken.

@@ -48,6 +48,9 @@ pub struct ServeArgs {
     /// Shows markets, prices and depth to those without a token too.
     #[arg(long, env = "KUBEBID_PUBLIC_MARKETS")]
     pub public_markets: bool,
+    /// Lets administrators inject demand spikes, supply losses, pre-emptions and a moving stepped clock, for drills.
+    #[arg(long, env = "KUBEBID_ALLOW_INJECT")]
+    pub allow_inject: bool,
     /// Commands that may wait to be taken; more are refused as BUSY.
     #[arg(long, env = "KUBEBID_INTAKE", default_value_t = 16_384, value_name = "N")]
     pub intake: usize,
@@ -111,7 +114,11 @@ impl ServeArgs {
             ops: Some(self.ops_listen),
             tls: tls.map(|(certificates, key)| TlsFiles { certificates, key }),
             grace: Duration::from_secs(self.grace_seconds),
-            api: ApiOptions { public_markets: self.public_markets, limits: self.limits.defaults() },
+            api: ApiOptions {
+                public_markets: self.public_markets,
+                allow_inject: self.allow_inject,
+                limits: self.limits.defaults(),
+            },
         }
     }
 }
@@ -145,6 +152,7 @@ mod tests {
         assert_eq!(config.listen.to_string(), "127.0.0.1:7440");
         assert_eq!(config.ops.unwrap().to_string(), "127.0.0.1:7441");
         assert!(config.tls.is_none());
+        assert!(!config.api.allow_inject, "drills are for those who ask for them");
         assert_eq!(config.api.limits, Defaults::default());
         assert_eq!(args.engine_options().unwrap().clock, Clock::Real);
     }

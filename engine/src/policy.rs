@@ -57,6 +57,12 @@ pub const POLICY: &[(&str, Need)] = &[
     ("/kubebid.auction.v1.AdminService/CreateToken", Need::Admin),
     ("/kubebid.auction.v1.AdminService/ListTokens", Need::Admin),
     ("/kubebid.auction.v1.AdminService/RevokeToken", Need::Admin),
+    ("/kubebid.auction.v1.InjectService/InjectDemand", Need::Admin),
+    ("/kubebid.auction.v1.InjectService/EndDemand", Need::Admin),
+    ("/kubebid.auction.v1.InjectService/InjectLoss", Need::Admin),
+    ("/kubebid.auction.v1.InjectService/RestoreOffers", Need::Admin),
+    ("/kubebid.auction.v1.InjectService/PreemptAllocation", Need::Admin),
+    ("/kubebid.auction.v1.InjectService/SetClockRate", Need::Admin),
 ];
 
 /// What the method, by its gRPC path, needs.

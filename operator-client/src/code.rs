@@ -71,6 +71,7 @@ codes! {
     Busy = "BUSY",
     TooLarge = "TOO_LARGE",
     RealClock = "REAL_CLOCK",
+    InjectDisabled = "INJECT_DISABLED",
     Gone = "GONE",
     NotYet = "NOT_YET",
     Unavailable = "UNAVAILABLE",

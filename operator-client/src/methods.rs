@@ -102,4 +102,17 @@ methods! {
     safe "AdminService/ListTokens" list_tokens(ListTokensRequest) -> ListTokensResponse;
     /// Makes a token worthless at once.
     safe "AdminService/RevokeToken" revoke_token(RevokeTokenRequest) -> RevokeTokenResponse;
+
+    /// A demand spike. Not tried again once it may have begun: there would be two.
+    once "InjectService/InjectDemand" inject_demand(InjectDemandRequest) -> InjectDemandResponse;
+    /// Ends a demand spike, or all of them.
+    safe "InjectService/EndDemand" end_demand(EndDemandRequest) -> EndDemandResponse;
+    /// Takes units out of a market. Not tried again once some may have gone: more would.
+    once "InjectService/InjectLoss" inject_loss(InjectLossRequest) -> InjectLossResponse;
+    /// Puts offers again as their providers last put them.
+    safe "InjectService/RestoreOffers" restore_offers(RestoreOffersRequest) -> RestoreOffersResponse;
+    /// Takes a node from its holder. Not tried again once it may be taken: the answer would be a refusal.
+    once "InjectService/PreemptAllocation" preempt_allocation(PreemptAllocationRequest) -> PreemptAllocationResponse;
+    /// Makes a stepped clock move by itself, or stand still.
+    safe "InjectService/SetClockRate" set_clock_rate(SetClockRateRequest) -> SetClockRateResponse;
 }

@@ -10,6 +10,7 @@ const METHODS: &str = "
     BidService: PlaceBid PlaceBids QuoteBid GetBid ListBids AmendBid CancelBid
     BillingService: ListCharges GetStatement
     EventService: WatchEvents ListEvents Explain
+    InjectService: InjectDemand EndDemand InjectLoss RestoreOffers PreemptAllocation SetClockRate
     MarketService: ListMarkets ListInstanceTypes GetMarketPrice GetDepth ListPriceHistory WatchPrices
     OfferService: PutOffer GetOffer ListOffers WithdrawUnit ReportUnitLost
 ";

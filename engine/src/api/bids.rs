@@ -208,7 +208,7 @@ fn exceeded(has: Room, room: Room, most: Room) -> ApiError {
 }
 
 /// Begins all of them in their order, then waits for each.
-async fn in_order<T>(mut all: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+pub(super) async fn in_order<T>(mut all: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     let mut done: Vec<Option<T>> = Vec::with_capacity(all.len());
     for one in &mut all {
         done.push(match futures_util::poll!(one.as_mut()) {

@@ -125,6 +125,14 @@ impl Auth {
         }
     }
 
+    /// For what is done in the name of an account without its credential, within its limits.
+    pub(crate) fn session(&self, account: &AccountName) -> Session {
+        match self.0.known.load().holders.get(account) {
+            Some(holder) => Session { holder: holder.clone(), credential: None },
+            None => Session::free(account.clone()),
+        }
+    }
+
     pub fn defaults(&self) -> &Defaults {
         &self.0.defaults
     }

@@ -84,6 +84,12 @@ pub(super) const METHODS: &[(&str, Call)] = &[
     ("/kubebid.auction.v1.AdminService/CreateToken", once!(create_token)),
     ("/kubebid.auction.v1.AdminService/ListTokens", once!(list_tokens)),
     ("/kubebid.auction.v1.AdminService/RevokeToken", once!(revoke_token)),
+    ("/kubebid.auction.v1.InjectService/InjectDemand", once!(inject_demand)),
+    ("/kubebid.auction.v1.InjectService/EndDemand", once!(end_demand)),
+    ("/kubebid.auction.v1.InjectService/InjectLoss", once!(inject_loss)),
+    ("/kubebid.auction.v1.InjectService/RestoreOffers", once!(restore_offers)),
+    ("/kubebid.auction.v1.InjectService/PreemptAllocation", once!(preempt_allocation)),
+    ("/kubebid.auction.v1.InjectService/SetClockRate", once!(set_clock_rate)),
 ];
 
 /// A message, or the field that is to blame.

@@ -62,5 +62,12 @@ pub(super) fn all() -> Vec<Operation> {
         unary(POST, "/v1/tokens", "CreateToken", call!(create_token)),
         unary(GET, "/v1/tokens", "ListTokens", call!(list_tokens)),
         unary(DELETE, "/v1/tokens/{token_id}", "RevokeToken", call!(revoke_token)),
+
+        unary(POST, "/v1/inject/demand", "InjectDemand", call!(inject_demand)),
+        unary(POST, "/v1/inject/demand/end", "EndDemand", call!(end_demand)),
+        unary(POST, "/v1/inject/loss", "InjectLoss", call!(inject_loss)),
+        unary(POST, "/v1/inject/restore", "RestoreOffers", call!(restore_offers)),
+        unary(POST, "/v1/inject/allocations/{allocation}/preempt", "PreemptAllocation", call!(preempt_allocation)),
+        unary(POST, "/v1/inject/clock", "SetClockRate", call!(set_clock_rate)),
     ]
 }

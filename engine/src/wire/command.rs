@@ -25,7 +25,7 @@ impl Keyed {
 }
 
 /// Numbers that the store can hold.
-const NUMBER_MAX: u64 = i64::MAX as u64;
+pub const NUMBER_MAX: u64 = i64::MAX as u64;
 
 /// A price, an amount or an instant that the tables can hold.
 pub fn number(field: &str, number: u64) -> Result<u64, ApiError> {

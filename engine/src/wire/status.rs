@@ -31,6 +31,8 @@ pub enum Code {
     Busy,
     TooLarge,
     RealClock,
+    /// The engine allows no drills.
+    InjectDisabled,
     /// A cursor of another journal or ahead of its end.
     Gone,
     /// The caller's deadline came first.
@@ -54,7 +56,7 @@ struct Row {
 
 impl Code {
     /// The codes of the edge; those of the market are [`Reject::ALL`].
-    pub const OF_THE_EDGE: [Code; 15] = [
+    pub const OF_THE_EDGE: [Code; 16] = [
         Code::BadField,
         Code::Unauthenticated,
         Code::Forbidden,
@@ -65,6 +67,7 @@ impl Code {
         Code::Busy,
         Code::TooLarge,
         Code::RealClock,
+        Code::InjectDisabled,
         Code::Gone,
         Code::NotYet,
         Code::UnknownMethod,
@@ -109,6 +112,7 @@ impl Code {
             Code::Busy => return row("BUSY", ResourceExhausted, 503, None, "more is asked than can be taken; try again"),
             Code::TooLarge => return row("TOO_LARGE", ResourceExhausted, 413, None, "the message is too large"),
             Code::RealClock => return row("REAL_CLOCK", FailedPrecondition, 409, None, "the clock follows real time; only a stepped one is moved"),
+            Code::InjectDisabled => return row("INJECT_DISABLED", FailedPrecondition, 409, None, "drills are off here; start the engine with --allow-inject, or KUBEBID_ALLOW_INJECT=true"),
             Code::Gone => return row("GONE", OutOfRange, 410, Some("cursor"), "the cursor is of another journal or ahead of its end; read the lists afresh and watch from the cursor they give"),
             Code::NotYet => return row("NOT_YET", DeadlineExceeded, 504, None, "the deadline came first"),
             Code::UnknownMethod => return row("UNKNOWN_METHOD", Unimplemented, 404, None, "there is no such method"),

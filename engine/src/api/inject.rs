@@ -1,0 +1,51 @@
+//! Drills: what goes wrong in a running market, on purpose, as ordinary commands of it. What a drill leaves behind is
+//! in the market; the engine remembers nothing but how fast a stepped clock moves.
+
+mod demand;
+mod pace;
+mod supply;
+
+use super::Api;
+use crate::caller::Caller;
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::wire::status::{ApiError, Code};
+use std::fmt;
+use tokio::sync::watch;
+use tracing::info;
+
+/// What runs beside the requests where drills are allowed. It ends with the server.
+#[derive(Debug)]
+pub(super) struct Drills {
+    /// Seconds of market time in each second.
+    rate: watch::Sender<u32>,
+}
+
+impl Drills {
+    pub(super) fn start(engine: &Engine, closing: watch::Receiver<bool>) -> Drills {
+        let (rate, to_move) = watch::channel(0);
+        tokio::spawn(until_closing(demand::tend(engine.clone()), closing.clone()));
+        if engine.clock() == Clock::Stepped {
+            tokio::spawn(until_closing(pace::go(engine.clone(), to_move), closing));
+        }
+        Drills { rate }
+    }
+}
+
+async fn until_closing(work: impl Future<Output = ()>, mut closing: watch::Receiver<bool>) {
+    tokio::select! {
+        () = work => {}
+        _ = closing.wait_for(|closing| *closing) => {}
+    }
+}
+
+impl Api {
+    fn drills(&self) -> Result<&Drills, ApiError> {
+        self.0.drills.as_ref().ok_or_else(|| Code::InjectDisabled.into())
+    }
+}
+
+/// The journal does not tell a drill from the real thing; the log does.
+fn log(caller: &Caller, what: fmt::Arguments<'_>) {
+    info!(by = caller.account.as_str(), "injected: {what}");
+}

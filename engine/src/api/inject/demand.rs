@@ -1,0 +1,170 @@
+//! InjectDemand, EndDemand, and who looks after the nodes of a demand spike.
+//!
+//! That a spike ends is in the market: its bids expire. Whoever looks after it only follows what the market says of the
+//! account's bids, so it goes on after a restart where it was.
+
+use super::log;
+use crate::api::Api;
+use crate::caller::Caller;
+use crate::clock;
+use crate::engine::{Engine, Submission};
+use crate::intake::NotDone;
+use crate::store::{Account, Limits, Role};
+use crate::wire::command;
+use crate::wire::status::{ApiError, Code};
+use futures_util::future::join_all;
+use kubebid_core::command::CancelMode;
+use kubebid_core::units::{AccountName, AllocationId, BidId};
+use kubebid_core::views::BidView;
+use kubebid_core::{Command, Exchange, Reject};
+use kubebid_proto::v1;
+use std::time::Duration;
+use tokio::sync::broadcast::error::RecvError;
+use tracing::warn;
+use v1::place_bid_request::TimeInForce;
+
+/// Whose demand a spike is.
+const INJECT: &str = "kubebid.inject";
+/// How long to wait before an engine that was busy is asked again.
+const RETRY: Duration = Duration::from_millis(500);
+
+impl Api {
+    pub async fn inject_demand(
+        &self,
+        caller: &Caller,
+        request: v1::InjectDemandRequest,
+    ) -> Result<v1::InjectDemandResponse, ApiError> {
+        self.drills()?;
+        let duration = command::number("duration_us", request.duration_us)?;
+        let inject = self.inject_account(caller).await?;
+        let clock = self.0.engine.clock();
+        let now = self.0.engine.ask(move |exchange| clock.now(exchange.now())).await?;
+        let expire_at_us = now.0.saturating_add(duration);
+        let bid = v1::PlaceBidRequest {
+            markets: vec![request.market.clone()],
+            ceiling_micros: request.ceiling_micros,
+            max_nodes: request.nodes,
+            time_in_force: TimeInForce::Gtt.into(),
+            expire_at_us: Some(expire_at_us),
+            ..v1::PlaceBidRequest::default()
+        };
+        let placed = self.place_bid(&inject, bid).await?;
+        log(
+            caller,
+            format_args!("{} nodes of demand in {}, bid {}", request.nodes, request.market, placed.bid),
+        );
+        let bid = BidId(placed.bid);
+        let seen = self.0.engine.ask(move |exchange| exchange.view_bid(bid)).await?;
+        let count = |nodes: fn(&BidView) -> usize| seen.as_ref().map_or(0, nodes) as u32;
+        Ok(v1::InjectDemandResponse {
+            seq: placed.seq,
+            bid: placed.bid,
+            expire_at_us,
+            held: count(|bid| bid.live.len()),
+            claimed: count(|bid| bid.claims.len()),
+        })
+    }
+
+    pub async fn end_demand(
+        &self,
+        caller: &Caller,
+        request: v1::EndDemandRequest,
+    ) -> Result<v1::EndDemandResponse, ApiError> {
+        self.drills()?;
+        let views = self.0.engine.ask(|exchange| spikes(exchange)).await?;
+        let named = |view: &BidView| request.bid.is_none_or(|bid| view.bid.0 == bid);
+        let views: Vec<BidView> = views.into_iter().filter(named).collect();
+        if let (Some(bid), []) = (request.bid, &views[..]) {
+            let what = format!("no demand spike with bid {bid} is under way");
+            return Err(ApiError::new(Code::Market(Reject::UnknownBid)).saying(what));
+        }
+        let mut answer = v1::EndDemandResponse { seq: self.0.engine.applied(), ..Default::default() };
+        for view in views {
+            let done = self.submit(Submission::new(None, cancelled(view.bid))).await?;
+            answer.seq = done.seq;
+            answer.bids.push(view.bid.0);
+            answer.released += nodes(&view).count() as u32;
+            log(caller, format_args!("the end of demand, bid {}", view.bid.0));
+        }
+        Ok(answer)
+    }
+
+    /// The account of the drills, made where it is missing: it is listed, billed and limited like any other.
+    async fn inject_account(&self, caller: &Caller) -> Result<Caller, ApiError> {
+        if self.rows().account(INJECT).await?.is_none() {
+            let created_at_us = clock::wall().0;
+            let account = Account { name: INJECT.to_owned(), limits: Limits::default(), created_at_us };
+            self.rows().put_account(&account).await?;
+            self.0.auth.refresh().await?;
+        }
+        let session = self.0.auth.session(&AccountName::new(INJECT));
+        Ok(Caller { deadline: caller.deadline, session, ..Caller::new(INJECT, [Role::Tenant]) })
+    }
+}
+
+/// The bids of the account that search or hold nodes.
+fn spikes(exchange: &Exchange) -> Vec<BidView> {
+    let Some(account) = exchange.account_id(&AccountName::new(INJECT)) else { return Vec::new() };
+    let bids = exchange.bids_of(account, None).filter_map(|bid| exchange.view_bid(bid));
+    bids.filter(|bid| bid.searching || nodes(bid).next().is_some()).collect()
+}
+
+fn nodes(bid: &BidView) -> impl Iterator<Item = AllocationId> {
+    bid.live.iter().chain(&bid.under_notice).copied()
+}
+
+fn cancelled(bid: BidId) -> Command {
+    Command::CancelBid { tenant: AccountName::new(INJECT), bid, mode: CancelMode::Release }
+}
+
+/// Reports nodes of spikes ready, as an engine without them would count them as lost; releases those whose bid has
+/// ended its search.
+pub(super) async fn tend(engine: Engine) {
+    let mut feed = engine.subscribe();
+    loop {
+        match tend_once(&engine).await {
+            Ok(()) => {}
+            Err(NotDone::Stopping) => return,
+            Err(busy @ (NotDone::Full | NotDone::TooLate | NotDone::StoreRefused | NotDone::Unknown)) => {
+                warn!(error = %busy, "the nodes of a demand spike could not be looked after");
+                tokio::time::sleep(RETRY).await;
+                continue;
+            }
+        }
+        loop {
+            match feed.recv().await {
+                Ok(chunk) => {
+                    let is_ours = |bid: &BidView| chunk.names.account(bid.tenant).as_str() == INJECT;
+                    if chunk.bids.iter().any(is_ours) {
+                        break;
+                    }
+                }
+                Err(RecvError::Lagged(_)) => break,
+                Err(RecvError::Closed) => return,
+            }
+        }
+    }
+}
+
+async fn tend_once(engine: &Engine) -> Result<(), NotDone> {
+    let commands = engine.ask(due).await?;
+    // What the market refuses has been seen to by somebody else.
+    let done = commands.into_iter().map(|command| engine.submit(Submission::new(None, command), |_, _| ()));
+    join_all(done).await.into_iter().collect()
+}
+
+fn due(exchange: &Exchange) -> Vec<Command> {
+    let mut commands = Vec::new();
+    for bid in spikes(exchange) {
+        if !bid.searching {
+            commands.push(cancelled(bid.bid));
+            continue;
+        }
+        let starting = nodes(&bid).filter(|node| {
+            exchange.view_allocation(*node).is_some_and(|allocation| allocation.ready_at.is_none())
+        });
+        let by = AccountName::new(INJECT);
+        commands.extend(starting.map(|allocation| Command::ReportReady { allocation, by: Some(by.clone()) }));
+    }
+    commands
+}
