@@ -10,6 +10,7 @@ mod charges;
 mod completions;
 mod depth;
 mod explain;
+mod inject;
 mod instance_type;
 mod journal;
 mod local;
@@ -69,6 +70,9 @@ pub(crate) enum Command {
     /// The stepped clock
     #[command(subcommand)]
     Admin(admin::Admin),
+    /// Drills: demand spikes, supply losses, outages, pre-emptions
+    #[command(subcommand)]
+    Inject(inject::Inject),
     /// The journal of commands: check it, replay it, export it
     #[command(subcommand)]
     Journal(journal::Journal),
@@ -100,6 +104,7 @@ impl Command {
             Command::Account(command) => command.run(&connection.open()?).await,
             Command::Token(command) => command.run(&connection.open()?).await,
             Command::Admin(command) => command.run(&connection.open()?).await,
+            Command::Inject(command) => command.run(&connection.open()?).await,
             Command::Journal(command) => command.run().await,
             Command::Projections(command) => command.run().await,
             Command::Bench(command) => command.run(connection).await,

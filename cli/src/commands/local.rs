@@ -14,12 +14,15 @@ pub(crate) fn log_to_stderr(default: &str) {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
-/// Ends when somebody wants us to stop: Ctrl-C, or SIGTERM.
-pub(crate) async fn stop_signal() {
-    let mut terminate = signal(SignalKind::terminate()).expect("signals can be listened to");
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
+/// Ends when somebody wants us to stop: Ctrl-C, or SIGTERM. From the call on, neither ends the process.
+pub(crate) fn stop_signal() -> impl Future<Output = ()> {
+    let listen = |kind| signal(kind).expect("signals can be listened to");
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()));
+    async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
 }
 

@@ -13,6 +13,7 @@ Examples:
   kubebid serve --admin-token-file admin.token                      on an embedded store, ./kubebid.db
   kubebid serve --store postgres://kubebid@db/kubebid               on PostgreSQL
   kubebid serve --store sqlite:trace.db --clock stepped             for replays: AdminService moves the time
+  kubebid serve --store sqlite:drill.db --allow-inject              for drills: see `kubebid inject --help`
 
 KUBEBID_LOG says what is logged, as in `info` or `kubebid_engine=debug`.")]
 pub(crate) struct Serve {

@@ -25,6 +25,7 @@ use std::time::Duration;
 It runs the engine on an embedded store, opens markets with short times (nodes are protected for 30 s, notices
 take 60 s), and lets synthetic tenants and providers trade in them. Everything is kept in one folder; the next
 `kubebid up` goes on where this one stopped. Tokens are written to a profile, which the other commands read.
+Drills are allowed: see `kubebid inject --help`.
 
 Examples:
   kubebid up
@@ -132,7 +133,7 @@ impl Up {
             ops: Some(self.ops_listen),
             tls: None,
             grace: Duration::from_secs(2),
-            api: ApiOptions::default(),
+            api: ApiOptions { allow_inject: true, ..ApiOptions::default() },
         };
         Server::bind(config).await.map_err(|error| {
             local::fault(&error)
@@ -284,6 +285,9 @@ This outbids you; within a minute or two your node gets a notice:
 Keep the node by raising to its price to stay, and see what it cost:
   kubebid bid amend BID --max 22
   kubebid charges statement
+Take a node away for a drill, or see what else can go wrong:
+  kubebid --as admin inject preempt ALLOCATION
+  kubebid inject --help
 
 Ctrl-C stops.",
         names.join(", "),

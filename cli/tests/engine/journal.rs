@@ -59,14 +59,14 @@ async fn an_exported_journal_plays_as_it_was_lived() {
 }
 
 /// What a command of the tool prints.
-fn run(arguments: &[&str]) -> String {
+pub(crate) fn run(arguments: &[&str]) -> String {
     let out = Command::new(binary()).args(arguments).output().expect("the tool starts");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).expect("text")
 }
 
 /// The answers, and the hash of the state behind the last.
-fn played(journal: &str) -> (Vec<Value>, u128) {
+pub(crate) fn played(journal: &str) -> (Vec<Value>, u128) {
     let (mut answers, mut exchange) = (Vec::new(), Exchange::new());
     play(journal.as_bytes(), &mut answers, &mut exchange).expect("the journal plays");
     let answers = String::from_utf8(answers).expect("text");
