@@ -12,21 +12,22 @@ use kubebid_client::{Client, Error};
 
 #[derive(Subcommand)]
 #[command(after_help = "\
-For administrators, on engines that were started with --allow-inject (or KUBEBID_ALLOW_INJECT=true); on `kubebid up` it
-is on. What is injected are ordinary commands of the market: prices move, notices are given and bills are written as if
-it were real, and `kubebid explain` explains it. docs/drills.md has whole drills.
+For administrators, on engines that were started with --allow-inject, or KUBEBID_ALLOW_INJECT=true;
+with `kubebid up` drills are on. What is injected are ordinary commands of the market: nodes are
+lost, prices move and bills are written as if it were real, and `kubebid explain` explains it.
+See docs/drills.md.
 
 Examples:
-  kubebid --as admin inject preempt 12                                     does my workload survive this?
-  kubebid --as admin inject demand h100-8x/eu-west --nodes 8 --max 30 --for 10m
+  kubebid --as admin inject preempt 12                         does my workload survive this?
   kubebid --as admin inject outage sim-provider-1 --for 5m
-  kubebid --as admin inject rate 60                                        a minute of market time a second")]
+  kubebid --as admin inject demand h100-8x/eu-west --nodes 8 --max 30 --for 10m
+  kubebid --as admin inject rate 60                            a minute of market time a second")]
 pub(crate) enum Inject {
     /// A demand spike: bids for nodes that nobody needs, for a while
     #[command(after_help = "\
-One bid of the account kubebid.inject. It takes free nodes and displaces lower bids by the rules, after their notices;
-what it gets counts as running at once and is billed to that account. When the time is over the bid expires and the
-engine releases its nodes, also if it was restarted in between.
+One bid of the account kubebid.inject. It takes free nodes and displaces lower bids by the rules,
+after their notices; what it gets counts as running at once and is billed to that account. When the
+time is over the bid expires and the engine releases its nodes, also if it was restarted in between.
 
 Examples:
   kubebid --as admin inject demand h100-8x/eu-west --nodes 8 --max 30 --for 10m")]
@@ -39,9 +40,9 @@ Examples:
     EndDemand(demand::EndDemand),
     /// A supply loss: units of a market are gone
     #[command(after_help = "\
-Free units go first, then those under notice, then those of the lowest ceilings. Nodes on them end at once, protected
-or not, as when a machine dies; with --with-notice their holders get the market's notice, as when a provider wants
-machines back.
+Free units go first, then those under notice, then those of the lowest ceilings. Nodes on them end
+at once, protected or not, as when a machine dies; with --with-notice their holders get the market's
+notice, as when a provider wants machines back.
 
 Examples:
   kubebid --as admin inject supply-loss h100-8x/eu-west --units 6
@@ -55,8 +56,8 @@ Examples:
     Outage(supply::Outage),
     /// Put offers again as their providers last put them
     #[command(after_help = "\
-This undoes supply-loss, outage and preempt. Units that are still leaving stay after all; those that are gone come back
-as new units with new numbers. Offers that are whole stay as they are.
+This undoes supply-loss, outage and preempt. Units that are still leaving stay after all; those that
+are gone come back as new units with new numbers. Offers that are whole stay as they are.
 
 Examples:
   kubebid --as admin inject restore h100-8x/eu-west
@@ -64,8 +65,9 @@ Examples:
     Restore(supply::Restore),
     /// Take this very node from its holder
     #[command(after_help = "\
-Its unit is withdrawn on behalf of its provider: the holder gets a notice CAPACITY_WITHDRAWN, and the node ends after
-the market's notice or its protection, whichever is later. With --at-once the unit is lost instead, without a notice.
+Its unit is withdrawn on behalf of its provider: the holder gets a notice CAPACITY_WITHDRAWN, and
+the node ends after the market's notice or its protection, whichever is later. With --at-once the
+unit is lost instead, without a notice.
 
 Examples:
   kubebid --as admin alloc list --all-accounts      which nodes there are
@@ -74,8 +76,8 @@ Examples:
     Preempt(supply::Preempt),
     /// Make a stepped clock move by itself, or stand still
     #[command(after_help = "\
-For engines with `serve --clock stepped`. The clock moves in steps of a quarter of a second; `kubebid admin
-advance-time` works beside it. After a restart of the engine it stands still.
+For engines with `serve --clock stepped`. The clock moves every quarter of a second;
+`kubebid admin advance-time` works beside it. After a restart of the engine it stands still.
 
 Examples:
   kubebid --as admin inject rate 60      a minute of market time a second

@@ -22,10 +22,10 @@ use std::time::Duration;
 /// Run a small living market on this machine, to try things
 #[derive(Args)]
 #[command(after_help = "\
-It runs the engine on an embedded store, opens markets with short times (nodes are protected for 30 s, notices
-take 60 s), and lets synthetic tenants and providers trade in them. Everything is kept in one folder; the next
-`kubebid up` goes on where this one stopped. Tokens are written to a profile, which the other commands read.
-Drills are allowed: see `kubebid inject --help`.
+It runs the engine on an embedded store, opens markets with short times (nodes are protected for
+30 s, notices take 60 s), and lets synthetic tenants and providers trade in them. Everything is kept
+in one folder; the next `kubebid up` goes on where this one stopped. Tokens are written to a profile,
+which the other commands read. Drills are allowed: see `kubebid inject --help`.
 
 Examples:
   kubebid up

@@ -148,3 +148,15 @@ async fn a_read_that_waits_for_too_much_is_told_so() {
     let late = world.client("t1").send("GET", "/v1/markets?min_seq=1000", &patience, "").await;
     assert_eq!((late.status, late.code(), late.field()), (504, "NOT_YET", "min_seq"));
 }
+
+#[tokio::test]
+async fn drills_are_refused_where_they_are_off() {
+    let world = World::new().await;
+    for path in ["demand", "demand/end", "loss", "restore", "allocations/1/preempt", "clock"] {
+        let answer = world.client("admin").post(&format!("/v1/inject/{path}"), &json!({})).await;
+        assert_eq!((answer.status, answer.code()), (409, "INJECT_DISABLED"), "{path}");
+        let answer = world.client("t1").post(&format!("/v1/inject/{path}"), &json!({})).await;
+        assert_eq!((answer.status, answer.code()), (403, "FORBIDDEN"), "{path}");
+    }
+    world.stop().await;
+}

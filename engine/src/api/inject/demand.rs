@@ -71,7 +71,7 @@ impl Api {
         request: v1::EndDemandRequest,
     ) -> Result<v1::EndDemandResponse, ApiError> {
         self.drills()?;
-        let views = self.0.engine.ask(|exchange| spikes(exchange)).await?;
+        let views = self.0.engine.ask(spikes).await?;
         let named = |view: &BidView| request.bid.is_none_or(|bid| view.bid.0 == bid);
         let views: Vec<BidView> = views.into_iter().filter(named).collect();
         if let (Some(bid), []) = (request.bid, &views[..]) {
@@ -80,8 +80,12 @@ impl Api {
         }
         let mut answer = v1::EndDemandResponse { seq: self.0.engine.applied(), ..Default::default() };
         for view in views {
-            let done = self.submit(Submission::new(None, cancelled(view.bid))).await?;
-            answer.seq = done.seq;
+            match self.submit(Submission::new(None, cancelled(view.bid))).await {
+                Ok(done) => answer.seq = done.seq,
+                // It came to its end by itself in this moment.
+                Err(error) if error.seq.is_some() => continue,
+                Err(error) => return Err(error),
+            }
             answer.bids.push(view.bid.0);
             answer.released += nodes(&view).count() as u32;
             log(caller, format_args!("the end of demand, bid {}", view.bid.0));
@@ -117,8 +121,8 @@ fn cancelled(bid: BidId) -> Command {
     Command::CancelBid { tenant: AccountName::new(INJECT), bid, mode: CancelMode::Release }
 }
 
-/// Reports nodes of spikes ready, as an engine without them would count them as lost; releases those whose bid has
-/// ended its search.
+/// Reports nodes of spikes ready, or the market would take them for lost; releases those whose bid has ended its
+/// search.
 pub(super) async fn tend(engine: Engine) {
     let mut feed = engine.subscribe();
     loop {

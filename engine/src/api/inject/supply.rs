@@ -70,7 +70,7 @@ impl Api {
             units => units.map(|units| units as usize),
         };
         let targets = self.0.engine.ask(move |exchange| targets(exchange, &whose, units, going)).await??;
-        let mut answer = v1::InjectLossResponse::default();
+        let mut answer = v1::InjectLossResponse { seq: self.0.engine.applied(), ..Default::default() };
         for some in targets.chunks(AT_ONCE) {
             let taking = some
                 .iter()
