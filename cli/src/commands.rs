@@ -104,7 +104,7 @@ impl Command {
             Command::Account(command) => command.run(&connection.open()?).await,
             Command::Token(command) => command.run(&connection.open()?).await,
             Command::Admin(command) => command.run(&connection.open()?).await,
-            Command::Inject(command) => command.run(&connection.open()?).await,
+            Command::Inject(command) => command.run(&connection.open()?, &connection.tool()).await,
             Command::Journal(command) => command.run().await,
             Command::Projections(command) => command.run().await,
             Command::Bench(command) => command.run(connection).await,

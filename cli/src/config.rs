@@ -66,6 +66,14 @@ impl Connection {
         Ok(Context { client: self.client()?, out: self.output() })
     }
 
+    /// What a command begins with that the same caller is to give next.
+    pub(crate) fn tool(&self) -> String {
+        match &self.bearer {
+            Some(name) => format!("kubebid --as {name}"),
+            None => "kubebid".to_owned(),
+        }
+    }
+
     pub(crate) fn output(&self) -> Output {
         Output::new(self.output)
     }

@@ -89,19 +89,20 @@ Examples:
 #[derive(Args)]
 pub(crate) struct Rate {
     /// Seconds of market time a second, up to 1000000; 0 to stand still
-    #[arg(allow_hyphen_values = true)]
+    #[arg(allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     rate: Option<u32>,
 }
 
 impl Inject {
-    pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+    /// `tool` is what the commands begin with that undo it.
+    pub(crate) async fn run(self, context: &Context, tool: &str) -> Result<(), Failure> {
         match self {
-            Inject::Demand(args) => args.run(context).await,
+            Inject::Demand(args) => args.run(context, tool).await,
             Inject::EndDemand(args) => args.run(context).await,
-            Inject::SupplyLoss(args) => args.run(context).await,
-            Inject::Outage(args) => args.run(context).await,
+            Inject::SupplyLoss(args) => args.run(context, tool).await,
+            Inject::Outage(args) => args.run(context, tool).await,
             Inject::Restore(args) => args.run(context).await,
-            Inject::Preempt(args) => args.run(context).await,
+            Inject::Preempt(args) => args.run(context, tool).await,
             Inject::Rate(args) => args.run(context).await,
         }
     }

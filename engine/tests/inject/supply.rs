@@ -43,7 +43,7 @@ async fn an_outage_takes_all_that_a_provider_sells_and_its_offers_come_back_as_t
     assert_eq!(drill.view(t1).await.live.len(), 1, "what p2 has is all there is");
     assert_eq!((drill.offered("p1", MARKET).await, drill.offered("p1", OTHER).await), (None, None));
     let refusal = drill.api.inject_loss(&drill.admin, loss("", "p1", None)).await.unwrap_err();
-    assert_eq!((refusal.code.word(), &refusal.message[..]), ("UNKNOWN_OFFER", "p1 offers nothing"));
+    assert_eq!((refusal.code.word(), &refusal.message[..]), ("UNKNOWN_OFFER", "nothing is offered by p1"));
 
     let hash = drill.stop().await;
     let drill = Drill::again(&place).await;

@@ -34,7 +34,7 @@ pub(crate) struct EndDemand {
 }
 
 impl Demand {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(super) async fn run(self, context: &Context, tool: &str) -> Result<(), Failure> {
         let Context { client, out } = context;
         let Demand { market, nodes, max, duration } = self;
         let request = InjectDemandRequest {
@@ -54,7 +54,7 @@ impl Demand {
                 "bid {} of kubebid.inject wants {nodes} nodes in {market} for up to {max}, until {until}\n\
                  nodes: {} at once, {} after the notices of others, {missing} not to be had\n\
                  price: {before} before, {after} now\n\
-                 end it early: kubebid --as admin inject end-demand {}",
+                 end it early: {tool} inject end-demand {}",
                 answer.bid, answer.held, answer.claimed, answer.bid
             )
         })

@@ -71,20 +71,20 @@ pub(crate) struct Preempt {
 }
 
 impl SupplyLoss {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(super) async fn run(self, context: &Context, tool: &str) -> Result<(), Failure> {
         let SupplyLoss { market, units, provider, with_notice, back } = self;
         let account = provider.unwrap_or_default();
         let request = InjectLossRequest { market, account, units: Some(units), with_notice };
-        lose(context, request, back).await
+        lose(context, request, back, tool).await
     }
 }
 
 impl Outage {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(super) async fn run(self, context: &Context, tool: &str) -> Result<(), Failure> {
         let Outage { provider, market, back } = self;
         let market = market.unwrap_or_default();
         let request = InjectLossRequest { market, account: provider, ..Default::default() };
-        lose(context, request, back).await
+        lose(context, request, back, tool).await
     }
 }
 
@@ -96,15 +96,15 @@ impl Restore {
 }
 
 impl Preempt {
-    pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
+    pub(super) async fn run(self, context: &Context, tool: &str) -> Result<(), Failure> {
         let Preempt { allocation, at_once } = self;
         let answer =
             context.client.preempt_allocation(PreemptAllocationRequest { allocation, at_once }).await?;
-        context.out.answer(&answer, |_| preempted(&answer, at_once))
+        context.out.answer(&answer, |_| preempted(&answer, at_once, tool))
     }
 }
 
-async fn lose(context: &Context, request: InjectLossRequest, back: Back) -> Result<(), Failure> {
+async fn lose(context: &Context, request: InjectLossRequest, back: Back, tool: &str) -> Result<(), Failure> {
     let Context { client, out } = context;
     let undo = RestoreOffersRequest { market: request.market.clone(), account: request.account.clone() };
     let market = request.market.clone();
@@ -116,7 +116,7 @@ async fn lose(context: &Context, request: InjectLossRequest, back: Back) -> Resu
         Some(before) => Some((Dollars(before), Dollars(price(client, &market, answer.seq).await?))),
         None => None,
     };
-    let by_hand = by_hand(&undo);
+    let by_hand = by_hand(tool, &undo);
     out.answer(&answer, |view| {
         let mut told = taken(&answer, view);
         if let Some((before, after)) = prices {
@@ -163,8 +163,8 @@ async fn restore(context: &Context, request: RestoreOffersRequest) -> Result<(),
 }
 
 /// The command that undoes it.
-fn by_hand(undo: &RestoreOffersRequest) -> String {
-    let mut command = "kubebid --as admin inject restore".to_owned();
+fn by_hand(tool: &str, undo: &RestoreOffersRequest) -> String {
+    let mut command = format!("{tool} inject restore");
     if !undo.market.is_empty() {
         command.push_str(&format!(" {}", undo.market));
     }
@@ -206,7 +206,7 @@ fn taken(answer: &InjectLossResponse, view: &View) -> String {
     format!("{head}\n{}", list.or("nobody held any of them"))
 }
 
-fn preempted(answer: &PreemptAllocationResponse, at_once: bool) -> String {
+fn preempted(answer: &PreemptAllocationResponse, at_once: bool, tool: &str) -> String {
     let node = answer.taken.clone().unwrap_or_default();
     let ends = seen_from(node.ends_at_us, answer.at_us);
     let why = match node.protected_until_us {
@@ -222,7 +222,7 @@ fn preempted(answer: &PreemptAllocationResponse, at_once: bool) -> String {
         .line("unit", &node.unit)
         .line("ends", format!("{ends}{why}"));
     let undo = RestoreOffersRequest { market: market.to_owned(), account: provider.to_owned() };
-    format!("{}\n{provider} offers one unit less; put it back: {}", sheet.text(), by_hand(&undo))
+    format!("{}\n{provider} offers one unit less; put it back: {}", sheet.text(), by_hand(tool, &undo))
 }
 
 /// Market and provider of a unit, `market:provider#number`.
@@ -262,8 +262,11 @@ mod tests {
             market: market.to_owned(),
             account: account.to_owned(),
         };
-        assert_eq!(by_hand(&undo("a/b", "")), "kubebid --as admin inject restore a/b");
-        assert_eq!(by_hand(&undo("", "p")), "kubebid --as admin inject restore --provider p");
+        assert_eq!(by_hand("kubebid", &undo("a/b", "")), "kubebid inject restore a/b");
+        assert_eq!(
+            by_hand("kubebid --as admin", &undo("", "p")),
+            "kubebid --as admin inject restore --provider p"
+        );
     }
 
     #[test]
@@ -284,12 +287,12 @@ mod tests {
             node:  12 of tenant-a, for bid 7
             unit:  h100-8x/eu-west:moon#4
             ends:  2026-11-20T19:05:00Z (in 5m), when its notice is over
-            moon offers one unit less; put it back: kubebid --as admin inject restore h100-8x/eu-west --provider moon"#]]
-        .assert_eq(&preempted(&answer, false));
+            moon offers one unit less; put it back: kubebid inject restore h100-8x/eu-west --provider moon"#]]
+        .assert_eq(&preempted(&answer, false, "kubebid"));
         let node = answer.taken.as_mut().unwrap();
         node.protected_until_us = Some(node.ends_at_us);
-        assert!(preempted(&answer, false).contains("(in 5m), when its protection is over"));
+        assert!(preempted(&answer, false, "kubebid").contains("(in 5m), when its protection is over"));
         answer.at_us = 1_795_201_500_000_000;
-        assert!(preempted(&answer, true).contains("ends:  at once, protected or not"));
+        assert!(preempted(&answer, true, "kubebid").contains("ends:  at once, protected or not"));
     }
 }

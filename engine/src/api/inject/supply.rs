@@ -19,6 +19,7 @@ use kubebid_core::views::AllocationView;
 use kubebid_core::{Auction, Command, Exchange, Price, Reject};
 use kubebid_proto::v1;
 use std::cmp::Reverse;
+use std::fmt;
 
 /// Commands that are on their way at once.
 const AT_ONCE: usize = 512;
@@ -61,6 +62,7 @@ impl Api {
     ) -> Result<v1::InjectLossResponse, ApiError> {
         self.drills()?;
         let whose = Whose::parse(&request.market, &request.account)?;
+        let of = whose.to_string();
         let going = if request.with_notice { Going::Withdrawn } else { Going::Lost };
         let units = match request.units {
             Some(0) => return Err(ApiError::bad_field("units", "is 0; absent it is all units of account")),
@@ -89,7 +91,8 @@ impl Api {
                 }
             }
         }
-        log(caller, format_args!("{} free and {} held units are taken", answer.free, answer.taken.len()));
+        let (free, held) = (answer.free, answer.taken.len());
+        log(caller, format_args!("{free} free and {held} held units of {of} are taken"));
         Ok(answer)
     }
 
@@ -193,13 +196,20 @@ impl Whose {
 
     /// Nothing is offered, or was.
     fn nothing(&self) -> ApiError {
-        let what = match (&self.provider, &self.market) {
-            (Some(provider), Some(market)) => format!("{provider} offers nothing in {market}"),
-            (Some(provider), None) => format!("{provider} offers nothing"),
-            (None, Some(market)) => format!("nobody offers anything in {market}"),
-            (None, None) => "nobody offers anything".to_owned(),
-        };
-        ApiError::new(Code::UnknownOffer).saying(what)
+        ApiError::new(Code::UnknownOffer).saying(format!("nothing is offered by {self}"))
+    }
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.provider {
+            Some(provider) => write!(f, "{provider}")?,
+            None => f.write_str("anybody")?,
+        }
+        match &self.market {
+            Some(market) => write!(f, " in {market}"),
+            None => Ok(()),
+        }
     }
 }
 
