@@ -1,0 +1,22 @@
+//! The objects of `kubebid.io/v1`, field for field.
+
+#[expect(
+    unreachable_pub,
+    clippy::duplicated_attributes,
+    reason = "the derive repeats what stands at the specification"
+)]
+mod bidnode;
+#[expect(
+    unreachable_pub,
+    clippy::duplicated_attributes,
+    reason = "the derive repeats what stands at the specification"
+)]
+mod bidslot;
+mod names;
+
+pub use bidnode::{
+    BidNode, BidNodeSpec, BidNodeStatus, BidStrategy, NodePhase, NodeStatus, NodeTaint, TaintEffect, micros,
+    usd,
+};
+pub use bidslot::{BidSlot, BidSlotSpec, BidSlotStatus, ReleaseReason, SlotPhase};
+pub use names::*;

@@ -1,0 +1,249 @@
+//! `BidNode`: so many nodes of an instance type, for at most so much.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use kubebid_strategy::Strategy;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Nodes of an instance type, bid for at the KubeBid auction.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[kube(
+    group = "kubebid.io",
+    version = "v1",
+    kind = "BidNode",
+    namespaced,
+    shortname = "bn",
+    status = "BidNodeStatus",
+    derive = "PartialEq",
+    doc = "Nodes of an instance type, bid for at the KubeBid auction.",
+    scale(
+        spec_replicas_path = ".spec.minNodes",
+        status_replicas_path = ".status.activeNodes",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(name = "Instance", type_ = "string", json_path = ".spec.instanceType"),
+    printcolumn(
+        name = "Nodes",
+        type_ = "integer",
+        json_path = ".status.activeNodes",
+        description = "Nodes that are ready"
+    ),
+    printcolumn(
+        name = "Price",
+        type_ = "number",
+        json_path = ".status.averagePrice",
+        description = "Mean price of the nodes, USD per node-hour"
+    ),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[x_kube(
+    validation = Rule::new("self.minNodes <= self.maxNodes")
+        .message("minNodes must be at most maxNodes").field_path(".minNodes"),
+    validation = Rule::new("self.instanceType == oldSelf.instanceType")
+        .message("instanceType cannot be changed: make another BidNode").field_path(".instanceType"),
+    validation = Rule::new(
+        "has(self.region) == has(oldSelf.region) && (!has(self.region) || self.region == oldSelf.region)"
+    ).message("region cannot be changed: make another BidNode").field_path(".region"),
+)]
+#[serde(rename_all = "camelCase")]
+pub struct BidNodeSpec {
+    /// The type of the nodes.
+    pub instance_type: String,
+    /// Only nodes of this region; of any region that has the type where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub region: Option<String>,
+    /// The most to pay, in USD per node-hour.
+    #[schemars(range(min = 0.01, max = 1_000_000.0))]
+    pub max_bid: f64,
+    /// How many nodes to have always.
+    #[serde(default = "default_min_nodes")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub min_nodes: u32,
+    /// How many nodes to have at most, where pods need them.
+    #[serde(default = "default_max_nodes")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_nodes: u32,
+    /// How to trade price against interruptions.
+    #[serde(default)]
+    pub bid_strategy: BidStrategy,
+    /// Labels that the nodes get before any pod is bound to them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    #[x_kube(validation = Rule::new(
+        r"self.all(key, !key.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|kubebid[.]io)/'))"
+    ).message("labels of kubernetes.io, k8s.io, kubebid.io and their subdomains are reserved"))]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints that the nodes get before any pod is bound to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["key", "effect"]
+    ))]
+    pub taints: Vec<NodeTaint>,
+}
+
+fn default_min_nodes() -> u32 {
+    1
+}
+
+fn default_max_nodes() -> u32 {
+    10
+}
+
+/// How to trade price against interruptions: the strategies of `kubebid-strategy`.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum BidStrategy {
+    /// Well below the usual price; lets go of what others want more.
+    CostOptimized,
+    /// A little below the usual price; stays for as much as that.
+    #[default]
+    Balanced,
+    /// Above the usual price; stays for whatever `maxBid` allows.
+    AvailabilityOptimized,
+}
+
+impl From<BidStrategy> for Strategy {
+    fn from(strategy: BidStrategy) -> Self {
+        match strategy {
+            BidStrategy::CostOptimized => Strategy::CostOptimized,
+            BidStrategy::Balanced => Strategy::Balanced,
+            BidStrategy::AvailabilityOptimized => Strategy::AvailabilityOptimized,
+        }
+    }
+}
+
+/// A taint of the nodes.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeTaint {
+    /// Its key.
+    #[schemars(length(min = 1, max = 317))]
+    #[x_kube(validation = Rule::new(
+        r"!self.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|kubebid[.]io)/')"
+    ).message("taints of kubernetes.io, k8s.io, kubebid.io and their subdomains are reserved"))]
+    pub key: String,
+    /// Its value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub value: Option<String>,
+    /// What becomes of pods that do not tolerate it.
+    pub effect: TaintEffect,
+}
+
+/// What becomes of pods that do not tolerate a taint.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaintEffect {
+    /// They are not bound to the node.
+    NoSchedule,
+    /// They are bound to it only where nothing else is left.
+    PreferNoSchedule,
+    /// They are not bound to it, and evicted from it.
+    NoExecute,
+}
+
+impl TaintEffect {
+    /// As Kubernetes spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TaintEffect::NoSchedule => "NoSchedule",
+            TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+            TaintEffect::NoExecute => "NoExecute",
+        }
+    }
+}
+
+/// How a BidNode is doing.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct BidNodeStatus {
+    /// In one word.
+    #[serde(default)]
+    pub phase: NodePhase,
+    /// Nodes that are ready and not about to be given up.
+    #[serde(default)]
+    pub active_nodes: u32,
+    /// Nodes still bid for.
+    #[serde(default)]
+    pub pending_bids: u32,
+    /// The mean price of the nodes, in USD per node-hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average_price: Option<f64>,
+    /// When a bid was last placed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_bid_time: Option<Time>,
+    /// The nodes, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub nodes: Vec<NodeStatus>,
+    /// What is so and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+    /// The generation that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The labels of the nodes, for the scale subresource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+}
+
+/// A BidNode in one word.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodePhase {
+    /// Nothing is bid yet.
+    #[default]
+    Pending,
+    /// Fewer than `minNodes` are ready, and the rest is bid for.
+    Bidding,
+    /// As many nodes as `minNodes` are ready.
+    Running,
+    /// It has nothing and wants nothing: `minNodes` is 0 and no pod needs a node.
+    Idle,
+    /// It is being deleted: bids are cancelled and nodes given back.
+    Releasing,
+}
+
+/// One node of a BidNode.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStatus {
+    /// The name of the node, or of its slot where there is no node yet.
+    pub name: String,
+    /// Where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// What it costs, in USD per node-hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<f64>,
+    /// How far it is: the phase of its slot.
+    pub state: super::SlotPhase,
+    /// When it ends at the latest, if it is under notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Time>,
+}
+
+/// Micro-dollars of a number of dollars; the nearest.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "within 0 and 10^12 by the schema"
+)]
+pub fn micros(usd: f64) -> u64 {
+    (usd * 1e6).round().clamp(0.0, 1e15) as u64
+}
+
+/// Dollars, for people and for numbers in a status.
+#[expect(clippy::cast_precision_loss, reason = "prices are far below 2^53")]
+pub fn usd(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}

@@ -1,0 +1,247 @@
+//! The engine, as the operator sees it: what it asks for, slot by slot.
+
+mod feed;
+mod mirror;
+mod prices;
+
+pub use feed::Feed;
+pub use mirror::{Known, KnownAllocation, Mirror, SlotKey};
+
+use crate::api::{
+    BidNode, BidNodeSpec, BidSlot, LABEL_BIDNODE, LABEL_CLUSTER, LABEL_NAMESPACE, LABEL_SLOT, LABEL_SLOT_UID,
+    LABEL_UID, micros,
+};
+use crate::plan::price::Markets;
+use kube::ResourceExt as _;
+use kubebid_client::{Client, Code, Error, v1};
+use kubebid_strategy::{AtNotice, Strategy};
+use prices::Prices;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use prices::Type;
+
+/// The engine. One operator is one tenant of it.
+#[derive(Debug)]
+pub struct Auction {
+    client: Client,
+    /// The UID of the cluster's `kube-system` namespace.
+    cluster: String,
+    mirror: Mirror,
+    prices: Prices,
+}
+
+/// What an amendment came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amended {
+    Done,
+    /// A node is protected: not before this instant of market time, in microseconds.
+    Protected {
+        until_us: u64,
+    },
+    /// A node costs more than that at least.
+    BelowReserve,
+    /// The bid is closed and may only be raised.
+    Closed,
+}
+
+impl Auction {
+    pub fn new(client: Client, cluster: String) -> Self {
+        Auction { client, cluster, mirror: Mirror::default(), prices: Prices::default() }
+    }
+
+    /// What is known of the operator's bids.
+    pub fn mirror(&self) -> &Mirror {
+        &self.mirror
+    }
+
+    /// Listens to the engine for as long as it is polled.
+    pub fn feed(self: &Arc<Self>) -> Feed {
+        Feed::new(Arc::clone(self))
+    }
+
+    /// The markets that a BidNode bids in; `None` where none is open.
+    pub async fn markets(&self, spec: &BidNodeSpec) -> Result<Option<Arc<Markets>>, Error> {
+        self.heard(self.prices.markets(&self.client, spec).await)
+    }
+
+    /// What a node of the type is.
+    pub async fn instance_type(&self, name: &str) -> Result<Arc<Type>, Error> {
+        self.heard(self.prices.instance_type(&self.client, name).await)
+    }
+
+    /// Places the bid that the status of the slot says was begun, or finds it where it was placed before.
+    pub async fn place(&self, node: &BidNode, slot: &BidSlot, again: bool) -> Result<u64, Error> {
+        if again && let Some(bid) = self.find(slot).await? {
+            return Ok(bid);
+        }
+        let status = slot.status.clone().unwrap_or_default();
+        let markets =
+            slot.spec.region.iter().map(|region| format!("{}/{region}", slot.spec.instance_type)).collect();
+        let instance_type =
+            if slot.spec.region.is_none() { slot.spec.instance_type.clone() } else { String::new() };
+        let key = SlotKey::of(slot);
+        let labels = BTreeMap::from([
+            (LABEL_CLUSTER.to_owned(), self.cluster.clone()),
+            (LABEL_NAMESPACE.to_owned(), key.namespace.clone()),
+            (LABEL_BIDNODE.to_owned(), node.name_any()),
+            (LABEL_UID.to_owned(), node.uid().unwrap_or_default()),
+            (LABEL_SLOT.to_owned(), key.name.clone()),
+            (LABEL_SLOT_UID.to_owned(), key.uid.clone()),
+        ]);
+        let request = v1::PlaceBidRequest {
+            client_key: self.key(slot, "bid"),
+            markets,
+            instance_type,
+            ceiling_micros: status.ceiling_micros.unwrap_or_default(),
+            max_nodes: 1,
+            on_preemption: v1::place_bid_request::OnPreemption::Close.into(),
+            labels,
+            ..Default::default()
+        };
+        let ceiling_micros = request.ceiling_micros;
+        let placed = self.heard(self.client.place_bid(request).await)?;
+        self.mirror.placed(placed.bid, key, ceiling_micros);
+        Ok(placed.bid)
+    }
+
+    /// The bid of a slot, if it has one.
+    pub async fn find(&self, slot: &BidSlot) -> Result<Option<u64>, Error> {
+        let request = v1::ListBidsRequest {
+            labels: BTreeMap::from([
+                (LABEL_CLUSTER.to_owned(), self.cluster.clone()),
+                (LABEL_SLOT_UID.to_owned(), slot.uid().unwrap_or_default()),
+            ]),
+            ..Default::default()
+        };
+        let list = self.heard(self.client.all(request).await)?;
+        let Some(bid) = list.bids.into_iter().next_back() else { return Ok(None) };
+        let number = bid.bid;
+        self.mirror.learn(bid, Vec::new());
+        Ok(Some(number))
+    }
+
+    /// Asks about a bid that the mirror does not know: one that closed before the operator began.
+    pub async fn resolve(&self, bid: u64) -> Result<(), Error> {
+        let request = v1::GetBidRequest { bid, min_seq: bid };
+        let found = match self.heard(self.client.get_bid(request).await) {
+            Ok(found) => found.bid.unwrap_or_default(),
+            Err(Error::Refused(refusal)) if refusal.code == Code::UnknownBid => {
+                self.mirror.unknown(bid);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let request = v1::ListAllocationsRequest { bid, min_seq: bid, ..Default::default() };
+        let allocations = self.heard(self.client.all(request).await)?;
+        self.mirror.learn(found, allocations.allocations);
+        Ok(())
+    }
+
+    /// Whether the engine has no bid of this BidNode that searches or holds anything.
+    pub async fn has_nothing_of(&self, node: &BidNode) -> Result<bool, Error> {
+        let labels = BTreeMap::from([
+            (LABEL_CLUSTER.to_owned(), self.cluster.clone()),
+            (LABEL_UID.to_owned(), node.uid().unwrap_or_default()),
+        ]);
+        let open = v1::ListBidsRequest {
+            labels: labels.clone(),
+            states: vec![v1::bid::State::Open.into()],
+            ..Default::default()
+        };
+        let held = v1::ListAllocationsRequest {
+            labels,
+            states: vec![v1::allocation::State::Starting.into(), v1::allocation::State::Active.into()],
+            ..Default::default()
+        };
+        let (open, held) = (self.client.all(open).await, self.client.all(held).await);
+        Ok(self.heard(open)?.bids.is_empty() && self.heard(held)?.allocations.is_empty())
+    }
+
+    /// Changes the ceiling of a slot's bid.
+    pub async fn amend(&self, slot: &BidSlot, bid: u64, ceiling_micros: u64) -> Result<Amended, Error> {
+        let known = self.mirror.bid(bid);
+        let place = known.as_ref().map_or(0, |known| known.place);
+        let request = v1::AmendBidRequest {
+            client_key: self.key(slot, &format!("amend/{place}/{ceiling_micros}")),
+            bid,
+            ceiling_micros: Some(ceiling_micros),
+            max_nodes: None,
+        };
+        match self.heard(self.client.amend_bid(request).await) {
+            Ok(amended) => {
+                self.mirror.amended(bid, ceiling_micros, amended.seq);
+                Ok(Amended::Done)
+            }
+            Err(Error::Refused(refusal)) if refusal.code == Code::Protected => {
+                let allocation = known.and_then(|known| known.allocation).map(|held| held.allocation);
+                let until_us = match allocation {
+                    Some(allocation) => self.allocation(allocation).await?.protected_until_us,
+                    None => 0,
+                };
+                Ok(Amended::Protected { until_us })
+            }
+            Err(Error::Refused(refusal)) if refusal.code == Code::BelowReserve => Ok(Amended::BelowReserve),
+            Err(Error::Refused(refusal)) if refusal.code == Code::Closed => Ok(Amended::Closed),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the strategy says to a notice.
+    pub async fn at_notice(&self, spec: &BidNodeSpec, allocation: u64) -> Result<AtNotice, Error> {
+        let held = self.allocation(allocation).await?;
+        let to_stay = held.notice.and_then(|notice| notice.price_to_stay_micros);
+        let Some(markets) = self.markets(spec).await? else { return Ok(AtNotice::LetGo) };
+        let strategy = Strategy::from(spec.bid_strategy);
+        Ok(strategy.at_notice(to_stay, micros(spec.max_bid), &markets.quote))
+    }
+
+    async fn allocation(&self, allocation: u64) -> Result<v1::Allocation, Error> {
+        let request = v1::GetAllocationRequest { allocation, min_seq: allocation };
+        let found = self.heard(self.client.get_allocation(request).await)?.allocation.unwrap_or_default();
+        self.mirror.priced(&found);
+        Ok(found)
+    }
+
+    /// Says that the node of a slot runs.
+    pub async fn report_ready(&self, slot: &BidSlot, allocation: u64) -> Result<(), Error> {
+        let request = v1::ReportReadyRequest { client_key: self.key(slot, "ready"), allocation };
+        match self.heard(self.client.report_ready(request).await) {
+            Ok(_) => {}
+            // The provider was first, or the market was: the mirror hears of it.
+            Err(Error::Refused(refusal)) if matches!(refusal.code, Code::AlreadyReady | Code::Ended) => {}
+            Err(error) => return Err(error),
+        }
+        self.mirror.reported_ready(allocation);
+        self.allocation(allocation).await.map(drop)
+    }
+
+    /// Ends the search of a slot's bid, and what it holds.
+    pub async fn cancel(&self, slot: &BidSlot, bid: u64) -> Result<(), Error> {
+        let request = v1::CancelBidRequest {
+            client_key: self.key(slot, "cancel"),
+            bid,
+            mode: v1::cancel_bid_request::Mode::Release.into(),
+        };
+        match self.heard(self.client.cancel_bid(request).await) {
+            Ok(_) => Ok(()),
+            Err(Error::Refused(refusal)) if matches!(refusal.code, Code::Closed | Code::UnknownBid) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The key of a call: of this cluster, slot, attempt and purpose, so that a repeat is done at most once.
+    fn key(&self, slot: &BidSlot, purpose: &str) -> String {
+        let attempt = slot.status.as_ref().map_or(0, |status| status.attempt);
+        format!("{}/{}/{attempt}/{purpose}", self.cluster, slot.uid().unwrap_or_default())
+    }
+
+    /// Remembers whether the engine answers.
+    fn heard<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        match &answer {
+            Ok(_) | Err(Error::Refused(_) | Error::Gone(_)) => self.mirror.set_fault(None),
+            Err(error) => self.mirror.set_fault(Some(error.to_string())),
+        }
+        answer
+    }
+}

@@ -1,0 +1,85 @@
+//! Listens: lists what there is, then follows the events, and lists again now and then in case something was missed.
+
+use super::{Auction, SlotKey};
+use crate::api::LABEL_CLUSTER;
+use kubebid_client::{Error, v1};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::warn;
+
+/// How often everything is listed again, give or take a tenth.
+const RELIST: Duration = Duration::from_secs(60);
+/// How long to wait before an engine that does not answer is asked again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The engine's events.
+#[derive(Debug)]
+pub struct Feed {
+    auction: Arc<Auction>,
+}
+
+impl Feed {
+    pub(super) fn new(auction: Arc<Auction>) -> Self {
+        Feed { auction }
+    }
+
+    /// Keeps the mirror true for as long as it is polled, and tells of each slot that may have changed.
+    pub async fn run(self, changed: impl Fn(SlotKey)) {
+        loop {
+            let was_away = self.auction.mirror.fault().is_some();
+            match self.relist(&changed).await {
+                Ok(cursor) => {
+                    let beat = RELIST.mul_f64(0.9 + 0.2 * fastrand::f64());
+                    self.follow(cursor, Instant::now() + beat, &changed).await;
+                }
+                Err(error) => {
+                    if !was_away {
+                        warn!(%error, "the engine cannot be listed");
+                    }
+                    sleep(RETRY.mul_f64(0.5 + fastrand::f64())).await;
+                }
+            }
+        }
+    }
+
+    async fn relist(&self, changed: impl Fn(SlotKey)) -> Result<String, Error> {
+        let auction = &self.auction;
+        let labels = BTreeMap::from([(LABEL_CLUSTER.to_owned(), auction.cluster.clone())]);
+        let bids = v1::ListBidsRequest {
+            labels: labels.clone(),
+            states: vec![v1::bid::State::Open.into()],
+            ..Default::default()
+        };
+        let bids = auction.heard(auction.client.all(bids).await)?;
+        let allocations = v1::ListAllocationsRequest {
+            labels,
+            states: vec![v1::allocation::State::Starting.into(), v1::allocation::State::Active.into()],
+            min_seq: bids.seq,
+            ..Default::default()
+        };
+        let allocations = auction.heard(auction.client.all(allocations).await)?;
+        auction.mirror.relist(&bids.bids, &allocations.allocations).into_iter().for_each(changed);
+        Ok(bids.cursor)
+    }
+
+    async fn follow(&self, cursor: String, until: Instant, changed: impl Fn(SlotKey)) {
+        let labels = BTreeMap::from([(LABEL_CLUSTER.to_owned(), self.auction.cluster.clone())]);
+        let filter = v1::EventFilter { labels, ..Default::default() };
+        let mut watch = self.auction.client.watch_events(Some(filter), cursor);
+        while let Ok(Some(frame)) = timeout_at(until, watch.next()).await {
+            match self.auction.heard(frame) {
+                Ok(frame) => {
+                    let slots: BTreeSet<_> =
+                        frame.events.iter().filter_map(|event| self.auction.mirror.fold(event)).collect();
+                    slots.into_iter().for_each(&changed);
+                }
+                Err(error) => {
+                    warn!(%error, "the engine's events broke off");
+                    return;
+                }
+            }
+        }
+    }
+}

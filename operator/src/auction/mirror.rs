@@ -1,0 +1,288 @@
+//! What is known of the operator's bids: listed, and then told by events.
+
+use crate::api::{BidSlot, LABEL_NAMESPACE, LABEL_SLOT, LABEL_SLOT_UID};
+use kube::ResourceExt as _;
+use kubebid_client::v1::{self, event::Kind};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Which slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SlotKey {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl SlotKey {
+    pub fn of(slot: &BidSlot) -> Self {
+        SlotKey {
+            namespace: slot.namespace().unwrap_or_default(),
+            name: slot.name_any(),
+            uid: slot.uid().unwrap_or_default(),
+        }
+    }
+
+    fn of_labels(labels: &BTreeMap<String, String>) -> Self {
+        let label = |key: &str| labels.get(key).cloned().unwrap_or_default();
+        SlotKey { namespace: label(LABEL_NAMESPACE), name: label(LABEL_SLOT), uid: label(LABEL_SLOT_UID) }
+    }
+}
+
+/// A bid. It wants one node and closes when that is taken, so it has one allocation in its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub slot: SlotKey,
+    pub open: bool,
+    pub ceiling_micros: u64,
+    /// Its place among bids of the same ceiling: changes with each amendment.
+    pub place: u64,
+    pub allocation: Option<KnownAllocation>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownAllocation {
+    pub allocation: u64,
+    pub unit: String,
+    pub ready: bool,
+    /// When its notice began and ends, in microseconds of market time.
+    pub notice: Option<(u64, u64)>,
+    pub ended: Option<String>,
+    pub price_micros: Option<u64>,
+}
+
+impl KnownAllocation {
+    fn new(allocation: u64, unit: String) -> Self {
+        KnownAllocation { allocation, unit, ready: false, notice: None, ended: None, price_micros: None }
+    }
+
+    fn of(it: &v1::Allocation) -> Self {
+        let ended = it.end_reason.map(|_| it.end_reason().as_str_name().to_owned());
+        KnownAllocation {
+            allocation: it.allocation,
+            unit: it.unit.clone(),
+            ready: it.ready_at_us.is_some(),
+            notice: it.notice.as_ref().map(|notice| (notice.started_at_us, notice.deadline_us)),
+            ended,
+            price_micros: Some(it.price_micros),
+        }
+    }
+
+    /// "type/region".
+    pub fn market(&self) -> &str {
+        self.unit.split(':').next().unwrap_or_default()
+    }
+}
+
+/// What the operator knows. Shared; each question takes a lock for a moment.
+#[derive(Debug, Default)]
+pub struct Mirror(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    bids: BTreeMap<u64, Known>,
+    by_allocation: BTreeMap<u64, u64>,
+    /// The list was read at least once.
+    listed: bool,
+    fault: Option<String>,
+}
+
+impl Mirror {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A bid, if it is known.
+    pub fn bid(&self, bid: u64) -> Option<Known> {
+        self.state().bids.get(&bid).cloned()
+    }
+
+    /// Whether all open bids have been listed.
+    pub fn is_listed(&self) -> bool {
+        self.state().listed
+    }
+
+    /// Why the engine cannot be asked; `None` while it answers.
+    pub fn fault(&self) -> Option<String> {
+        self.state().fault.clone()
+    }
+
+    pub(super) fn set_fault(&self, fault: Option<String>) {
+        self.state().fault = fault;
+    }
+
+    /// Slots whose allocation is under notice, and since when.
+    pub fn under_notice(&self) -> Vec<(SlotKey, u64)> {
+        let state = self.state();
+        let noticed = state.bids.values().filter_map(|known| {
+            let held = known.allocation.as_ref().filter(|held| held.ended.is_none())?;
+            held.notice.map(|(started_us, _)| (known.slot.clone(), started_us))
+        });
+        noticed.collect()
+    }
+
+    pub(super) fn placed(&self, bid: u64, slot: SlotKey, ceiling_micros: u64) {
+        let known = Known { slot, open: true, ceiling_micros, place: bid, allocation: None };
+        self.state().bids.entry(bid).or_insert(known);
+    }
+
+    pub(super) fn amended(&self, bid: u64, ceiling_micros: u64, place: u64) {
+        if let Some(known) = self.state().bids.get_mut(&bid) {
+            known.ceiling_micros = ceiling_micros;
+            known.place = place;
+        }
+    }
+
+    pub(super) fn reported_ready(&self, allocation: u64) {
+        self.state().with(allocation, |held| held.ready = true);
+    }
+
+    pub(super) fn priced(&self, it: &v1::Allocation) {
+        self.state().with(it.allocation, |held| held.price_micros = Some(it.price_micros));
+    }
+
+    /// The engine does not know the bid: it is as good as closed.
+    pub(super) fn unknown(&self, bid: u64) {
+        let known =
+            Known { slot: SlotKey::default(), open: false, ceiling_micros: 0, place: 0, allocation: None };
+        self.state().bids.insert(bid, known);
+    }
+
+    /// One bid as it was read.
+    pub(super) fn learn(&self, bid: v1::Bid, allocations: Vec<v1::Allocation>) {
+        self.state().learn(&bid, allocations.last());
+    }
+
+    /// All that is open or held. What is not in the lists is over. Returns the slots that may have changed.
+    pub(super) fn relist(&self, bids: &[v1::Bid], allocations: &[v1::Allocation]) -> Vec<SlotKey> {
+        let mut state = self.state();
+        let before = std::mem::take(&mut state.bids);
+        state.by_allocation.clear();
+        let held: BTreeMap<u64, &v1::Allocation> =
+            allocations.iter().filter_map(|held| Some((held.bid?, held))).collect();
+        for bid in bids {
+            state.learn(bid, held.get(&bid.bid).copied());
+        }
+        for (bid, allocation) in &held {
+            // Closed, and holding a node still.
+            if !state.bids.contains_key(bid) {
+                let known = before.get(bid);
+                let known = Known {
+                    slot: SlotKey::of_labels(&allocation.labels),
+                    open: false,
+                    ceiling_micros: allocation.ceiling_micros.unwrap_or_default(),
+                    place: known.map_or(0, |known| known.place),
+                    allocation: Some(KnownAllocation::of(allocation)),
+                };
+                state.insert(*bid, known);
+            }
+        }
+        let mut changed = Vec::new();
+        for (bid, was) in before {
+            if let Some(is) = state.bids.get(&bid) {
+                if *is != was {
+                    changed.push(is.slot.clone());
+                }
+            } else if was.open || was.allocation.as_ref().is_some_and(|held| held.ended.is_none()) {
+                // Over without our having heard of it: asked about when its slot looks.
+                changed.push(was.slot);
+            } else {
+                state.insert(bid, was);
+            }
+        }
+        if !state.listed {
+            changed = state.bids.values().map(|known| known.slot.clone()).collect();
+        }
+        state.listed = true;
+        changed
+    }
+
+    /// Lets go of what is over and nobody asks about any more.
+    pub fn forget(&self, bid: u64) {
+        let mut state = self.state();
+        if let Some(known) = state.bids.remove(&bid)
+            && let Some(held) = known.allocation
+        {
+            state.by_allocation.remove(&held.allocation);
+        }
+    }
+
+    /// What an event changes; the slot that it is about.
+    pub(super) fn fold(&self, event: &v1::Event) -> Option<SlotKey> {
+        self.state().fold(event)
+    }
+}
+
+impl State {
+    fn insert(&mut self, bid: u64, known: Known) {
+        if let Some(held) = &known.allocation {
+            self.by_allocation.insert(held.allocation, bid);
+        }
+        self.bids.insert(bid, known);
+    }
+
+    fn learn(&mut self, bid: &v1::Bid, allocation: Option<&v1::Allocation>) {
+        let known = Known {
+            slot: SlotKey::of_labels(&bid.labels),
+            open: bid.state() == v1::bid::State::Open,
+            ceiling_micros: bid.ceiling_micros,
+            place: bid.bid_seq,
+            allocation: allocation.map(KnownAllocation::of),
+        };
+        self.insert(bid.bid, known);
+    }
+
+    fn with(&mut self, allocation: u64, change: impl FnOnce(&mut KnownAllocation)) -> Option<SlotKey> {
+        let bid = self.by_allocation.get(&allocation)?;
+        let known = self.bids.get_mut(bid)?;
+        change(known.allocation.as_mut()?);
+        Some(known.slot.clone())
+    }
+
+    fn fold(&mut self, event: &v1::Event) -> Option<SlotKey> {
+        match event.kind.as_ref()? {
+            Kind::Allocated(it) => {
+                let bid = it.bid?;
+                let known = self.bids.get_mut(&bid)?;
+                let slot = known.slot.clone();
+                if known.allocation.as_ref().is_none_or(|held| held.allocation != it.allocation) {
+                    known.allocation = Some(KnownAllocation::new(it.allocation, it.unit.clone()));
+                    self.by_allocation.insert(it.allocation, bid);
+                }
+                Some(slot)
+            }
+            Kind::BidAmended(it) => {
+                let known = self.bids.get_mut(&it.bid)?;
+                (known.ceiling_micros, known.place) = (it.ceiling_micros, it.bid_seq);
+                Some(known.slot.clone())
+            }
+            Kind::BidClosed(it) => {
+                let known = self.bids.get_mut(&it.bid)?;
+                known.open = false;
+                Some(known.slot.clone())
+            }
+            Kind::Ready(it) => self.with(it.allocation, |held| held.ready = true),
+            Kind::NoticeStarted(it) => {
+                self.with(it.allocation, |held| held.notice = Some((event.at_us, it.deadline_us)))
+            }
+            Kind::NoticeRescinded(it) => self.with(it.allocation, |held| held.notice = None),
+            Kind::Ended(it) => {
+                self.with(it.allocation, |held| held.ended = Some(it.reason().as_str_name().to_owned()))
+            }
+            Kind::MarketOpened(_)
+            | Kind::RulesChanged(_)
+            | Kind::OfferPut(_)
+            | Kind::UnitAdded(_)
+            | Kind::UnitLeaving(_)
+            | Kind::UnitBack(_)
+            | Kind::UnitRemoved(_)
+            | Kind::BidPlaced(_)
+            | Kind::Claimed(_)
+            | Kind::ClaimDropped(_)
+            | Kind::Charged(_)
+            | Kind::PriceChanged(_)
+            | Kind::Rejected(_)
+            | Kind::Repeated(_) => None,
+        }
+    }
+}

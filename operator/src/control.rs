@@ -1,0 +1,250 @@
+//! Looks at the world, asks the plan, and does what it says.
+
+mod act;
+mod bidnode;
+mod context;
+mod drain;
+mod node;
+mod slot;
+
+pub use context::Options;
+
+use crate::api::{BidNode, BidSlot};
+use crate::metrics;
+use crate::plan::demand;
+use crate::world::{self, World};
+use context::{Context, Wakes};
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::Api;
+use kube::runtime::controller::{Action, Config};
+use kube::runtime::reflector::{ObjectRef, reflector, store};
+use kube::runtime::{Controller, WatchStreamExt as _, watcher};
+use kube::{Client, Resource, ResourceExt as _};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tracing::warn;
+
+/// Why a look at an object came to nothing; it is looked at again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody else wrote the object meanwhile, or our copy of it is old.
+    #[error("the object has changed meanwhile")]
+    Stale,
+    #[error("the cluster: {0}")]
+    Cluster(Box<kube::Error>),
+    #[error("the engine: {0}")]
+    Auction(#[from] kubebid_client::Error),
+    #[error(transparent)]
+    Provisioner(#[from] crate::provision::Fault),
+    /// This replica does not lead, or cannot be sure of it.
+    #[error("this replica does not lead")]
+    NotLeading,
+    #[error("a bug of ours: {0}")]
+    Panicked(String),
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        let stale = matches!(&error, kube::Error::Api(status) if status.is_conflict());
+        if stale { Error::Stale } else { Error::Cluster(Box::new(error)) }
+    }
+}
+
+impl Error {
+    fn word(&self) -> &'static str {
+        match self {
+            Error::Stale => "stale",
+            Error::Cluster(_) => "cluster",
+            Error::Auction(_) => "auction",
+            Error::Provisioner(_) => "provisioner",
+            Error::NotLeading => "not_leading",
+            Error::Panicked(_) => "panicked",
+        }
+    }
+}
+
+/// Runs the operator for as long as it is polled; ends when a watch cannot be made.
+pub async fn run(client: Client, options: Options) {
+    let (bidnodes, bidnode_writer) = store::<BidNode>();
+    let (slots, slot_writer) = store::<BidSlot>();
+    let (nodes, node_writer) = store::<Node>();
+    let (pods, pod_writer) = store::<Pod>();
+    let world = World { bidnodes: bidnodes.clone(), slots: slots.clone(), nodes, pods };
+    let namespace = options.namespace.clone();
+    let (wakes, wake_bidnodes, wake_slots) = Wakes::new();
+    let context = Arc::new(Context::new(client.clone(), world.clone(), wakes.clone(), options));
+
+    let node_watch =
+        reflector(node_writer, watcher(Api::<Node>::all(client.clone()), watcher::Config::default()))
+            .default_backoff()
+            .touched_objects()
+            .for_each(|node| {
+                if let Ok(node) = node {
+                    on_node(&context, &node);
+                }
+                std::future::ready(())
+            });
+    let pod_watch =
+        reflector(pod_writer, watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()))
+            .default_backoff()
+            .touched_objects()
+            .for_each(|pod| {
+                if let Ok(pod) = pod {
+                    on_pod(&context, &pod);
+                }
+                std::future::ready(())
+            });
+    let slot_stream = {
+        let wakes = wakes.clone();
+        reflector(
+            slot_writer,
+            watcher(of::<BidSlot>(&client, namespace.as_deref()), watcher::Config::default()),
+        )
+        .default_backoff()
+        .touched_objects()
+        .inspect_ok(move |slot| {
+            if let Some(owner) = world::owner_of(slot) {
+                wakes.bidnode(owner);
+            }
+        })
+    };
+    let bidnode_stream = reflector(
+        bidnode_writer,
+        watcher(of::<BidNode>(&client, namespace.as_deref()), watcher::Config::default()),
+    )
+    .default_backoff()
+    .touched_objects();
+
+    let feed = {
+        let wakes = wakes.clone();
+        context
+            .auction()
+            .feed()
+            .run(move |slot| wakes.slot(ObjectRef::new(&slot.name).within(&slot.namespace)))
+    };
+    let bidnode_controller = Controller::for_stream(bidnode_stream, bidnodes)
+        .with_config(Config::default().concurrency(16).debounce(Duration::from_millis(50)))
+        .reconcile_on(UnboundedReceiverStream::new(wake_bidnodes))
+        .run(|object, context| watched(object, context, bidnode::reconcile), again, Arc::clone(&context))
+        .for_each(|_| std::future::ready(()));
+    let slot_controller = Controller::for_stream(slot_stream, slots)
+        .with_config(Config::default().concurrency(32))
+        .reconcile_on(UnboundedReceiverStream::new(wake_slots))
+        .run(|object, context| watched(object, context, slot::reconcile), again, Arc::clone(&context))
+        .for_each(|_| std::future::ready(()));
+    let listed = async {
+        // Nothing is decided on half a picture.
+        let _ = world.nodes.wait_until_ready().await;
+        let _ = world.pods.wait_until_ready().await;
+        context.set_pictured();
+        std::future::pending::<()>().await
+    };
+    tokio::select! {
+        () = node_watch => {}
+        () = pod_watch => {}
+        () = feed => {}
+        () = bidnode_controller => {}
+        () = slot_controller => {}
+        () = listed => {}
+    }
+}
+
+/// The objects of one namespace, or all.
+fn of<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// What a node is of interest to: its slot, and whoever waits for one of this name.
+fn on_node(context: &Context, node: &Node) {
+    let name = node.name_any();
+    let of_slot = |slot: &BidSlot| {
+        let by_uid = world::slot_uid_of(node).is_some_and(|uid| slot.uid().as_deref() == Some(uid));
+        by_uid || slot.status.as_ref().and_then(|status| status.node.as_deref()) == Some(name.as_str())
+    };
+    for slot in context.world().slots.state().iter().filter(|slot| of_slot(slot)) {
+        context.wakes().slot(ObjectRef::from_obj(slot.as_ref()));
+        if let Some(owner) = world::owner_of(slot) {
+            context.wakes().bidnode(owner);
+        }
+    }
+}
+
+/// A pod without a node is of interest to all who could bring one; a bound one to the slot of its node.
+fn on_pod(context: &Context, pod: &Pod) {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    match node {
+        Some(name) => {
+            if let Some(node) = context.world().node(name).filter(|node| world::slot_uid_of(node).is_some()) {
+                on_node(context, &node);
+            }
+        }
+        None if demand::is_unschedulable(pod) || pod.metadata.deletion_timestamp.is_some() => {
+            for node in context.world().bidnodes.state() {
+                context.wakes().bidnode(ObjectRef::from_obj(node.as_ref()));
+            }
+        }
+        None => {}
+    }
+}
+
+/// A look at an object, counted, timed, and kept from harming others.
+async fn watched<K, F>(
+    object: Arc<K>,
+    context: Arc<Context>,
+    reconcile: impl FnOnce(Arc<K>, Arc<Context>) -> F,
+) -> Result<Action, Error>
+where
+    K: Resource<DynamicType = ()>,
+    F: Future<Output = Result<Action, Error>>,
+{
+    let began = Instant::now();
+    if !context.has_pictured() {
+        return Ok(Action::requeue(Duration::from_millis(100)));
+    }
+    let look = AssertUnwindSafe(reconcile(Arc::clone(&object), Arc::clone(&context))).catch_unwind();
+    let result = look.await.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("panicked");
+        Err(Error::Panicked(text.to_owned()))
+    });
+    let word = result.as_ref().map_or_else(Error::word, |_| "ok");
+    metrics::reconciled(word, began.elapsed());
+    if result.is_ok() {
+        context.succeeded(&key(object.as_ref()));
+    }
+    result
+}
+
+fn key<K: Resource<DynamicType = ()>>(object: &K) -> String {
+    format!(
+        "{}/{}/{}",
+        K::kind(&()),
+        object.meta().namespace.as_deref().unwrap_or_default(),
+        object.name_any()
+    )
+}
+
+/// When to look again after a failure: later each time, never all at once.
+fn again<K: Resource<DynamicType = ()>>(object: Arc<K>, error: &Error, context: Arc<Context>) -> Action {
+    if matches!(error, Error::Stale) {
+        return Action::requeue(Duration::from_millis(50 + fastrand::u64(..100)));
+    }
+    let object = key(object.as_ref());
+    let times = context.failed(&object);
+    warn!(object, times, %error, "to be looked at again");
+    let most = Duration::from_millis(250).saturating_mul(1 << times.min(8)).min(Duration::from_secs(60));
+    Action::requeue(most.mul_f64(0.5 + 0.5 * fastrand::f64()))
+}

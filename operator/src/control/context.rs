@@ -1,0 +1,181 @@
+//! What every look at an object has at hand.
+
+use super::Error;
+use crate::api::{BidNode, BidSlot};
+use crate::auction::Auction;
+use crate::metrics::ActiveNodes;
+use crate::provision::Provisioner;
+use crate::reign::Reign;
+use crate::world::World;
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Client, Resource};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tracing::warn;
+
+/// What the operator works with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub auction: Arc<Auction>,
+    pub provisioner: Arc<dyn Provisioner>,
+    pub reign: Reign,
+    pub active_nodes: Arc<ActiveNodes>,
+    /// Only BidNodes of this namespace; absent for all.
+    pub namespace: Option<String>,
+}
+
+/// Objects to be looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Wakes {
+    bidnodes: UnboundedSender<ObjectRef<BidNode>>,
+    slots: UnboundedSender<ObjectRef<BidSlot>>,
+}
+
+impl Wakes {
+    pub(super) fn new() -> (Self, UnboundedReceiver<ObjectRef<BidNode>>, UnboundedReceiver<ObjectRef<BidSlot>>)
+    {
+        let (bidnodes, wake_bidnodes) = unbounded_channel();
+        let (slots, wake_slots) = unbounded_channel();
+        (Wakes { bidnodes, slots }, wake_bidnodes, wake_slots)
+    }
+
+    pub(super) fn bidnode(&self, which: ObjectRef<BidNode>) {
+        // At the end nobody listens any more.
+        let _ = self.bidnodes.send(which);
+    }
+
+    pub(super) fn slot(&self, which: ObjectRef<BidSlot>) {
+        let _ = self.slots.send(which);
+    }
+}
+
+/// Shared by all looks.
+pub(super) struct Context {
+    pub(super) client: Client,
+    world: World,
+    wakes: Wakes,
+    options: Options,
+    recorder: Recorder,
+    pictured: AtomicBool,
+    memory: Mutex<Memory>,
+}
+
+/// What is not worth a write: lost with the process, and made again.
+#[derive(Debug, Default)]
+struct Memory {
+    failures: BTreeMap<String, u32>,
+    /// When the mean price of a BidNode was last written, by UID.
+    priced: BTreeMap<String, Timestamp>,
+    /// Since when the node of a slot has been empty, by UID.
+    empty: BTreeMap<String, Timestamp>,
+}
+
+impl Context {
+    pub(super) fn new(client: Client, world: World, wakes: Wakes, options: Options) -> Self {
+        let reporter = Reporter { controller: "kubebid-operator".to_owned(), instance: None };
+        Context {
+            recorder: Recorder::new(client.clone(), reporter),
+            client,
+            world,
+            wakes,
+            options,
+            pictured: AtomicBool::new(false),
+            memory: Mutex::default(),
+        }
+    }
+
+    pub(super) fn world(&self) -> &World {
+        &self.world
+    }
+
+    pub(super) fn wakes(&self) -> &Wakes {
+        &self.wakes
+    }
+
+    pub(super) fn auction(&self) -> &Arc<Auction> {
+        &self.options.auction
+    }
+
+    pub(super) fn provisioner(&self) -> &dyn Provisioner {
+        self.options.provisioner.as_ref()
+    }
+
+    pub(super) fn active_nodes(&self) -> &ActiveNodes {
+        &self.options.active_nodes
+    }
+
+    /// To be asked before each act.
+    pub(super) fn leads(&self) -> Result<(), Error> {
+        if self.options.reign.holds() { Ok(()) } else { Err(Error::NotLeading) }
+    }
+
+    pub(super) fn set_pictured(&self) {
+        self.pictured.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_pictured(&self) -> bool {
+        self.pictured.load(Ordering::Relaxed)
+    }
+
+    /// Tells people, where they look: as an event of the object. Failing to is not worth a failure.
+    pub(super) async fn tell<K>(&self, about: &K, type_: EventType, reason: &str, note: String)
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let event = Event {
+            type_,
+            reason: reason.to_owned(),
+            note: Some(note),
+            action: reason.to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.recorder.publish(&event, &about.object_ref(&())).await {
+            warn!(%error, reason, "an event could not be written");
+        }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a failure in a row.
+    pub(super) fn failed(&self, object: &str) -> u32 {
+        let mut memory = self.memory();
+        let times = memory.failures.entry(object.to_owned()).or_default();
+        *times = times.saturating_add(1);
+        *times
+    }
+
+    pub(super) fn succeeded(&self, object: &str) {
+        self.memory().failures.remove(object);
+    }
+
+    pub(super) fn priced(&self, uid: &str) -> Option<Timestamp> {
+        self.memory().priced.get(uid).copied()
+    }
+
+    pub(super) fn set_priced(&self, uid: &str, when: Timestamp) {
+        self.memory().priced.insert(uid.to_owned(), when);
+    }
+
+    /// Since when the node of this slot has been empty.
+    pub(super) fn empty_since(&self, slot_uid: &str, empty: bool, now: Timestamp) -> Option<Timestamp> {
+        let mut memory = self.memory();
+        if !empty {
+            memory.empty.remove(slot_uid);
+            return None;
+        }
+        Some(*memory.empty.entry(slot_uid.to_owned()).or_insert(now))
+    }
+
+    /// Lets go of what was remembered of an object that is gone.
+    pub(super) fn forget(&self, uid: &str) {
+        let mut memory = self.memory();
+        memory.priced.remove(uid);
+        memory.empty.remove(uid);
+    }
+}

@@ -1,0 +1,115 @@
+//! What a Node object is to look like, as one patch.
+
+use super::slot::Scene;
+use crate::api::{
+    ANNOTATION_NAMESPACE, BidNode, LABEL_BIDNODE, LABEL_SLOT, LABEL_SLOT_UID, LABEL_UID, TAINT_LEAVING,
+    TAINT_UNREGISTERED,
+};
+use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::ResourceExt as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// On a node: what of its labels and taints came from its BidNode, so that it goes when it goes there.
+const ANNOTATION_APPLIED: &str = "kubebid.io/applied";
+
+#[derive(Serialize, Deserialize, Default, PartialEq, Debug)]
+struct Applied {
+    labels: BTreeSet<String>,
+    /// Key and effect.
+    taints: BTreeSet<(String, String)>,
+}
+
+/// The labels that a BidNode gives its nodes.
+pub(super) fn labels(owner: &BidNode) -> BTreeMap<String, String> {
+    let mut labels = owner.spec.node_selector.clone();
+    labels.insert(LABEL_BIDNODE.to_owned(), owner.name_any());
+    labels.insert(LABEL_UID.to_owned(), owner.uid().unwrap_or_default());
+    labels
+}
+
+/// The taints that a BidNode gives its nodes.
+pub(super) fn taints(owner: &BidNode) -> Vec<Taint> {
+    let taints = owner.spec.taints.iter().map(|taint| Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone(),
+        effect: taint.effect.name().to_owned(),
+        time_added: None,
+    });
+    taints.collect()
+}
+
+/// The one patch that registers the node: labels, taints, and the end of the taint that it came with. `None` where
+/// nothing is left to do.
+pub(super) fn registration(node: &Node, owner: &BidNode, scene: &Scene) -> Option<Value> {
+    let mut wanted = labels(owner);
+    wanted.insert(LABEL_SLOT.to_owned(), scene.slot.name_any());
+    wanted.insert(LABEL_SLOT_UID.to_owned(), scene.slot.uid().unwrap_or_default());
+    if let Some((_, region)) = scene.status().market.as_deref().and_then(|market| market.split_once('/')) {
+        wanted.insert("topology.kubernetes.io/region".to_owned(), region.to_owned());
+    }
+    let before: Applied = node
+        .annotations()
+        .get(ANNOTATION_APPLIED)
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let ours = taints(owner);
+    let pair = |taint: &Taint| (taint.key.clone(), taint.effect.clone());
+    let applied =
+        Applied { labels: wanted.keys().cloned().collect(), taints: ours.iter().map(pair).collect() };
+
+    let mut label_changes: BTreeMap<&str, Value> = BTreeMap::new();
+    for key in before.labels.difference(&applied.labels) {
+        label_changes.insert(key, Value::Null);
+    }
+    for (key, value) in &wanted {
+        if node.labels().get(key) != Some(value) {
+            label_changes.insert(key, json!(value));
+        }
+    }
+    let there = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let mut taints: Vec<Taint> = there
+        .iter()
+        .filter(|taint| taint.key != TAINT_UNREGISTERED)
+        .filter(|taint| !before.taints.contains(&pair(taint)) || applied.taints.contains(&pair(taint)))
+        .cloned()
+        .collect();
+    for taint in ours {
+        match taints.iter_mut().find(|it| pair(it) == pair(&taint)) {
+            Some(it) => it.value = taint.value,
+            None => taints.push(taint),
+        }
+    }
+    if label_changes.is_empty() && taints == there && applied == before {
+        return None;
+    }
+    Some(json!({
+        "metadata": {
+            "resourceVersion": node.resource_version(),
+            "labels": label_changes,
+            "annotations": {
+                ANNOTATION_NAMESPACE: owner.namespace(),
+                ANNOTATION_APPLIED: serde_json::to_string(&applied).unwrap_or_default(),
+            },
+        },
+        "spec": {"taints": taints},
+    }))
+}
+
+/// The node with the taint of those that are given up.
+pub(super) fn with_leaving(node: &Node) -> Value {
+    let mut taints = others(node, TAINT_LEAVING);
+    taints.push(Taint { key: TAINT_LEAVING.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() });
+    json!({"metadata": {"resourceVersion": node.resource_version()}, "spec": {"taints": taints}})
+}
+
+/// The node without a taint.
+pub(super) fn without(node: &Node, key: &str) -> Value {
+    json!({"metadata": {"resourceVersion": node.resource_version()}, "spec": {"taints": others(node, key)}})
+}
+
+fn others(node: &Node, key: &str) -> Vec<Taint> {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.filter(|taint| taint.key != key).cloned().collect()
+}

@@ -1,0 +1,224 @@
+//! A look at a slot: step after step, until there is nothing to do but wait.
+
+use super::act::{Outcome, act};
+use super::context::Context;
+use super::{Error, node};
+use crate::api::{BidNode, BidSlot, BidSlotStatus, SlotPhase, micros};
+use crate::auction::{Known, SlotKey};
+use crate::clock;
+use crate::plan::price::{self, Bid, Markets};
+use crate::plan::slot::{self as plan, AllocationView, Auction, BidView, Sight, Step, Unwanted};
+use crate::world::{node_view, not_ready_since, pod_view};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use kube::runtime::controller::Action;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// More than a slot ever needs in one look.
+const STEPS_MAX: usize = 32;
+/// How long to wait before the same step is tried again, where no event comes first.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// All there is to see of a slot.
+pub(super) struct Scene {
+    pub(super) slot: BidSlot,
+    pub(super) owner: Option<Arc<BidNode>>,
+    pub(super) node: Option<Arc<Node>>,
+    pub(super) known: Option<Known>,
+}
+
+impl Scene {
+    pub(super) fn status(&self) -> BidSlotStatus {
+        self.slot.status.clone().unwrap_or_default()
+    }
+}
+
+pub(super) async fn reconcile(slot: Arc<BidSlot>, context: Arc<Context>) -> Result<Action, Error> {
+    let mut slot = BidSlot::clone(&slot);
+    let mut last = None;
+    for _ in 0..STEPS_MAX {
+        context.leads()?;
+        let scene = look(slot, &context).await?;
+        let step = next(&scene, &context).await?;
+        if let Step::Wait(time) = step {
+            return Ok(Action::requeue(
+                Duration::try_from(time).unwrap_or(AGAIN).max(Duration::from_millis(50)),
+            ));
+        }
+        if last.as_ref() == Some(&step) {
+            // Done, and not to be seen yet: an event will tell.
+            return Ok(Action::requeue(AGAIN));
+        }
+        match act(&step, scene, &context).await? {
+            Outcome::Done(next) => slot = *next,
+            Outcome::Later(time) => return Ok(Action::requeue(time)),
+            Outcome::Gone => return Ok(Action::await_change()),
+        }
+        last = Some(step);
+    }
+    Ok(Action::requeue(AGAIN))
+}
+
+async fn look(slot: BidSlot, context: &Context) -> Result<Scene, Error> {
+    let owner = context.world().owner(&slot);
+    let status = slot.status.as_ref();
+    let node = status.and_then(|status| status.node.as_deref()).and_then(|name| context.world().node(name));
+    // A node of the same name that came later is not ours.
+    let uid = status.and_then(|status| status.node_uid.clone());
+    let node = node.filter(|node| uid.is_none() || node.uid() == uid);
+    let auction = context.auction();
+    let known = match status.and_then(|status| status.bid) {
+        Some(bid) if auction.mirror().bid(bid).is_none() && auction.mirror().is_listed() => {
+            auction.resolve(bid).await?;
+            auction.mirror().bid(bid)
+        }
+        Some(bid) => auction.mirror().bid(bid),
+        None => None,
+    };
+    Ok(Scene { slot, owner, node, known })
+}
+
+async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
+    let now = clock::now();
+    let status = scene.status();
+    let unwanted = unwanted(scene);
+    let markets = markets(scene, unwanted.is_some(), context).await?;
+    let (ceiling_micros, amend_micros) = prices(scene, markets.as_deref(), now);
+    let registered = || scene.owner.as_ref().is_none_or(|owner| is_registered(scene, owner));
+    let node_name = status.node.clone().unwrap_or_default();
+    let pods_left = status.phase == SlotPhase::Draining
+        && context
+            .world()
+            .pods_on(&node_name)
+            .iter()
+            .filter_map(|pod| pod_view(pod))
+            .any(|pod| pod.tier < crate::plan::drain::Tier::Daemon || !pod.ending);
+    Ok(plan::next(&Sight {
+        now,
+        status: &status,
+        unwanted,
+        auction: auction(scene, context),
+        node: scene.node.as_ref().map(|node| node_view(node, registered())),
+        ceiling_micros,
+        amend_micros,
+        pods_left: pods_left && scene.node.is_some(),
+        may_drain: may_drain(scene, context, now),
+        machine_gone: machine_gone(scene, context, now).await?,
+    }))
+}
+
+fn unwanted(scene: &Scene) -> Option<Unwanted> {
+    let deleting = scene.owner.as_ref().is_none_or(|owner| owner.metadata.deletion_timestamp.is_some());
+    if deleting || scene.slot.metadata.deletion_timestamp.is_some() {
+        return Some(Unwanted::Deleted);
+    }
+    scene.slot.spec.release.map(Unwanted::Release)
+}
+
+/// Prices are asked for where they matter: before a bid, and while it may be amended.
+async fn markets(scene: &Scene, unwanted: bool, context: &Context) -> Result<Option<Arc<Markets>>, Error> {
+    let phase = scene.status().phase;
+    let matters = phase <= SlotPhase::Bidding || phase == SlotPhase::Ready;
+    match &scene.owner {
+        Some(owner) if matters && !unwanted => Ok(context.auction().markets(&owner.spec).await?),
+        Some(_) | None => Ok(None),
+    }
+}
+
+fn prices(scene: &Scene, markets: Option<&Markets>, now: Timestamp) -> (Option<u64>, Option<u64>) {
+    let (Some(owner), Some(markets)) = (&scene.owner, markets) else { return (None, None) };
+    let ceiling = price::offer(&owner.spec, &markets.quote).ceiling_micros;
+    let amend = scene.known.as_ref().and_then(|known| {
+        let bid = Bid {
+            ceiling_micros: known.ceiling_micros,
+            waits: known.allocation.is_none(),
+            protected_until: scene.status().protected_until.map(|time| time.0),
+        };
+        price::amendment(&owner.spec, markets, &bid, now)
+    });
+    (Some(ceiling), amend)
+}
+
+fn auction(scene: &Scene, context: &Context) -> Auction {
+    match &scene.known {
+        None if context.auction().mirror().is_listed() => Auction::NoBid,
+        None => Auction::Unknown,
+        Some(known) if known.slot.uid.is_empty() => Auction::NoBid,
+        Some(known) => Auction::Bid(BidView {
+            open: known.open,
+            allocation: known.allocation.as_ref().map(|held| AllocationView {
+                allocation: held.allocation,
+                ready: held.ready,
+                deadline: held.notice.and_then(|(_, deadline)| instant(deadline)),
+                ended: held.ended.clone(),
+            }),
+        }),
+    }
+}
+
+/// Market time as Kubernetes tells it.
+pub(super) fn instant(us: u64) -> Option<Timestamp> {
+    i64::try_from(us).ok().and_then(|us| Timestamp::from_microsecond(us).ok())
+}
+
+fn is_registered(scene: &Scene, owner: &BidNode) -> bool {
+    scene.node.as_ref().is_some_and(|there| node::registration(there, owner, scene).is_none())
+}
+
+/// Nobody is evicted before every node under notice has its taint, and new bids stand where nodes go: for a while,
+/// since the notice does not wait.
+fn may_drain(scene: &Scene, context: &Context, now: Timestamp) -> bool {
+    let notice = scene.known.as_ref().and_then(|known| known.allocation.as_ref()?.notice);
+    let Some((started, deadline)) = notice.and_then(|(from, to)| Some((instant(from)?, instant(to)?))) else {
+        return true;
+    };
+    let patience = (deadline.duration_since(started) / 4).min(SignedDuration::from_secs(10));
+    if now.duration_since(started) > patience {
+        return true;
+    }
+    let all_tainted =
+        context.auction().mirror().under_notice().iter().all(|(key, _)| is_tainted(key, context));
+    all_tainted && is_replaced(scene, context)
+}
+
+fn is_tainted(key: &SlotKey, context: &Context) -> bool {
+    let which = kube::runtime::reflector::ObjectRef::new(&key.name).within(&key.namespace);
+    let Some(slot) = context.world().slots.get(&which).filter(|slot| slot.uid().as_deref() == Some(&key.uid))
+    else {
+        return true;
+    };
+    let status = slot.status.clone().unwrap_or_default();
+    let Some(node) = status.node.and_then(|name| context.world().node(&name)) else { return true };
+    node_view(&node, true).leaving
+}
+
+/// As many bids stand as the BidNode has nodes at least.
+fn is_replaced(scene: &Scene, context: &Context) -> bool {
+    let Some(owner) = scene.owner.as_ref().filter(|owner| owner.metadata.deletion_timestamp.is_none()) else {
+        return true;
+    };
+    let standing = context.world().slots_of(owner).into_iter().filter(|slot| {
+        let status = slot.status.clone().unwrap_or_default();
+        slot.spec.release.is_none() && status.phase.counts() && status.bid.is_some()
+    });
+    standing.count() >= owner.spec.min_nodes as usize
+}
+
+/// A node that says nothing any more may have no machine: the provisioner knows.
+async fn machine_gone(scene: &Scene, context: &Context, now: Timestamp) -> Result<bool, Error> {
+    let Some(since) = scene.node.as_ref().and_then(|node| not_ready_since(node)) else { return Ok(false) };
+    let status = scene.status();
+    let Some(name) = status.node.filter(|_| status.phase == SlotPhase::Ready) else { return Ok(false) };
+    if now.duration_since(since) < SignedDuration::from_secs(1) {
+        return Ok(false);
+    }
+    let machine = context.provisioner().get(&scene.slot.uid().unwrap_or_default(), &name).await?;
+    Ok(machine == crate::provision::Machine::Gone)
+}
+
+/// Whether the ceiling of a slot's bid is above what its BidNode allows.
+pub(super) fn is_above_max(status: &BidSlotStatus, max_bid: f64) -> bool {
+    status.ceiling_micros.is_some_and(|ceiling| ceiling > micros(max_bid))
+}

@@ -1,0 +1,38 @@
+//! The custom resource definitions, made from the Rust types.
+
+use crate::api::{BidNode, BidSlot};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSON, JSONSchemaProps,
+};
+use kube::CustomResourceExt as _;
+
+/// The instance types that a BidNode may name, unless others are given.
+pub const INSTANCE_TYPES: [&str; 5] = ["h100-8x", "h100-4x", "a100-8x", "a100-4x", "l40s-4x"];
+
+/// Both definitions. A BidNode may name these instance types only; any, where there are none.
+pub fn all<S: AsRef<str>>(instance_types: &[S]) -> [CustomResourceDefinition; 2] {
+    let mut node = BidNode::crd();
+    if let Some(schema) = instance_type(&mut node)
+        && !instance_types.is_empty()
+    {
+        schema.enum_ = Some(instance_types.iter().map(|name| JSON(name.as_ref().into())).collect());
+    }
+    [node, BidSlot::crd()]
+}
+
+/// As a stream of YAML documents.
+pub fn yaml<S: AsRef<str>>(instance_types: &[S]) -> Result<String, serde_saphyr::ser::Error> {
+    let mut text = String::new();
+    for crd in all(instance_types) {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(&crd)?);
+    }
+    Ok(text)
+}
+
+fn instance_type(crd: &mut CustomResourceDefinition) -> Option<&mut JSONSchemaProps> {
+    let version = crd.spec.versions.first_mut()?;
+    let root = version.schema.as_mut()?.open_api_v3_schema.as_mut()?;
+    let spec = root.properties.as_mut()?.get_mut("spec")?;
+    spec.properties.as_mut()?.get_mut("instanceType")
+}

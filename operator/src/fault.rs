@@ -1,0 +1,17 @@
+//! Places at which a test may end the process, as a crash would: between an act and its being written down.
+
+use std::sync::OnceLock;
+
+static ABORT_AT: OnceLock<String> = OnceLock::new();
+
+/// Ends the process at this point from now on; only the first call counts.
+pub fn abort_at(point: String) {
+    let _ = ABORT_AT.set(point);
+}
+
+/// Here a crash would be worst.
+pub(crate) fn point(name: &str) {
+    if ABORT_AT.get().is_some_and(|at| at == name) {
+        std::process::abort();
+    }
+}

@@ -1,0 +1,217 @@
+//! `kubebid-operator`: runs the operator, and prints its custom resource definitions.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use kube::api::Api;
+use kube::{Client, ResourceExt as _};
+use kubebid_operator::auction::Auction;
+use kubebid_operator::control::{self, Options};
+use kubebid_operator::metrics::{self, ActiveNodes};
+use kubebid_operator::ops::{self, Ops};
+use kubebid_operator::provision::{Kwok, Provisioner};
+use kubebid_operator::reign::Reign;
+use kubebid_operator::{crds, fault};
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tracing::{error, info};
+use tracing_subscriber::EnvFilter;
+
+/// The Kubernetes operator of KubeBid: turns BidNodes into nodes by bidding for them
+#[derive(Parser)]
+#[command(name = "kubebid-operator", version, term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(Box<Run>),
+    Crds(Crds),
+}
+
+/// Run the operator
+#[derive(Args)]
+#[command(after_help = "\
+The cluster is that of the Pod it runs in, or of the kubeconfig. At the engine it is one tenant: its token says which.
+
+Examples:
+  kubebid-operator run --endpoints https://market.example --token-file /run/secrets/kubebid/token
+  kubebid-operator run --watch-namespace team-a --alone          beside a local market, for one namespace
+
+Exit codes: 1 the cluster or a setting is at fault, 2 the command line is wrong, 3 another replica leads now.
+KUBEBID_LOG says what is logged, as in `info` or `kubebid_operator=debug`.")]
+struct Run {
+    /// Engines of one exchange, tried in this order
+    #[arg(long, env = "KUBEBID_ENDPOINTS", value_delimiter = ',', default_value = "http://127.0.0.1:7440")]
+    endpoints: Vec<String>,
+    /// A file with the token of the tenant that bids; read again when it changes
+    #[arg(long, env = "KUBEBID_TOKEN_FILE", value_name = "FILE")]
+    token_file: PathBuf,
+    /// Authorities to trust besides those of the system, as PEM
+    #[arg(long, env = "KUBEBID_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Only BidNodes of this namespace [default: all]
+    #[arg(long, value_name = "NAMESPACE")]
+    watch_namespace: Option<String>,
+    /// Who makes the machines
+    #[arg(long, value_enum, default_value = "kwok")]
+    provisioner: ProvisionerKind,
+    /// How long a machine of KWOK takes to come, at least and at most, in milliseconds
+    #[arg(long, value_name = "LEAST..MOST", default_value = "500..3000", value_parser = span)]
+    kwok_delay_ms: (u64, u64),
+    /// Address of /healthz, /readyz and /metrics
+    #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// The namespace of the Lease by which one replica leads
+    #[arg(long, default_value = "kubebid-system", value_name = "NAMESPACE")]
+    lease_namespace: String,
+    /// The name of the Lease
+    #[arg(long, default_value = "kubebid-operator", value_name = "NAME")]
+    lease_name: String,
+    /// How long a Lease lasts without being renewed, in seconds; at least 3
+    #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=3600))]
+    lease_seconds: u64,
+    /// This replica's name in the Lease
+    #[arg(long, env = "HOSTNAME", default_value = "kubebid-operator", value_name = "NAME")]
+    identity: String,
+    /// Run without a Lease: there is no other replica
+    #[arg(long)]
+    alone: bool,
+    /// End the process at this point, as a crash would; for tests
+    #[arg(long, hide = true)]
+    abort_at: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ProvisionerKind {
+    /// Node objects that KWOK brings to life: for local markets and tests
+    Kwok,
+}
+
+/// Print the custom resource definitions
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  kubebid-operator crds | kubectl apply -f -
+  kubebid-operator crds --instance-types h200-8x,b200-8x | kubectl apply -f -")]
+struct Crds {
+    /// What a BidNode may ask for; an empty list for anything
+    #[arg(long, value_delimiter = ',', default_values = crds::INSTANCE_TYPES, num_args = 0..)]
+    instance_types: Vec<String>,
+}
+
+fn span(text: &str) -> Result<(u64, u64), String> {
+    let (least, most) = text.split_once("..").ok_or("write it as in 500..3000")?;
+    let parse = |text: &str| text.parse::<u64>().map_err(|error| format!("{text:?}: {error}"));
+    let (least, most) = (parse(least)?, parse(most)?);
+    if least > most { Err(format!("{least} is more than {most}")) } else { Ok((least, most)) }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Run(run) => run.run().await,
+        Command::Crds(crds) => crds::yaml(&crds.instance_types).map_err(Into::into).map(|yaml| {
+            print!("{yaml}");
+            ExitCode::SUCCESS
+        }),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+impl Run {
+    async fn run(self) -> Result<ExitCode, Box<dyn Error>> {
+        let filter = EnvFilter::builder()
+            .with_env_var("KUBEBID_LOG")
+            .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
+            .from_env()?;
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        if let Some(point) = self.abort_at.clone() {
+            fault::abort_at(point);
+        }
+        let client = Client::try_default().await?;
+        let cluster = cluster_uid(&client).await?;
+        let (active_nodes, ready) = (Arc::new(ActiveNodes::default()), Arc::new(AtomicBool::new(true)));
+        let ops = Ops { metrics: metrics::install()?, active_nodes: Arc::clone(&active_nodes), ready };
+        let listener = TcpListener::bind(self.listen).await?;
+        let serving = ops::serve(listener, ops);
+        let working = self.work(client, cluster, active_nodes);
+        tokio::select! {
+            served = serving => served.map(|()| ExitCode::FAILURE).map_err(Into::into),
+            worked = working => worked,
+            () = stop_signal() => {
+                info!("stopping; another replica, or the next start, goes on from here");
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+
+    async fn work(
+        &self,
+        client: Client,
+        cluster: String,
+        active_nodes: Arc<ActiveNodes>,
+    ) -> Result<ExitCode, Box<dyn Error>> {
+        let mut engine = kubebid_client::Client::builder()
+            .endpoints(self.endpoints.iter().map(String::as_str))
+            .token_file(&self.token_file);
+        if let Some(file) = &self.ca_file {
+            engine = engine.ca_file(file);
+        }
+        let auction = Arc::new(Auction::new(engine.build()?.with_deadline(Duration::from_secs(5)), cluster));
+        let provisioner: Arc<dyn Provisioner> = match self.provisioner {
+            ProvisionerKind::Kwok => {
+                let (least, most) = self.kwok_delay_ms;
+                let delay = Duration::from_millis(least)..=Duration::from_millis(most);
+                Arc::new(Kwok::new(client.clone(), delay))
+            }
+        };
+        let options = |reign| Options {
+            auction,
+            provisioner,
+            reign,
+            active_nodes,
+            namespace: self.watch_namespace.clone(),
+        };
+        if self.alone {
+            control::run(client, options(Reign::alone())).await;
+            return Err("a watch of the cluster has ended".into());
+        }
+        let lease = Duration::from_secs(self.lease_seconds);
+        let (reign, end) =
+            Reign::begin(client.clone(), &self.lease_namespace, &self.lease_name, &self.identity, lease)
+                .await?;
+        tokio::select! {
+            () = end => {
+                error!("somebody else may lead: this replica ends");
+                Ok(ExitCode::from(3))
+            }
+            () = control::run(client, options(reign)) => Err("a watch of the cluster has ended".into()),
+        }
+    }
+}
+
+/// What names a cluster: the UID of its `kube-system` namespace.
+async fn cluster_uid(client: &Client) -> Result<String, Box<dyn Error>> {
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
+    let system = namespaces.get("kube-system").await?;
+    system.uid().ok_or_else(|| "kube-system has no UID".into())
+}
+
+async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}

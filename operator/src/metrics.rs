@@ -1,0 +1,99 @@
+//! What the operator counts. Names are part of the interface: docs/operator.md lists them.
+
+use crate::api::BidNode;
+use kube::ResourceExt as _;
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+const RECONCILES: &str = "bidnode_reconcile_total";
+const RECONCILE_SECONDS: &str = "bidnode_reconcile_duration_seconds";
+const ACTIVE_NODES: &str = "bidnode_active_nodes";
+const STEPS: &str = "kubebid_operator_slot_steps_total";
+const NOTICES: &str = "kubebid_operator_notices_total";
+const PODS_MOVED: &str = "kubebid_operator_pods_moved_total";
+const TAINT_SECONDS: &str = "kubebid_operator_notice_to_taint_seconds";
+const DRAIN_SECONDS: &str = "kubebid_operator_notice_to_drained_seconds";
+const LEADER: &str = "kubebid_operator_leader";
+
+/// Collects from here on; once in a process.
+pub fn install() -> Result<PrometheusHandle, BuildError> {
+    let buckets: Vec<f64> = (0..10).map(|power| 0.01 * f64::from(1 << power)).collect();
+    let builder =
+        PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &buckets)?;
+    let recorder = builder.build_recorder();
+    let handle = recorder.handle();
+    // Where something else collects already, nothing is collected twice.
+    let _ = metrics::set_global_recorder(recorder);
+    describe_counter!(RECONCILES, "Looks at an object, by what came of it");
+    describe_histogram!(RECONCILE_SECONDS, "How long a look at an object takes");
+    describe_counter!(STEPS, "Steps of slots, by kind");
+    describe_counter!(NOTICES, "Pre-emption notices, by what the strategy answered");
+    describe_counter!(PODS_MOVED, "Pods made to leave a node, by how");
+    describe_histogram!(TAINT_SECONDS, "From a notice to the taint on its node");
+    describe_histogram!(DRAIN_SECONDS, "From a notice to the last pod's leaving");
+    describe_gauge!(LEADER, "1 while this replica leads");
+    Ok(handle)
+}
+
+pub(crate) fn reconciled(result: &'static str, took: Duration) {
+    counter!(RECONCILES, "result" => result).increment(1);
+    histogram!(RECONCILE_SECONDS).record(took.as_secs_f64());
+}
+
+pub(crate) fn stepped(step: &'static str) {
+    counter!(STEPS, "step" => step).increment(1);
+}
+
+pub(crate) fn noticed(answer: &'static str) {
+    counter!(NOTICES, "answer" => answer).increment(1);
+}
+
+pub(crate) fn moved_pod(how: &'static str) {
+    counter!(PODS_MOVED, "how" => how).increment(1);
+}
+
+pub(crate) fn tainted(after: Duration) {
+    histogram!(TAINT_SECONDS).record(after.as_secs_f64());
+}
+
+pub(crate) fn drained(after: Duration) {
+    histogram!(DRAIN_SECONDS).record(after.as_secs_f64());
+}
+
+pub(crate) fn leads(leads: bool) {
+    gauge!(LEADER).set(if leads { 1.0 } else { 0.0 });
+}
+
+/// The active nodes of each BidNode, written out when asked for, so that a series goes with its object.
+#[derive(Debug, Default)]
+pub struct ActiveNodes(Mutex<BTreeMap<(String, String), (String, u32)>>);
+
+impl ActiveNodes {
+    pub(crate) fn set(&self, node: &BidNode, active: u32) {
+        let value = (node.spec.instance_type.clone(), active);
+        self.map().insert((node.namespace().unwrap_or_default(), node.name_any()), value);
+    }
+
+    pub(crate) fn remove(&self, namespace: &str, name: &str) {
+        self.map().remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
+    fn map(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), (String, u32)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// In the text format of Prometheus.
+    pub fn render(&self) -> String {
+        let mut text =
+            format!("# HELP {ACTIVE_NODES} Nodes of a BidNode that are ready\n# TYPE {ACTIVE_NODES} gauge\n");
+        for ((namespace, name), (instance_type, active)) in self.map().iter() {
+            text.push_str(&format!(
+                "{ACTIVE_NODES}{{name=\"{name}\",namespace=\"{namespace}\",instance_type=\"{instance_type}\"}} {active}\n"
+            ));
+        }
+        text
+    }
+}

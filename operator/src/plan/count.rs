@@ -1,0 +1,235 @@
+//! How many slots a BidNode is to have, and which to give up.
+
+use crate::api::{ReleaseReason, SlotPhase};
+use k8s_openapi::jiff::SignedDuration;
+
+/// One slot as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotView {
+    pub name: String,
+    /// The number in its name.
+    pub ordinal: u32,
+    pub phase: SlotPhase,
+    /// It is being given up.
+    pub leaving: Option<Leaving>,
+    /// It has an allocation.
+    pub holds: bool,
+    /// Pods on its node that would have to move; those of daemon sets do not count.
+    pub pods: usize,
+    /// For how long its ready node has had none.
+    pub empty_for: Option<SignedDuration>,
+    /// For how long its node, once ready, has not been.
+    pub not_ready_for: Option<SignedDuration>,
+}
+
+/// Why a slot is being given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    Release(ReleaseReason),
+    Deleted,
+}
+
+impl SlotView {
+    fn counts(&self) -> bool {
+        self.leaving.is_none() && self.phase.counts()
+    }
+
+    /// It would be missed: pods run on it, or may be about to.
+    fn is_used(&self, rules: &Rules) -> bool {
+        self.pods > 0 || self.empty_for.is_some_and(|span| span < rules.empty_after)
+    }
+
+    fn is_unhealthy(&self, rules: &Rules) -> bool {
+        self.counts() && self.not_ready_for.is_some_and(|span| span >= rules.unhealthy_after)
+    }
+}
+
+/// What a BidNode wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    pub min: usize,
+    pub max: usize,
+    /// Nodes that unschedulable pods need beside those that are ready.
+    pub needed: usize,
+    pub empty_after: SignedDuration,
+    pub unhealthy_after: SignedDuration,
+}
+
+/// Slots to make and slots to give up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The numbers of those to make: the lowest that are free, so that who sees an old list makes none twice.
+    pub create: Vec<u32>,
+    pub release: Vec<(String, ReleaseReason)>,
+}
+
+/// How many nodes are wanted.
+pub fn target(rules: &Rules, slots: &[SlotView]) -> usize {
+    let used = slots.iter().filter(|slot| slot.counts() && slot.is_used(rules)).count();
+    (used + rules.needed).max(rules.min).min(rules.max.max(rules.min))
+}
+
+/// What to change.
+pub fn plan(rules: &Rules, slots: &[SlotView]) -> Changes {
+    let mut release: Vec<_> =
+        unhealthy(rules, slots).into_iter().map(|name| (name, ReleaseReason::NotReady)).collect();
+    let standing: Vec<&SlotView> = slots
+        .iter()
+        .filter(|slot| slot.counts() && !release.iter().any(|(name, _)| *name == slot.name))
+        .collect();
+    let target = target(rules, slots);
+    if standing.len() < target {
+        let create = free_ordinals(slots).take(target - standing.len()).collect();
+        return Changes { create, release };
+    }
+    let must = standing.len().saturating_sub(rules.max.max(rules.min));
+    release.extend(cheapest_first(rules, standing.clone()).enumerate().filter_map(|(index, slot)| {
+        let surplus = index < standing.len() - target;
+        let free_to_go = index < must || !slot.is_used(rules);
+        let reason = if slot.empty_for.is_some() { ReleaseReason::Empty } else { ReleaseReason::ScaleDown };
+        (surplus && free_to_go).then(|| (slot.name.clone(), reason))
+    }));
+    Changes { create: Vec::new(), release }
+}
+
+/// Nodes to replace for their health: never more than a fifth of all at once, but one.
+fn unhealthy(rules: &Rules, slots: &[SlotView]) -> Vec<String> {
+    let under_way = slots
+        .iter()
+        .filter(|slot| slot.leaving == Some(Leaving::Release(ReleaseReason::NotReady)))
+        .filter(|slot| slot.phase < SlotPhase::Released)
+        .count();
+    let all = slots.iter().filter(|slot| slot.counts()).count() + under_way;
+    let most = (all / 5).max(1).saturating_sub(under_way);
+    slots.iter().filter(|slot| slot.is_unhealthy(rules)).take(most).map(|slot| slot.name.clone()).collect()
+}
+
+/// In the order in which they are missed least: without a node, empty, with few pods; the youngest first.
+fn cheapest_first<'a>(
+    rules: &Rules,
+    mut slots: Vec<&'a SlotView>,
+) -> impl Iterator<Item = &'a SlotView> + use<'a> {
+    slots.sort_by_key(|slot| {
+        let idle = !slot.is_used(rules);
+        let idleness = if idle { slot.empty_for.unwrap_or_default() } else { SignedDuration::ZERO };
+        (
+            slot.holds,
+            slot.phase == SlotPhase::Ready,
+            slot.pods,
+            std::cmp::Reverse(idleness),
+            std::cmp::Reverse(slot.ordinal),
+        )
+    });
+    slots.into_iter()
+}
+
+fn free_ordinals(slots: &[SlotView]) -> impl Iterator<Item = u32> {
+    (0..).filter(|ordinal| !slots.iter().any(|slot| slot.ordinal == *ordinal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules {
+        min: 2,
+        max: 4,
+        needed: 0,
+        empty_after: SignedDuration::from_mins(10),
+        unhealthy_after: SignedDuration::from_mins(5),
+    };
+
+    fn slot(ordinal: u32, phase: SlotPhase) -> SlotView {
+        SlotView {
+            name: format!("gpu-{ordinal}"),
+            ordinal,
+            phase,
+            leaving: None,
+            holds: phase > SlotPhase::Bidding,
+            pods: 0,
+            empty_for: None,
+            not_ready_for: None,
+        }
+    }
+
+    fn busy(ordinal: u32, pods: usize) -> SlotView {
+        SlotView { pods, ..slot(ordinal, SlotPhase::Ready) }
+    }
+
+    fn empty(ordinal: u32, minutes: i64) -> SlotView {
+        SlotView { empty_for: Some(SignedDuration::from_mins(minutes)), ..slot(ordinal, SlotPhase::Ready) }
+    }
+
+    /// "+1 +2" for slots to make, "-0:Empty" for slots to give up.
+    #[track_caller]
+    fn check(rules: Rules, slots: &[SlotView], expect: &str) {
+        let changes = plan(&rules, slots);
+        let mut said: Vec<String> = changes.create.iter().map(|ordinal| format!("+{ordinal}")).collect();
+        said.extend(
+            changes
+                .release
+                .iter()
+                .map(|(name, reason)| format!("-{}:{reason:?}", name.trim_start_matches("gpu-"))),
+        );
+        assert_eq!(said.join(" "), expect);
+    }
+
+    #[test]
+    fn bids_in_flight_count() {
+        check(RULES, &[], "+0 +1");
+        check(RULES, &[slot(0, SlotPhase::Pending)], "+1");
+        check(RULES, &[slot(0, SlotPhase::Bidding), slot(1, SlotPhase::Provisioning)], "");
+    }
+
+    #[test]
+    fn a_node_under_notice_is_replaced_once_and_its_number_is_not_used_again() {
+        check(RULES, &[slot(0, SlotPhase::Notice), busy(1, 3)], "+2");
+        check(RULES, &[slot(0, SlotPhase::Draining), busy(1, 3), slot(2, SlotPhase::Bidding)], "");
+    }
+
+    #[test]
+    fn when_a_notice_is_taken_back_the_new_bid_goes_if_it_holds_nothing() {
+        check(RULES, &[busy(0, 1), busy(1, 1), slot(2, SlotPhase::Bidding)], "-2:ScaleDown");
+        check(RULES, &[busy(0, 1), busy(1, 1), slot(2, SlotPhase::Provisioning)], "-2:ScaleDown");
+    }
+
+    #[test]
+    fn pods_that_need_nodes_get_them_up_to_the_maximum() {
+        let asked = |needed| Rules { needed, ..RULES };
+        check(asked(1), &[busy(0, 1), busy(1, 1)], "+2");
+        check(asked(9), &[busy(0, 1), busy(1, 1)], "+2 +3");
+        check(asked(1), &[busy(0, 1), busy(1, 1), slot(2, SlotPhase::Bidding)], "");
+        check(Rules { min: 0, ..asked(1) }, &[], "+0");
+    }
+
+    #[test]
+    fn nodes_beyond_the_minimum_go_when_they_were_empty_for_long() {
+        check(RULES, &[busy(0, 1), busy(1, 1), empty(2, 9)], "");
+        check(RULES, &[busy(0, 1), busy(1, 1), empty(2, 10)], "-2:Empty");
+        check(RULES, &[empty(0, 99), empty(1, 99)], "");
+        check(RULES, &[empty(0, 99), empty(1, 12), empty(2, 12)], "-0:Empty");
+    }
+
+    #[test]
+    fn above_the_maximum_the_emptiest_goes_first_then_the_youngest() {
+        check(RULES, &[busy(0, 3), busy(1, 2), busy(2, 2), busy(3, 9), busy(4, 9)], "-2:ScaleDown");
+        check(
+            RULES,
+            &[busy(0, 3), busy(1, 2), busy(2, 2), busy(3, 9), slot(4, SlotPhase::Pending)],
+            "-4:ScaleDown",
+        );
+    }
+
+    #[test]
+    fn at_most_a_fifth_is_replaced_for_its_health_at_once() {
+        let sick =
+            |ordinal| SlotView { not_ready_for: Some(SignedDuration::from_mins(6)), ..busy(ordinal, 1) };
+        let mut slots: Vec<_> = (0..10).map(sick).collect();
+        let rules = Rules { min: 10, max: 10, ..RULES };
+        check(rules, &slots, "+10 +11 -0:NotReady -1:NotReady");
+        slots[0].leaving = Some(Leaving::Release(ReleaseReason::NotReady));
+        slots.push(slot(10, SlotPhase::Bidding));
+        check(rules, &slots, "+11 -1:NotReady");
+        check(Rules { min: 1, max: 2, ..RULES }, &[sick(0)], "+1 -0:NotReady");
+    }
+}

@@ -1,0 +1,292 @@
+//! How many more nodes the pods need that no node has room for.
+
+use k8s_openapi::api::core::v1::{
+    Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube_quantity::ParsedQuantity;
+use std::collections::BTreeMap;
+
+/// Amounts by the name of the resource, as in `nvidia.com/gpu`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resources(BTreeMap<String, ParsedQuantity>);
+
+impl Resources {
+    /// What cannot be read counts as nothing.
+    pub fn parse<'a>(quantities: impl IntoIterator<Item = (&'a String, &'a Quantity)>) -> Self {
+        let parsed = quantities.into_iter().filter_map(|(name, quantity)| {
+            ParsedQuantity::try_from(quantity).ok().map(|quantity| (name.clone(), quantity))
+        });
+        Resources(parsed.collect())
+    }
+
+    /// Takes the amounts away, if there is enough of each.
+    fn take(&mut self, wanted: &Resources) -> bool {
+        let nothing = ParsedQuantity::default();
+        let fits = wanted.0.iter().all(|(name, amount)| {
+            *amount <= nothing || self.0.get(name).is_some_and(|there| amount <= there)
+        });
+        if fits {
+            for (name, amount) in &wanted.0 {
+                if let Some(there) = self.0.get_mut(name) {
+                    *there -= amount.clone();
+                }
+            }
+        }
+        fits
+    }
+
+    fn add(&mut self, other: &Resources) {
+        for (name, amount) in &other.0 {
+            let sum = self.0.remove(name).unwrap_or_default() + amount.clone();
+            self.0.insert(name.clone(), sum);
+        }
+    }
+
+    fn at_least(&mut self, other: &Resources) {
+        for (name, amount) in &other.0 {
+            let there = self.0.entry(name.clone()).or_insert_with(|| amount.clone());
+            if *there < *amount {
+                *there = amount.clone();
+            }
+        }
+    }
+
+    /// What is left of a node with these pods.
+    pub fn without<'a>(mut self, pods: impl IntoIterator<Item = &'a Pod>) -> Self {
+        for pod in pods {
+            for (name, amount) in requests(pod).0 {
+                if let Some(there) = self.0.get_mut(&name) {
+                    *there -= amount;
+                }
+            }
+        }
+        self
+    }
+}
+
+/// A node as the scheduler would see it.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<Taint>,
+    pub free: Resources,
+}
+
+/// How many nodes of this shape have to be made for these pods, first fit, after what still fits on `ready` ones.
+pub fn nodes_needed<'a>(
+    pods: impl IntoIterator<Item = &'a Pod>,
+    shape: &Shape,
+    ready: &[Resources],
+) -> usize {
+    let mut nodes: Vec<Resources> = ready.to_vec();
+    for pod in pods.into_iter().filter(|pod| suits(pod, shape)) {
+        let wanted = requests(pod);
+        if nodes.iter_mut().any(|node| node.take(&wanted)) {
+            continue;
+        }
+        let mut fresh = shape.free.clone();
+        if fresh.take(&wanted) {
+            nodes.push(fresh);
+        }
+    }
+    nodes.len() - ready.len()
+}
+
+/// Whether the scheduler says that it finds no node for the pod.
+pub fn is_unschedulable(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let ending = pod.metadata.deletion_timestamp.is_some();
+    !bound
+        && !ending
+        && conditions.into_iter().any(|condition| {
+            condition.type_ == "PodScheduled"
+                && condition.status == "False"
+                && condition.reason.as_deref() == Some("Unschedulable")
+        })
+}
+
+/// Labels, affinity and taints allow the pod on such a node, and it asks for one: a pod that would run anywhere is
+/// nobody's reason to buy a node for, unless that node has no taint against it.
+fn suits(pod: &Pod, shape: &Shape) -> bool {
+    let Some(spec) = &pod.spec else { return false };
+    let selected =
+        spec.node_selector.iter().flatten().all(|(key, value)| shape.labels.get(key) == Some(value));
+    let terms = spec
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.node_affinity.as_ref())
+        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
+    let affine =
+        terms.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| term_holds(term, shape)));
+    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
+    let tolerated = shape
+        .taints
+        .iter()
+        .filter(|taint| taint.effect != "PreferNoSchedule")
+        .all(|taint| tolerations.iter().any(|toleration| tolerates(toleration, taint)));
+    selected && affine && tolerated
+}
+
+fn term_holds(term: &NodeSelectorTerm, shape: &Shape) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let by_name = term.match_fields.as_ref().is_some_and(|fields| !fields.is_empty());
+    !by_name && !expressions.is_empty() && expressions.iter().all(|expression| holds(expression, shape))
+}
+
+fn holds(expression: &NodeSelectorRequirement, shape: &Shape) -> bool {
+    let value = shape.labels.get(&expression.key);
+    let values = expression.values.as_deref().unwrap_or_default();
+    let number = |text: Option<&String>| text.and_then(|text| text.parse::<i64>().ok());
+    match expression.operator.as_str() {
+        "In" => value.is_some_and(|value| values.contains(value)),
+        "NotIn" => value.is_none_or(|value| !values.contains(value)),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => number(value).zip(number(values.first())).is_some_and(|(there, than)| there > than),
+        "Lt" => number(value).zip(number(values.first())).is_some_and(|(there, than)| there < than),
+        _ => false,
+    }
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let effect = toleration.effect.as_deref().filter(|effect| !effect.is_empty());
+    let key = toleration.key.as_deref().filter(|key| !key.is_empty());
+    let exists = toleration.operator.as_deref() == Some("Exists");
+    effect.is_none_or(|effect| effect == taint.effect)
+        && match key {
+            None => exists,
+            Some(key) => {
+                key == taint.key
+                    && (exists
+                        || toleration.value.as_deref().unwrap_or_default()
+                            == taint.value.as_deref().unwrap_or_default())
+            }
+        }
+}
+
+/// What the scheduler sets aside for a pod: its containers together, or its largest initial one beside the sidecars
+/// that started before; and one place.
+fn requests(pod: &Pod) -> Resources {
+    let mut sum = Resources::default();
+    let Some(spec) = &pod.spec else { return sum };
+    for container in &spec.containers {
+        sum.add(&of_container(container));
+    }
+    let mut sidecars = Resources::default();
+    let mut starting = Resources::default();
+    for container in spec.init_containers.iter().flatten() {
+        let mut at_once = sidecars.clone();
+        at_once.add(&of_container(container));
+        starting.at_least(&at_once);
+        if container.restart_policy.as_deref() == Some("Always") {
+            sidecars.add(&of_container(container));
+        }
+    }
+    sum.add(&sidecars);
+    sum.at_least(&starting);
+    sum.add(&Resources::parse(spec.overhead.iter().flatten()));
+    sum.add(&Resources::parse([(&"pods".to_owned(), &Quantity("1".to_owned()))]));
+    sum
+}
+
+fn of_container(container: &Container) -> Resources {
+    let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+    Resources::parse(requests.into_iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(spec: Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap()
+    }
+
+    fn asks(gpus: u32) -> Value {
+        json!({"containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": gpus.to_string()}}}],
+               "tolerations": [{"key": "gpu", "operator": "Exists"}]})
+    }
+
+    fn shape() -> Shape {
+        let free = [("cpu", "8"), ("memory", "64Gi"), ("nvidia.com/gpu", "8"), ("pods", "110")];
+        let free: BTreeMap<String, Quantity> =
+            free.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).collect();
+        Shape {
+            labels: BTreeMap::from([("pool".to_owned(), "gpu".to_owned())]),
+            taints: vec![Taint { key: "gpu".into(), effect: "NoSchedule".into(), ..Taint::default() }],
+            free: Resources::parse(&free),
+        }
+    }
+
+    fn needed(specs: &[Value]) -> usize {
+        let pods: Vec<_> = specs.iter().cloned().map(pod).collect();
+        nodes_needed(&pods, &shape(), &[])
+    }
+
+    fn with(mut spec: Value, key: &str, value: Value) -> Value {
+        spec[key] = value;
+        spec
+    }
+
+    #[test]
+    fn pods_share_nodes_first_fit() {
+        assert_eq!(needed(&[]), 0);
+        assert_eq!(needed(&[asks(4), asks(4)]), 1);
+        assert_eq!(needed(&[asks(5), asks(5), asks(3), asks(3)]), 2);
+        assert_eq!(needed(&[asks(9)]), 0, "no node of the type is large enough");
+    }
+
+    #[test]
+    fn what_fits_on_a_ready_node_needs_no_other() {
+        let pods = [pod(asks(4)), pod(asks(8))];
+        let half = shape().free.without(&[pod(asks(4))]);
+        assert_eq!(nodes_needed(&pods, &shape(), &[half]), 1);
+    }
+
+    #[test]
+    fn a_node_must_have_the_labels_and_no_taint_against_the_pod() {
+        let selector = |value: &str| with(asks(1), "nodeSelector", json!({"pool": value}));
+        assert_eq!(needed(&[selector("gpu")]), 1);
+        assert_eq!(needed(&[selector("cpu")]), 0);
+        assert_eq!(needed(&[with(asks(1), "tolerations", json!([]))]), 0);
+        assert_eq!(needed(&[with(asks(1), "tolerations", json!([{"operator": "Exists"}]))]), 1);
+        let other = json!([{"key": "gpu", "value": "x"}]);
+        assert_eq!(needed(&[with(asks(1), "tolerations", other)]), 0);
+    }
+
+    #[test]
+    fn required_affinity_is_looked_at() {
+        let affinity = |operator: &str, values: &[&str]| {
+            let term = json!({"matchExpressions": [{"key": "pool", "operator": operator, "values": values}]});
+            let required = json!({"nodeSelectorTerms": [term]});
+            with(
+                asks(1),
+                "affinity",
+                json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}),
+            )
+        };
+        assert_eq!(needed(&[affinity("In", &["gpu", "cpu"])]), 1);
+        assert_eq!(needed(&[affinity("NotIn", &["gpu"])]), 0);
+        assert_eq!(needed(&[affinity("Exists", &[])]), 1);
+        assert_eq!(needed(&[affinity("DoesNotExist", &[])]), 0);
+    }
+
+    #[test]
+    fn initial_containers_and_sidecars_count_as_they_run() {
+        let container = |gpus: u32, policy: Option<&str>| {
+            let mut it =
+                json!({"name": "i", "resources": {"requests": {"nvidia.com/gpu": gpus.to_string()}}});
+            if let Some(policy) = policy {
+                it["restartPolicy"] = json!(policy);
+            }
+            it
+        };
+        let spec = |init: Value| with(asks(4), "initContainers", init);
+        assert_eq!(needed(&[spec(json!([container(4, None)])), asks(4)]), 1);
+        assert_eq!(needed(&[spec(json!([container(5, None)])), asks(4)]), 2);
+        assert_eq!(needed(&[spec(json!([container(1, Some("Always"))])), asks(4)]), 2);
+    }
+}

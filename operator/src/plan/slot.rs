@@ -1,0 +1,306 @@
+//! What a slot does next: the life of one node, from its bid to its end, one step at a time.
+//!
+//! A step is done, its outcome is written into the status, and the next one is asked for. Every step may be
+//! repeated: who crashes between the doing and the writing does it again and nothing more happens.
+
+use crate::api::{BidSlotStatus, ReleaseReason, SlotPhase};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+/// Why a slot is not wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unwanted {
+    Release(ReleaseReason),
+    /// Its BidNode, or itself, is being deleted.
+    Deleted,
+}
+
+impl Unwanted {
+    fn word(self) -> &'static str {
+        match self {
+            Unwanted::Release(ReleaseReason::ScaleDown) => "ScaleDown",
+            Unwanted::Release(ReleaseReason::Empty) => "Empty",
+            Unwanted::Release(ReleaseReason::NotReady) => "NotReady",
+            Unwanted::Release(ReleaseReason::MaxBid) => "MaxBid",
+            Unwanted::Deleted => "Deleted",
+        }
+    }
+}
+
+/// What the engine says of the slot's bid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Auction {
+    /// It has not been heard yet.
+    Unknown,
+    /// It does not know the bid.
+    NoBid,
+    Bid(BidView),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BidView {
+    /// It searches, or has what it wants.
+    pub open: bool,
+    pub allocation: Option<AllocationView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllocationView {
+    pub allocation: u64,
+    /// It was reported ready.
+    pub ready: bool,
+    /// When a notice ends.
+    pub deadline: Option<Timestamp>,
+    /// Why it ended, if it has.
+    pub ended: Option<String>,
+}
+
+/// The Node object of the slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    pub ready: bool,
+    /// It has its labels and taints, and not the one it came with.
+    pub registered: bool,
+    /// It has the taint of nodes that are given up.
+    pub leaving: bool,
+    pub ending: bool,
+}
+
+/// All that the next step depends on.
+#[derive(Clone, Debug)]
+pub struct Sight<'a> {
+    pub now: Timestamp,
+    pub status: &'a BidSlotStatus,
+    pub unwanted: Option<Unwanted>,
+    pub auction: Auction,
+    pub node: Option<NodeView>,
+    /// The ceiling to bid; 0 where `maxBid` is below one tick; `None` while no price is known.
+    pub ceiling_micros: Option<u64>,
+    /// The ceiling to amend the bid to.
+    pub amend_micros: Option<u64>,
+    /// Pods are left on the node.
+    pub pods_left: bool,
+    /// All nodes under notice have their taint, and a new bid stands in its place.
+    pub may_drain: bool,
+    /// The machine behind the node is known to be gone.
+    pub machine_gone: bool,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Write down that this is about to be bid.
+    Begin { ceiling_micros: u64 },
+    /// Place the bid that was begun.
+    Place,
+    /// Change the ceiling.
+    Amend { ceiling_micros: u64 },
+    /// Order the machine, and ask how far it is.
+    Provision,
+    /// Give the node its labels and taints, in one patch.
+    Register,
+    /// Tell the engine that the node runs.
+    ReportReady,
+    /// Ask the strategy what to do about the notice: raise, or let go.
+    AnswerNotice { deadline: Timestamp },
+    /// Give the node the taint of nodes that are given up.
+    Taint,
+    /// Take that taint away.
+    Untaint,
+    /// Make the next pods go.
+    Drain,
+    /// Delete the Node object.
+    DeleteNode,
+    /// End the machine.
+    Deprovision,
+    /// End the bid, and what it holds.
+    Cancel,
+    /// Write down where it is.
+    Move { phase: SlotPhase, reason: &'static str },
+    /// Write down where it is, with the engine's word for why.
+    End { reason: String },
+    /// Nothing holds it any more: let the object go.
+    Forget,
+    /// Until something happens, at the latest after this time.
+    Wait(SignedDuration),
+}
+
+/// How long an allocation is kept when its node vanished, unless the provider says that the unit is lost.
+pub const VANISHED_FOR: SignedDuration = SignedDuration::from_mins(2);
+const SOON: SignedDuration = SignedDuration::from_secs(2);
+const BEAT: SignedDuration = SignedDuration::from_secs(60);
+
+/// The next step.
+pub fn next(sight: &Sight<'_>) -> Step {
+    let status = sight.status;
+    match status.phase {
+        SlotPhase::Released | SlotPhase::Failed => return Step::Forget,
+        SlotPhase::Pending
+        | SlotPhase::Bidding
+        | SlotPhase::Awarded
+        | SlotPhase::Provisioning
+        | SlotPhase::Registered
+        | SlotPhase::Ready
+        | SlotPhase::Notice
+        | SlotPhase::Draining
+        | SlotPhase::Releasing => {}
+    }
+    if status.bid.is_none() {
+        // With a ceiling it was begun, and may stand.
+        return if status.ceiling_micros.is_some() { Step::Place } else { begin(sight) };
+    }
+    match &sight.auction {
+        Auction::Unknown => Step::Wait(SOON),
+        Auction::NoBid => ended(sight, "BidUnknown", false),
+        Auction::Bid(bid) => match &bid.allocation {
+            None => waiting(sight, bid),
+            Some(allocation) => match &allocation.ended {
+                Some(reason) => ended(sight, reason, bid.open),
+                None => holding(sight, allocation),
+            },
+        },
+    }
+}
+
+fn begin(sight: &Sight<'_>) -> Step {
+    match (sight.unwanted, sight.ceiling_micros) {
+        (Some(_), _) => Step::Move { phase: SlotPhase::Released, reason: "NeverBid" },
+        (None, None) => moved(sight, SlotPhase::Pending, "NoPrice", SOON),
+        (None, Some(0)) => moved(sight, SlotPhase::Pending, "MaxBidBelowTick", BEAT),
+        (None, Some(ceiling_micros)) => Step::Begin { ceiling_micros },
+    }
+}
+
+/// The bid has nothing.
+fn waiting(sight: &Sight<'_>, bid: &BidView) -> Step {
+    match (sight.unwanted, bid.open) {
+        (Some(_), true) => Step::Cancel,
+        (Some(why), false) => Step::Move { phase: SlotPhase::Released, reason: why.word() },
+        (None, false) => Step::Move { phase: SlotPhase::Failed, reason: "BidClosed" },
+        (None, true) => match sight.amend_micros {
+            Some(ceiling_micros) => Step::Amend { ceiling_micros },
+            None => moved(sight, SlotPhase::Bidding, "BidWaits", BEAT),
+        },
+    }
+}
+
+/// The node is no longer ours: its pods move as soon as the Node object is gone.
+fn ended(sight: &Sight<'_>, reason: &str, bid_open: bool) -> Step {
+    if let Some(node) = &sight.node {
+        return if node.ending { Step::Wait(SOON) } else { Step::DeleteNode };
+    }
+    if sight.status.ordered {
+        return Step::Deprovision;
+    }
+    if bid_open {
+        return Step::Cancel;
+    }
+    Step::End { reason: reason.to_owned() }
+}
+
+fn holding(sight: &Sight<'_>, allocation: &AllocationView) -> Step {
+    let status = sight.status;
+    if status.allocation != Some(allocation.allocation) {
+        return Step::Move { phase: SlotPhase::Awarded, reason: "Allocated" };
+    }
+    if status.phase == SlotPhase::Releasing {
+        return releasing(sight);
+    }
+    if let Some(why) = sight.unwanted {
+        return leave(sight, allocation.deadline, why.word());
+    }
+    match (allocation.deadline, &status.deadline) {
+        (Some(deadline), None) => Step::AnswerNotice { deadline },
+        (Some(deadline), Some(_)) => leave(sight, Some(deadline), "Preempted"),
+        (None, Some(_)) => rescinded(sight),
+        (None, None) => run(sight, allocation),
+    }
+}
+
+/// The node stays after all.
+fn rescinded(sight: &Sight<'_>) -> Step {
+    match &sight.node {
+        Some(node) if node.leaving => Step::Untaint,
+        Some(node) if node.ready => Step::Move { phase: SlotPhase::Ready, reason: "NoticeRescinded" },
+        Some(_) => Step::Move { phase: SlotPhase::Registered, reason: "NoticeRescinded" },
+        None => Step::Move { phase: SlotPhase::Provisioning, reason: "NoticeRescinded" },
+    }
+}
+
+/// Towards a ready node, and then keeping it.
+fn run(sight: &Sight<'_>, allocation: &AllocationView) -> Step {
+    let status = sight.status;
+    let Some(node) = &sight.node else {
+        return if status.ready_time.is_some() {
+            Step::Move { phase: SlotPhase::Releasing, reason: "NodeVanished" }
+        } else if !status.ordered {
+            Step::Move { phase: SlotPhase::Provisioning, reason: "MachineOrdered" }
+        } else {
+            Step::Provision
+        };
+    };
+    if status.node.is_none() {
+        return Step::Provision;
+    }
+    if node.ending || sight.machine_gone {
+        return Step::Move { phase: SlotPhase::Releasing, reason: "NodeVanished" };
+    }
+    if !node.registered {
+        return Step::Register;
+    }
+    if !node.ready && status.ready_time.is_none() {
+        return moved(sight, SlotPhase::Registered, "NodeNotReady", BEAT);
+    }
+    if node.ready && !allocation.ready {
+        return Step::ReportReady;
+    }
+    if status.phase != SlotPhase::Ready {
+        return Step::Move { phase: SlotPhase::Ready, reason: "NodeReady" };
+    }
+    match sight.amend_micros {
+        Some(ceiling_micros) => Step::Amend { ceiling_micros },
+        None => Step::Wait(BEAT),
+    }
+}
+
+/// Taint, drain, and go.
+fn leave(sight: &Sight<'_>, deadline: Option<Timestamp>, reason: &'static str) -> Step {
+    let Some(node) = &sight.node else {
+        return Step::Move { phase: SlotPhase::Releasing, reason };
+    };
+    if !node.leaving {
+        return Step::Taint;
+    }
+    if deadline.is_some() && !sight.may_drain {
+        return moved(sight, SlotPhase::Notice, reason, SignedDuration::from_millis(500));
+    }
+    if sight.status.phase != SlotPhase::Draining {
+        return Step::Move { phase: SlotPhase::Draining, reason };
+    }
+    if sight.pods_left {
+        return Step::Drain;
+    }
+    Step::Move { phase: SlotPhase::Releasing, reason }
+}
+
+/// The node is empty, or gone: the object, the machine, the allocation, in this order.
+fn releasing(sight: &Sight<'_>) -> Step {
+    if let Some(node) = &sight.node {
+        return if node.ending { Step::Wait(SOON) } else { Step::DeleteNode };
+    }
+    let kept =
+        sight.status.missing_time.as_ref().map(|since| VANISHED_FOR - sight.now.duration_since(since.0));
+    match kept {
+        Some(left) if left.is_positive() && sight.unwanted.is_none() => Step::Wait(left),
+        Some(_) | None if sight.status.ordered => Step::Deprovision,
+        Some(_) | None => Step::Cancel,
+    }
+}
+
+/// Written once; then until something happens.
+fn moved(sight: &Sight<'_>, phase: SlotPhase, reason: &'static str, wait: SignedDuration) -> Step {
+    let there = sight.status.phase == phase && sight.status.reason.as_deref() == Some(reason);
+    if there { Step::Wait(wait) } else { Step::Move { phase, reason } }
+}
+
+#[cfg(test)]
+mod tests;

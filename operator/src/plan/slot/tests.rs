@@ -1,0 +1,183 @@
+//! Tables of the slot's steps.
+
+use super::*;
+
+const BID: u64 = 7;
+const ALLOCATION: u64 = 9;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn status(phase: SlotPhase) -> BidSlotStatus {
+    let held = phase > SlotPhase::Bidding;
+    let ordered = phase >= SlotPhase::Provisioning;
+    let ready = phase >= SlotPhase::Ready;
+    BidSlotStatus {
+        phase,
+        attempt: u32::from(phase > SlotPhase::Pending),
+        bid: (phase > SlotPhase::Pending).then_some(BID),
+        allocation: held.then_some(ALLOCATION),
+        ordered,
+        node: ordered.then(|| "gpu-0".to_owned()),
+        ready_time: ready.then(|| k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1))),
+        ..BidSlotStatus::default()
+    }
+}
+
+fn bid(allocation: Option<AllocationView>) -> Auction {
+    Auction::Bid(BidView { open: true, allocation })
+}
+
+fn held(deadline: Option<i64>) -> Option<AllocationView> {
+    Some(AllocationView { allocation: ALLOCATION, ready: true, deadline: deadline.map(at), ended: None })
+}
+
+fn node() -> Option<NodeView> {
+    Some(NodeView { ready: true, registered: true, leaving: false, ending: false })
+}
+
+fn sight(status: &BidSlotStatus, auction: Auction, node: Option<NodeView>) -> Sight<'_> {
+    Sight {
+        now: at(100),
+        status,
+        unwanted: None,
+        auction,
+        node,
+        ceiling_micros: Some(3_600_000),
+        amend_micros: None,
+        pods_left: false,
+        may_drain: true,
+        machine_gone: false,
+    }
+}
+
+fn moves(phase: SlotPhase, reason: &'static str) -> Step {
+    Step::Move { phase, reason }
+}
+
+#[test]
+fn the_ceiling_is_written_down_before_the_bid_is_placed() {
+    let mut status = status(SlotPhase::Pending);
+    assert_eq!(next(&sight(&status, Auction::Unknown, None)), Step::Begin { ceiling_micros: 3_600_000 });
+    status.ceiling_micros = Some(3_600_000);
+    assert_eq!(next(&sight(&status, Auction::Unknown, None)), Step::Place);
+}
+
+#[test]
+fn without_a_price_it_says_so_and_waits() {
+    let mut status = status(SlotPhase::Pending);
+    fn unknown(status: &BidSlotStatus) -> Sight<'_> {
+        Sight { ceiling_micros: None, ..sight(status, Auction::Unknown, None) }
+    }
+    assert_eq!(next(&unknown(&status)), moves(SlotPhase::Pending, "NoPrice"));
+    status.reason = Some("NoPrice".into());
+    assert_eq!(next(&unknown(&status)), Step::Wait(SOON));
+}
+
+#[test]
+fn a_bid_that_may_have_been_placed_is_found_before_it_is_given_up() {
+    let status = BidSlotStatus { ceiling_micros: Some(1), ..status(SlotPhase::Pending) };
+    let unwanted = Sight { unwanted: Some(Unwanted::Deleted), ..sight(&status, Auction::Unknown, None) };
+    assert_eq!(next(&unwanted), Step::Place);
+}
+
+#[test]
+fn from_the_allocation_to_a_ready_node() {
+    let fresh = Some(AllocationView { allocation: ALLOCATION, ready: false, deadline: None, ended: None });
+    let auction = bid(fresh);
+    let mut s = status(SlotPhase::Bidding);
+    assert_eq!(next(&sight(&s, auction.clone(), None)), moves(SlotPhase::Awarded, "Allocated"));
+    s = status(SlotPhase::Awarded);
+    assert_eq!(next(&sight(&s, auction.clone(), None)), moves(SlotPhase::Provisioning, "MachineOrdered"));
+    s = status(SlotPhase::Provisioning);
+    assert_eq!(next(&sight(&s, auction.clone(), None)), Step::Provision);
+    let bare = NodeView { registered: false, ready: false, ..node().unwrap() };
+    assert_eq!(next(&sight(&s, auction.clone(), Some(bare.clone()))), Step::Register);
+    let labelled = NodeView { registered: true, ..bare };
+    assert_eq!(
+        next(&sight(&s, auction.clone(), Some(labelled))),
+        moves(SlotPhase::Registered, "NodeNotReady")
+    );
+    assert_eq!(next(&sight(&s, auction, node())), Step::ReportReady);
+    assert_eq!(next(&sight(&s, bid(held(None)), node())), moves(SlotPhase::Ready, "NodeReady"));
+}
+
+#[test]
+fn under_notice_it_asks_taints_waits_for_the_others_and_drains() {
+    let mut s = status(SlotPhase::Ready);
+    let auction = bid(held(Some(400)));
+    assert_eq!(next(&sight(&s, auction.clone(), node())), Step::AnswerNotice { deadline: at(400) });
+    s.phase = SlotPhase::Notice;
+    s.reason = Some("Preempted".into());
+    s.deadline = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(400)));
+    assert_eq!(next(&sight(&s, auction.clone(), node())), Step::Taint);
+    let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
+    let early = Sight { may_drain: false, ..sight(&s, auction.clone(), tainted.clone()) };
+    assert_eq!(next(&early), Step::Wait(SignedDuration::from_millis(500)));
+    assert_eq!(next(&sight(&s, auction.clone(), tainted.clone())), moves(SlotPhase::Draining, "Preempted"));
+    s.phase = SlotPhase::Draining;
+    let full = Sight { pods_left: true, ..sight(&s, auction.clone(), tainted.clone()) };
+    assert_eq!(next(&full), Step::Drain);
+    assert_eq!(next(&sight(&s, auction.clone(), tainted.clone())), moves(SlotPhase::Releasing, "Preempted"));
+    s.phase = SlotPhase::Releasing;
+    assert_eq!(next(&sight(&s, auction.clone(), tainted)), Step::DeleteNode);
+    assert_eq!(next(&sight(&s, auction.clone(), None)), Step::Deprovision);
+    s.ordered = false;
+    assert_eq!(next(&sight(&s, auction, None)), Step::Cancel);
+}
+
+#[test]
+fn a_notice_taken_back_unties_the_node() {
+    let mut s = status(SlotPhase::Notice);
+    s.deadline = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(400)));
+    let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
+    assert_eq!(next(&sight(&s, bid(held(None)), tainted)), Step::Untaint);
+    assert_eq!(next(&sight(&s, bid(held(None)), node())), moves(SlotPhase::Ready, "NoticeRescinded"));
+}
+
+#[test]
+fn when_the_market_has_taken_the_node_its_pods_move_at_once() {
+    let over = Some(AllocationView { ended: Some("OUTBID".into()), ..held(None).unwrap() });
+    let mut s = status(SlotPhase::Draining);
+    assert_eq!(next(&sight(&s, bid(over.clone()), node())), Step::DeleteNode);
+    assert_eq!(next(&sight(&s, bid(over.clone()), None)), Step::Deprovision);
+    s.ordered = false;
+    assert_eq!(next(&sight(&s, bid(over.clone()), None)), Step::Cancel);
+    let closed = Auction::Bid(BidView { open: false, allocation: over });
+    assert_eq!(next(&sight(&s, closed, None)), Step::End { reason: "OUTBID".into() });
+}
+
+#[test]
+fn a_vanished_node_is_given_back_after_a_while() {
+    let mut s = status(SlotPhase::Ready);
+    assert_eq!(next(&sight(&s, bid(held(None)), None)), moves(SlotPhase::Releasing, "NodeVanished"));
+    s.phase = SlotPhase::Releasing;
+    s.missing_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(90)));
+    assert_eq!(next(&sight(&s, bid(held(None)), None)), Step::Wait(SignedDuration::from_secs(110)));
+    let later = Sight { now: at(210), ..sight(&s, bid(held(None)), None) };
+    assert_eq!(next(&later), Step::Deprovision);
+}
+
+#[test]
+fn what_is_not_wanted_is_cancelled_or_drained() {
+    fn unwanted(s: &BidSlotStatus, auction: Auction, node: Option<NodeView>) -> Sight<'_> {
+        let unwanted = Some(Unwanted::Release(ReleaseReason::ScaleDown));
+        Sight { unwanted, pods_left: true, ..sight(s, auction, node) }
+    }
+    let s = status(SlotPhase::Bidding);
+    assert_eq!(next(&unwanted(&s, bid(None), None)), Step::Cancel);
+    let s = status(SlotPhase::Ready);
+    assert_eq!(next(&unwanted(&s, bid(held(None)), node())), Step::Taint);
+    let mut s = status(SlotPhase::Provisioning);
+    assert_eq!(next(&unwanted(&s, bid(held(None)), None)), moves(SlotPhase::Releasing, "ScaleDown"));
+    s.phase = SlotPhase::Releasing;
+    assert_eq!(next(&unwanted(&s, bid(held(None)), None)), Step::Deprovision);
+}
+
+#[test]
+fn a_bid_that_somebody_else_closed_is_replaced() {
+    let s = status(SlotPhase::Bidding);
+    let closed = Auction::Bid(BidView { open: false, allocation: None });
+    assert_eq!(next(&sight(&s, closed, None)), moves(SlotPhase::Failed, "BidClosed"));
+}

@@ -1,0 +1,63 @@
+//! What the API server makes of a BidNode before the operator sees it.
+
+use crate::story::Story;
+use kubebid_operator::api::BidStrategy;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn defaults_are_filled_in() {
+    let story = Story::without_operator("defaults").await;
+    let node = story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
+    assert_eq!((node.spec.min_nodes, node.spec.max_nodes), (1, 10));
+    assert_eq!(node.spec.bid_strategy, BidStrategy::Balanced);
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_with_the_field_to_blame() {
+    let story = Story::without_operator("nonsense").await;
+    let refused = async |change: Value, blame: &str| {
+        let mut spec = json!({"instanceType": "h100-8x", "maxBid": 4.5});
+        for (key, value) in change.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        match story.try_bid("gpu", spec).await {
+            Err(kube::Error::Api(status)) => {
+                assert_eq!(status.code, 422, "{}", status.message);
+                assert!(status.message.contains(blame), "{} should blame {blame}", status.message);
+            }
+            other => panic!("{change} is taken: {other:?}"),
+        }
+    };
+    refused(json!({"minNodes": 5, "maxNodes": 2}), "spec.minNodes").await;
+    refused(json!({"maxBid": 0.001}), "spec.maxBid").await;
+    refused(json!({"instanceType": "abacus"}), "spec.instanceType").await;
+    refused(json!({"nodeSelector": {"kubernetes.io/x": "1"}}), "spec.nodeSelector").await;
+    refused(json!({"nodeSelector": {"a.b.k8s.io/x": "1"}}), "spec.nodeSelector").await;
+    refused(json!({"nodeSelector": {"kubebid.io/x": "1"}}), "spec.nodeSelector").await;
+    refused(json!({"taints": [{"key": "node.kubernetes.io/x", "effect": "NoSchedule"}]}), "spec.taints")
+        .await;
+    let twice =
+        json!([{"key": "a", "effect": "NoSchedule"}, {"key": "a", "value": "1", "effect": "NoSchedule"}]);
+    refused(json!({"taints": twice}), "spec.taints").await;
+}
+
+#[tokio::test]
+async fn only_the_prefixes_of_others_are_reserved() {
+    let story = Story::without_operator("prefixes").await;
+    let labels = json!({"mykubernetes.io/x": "1", "pool": "gpu", "kubernetes.io.example.com/x": "1"});
+    let taints = json!([{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoExecute"}]);
+    story
+        .bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 1, "nodeSelector": labels, "taints": taints}))
+        .await;
+}
+
+#[tokio::test]
+async fn the_type_and_the_region_stay() {
+    let story = Story::without_operator("immutable").await;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
+    for spec in [json!({"instanceType": "a100-8x"}), json!({"region": "eu-west"})] {
+        let patch = kube::api::Patch::Merge(json!({"spec": spec}));
+        let refused = story.bidnodes().patch("gpu", &Default::default(), &patch).await;
+        assert!(matches!(&refused, Err(kube::Error::Api(status)) if status.code == 422), "{refused:?}");
+    }
+}

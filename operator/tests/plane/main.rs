@@ -1,0 +1,7 @@
+//! The operator on a real control plane, with a real engine beside: each story has a namespace, a market and an
+//! operator process of its own.
+
+mod bids;
+mod crd;
+mod market;
+mod story;

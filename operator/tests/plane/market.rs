@@ -1,0 +1,189 @@
+//! An engine of a story's own, and the people who trade there.
+
+use kubebid_client::v1::{self, token::Role};
+use kubebid_client::{Client, Error};
+use kubebid_engine::api::ApiOptions;
+use kubebid_engine::auth::bootstrap_admin;
+use kubebid_engine::clock::Clock;
+use kubebid_engine::server::{Server, ServerConfig};
+use kubebid_engine::store::{Place, StoreOptions};
+use kubebid_engine::{Engine, EngineOptions};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A running engine on its embedded store.
+pub(crate) struct Market {
+    folder: TempDir,
+    address: SocketAddr,
+    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+    admin: Option<Client>,
+    pub(crate) provider: Option<Client>,
+    pub(crate) rival: Option<Client>,
+}
+
+impl Market {
+    pub(crate) async fn start() -> Market {
+        let folder = tempfile::tempdir().unwrap();
+        let mut market = Market {
+            folder,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            running: None,
+            admin: None,
+            provider: None,
+            rival: None,
+        };
+        market.resume().await;
+        let token = std::fs::read_to_string(market.file("admin.token")).unwrap();
+        let admin = market.client(token.trim());
+        market.admin = Some(admin.clone());
+        market.provider = Some(market.party("acme", Role::Provider).await);
+        market.rival = Some(market.party("rival", Role::Tenant).await);
+        let operator = market.token("operator", Role::Tenant).await;
+        std::fs::write(market.token_file(), operator).unwrap();
+        market
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The token of the operator.
+    pub(crate) fn token_file(&self) -> PathBuf {
+        self.file("operator.token")
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Starts the engine, again after a stop.
+    pub(crate) async fn resume(&mut self) {
+        let config = ServerConfig {
+            listen: self.address,
+            ops: None,
+            tls: None,
+            grace: Duration::from_millis(200),
+            api: ApiOptions::default(),
+        };
+        let server = Server::bind(config).await.unwrap();
+        self.address = server.address();
+        let store = StoreOptions::new(Place::Sqlite(self.file("market.db")));
+        let (engine, running) = Engine::start(EngineOptions::new(store, Clock::Real)).await.unwrap();
+        bootstrap_admin(engine.store(), &self.file("admin.token")).await.unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let serving = tokio::spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            server.run(engine, running, stopped).await.unwrap();
+        });
+        self.running = Some((stop, serving));
+    }
+
+    /// Stops the engine: its port answers nothing.
+    pub(crate) async fn stop(&mut self) {
+        let (stop, serving) = self.running.take().unwrap();
+        let _ = stop.send(());
+        serving.await.unwrap();
+    }
+
+    fn client(&self, token: &str) -> Client {
+        Client::builder().endpoints([self.endpoint()]).token(token).build().unwrap()
+    }
+
+    pub(crate) fn admin(&self) -> &Client {
+        self.admin.as_ref().unwrap()
+    }
+
+    async fn token(&self, account: &str, role: Role) -> String {
+        let admin = self.admin();
+        admin.put_account(v1::PutAccountRequest { name: account.into(), limits: None }).await.unwrap();
+        let request = v1::CreateTokenRequest {
+            account: account.into(),
+            roles: vec![role.into()],
+            description: String::new(),
+        };
+        admin.create_token(request).await.unwrap().secret
+    }
+
+    async fn party(&self, account: &str, role: Role) -> Client {
+        let token = self.token(account, role).await;
+        self.client(&token)
+    }
+
+    /// Opens "type/region" with short times, and says what a node of the type is.
+    pub(crate) async fn open(&self, market: &str, notice: Duration) {
+        let us = |duration: Duration| Some(u64::try_from(duration.as_micros()).unwrap());
+        let rules = v1::MarketRules {
+            min_runtime_us: Some(0),
+            notice_us: us(notice),
+            start_timeout_us: us(Duration::from_secs(60)),
+            min_charge_us: Some(0),
+            ..Default::default()
+        };
+        let request = v1::OpenMarketRequest { market: market.into(), rules: Some(rules) };
+        self.admin().open_market(request).await.unwrap();
+        let allocatable = [("cpu", "64"), ("memory", "512Gi"), ("nvidia.com/gpu", "8")];
+        let instance_type = v1::InstanceType {
+            name: market.split('/').next().unwrap().into(),
+            allocatable: allocatable.map(|(name, amount)| (name.into(), amount.into())).into(),
+            node_labels: BTreeMap::new(),
+            on_demand_price_micros: None,
+        };
+        let request = v1::PutInstanceTypeRequest { instance_type: Some(instance_type) };
+        self.admin().put_instance_type(request).await.unwrap();
+    }
+
+    /// The provider offers so many units, in USD.
+    pub(crate) async fn offer(&self, market: &str, capacity: u32, reserve: f64) {
+        let request = v1::PutOfferRequest {
+            client_key: String::new(),
+            market: market.into(),
+            capacity,
+            reserve_micros: kubebid_operator::api::micros(reserve),
+        };
+        self.provider.as_ref().unwrap().put_offer(request).await.unwrap();
+    }
+
+    /// Somebody else bids for nodes; the number of the bid.
+    pub(crate) async fn rival_bids(&self, market: &str, nodes: u32, ceiling: f64) -> u64 {
+        let request = v1::PlaceBidRequest {
+            markets: vec![market.into()],
+            ceiling_micros: kubebid_operator::api::micros(ceiling),
+            max_nodes: nodes,
+            ..Default::default()
+        };
+        self.rival.as_ref().unwrap().place_bid(request).await.unwrap().bid
+    }
+
+    pub(crate) async fn rival_cancels(&self, bid: u64) {
+        let mode = v1::cancel_bid_request::Mode::Release.into();
+        let request = v1::CancelBidRequest { client_key: String::new(), bid, mode };
+        self.rival.as_ref().unwrap().cancel_bid(request).await.unwrap();
+    }
+
+    /// The operator's bids that search or hold something.
+    pub(crate) async fn live_bids(&self) -> Vec<v1::Bid> {
+        let request = v1::ListBidsRequest { account: Some("operator".into()), ..Default::default() };
+        let list = self.admin().all(request).await.unwrap();
+        let live = |bid: &v1::Bid| {
+            bid.state() == v1::bid::State::Open && (bid.unmet > 0 || bid.held > 0) || bid.under_notice > 0
+        };
+        list.bids.into_iter().filter(live).collect()
+    }
+
+    /// The operator's nodes.
+    pub(crate) async fn held(&self) -> Result<Vec<v1::Allocation>, Error> {
+        let request = v1::ListAllocationsRequest {
+            account: Some("operator".into()),
+            states: vec![v1::allocation::State::Starting.into(), v1::allocation::State::Active.into()],
+            ..Default::default()
+        };
+        Ok(self.admin().all(request).await?.allocations)
+    }
+}

@@ -1,0 +1,272 @@
+//! A namespace, a market, and an operator.
+
+use crate::market::Market;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::wait::await_condition;
+use kube::{Client, Config};
+use kubebid_operator::api::{BidNode, BidNodeStatus, BidSlot, LABEL_UID};
+use kubebid_testkit::Plane;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+/// Longer than anything takes that works.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The plane that the stories share, with the definitions in it.
+pub(crate) fn plane() -> &'static Plane {
+    static DEFINED: OnceLock<()> = OnceLock::new();
+    let plane = Plane::shared();
+    DEFINED.get_or_init(|| define(plane));
+    plane
+}
+
+pub(crate) fn define(plane: &Plane) {
+    plane.apply(&kubebid_operator::crds::yaml(&kubebid_operator::crds::INSTANCE_TYPES).unwrap());
+    for crd in ["bidnodes.kubebid.io", "bidslots.kubebid.io"] {
+        plane.get(&["wait", "--for=condition=Established", &format!("crd/{crd}")]);
+    }
+}
+
+/// A client as administrator.
+pub(crate) async fn client(plane: &Plane) -> Client {
+    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+/// A name that no other story has.
+fn fresh(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{what}-{}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub(crate) struct Story {
+    pub(crate) plane: &'static Plane,
+    pub(crate) namespace: String,
+    pub(crate) market: Market,
+    pub(crate) client: Client,
+    pub(crate) operator: Option<Operator>,
+}
+
+impl Story {
+    /// Begins with a running operator.
+    pub(crate) async fn begin(name: &str) -> Story {
+        let mut story = Story::without_operator(name).await;
+        story.start_operator(&[]);
+        story
+    }
+
+    pub(crate) async fn without_operator(name: &str) -> Story {
+        let plane = plane();
+        let client = client(plane).await;
+        let namespace = fresh(name);
+        let metadata = ObjectMeta { name: Some(namespace.clone()), ..ObjectMeta::default() };
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let params = PostParams::default();
+        namespaces.create(&params, &Namespace { metadata, ..Namespace::default() }).await.unwrap();
+        Story { plane, namespace, market: Market::start().await, client, operator: None }
+    }
+
+    pub(crate) fn start_operator(&mut self, more: &[&str]) {
+        self.operator = None;
+        self.operator = Some(Operator::start(self, more));
+    }
+
+    pub(crate) fn bidnodes(&self) -> Api<BidNode> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn slots(&self) -> Api<BidSlot> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// Makes a BidNode of this specification.
+    pub(crate) async fn bid(&self, name: &str, spec: Value) -> BidNode {
+        self.try_bid(name, spec).await.unwrap()
+    }
+
+    pub(crate) async fn try_bid(&self, name: &str, spec: Value) -> Result<BidNode, kube::Error> {
+        let object = json!({
+            "apiVersion": "kubebid.io/v1", "kind": "BidNode",
+            "metadata": {"name": name, "annotations": {"kubebid.io/release-empty-after": "2s"}},
+            "spec": spec,
+        });
+        self.bidnodes().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await
+    }
+
+    pub(crate) async fn change(&self, name: &str, spec: Value) {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        self.bidnodes().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Waits until the status of a BidNode is so.
+    pub(crate) async fn until(
+        &self,
+        name: &str,
+        what: &str,
+        is_so: impl Fn(&BidNodeStatus) -> bool + Send,
+    ) -> BidNode {
+        let look = |node: Option<&BidNode>| node.and_then(|node| node.status.as_ref()).is_some_and(&is_so);
+        match timeout(PATIENCE, await_condition(self.bidnodes(), name, look)).await {
+            Ok(node) => node.unwrap().unwrap(),
+            Err(_) => self.fail(name, what).await,
+        }
+    }
+
+    /// Waits until something is so that no watch tells.
+    pub(crate) async fn eventually<F: Future<Output = bool>>(
+        &self,
+        what: &str,
+        mut is_so: impl FnMut() -> F,
+    ) {
+        let wait = async {
+            while !is_so().await {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        if timeout(PATIENCE, wait).await.is_err() {
+            self.fail("", what).await
+        }
+    }
+
+    pub(crate) async fn fail(&self, name: &str, what: &str) -> ! {
+        let node = self.bidnodes().get_opt(name).await;
+        let slots = self.slots().list(&Default::default()).await.unwrap();
+        let slots: Vec<_> = slots
+            .items
+            .iter()
+            .map(|slot| json!({"name": slot.metadata.name, "spec": slot.spec, "status": slot.status}))
+            .collect();
+        panic!(
+            "never so: {what}\n{}\n{}\n{}",
+            serde_json::to_string_pretty(&node.ok().flatten().map(|node| node.status)).unwrap(),
+            serde_json::to_string_pretty(&slots).unwrap(),
+            self.operator.as_ref().map_or(String::new(), Operator::log),
+        )
+    }
+
+    /// Waits until so many nodes of a BidNode are ready.
+    pub(crate) async fn running(&self, name: &str, nodes: u32) -> BidNode {
+        self.until(name, &format!("{nodes} nodes run"), |status| {
+            status.active_nodes == nodes && status.pending_bids == 0
+        })
+        .await
+    }
+
+    pub(crate) async fn nodes_of(&self, node: &BidNode) -> Vec<Node> {
+        let uid = node.metadata.uid.clone().unwrap();
+        let params = kube::api::ListParams::default().labels(&format!("{LABEL_UID}={uid}"));
+        self.nodes().list(&params).await.unwrap().items
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        self.bidnodes().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Waits until a BidNode is gone.
+    pub(crate) async fn gone(&self, name: &str) {
+        let gone = await_condition(self.bidnodes(), name, |node: Option<&BidNode>| node.is_none());
+        if timeout(PATIENCE, gone).await.is_err() {
+            self.fail(name, "it is gone").await
+        }
+    }
+
+    /// A pod that only nodes of this label take.
+    pub(crate) async fn pod(&self, name: &str, spec: Value) -> Pod {
+        let mut all = json!({
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "work"}],
+            "tolerations": [],
+        });
+        for (key, value) in spec.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": all});
+        self.pods().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
+    }
+
+    pub(crate) async fn until_pod(
+        &self,
+        name: &str,
+        what: &str,
+        is_so: impl Fn(Option<&Pod>) -> bool + Send,
+    ) -> Option<Pod> {
+        match timeout(PATIENCE, await_condition(self.pods(), name, |pod: Option<&Pod>| is_so(pod))).await {
+            Ok(pod) => pod.unwrap(),
+            Err(_) => self.fail("", what).await,
+        }
+    }
+}
+
+/// An operator process.
+pub(crate) struct Operator {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Operator {
+    fn start(story: &Story, more: &[&str]) -> Operator {
+        let folder = tempfile::tempdir().unwrap();
+        let log = File::create(folder.path().join("log")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"))
+            .args(["run", "--endpoints", &story.market.endpoint(), "--watch-namespace", &story.namespace])
+            .arg("--token-file")
+            .arg(story.market.token_file())
+            .args(["--listen", "127.0.0.1:0", "--kwok-delay-ms", "50..200"])
+            .args(if more.contains(&"--lease-name") { &[][..] } else { &["--alone"][..] })
+            .args(more)
+            .env("KUBECONFIG", story.plane.kubeconfig())
+            .env("KUBEBID_LOG", "info,kubebid_operator=debug")
+            .stderr(log)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Operator { child, folder }
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until the process has ended.
+    pub(crate) async fn ended(&mut self) {
+        while self.child.try_wait().unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- the operator's log\n{}", self.log());
+        }
+    }
+}
