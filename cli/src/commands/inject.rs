@@ -57,10 +57,11 @@ Examples:
     /// Put offers again as their providers last put them
     #[command(after_help = "\
 This undoes supply-loss, outage and preempt. Units that are still leaving stay after all; those that
-are gone come back as new units with new numbers. Offers that are whole stay as they are.
+are gone come back as new units with new numbers. Offers that have enough stay as they are. Each
+drill prints the restore that undoes it; without --capacity also units that really broke are back.
 
 Examples:
-  kubebid --as admin inject restore h100-8x/eu-west
+  kubebid --as admin inject restore h100-8x/eu-west --provider sim-provider-1 --capacity 4
   kubebid --as admin inject restore --provider sim-provider-1")]
     Restore(supply::Restore),
     /// Take this very node from its holder

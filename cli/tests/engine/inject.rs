@@ -136,7 +136,7 @@ async fn each_drill_says_what_it_does_and_the_journal_replays() {
             node:  1 of t1, for bid 3
             unit:  h100/eu:p1#1
             ends:  1970-01-01T00:15:00Z (in 13m20s), when its protection is over
-            p1 offers one unit less; put it back: kubebid inject restore h100/eu --provider p1
+            p1 offers one unit less; put it back: kubebid inject restore h100/eu --provider p1 --capacity 3
         "#]],
     );
     drill.says(
@@ -147,7 +147,7 @@ async fn each_drill_says_what_it_does_and_the_journal_replays() {
                      3  t1        3  h100/eu:p1#3  at once
                      2  t1        3  h100/eu:p1#2  at once
             price: 1.00 before, 2.00 now
-            put it back: kubebid inject restore h100/eu
+            put it back: kubebid inject restore h100/eu --provider p1 --capacity 2
         "#]],
     );
     drill.says(

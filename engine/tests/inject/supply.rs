@@ -2,6 +2,8 @@
 
 use crate::place::TestPlace;
 use crate::{Drill, MARKET, SECOND, on_both};
+use kubebid_engine::Caller;
+use kubebid_engine::store::Role;
 use kubebid_proto::v1;
 
 on_both! {
@@ -19,8 +21,12 @@ fn loss(market: &str, account: &str, units: Option<u32>) -> v1::InjectLossReques
     }
 }
 
+fn restore(market: &str, account: &str, capacity: Option<u32>) -> v1::RestoreOffersRequest {
+    v1::RestoreOffersRequest { market: market.to_owned(), account: account.to_owned(), capacity }
+}
+
 async fn restored(drill: &Drill, market: &str, account: &str) -> Vec<(String, String, u32, u32)> {
-    let request = v1::RestoreOffersRequest { market: market.to_owned(), account: account.to_owned() };
+    let request = restore(market, account, None);
     let answer = drill.api.restore_offers(&drill.admin, request).await.unwrap();
     let of = |offer: v1::RestoredOffer| (offer.provider, offer.market, offer.capacity, offer.added);
     answer.restored.into_iter().map(of).collect()
@@ -85,6 +91,28 @@ async fn a_loss_takes_free_units_first_then_the_lowest_ceilings() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_missing_before_a_drill_stays_away_where_that_is_asked_for() {
+    let place = TestPlace::sqlite();
+    let drill = Drill::new(&place).await;
+    drill.offer("p1", MARKET, 4, 1_000_000).await;
+    let p1 = Caller::new("p1", [Role::Provider]);
+    let broken = v1::ReportUnitLostRequest { unit: format!("{MARKET}:p1#2"), ..Default::default() };
+    drill.api.report_unit_lost(&p1, broken).await.unwrap();
+    drill.bid("t1", 1, 2_000_000).await;
+    let request = v1::PreemptAllocationRequest { allocation: 1, at_once: true };
+    let before = drill.api.preempt_allocation(&drill.admin, request).await.unwrap().before.unwrap();
+    let of = (&before.provider[..], &before.market[..], before.capacity);
+    assert_eq!(of, ("p1", MARKET, 3));
+    let lost = drill.api.inject_loss(&drill.admin, loss(MARKET, "", Some(1))).await.unwrap();
+    assert_eq!(lost.before.iter().map(|offer| offer.capacity).collect::<Vec<_>>(), [2]);
+    for _ in 0..2 {
+        drill.api.restore_offers(&drill.admin, restore(MARKET, "p1", Some(3))).await.unwrap();
+        assert_eq!(drill.offered("p1", MARKET).await, Some((3, 1_000_000)));
+    }
+    drill.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_loss_says_what_it_cannot_take() {
     let place = TestPlace::sqlite();
     let drill = Drill::new(&place).await;
@@ -104,7 +132,7 @@ async fn a_loss_says_what_it_cannot_take() {
     for (market, account, code) in
         [("", "", "BAD_FIELD"), ("a/b", "", "UNKNOWN_MARKET"), (MARKET, "p2", "UNKNOWN_OFFER")]
     {
-        let request = v1::RestoreOffersRequest { market: market.to_owned(), account: account.to_owned() };
+        let request = restore(market, account, None);
         let refusal = drill.api.restore_offers(&drill.admin, request).await.unwrap_err();
         assert_eq!(refusal.code.word(), code, "{refusal}");
     }

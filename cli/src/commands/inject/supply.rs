@@ -9,7 +9,7 @@ use crate::output::{List, Sheet, View, number, text};
 use crate::time::{Span, rfc3339};
 use clap::{ArgGroup, Args};
 use kubebid_client::v1::{
-    InjectLossRequest, InjectLossResponse, PreemptAllocationRequest, PreemptAllocationResponse,
+    InjectLossRequest, InjectLossResponse, OfferBefore, PreemptAllocationRequest, PreemptAllocationResponse,
     RestoreOffersRequest, RestoreOffersResponse,
 };
 use std::time::Duration;
@@ -59,6 +59,9 @@ pub(crate) struct Restore {
     /// Offers of this provider; of any where absent
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
+    /// At most so many units in each offer; where absent, as many as its provider last put
+    #[arg(long, value_name = "N")]
+    capacity: Option<u32>,
 }
 
 #[derive(Args)]
@@ -91,7 +94,7 @@ impl Outage {
 impl Restore {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
         let (market, account) = (self.market.unwrap_or_default(), self.provider.unwrap_or_default());
-        restore(context, RestoreOffersRequest { market, account }).await
+        restore(context, RestoreOffersRequest { market, account, capacity: self.capacity }).await
     }
 }
 
@@ -106,7 +109,6 @@ impl Preempt {
 
 async fn lose(context: &Context, request: InjectLossRequest, back: Back, tool: &str) -> Result<(), Failure> {
     let Context { client, out } = context;
-    let undo = RestoreOffersRequest { market: request.market.clone(), account: request.account.clone() };
     let market = request.market.clone();
     // Whoever wants to stop from here on wants what is taken to come back.
     let back_in = back.duration.map(|duration| (duration, stop_signal()));
@@ -116,7 +118,8 @@ async fn lose(context: &Context, request: InjectLossRequest, back: Back, tool: &
         Some(before) => Some((Dollars(before), Dollars(price(client, &market, answer.seq).await?))),
         None => None,
     };
-    let by_hand = by_hand(tool, &undo);
+    let undo: Vec<RestoreOffersRequest> = answer.before.iter().map(undo).collect();
+    let by_hand = undo.iter().map(|undo| by_hand(tool, undo)).collect::<Vec<_>>().join(" && ");
     out.answer(&answer, |view| {
         let mut told = taken(&answer, view);
         if let Some((before, after)) = prices {
@@ -130,9 +133,17 @@ async fn lose(context: &Context, request: InjectLossRequest, back: Back, tool: &
     let Some((duration, stopped)) = back_in else { return Ok(()) };
     eprintln!("putting it back in {duration}; Ctrl-C does so now. Should this command be killed: {by_hand}");
     wait(duration, stopped).await;
-    restore(context, undo)
-        .await
-        .map_err(|failure| failure.next(format!("the units are still gone: {by_hand}")))
+    for undo in undo {
+        let still_gone = |failure: Failure| failure.next(format!("units are still gone: {by_hand}"));
+        restore(context, undo).await.map_err(still_gone)?;
+    }
+    Ok(())
+}
+
+/// What puts an offer back as it was.
+fn undo(before: &OfferBefore) -> RestoreOffersRequest {
+    let OfferBefore { provider, market, capacity } = before.clone();
+    RestoreOffersRequest { market, account: provider, capacity: Some(capacity) }
 }
 
 /// Until the time is over, or somebody wants to stop.
@@ -170,6 +181,9 @@ fn by_hand(tool: &str, undo: &RestoreOffersRequest) -> String {
     }
     if !undo.account.is_empty() {
         command.push_str(&format!(" --provider {}", undo.account));
+    }
+    if let Some(capacity) = undo.capacity {
+        command.push_str(&format!(" --capacity {capacity}"));
     }
     command
 }
@@ -215,21 +229,14 @@ fn preempted(answer: &PreemptAllocationResponse, at_once: bool, tool: &str) -> S
         Some(_) | None if at_once => "",
         Some(_) | None => ", when its notice is over",
     };
-    let (market, provider) = sold(&node.unit);
+    let before = answer.before.clone().unwrap_or_default();
     let mut sheet = Sheet::default();
     sheet
         .line("node", format!("{} of {}, for bid {}", node.allocation, node.tenant, node.bid))
         .line("unit", &node.unit)
         .line("ends", format!("{ends}{why}"));
-    let undo = RestoreOffersRequest { market: market.to_owned(), account: provider.to_owned() };
-    format!("{}\n{provider} offers one unit less; put it back: {}", sheet.text(), by_hand(tool, &undo))
-}
-
-/// Market and provider of a unit, `market:provider#number`.
-fn sold(unit: &str) -> (&str, &str) {
-    let (market, rest) = unit.split_once(':').unwrap_or((unit, ""));
-    let (provider, _) = rest.rsplit_once('#').unwrap_or((rest, ""));
-    (market, provider)
+    let back = by_hand(tool, &undo(&before));
+    format!("{}\n{} offers one unit less; put it back: {back}", sheet.text(), before.provider)
 }
 
 fn restored(answer: &RestoreOffersResponse) -> String {
@@ -247,24 +254,20 @@ fn restored(answer: &RestoreOffersResponse) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{RestoreOffersRequest, by_hand, preempted, sold};
+    use super::{OfferBefore, RestoreOffersRequest, by_hand, preempted};
     use expect_test::expect;
     use kubebid_client::v1::{PreemptAllocationResponse, TakenUnit};
 
     #[test]
-    fn a_unit_names_its_market_and_its_provider() {
-        assert_eq!(sold("h100-8x/eu-west:moon#4"), ("h100-8x/eu-west", "moon"));
-    }
-
-    #[test]
     fn the_way_back_names_what_is_known() {
-        let undo = |market: &str, account: &str| RestoreOffersRequest {
+        let undo = |market: &str, account: &str, capacity| RestoreOffersRequest {
             market: market.to_owned(),
             account: account.to_owned(),
+            capacity,
         };
-        assert_eq!(by_hand("kubebid", &undo("a/b", "")), "kubebid inject restore a/b");
+        assert_eq!(by_hand("kubebid", &undo("a/b", "", Some(4))), "kubebid inject restore a/b --capacity 4");
         assert_eq!(
-            by_hand("kubebid --as admin", &undo("", "p")),
+            by_hand("kubebid --as admin", &undo("", "p", None)),
             "kubebid --as admin inject restore --provider p"
         );
     }
@@ -282,12 +285,17 @@ mod tests {
                 ends_at_us: 1_795_201_500_000_000,
                 protected_until_us: None,
             }),
+            before: Some(OfferBefore {
+                provider: "moon".into(),
+                market: "h100-8x/eu-west".into(),
+                capacity: 8,
+            }),
         };
         expect![[r#"
             node:  12 of tenant-a, for bid 7
             unit:  h100-8x/eu-west:moon#4
             ends:  2026-11-20T19:05:00Z (in 5m), when its notice is over
-            moon offers one unit less; put it back: kubebid inject restore h100-8x/eu-west --provider moon"#]]
+            moon offers one unit less; put it back: kubebid inject restore h100-8x/eu-west --provider moon --capacity 8"#]]
         .assert_eq(&preempted(&answer, false, "kubebid"));
         let node = answer.taken.as_mut().unwrap();
         node.protected_until_us = Some(node.ends_at_us);

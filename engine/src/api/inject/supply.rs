@@ -15,10 +15,11 @@ use kubebid_core::event::{EndReason, Fact, Node};
 use kubebid_core::units::{
     AccountId, AccountName, AllocationId, MarketId, MarketName, Micros, UnitId, UnitName,
 };
-use kubebid_core::views::AllocationView;
+use kubebid_core::views::{AllocationView, OfferView};
 use kubebid_core::{Auction, Command, Exchange, Price, Reject};
 use kubebid_proto::v1;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Commands that are on their way at once.
@@ -71,8 +72,10 @@ impl Api {
             }
             units => units.map(|units| units as usize),
         };
-        let targets = self.0.engine.ask(move |exchange| targets(exchange, &whose, units, going)).await??;
-        let mut answer = v1::InjectLossResponse { seq: self.0.engine.applied(), ..Default::default() };
+        let targets = self.0.engine.ask(move |exchange| targets(exchange, &whose, units, going));
+        let (targets, before) = targets.await??;
+        let seq = self.0.engine.applied();
+        let mut answer = v1::InjectLossResponse { seq, before, ..Default::default() };
         for some in targets.chunks(AT_ONCE) {
             let taking = some
                 .iter()
@@ -110,13 +113,16 @@ impl Api {
         let going = if request.at_once { Going::Lost } else { Going::Withdrawn };
         let target = self.0.engine.ask(move |exchange| {
             let holder = exchange.view_allocation(node)?;
-            Some(Target { id: holder.unit, name: exchange.names().unit(holder.unit), holder: Some(holder) })
+            let offer = exchange.view_offer(holder.unit.market, holder.unit.provider)?;
+            let name = exchange.names().unit(holder.unit);
+            Some((Target { id: holder.unit, name, holder: Some(holder) }, before(exchange, &offer)))
         });
-        let target = target.await?.ok_or_else(unknown)?;
+        let (target, before) = target.await?.ok_or_else(unknown)?;
         let Taken { done, from } = self.take(caller, target, going).await?;
         let taken = from.ok_or_else(unknown)?;
         log(caller, format_args!("allocation {} on {} is taken", taken.allocation, taken.unit));
-        Ok(v1::PreemptAllocationResponse { seq: done.seq, at_us: done.at.0, taken: Some(taken) })
+        let (taken, before) = (Some(taken), Some(before));
+        Ok(v1::PreemptAllocationResponse { seq: done.seq, at_us: done.at.0, taken, before })
     }
 
     pub async fn restore_offers(
@@ -130,7 +136,9 @@ impl Api {
         self.projected_up_to(caller, seq).await?;
         let provider = whose.provider.as_ref().map(AccountName::as_str);
         let market = whose.market.as_ref().map(MarketName::as_str);
-        let put = self.0.engine.projections().offers(provider, market, OFFERS).await?;
+        let mut put = self.0.engine.projections().offers(provider, market, OFFERS).await?;
+        let most = request.capacity.map_or(u64::MAX, u64::from);
+        put.iter_mut().for_each(|row| row.capacity = row.capacity.min(most));
         let short = self.0.engine.ask(move |exchange| short(exchange, &whose, put)).await??;
         let mut answer = v1::RestoreOffersResponse { seq, restored: Vec::new() };
         for (has, OfferRow { provider, market, capacity, reserve, .. }) in short {
@@ -213,20 +221,22 @@ impl fmt::Display for Whose {
     }
 }
 
-/// The units to take, the first first. An outage takes those that are leaving too.
+/// The units to take, the first first, and the offers that they are of. An outage takes those that are leaving too.
 fn targets(
     exchange: &Exchange,
     whose: &Whose,
     units: Option<usize>,
     going: Going,
-) -> Result<Vec<Target>, ApiError> {
+) -> Result<(Vec<Target>, Vec<v1::OfferBefore>), ApiError> {
     let (markets, providers) = (whose.markets(exchange)?, whose.providers(exchange));
     let offers = markets
         .iter()
         .flat_map(|market| providers.iter().filter_map(|provider| exchange.view_offer(*market, *provider)));
+    let offers: Vec<OfferView> = offers.collect();
     let leaving_too = units.is_none() && going == Going::Lost;
     let mut found: Vec<(Order, Target)> = offers
-        .flat_map(|offer| offer.units)
+        .iter()
+        .flat_map(|offer| &offer.units)
         .filter(|unit| leaving_too || !unit.leaving)
         .map(|unit| {
             let holder = unit.allocation.and_then(|id| exchange.view_allocation(id));
@@ -242,7 +252,19 @@ fn targets(
     }
     found.sort_by_key(|(order, _)| *order);
     found.truncate(units.unwrap_or(usize::MAX));
-    Ok(found.into_iter().map(|(_, target)| target).collect())
+    let targets: Vec<Target> = found.into_iter().map(|(_, target)| target).collect();
+    let of: BTreeSet<_> = targets.iter().map(|target| (target.id.market, target.id.provider)).collect();
+    let short = offers.iter().filter(|offer| of.contains(&(offer.market, offer.provider)));
+    let before = short.map(|offer| before(exchange, offer)).collect();
+    Ok((targets, before))
+}
+
+fn before(exchange: &Exchange, offer: &OfferView) -> v1::OfferBefore {
+    v1::OfferBefore {
+        provider: exchange.names().account(offer.provider).to_string(),
+        market: exchange.names().market(offer.market).to_string(),
+        capacity: offer.capacity as u32,
+    }
 }
 
 /// So that nobody moves to a unit that goes next: free ones, then the lowest ceilings.
@@ -299,7 +321,7 @@ fn told(exchange: &Exchange, target: &Target, node: Node, at: Micros, ends_at: M
     }
 }
 
-/// Those of the offers, as they were last put, that have fewer units now, and how many those have.
+/// Those of the offers, as they are to be, that have fewer units now, and how many those have.
 fn short(exchange: &Exchange, whose: &Whose, put: Vec<OfferRow>) -> Result<Vec<(u64, OfferRow)>, ApiError> {
     whose.markets(exchange)?;
     if put.is_empty() {
