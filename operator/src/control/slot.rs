@@ -8,6 +8,7 @@ use crate::auction::{Known, SlotKey};
 use crate::clock;
 use crate::plan::price::{self, Bid, Markets};
 use crate::plan::slot::{self as plan, AllocationView, Auction, BidView, Sight, Step, Unwanted};
+use crate::provision::Machine;
 use crate::world::{node_view, not_ready_since, pod_view};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -15,6 +16,7 @@ use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::warn;
 
 /// More than a slot ever needs in one look.
 const STEPS_MAX: usize = 32;
@@ -105,7 +107,7 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
         amend_micros,
         pods_left: pods_left && scene.node.is_some(),
         may_drain: may_drain(scene, context, now),
-        machine_gone: machine_gone(scene, context, now).await?,
+        machine_gone: machine_gone(scene, context).await,
     }))
 }
 
@@ -206,16 +208,20 @@ fn is_replaced(scene: &Scene, context: &Context) -> bool {
     standing.count() >= owner.spec.min_nodes as usize
 }
 
-/// A node that says nothing any more may have no machine: the provisioner knows.
-async fn machine_gone(scene: &Scene, context: &Context, now: Timestamp) -> Result<bool, Error> {
-    let Some(since) = scene.node.as_ref().and_then(|node| not_ready_since(node)) else { return Ok(false) };
+/// A node that says nothing any more may have no machine: the provisioner knows. Where it does not answer, whatever
+/// else there is to do for the slot is not held up.
+async fn machine_gone(scene: &Scene, context: &Context) -> bool {
+    let silent = scene.node.as_ref().is_some_and(|node| not_ready_since(node).is_some());
     let status = scene.status();
-    let Some(name) = status.node.filter(|_| status.phase == SlotPhase::Ready) else { return Ok(false) };
-    if now.duration_since(since) < SignedDuration::from_secs(1) {
-        return Ok(false);
+    let Some(name) = status.node.filter(|_| silent && status.phase == SlotPhase::Ready) else { return false };
+    match context.provisioner().get(&scene.slot.uid().unwrap_or_default(), &name).await {
+        Ok(Machine::Gone | Machine::Failed { .. }) => true,
+        Ok(Machine::Coming | Machine::Running { .. }) => false,
+        Err(error) => {
+            warn!(slot = scene.slot.name_any(), %error, "whether its machine is gone is not known");
+            false
+        }
     }
-    let machine = context.provisioner().get(&scene.slot.uid().unwrap_or_default(), &name).await?;
-    Ok(machine == crate::provision::Machine::Gone)
 }
 
 /// Whether the ceiling of a slot's bid is above what its BidNode allows.

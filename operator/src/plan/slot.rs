@@ -128,6 +128,8 @@ pub enum Step {
 pub const VANISHED_FOR: SignedDuration = SignedDuration::from_mins(2);
 const SOON: SignedDuration = SignedDuration::from_secs(2);
 const BEAT: SignedDuration = SignedDuration::from_secs(60);
+/// How often a node that says nothing is looked at: its machine may be gone, which no event tells.
+const SILENT_BEAT: SignedDuration = SignedDuration::from_secs(10);
 
 /// The next step.
 pub fn next(sight: &Sight<'_>) -> Step {
@@ -258,7 +260,7 @@ fn run(sight: &Sight<'_>, allocation: &AllocationView) -> Step {
     }
     match sight.amend_micros {
         Some(ceiling_micros) => Step::Amend { ceiling_micros },
-        None => Step::Wait(BEAT),
+        None => Step::Wait(if node.ready { BEAT } else { SILENT_BEAT }),
     }
 }
 
