@@ -7,6 +7,7 @@ use kubebid_operator::auction::Auction;
 use kubebid_operator::control::{self, Options};
 use kubebid_operator::metrics::{self, ActiveNodes};
 use kubebid_operator::ops::{self, Ops};
+use kubebid_operator::provision::external::{self, External, ExternalOptions};
 use kubebid_operator::provision::{Kwok, Provisioner};
 use kubebid_operator::reign::Reign;
 use kubebid_operator::{crds, fault};
@@ -33,6 +34,7 @@ struct Cli {
 enum Command {
     Run(Box<Run>),
     Crds(Crds),
+    ProvisionerApi(ProvisionerApi),
 }
 
 /// Run the operator
@@ -43,6 +45,8 @@ The cluster is that of the Pod it runs in, or of the kubeconfig. At the engine i
 Examples:
   kubebid-operator run --endpoints https://market.example --token-file /run/secrets/kubebid/token
   kubebid-operator run --watch-namespace team-a --alone          beside a local market, for one namespace
+  kubebid-operator run --provisioner external --provisioner-url https://machines.example \\
+      --provisioner-token-file /run/secrets/machines/token       machines of the provider's own (see provisioner-api)
 
 Exit codes: 1 the cluster or a setting is at fault, 2 the command line is wrong, 3 another replica leads now.
 KUBEBID_LOG says what is logged, as in `info` or `kubebid_operator=debug`.")]
@@ -65,6 +69,31 @@ struct Run {
     /// How long a machine of KWOK takes to come, at least and at most, in milliseconds
     #[arg(long, value_name = "LEAST..MOST", default_value = "500..3000", value_parser = span)]
     kwok_delay_ms: (u64, u64),
+    /// Where the provider's machinery is, for `--provisioner external`
+    #[arg(
+        long,
+        env = "KUBEBID_PROVISIONER_URL",
+        value_name = "URL",
+        required_if_eq("provisioner", "external"),
+        help_heading = "External provisioner"
+    )]
+    provisioner_url: Option<String>,
+    /// A file with the bearer token for it; read for every call
+    #[arg(
+        long,
+        env = "KUBEBID_PROVISIONER_TOKEN_FILE",
+        value_name = "FILE",
+        help_heading = "External provisioner"
+    )]
+    provisioner_token_file: Option<PathBuf>,
+    /// Authorities to trust for it besides those of the system, as PEM
+    #[arg(
+        long,
+        env = "KUBEBID_PROVISIONER_CA_FILE",
+        value_name = "FILE",
+        help_heading = "External provisioner"
+    )]
+    provisioner_ca_file: Option<PathBuf>,
     /// Address of /healthz, /readyz and /metrics
     #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS")]
     listen: SocketAddr,
@@ -92,6 +121,8 @@ struct Run {
 enum ProvisionerKind {
     /// Node objects that KWOK brings to life: for local markets and tests
     Kwok,
+    /// The provider's own machinery, over HTTP: `kubebid-operator provisioner-api` prints the contract
+    External,
 }
 
 /// Print the custom resource definitions
@@ -105,6 +136,15 @@ struct Crds {
     #[arg(long, value_delimiter = ',', default_values = crds::INSTANCE_TYPES, num_args = 0..)]
     instance_types: Vec<String>,
 }
+
+/// Print the contract of `--provisioner external`, as OpenAPI 3.1
+#[derive(Args)]
+#[command(after_help = "\
+Three calls: PUT, GET and DELETE of /v1/machines/{id}. Whoever serves them makes the machines.
+
+Example:
+  kubebid-operator provisioner-api > provisioner.json")]
+struct ProvisionerApi {}
 
 fn span(text: &str) -> Result<(u64, u64), String> {
     let (least, most) = text.split_once("..").ok_or("write it as in 500..3000")?;
@@ -121,6 +161,12 @@ async fn main() -> ExitCode {
             print!("{yaml}");
             ExitCode::SUCCESS
         }),
+        Command::ProvisionerApi(ProvisionerApi {}) => {
+            external::document().to_pretty_json().map_err(Into::into).map(|json| {
+                println!("{json}");
+                ExitCode::SUCCESS
+            })
+        }
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}");
@@ -174,6 +220,11 @@ impl Run {
                 let delay = Duration::from_millis(least)..=Duration::from_millis(most);
                 Arc::new(Kwok::new(client.clone(), delay))
             }
+            ProvisionerKind::External => Arc::new(External::new(ExternalOptions {
+                url: self.provisioner_url.clone().unwrap_or_default(),
+                token_file: self.provisioner_token_file.clone(),
+                ca_file: self.provisioner_ca_file.clone(),
+            })?),
         };
         let options = |reign| Options {
             auction,

@@ -1,7 +1,9 @@
 //! Machines: who makes them, behind one trait.
 
+pub mod external;
 mod kwok;
 
+pub use external::External;
 pub use kwok::Kwok;
 
 use async_trait::async_trait;

@@ -3,5 +3,6 @@
 
 mod bids;
 mod crd;
+mod external;
 mod market;
 mod story;

@@ -1,0 +1,207 @@
+//! One call to the provider's machinery: its connection, token, deadline, and when it is tried again.
+
+use super::contract::Problem;
+use backon::{ExponentialBuilder, Retryable as _};
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::{Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use std::error::Error as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For one try, from the connection to the last byte of the answer.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// An answer is a state and a name; more than this is none.
+const MOST_BYTES: usize = 64 * 1024;
+
+/// Where the provider's machinery is, and what lets us in.
+#[derive(Clone, Debug)]
+pub struct ExternalOptions {
+    /// As in `https://machines.example/kubebid`; `/v1/machines/{id}` comes behind it.
+    pub url: String,
+    /// A file with a bearer token; read for every call, so that it may change.
+    pub token_file: Option<PathBuf>,
+    /// Authorities to trust besides those of the system, as PEM.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Why there is no provisioner of these options.
+#[derive(Debug, thiserror::Error)]
+pub enum BadOptions {
+    #[error("the provisioner's URL {url:?} is none: {why}")]
+    Url { url: String, why: String },
+    #[error("cannot read the provisioner's {what} {}: {why}", .path.display())]
+    File { what: &'static str, path: PathBuf, why: String },
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+#[derive(Debug)]
+pub(super) struct Line {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    base: String,
+    token_file: Option<PathBuf>,
+}
+
+/// An answer that need not be asked for again.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    body: Bytes,
+}
+
+/// No answer.
+#[derive(Debug)]
+struct Silence {
+    why: String,
+    /// It may be better in a moment.
+    passes: bool,
+}
+
+impl Line {
+    pub(super) fn new(options: ExternalOptions) -> Result<Self, BadOptions> {
+        let base = base(&options.url)?;
+        if let Some(path) = &options.token_file {
+            bearer(path).map_err(|why| BadOptions::File { what: "token file", path: path.clone(), why })?;
+        }
+        let tls = tls(options.ca_file.as_deref())?;
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        Ok(Line { client, base, token_file: options.token_file })
+    }
+
+    /// Asks until there is an answer that is no passing trouble, thrice at most.
+    pub(super) async fn call(&self, method: &Method, id: &str, body: &Bytes) -> Result<Answer, String> {
+        let tries = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(100))
+            .with_max_times(2)
+            .with_jitter();
+        let answer = (async || self.try_once(method, id, body).await).retry(tries);
+        answer.when(|silence: &Silence| silence.passes).await.map_err(|silence| silence.why)
+    }
+
+    async fn try_once(&self, method: &Method, id: &str, body: &Bytes) -> Result<Answer, Silence> {
+        // An id is a UID: nothing of it needs escaping.
+        let url = format!("{}/v1/machines/{id}", self.base);
+        let lasting = |why: String| Silence { why, passes: false };
+        let passing = |why: String| Silence { why: format!("{method} {url}: {why}"), passes: true };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(&url)
+            .header(ACCEPT, "application/json, application/problem+json")
+            .header(USER_AGENT, concat!("kubebid-operator/", env!("CARGO_PKG_VERSION")));
+        if let Some(path) = &self.token_file {
+            let bearer =
+                bearer(path).map_err(|why| lasting(format!("the token file {}: {why}", path.display())))?;
+            request = request.header(AUTHORIZATION, bearer);
+        }
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let request = request.body(Full::new(body.clone())).map_err(|error| lasting(error.to_string()))?;
+        let asking = async {
+            let response = self.client.request(request).await.map_err(|error| passing(because(&error)))?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), MOST_BYTES).collect().await;
+            let body = body.map_err(|error| passing(format!("its answer breaks off: {error}")))?.to_bytes();
+            Ok(Answer { status, body })
+        };
+        let answer = tokio::time::timeout(DEADLINE, asking)
+            .await
+            .unwrap_or_else(|_| Err(passing(format!("no answer within {} s", DEADLINE.as_secs()))))?;
+        if answer.status == StatusCode::TOO_MANY_REQUESTS || answer.status.is_server_error() {
+            return Err(passing(answer.refusal()));
+        }
+        Ok(answer)
+    }
+}
+
+impl Answer {
+    pub(super) fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, String> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| format!("its answer is not that of the contract: {error}"))
+    }
+
+    /// What is said for people.
+    pub(super) fn detail(&self) -> Option<String> {
+        self.json().ok().map(|problem: Problem| problem.detail)
+    }
+
+    pub(super) fn refusal(&self) -> String {
+        match self.detail() {
+            Some(detail) => format!("{}: {detail}", self.status),
+            None => self.status.to_string(),
+        }
+    }
+}
+
+/// The first cause says what happened; those above it only where.
+fn because(error: &hyper_util::client::legacy::Error) -> String {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    if error.source().is_some() { format!("{error}: {last}") } else { error.to_string() }
+}
+
+/// The URL, without a slash at its end.
+fn base(url: &str) -> Result<String, BadOptions> {
+    let bad = |why: &str| BadOptions::Url { url: url.to_owned(), why: why.to_owned() };
+    let uri: Uri = url.parse().map_err(|error: http::uri::InvalidUri| bad(&error.to_string()))?;
+    match uri.scheme_str() {
+        Some("http" | "https") => {}
+        Some(_) | None => return Err(bad("it is neither http nor https")),
+    }
+    if uri.query().is_some() {
+        return Err(bad("it has a query"));
+    }
+    Ok(url.trim_end_matches('/').to_owned())
+}
+
+fn bearer(path: &Path) -> Result<HeaderValue, String> {
+    let secret = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let secret = secret.trim();
+    if secret.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    let mut bearer = HeaderValue::try_from(format!("Bearer {secret}"))
+        .map_err(|_| "it has characters that no token has".to_owned())?;
+    bearer.set_sensitive(true);
+    Ok(bearer)
+}
+
+fn tls(ca_file: Option<&Path>) -> Result<ClientConfig, BadOptions> {
+    let mut roots = RootCertStore::empty();
+    // A system without any is one where the file, or plain HTTP, is all that is meant.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(path) = ca_file {
+        let bad = |why: String| BadOptions::File { what: "certificate file", path: path.to_owned(), why };
+        let before = roots.len();
+        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(error.to_string()))? {
+            let certificate = certificate.map_err(|error| bad(error.to_string()))?;
+            roots.add(certificate).map_err(|error| bad(error.to_string()))?;
+        }
+        if roots.len() == before {
+            return Err(bad("it has no certificate in PEM".to_owned()));
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}

@@ -1,0 +1,290 @@
+//! Machines of a provider's own machinery: the contract between it and the operator, and BidNodes that run on them.
+
+mod provider;
+
+use crate::story::{PATIENCE, Story};
+use axum::http::StatusCode;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::runtime::wait::await_condition;
+use kubebid_client::v1;
+use kubebid_operator::api::{LABEL_SLOT_UID, SlotPhase};
+use kubebid_operator::provision::external::{External, ExternalOptions, MachineState};
+use kubebid_operator::provision::{Machine, Order, Provisioner as _};
+use provider::Provider;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+const ID: &str = "5d1f3a54-7f3e-4f3b-9a55-1d2e3f4a5b6c";
+const EU: &str = "h100-8x/eu-west";
+const NOTICE: Duration = Duration::from_secs(20);
+
+fn order() -> Order {
+    Order {
+        id: ID.to_owned(),
+        name: "gpu-0-5d1f3".to_owned(),
+        instance_type: "h100-8x".to_owned(),
+        region: "eu-west".to_owned(),
+        unit: "h100-8x/eu-west:acme#0".to_owned(),
+        allocatable: [("cpu".to_owned(), serde_json::from_value(json!("64")).unwrap())].into(),
+        labels: [("gpu".to_owned(), "h100".to_owned())].into(),
+    }
+}
+
+fn external(provider: &Provider) -> External {
+    let options =
+        ExternalOptions { url: provider.url() + "/", token_file: Some(provider.token_file()), ca_file: None };
+    External::new(options).unwrap()
+}
+
+#[tokio::test]
+async fn repeated_calls_make_one_machine_and_end_it_once() {
+    let provider = Provider::start(None).await;
+    let external = external(&provider);
+    assert_eq!(external.get(ID, "").await.unwrap(), Machine::Gone);
+    assert_eq!(external.create(&order()).await.unwrap(), Machine::Coming);
+    let running = Machine::Running { node: "rack-5d1f3a54".to_owned() };
+    for _ in 0..3 {
+        assert_eq!(external.create(&order()).await.unwrap(), running);
+        assert_eq!(external.get(ID, "").await.unwrap(), running);
+    }
+    assert_eq!(provider.books().made, [ID]);
+    for _ in 0..2 {
+        external.delete(ID, None).await.unwrap();
+        assert_eq!(external.get(ID, "").await.unwrap(), Machine::Gone);
+    }
+    // A call that was late on its way makes nothing.
+    assert_eq!(external.create(&order()).await.unwrap(), Machine::Gone);
+    assert_eq!(provider.books().made, [ID]);
+}
+
+#[tokio::test]
+async fn passing_trouble_is_tried_again_and_lasting_trouble_told() {
+    let provider = Provider::start(None).await;
+    let external = external(&provider);
+    provider.books().moods.extend([StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS]);
+    assert_eq!(external.create(&order()).await.unwrap(), Machine::Coming);
+    assert_eq!(provider.books().calls, 3);
+
+    provider.books().moods.extend([StatusCode::BAD_GATEWAY; 3]);
+    let fault = external.get(ID, "").await.unwrap_err().to_string();
+    assert!(
+        fault.contains("say how far a machine is") && fault.contains("502 Bad Gateway: in no mood"),
+        "{fault}"
+    );
+    assert_eq!(provider.books().calls, 6);
+
+    provider.books().moods.push_back(StatusCode::FORBIDDEN);
+    let fault = external.delete(ID, None).await.unwrap_err().to_string();
+    assert!(fault.contains("cannot end a machine: 403 Forbidden: in no mood"), "{fault}");
+    assert_eq!(provider.books().calls, 7);
+
+    provider.books().moods.push_back(StatusCode::UNPROCESSABLE_ENTITY);
+    let refused = external.create(&order()).await.unwrap();
+    assert_eq!(refused, Machine::Failed { reason: "422 Unprocessable Entity: in no mood".to_owned() });
+}
+
+#[tokio::test]
+async fn the_token_is_that_of_the_file_at_each_call() {
+    let provider = Provider::start(None).await;
+    let external = external(&provider);
+    assert_eq!(external.get(ID, "").await.unwrap(), Machine::Gone);
+    provider.change_token("another");
+    assert_eq!(external.get(ID, "").await.unwrap(), Machine::Gone);
+    provider.books().token = "a third".to_owned();
+    let fault = external.get(ID, "").await.unwrap_err().to_string();
+    assert!(fault.contains("401 Unauthorized: no such token"), "{fault}");
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_with_the_address() {
+    let mut provider = Provider::start(None).await;
+    let external = external(&provider);
+    provider.stop().await;
+    let fault = external.get(ID, "").await.unwrap_err().to_string();
+    assert!(fault.contains(&provider.url()) && fault.contains("refused"), "{fault}");
+    provider.resume().await;
+    assert_eq!(external.get(ID, "").await.unwrap(), Machine::Gone);
+}
+
+#[tokio::test]
+async fn options_that_are_wrong_are_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (empty, missing) = (folder.path().join("empty"), folder.path().join("missing"));
+    std::fs::write(&empty, "\n").unwrap();
+    let refused = |url: &str, token: Option<&std::path::Path>, ca: Option<&std::path::Path>, blame: &str| {
+        let options = ExternalOptions {
+            url: url.to_owned(),
+            token_file: token.map(Into::into),
+            ca_file: ca.map(Into::into),
+        };
+        let error = External::new(options).unwrap_err().to_string();
+        assert!(error.contains(blame), "{error} should say {blame}");
+    };
+    refused("machines.example", None, None, "neither http nor https");
+    refused("ftp://machines.example", None, None, "neither http nor https");
+    refused("https://machines.example/?a=b", None, None, "it has a query");
+    refused("https://machines.example", Some(&missing), None, "token file");
+    refused("https://machines.example", Some(&empty), None, "it is empty");
+    refused("https://machines.example", None, Some(&missing), "certificate file");
+    refused("https://machines.example", None, Some(&empty), "no certificate in PEM");
+}
+
+/// Takes TLS connections.
+struct Tls {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl axum::serve::Listener for Tls {
+    type Io = TlsStream<TcpStream>;
+    type Addr = std::net::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, address) = self.listener.accept().await.unwrap();
+            // Whoever does not trust us hangs up.
+            if let Ok(stream) = self.acceptor.accept(stream).await {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+#[tokio::test]
+async fn an_authority_of_ones_own_is_trusted_by_its_file_only() {
+    use tokio_rustls::rustls::ServerConfig;
+    let provider = Provider::start(None).await;
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let ca_file = provider.token_file().with_file_name("ca.pem");
+    std::fs::write(&ca_file, made.cert.pem()).unwrap();
+    let ring = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(ring)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], made.signing_key.into())
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let tls = Tls { listener, acceptor: TlsAcceptor::from(Arc::new(config)) };
+    let router = provider.router();
+    let serving = tokio::spawn(async move { axum::serve(tls, router).await });
+
+    let token_file = Some(provider.token_file());
+    let trusting = ExternalOptions { url, token_file, ca_file: Some(ca_file) };
+    let wary = ExternalOptions { ca_file: None, ..trusting.clone() };
+    assert_eq!(External::new(trusting).unwrap().get(ID, "").await.unwrap(), Machine::Gone);
+    let fault = External::new(wary).unwrap().get(ID, "").await.unwrap_err().to_string();
+    assert!(fault.contains("certificate"), "{fault}");
+    serving.abort();
+}
+
+/// A story whose machines come from such a provider.
+async fn begin(name: &str) -> (Story, Provider) {
+    let mut story = Story::without_operator(name).await;
+    let provider = Provider::start(Some(story.client.clone())).await;
+    let token_file = provider.token_file();
+    story.start_operator(&[
+        "--provisioner",
+        "external",
+        "--provisioner-url",
+        &provider.url(),
+        "--provisioner-token-file",
+        token_file.to_str().unwrap(),
+    ]);
+    story.market.open(EU, NOTICE).await;
+    story.market.offer(EU, 4, 2.0).await;
+    (story, provider)
+}
+
+#[tokio::test]
+async fn a_bidnode_runs_on_machines_of_the_provider() {
+    let (story, provider) = begin("external").await;
+    // The first machine does not boot: another is bid for in its place.
+    provider.books().duds = 1;
+    let spec =
+        json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 2, "nodeSelector": {"pool": "gpu"}});
+    story.bid("gpu", spec).await;
+    let bidnode = story.running("gpu", 2).await;
+    let nodes = story.nodes_of(&bidnode).await;
+    assert_eq!(nodes.len(), 2);
+    for node in &nodes {
+        assert!(node.name_any().starts_with("rack-"), "the provider names it");
+        assert_eq!(node.labels()["pool"], "gpu");
+        assert_eq!(node.spec.as_ref().unwrap().taints, None);
+    }
+    assert_eq!(provider.books().made.len(), 3, "one failed, two run: none was made twice");
+    story
+        .eventually("the machine that failed is ended", || async { provider.books().ended.len() == 1 })
+        .await;
+    story.delete("gpu").await;
+    story.gone("gpu").await;
+    assert!(provider.books().machines.is_empty());
+    assert!(story.nodes_of(&bidnode).await.is_empty());
+    assert!(story.market.held().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_machine_that_is_lost_takes_its_node_with_it_and_is_replaced() {
+    let (story, provider) = begin("lost").await;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 1})).await;
+    let bidnode = story.running("gpu", 1).await;
+    let lost = story.nodes_of(&bidnode).await.remove(0);
+    let (name, uid) = (lost.name_any(), lost.labels()[LABEL_SLOT_UID].clone());
+    // Its machine is no more, and its kubelet says nothing.
+    provider.books().machines.remove(&uid).unwrap();
+    let silence = json!({"metadata": {"annotations": {"testplane.kubebid.io/not-ready": "true"}}});
+    story.nodes().patch(&name, &PatchParams::default(), &Patch::Merge(silence)).await.unwrap();
+    let gone = await_condition(story.nodes(), &name, |node: Option<&Node>| node.is_none());
+    if timeout(PATIENCE, gone).await.is_err() {
+        story.fail("gpu", "the node of the lost machine is deleted").await;
+    }
+    story
+        .until("gpu", "another node runs", |status| {
+            status.nodes.iter().any(|node| node.name != name && node.state == SlotPhase::Ready)
+        })
+        .await;
+    // The provider tells the market as well: the unit is not paid for any longer.
+    let slots = story.slots().list(&ListParams::default()).await.unwrap();
+    let slot = slots.into_iter().find(|slot| slot.uid().as_ref() == Some(&uid)).unwrap();
+    let unit = slot.status.unwrap().unit.unwrap();
+    let report = v1::ReportUnitLostRequest { unit, ..Default::default() };
+    story.market.provider.as_ref().unwrap().report_unit_lost(report).await.unwrap();
+    story.eventually("one is held", async || story.market.held().await.unwrap().len() == 1).await;
+    story.eventually("the lost one is ended", async || provider.books().ended.contains(&uid)).await;
+}
+
+#[tokio::test]
+async fn a_provider_that_was_away_is_asked_again() {
+    let (story, mut provider) = begin("away").await;
+    provider.stop().await;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 2})).await;
+    story.eventually("two nodes are held", async || story.market.held().await.unwrap().len() == 2).await;
+    provider.resume().await;
+    story.running("gpu", 2).await;
+    assert_eq!(provider.books().made.len(), 2);
+    provider.stop().await;
+    story.delete("gpu").await;
+    story
+        .eventually("the operator was told that nobody is there", async || {
+            story.operator.as_ref().unwrap().log().contains("cannot end a machine")
+        })
+        .await;
+    assert_eq!(story.market.held().await.unwrap().len(), 2, "a machine that may run is held");
+    provider.resume().await;
+    story.gone("gpu").await;
+    let running = |state: &MachineState| matches!(state, MachineState::Running { .. });
+    assert!(!provider.books().machines.values().any(running));
+    assert!(story.market.held().await.unwrap().is_empty());
+}

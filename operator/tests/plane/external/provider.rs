@@ -1,0 +1,216 @@
+//! A provider's machinery, as small as it can be: it keeps the contract of `operator/openapi/provisioner.json`, and its
+//! machines are Node objects that register as a kubelet would.
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::put;
+use axum::{Json, Router};
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, PostParams};
+use kubebid_operator::provision::external::{MachineOrder, MachineState, Problem};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub(super) struct Provider {
+    floor: Arc<Floor>,
+    address: SocketAddr,
+    folder: TempDir,
+    serving: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+/// Where the machines stand.
+struct Floor {
+    /// The cluster that they join; without one they only say that they did.
+    cluster: Option<Client>,
+    books: Mutex<Books>,
+}
+
+#[derive(Default)]
+pub(super) struct Books {
+    pub(super) machines: BTreeMap<String, MachineState>,
+    /// Every machine that was ever made, once for each time.
+    pub(super) made: Vec<String>,
+    pub(super) ended: BTreeSet<String>,
+    /// How many of the next machines do not boot.
+    pub(super) duds: usize,
+    /// What the next calls are answered with, whatever they want.
+    pub(super) moods: VecDeque<StatusCode>,
+    pub(super) token: String,
+    pub(super) calls: usize,
+}
+
+impl Provider {
+    pub(super) async fn start(cluster: Option<Client>) -> Provider {
+        let books = Books { token: "sesame".to_owned(), ..Books::default() };
+        let mut provider = Provider {
+            floor: Arc::new(Floor { cluster, books: Mutex::new(books) }),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            folder: tempfile::tempdir().unwrap(),
+            serving: None,
+        };
+        provider.change_token("sesame");
+        provider.resume().await;
+        provider
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(super) fn token_file(&self) -> PathBuf {
+        self.folder.path().join("token")
+    }
+
+    /// From here on only this token is let in, and it is in the file.
+    pub(super) fn change_token(&self, token: &str) {
+        std::fs::write(self.token_file(), format!("{token}\n")).unwrap();
+        self.books().token = token.to_owned();
+    }
+
+    pub(super) fn router(&self) -> Router {
+        let machine = put(order).get(look).delete(end);
+        Router::new().route("/v1/machines/{id}", machine).with_state(Arc::clone(&self.floor))
+    }
+
+    /// Answers, again after a stop.
+    pub(super) async fn resume(&mut self) {
+        let listener = TcpListener::bind(self.address).await.unwrap();
+        self.address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let router = self.router();
+        let serving = tokio::spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            axum::serve(listener, router).with_graceful_shutdown(stopped).await.unwrap();
+        });
+        self.serving = Some((stop, serving));
+    }
+
+    /// Its port answers nothing.
+    pub(super) async fn stop(&mut self) {
+        let (stop, serving) = self.serving.take().unwrap();
+        let _ = stop.send(());
+        serving.await.unwrap();
+    }
+
+    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
+        self.floor.books.lock().unwrap()
+    }
+}
+
+type Refused = (StatusCode, Json<Problem>);
+
+fn refused(status: StatusCode, detail: &str) -> Refused {
+    (status, Json(Problem { detail: detail.to_owned() }))
+}
+
+impl Floor {
+    /// The books, for whoever is let in.
+    fn enter(&self, headers: &HeaderMap) -> Result<MutexGuard<'_, Books>, Refused> {
+        let mut books = self.books.lock().unwrap();
+        books.calls += 1;
+        if headers.get(header::AUTHORIZATION).is_none_or(|it| *it != format!("Bearer {}", books.token)) {
+            return Err(refused(StatusCode::UNAUTHORIZED, "no such token"));
+        }
+        match books.moods.pop_front() {
+            Some(status) => Err(refused(status, "in no mood")),
+            None => Ok(books),
+        }
+    }
+}
+
+/// A machine comes with the first call, and has booted at the second.
+async fn order(
+    State(floor): State<Arc<Floor>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Json(order): Json<MachineOrder>,
+) -> Result<Response, Refused> {
+    let known = {
+        let mut books = floor.enter(&headers)?;
+        if books.ended.contains(&id) {
+            return Err(refused(StatusCode::GONE, "it was ended"));
+        }
+        let known = books.machines.get(&id).cloned();
+        if known.is_none() {
+            books.made.push(id.clone());
+            let dud = books.duds > 0;
+            books.duds = books.duds.saturating_sub(1);
+            let reason = "the host did not boot".to_owned();
+            let state = if dud { MachineState::Failed { reason } } else { MachineState::Coming };
+            books.machines.insert(id.clone(), state.clone());
+            return Ok((StatusCode::CREATED, Json(state)).into_response());
+        }
+        known.unwrap()
+    };
+    if known != MachineState::Coming {
+        return Ok(Json(known).into_response());
+    }
+    let node = format!("rack-{}", &id[..8]);
+    if let Some(cluster) = &floor.cluster {
+        register(cluster, &node, &order).await;
+    }
+    let state = MachineState::Running { node };
+    floor.books.lock().unwrap().machines.insert(id, state.clone());
+    Ok(Json(state).into_response())
+}
+
+async fn look(
+    State(floor): State<Arc<Floor>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<MachineState>, Refused> {
+    let books = floor.enter(&headers)?;
+    books.machines.get(&id).cloned().map(Json).ok_or_else(|| refused(StatusCode::NOT_FOUND, "there is none"))
+}
+
+async fn end(
+    State(floor): State<Arc<Floor>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Refused> {
+    let mut books = floor.enter(&headers)?;
+    books.machines.remove(&id);
+    books.ended.insert(id);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What a kubelet does with `--register-with-taints=kubebid.io/unregistered=:NoExecute`.
+async fn register(cluster: &Client, name: &str, order: &MachineOrder) {
+    let mut labels = order.labels.clone();
+    for (key, value) in [
+        ("kubernetes.io/hostname", name),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+        ("node.kubernetes.io/instance-type", &order.instance_type),
+        ("topology.kubernetes.io/region", &order.region),
+    ] {
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+    let mut allocatable = order.allocatable.clone();
+    allocatable.insert("pods".to_owned(), "110".to_owned());
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "providerID": format!("acme://{}", order.unit),
+            "taints": [{"key": "kubebid.io/unregistered", "effect": "NoExecute"}],
+        },
+        "status": {"capacity": allocatable, "allocatable": allocatable},
+    });
+    let nodes: Api<Node> = Api::all(cluster.clone());
+    match nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        made => drop(made.unwrap()),
+    }
+}
