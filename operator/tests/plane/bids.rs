@@ -27,7 +27,9 @@ async fn bids_become_labelled_nodes_and_are_given_back() {
     assert_eq!(nodes.len(), 2);
     for node in &nodes {
         assert_eq!(node.metadata.labels.as_ref().unwrap()["pool"], "gpu");
-        let taints = node.spec.as_ref().unwrap().taints.clone().unwrap();
+        let mut taints = node.spec.as_ref().unwrap().taints.clone().unwrap();
+        // The cluster takes its own away a moment after the node is ready.
+        taints.retain(|taint| !taint.key.starts_with("node.kubernetes.io/"));
         assert_eq!(taints.len(), 1, "{taints:?}");
         assert_eq!((taints[0].key.as_str(), taints[0].value.as_deref()), ("gpu", Some("yes")));
     }
