@@ -64,7 +64,7 @@ struct Run {
     #[arg(long, value_name = "NAMESPACE")]
     watch_namespace: Option<String>,
     /// Who makes the machines
-    #[arg(long, value_enum, default_value = "kwok")]
+    #[arg(long, env = "KUBEBID_PROVISIONER", value_enum, default_value = "kwok")]
     provisioner: ProvisionerKind,
     /// How long a machine of KWOK takes to come, at least and at most, in milliseconds
     #[arg(long, value_name = "LEAST..MOST", default_value = "500..3000", value_parser = span)]

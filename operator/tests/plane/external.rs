@@ -1,6 +1,6 @@
 //! Machines of a provider's own machinery: the contract between it and the operator, and BidNodes that run on them.
 
-mod provider;
+pub(crate) mod provider;
 
 use crate::story::{PATIENCE, Story};
 use axum::http::StatusCode;
@@ -194,15 +194,7 @@ async fn an_authority_of_ones_own_is_trusted_by_its_file_only() {
 async fn begin(name: &str) -> (Story, Provider) {
     let mut story = Story::without_operator(name).await;
     let provider = Provider::start(Some(story.client.clone())).await;
-    let token_file = provider.token_file();
-    story.start_operator(&[
-        "--provisioner",
-        "external",
-        "--provisioner-url",
-        &provider.url(),
-        "--provisioner-token-file",
-        token_file.to_str().unwrap(),
-    ]);
+    story.start_operator(&provider.arguments().each_ref().map(String::as_str));
     story.market.open(EU, NOTICE).await;
     story.market.offer(EU, 4, 2.0).await;
     (story, provider)

@@ -4,5 +4,6 @@
 mod bids;
 mod crd;
 mod external;
+mod manifests;
 mod market;
 mod story;

@@ -54,6 +54,8 @@ pub(crate) struct Story {
     pub(crate) namespace: String,
     pub(crate) market: Market,
     pub(crate) client: Client,
+    /// Who the operator is in the cluster.
+    pub(crate) kubeconfig: PathBuf,
     pub(crate) operator: Option<Operator>,
 }
 
@@ -73,7 +75,8 @@ impl Story {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let params = PostParams::default();
         namespaces.create(&params, &Namespace { metadata, ..Namespace::default() }).await.unwrap();
-        Story { plane, namespace, market: Market::start().await, client, operator: None }
+        let (market, kubeconfig) = (Market::start().await, plane.kubeconfig());
+        Story { plane, namespace, market, client, kubeconfig, operator: None }
     }
 
     pub(crate) fn start_operator(&mut self, more: &[&str]) {
@@ -232,7 +235,7 @@ impl Operator {
             .args(["--listen", "127.0.0.1:0", "--kwok-delay-ms", "50..200"])
             .args(if more.contains(&"--lease-name") { &[][..] } else { &["--alone"][..] })
             .args(more)
-            .env("KUBECONFIG", story.plane.kubeconfig())
+            .env("KUBECONFIG", &story.kubeconfig)
             .env("KUBEBID_LOG", "info,kubebid_operator=debug")
             .stderr(log)
             .stdout(Stdio::null())

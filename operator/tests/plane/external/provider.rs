@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub(super) struct Provider {
+pub(crate) struct Provider {
     floor: Arc<Floor>,
     address: SocketAddr,
     folder: TempDir,
@@ -35,21 +35,21 @@ struct Floor {
 }
 
 #[derive(Default)]
-pub(super) struct Books {
-    pub(super) machines: BTreeMap<String, MachineState>,
+pub(crate) struct Books {
+    pub(crate) machines: BTreeMap<String, MachineState>,
     /// Every machine that was ever made, once for each time.
-    pub(super) made: Vec<String>,
-    pub(super) ended: BTreeSet<String>,
+    pub(crate) made: Vec<String>,
+    pub(crate) ended: BTreeSet<String>,
     /// How many of the next machines do not boot.
-    pub(super) duds: usize,
+    pub(crate) duds: usize,
     /// What the next calls are answered with, whatever they want.
-    pub(super) moods: VecDeque<StatusCode>,
-    pub(super) token: String,
-    pub(super) calls: usize,
+    pub(crate) moods: VecDeque<StatusCode>,
+    pub(crate) token: String,
+    pub(crate) calls: usize,
 }
 
 impl Provider {
-    pub(super) async fn start(cluster: Option<Client>) -> Provider {
+    pub(crate) async fn start(cluster: Option<Client>) -> Provider {
         let books = Books { token: "sesame".to_owned(), ..Books::default() };
         let mut provider = Provider {
             floor: Arc::new(Floor { cluster, books: Mutex::new(books) }),
@@ -62,27 +62,35 @@ impl Provider {
         provider
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(super) fn token_file(&self) -> PathBuf {
+    pub(crate) fn token_file(&self) -> PathBuf {
         self.folder.path().join("token")
     }
 
+    /// What the operator is told of it.
+    pub(crate) fn arguments(&self) -> [String; 6] {
+        let token_file = self.token_file().to_str().unwrap().to_owned();
+        let (url, [kind, at, token]) =
+            (self.url(), ["--provisioner", "--provisioner-url", "--provisioner-token-file"]);
+        [kind.into(), "external".into(), at.into(), url, token.into(), token_file]
+    }
+
     /// From here on only this token is let in, and it is in the file.
-    pub(super) fn change_token(&self, token: &str) {
+    pub(crate) fn change_token(&self, token: &str) {
         std::fs::write(self.token_file(), format!("{token}\n")).unwrap();
         self.books().token = token.to_owned();
     }
 
-    pub(super) fn router(&self) -> Router {
+    pub(crate) fn router(&self) -> Router {
         let machine = put(order).get(look).delete(end);
         Router::new().route("/v1/machines/{id}", machine).with_state(Arc::clone(&self.floor))
     }
 
     /// Answers, again after a stop.
-    pub(super) async fn resume(&mut self) {
+    pub(crate) async fn resume(&mut self) {
         let listener = TcpListener::bind(self.address).await.unwrap();
         self.address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -97,13 +105,13 @@ impl Provider {
     }
 
     /// Its port answers nothing.
-    pub(super) async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         let (stop, serving) = self.serving.take().unwrap();
         let _ = stop.send(());
         serving.await.unwrap();
     }
 
-    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
+    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
         self.floor.books.lock().unwrap()
     }
 }

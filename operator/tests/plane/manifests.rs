@@ -1,0 +1,90 @@
+//! `deploy/kubernetes/`: applied for real, and the operator works with the rights that it gives.
+
+use crate::external::provider::Provider;
+use crate::story::{Story, plane};
+use k8s_openapi::api::core::v1::Pod;
+use kubebid_operator::crds;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const EU: &str = "h100-8x/eu-west";
+const NOTICE: Duration = Duration::from_secs(20);
+const SYSTEM: &str = "kubebid-system";
+
+fn manifests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kubernetes")
+}
+
+#[test]
+fn the_definitions_are_those_of_the_types() {
+    let kept = std::fs::read_to_string(manifests().join("operator/crds.yaml")).unwrap();
+    assert!(
+        kept == crds::yaml(&crds::INSTANCE_TYPES).unwrap(),
+        "the types have changed: cargo run -p kubebid-operator -- crds > deploy/kubernetes/operator/crds.yaml",
+    );
+}
+
+/// Becomes the ServiceAccount of the manifests.
+fn impersonate(story: &mut Story, folder: &Path) {
+    let token = story.plane.get(&["create", "token", "kubebid-operator", "-n", SYSTEM]);
+    let authority = folder.join("authority.pem");
+    std::fs::write(&authority, story.plane.ca_pem()).unwrap();
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": story.plane.url(), "certificate-authority": authority}}],
+        "users": [{"name": "u", "user": {"token": token.trim()}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    });
+    story.kubeconfig = folder.join("kubeconfig");
+    std::fs::write(&story.kubeconfig, config.to_string()).unwrap();
+}
+
+/// A BidNode from its bid to its end, with a pod that is evicted from it.
+async fn live(story: &Story, name: &str) {
+    let spec =
+        json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 1, "nodeSelector": {"pool": name}});
+    story.bid(name, spec).await;
+    let bidnode = story.running(name, 1).await;
+    story.pod(name, json!({"nodeSelector": {"pool": name}})).await;
+    let runs = |pod: Option<&Pod>| {
+        pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref()).is_some_and(|phase| phase == "Running")
+    };
+    story.until_pod(name, "it runs", runs).await;
+    story.delete(name).await;
+    story.gone(name).await;
+    story.until_pod(name, "it is evicted", |pod| pod.is_none()).await;
+    assert!(story.nodes_of(&bidnode).await.is_empty());
+    let log = story.operator.as_ref().unwrap().log();
+    assert!(!log.to_lowercase().contains("forbidden"), "{log}");
+}
+
+#[tokio::test]
+async fn the_rights_of_the_manifests_are_enough() {
+    let plane = plane();
+    let at = |folder: PathBuf| folder.to_str().unwrap().to_owned();
+    plane.get(&["apply", "-k", &at(manifests().join("operator"))]);
+    let ready = "jsonpath={.status.replicas}=2";
+    plane.get(&["wait", "-n", SYSTEM, "deployment/kubebid-operator", "--for", ready, "--timeout=30s"]);
+
+    let mut story = Story::without_operator("rights").await;
+    let folder = tempfile::tempdir().unwrap();
+    impersonate(&mut story, folder.path());
+    story.market.open(EU, NOTICE).await;
+    story.market.offer(EU, 4, 2.0).await;
+    let provider = Provider::start(Some(story.client.clone())).await;
+    let lease = ["--lease-namespace", SYSTEM, "--lease-name", "kubebid-operator", "--lease-seconds", "3"];
+    let arguments = provider.arguments();
+    let arguments: Vec<_> = lease.into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    story.start_operator(&arguments);
+    live(&story, "machines").await;
+    assert!(provider.books().machines.is_empty());
+
+    // Making nodes is a right of the overlay for KWOK alone.
+    let may_create =
+        ["auth", "can-i", "create", "nodes", "--as", "system:serviceaccount:kubebid-system:kubebid-operator"];
+    assert_eq!(plane.kubectl(&may_create).stdout, b"no\n");
+    plane.get(&["apply", "-k", &at(manifests().join("operator-with-kwok"))]);
+    story.start_operator(&lease);
+    live(&story, "kwok").await;
+}
