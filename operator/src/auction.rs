@@ -11,6 +11,7 @@ use crate::api::{
     BidNode, BidNodeSpec, BidSlot, LABEL_BIDNODE, LABEL_CLUSTER, LABEL_NAMESPACE, LABEL_SLOT, LABEL_SLOT_UID,
     LABEL_UID, micros,
 };
+use crate::clock;
 use crate::plan::price::Markets;
 use kube::ResourceExt as _;
 use kubebid_client::{Client, Code, Error, v1};
@@ -163,7 +164,9 @@ impl Auction {
         let known = self.mirror.bid(bid);
         let place = known.as_ref().map_or(0, |known| known.place);
         let request = v1::AmendBidRequest {
-            client_key: self.key(slot, &format!("amend/{place}/{ceiling_micros}")),
+            // A refusal has its key for good: asked again later, the same change needs another.
+            client_key: self
+                .key(slot, &format!("amend/{place}/{ceiling_micros}/{}", clock::now().as_second())),
             bid,
             ceiling_micros: Some(ceiling_micros),
             max_nodes: None,

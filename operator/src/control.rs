@@ -136,8 +136,16 @@ pub async fn run(client: Client, options: Options) {
         .reconcile_on(UnboundedReceiverStream::new(wake_slots))
         .run(|object, context| watched(object, context, slot::reconcile), again, Arc::clone(&context))
         .for_each(|_| std::future::ready(()));
+    let faults = async {
+        let mut faults = context.auction().mirror().faults();
+        while faults.changed().await.is_ok() {
+            wake_all(&context);
+        }
+    };
     let listed = async {
-        // Nothing is decided on half a picture.
+        // Nothing is decided on half a picture: a slot whose BidNode is not in it would be given up.
+        let _ = world.bidnodes.wait_until_ready().await;
+        let _ = world.slots.wait_until_ready().await;
         let _ = world.nodes.wait_until_ready().await;
         let _ = world.pods.wait_until_ready().await;
         context.set_pictured();
@@ -147,6 +155,7 @@ pub async fn run(client: Client, options: Options) {
         () = node_watch => {}
         () = pod_watch => {}
         () = feed => {}
+        () = faults => {}
         () = bidnode_controller => {}
         () = slot_controller => {}
         () = listed => {}
@@ -189,11 +198,15 @@ fn on_pod(context: &Context, pod: &Pod) {
             }
         }
         None if demand::is_unschedulable(pod) || pod.metadata.deletion_timestamp.is_some() => {
-            for node in context.world().bidnodes.state() {
-                context.wakes().bidnode(ObjectRef::from_obj(node.as_ref()));
-            }
+            wake_all(context);
         }
         None => {}
+    }
+}
+
+fn wake_all(context: &Context) {
+    for node in context.world().bidnodes.state() {
+        context.wakes().bidnode(ObjectRef::from_obj(node.as_ref()));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kube::api::Api;
-use kube::{Client, ResourceExt as _};
+use kube::{Client, Config, ResourceExt as _};
 use kubebid_operator::auction::Auction;
 use kubebid_operator::control::{self, Options};
 use kubebid_operator::metrics::{self, ActiveNodes};
@@ -184,7 +184,10 @@ impl Run {
         if let Some(point) = self.abort_at.clone() {
             fault::abort_at(point);
         }
-        let client = Client::try_default().await?;
+        let mut config = Config::infer().await?;
+        // A refusal is an answer: an eviction that its budget forbids is looked at again, not waited for.
+        config.default_retry = false;
+        let client = Client::try_from(config)?;
         let cluster = cluster_uid(&client).await?;
         let (active_nodes, ready) = (Arc::new(ActiveNodes::default()), Arc::new(AtomicBool::new(true)));
         let ops = Ops { metrics: metrics::install()?, active_nodes: Arc::clone(&active_nodes), ready };

@@ -5,6 +5,7 @@ use kube::ResourceExt as _;
 use kubebid_client::v1::{self, event::Kind};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
 
 /// Which slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +77,11 @@ impl KnownAllocation {
 
 /// What the operator knows. Shared; each question takes a lock for a moment.
 #[derive(Debug, Default)]
-pub struct Mirror(Mutex<State>);
+pub struct Mirror {
+    state: Mutex<State>,
+    /// Why the engine cannot be asked; `None` while it answers.
+    fault: watch::Sender<Option<String>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -84,12 +89,11 @@ struct State {
     by_allocation: BTreeMap<u64, u64>,
     /// The list was read at least once.
     listed: bool,
-    fault: Option<String>,
 }
 
 impl Mirror {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A bid, if it is known.
@@ -104,11 +108,23 @@ impl Mirror {
 
     /// Why the engine cannot be asked; `None` while it answers.
     pub fn fault(&self) -> Option<String> {
-        self.state().fault.clone()
+        self.fault.borrow().clone()
     }
 
+    /// Changes when the engine goes away and when it is back.
+    pub fn faults(&self) -> watch::Receiver<Option<String>> {
+        self.fault.subscribe()
+    }
+
+    /// The first one counts for as long as it lasts: what follows says the same in other words.
     pub(super) fn set_fault(&self, fault: Option<String>) {
-        self.state().fault = fault;
+        self.fault.send_if_modified(|was| {
+            let turns = was.is_some() != fault.is_some();
+            if turns {
+                *was = fault;
+            }
+            turns
+        });
     }
 
     /// Slots whose allocation is under notice, and since when.

@@ -20,6 +20,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -41,6 +42,13 @@ pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Resu
     if !node.finalizers().iter().any(|name| name == FINALIZER) {
         add_finalizer(&node, &context).await?;
         return Ok(Action::await_change());
+    }
+    let seen = node.status.as_ref().and_then(|status| status.observed_generation);
+    if seen != node.metadata.generation {
+        // What it asks for is different: its slots amend their bids and relabel their nodes.
+        for slot in &slots {
+            context.wakes().slot(ObjectRef::from_obj(slot.as_ref()));
+        }
     }
     let now = clock::now();
     let views: Vec<_> = slots.iter().map(|slot| view(slot, &context, now)).collect();
@@ -256,9 +264,9 @@ async fn report(
         (Some(_), _) | (_, true) => None,
     }
     .map(|markets| price::offer(&node.spec, &markets.quote));
-    let waits = statuses
+    let above: Vec<_> = statuses.iter().filter(|status| is_above_max(status, node.spec.max_bid)).collect();
+    let waits = above
         .iter()
-        .filter(|status| is_above_max(status, node.spec.max_bid))
         .filter_map(|status| status.protected_until.as_ref().map(|time| time.0))
         .filter(|until| *until > now)
         .max();
@@ -270,6 +278,7 @@ async fn report(
         now,
         auction_fault: fault,
         below_floor_micros: offer.and_then(|offer| Some((offer.ceiling_micros, offer.below_floor_micros?))),
+        above_max_bid: !above.is_empty(),
         max_bid_waits_until: waits,
     };
     let new = status::status(&was, &facts, &reports, context.priced(&uid));

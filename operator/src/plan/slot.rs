@@ -180,7 +180,7 @@ fn waiting(sight: &Sight<'_>, bid: &BidView) -> Step {
         (None, false) => Step::Move { phase: SlotPhase::Failed, reason: "BidClosed" },
         (None, true) => match sight.amend_micros {
             Some(ceiling_micros) => Step::Amend { ceiling_micros },
-            None => moved(sight, SlotPhase::Bidding, "BidWaits", BEAT),
+            None => moved(sight, SlotPhase::Bidding, "BidWaits", BEAT / 2),
         },
     }
 }
@@ -260,7 +260,11 @@ fn run(sight: &Sight<'_>, allocation: &AllocationView) -> Step {
     }
     match sight.amend_micros {
         Some(ceiling_micros) => Step::Amend { ceiling_micros },
-        None => Step::Wait(if node.ready { BEAT } else { SILENT_BEAT }),
+        None => {
+            let beat = if node.ready { BEAT } else { SILENT_BEAT };
+            let protected = status.protected_until.as_ref().map(|until| until.0.duration_since(sight.now));
+            Step::Wait(protected.filter(|left| left.is_positive()).unwrap_or(beat).min(beat))
+        }
     }
 }
 

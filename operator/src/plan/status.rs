@@ -26,11 +26,13 @@ pub struct Facts<'a> {
     pub auction_fault: Option<String>,
     /// What a ceiling would have to be at least, in micro-dollars, where ours is lower.
     pub below_floor_micros: Option<(u64, u64)>,
-    /// Until when a cut of `maxBid` has to wait.
+    /// A bid is above `maxBid` still.
+    pub above_max_bid: bool,
+    /// Until when a node is protected whose bid is.
     pub max_bid_waits_until: Option<Timestamp>,
 }
 
-/// A mean price moves at most as often as this, and by at least a hundredth.
+/// The mean price of the same nodes moves at most as often as this, and by at least a hundredth.
 const PRICE_BEAT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The new status. `priced` is when the mean price was last changed.
@@ -61,7 +63,15 @@ pub fn status(
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     // The nodes' own prices move with their mean.
     let mean = mean(active.iter().filter_map(|slot| slot.price_micros));
-    let average_price = settled_price(was.average_price, mean, priced, facts.now);
+    let names = |nodes: &[NodeStatus]| -> Vec<String> {
+        let ready = nodes.iter().filter(|node| node.state == SlotPhase::Ready);
+        ready.map(|node| node.name.clone()).collect()
+    };
+    let average_price = if names(&nodes) == names(&was.nodes) {
+        settled_price(was.average_price, mean, priced, facts.now)
+    } else {
+        mean
+    };
     for node in &mut nodes {
         let before = was.nodes.iter().find(|old| old.name == node.name).and_then(|old| old.price);
         if average_price == was.average_price && before.is_some() {
@@ -153,15 +163,14 @@ fn conditions(was: &BidNodeStatus, facts: &Facts<'_>, active: usize, enough: boo
             ),
         ),
     });
-    wanted.push(match facts.max_bid_waits_until {
-        None => ("MaxBidApplied", true, "Applied", "no bid is above maxBid".to_owned()),
-        Some(until) => (
-            "MaxBidApplied",
-            false,
-            "Protected",
-            format!("a node is protected until {until}, and its ceiling is lowered then"),
-        ),
-    });
+    let (reason, message) = match (facts.above_max_bid, facts.max_bid_waits_until) {
+        (false, _) => ("Applied", "no bid is above maxBid".to_owned()),
+        (true, None) => ("Amending", "bids above maxBid are lowered".to_owned()),
+        (true, Some(until)) => {
+            ("Protected", format!("a node is protected until {until}, and its ceiling is lowered then"))
+        }
+    };
+    wanted.push(("MaxBidApplied", !facts.above_max_bid, reason, message));
     if facts.deleting {
         wanted.push(match &facts.auction_fault {
             None => ("Releasing", true, "Releasing", "bids are cancelled and nodes given back".to_owned()),
@@ -202,6 +211,7 @@ mod tests {
             now: at(second),
             auction_fault: None,
             below_floor_micros: None,
+            above_max_bid: false,
             max_bid_waits_until: None,
         }
     }

@@ -1,6 +1,6 @@
 //! From a BidNode to its nodes, and back.
 
-use crate::story::Story;
+use crate::story::{self, Story};
 use kubebid_operator::api::NodePhase;
 use serde_json::json;
 use std::time::Duration;
@@ -27,9 +27,7 @@ async fn bids_become_labelled_nodes_and_are_given_back() {
     assert_eq!(nodes.len(), 2);
     for node in &nodes {
         assert_eq!(node.metadata.labels.as_ref().unwrap()["pool"], "gpu");
-        let mut taints = node.spec.as_ref().unwrap().taints.clone().unwrap();
-        // The cluster takes its own away a moment after the node is ready.
-        taints.retain(|taint| !taint.key.starts_with("node.kubernetes.io/"));
+        let taints = story::taints(node);
         assert_eq!(taints.len(), 1, "{taints:?}");
         assert_eq!((taints[0].key.as_str(), taints[0].value.as_deref()), ("gpu", Some("yes")));
     }
@@ -58,4 +56,152 @@ async fn bids_that_wait_stay_as_many_as_they_are() {
         story.until("gpu", "it was looked at", |status| status.observed_generation == generation).await;
     }
     assert_eq!(story.market.live_bids().await.len(), 2);
+}
+
+#[tokio::test]
+async fn without_a_region_the_cheapest_with_capacity_is_taken() {
+    let story = Story::begin("regions").await;
+    story.market.open("h100-8x/ap-south", NOTICE).await;
+    for (market, capacity, reserve) in [(EU, 4, 3.0), ("h100-8x/us-east", 1, 1.0)] {
+        story.market.open(market, NOTICE).await;
+        story.market.offer(market, capacity, reserve).await;
+    }
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 2})).await;
+    let status = story.running("gpu", 2).await.status.unwrap();
+    let mut regions: Vec<_> = status.nodes.iter().map(|node| node.region.clone().unwrap()).collect();
+    regions.sort();
+    assert_eq!(regions, ["eu-west", "us-east"]);
+    assert_eq!(status.average_price, Some(2.0));
+}
+
+#[tokio::test]
+async fn below_the_floor_it_says_what_would_win() {
+    let story = Story::begin("floor").await;
+    story.market.open(EU, NOTICE).await;
+    story.market.offer(EU, 1, 3.8).await;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 3.0})).await;
+    story
+        .until("gpu", "a condition says what would win", |status| {
+            status.conditions.iter().any(|it| it.reason == "BelowFloor" && it.message.contains("3.8 USD"))
+        })
+        .await;
+    story.change("gpu", json!({"maxBid": 4.0})).await;
+    story.running("gpu", 1).await;
+}
+
+#[tokio::test]
+async fn a_raised_maximum_amends_the_bids_and_replaces_no_node() {
+    let story = Story::begin("raise").await;
+    story.market.open(EU, NOTICE).await;
+    story.market.offer(EU, 1, 1.0).await;
+    let spec = json!({"instanceType": "h100-8x", "maxBid": 2.0, "minNodes": 2, "bidStrategy": "availability-optimized"});
+    story.bid("gpu", spec).await;
+    let one =
+        |status: &kubebid_operator::api::BidNodeStatus| status.active_nodes == 1 && status.pending_bids == 1;
+    let node = story.until("gpu", "one runs and one waits", one).await;
+    let before = story.market.live_bids().await;
+    let nodes = story.nodes_of(&node).await;
+    // Nothing of the old ceiling is left once the price that others pay goes up.
+    story.market.offer(EU, 1, 2.0).await;
+    let reference_is_old = before.iter().all(|bid| bid.ceiling_micros <= 2_000_000);
+    assert!(reference_is_old);
+    story.change("gpu", json!({"maxBid": 1.5})).await;
+    story
+        .eventually("the waiting bid is lowered, for it is above the maximum", || async {
+            story.market.live_bids().await.iter().any(|bid| bid.unmet == 1 && bid.ceiling_micros <= 1_500_000)
+        })
+        .await;
+    story.change("gpu", json!({"maxBid": 9.0})).await;
+    story.until("gpu", "it was looked at", one).await;
+    let after = story.market.live_bids().await;
+    assert_eq!(after.len(), 2);
+    assert_eq!(
+        nodes.iter().map(|node| &node.metadata.uid).collect::<Vec<_>>(),
+        story.nodes_of(&node).await.iter().map(|node| &node.metadata.uid).collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test]
+async fn below_the_reserve_of_a_held_node_the_node_is_given_back() {
+    let story = Story::begin("cut").await;
+    story.market.open(EU, NOTICE).await;
+    story.market.offer(EU, 1, 2.0).await;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.0})).await;
+    story.running("gpu", 1).await;
+    story.change("gpu", json!({"maxBid": 1.0})).await;
+    story
+        .until("gpu", "the node is given back and a bid waits", |status| {
+            status.active_nodes == 0 && status.pending_bids == 1 && status.nodes.is_empty()
+        })
+        .await;
+    assert!(story.market.held().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_cut_waits_for_the_protection_and_says_until_when() {
+    let story = Story::begin("protected").await;
+    story.market.open_protected(EU, NOTICE, Duration::from_secs(15)).await;
+    story.market.offer(EU, 1, 1.0).await;
+    let spec = json!({"instanceType": "h100-8x", "maxBid": 4.0, "bidStrategy": "availability-optimized"});
+    story.bid("gpu", spec).await;
+    story.running("gpu", 1).await;
+    story.change("gpu", json!({"maxBid": 1.1})).await;
+    story
+        .until("gpu", "it says that the cut waits", |status| {
+            let waits = |it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
+                it.type_ == "MaxBidApplied" && it.status == "False" && it.message.contains("protected until")
+            };
+            status.conditions.iter().any(waits)
+        })
+        .await;
+    story
+        .until("gpu", "the cut is applied", |status| {
+            status.conditions.iter().any(|it| it.type_ == "MaxBidApplied" && it.status == "True")
+        })
+        .await;
+    assert_eq!(story.market.live_bids().await[0].ceiling_micros, 1_100_000);
+}
+
+#[tokio::test]
+async fn an_idle_bidnode_is_not_written() {
+    let story = Story::begin("idle").await;
+    story.market.open(EU, NOTICE).await;
+    story.market.offer(EU, 2, 2.0).await;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 2})).await;
+    let node = story.running("gpu", 2).await;
+    let (api, version) = (story.bidnodes(), node.metadata.resource_version);
+    let changed = move |node: Option<&kubebid_operator::api::BidNode>| {
+        node.is_some_and(|node| node.metadata.resource_version != version)
+    };
+    // Longer than everything is listed again and looked at again.
+    let changed = tokio::time::timeout(
+        Duration::from_secs(75),
+        kube::runtime::wait::await_condition(api, "gpu", changed),
+    );
+    if let Ok(written) = changed.await {
+        panic!("written while idle: {:#?} after {:#?}", written.unwrap().unwrap().status, node.status);
+    }
+}
+
+#[tokio::test]
+async fn scaling_moves_the_minimum() {
+    let story = Story::begin("scale").await;
+    story.market.open(EU, NOTICE).await;
+    story.market.offer(EU, 4, 2.0).await;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
+    story.running("gpu", 1).await;
+    let scale = |nodes: u32| {
+        let nodes = format!("--replicas={nodes}");
+        story.plane.get(&["-n", &story.namespace, "scale", "bn", "gpu", &nodes]);
+    };
+    scale(3);
+    story.running("gpu", 3).await;
+    let table = story.plane.get(&["-n", &story.namespace, "get", "bn"]);
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["NAME", "INSTANCE", "NODES", "PRICE", "PHASE", "READY", "AGE"]);
+    assert_eq!(lines[1][..6], ["gpu", "h100-8x", "3", "2", "Running", "True"]);
+    scale(1);
+    let node = story.running("gpu", 1).await;
+    story.eventually("one node is left", || async { story.nodes_of(&node).await.len() == 1 }).await;
+    assert_eq!(story.market.held().await.unwrap().len(), 1);
 }

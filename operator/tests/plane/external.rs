@@ -2,7 +2,7 @@
 
 pub(crate) mod provider;
 
-use crate::story::{PATIENCE, Story};
+use crate::story::{self, PATIENCE, Story};
 use axum::http::StatusCode;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
@@ -214,8 +214,7 @@ async fn a_bidnode_runs_on_machines_of_the_provider() {
     for node in &nodes {
         assert!(node.name_any().starts_with("rack-"), "the provider names it");
         assert_eq!(node.labels()["pool"], "gpu");
-        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-        assert_eq!(taints.filter(|taint| taint.key.starts_with("kubebid.io/")).count(), 0);
+        assert_eq!(story::taints(node), []);
     }
     assert_eq!(provider.books().made.len(), 3, "one failed, two run: none was made twice");
     story

@@ -2,8 +2,12 @@
 //! operator process of its own.
 
 mod bids;
+mod crashes;
 mod crd;
+mod demand;
 mod external;
+mod faults;
 mod manifests;
 mod market;
+mod preemption;
 mod story;

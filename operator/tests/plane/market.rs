@@ -11,10 +11,11 @@ use kubebid_engine::{Engine, EngineOptions};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::runtime::Builder;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 /// A running engine on its embedded store.
 pub(crate) struct Market {
@@ -70,18 +71,25 @@ impl Market {
             grace: Duration::from_millis(200),
             api: ApiOptions::default(),
         };
-        let server = Server::bind(config).await.unwrap();
-        self.address = server.address();
         let store = StoreOptions::new(Place::Sqlite(self.file("market.db")));
-        let (engine, running) = Engine::start(EngineOptions::new(store, Clock::Real)).await.unwrap();
-        bootstrap_admin(engine.store(), &self.file("admin.token")).await.unwrap();
+        let admin_file = self.file("admin.token");
+        let (started, has_started) = oneshot::channel();
         let (stop, stopped) = oneshot::channel();
-        let serving = tokio::spawn(async move {
-            let stopped = async {
-                let _ = stopped.await;
-            };
-            server.run(engine, running, stopped).await.unwrap();
+        // On a runtime of its own, which ends with it: nothing of it keeps the store.
+        let serving = thread::spawn(move || {
+            let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let server = Server::bind(config).await.unwrap();
+                let (engine, running) = Engine::start(EngineOptions::new(store, Clock::Real)).await.unwrap();
+                bootstrap_admin(engine.store(), &admin_file).await.unwrap();
+                let _ = started.send(server.address());
+                let stopped = async {
+                    let _ = stopped.await;
+                };
+                server.run(engine, running, stopped).await.unwrap();
+            });
         });
+        self.address = has_started.await.unwrap();
         self.running = Some((stop, serving));
     }
 
@@ -89,7 +97,7 @@ impl Market {
     pub(crate) async fn stop(&mut self) {
         let (stop, serving) = self.running.take().unwrap();
         let _ = stop.send(());
-        serving.await.unwrap();
+        tokio::task::spawn_blocking(|| serving.join()).await.unwrap().unwrap();
     }
 
     fn client(&self, token: &str) -> Client {
@@ -118,9 +126,14 @@ impl Market {
 
     /// Opens "type/region" with short times, and says what a node of the type is.
     pub(crate) async fn open(&self, market: &str, notice: Duration) {
+        self.open_protected(market, notice, Duration::ZERO).await;
+    }
+
+    /// The same, with nodes that are protected for a while.
+    pub(crate) async fn open_protected(&self, market: &str, notice: Duration, min_runtime: Duration) {
         let us = |duration: Duration| Some(u64::try_from(duration.as_micros()).unwrap());
         let rules = v1::MarketRules {
-            min_runtime_us: Some(0),
+            min_runtime_us: us(min_runtime),
             notice_us: us(notice),
             start_timeout_us: us(Duration::from_secs(60)),
             min_charge_us: Some(0),
@@ -169,12 +182,10 @@ impl Market {
 
     /// The operator's bids that search or hold something.
     pub(crate) async fn live_bids(&self) -> Vec<v1::Bid> {
-        let request = v1::ListBidsRequest { account: Some("operator".into()), ..Default::default() };
-        let list = self.admin().all(request).await.unwrap();
         let live = |bid: &v1::Bid| {
             bid.state() == v1::bid::State::Open && (bid.unmet > 0 || bid.held > 0) || bid.under_notice > 0
         };
-        list.bids.into_iter().filter(live).collect()
+        self.all_bids().await.into_iter().filter(live).collect()
     }
 
     /// The operator's nodes.
@@ -185,5 +196,21 @@ impl Market {
             ..Default::default()
         };
         Ok(self.admin().all(request).await?.allocations)
+    }
+
+    /// All bids that the operator ever placed.
+    pub(crate) async fn all_bids(&self) -> Vec<v1::Bid> {
+        let request = v1::ListBidsRequest { account: Some("operator".into()), ..Default::default() };
+        self.admin().all(request).await.unwrap().bids
+    }
+
+    /// The operator's nodes that are over.
+    pub(crate) async fn ended(&self) -> Vec<v1::Allocation> {
+        let request = v1::ListAllocationsRequest {
+            account: Some("operator".into()),
+            states: vec![v1::allocation::State::Ended.into()],
+            ..Default::default()
+        };
+        self.admin().all(request).await.unwrap().allocations
     }
 }

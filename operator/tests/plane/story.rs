@@ -1,7 +1,7 @@
 //! A namespace, a market, and an operator.
 
 use crate::market::Market;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Taint};
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 /// Longer than anything takes that works.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The plane that the stories share, with the definitions in it.
 pub(crate) fn plane() -> &'static Plane {
@@ -68,7 +68,17 @@ impl Story {
     }
 
     pub(crate) async fn without_operator(name: &str) -> Story {
-        let plane = plane();
+        Story::on(plane(), name).await
+    }
+
+    /// On a plane of its own, which may be disturbed.
+    pub(crate) async fn alone(name: &str) -> Story {
+        let plane: &'static Plane = Box::leak(Box::new(Plane::start()));
+        define(plane);
+        Story::on(plane, name).await
+    }
+
+    async fn on(plane: &'static Plane, name: &str) -> Story {
         let client = client(plane).await;
         let namespace = fresh(name);
         let metadata = ObjectMeta { name: Some(namespace.clone()), ..ObjectMeta::default() };
@@ -77,6 +87,16 @@ impl Story {
         namespaces.create(&params, &Namespace { metadata, ..Namespace::default() }).await.unwrap();
         let (market, kubeconfig) = (Market::start().await, plane.kubeconfig());
         Story { plane, namespace, market, client, kubeconfig, operator: None }
+    }
+
+    /// An operator for all namespaces: on a plane of its own only.
+    pub(crate) fn start_everywhere(&mut self) {
+        self.operator = Some(Operator::spawn(self, &["--alone"]));
+    }
+
+    /// Another namespace with the same operator; its market is not used.
+    pub(crate) async fn neighbour(&self, name: &str) -> Story {
+        Story::on(self.plane, name).await
     }
 
     pub(crate) fn start_operator(&mut self, more: &[&str]) {
@@ -218,6 +238,12 @@ impl Story {
     }
 }
 
+/// The taints of a node that Kubernetes does not come and go with by itself.
+pub(crate) fn taints(node: &Node) -> Vec<Taint> {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.filter(|taint| !taint.key.starts_with("node.kubernetes.io/")).cloned().collect()
+}
+
 /// An operator process.
 pub(crate) struct Operator {
     child: Child,
@@ -226,15 +252,23 @@ pub(crate) struct Operator {
 
 impl Operator {
     fn start(story: &Story, more: &[&str]) -> Operator {
+        let mut arguments = vec!["--watch-namespace", &story.namespace];
+        if !more.contains(&"--lease-name") {
+            arguments.push("--alone");
+        }
+        arguments.extend(more);
+        Operator::spawn(story, &arguments)
+    }
+
+    fn spawn(story: &Story, arguments: &[&str]) -> Operator {
         let folder = tempfile::tempdir().unwrap();
         let log = File::create(folder.path().join("log")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"))
-            .args(["run", "--endpoints", &story.market.endpoint(), "--watch-namespace", &story.namespace])
+            .args(["run", "--endpoints", &story.market.endpoint()])
             .arg("--token-file")
             .arg(story.market.token_file())
             .args(["--listen", "127.0.0.1:0", "--kwok-delay-ms", "50..200"])
-            .args(if more.contains(&"--lease-name") { &[][..] } else { &["--alone"][..] })
-            .args(more)
+            .args(arguments)
             .env("KUBECONFIG", &story.kubeconfig)
             .env("KUBEBID_LOG", "info,kubebid_operator=debug")
             .stderr(log)
