@@ -7,6 +7,7 @@ mod crd;
 mod demand;
 mod external;
 mod faults;
+mod guide;
 mod manifests;
 mod market;
 mod preemption;

@@ -1,0 +1,130 @@
+//! docs/operator.md: every command in it is run, in order, and every name in its tables is one.
+
+use kubebid_operator::api::BidNodeStatus;
+use kubebid_operator::crds;
+use kubebid_operator::plan::status::{Facts, status};
+use kubebid_testkit::Plane;
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const GUIDE: &str = include_str!("../../../docs/operator.md");
+
+/// Blocks that are not run, by how they begin, and why.
+const NOT_RUN: [(&str, &str); 1] = [("cargo build", "the programs are those of this build")];
+
+/// The `sh` blocks, in order.
+fn blocks() -> Vec<&'static str> {
+    let after = GUIDE.split("\n```sh\n").skip(1);
+    after.map(|text| text.split("\n```").next().unwrap()).collect()
+}
+
+#[test]
+fn every_command_of_the_guide_works() {
+    let operator = Path::new(env!("CARGO_BIN_EXE_kubebid-operator"));
+    let programs = operator.parent().unwrap();
+    assert!(
+        programs.join("kubebid").exists(),
+        "the guide needs `kubebid` beside the operator, which a build of the workspace has: cargo build -p kubebid"
+    );
+    let run: Vec<_> = blocks()
+        .into_iter()
+        .filter(|block| !NOT_RUN.iter().any(|(begin, _)| block.starts_with(begin)))
+        .collect();
+    assert_eq!(run.len() + NOT_RUN.len(), blocks().len());
+    let plane = Plane::start();
+    let folder = tempfile::tempdir().unwrap();
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    symlink(project.join("deploy"), folder.path().join("deploy")).unwrap();
+    let mut script = format!(
+        "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nexport PATH={}:{}:$PATH HOME=$PWD KUBECONFIG={}\n",
+        programs.display(),
+        plane.programs().display(),
+        plane.kubeconfig().display(),
+    );
+    for block in run {
+        script
+            .push_str(&format!("\necho \"--- after ${{SECONDS}}s\"\ncat <<'STEP'\n{block}\nSTEP\n{block}\n"));
+    }
+    // Others may have a market of their own on this machine.
+    let free: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    for (port, free) in [7440, 7441, 7443].into_iter().zip(&free) {
+        script = script.replace(&format!("127.0.0.1:{port}"), &free.local_addr().unwrap().to_string());
+    }
+    drop(free);
+    std::fs::write(folder.path().join("guide.sh"), &script).unwrap();
+    // Its time-out ends all that it has started.
+    let done = Command::new("timeout")
+        .args(["--kill-after=5", "240", "bash", "guide.sh"])
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    let log = std::fs::read_to_string(folder.path().join("operator.log")).unwrap_or_default();
+    let trouble = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{}\n{said}\n{trouble}\n{log}", done.status);
+    for expected in [
+        "NodePreempted",
+        "CeilingSuffices=",
+        "bidnode_active_nodes{name=\"gpu\",namespace=\"default\",instance_type=\"h100-8x\"} 2",
+    ] {
+        assert!(said.contains(expected), "{expected} is not in\n{said}");
+    }
+}
+
+/// What stands between backquotes in the tables of a section.
+fn names(section: &str) -> BTreeSet<&'static str> {
+    let (_, text) = GUIDE.rsplit_once(&format!("### {section}\n")).unwrap();
+    let text = text.split("\n###").next().unwrap();
+    let cells = text.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+/// The text constants of a source that begin so.
+fn constants(source: &'static str, begins: &str) -> BTreeSet<&'static str> {
+    let texts = source.split('"').skip(1).step_by(2);
+    texts.filter(|text| text.starts_with(begins) && !text.contains(' ')).collect()
+}
+
+#[test]
+fn the_tables_have_every_field_and_no_other() {
+    let [bidnode, _] = crds::all(&crds::INSTANCE_TYPES);
+    let version = &bidnode.spec.versions[0];
+    let root = version.schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
+    for part in ["spec", "status"] {
+        let fields = root.properties.as_ref().unwrap()[part].properties.as_ref().unwrap();
+        let fields: BTreeSet<_> = fields.keys().map(String::as_str).collect();
+        assert_eq!(names(&format!("Fields of `{part}`")), fields);
+    }
+}
+
+#[test]
+fn the_tables_have_every_condition_and_no_other() {
+    let facts = Facts {
+        uid: "u",
+        generation: None,
+        min_nodes: 1,
+        deleting: true,
+        now: k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
+        auction_fault: None,
+        below_floor_micros: None,
+        above_max_bid: false,
+        max_bid_waits_until: None,
+    };
+    let status = status(&BidNodeStatus::default(), &facts, &[], None);
+    let types: BTreeSet<_> = status.conditions.iter().map(|condition| condition.type_.as_str()).collect();
+    assert_eq!(names("Conditions"), types);
+}
+
+#[test]
+fn the_tables_have_every_key_and_metric_and_no_other() {
+    let keys = constants(include_str!("../../src/api/names.rs"), "kubebid.io/");
+    assert_eq!(names("Annotations, labels, taints"), keys);
+    let source = include_str!("../../src/metrics.rs");
+    let metrics: BTreeSet<_> =
+        constants(source, "bidnode_").union(&constants(source, "kubebid_operator_")).copied().collect();
+    assert_eq!(names("Metrics"), metrics);
+}
