@@ -30,7 +30,7 @@ pub(super) enum Outcome {
     Gone,
 }
 
-/// How often a machine on its way is asked after.
+/// The measure of how often is asked after what no event tells.
 const MACHINE_BEAT: Duration = Duration::from_secs(1);
 
 pub(super) async fn act(step: &Step, scene: Scene, context: &Context) -> Result<Outcome, Error> {
@@ -241,9 +241,9 @@ async fn provision(scene: Scene, mut status: BidSlotStatus, context: &Context) -
     let machine = context.provisioner().create(&order).await?;
     fault::point("ordered");
     match machine {
-        Machine::Coming => Ok(Outcome::Later(MACHINE_BEAT / 4)),
+        Machine::Coming => Ok(Outcome::Later(ask_again(&status))),
         Machine::Running { node } if status.node.as_deref() == Some(&node) => {
-            Ok(Outcome::Later(MACHINE_BEAT / 4))
+            Ok(Outcome::Later(ask_again(&status)))
         }
         Machine::Running { node } => {
             status.node = Some(node);
@@ -255,6 +255,13 @@ async fn provision(scene: Scene, mut status: BidSlotStatus, context: &Context) -
         }
         Machine::Gone => moved(scene, status, SlotPhase::Releasing, "MachineGone", context).await,
     }
+}
+
+/// Soon while the machine may be a quick one; seldom when it takes minutes.
+fn ask_again(status: &BidSlotStatus) -> Duration {
+    let waited = status.since.as_ref().map(|since| clock::now().duration_since(since.0)).unwrap_or_default();
+    let waited = Duration::try_from(waited).unwrap_or_default();
+    (waited / 4).clamp(MACHINE_BEAT / 4, MACHINE_BEAT * 5)
 }
 
 async fn answer_notice(

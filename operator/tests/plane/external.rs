@@ -113,6 +113,16 @@ async fn nobody_there_is_told_with_the_address() {
     assert_eq!(external.get(ID, "").await.unwrap(), Machine::Gone);
 }
 
+#[tokio::test(start_paused = true)]
+async fn silence_has_an_end() {
+    // Connections are made, and nobody takes them.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let external = External::new(ExternalOptions { url, token_file: None, ca_file: None }).unwrap();
+    let fault = external.get(ID, "").await.unwrap_err().to_string();
+    assert!(fault.contains("no answer within 5 s"), "{fault}");
+}
+
 #[tokio::test]
 async fn options_that_are_wrong_are_refused_at_the_start() {
     let folder = tempfile::tempdir().unwrap();

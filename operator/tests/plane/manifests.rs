@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const EU: &str = "h100-8x/eu-west";
-const NOTICE: Duration = Duration::from_secs(20);
+const NOTICE: Duration = Duration::from_secs(4);
 const SYSTEM: &str = "kubebid-system";
 
 fn manifests() -> PathBuf {
@@ -47,14 +47,42 @@ async fn live(story: &Story, name: &str) {
     story.bid(name, spec).await;
     let bidnode = story.running(name, 1).await;
     story.pod(name, json!({"nodeSelector": {"pool": name}})).await;
-    let runs = |pod: Option<&Pod>| {
-        pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref()).is_some_and(|phase| phase == "Running")
-    };
     story.until_pod(name, "it runs", runs).await;
     story.delete(name).await;
     story.gone(name).await;
     story.until_pod(name, "it is evicted", |pod| pod.is_none()).await;
     assert!(story.nodes_of(&bidnode).await.is_empty());
+    unhindered(story);
+}
+
+/// A notice that a disruption budget does not yield to: when the time is over, the pod is deleted.
+async fn lose(story: &Story, name: &str) {
+    let spec =
+        json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 1, "nodeSelector": {"pool": name}});
+    story.bid(name, spec).await;
+    story.running(name, 1).await;
+    story.pod(name, json!({"nodeSelector": {"pool": name}})).await;
+    story.until_pod(name, "it runs", runs).await;
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": story.namespace},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}},
+    });
+    story.plane.apply(&budget.to_string());
+    let rival = story.market.rival_bids(EU, 4, 20.0).await;
+    story.until_pod(name, "it is deleted", |pod| pod.is_none()).await;
+    assert!(story.operator.as_ref().unwrap().log().contains("there was no time to ask"));
+    story.market.rival_cancels(rival).await;
+    story.delete(name).await;
+    story.gone(name).await;
+    unhindered(story);
+}
+
+fn runs(pod: Option<&Pod>) -> bool {
+    pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref()).is_some_and(|phase| phase == "Running")
+}
+
+fn unhindered(story: &Story) {
     let log = story.operator.as_ref().unwrap().log();
     assert!(!log.to_lowercase().contains("forbidden"), "{log}");
 }
@@ -78,6 +106,7 @@ async fn the_rights_of_the_manifests_are_enough() {
     let arguments: Vec<_> = lease.into_iter().chain(arguments.iter().map(String::as_str)).collect();
     story.start_operator(&arguments);
     live(&story, "machines").await;
+    lose(&story, "taken").await;
     assert!(provider.books().machines.is_empty());
 
     // Making nodes is a right of the overlay for KWOK alone.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For one try, from the connection to the last byte of the answer.
+/// For a call with all its tries: whoever waits for it could see to other nodes.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// An answer is a state and a name; more than this is none.
 const MOST_BYTES: usize = 64 * 1024;
@@ -93,12 +93,20 @@ impl Line {
             .with_max_times(2)
             .with_jitter();
         let answer = (async || self.try_once(method, id, body).await).retry(tries);
-        answer.when(|silence: &Silence| silence.passes).await.map_err(|silence| silence.why)
+        let answer = answer.when(|silence: &Silence| silence.passes);
+        match tokio::time::timeout(DEADLINE, answer).await {
+            Ok(answer) => answer.map_err(|silence| silence.why),
+            Err(_) => Err(format!("{method} {}: no answer within {} s", self.url(id), DEADLINE.as_secs())),
+        }
+    }
+
+    /// An id is a UID: nothing of it needs escaping.
+    fn url(&self, id: &str) -> String {
+        format!("{}/v1/machines/{id}", self.base)
     }
 
     async fn try_once(&self, method: &Method, id: &str, body: &Bytes) -> Result<Answer, Silence> {
-        // An id is a UID: nothing of it needs escaping.
-        let url = format!("{}/v1/machines/{id}", self.base);
+        let url = self.url(id);
         let lasting = |why: String| Silence { why, passes: false };
         let passing = |why: String| Silence { why: format!("{method} {url}: {why}"), passes: true };
         let mut request = Request::builder()
@@ -115,16 +123,11 @@ impl Line {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         let request = request.body(Full::new(body.clone())).map_err(|error| lasting(error.to_string()))?;
-        let asking = async {
-            let response = self.client.request(request).await.map_err(|error| passing(because(&error)))?;
-            let status = response.status();
-            let body = Limited::new(response.into_body(), MOST_BYTES).collect().await;
-            let body = body.map_err(|error| passing(format!("its answer breaks off: {error}")))?.to_bytes();
-            Ok(Answer { status, body })
-        };
-        let answer = tokio::time::timeout(DEADLINE, asking)
-            .await
-            .unwrap_or_else(|_| Err(passing(format!("no answer within {} s", DEADLINE.as_secs()))))?;
+        let response = self.client.request(request).await.map_err(|error| passing(because(&error)))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MOST_BYTES).collect().await;
+        let body = body.map_err(|error| passing(format!("its answer breaks off: {error}")))?.to_bytes();
+        let answer = Answer { status, body };
         if answer.status == StatusCode::TOO_MANY_REQUESTS || answer.status.is_server_error() {
             return Err(passing(answer.refusal()));
         }

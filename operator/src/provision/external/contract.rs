@@ -25,8 +25,9 @@ The machine's kubelet registers a Node with the taint `kubebid.io/unregistered:N
 the operator gives it its labels and taints, and takes that one away, in one step. The Node object is the operator's to \
 delete; the machine is ended by DELETE. One that dies by itself answers 404 from then on, or is `failed`.
 
-A call is tried three times within its deadline of 5 seconds each; answers 429 and 5xx are tried again, and so are calls \
-without an answer. PUT is also how the operator asks how far a machine is, about four times a second while it is coming.";
+Answer at once: what takes long is `coming`. The operator waits for 5 seconds in all, within which it tries three times \
+where the answer is 429 or 5xx, or none. PUT is also how it asks how far a machine is: four times a second at first, and \
+every 5 seconds when it takes long.";
 
 /// The machine to be made for one unit.
 #[derive(Serialize, Deserialize, ToSchema, Clone, Debug, PartialEq, Eq)]
