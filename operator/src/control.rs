@@ -173,18 +173,24 @@ where
     }
 }
 
-/// What a node is of interest to: its slot, and whoever waits for one of this name.
+/// What a node is of interest to: the slot that it says it is of, or whoever waits for one of this name.
 fn on_node(context: &Context, node: &Node) {
+    if let Some(slot) = world::slot_ref_of(node) {
+        wake(context, context.world().slots.get(&slot));
+        return;
+    }
     let name = node.name_any();
-    let of_slot = |slot: &BidSlot| {
-        let by_uid = world::slot_uid_of(node).is_some_and(|uid| slot.uid().as_deref() == Some(uid));
-        by_uid || slot.status.as_ref().and_then(|status| status.node.as_deref()) == Some(name.as_str())
+    let waits = |slot: &BidSlot| {
+        slot.status.as_ref().and_then(|status| status.node.as_deref()) == Some(name.as_str())
     };
-    for slot in context.world().slots.state().iter().filter(|slot| of_slot(slot)) {
-        context.wakes().slot(ObjectRef::from_obj(slot.as_ref()));
-        if let Some(owner) = world::owner_of(slot) {
-            context.wakes().bidnode(owner);
-        }
+    wake(context, context.world().slots.find(waits));
+}
+
+fn wake(context: &Context, slot: Option<Arc<BidSlot>>) {
+    let Some(slot) = slot else { return };
+    context.wakes().slot(ObjectRef::from_obj(slot.as_ref()));
+    if let Some(owner) = world::owner_of(&slot) {
+        context.wakes().bidnode(owner);
     }
 }
 
@@ -193,7 +199,7 @@ fn on_pod(context: &Context, pod: &Pod) {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     match node {
         Some(name) => {
-            if let Some(node) = context.world().node(name).filter(|node| world::slot_uid_of(node).is_some()) {
+            if let Some(node) = context.world().node(name).filter(|node| world::slot_ref_of(node).is_some()) {
                 on_node(context, &node);
             }
         }

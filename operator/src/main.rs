@@ -1,7 +1,9 @@
 //! `kubebid-operator`: runs the operator, and prints its custom resource definitions.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use http::Request;
 use kube::api::Api;
+use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config, ResourceExt as _};
 use kubebid_operator::auction::Auction;
 use kubebid_operator::control::{self, Options};
@@ -16,9 +18,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tower::util::MapRequestLayer;
 use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
 
@@ -187,11 +189,17 @@ impl Run {
         let mut config = Config::infer().await?;
         // A refusal is an answer: an eviction that its budget forbids is looked at again, not waited for.
         config.default_retry = false;
-        let client = Client::try_from(config)?;
+        let metrics = metrics::install()?;
+        let counted = MapRequestLayer::new(|request: Request<Body>| {
+            metrics::asked_cluster(request.method());
+            request
+        });
+        let client = ClientBuilder::try_from(config)?.with_layer(&counted).build();
         let cluster = cluster_uid(&client).await?;
-        let (active_nodes, ready) = (Arc::new(ActiveNodes::default()), Arc::new(AtomicBool::new(true)));
-        let ops = Ops { metrics: metrics::install()?, active_nodes: Arc::clone(&active_nodes), ready };
+        let active_nodes = Arc::new(ActiveNodes::default());
+        let ops = Ops { metrics, active_nodes: Arc::clone(&active_nodes) };
         let listener = TcpListener::bind(self.listen).await?;
+        info!(address = %listener.local_addr()?, "listening");
         let serving = ops::serve(listener, ops);
         let working = self.work(client, cluster, active_nodes);
         tokio::select! {

@@ -16,6 +16,7 @@ const NOTICES: &str = "kubebid_operator_notices_total";
 const PODS_MOVED: &str = "kubebid_operator_pods_moved_total";
 const TAINT_SECONDS: &str = "kubebid_operator_notice_to_taint_seconds";
 const DRAIN_SECONDS: &str = "kubebid_operator_notice_to_drained_seconds";
+const API_REQUESTS: &str = "kubebid_operator_api_requests_total";
 const LEADER: &str = "kubebid_operator_leader";
 
 /// Collects from here on; once in a process.
@@ -34,6 +35,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     describe_counter!(PODS_MOVED, "Pods made to leave a node, by how");
     describe_histogram!(TAINT_SECONDS, "From a notice to the taint on its node");
     describe_histogram!(DRAIN_SECONDS, "From a notice to the last pod's leaving");
+    describe_counter!(API_REQUESTS, "Requests to the API server, by method; a watch is one");
     describe_gauge!(LEADER, "1 while this replica leads");
     Ok(handle)
 }
@@ -61,6 +63,11 @@ pub(crate) fn tainted(after: Duration) {
 
 pub(crate) fn drained(after: Duration) {
     histogram!(DRAIN_SECONDS).record(after.as_secs_f64());
+}
+
+/// A request to the API server.
+pub fn asked_cluster(method: &http::Method) {
+    counter!(API_REQUESTS, "method" => method.to_string()).increment(1);
 }
 
 pub(crate) fn leads(leads: bool) {

@@ -1,6 +1,6 @@
 //! The cluster as the watches tell it.
 
-use crate::api::{BidNode, BidSlot, LABEL_SLOT_UID, TAINT_LEAVING, TAINT_UNREGISTERED};
+use crate::api::{ANNOTATION_NAMESPACE, BidNode, BidSlot, LABEL_SLOT, TAINT_LEAVING, TAINT_UNREGISTERED};
 use crate::plan::drain::{PodView, Tier};
 use crate::plan::slot::NodeView;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -101,9 +101,10 @@ pub fn not_ready_since(node: &Node) -> Option<Timestamp> {
     ready_condition(node).filter(|(ready, _)| !ready).and_then(|(_, since)| since)
 }
 
-/// Which slot a node says it is of, by UID.
-pub fn slot_uid_of(node: &Node) -> Option<&str> {
-    node.labels().get(LABEL_SLOT_UID).map(String::as_str)
+/// Which slot a node says it is of.
+pub fn slot_ref_of(node: &Node) -> Option<ObjectRef<BidSlot>> {
+    let namespace = node.annotations().get(ANNOTATION_NAMESPACE)?;
+    Some(ObjectRef::new(node.labels().get(LABEL_SLOT)?).within(namespace))
 }
 
 /// A pod as the drain sees it; `None` for those that go with their node: what the kubelet runs by itself.

@@ -1,0 +1,153 @@
+//! How long notices and fleets take, on a real control plane: `just fleet`.
+//!
+//! It leaves out what machines take to boot (KWOK's nodes come after 50 to 200 ms), and pods that take long to end.
+
+#[path = "../tests/plane/market.rs"]
+#[allow(dead_code, reason = "the stories use the rest")]
+mod market;
+#[path = "../tests/plane/story.rs"]
+#[allow(dead_code, reason = "the stories use the rest")]
+mod story;
+
+use k8s_openapi::api::core::v1::Pod;
+use kubebid_operator::api::BidNode;
+use serde_json::json;
+use std::time::{Duration, Instant};
+use story::{Operator, Story};
+
+const MARKET: &str = "h100-8x/eu-west";
+
+#[tokio::main]
+async fn main() {
+    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with('-'));
+    let mut number = |default: u32| arguments.next().map_or(default, |text| text.parse().unwrap());
+    let (notices, bidnodes, nodes) = (number(200), number(1000), number(5));
+    for count in [1, notices] {
+        preempt(count).await;
+    }
+    bring_up(bidnodes, nodes).await;
+}
+
+/// So many notices at once: from the notice to the taint, and to the last pod's leaving.
+async fn preempt(nodes: u32) {
+    let mut story = Story::alone("fleet").await;
+    story.start_operator(&[]);
+    story.market.open(MARKET, Duration::from_secs(120)).await;
+    story.market.offer(MARKET, nodes, 1.0).await;
+    let pool = json!({"pool": "gpu"});
+    let spec = json!({"instanceType": "h100-8x", "maxBid": 2.0, "minNodes": nodes, "maxNodes": nodes, "nodeSelector": pool});
+    story.bid("gpu", spec).await;
+    wait(|| async { active(&story).await == nodes }).await;
+    let resources = json!({"requests": {"nvidia.com/gpu": "8"}, "limits": {"nvidia.com/gpu": "8"}});
+    for pod in 0..nodes {
+        let spec = json!({
+            "nodeSelector": pool,
+            "containers": [{"name": "main", "image": "work", "resources": resources}],
+        });
+        story.pod(&format!("work-{pod}"), spec).await;
+    }
+    let running =
+        |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+    wait(|| async {
+        let pods = story.pods().list(&Default::default()).await.unwrap().items;
+        pods.iter().filter(|pod| running(pod)).count() == nodes as usize
+    })
+    .await;
+    story.market.rival_bids(MARKET, nodes, 9.0).await;
+    wait(|| async { story.market.ended().await.len() == nodes as usize }).await;
+    let text = metrics(story.operator.as_ref().unwrap()).await;
+    let mean =
+        |name: &str| sum(&text, &format!("{name}_sum")) / sum(&text, &format!("{name}_count")).max(1.0);
+    println!(
+        "{nodes} notices: to the taint {:.3} s, to drained {:.3} s on average; within {} s and {} s",
+        mean("kubebid_operator_notice_to_taint_seconds"),
+        mean("kubebid_operator_notice_to_drained_seconds"),
+        within(&text, "kubebid_operator_notice_to_taint_seconds"),
+        within(&text, "kubebid_operator_notice_to_drained_seconds"),
+    );
+}
+
+/// So many BidNodes of so many nodes each, made at once.
+async fn bring_up(bidnodes: u32, nodes: u32) {
+    let mut story = Story::alone("fleet").await;
+    story.market.open(MARKET, Duration::from_secs(120)).await;
+    story.market.offer(MARKET, bidnodes * nodes, 1.0).await;
+    story.start_operator(&[]);
+    let began = Instant::now();
+    for number in 0..bidnodes {
+        let spec = json!({"instanceType": "h100-8x", "maxBid": 2.0, "minNodes": nodes});
+        story.bid(&format!("gpu-{number}"), spec).await;
+    }
+    let made = began.elapsed();
+    wait(|| async { active(&story).await == bidnodes * nodes }).await;
+    let took = began.elapsed();
+    let operator = story.operator.as_ref().unwrap();
+    let text = metrics(operator).await;
+    let all = f64::from(bidnodes * nodes);
+    println!(
+        "{bidnodes} BidNodes of {nodes}: running after {:.1} s (made within {:.1} s); operator {:.1} s of CPU, {} MiB; \
+         {:.1} requests to the API server a node",
+        took.as_secs_f64(),
+        made.as_secs_f64(),
+        cpu(operator).as_secs_f64(),
+        peak_mib(operator),
+        sum(&text, "kubebid_operator_api_requests_total") / all,
+    );
+}
+
+async fn wait<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
+    while !is_so().await {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+async fn active(story: &Story) -> u32 {
+    let nodes: Vec<BidNode> = story.bidnodes().list(&Default::default()).await.unwrap().items;
+    nodes.iter().filter_map(|node| node.status.as_ref()).map(|status| status.active_nodes).sum()
+}
+
+/// All series of a name together.
+fn sum(metrics: &str, name: &str) -> f64 {
+    let of_name = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+    let values =
+        metrics.lines().filter(of_name).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum()
+}
+
+/// The bucket that the slowest is in.
+fn within(text: &str, name: &str) -> String {
+    let count = sum(text, &format!("{name}_count"));
+    let full = text.lines().find(|line| {
+        line.starts_with(&format!("{name}_bucket"))
+            && line.rsplit(' ').next().and_then(|it| it.parse().ok()) == Some(count)
+    });
+    let edge = full.and_then(|line| line.split("le=\"").nth(1)?.split('"').next());
+    edge.unwrap_or("?").to_owned()
+}
+
+/// What it says at `/metrics`.
+async fn metrics(operator: &Operator) -> String {
+    let log = operator.log();
+    let address = log.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    let address = address.trim_matches(|it: char| !it.is_ascii_digit()).to_owned();
+    let answer = std::process::Command::new("curl")
+        .args(["-s", &format!("http://{address}/metrics")])
+        .output()
+        .unwrap();
+    String::from_utf8(answer.stdout).unwrap()
+}
+
+/// The processor time that it has used.
+fn cpu(operator: &Operator) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", operator.pid())).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
+
+/// The most memory that it has had.
+fn peak_mib(operator: &Operator) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", operator.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+}
