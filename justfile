@@ -17,6 +17,10 @@ test:
 testplane:
     testplane/build
 
+# notices and fleets of the operator on a real control plane (some minutes)
+fleet *sizes:
+    cargo bench -p kubebid-operator --bench fleet -- {{sizes}}
+
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
