@@ -14,6 +14,7 @@ use kubebid_operator::provision::{Kwok, Provisioner};
 use kubebid_operator::reign::Reign;
 use kubebid_operator::{crds, fault};
 use std::error::Error;
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -182,7 +183,8 @@ impl Run {
             .with_env_var("KUBEBID_LOG")
             .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
             .from_env()?;
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        let ansi = std::io::stderr().is_terminal();
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
         if let Some(point) = self.abort_at.clone() {
             fault::abort_at(point);
         }
