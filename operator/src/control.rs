@@ -5,6 +5,7 @@ mod bidnode;
 mod context;
 mod drain;
 mod node;
+mod objects;
 mod slot;
 
 pub use context::Options;
@@ -127,7 +128,7 @@ pub async fn run(client: Client, options: Options) {
             .run(move |slot| wakes.slot(ObjectRef::new(&slot.name).within(&slot.namespace)))
     };
     let bidnode_controller = Controller::for_stream(bidnode_stream, bidnodes)
-        .with_config(Config::default().concurrency(16).debounce(Duration::from_millis(50)))
+        .with_config(Config::default().concurrency(16).debounce(Duration::from_millis(250)))
         .reconcile_on(UnboundedReceiverStream::new(wake_bidnodes))
         .run(|object, context| watched(object, context, bidnode::reconcile), again, Arc::clone(&context))
         .for_each(|_| std::future::ready(()));

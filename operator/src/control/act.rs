@@ -1,29 +1,28 @@
 //! The steps of a slot, done. Each may be done again.
 
 use super::context::Context;
+use super::objects::{delete_node, drop_finalizer, patch_node, release};
 use super::slot::Scene;
 use super::{Error, drain, node};
-use crate::api::{BidNode, BidSlot, BidSlotStatus, FINALIZER, ReleaseReason, SlotPhase, TAINT_LEAVING, usd};
+use crate::api::{BidNode, BidSlot, BidSlotStatus, ReleaseReason, SlotPhase, TAINT_LEAVING, usd};
 use crate::auction::Amended;
 use crate::plan::slot::Step;
 use crate::provision::{Machine, Order};
 use crate::world::pod_view;
 use crate::{clock, fault, metrics};
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, DeleteParams};
 use kube::runtime::events::EventType;
 use kubebid_strategy::AtNotice;
-use serde_json::json;
 use std::time::Duration;
 use tracing::info;
 
 /// What came of a step.
 pub(super) enum Outcome {
-    /// The slot as it is written.
-    Done(Box<BidSlot>),
+    /// On to the next step.
+    Done,
     /// Nothing to be seen before this time.
     Later(Duration),
     /// The slot is gone.
@@ -33,32 +32,36 @@ pub(super) enum Outcome {
 /// The measure of how often is asked after what no event tells.
 const MACHINE_BEAT: Duration = Duration::from_secs(1);
 
-pub(super) async fn act(step: &Step, scene: Scene, context: &Context) -> Result<Outcome, Error> {
+/// Does a step, and notes in the slot what came of it.
+pub(super) async fn act(
+    step: &Step,
+    scene: Scene,
+    context: &Context,
+    slot: &mut BidSlot,
+) -> Result<Outcome, Error> {
+    let status = slot.status.get_or_insert_default();
     let word = word(step);
     metrics::stepped(word);
     tracing::debug!(slot = scene.slot.name_any(), step = word, "step");
-    let mut status = scene.status();
     let now = Time(clock::now());
     match step {
         Step::Begin { ceiling_micros } => {
             status.attempt += 1;
             status.ceiling_micros = Some(*ceiling_micros);
             status.bid_time = Some(now);
-            let done = write(scene.slot, status, context).await;
-            fault::point("begun");
-            done
+            Ok(Outcome::Done)
         }
         Step::Place => place(scene, status, context).await,
         Step::Amend { ceiling_micros } => amend(scene, status, *ceiling_micros, context).await,
         Step::Provision => provision(scene, status, context).await,
         Step::Register => {
-            let (Some(node), Some(owner)) = (&scene.node, &scene.owner) else { return done(scene.slot) };
+            let (Some(node), Some(owner)) = (&scene.node, &scene.owner) else { return Ok(Outcome::Done) };
             if let Some(patch) = node::registration(node, owner, &scene) {
                 patch_node(node, &patch, context).await?;
                 fault::point("registered");
             }
             status.node_uid = node.uid();
-            write(scene.slot, status, context).await
+            Ok(Outcome::Done)
         }
         Step::ReportReady => {
             if let Some(allocation) = status.allocation {
@@ -68,7 +71,7 @@ pub(super) async fn act(step: &Step, scene: Scene, context: &Context) -> Result<
             if status.ready_time.is_none() {
                 status.ready_time = Some(now);
             }
-            write(scene.slot, status, context).await
+            Ok(Outcome::Done)
         }
         Step::AnswerNotice { deadline } => answer_notice(scene, status, *deadline, context).await,
         Step::Taint => {
@@ -79,7 +82,7 @@ pub(super) async fn act(step: &Step, scene: Scene, context: &Context) -> Result<
                 }
                 fault::point("tainted");
             }
-            done(scene.slot)
+            Ok(Outcome::Done)
         }
         Step::Untaint => {
             if let Some(node) = &scene.node {
@@ -88,10 +91,11 @@ pub(super) async fn act(step: &Step, scene: Scene, context: &Context) -> Result<
                     .tell(node.as_ref(), EventType::Normal, "NoticeRescinded", "the node stays".to_owned())
                     .await;
             }
-            done(scene.slot)
+            Ok(Outcome::Done)
         }
         Step::Drain => {
-            let deadline = scene.status().deadline.map(|time| time.0);
+            let notice = scene.known.as_ref().and_then(|known| known.allocation.as_ref()?.notice);
+            let deadline = notice.and_then(|(_, deadline)| super::slot::instant(deadline));
             let began = scene.status().drain_time.map_or(now.0, |time| time.0);
             Ok(Outcome::Later(drain::drain(&scene, deadline, began, context).await?))
         }
@@ -100,33 +104,37 @@ pub(super) async fn act(step: &Step, scene: Scene, context: &Context) -> Result<
                 delete_node(node, context).await?;
                 fault::point("node-deleted");
             }
-            done(scene.slot)
+            Ok(Outcome::Done)
         }
         Step::Deprovision => {
             let id = scene.slot.uid().unwrap_or_default();
             context.provisioner().delete(&id, status.node.as_deref()).await?;
             status.ordered = false;
-            write(scene.slot, status, context).await
+            Ok(Outcome::Done)
         }
         Step::Cancel => {
             if let Some(bid) = status.bid {
                 context.auction().cancel(&scene.slot, bid).await?;
                 fault::point("cancelled");
             }
-            done(scene.slot)
+            Ok(Outcome::Done)
         }
-        Step::Move { phase, reason } => moved(scene, status, *phase, reason, context).await,
+        Step::Move { phase, reason } => Ok(moved(&scene, status, *phase, reason)),
         Step::End { reason } => {
             let given_back = reason == "RELEASED";
             status.phase = if given_back { SlotPhase::Released } else { SlotPhase::Failed };
             if !given_back || status.reason.is_none() {
                 status.reason = Some(reason.clone());
             }
+            if !given_back && let Some(owner) = &scene.owner {
+                let note = format!("the node of slot {} was taken: {reason}", scene.slot.name_any());
+                context.tell(owner.as_ref(), EventType::Warning, "NodeLost", note).await;
+            }
             status.since = Some(now);
-            write(scene.slot, status, context).await
+            Ok(Outcome::Done)
         }
         Step::Forget => forget(scene, context).await,
-        Step::Wait(_) => done(scene.slot),
+        Step::Wait(_) => Ok(Outcome::Done),
     }
 }
 
@@ -152,14 +160,11 @@ fn word(step: &Step) -> &'static str {
     }
 }
 
-fn done(slot: BidSlot) -> Result<Outcome, Error> {
-    Ok(Outcome::Done(Box::new(slot)))
-}
-
 /// How old a bid that was begun may be before it is looked for: it may have been placed by who crashed.
 const FRESH: Duration = Duration::from_secs(10);
 
-async fn place(scene: Scene, mut status: BidSlotStatus, context: &Context) -> Result<Outcome, Error> {
+async fn place(scene: Scene, status: &mut BidSlotStatus, context: &Context) -> Result<Outcome, Error> {
+    fault::point("begun");
     let Some(owner) = &scene.owner else {
         // Nobody wants it, and a bid may stand all the same: the engine lists what it has.
         return abandon_begun(scene, status, context).await;
@@ -174,46 +179,48 @@ async fn place(scene: Scene, mut status: BidSlotStatus, context: &Context) -> Re
             status.reason = None;
             status.message = None;
             status.since = Some(Time(clock::now()));
-            write(scene.slot, status, context).await
+            Ok(Outcome::Done)
         }
         Err(kubebid_client::Error::Refused(refusal)) => {
             status.ceiling_micros = None;
             status.reason = Some("BidRefused".to_owned());
             status.message = Some(refusal.to_string());
-            let slot = scene.slot;
-            write(slot, status, context).await?;
+            context.tell(owner.as_ref(), EventType::Warning, "BidRefused", refusal.to_string()).await;
             Err(kubebid_client::Error::Refused(refusal).into())
         }
         Err(error) => Err(error.into()),
     }
 }
 
-async fn abandon_begun(scene: Scene, mut status: BidSlotStatus, context: &Context) -> Result<Outcome, Error> {
+async fn abandon_begun(
+    scene: Scene,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Outcome, Error> {
     match context.auction().find(&scene.slot).await? {
         Some(bid) => status.bid = Some(bid),
         None => status.phase = SlotPhase::Released,
     }
-    write(scene.slot, status, context).await
+    Ok(Outcome::Done)
 }
 
 async fn amend(
     scene: Scene,
-    mut status: BidSlotStatus,
+    status: &mut BidSlotStatus,
     ceiling: u64,
     context: &Context,
 ) -> Result<Outcome, Error> {
-    let Some(bid) = status.bid else { return done(scene.slot) };
+    let Some(bid) = status.bid else { return Ok(Outcome::Done) };
     match context.auction().amend(&scene.slot, bid, ceiling).await? {
         Amended::Done => {
             fault::point("amended");
             status.ceiling_micros = Some(ceiling);
             status.protected_until = None;
-            write(scene.slot, status, context).await
+            Ok(Outcome::Done)
         }
         Amended::Protected { until_us } => {
             status.protected_until = super::slot::instant(until_us).map(Time);
             let left = status.protected_until.as_ref().map(|time| time.0.duration_since(clock::now()));
-            write(scene.slot, status, context).await?;
             let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or(MACHINE_BEAT);
             Ok(Outcome::Later(left.max(MACHINE_BEAT)))
         }
@@ -225,7 +232,7 @@ async fn amend(
     }
 }
 
-async fn provision(scene: Scene, mut status: BidSlotStatus, context: &Context) -> Result<Outcome, Error> {
+async fn provision(scene: Scene, status: &mut BidSlotStatus, context: &Context) -> Result<Outcome, Error> {
     let kind = context.auction().instance_type(&scene.slot.spec.instance_type).await?;
     let uid = scene.slot.uid().unwrap_or_default();
     let market = status.market.clone().unwrap_or_default();
@@ -247,13 +254,13 @@ async fn provision(scene: Scene, mut status: BidSlotStatus, context: &Context) -
         }
         Machine::Running { node } => {
             status.node = Some(node);
-            write(scene.slot, status, context).await
+            Ok(Outcome::Done)
         }
         Machine::Failed { reason } => {
             status.message = Some(reason);
-            moved(scene, status, SlotPhase::Releasing, "MachineFailed", context).await
+            Ok(moved(&scene, status, SlotPhase::Releasing, "MachineFailed"))
         }
-        Machine::Gone => moved(scene, status, SlotPhase::Releasing, "MachineGone", context).await,
+        Machine::Gone => Ok(moved(&scene, status, SlotPhase::Releasing, "MachineGone")),
     }
 }
 
@@ -266,13 +273,13 @@ fn ask_again(status: &BidSlotStatus) -> Duration {
 
 async fn answer_notice(
     scene: Scene,
-    mut status: BidSlotStatus,
+    status: &mut BidSlotStatus,
     deadline: Timestamp,
     context: &Context,
 ) -> Result<Outcome, Error> {
     let (Some(bid), Some(allocation), Some(owner)) = (status.bid, status.allocation, scene.owner.clone())
     else {
-        return done(scene.slot);
+        return Ok(Outcome::Done);
     };
     let ceiling = scene.known.as_ref().map_or(0, |known| known.ceiling_micros);
     match context.auction().at_notice(&owner.spec, allocation).await? {
@@ -282,7 +289,7 @@ async fn answer_notice(
                 let note = format!("raised to {} USD to keep the node", usd(ceiling_micros));
                 context.tell(owner.as_ref(), EventType::Normal, "RaisedToStay", note).await;
                 status.ceiling_micros = Some(ceiling_micros);
-                return write(scene.slot, status, context).await;
+                return Ok(Outcome::Done);
             }
         }
         AtNotice::RaiseTo { .. } | AtNotice::LetGo => {}
@@ -290,7 +297,7 @@ async fn answer_notice(
     metrics::noticed("let_go");
     tell_of_preemption(&scene, &owner, deadline, context).await;
     status.deadline = Some(Time(deadline));
-    moved(scene, status, SlotPhase::Notice, "Preempted", context).await
+    Ok(moved(&scene, status, SlotPhase::Notice, "Preempted"))
 }
 
 /// On the BidNode, the node, and its pods.
@@ -306,13 +313,7 @@ async fn tell_of_preemption(scene: &Scene, owner: &BidNode, deadline: Timestamp,
     }
 }
 
-async fn moved(
-    scene: Scene,
-    mut status: BidSlotStatus,
-    phase: SlotPhase,
-    reason: &str,
-    context: &Context,
-) -> Result<Outcome, Error> {
+fn moved(scene: &Scene, status: &mut BidSlotStatus, phase: SlotPhase, reason: &str) -> Outcome {
     let now = Time(clock::now());
     match phase {
         SlotPhase::Awarded => {
@@ -329,7 +330,7 @@ async fn moved(
                 status.missing_time = Some(now.clone());
             }
             if status.phase == SlotPhase::Draining
-                && let Some(after) = since_notice(&scene)
+                && let Some(after) = since_notice(scene)
             {
                 metrics::drained(after);
             }
@@ -351,63 +352,12 @@ async fn moved(
     status.phase = phase;
     status.reason = Some(reason.to_owned());
     status.since = Some(now);
-    write(scene.slot, status, context).await
+    Outcome::Done
 }
 
 fn since_notice(scene: &Scene) -> Option<Duration> {
     let (started_us, _) = scene.known.as_ref()?.allocation.as_ref()?.notice?;
     Duration::try_from(clock::now().duration_since(super::slot::instant(started_us)?)).ok()
-}
-
-/// Writes the status, unless somebody else has written meanwhile.
-async fn write(slot: BidSlot, status: BidSlotStatus, context: &Context) -> Result<Outcome, Error> {
-    if slot.status.as_ref() == Some(&status) {
-        return done(slot);
-    }
-    context.leads()?;
-    let api: Api<BidSlot> = Api::namespaced(context.client.clone(), &slot.namespace().unwrap_or_default());
-    let patch = json!({
-        "apiVersion": "kubebid.io/v1",
-        "kind": "BidSlot",
-        "metadata": {"name": slot.name_any(), "resourceVersion": slot.resource_version()},
-        "status": status,
-    });
-    let params = PatchParams::apply("kubebid-slots").force();
-    done(api.patch_status(&slot.name_any(), &params, &Patch::Apply(patch)).await?)
-}
-
-/// Writes down that a slot is to be given up.
-pub(super) async fn release(slot: &BidSlot, why: ReleaseReason, context: &Context) -> Result<(), Error> {
-    context.leads()?;
-    let api: Api<BidSlot> = Api::namespaced(context.client.clone(), &slot.namespace().unwrap_or_default());
-    let patch = json!({"spec": {"release": why}});
-    match api.patch(&slot.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-async fn patch_node(node: &Node, patch: &serde_json::Value, context: &Context) -> Result<(), Error> {
-    context.leads()?;
-    let api: Api<Node> = Api::all(context.client.clone());
-    match api.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-async fn delete_node(node: &Node, context: &Context) -> Result<(), Error> {
-    context.leads()?;
-    let api: Api<Node> = Api::all(context.client.clone());
-    let preconditions = Preconditions { uid: node.uid(), resource_version: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    match api.delete(&node.name_any(), &params).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Nothing holds it: the finalizer goes, and the object with it.
@@ -429,21 +379,4 @@ async fn forget(scene: Scene, context: &Context) -> Result<Outcome, Error> {
     }
     drop_finalizer(&api, &slot).await?;
     Ok(Outcome::Gone)
-}
-
-/// Takes our finalizer away, and no other.
-pub(super) async fn drop_finalizer<K>(api: &Api<K>, object: &K) -> Result<(), Error>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-{
-    let left: Vec<_> = object.finalizers().iter().filter(|name| *name != FINALIZER).collect();
-    if left.len() == object.finalizers().len() {
-        return Ok(());
-    }
-    let patch = json!({"metadata": {"finalizers": left}});
-    match api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }

@@ -1,7 +1,7 @@
 //! A look at a BidNode: how many slots it has and should have, and what it says of itself.
 
-use super::act::{drop_finalizer, release};
 use super::context::Context;
+use super::objects::{drop_finalizer, release};
 use super::slot::is_above_max;
 use super::{Error, node};
 use crate::api::{
@@ -52,10 +52,15 @@ pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Resu
     }
     let now = clock::now();
     let views: Vec<_> = slots.iter().map(|slot| view(slot, &context, now)).collect();
+    let Some(needed) = needed(&node, &slots, &context).await else {
+        // What pods need is not known: as many slots as there are is the best guess.
+        report(&node, &slots, now, &context).await?;
+        return Ok(Action::requeue(BEAT / 6));
+    };
     let rules = Rules {
         min: node.spec.min_nodes as usize,
         max: node.spec.max_nodes as usize,
-        needed: needed(&node, &slots, &context).await,
+        needed,
         empty_after: duration(&node, ANNOTATION_EMPTY_AFTER, EMPTY_AFTER),
         unhealthy_after: duration(&node, ANNOTATION_UNHEALTHY_AFTER, UNHEALTHY_AFTER),
     };
@@ -123,13 +128,13 @@ fn view(slot: &BidSlot, context: &Context, now: Timestamp) -> SlotView {
     }
 }
 
-/// Nodes that unschedulable pods need. Where the engine does not say what a node of the type is, none.
-async fn needed(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> usize {
+/// Nodes that unschedulable pods need; `None` while the engine does not say what a node of the type is.
+async fn needed(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Option<usize> {
     let pods: Vec<_> = context.world().pods.state().into_iter().filter(|pod| is_unschedulable(pod)).collect();
     if pods.is_empty() {
-        return 0;
+        return Some(0);
     }
-    let Ok(kind) = context.auction().instance_type(&node.spec.instance_type).await else { return 0 };
+    let kind = context.auction().instance_type(&node.spec.instance_type).await.ok()?;
     let mut labels = kind.labels.clone();
     labels.extend(node::labels(node));
     for (key, value) in [
@@ -146,7 +151,7 @@ async fn needed(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> us
     quantities.entry("pods".to_owned()).or_insert_with(|| Quantity("110".to_owned()));
     let shape = Shape { labels, taints: node::taints(node), free: Resources::parse(&quantities) };
     let ready: Vec<_> = slots.iter().filter_map(|slot| free_of(slot, context)).collect();
-    nodes_needed(pods.iter().map(AsRef::as_ref), &shape, &ready)
+    Some(nodes_needed(pods.iter().map(AsRef::as_ref), &shape, &ready))
 }
 
 /// What is free on the ready node of a slot that stays.

@@ -2,6 +2,7 @@
 
 use super::act::{Outcome, act};
 use super::context::Context;
+use super::objects::write_status;
 use super::{Error, node};
 use crate::api::{BidNode, BidSlot, BidSlotStatus, SlotPhase, micros};
 use crate::auction::{Known, SlotKey};
@@ -37,30 +38,68 @@ impl Scene {
     }
 }
 
+/// The status is written when the slot waits, and before a step that must find it so after a crash; what changes in
+/// between is one write.
 pub(super) async fn reconcile(slot: Arc<BidSlot>, context: Arc<Context>) -> Result<Action, Error> {
-    let mut slot = BidSlot::clone(&slot);
+    let mut draft = Draft::new(BidSlot::clone(&slot));
+    let done = steps(&mut draft, &context).await;
+    // What was done before a failure was done.
+    draft.write(&context).await?;
+    done
+}
+
+async fn steps(draft: &mut Draft, context: &Context) -> Result<Action, Error> {
     let mut last = None;
     for _ in 0..STEPS_MAX {
         context.leads()?;
-        let scene = look(slot, &context).await?;
-        let step = next(&scene, &context).await?;
+        let scene = look(draft.slot.clone(), context).await?;
+        let step = next(&scene, context).await?;
         if let Step::Wait(time) = step {
-            return Ok(Action::requeue(
-                Duration::try_from(time).unwrap_or(AGAIN).max(Duration::from_millis(50)),
-            ));
+            let time = Duration::try_from(time).unwrap_or(AGAIN).max(Duration::from_millis(50));
+            return Ok(Action::requeue(time));
         }
         if last.as_ref() == Some(&step) {
             // Done, and not to be seen yet: an event will tell.
             return Ok(Action::requeue(AGAIN));
         }
-        match act(&step, scene, &context).await? {
-            Outcome::Done(next) => slot = *next,
+        if matches!(step, Step::Place | Step::Provision) {
+            draft.write(context).await?;
+        }
+        match act(&step, scene, context, &mut draft.slot).await? {
+            Outcome::Done => {}
             Outcome::Later(time) => return Ok(Action::requeue(time)),
-            Outcome::Gone => return Ok(Action::await_change()),
+            Outcome::Gone => {
+                draft.forget();
+                return Ok(Action::await_change());
+            }
         }
         last = Some(step);
     }
     Ok(Action::requeue(AGAIN))
+}
+
+/// A slot with a status that may not be written yet.
+struct Draft {
+    slot: BidSlot,
+    written: Option<BidSlotStatus>,
+}
+
+impl Draft {
+    fn new(slot: BidSlot) -> Self {
+        Draft { written: slot.status.clone(), slot }
+    }
+
+    async fn write(&mut self, context: &Context) -> Result<(), Error> {
+        if self.slot.status != self.written {
+            *self = Draft::new(write_status(&self.slot, context).await?);
+        }
+        Ok(())
+    }
+
+    /// The object is gone, and its status with it.
+    fn forget(&mut self) {
+        self.written = self.slot.status.clone();
+    }
 }
 
 async fn look(slot: BidSlot, context: &Context) -> Result<Scene, Error> {

@@ -1,0 +1,78 @@
+//! What is written to the cluster for a slot: its status, its node, its end.
+
+use super::Error;
+use super::context::Context;
+use crate::api::{BidSlot, FINALIZER, ReleaseReason};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::json;
+
+/// Writes the status of a slot, unless somebody else has written meanwhile; returns it as it is then.
+pub(super) async fn write_status(slot: &BidSlot, context: &Context) -> Result<BidSlot, Error> {
+    context.leads()?;
+    let api: Api<BidSlot> = Api::namespaced(context.client.clone(), &slot.namespace().unwrap_or_default());
+    let patch = json!({
+        "apiVersion": "kubebid.io/v1",
+        "kind": "BidSlot",
+        "metadata": {"name": slot.name_any(), "resourceVersion": slot.resource_version()},
+        "status": slot.status,
+    });
+    let params = PatchParams::apply("kubebid-slots").force();
+    Ok(api.patch_status(&slot.name_any(), &params, &Patch::Apply(patch)).await?)
+}
+
+/// Writes down that a slot is to be given up.
+pub(super) async fn release(slot: &BidSlot, why: ReleaseReason, context: &Context) -> Result<(), Error> {
+    context.leads()?;
+    let api: Api<BidSlot> = Api::namespaced(context.client.clone(), &slot.namespace().unwrap_or_default());
+    let patch = json!({"spec": {"release": why}});
+    match api.patch(&slot.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) async fn patch_node(
+    node: &Node,
+    patch: &serde_json::Value,
+    context: &Context,
+) -> Result<(), Error> {
+    context.leads()?;
+    let api: Api<Node> = Api::all(context.client.clone());
+    match api.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) async fn delete_node(node: &Node, context: &Context) -> Result<(), Error> {
+    context.leads()?;
+    let api: Api<Node> = Api::all(context.client.clone());
+    let preconditions = Preconditions { uid: node.uid(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    match api.delete(&node.name_any(), &params).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Takes our finalizer away, and no other.
+pub(super) async fn drop_finalizer<K>(api: &Api<K>, object: &K) -> Result<(), Error>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let left: Vec<_> = object.finalizers().iter().filter(|name| *name != FINALIZER).collect();
+    if left.len() == object.finalizers().len() {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"finalizers": left}});
+    match api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
