@@ -117,9 +117,10 @@ impl Auction {
         };
         let list = self.heard(self.client.all(request).await)?;
         let Some(bid) = list.bids.into_iter().next_back() else { return Ok(None) };
-        let number = bid.bid;
-        self.mirror.learn(bid, Vec::new());
-        Ok(Some(number))
+        if self.mirror.bid(bid.bid).is_none() {
+            self.resolve(bid.bid).await?;
+        }
+        Ok(Some(bid.bid))
     }
 
     /// Asks about a bid that the mirror does not know: one that closed before the operator began.
@@ -190,13 +191,16 @@ impl Auction {
         }
     }
 
-    /// What the strategy says to a notice.
-    pub async fn at_notice(&self, spec: &BidNodeSpec, allocation: u64) -> Result<AtNotice, Error> {
+    /// What the strategy says to a notice; `None` where it was taken back already.
+    pub async fn at_notice(&self, spec: &BidNodeSpec, allocation: u64) -> Result<Option<AtNotice>, Error> {
         let held = self.allocation(allocation).await?;
-        let to_stay = held.notice.and_then(|notice| notice.price_to_stay_micros);
-        let Some(markets) = self.markets(spec).await? else { return Ok(AtNotice::LetGo) };
+        let Some(notice) = held.notice else {
+            self.mirror.rescinded(allocation);
+            return Ok(None);
+        };
+        let Some(markets) = self.markets(spec).await? else { return Ok(Some(AtNotice::LetGo)) };
         let strategy = Strategy::from(spec.bid_strategy);
-        Ok(strategy.at_notice(to_stay, micros(spec.max_bid), &markets.quote))
+        Ok(Some(strategy.at_notice(notice.price_to_stay_micros, micros(spec.max_bid), &markets.quote)))
     }
 
     async fn allocation(&self, allocation: u64) -> Result<v1::Allocation, Error> {

@@ -1,20 +1,23 @@
 //! Who leads: one replica at a time, by a Lease; and knowing in time that one does not any more.
 
 use crate::metrics;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
+use kube::api::Api;
 use kube_lease_manager::{LeaseManagerBuilder, LeaseManagerError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::{error, info};
 
-/// How often the pulse is felt.
-const PULSE: Duration = Duration::from_millis(200);
+/// How often the lease is looked at.
+const PULSE: Duration = Duration::from_millis(500);
 
-/// The right to act. A process that was stopped for a while and goes on does not know how long that was: its pulse
-/// tells it, before it writes anything.
+/// The right to act. A process that was stopped for a while and goes on does not know how long that was, and one that
+/// cannot reach the API server does not hear that another has taken its lease: for both the pulse is too old, before
+/// anything is written.
 #[derive(Clone, Debug)]
 pub struct Reign {
     state: Arc<State>,
@@ -48,7 +51,7 @@ impl Reign {
         lease: Duration,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), LeaseManagerError> {
         let grace = lease / 3;
-        let manager = LeaseManagerBuilder::new(client, name)
+        let manager = LeaseManagerBuilder::new(client.clone(), name)
             .with_namespace(namespace)
             .with_identity(identity)
             .with_duration(lease.as_secs())
@@ -58,18 +61,16 @@ impl Reign {
         let (mut changes, _task) = manager.watch().await;
         while !*changes.borrow_and_update() {
             if changes.changed().await.is_err() {
-                break;
+                return Err(LeaseManagerError::InconsistentState("it has ended".to_owned()));
             }
         }
         info!(identity, "this replica leads");
         metrics::leads(true);
-        let state = Arc::new(State {
-            leads: AtomicBool::new(true),
-            pulse: watch::Sender::new(Instant::now()),
-            limit: grace,
-        });
-        let reign = Reign { state };
-        let watched = reign.clone();
+        let state =
+            State { leads: AtomicBool::new(true), pulse: watch::Sender::new(Instant::now()), limit: grace };
+        let reign = Reign { state: Arc::new(state) };
+        let leases: Api<Lease> = Api::namespaced(client, namespace);
+        let (watched, name, identity) = (reign.clone(), name.to_owned(), identity.to_owned());
         let end = async move {
             loop {
                 tokio::select! {
@@ -79,27 +80,31 @@ impl Reign {
                             break;
                         }
                     }
-                    () = tokio::time::sleep(PULSE) => {
-                        if !watched.beat() {
-                            error!("this process stood still for longer than its lease allows");
-                            break;
-                        }
-                    }
+                    () = tokio::time::sleep(PULSE) => {}
                 }
+                if !watched.holds() {
+                    error!("this process stood still, or did not see its lease, for longer than that allows");
+                    break;
+                }
+                watched.beat(&leases, &name, &identity).await;
             }
             watched.state.leads.store(false, Ordering::SeqCst);
+            metrics::leads(false);
         };
         Ok((reign, end))
     }
 
-    fn beat(&self) -> bool {
-        let alive = self.holds();
-        if alive {
-            self.state.pulse.send_replace(Instant::now());
-        } else {
-            self.state.leads.store(false, Ordering::SeqCst);
+    /// Looks whether the lease is ours, as of before the question. No answer is no beat.
+    async fn beat(&self, leases: &Api<Lease>, name: &str, identity: &str) {
+        let asked = Instant::now();
+        let ours =
+            |lease: Lease| lease.spec.and_then(|spec| spec.holder_identity).is_some_and(|it| it == identity);
+        if let Ok(Ok(lease)) = timeout(self.state.limit, leases.get(name)).await
+            && ours(lease)
+            && self.holds()
+        {
+            self.state.pulse.send_replace(asked);
         }
-        alive
     }
 
     /// Whether this replica may write.

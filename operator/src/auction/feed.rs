@@ -77,7 +77,7 @@ impl Feed {
                 }
                 Err(error) => {
                     warn!(%error, "the engine's events broke off");
-                    return;
+                    return sleep(RETRY).await;
                 }
             }
         }

@@ -87,6 +87,8 @@ pub struct Mirror {
 struct State {
     bids: BTreeMap<u64, Known>,
     by_allocation: BTreeMap<u64, u64>,
+    /// Allocations of bids that were placed a moment ago: the event may come before the answer.
+    early: BTreeMap<u64, KnownAllocation>,
     /// The list was read at least once.
     listed: bool,
 }
@@ -138,8 +140,11 @@ impl Mirror {
     }
 
     pub(super) fn placed(&self, bid: u64, slot: SlotKey, ceiling_micros: u64) {
-        let known = Known { slot, open: true, ceiling_micros, place: bid, allocation: None };
-        self.state().bids.entry(bid).or_insert(known);
+        let mut state = self.state();
+        if !state.bids.contains_key(&bid) {
+            let allocation = state.early.remove(&bid);
+            state.insert(bid, Known { slot, open: true, ceiling_micros, place: bid, allocation });
+        }
     }
 
     pub(super) fn amended(&self, bid: u64, ceiling_micros: u64, place: u64) {
@@ -151,6 +156,10 @@ impl Mirror {
 
     pub(super) fn reported_ready(&self, allocation: u64) {
         self.state().with(allocation, |held| held.ready = true);
+    }
+
+    pub(super) fn rescinded(&self, allocation: u64) {
+        self.state().with(allocation, |held| held.notice = None);
     }
 
     pub(super) fn priced(&self, it: &v1::Allocation) {
@@ -174,6 +183,7 @@ impl Mirror {
         let mut state = self.state();
         let before = std::mem::take(&mut state.bids);
         state.by_allocation.clear();
+        state.early.clear();
         let held: BTreeMap<u64, &v1::Allocation> =
             allocations.iter().filter_map(|held| Some((held.bid?, held))).collect();
         for bid in bids {
@@ -259,7 +269,10 @@ impl State {
         match event.kind.as_ref()? {
             Kind::Allocated(it) => {
                 let bid = it.bid?;
-                let known = self.bids.get_mut(&bid)?;
+                let Some(known) = self.bids.get_mut(&bid) else {
+                    self.early.insert(bid, KnownAllocation::new(it.allocation, it.unit.clone()));
+                    return None;
+                };
                 let slot = known.slot.clone();
                 if known.allocation.as_ref().is_none_or(|held| held.allocation != it.allocation) {
                     known.allocation = Some(KnownAllocation::new(it.allocation, it.unit.clone()));

@@ -1,10 +1,10 @@
 //! The steps of a slot, done. Each may be done again.
 
 use super::context::Context;
-use super::objects::{delete_node, drop_finalizer, patch_node, release};
+use super::objects::{delete_node, drop_finalizer, patch_node, release, this_one};
 use super::slot::Scene;
 use super::{Error, drain, node};
-use crate::api::{BidNode, BidSlot, BidSlotStatus, ReleaseReason, SlotPhase, TAINT_LEAVING, usd};
+use crate::api::{BidSlot, BidSlotStatus, ReleaseReason, SlotPhase, TAINT_LEAVING, usd};
 use crate::auction::Amended;
 use crate::plan::slot::Step;
 use crate::provision::{Machine, Order};
@@ -13,11 +13,11 @@ use crate::{clock, fault, metrics};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams};
+use kube::api::Api;
 use kube::runtime::events::EventType;
 use kubebid_strategy::AtNotice;
 use std::time::Duration;
-use tracing::info;
+use tracing::{info, warn};
 
 /// What came of a step.
 pub(super) enum Outcome {
@@ -31,6 +31,8 @@ pub(super) enum Outcome {
 
 /// The measure of how often is asked after what no event tells.
 const MACHINE_BEAT: Duration = Duration::from_secs(1);
+/// How long an engine that says nothing is asked for the price to stay.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Does a step, and notes in the slot what came of it.
 pub(super) async fn act(
@@ -64,6 +66,9 @@ pub(super) async fn act(
             Ok(Outcome::Done)
         }
         Step::ReportReady => {
+            if let Some(owner) = &scene.owner {
+                context.machine_came(&owner.uid().unwrap_or_default());
+            }
             if let Some(allocation) = status.allocation {
                 context.auction().report_ready(&scene.slot, allocation).await?;
                 fault::point("reported");
@@ -81,6 +86,7 @@ pub(super) async fn act(
                     metrics::tainted(after);
                 }
                 fault::point("tainted");
+                tell_of_preemption(&scene, status, context).await;
             }
             Ok(Outcome::Done)
         }
@@ -106,12 +112,7 @@ pub(super) async fn act(
             }
             Ok(Outcome::Done)
         }
-        Step::Deprovision => {
-            let id = scene.slot.uid().unwrap_or_default();
-            context.provisioner().delete(&id, status.node.as_deref()).await?;
-            status.ordered = false;
-            Ok(Outcome::Done)
-        }
+        Step::Deprovision => deprovision(scene, status, context).await,
         Step::Cancel => {
             if let Some(bid) = status.bid {
                 context.auction().cancel(&scene.slot, bid).await?;
@@ -237,7 +238,7 @@ async fn provision(scene: Scene, status: &mut BidSlotStatus, context: &Context) 
     let uid = scene.slot.uid().unwrap_or_default();
     let market = status.market.clone().unwrap_or_default();
     let order = Order {
-        name: format!("{}-{}", scene.slot.name_any(), uid.get(..5).unwrap_or_default()),
+        name: node_name(&scene.slot),
         id: uid,
         instance_type: scene.slot.spec.instance_type.clone(),
         region: market.split_once('/').map_or(String::new(), |(_, region)| region.to_owned()),
@@ -257,6 +258,10 @@ async fn provision(scene: Scene, status: &mut BidSlotStatus, context: &Context) 
             Ok(Outcome::Done)
         }
         Machine::Failed { reason } => {
+            if let Some(owner) = &scene.owner {
+                context.machine_failed(&owner.uid().unwrap_or_default(), clock::now());
+                context.tell(owner.as_ref(), EventType::Warning, "MachineFailed", reason.clone()).await;
+            }
             status.message = Some(reason);
             Ok(moved(&scene, status, SlotPhase::Releasing, "MachineFailed"))
         }
@@ -271,6 +276,27 @@ fn ask_again(status: &BidSlotStatus) -> Duration {
     (waited / 4).clamp(MACHINE_BEAT / 4, MACHINE_BEAT * 5)
 }
 
+/// The name for the slot's node, where the provisioner is free to choose.
+fn node_name(slot: &BidSlot) -> String {
+    let uid = slot.uid().unwrap_or_default();
+    format!("{}-{}", slot.name_any(), uid.get(..5).unwrap_or_default())
+}
+
+async fn deprovision(scene: Scene, status: &mut BidSlotStatus, context: &Context) -> Result<Outcome, Error> {
+    let id = scene.slot.uid().unwrap_or_default();
+    if status.node.is_none() {
+        // It may have come since we last heard: then its Node goes first.
+        let machine = context.provisioner().get(&id, &node_name(&scene.slot)).await?;
+        if let Machine::Running { node } = machine {
+            status.node = Some(node);
+            return Ok(Outcome::Done);
+        }
+    }
+    context.provisioner().delete(&id, status.node.as_deref()).await?;
+    status.ordered = false;
+    Ok(Outcome::Done)
+}
+
 async fn answer_notice(
     scene: Scene,
     status: &mut BidSlotStatus,
@@ -282,8 +308,18 @@ async fn answer_notice(
         return Ok(Outcome::Done);
     };
     let ceiling = scene.known.as_ref().map_or(0, |known| known.ceiling_micros);
-    match context.auction().at_notice(&owner.spec, allocation).await? {
-        AtNotice::RaiseTo { ceiling_micros } if ceiling_micros > ceiling => {
+    let answer = match context.auction().at_notice(&owner.spec, allocation).await {
+        Ok(answer) => answer,
+        // The notice does not wait for an engine that says nothing.
+        Err(error) if since_notice(&scene).is_some_and(|time| time > PATIENCE) => {
+            warn!(slot = scene.slot.name_any(), %error, "no price to stay is to be had: the node goes");
+            Some(AtNotice::LetGo)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match answer {
+        None => return Ok(Outcome::Later(MACHINE_BEAT / 4)),
+        Some(AtNotice::RaiseTo { ceiling_micros }) if ceiling_micros > ceiling => {
             if context.auction().amend(&scene.slot, bid, ceiling_micros).await? == Amended::Done {
                 metrics::noticed("raised");
                 let note = format!("raised to {} USD to keep the node", usd(ceiling_micros));
@@ -292,19 +328,19 @@ async fn answer_notice(
                 return Ok(Outcome::Done);
             }
         }
-        AtNotice::RaiseTo { .. } | AtNotice::LetGo => {}
+        Some(AtNotice::RaiseTo { .. } | AtNotice::LetGo) => {}
     }
     metrics::noticed("let_go");
-    tell_of_preemption(&scene, &owner, deadline, context).await;
     status.deadline = Some(Time(deadline));
     Ok(moved(&scene, status, SlotPhase::Notice, "Preempted"))
 }
 
-/// On the BidNode, the node, and its pods.
-async fn tell_of_preemption(scene: &Scene, owner: &BidNode, deadline: Timestamp, context: &Context) {
-    let Some(node) = &scene.node else { return };
+/// On the BidNode, the node, and its pods: after the taint, which others wait for.
+async fn tell_of_preemption(scene: &Scene, status: &BidSlotStatus, context: &Context) {
+    let (Some(node), Some(owner)) = (&scene.node, &scene.owner) else { return };
+    let Some(Time(deadline)) = &status.deadline else { return };
     let note = format!("node {} is to be given up by {deadline}", node.name_any());
-    context.tell(owner, EventType::Warning, "NodePreempted", note.clone()).await;
+    context.tell(owner.as_ref(), EventType::Warning, "NodePreempted", note.clone()).await;
     context.tell(node.as_ref(), EventType::Warning, "NodePreempted", note.clone()).await;
     for pod in context.world().pods_on(&node.name_any()) {
         if pod_view(&pod).is_some() {
@@ -375,7 +411,7 @@ async fn forget(scene: Scene, context: &Context) -> Result<Outcome, Error> {
         other => other,
     };
     if slot.metadata.deletion_timestamp.is_none() {
-        gone(api.delete(&name, &DeleteParams::default()).await.map(drop))?;
+        gone(api.delete(&name, &this_one(&slot)).await.map(drop))?;
     }
     drop_finalizer(&api, &slot).await?;
     Ok(Outcome::Gone)

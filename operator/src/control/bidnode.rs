@@ -1,7 +1,7 @@
 //! A look at a BidNode: how many slots it has and should have, and what it says of itself.
 
 use super::context::Context;
-use super::objects::{drop_finalizer, release};
+use super::objects::{drop_finalizer, release, this_one};
 use super::slot::is_above_max;
 use super::{Error, node};
 use crate::api::{
@@ -18,7 +18,7 @@ use crate::{clock, fault};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource as _, ResourceExt as _};
@@ -65,7 +65,8 @@ pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Resu
         unhealthy_after: duration(&node, ANNOTATION_UNHEALTHY_AFTER, UNHEALTHY_AFTER),
     };
     let changes = count::plan(&rules, &views);
-    for ordinal in &changes.create {
+    let pause = context.pause_after_failures(&node.uid().unwrap_or_default(), now);
+    for ordinal in changes.create.iter().filter(|_| pause.is_none()) {
         create(&node, *ordinal, &context).await?;
         fault::point("slot-created");
     }
@@ -76,7 +77,8 @@ pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Resu
         }
     }
     report(&node, &slots, now, &context).await?;
-    Ok(Action::requeue(next_look(&rules, &views)))
+    let look = next_look(&rules, &views);
+    Ok(Action::requeue(pause.filter(|_| !changes.create.is_empty()).map_or(look, |pause| pause.min(look))))
 }
 
 /// Before the next node is empty, or not ready, for long enough.
@@ -106,7 +108,8 @@ fn view(slot: &BidSlot, context: &Context, now: Timestamp) -> SlotView {
     let status = slot.status.clone().unwrap_or_default();
     let node = status.node.as_deref().and_then(|name| context.world().node(name));
     let ready = status.phase == SlotPhase::Ready;
-    let pods = status.node.as_deref().filter(|_| ready).map_or(0, |name| {
+    // Pods may be bound before the slot says that its node is ready.
+    let pods = status.node.as_deref().map_or(0, |name| {
         let moving = |pod: &Arc<Pod>| pod_view(pod).is_some_and(|pod| pod.tier < Tier::Daemon);
         context.world().pods_on(name).iter().filter(|pod| moving(pod)).count()
     });
@@ -215,9 +218,9 @@ async fn end(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Resul
     for slot in slots {
         context.leads()?;
         if slot.metadata.deletion_timestamp.is_none() {
-            match api.delete(&slot.name_any(), &DeleteParams::default()).await {
+            match api.delete(&slot.name_any(), &this_one(slot.as_ref())).await {
                 Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -225,7 +228,8 @@ async fn end(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Resul
             drop_finalizer(&api, slot.as_ref()).await?;
         }
     }
-    let over = abandoned || (slots.is_empty() && context.auction().has_nothing_of(node).await?);
+    let over =
+        abandoned || (slots.is_empty() && context.auction().has_nothing_of(node).await.unwrap_or(false));
     if over {
         if abandoned {
             warn!(bidnode = node.name_any(), "abandoned: bids and nodes may be left at the engine");

@@ -7,13 +7,14 @@ use crate::metrics::ActiveNodes;
 use crate::provision::Provisioner;
 use crate::reign::Reign;
 use crate::world::World;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::warn;
 
@@ -72,6 +73,8 @@ struct Memory {
     priced: BTreeMap<String, Timestamp>,
     /// Since when the node of a slot has been empty, by UID.
     empty: BTreeMap<String, Timestamp>,
+    /// How many machines of a BidNode failed in a row, and when the last one did, by UID.
+    machine_failures: BTreeMap<String, (u32, Timestamp)>,
 }
 
 impl Context {
@@ -172,10 +175,29 @@ impl Context {
         Some(*memory.empty.entry(slot_uid.to_owned()).or_insert(now))
     }
 
+    pub(super) fn machine_failed(&self, uid: &str, now: Timestamp) {
+        let mut memory = self.memory();
+        let (times, when) = memory.machine_failures.entry(uid.to_owned()).or_insert((0, now));
+        *times = times.saturating_add(1);
+        *when = now;
+    }
+
+    pub(super) fn machine_came(&self, uid: &str) {
+        self.memory().machine_failures.remove(uid);
+    }
+
+    /// For how long no node is bid for: each that fails is paid for.
+    pub(super) fn pause_after_failures(&self, uid: &str, now: Timestamp) -> Option<Duration> {
+        let (times, when) = *self.memory().machine_failures.get(uid)?;
+        let pause = SignedDuration::from_secs(1 << times.min(8)) - now.duration_since(when);
+        Duration::try_from(pause).ok().filter(|pause| !pause.is_zero())
+    }
+
     /// Lets go of what was remembered of an object that is gone.
     pub(super) fn forget(&self, uid: &str) {
         let mut memory = self.memory();
         memory.priced.remove(uid);
         memory.empty.remove(uid);
+        memory.machine_failures.remove(uid);
     }
 }

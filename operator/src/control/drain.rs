@@ -41,8 +41,10 @@ async fn evict(pod: &PodView, context: &Context) -> Result<(), Error> {
     match api.evict(&pod.name, &params).await {
         Ok(_) => metrics::moved_pod("evicted"),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-        // A disruption budget says not yet.
-        Err(kube::Error::Api(status)) if status.code == 429 => metrics::moved_pod("refused"),
+        // A disruption budget says not yet, or several of them cannot agree: the other pods go all the same.
+        Err(kube::Error::Api(status)) if status.code == 429 || status.code >= 500 => {
+            metrics::moved_pod("refused")
+        }
         Err(error) => return Err(error.into()),
     }
     Ok(())

@@ -26,7 +26,7 @@ pub(super) async fn write_status(slot: &BidSlot, context: &Context) -> Result<Bi
 pub(super) async fn release(slot: &BidSlot, why: ReleaseReason, context: &Context) -> Result<(), Error> {
     context.leads()?;
     let api: Api<BidSlot> = Api::namespaced(context.client.clone(), &slot.namespace().unwrap_or_default());
-    let patch = json!({"spec": {"release": why}});
+    let patch = json!({"metadata": {"uid": slot.uid()}, "spec": {"release": why}});
     match api.patch(&slot.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
@@ -51,13 +51,17 @@ pub(super) async fn patch_node(
 pub(super) async fn delete_node(node: &Node, context: &Context) -> Result<(), Error> {
     context.leads()?;
     let api: Api<Node> = Api::all(context.client.clone());
-    let preconditions = Preconditions { uid: node.uid(), resource_version: None };
-    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    match api.delete(&node.name_any(), &params).await {
+    match api.delete(&node.name_any(), &this_one(node)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// This object, and none of the same name that came later.
+pub(super) fn this_one<K: kube::Resource>(object: &K) -> DeleteParams {
+    let preconditions = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
+    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
 /// Takes our finalizer away, and no other.
@@ -69,7 +73,7 @@ where
     if left.len() == object.finalizers().len() {
         return Ok(());
     }
-    let patch = json!({"metadata": {"finalizers": left}});
+    let patch = json!({"metadata": {"uid": object.uid(), "finalizers": left}});
     match api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),

@@ -7,6 +7,7 @@ use super::{Error, node};
 use crate::api::{BidNode, BidSlot, BidSlotStatus, SlotPhase, micros};
 use crate::auction::{Known, SlotKey};
 use crate::clock;
+use crate::plan::drain::{PodView, Tier};
 use crate::plan::price::{self, Bid, Markets};
 use crate::plan::slot::{self as plan, AllocationView, Auction, BidView, Sight, Step, Unwanted};
 use crate::provision::Machine;
@@ -15,6 +16,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
@@ -111,11 +113,18 @@ async fn look(slot: BidSlot, context: &Context) -> Result<Scene, Error> {
     let node = node.filter(|node| uid.is_none() || node.uid() == uid);
     let auction = context.auction();
     let known = match status.and_then(|status| status.bid) {
-        Some(bid) if auction.mirror().bid(bid).is_none() && auction.mirror().is_listed() => {
-            auction.resolve(bid).await?;
-            auction.mirror().bid(bid)
+        Some(bid) => {
+            let known = auction.mirror().bid(bid);
+            // One that it never heard of, or whose node it lost sight of between two lists.
+            let held = status.is_some_and(|status| status.allocation.is_some());
+            let lost = known.as_ref().is_none_or(|known| held && known.allocation.is_none());
+            if lost && auction.mirror().is_listed() {
+                auction.resolve(bid).await?;
+                auction.mirror().bid(bid)
+            } else {
+                known
+            }
         }
-        Some(bid) => auction.mirror().bid(bid),
         None => None,
     };
     Ok(Scene { slot, owner, node, known })
@@ -129,22 +138,22 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
     let (ceiling_micros, amend_micros) = prices(scene, markets.as_deref(), now);
     let registered = || scene.owner.as_ref().is_none_or(|owner| is_registered(scene, owner));
     let node_name = status.node.clone().unwrap_or_default();
+    let node = scene.node.as_ref().map(|node| node_view(node, registered()));
+    // Where the kubelet says nothing, a pod that is ending will be so for ever.
+    let silent = node.as_ref().is_none_or(|node| !node.ready);
+    let stays = |pod: &PodView| !pod.ending || (pod.tier < Tier::Daemon && !silent);
     let pods_left = status.phase == SlotPhase::Draining
-        && context
-            .world()
-            .pods_on(&node_name)
-            .iter()
-            .filter_map(|pod| pod_view(pod))
-            .any(|pod| pod.tier < crate::plan::drain::Tier::Daemon || !pod.ending);
+        && node.is_some()
+        && context.world().pods_on(&node_name).iter().filter_map(|pod| pod_view(pod)).any(|pod| stays(&pod));
     Ok(plan::next(&Sight {
         now,
         status: &status,
         unwanted,
         auction: auction(scene, context),
-        node: scene.node.as_ref().map(|node| node_view(node, registered())),
+        node,
         ceiling_micros,
         amend_micros,
-        pods_left: pods_left && scene.node.is_some(),
+        pods_left,
         may_drain: may_drain(scene, context, now),
         machine_gone: machine_gone(scene, context).await,
     }))
@@ -163,6 +172,10 @@ async fn markets(scene: &Scene, unwanted: bool, context: &Context) -> Result<Opt
     let phase = scene.status().phase;
     let matters = phase <= SlotPhase::Bidding || phase == SlotPhase::Ready;
     match &scene.owner {
+        // A node that runs has other needs than its price.
+        Some(owner) if phase == SlotPhase::Ready && !unwanted => {
+            Ok(context.auction().markets(&owner.spec).await.ok().flatten())
+        }
         Some(owner) if matters && !unwanted => Ok(context.auction().markets(&owner.spec).await?),
         Some(_) | None => Ok(None),
     }
@@ -186,7 +199,7 @@ fn auction(scene: &Scene, context: &Context) -> Auction {
     match &scene.known {
         None if context.auction().mirror().is_listed() => Auction::NoBid,
         None => Auction::Unknown,
-        Some(known) if known.slot.uid.is_empty() => Auction::NoBid,
+        Some(known) if Some(&known.slot.uid) != scene.slot.uid().as_ref() => Auction::NoBid,
         Some(known) => Auction::Bid(BidView {
             open: known.open,
             allocation: known.allocation.as_ref().map(|held| AllocationView {
@@ -240,9 +253,12 @@ fn is_replaced(scene: &Scene, context: &Context) -> bool {
     let Some(owner) = scene.owner.as_ref().filter(|owner| owner.metadata.deletion_timestamp.is_none()) else {
         return true;
     };
+    let noticed: BTreeSet<String> =
+        context.auction().mirror().under_notice().into_iter().map(|(slot, _)| slot.uid).collect();
     let standing = context.world().slots_of(owner).into_iter().filter(|slot| {
         let status = slot.status.clone().unwrap_or_default();
-        slot.spec.release.is_none() && status.phase.counts() && status.bid.is_some()
+        let noticed = slot.uid().is_some_and(|uid| noticed.contains(&uid));
+        !noticed && slot.spec.release.is_none() && status.phase.counts() && status.bid.is_some()
     });
     standing.count() >= owner.spec.min_nodes as usize
 }
