@@ -249,9 +249,9 @@ async fn provision(scene: Scene, status: &mut BidSlotStatus, context: &Context) 
     let machine = context.provisioner().create(&order).await?;
     fault::point("ordered");
     match machine {
-        Machine::Coming => Ok(Outcome::Later(ask_again(&status))),
+        Machine::Coming => Ok(Outcome::Later(ask_again(status))),
         Machine::Running { node } if status.node.as_deref() == Some(&node) => {
-            Ok(Outcome::Later(ask_again(&status)))
+            Ok(Outcome::Later(ask_again(status)))
         }
         Machine::Running { node } => {
             status.node = Some(node);
