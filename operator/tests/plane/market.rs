@@ -135,7 +135,7 @@ impl Market {
         let rules = v1::MarketRules {
             min_runtime_us: us(min_runtime),
             notice_us: us(notice),
-            start_timeout_us: us(Duration::from_secs(60)),
+            start_timeout_us: us(Duration::from_secs(900)),
             min_charge_us: Some(0),
             ..Default::default()
         };
