@@ -78,7 +78,7 @@ pub fn node_view(node: &Node, registered: bool) -> NodeView {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let has = |key: &str| taints.clone().any(|taint| taint.key == key);
     NodeView {
-        ready: ready_since(node).is_some(),
+        ready: ready_condition(node).is_some_and(|(ready, _)| ready),
         registered: registered && !has(TAINT_UNREGISTERED),
         leaving: has(TAINT_LEAVING),
         ending: node.metadata.deletion_timestamp.is_some(),
@@ -89,11 +89,6 @@ fn ready_condition(node: &Node) -> Option<(bool, Option<Timestamp>)> {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let condition = conditions.into_iter().find(|condition| condition.type_ == "Ready")?;
     Some((condition.status == "True", condition.last_transition_time.as_ref().map(|time| time.0)))
-}
-
-/// Since when a node is ready.
-pub fn ready_since(node: &Node) -> Option<Timestamp> {
-    ready_condition(node).filter(|(ready, _)| *ready).map(|(_, since)| since.unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
 /// Since when a node is not ready.

@@ -110,6 +110,13 @@ pub struct BidSlotStatus {
     pub missing_time: Option<Time>,
 }
 
+impl BidSlotStatus {
+    /// Where its node is: the second half of its market's name.
+    pub fn region(&self) -> Option<&str> {
+        self.market.as_deref()?.split_once('/').map(|(_, region)| region)
+    }
+}
+
 /// How far a slot is.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlotPhase {

@@ -129,14 +129,12 @@ impl Mirror {
         });
     }
 
-    /// Slots whose allocation is under notice, and since when.
-    pub fn under_notice(&self) -> Vec<(SlotKey, u64)> {
-        let state = self.state();
-        let noticed = state.bids.values().filter_map(|known| {
-            let held = known.allocation.as_ref().filter(|held| held.ended.is_none())?;
-            held.notice.map(|(started_us, _)| (known.slot.clone(), started_us))
-        });
-        noticed.collect()
+    /// Slots whose allocation is under notice.
+    pub fn under_notice(&self) -> Vec<SlotKey> {
+        let noticed = |known: &&Known| {
+            known.allocation.as_ref().is_some_and(|held| held.ended.is_none() && held.notice.is_some())
+        };
+        self.state().bids.values().filter(noticed).map(|known| known.slot.clone()).collect()
     }
 
     pub(super) fn placed(&self, bid: u64, slot: SlotKey, ceiling_micros: u64) {

@@ -1,7 +1,6 @@
 //! Prices and instance types, asked for now and then: nothing here is worth a call for every slot.
 
 use crate::api::BidNodeSpec;
-use crate::plan::demand::Resources;
 use crate::plan::price::Markets;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubebid_client::{Client, Error, v1};
@@ -20,8 +19,8 @@ const TYPES_FOR: Duration = Duration::from_secs(60);
 /// What a node of a type is.
 #[derive(Clone, Debug, Default)]
 pub struct Type {
-    pub quantities: BTreeMap<String, Quantity>,
-    pub allocatable: Resources,
+    /// What pods can use of it.
+    pub allocatable: BTreeMap<String, Quantity>,
     pub labels: BTreeMap<String, String>,
 }
 
@@ -56,10 +55,9 @@ impl Prices {
             let Some(it) = entries.into_iter().find_map(|entry| entry.instance_type) else {
                 return Ok(Arc::default());
             };
-            let quantities: BTreeMap<_, _> =
+            let allocatable =
                 it.allocatable.into_iter().map(|(name, amount)| (name, Quantity(amount))).collect();
-            let allocatable = Resources::parse(&quantities);
-            Ok(Arc::new(Type { quantities, allocatable, labels: it.node_labels.into_iter().collect() }))
+            Ok(Arc::new(Type { allocatable, labels: it.node_labels.into_iter().collect() }))
         };
         self.types.get(name.to_owned(), TYPES_FOR, read).await
     }

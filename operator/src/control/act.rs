@@ -100,8 +100,7 @@ pub(super) async fn act(
             Ok(Outcome::Done)
         }
         Step::Drain => {
-            let notice = scene.known.as_ref().and_then(|known| known.allocation.as_ref()?.notice);
-            let deadline = notice.and_then(|(_, deadline)| super::slot::instant(deadline));
+            let deadline = scene.notice().map(|(_, deadline)| deadline);
             let began = scene.status().drain_time.map_or(now.0, |time| time.0);
             Ok(Outcome::Later(drain::drain(&scene, deadline, began, context).await?))
         }
@@ -236,14 +235,13 @@ async fn amend(
 async fn provision(scene: Scene, status: &mut BidSlotStatus, context: &Context) -> Result<Outcome, Error> {
     let kind = context.auction().instance_type(&scene.slot.spec.instance_type).await?;
     let uid = scene.slot.uid().unwrap_or_default();
-    let market = status.market.clone().unwrap_or_default();
     let order = Order {
         name: node_name(&scene.slot),
         id: uid,
         instance_type: scene.slot.spec.instance_type.clone(),
-        region: market.split_once('/').map_or(String::new(), |(_, region)| region.to_owned()),
+        region: status.region().unwrap_or_default().to_owned(),
         unit: status.unit.clone().unwrap_or_default(),
-        allocatable: kind.quantities.clone(),
+        allocatable: kind.allocatable.clone(),
         labels: kind.labels.clone(),
     };
     let machine = context.provisioner().create(&order).await?;
@@ -392,8 +390,8 @@ fn moved(scene: &Scene, status: &mut BidSlotStatus, phase: SlotPhase, reason: &s
 }
 
 fn since_notice(scene: &Scene) -> Option<Duration> {
-    let (started_us, _) = scene.known.as_ref()?.allocation.as_ref()?.notice?;
-    Duration::try_from(clock::now().duration_since(super::slot::instant(started_us)?)).ok()
+    let (started, _) = scene.notice()?;
+    Duration::try_from(clock::now().duration_since(started)).ok()
 }
 
 /// Nothing holds it: the finalizer goes, and the object with it.

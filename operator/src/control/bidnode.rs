@@ -150,7 +150,7 @@ async fn needed(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Op
             labels.insert(key.to_owned(), value.to_owned());
         }
     }
-    let mut quantities: BTreeMap<String, Quantity> = kind.quantities.clone();
+    let mut quantities: BTreeMap<String, Quantity> = kind.allocatable.clone();
     quantities.entry("pods".to_owned()).or_insert_with(|| Quantity("110".to_owned()));
     let shape = Shape { labels, taints: node::taints(node), free: Resources::parse(&quantities) };
     let ready: Vec<_> = slots.iter().filter_map(|slot| free_of(slot, context)).collect();

@@ -46,7 +46,7 @@ pub(super) fn registration(node: &Node, owner: &BidNode, scene: &Scene) -> Optio
     let mut wanted = labels(owner);
     wanted.insert(LABEL_SLOT.to_owned(), scene.slot.name_any());
     wanted.insert(LABEL_SLOT_UID.to_owned(), scene.slot.uid().unwrap_or_default());
-    if let Some((_, region)) = scene.status().market.as_deref().and_then(|market| market.split_once('/')) {
+    if let Some(region) = scene.status().region() {
         wanted.insert("topology.kubernetes.io/region".to_owned(), region.to_owned());
     }
     let before: Applied = node

@@ -27,11 +27,7 @@ pub(super) async fn release(slot: &BidSlot, why: ReleaseReason, context: &Contex
     context.leads()?;
     let api: Api<BidSlot> = Api::namespaced(context.client.clone(), &slot.namespace().unwrap_or_default());
     let patch = json!({"metadata": {"uid": slot.uid()}, "spec": {"release": why}});
-    match api.patch(&slot.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    unless_gone(api.patch(&slot.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
 }
 
 pub(super) async fn patch_node(
@@ -41,11 +37,7 @@ pub(super) async fn patch_node(
 ) -> Result<(), Error> {
     context.leads()?;
     let api: Api<Node> = Api::all(context.client.clone());
-    match api.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    unless_gone(api.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
 }
 
 pub(super) async fn delete_node(node: &Node, context: &Context) -> Result<(), Error> {
@@ -54,6 +46,15 @@ pub(super) async fn delete_node(node: &Node, context: &Context) -> Result<(), Er
     match api.delete(&node.name_any(), &this_one(node)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is not there any more needs no change.
+fn unless_gone<T>(done: kube::Result<T>) -> Result<(), Error> {
+    match done {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
@@ -74,9 +75,5 @@ where
         return Ok(());
     }
     let patch = json!({"metadata": {"uid": object.uid(), "finalizers": left}});
-    match api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    unless_gone(api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
 }

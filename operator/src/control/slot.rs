@@ -38,6 +38,12 @@ impl Scene {
     pub(super) fn status(&self) -> BidSlotStatus {
         self.slot.status.clone().unwrap_or_default()
     }
+
+    /// When the notice on its node began and ends, if there is one.
+    pub(super) fn notice(&self) -> Option<(Timestamp, Timestamp)> {
+        let (started, deadline) = self.known.as_ref()?.allocation.as_ref()?.notice?;
+        Some((instant(started)?, instant(deadline)?))
+    }
 }
 
 /// The status is written when the slot waits, and before a step that must find it so after a crash; what changes in
@@ -224,17 +230,13 @@ fn is_registered(scene: &Scene, owner: &BidNode) -> bool {
 /// Nobody is evicted before every node under notice has its taint, and new bids stand where nodes go: for a while,
 /// since the notice does not wait.
 fn may_drain(scene: &Scene, context: &Context, now: Timestamp) -> bool {
-    let notice = scene.known.as_ref().and_then(|known| known.allocation.as_ref()?.notice);
-    let Some((started, deadline)) = notice.and_then(|(from, to)| Some((instant(from)?, instant(to)?))) else {
-        return true;
-    };
+    let Some((started, deadline)) = scene.notice() else { return true };
     let patience = (deadline.duration_since(started) / 4).min(SignedDuration::from_secs(10));
     if now.duration_since(started) > patience {
         return true;
     }
-    let all_tainted =
-        context.auction().mirror().under_notice().iter().all(|(key, _)| is_tainted(key, context));
-    all_tainted && is_replaced(scene, context)
+    let noticed = context.auction().mirror().under_notice();
+    noticed.iter().all(|key| is_tainted(key, context)) && is_replaced(scene, &noticed, context)
 }
 
 fn is_tainted(key: &SlotKey, context: &Context) -> bool {
@@ -249,15 +251,14 @@ fn is_tainted(key: &SlotKey, context: &Context) -> bool {
 }
 
 /// As many bids stand as the BidNode has nodes at least.
-fn is_replaced(scene: &Scene, context: &Context) -> bool {
+fn is_replaced(scene: &Scene, noticed: &[SlotKey], context: &Context) -> bool {
     let Some(owner) = scene.owner.as_ref().filter(|owner| owner.metadata.deletion_timestamp.is_none()) else {
         return true;
     };
-    let noticed: BTreeSet<String> =
-        context.auction().mirror().under_notice().into_iter().map(|(slot, _)| slot.uid).collect();
+    let noticed: BTreeSet<&str> = noticed.iter().map(|slot| slot.uid.as_str()).collect();
     let standing = context.world().slots_of(owner).into_iter().filter(|slot| {
         let status = slot.status.clone().unwrap_or_default();
-        let noticed = slot.uid().is_some_and(|uid| noticed.contains(&uid));
+        let noticed = slot.uid().is_some_and(|uid| noticed.contains(uid.as_str()));
         !noticed && slot.spec.release.is_none() && status.phase.counts() && status.bid.is_some()
     });
     standing.count() >= owner.spec.min_nodes as usize

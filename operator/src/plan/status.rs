@@ -103,12 +103,7 @@ fn node(slot: &SlotReport<'_>) -> Option<NodeStatus> {
     slot.status.allocation?;
     Some(NodeStatus {
         name: slot.status.node.clone().unwrap_or_else(|| slot.name.to_owned()),
-        region: slot
-            .status
-            .market
-            .as_deref()
-            .and_then(|market| market.split_once('/'))
-            .map(|(_, region)| region.to_owned()),
+        region: slot.status.region().map(str::to_owned),
         price: slot.price_micros.map(usd),
         state: slot.status.phase,
         deadline: slot.status.deadline.clone(),
