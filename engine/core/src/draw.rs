@@ -3,7 +3,6 @@
 use crate::exchange::Exchange;
 use crate::picture::{AllocationPicture, AllocationState, BidPicture, MarketPicture, Picture};
 use crate::state::{Allocation, Bid};
-use crate::table::sorted;
 use crate::units::{AllocationId, BidId, MarketId};
 
 impl Exchange {
@@ -15,11 +14,8 @@ impl Exchange {
         });
         Picture {
             markets: markets.collect(),
-            bids: sorted(&self.bids).into_iter().map(|(id, bid)| draw_bid(id, bid)).collect(),
-            allocations: sorted(&self.allocations)
-                .into_iter()
-                .map(|(id, a)| self.draw_allocation(id, a))
-                .collect(),
+            bids: self.bids.iter().map(|(id, bid)| draw_bid(id, bid)).collect(),
+            allocations: self.allocations.iter().map(|(id, a)| self.draw_allocation(id, a)).collect(),
             totals: self.totals,
         }
     }

@@ -8,11 +8,13 @@ use crate::event::{Bidder, Event, Fact, Node, Scope};
 use crate::keys::Keys;
 use crate::meter::Meter;
 use crate::money::{Price, Totals};
+use crate::numbered::Numbered;
 use crate::picture::{Numbers, Picture};
 use crate::reject::Reject;
 use crate::rules::MarketRules;
+use crate::settle::Queue;
 use crate::state::{Allocation, Bid, Offer};
-use crate::table::{ByName, MarketSet, Table};
+use crate::table::{ByName, MarketSet};
 use crate::timers::{Due, Timers};
 use crate::units::{
     AccountId, AccountName, AllocationId, BidId, InstanceType, MarketId, MarketName, Micros, Names, Seq,
@@ -34,8 +36,8 @@ pub struct Exchange {
     pub(crate) types: ByName<InstanceType, Arc<[MarketId]>>,
     pub(crate) accounts: Vec<Account>,
     pub(crate) markets: Vec<Market>,
-    pub(crate) bids: Table<BidId, Bid>,
-    pub(crate) allocations: Table<AllocationId, Allocation>,
+    pub(crate) bids: Numbered<BidId, Bid>,
+    pub(crate) allocations: Numbered<AllocationId, Allocation>,
     pub(crate) last_allocation: u64,
     pub(crate) last_claim: u64,
     pub(crate) totals: Totals,
@@ -50,6 +52,8 @@ pub struct Exchange {
     pub(crate) caller: AccountId,
     /// The IOC bid of the command that is being settled (R14).
     pub(crate) immediate: Option<BidId>,
+    /// Of the queues that are looked at; kept for its memory.
+    pub(crate) heads: Queue,
     pub(crate) events: Vec<Event>,
     /// Since the last answer.
     pub(crate) closing: Vec<Closing>,
@@ -94,7 +98,8 @@ impl Market {
 impl Auction for Exchange {
     fn apply(&mut self, command: &Stamped) -> Answer {
         let (seq, outcome) = self.step(command);
-        self.closed = std::mem::take(&mut self.closing);
+        std::mem::swap(&mut self.closed, &mut self.closing);
+        self.closing.clear();
         Answer { seq, at: self.now, outcome, events: std::mem::take(&mut self.events) }
     }
 
@@ -239,19 +244,19 @@ impl Exchange {
     }
 
     pub(crate) fn bid(&self, id: BidId) -> &Bid {
-        &self.bids[&id]
+        &self.bids[id]
     }
 
     pub(crate) fn bid_mut(&mut self, id: BidId) -> &mut Bid {
-        self.bids.get_mut(&id).expect("bids are kept")
+        self.bids.get_mut(id).expect("bids are kept")
     }
 
     pub(crate) fn allocation(&self, id: AllocationId) -> &Allocation {
-        &self.allocations[&id]
+        &self.allocations[id]
     }
 
     pub(crate) fn allocation_mut(&mut self, id: AllocationId) -> &mut Allocation {
-        self.allocations.get_mut(&id).expect("an allocation that has not ended")
+        self.allocations.get_mut(id).expect("an allocation that has not ended")
     }
 
     pub(crate) fn offer(&self, unit: UnitId) -> &Offer {

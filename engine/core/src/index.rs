@@ -56,7 +56,7 @@ impl Exchange {
             let ceiling = self.bid(claim.by.bid).ceiling;
             return Place::Claimed { ceiling, number: claim.number, reserve: offer.reserve };
         }
-        if offer.units[&allocation.unit.number].leaving {
+        if offer.units[allocation.unit.number].leaving {
             Place::Leaving
         } else if self.is_wanted_back(id) {
             Place::Orphan { ceiling: bid.ceiling, returns: notice.returns }
@@ -70,7 +70,7 @@ impl Exchange {
         let allocation = self.allocation(id);
         let (Some(notice), bid) = (allocation.notice, self.bid(allocation.bid)) else { return false };
         let offer = self.offer(allocation.unit);
-        let stays = !offer.units[&allocation.unit.number].leaving;
+        let stays = !offer.units[allocation.unit.number].leaving;
         // Room under `max_nodes`, or a claim to give up for it.
         let room = notice.returns || bid.live.len() < bid.max_nodes;
         stays && offer.reserve <= bid.ceiling && room

@@ -21,6 +21,7 @@ mod keys;
 mod meter;
 pub mod money;
 mod nodes;
+mod numbered;
 mod obey;
 mod obstacles;
 mod offerings;

@@ -9,6 +9,7 @@
 //! himself, R8); what that saves is kept beside, for the thresholds of that tenant.
 
 use crate::money::{Bill, Price};
+use crate::table::Table;
 use crate::units::{AccountId, Micros};
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ pub(crate) struct Meter {
     line: u128,
     thresholds: BTreeMap<Price, Threshold>,
     /// What the top tenant saved, by tenant and threshold.
-    savings: BTreeMap<(AccountId, Price), Saving>,
+    savings: Table<AccountId, Savings>,
 }
 
 #[derive(Debug)]
@@ -49,10 +50,40 @@ struct Threshold {
     base: i128,
 }
 
+/// Those of one tenant, by threshold.
 #[derive(Debug, Default)]
+struct Savings(Vec<(Price, Saving)>);
+
+#[derive(Clone, Copy, Debug, Default)]
 struct Saving {
     users: u32,
     total: u128,
+}
+
+impl Savings {
+    fn enter(&mut self, x: Price) {
+        let at = self.find(x).unwrap_or_else(|at| {
+            self.0.insert(at, (x, Saving::default()));
+            at
+        });
+        self.0[at].1.users += 1;
+    }
+
+    fn leave(&mut self, x: Price) {
+        let at = self.find(x).expect("entered");
+        self.0[at].1.users -= 1;
+        if self.0[at].1.users == 0 {
+            self.0.remove(at);
+        }
+    }
+
+    fn total(&self, x: Price) -> u128 {
+        self.find(x).map_or(0, |at| self.0[at].1.total)
+    }
+
+    fn find(&self, x: Price) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&x, |(x, _)| *x)
+    }
 }
 
 /// A node's place on the meter: how its price follows the tariff.
@@ -88,10 +119,9 @@ impl Meter {
             return;
         }
         if let Some((top, _)) = self.tariff.top {
-            let (from, to) = ((top, Price::ZERO), (top, Price(u64::MAX)));
-            let open = (self.tariff, now.since(self.since));
-            for ((_, x), saving) in self.savings.range_mut(from..=to) {
-                saving.total += saved(open.0, *x, open.1);
+            let (tariff, span) = (self.tariff, now.since(self.since));
+            for (x, saving) in self.savings.get_mut(&top).into_iter().flat_map(|savings| &mut savings.0) {
+                saving.total += saved(tariff, *x, span);
             }
         }
         let line = self.line_at(now);
@@ -112,7 +142,7 @@ impl Meter {
         for x in terms.thresholds() {
             let growth = self.growth(x, now);
             self.thresholds.entry(x).or_insert(Threshold { users: 0, base: -growth }).users += 1;
-            self.savings.entry((terms.tenant, x)).or_default().users += 1;
+            self.savings.entry(terms.tenant).or_default().enter(x);
         }
     }
 
@@ -123,11 +153,7 @@ impl Meter {
             if threshold.users == 0 {
                 self.thresholds.remove(&x);
             }
-            let saving = self.savings.get_mut(&(terms.tenant, x)).expect("entered");
-            saving.users -= 1;
-            if saving.users == 0 {
-                self.savings.remove(&(terms.tenant, x));
-            }
+            self.savings.get_mut(&terms.tenant).expect("entered").leave(x);
         }
     }
 
@@ -142,7 +168,7 @@ impl Meter {
     }
 
     fn integral(&self, now: Micros, tenant: AccountId, x: Price) -> i128 {
-        let mut saving = self.savings[&(tenant, x)].total;
+        let mut saving = self.savings[&tenant].total(x);
         if self.tariff.top.is_some_and(|(top, _)| top == tenant) {
             saving += saved(self.tariff, x, now.since(self.since));
         }

@@ -23,7 +23,7 @@ impl Exchange {
         let tenant = self.bid(bid_id).tenant;
         let offer = self.offer_mut(unit);
         offer.free.remove(&unit.number);
-        offer.units.get_mut(&unit.number).expect("a unit to allocate").allocation = Some(id);
+        offer.units.get_mut(unit.number).expect("a unit to allocate").allocation = Some(id);
         let reserve = offer.reserve;
         self.reindex_offer(unit.market, unit.provider);
         self.allocations.insert(
@@ -73,7 +73,7 @@ impl Exchange {
         }
         let charge = self.final_charge(id, reason);
         self.unindex_allocation(id);
-        let allocation = self.allocations.remove(&id).expect("an allocation to end");
+        let allocation = self.allocations.remove(id).expect("an allocation to end");
         let under_notice = allocation.notice.is_some();
         let bid = self.bid_mut(node.bid);
         if under_notice {
@@ -97,7 +97,7 @@ impl Exchange {
     /// A unit whose allocation has ended: gone, handed over, or free.
     fn vacate(&mut self, unit: UnitId, lost: bool, claimed_by: Option<BidId>) {
         let offer = self.offer_mut(unit);
-        let vacant = offer.units.get_mut(&unit.number).expect("the unit of an allocation");
+        let vacant = offer.units.get_mut(unit.number).expect("the unit of an allocation");
         vacant.allocation = None;
         if lost || vacant.leaving {
             self.remove_unit(unit);

@@ -51,7 +51,7 @@ impl Exchange {
     /// What keeps a bid with unmet demand from more, in each of its markets, in its order; empty for
     /// any other.
     pub fn obstacles(&self, id: BidId) -> Vec<Obstacle> {
-        let Some(bid) = self.bids.get(&id).filter(|bid| bid.unmet() > 0) else { return Vec::new() };
+        let Some(bid) = self.bids.get(id).filter(|bid| bid.unmet() > 0) else { return Vec::new() };
         self.markets_of(id).iter().map(|market| self.obstacle(id, bid, *market)).collect()
     }
 
@@ -91,7 +91,7 @@ impl Exchange {
         if self.needed_by(bid, market).is_some_and(|needed| needed <= bid.ceiling) {
             return Unfilled::WaitingForProtectedNode;
         }
-        let one = self.needs(market).next().is_some_and(|needed| needed <= bid.ceiling);
+        let one = self.needed_for(market, 1).is_some_and(|needed| needed <= bid.ceiling);
         if bid.wanted_at_once() > 1 && one {
             return Unfilled::MinimumNotMet;
         }

@@ -23,7 +23,7 @@ pub(crate) enum What {
 
 impl Exchange {
     /// What nodes there would need one after another, cheapest first (R9).
-    pub(crate) fn needs(&self, id: MarketId) -> impl Iterator<Item = Price> {
+    fn needs(&self, id: MarketId) -> impl Iterator<Item = Price> {
         let mut free = self.free_units(id).map(|o| o.needed).peekable();
         let mut standing = self.standing_notices(id).map(|o| o.needed).peekable();
         // None is passed over for a later one, so each needs what those before it did.
@@ -71,19 +71,53 @@ impl Exchange {
 
     /// Displacements one after another, each as if those before it were done.
     pub(crate) fn displacements(&self, id: MarketId) -> impl Iterator<Item = Offering> {
-        self.market(id).book.held.victims().map(|victim| {
-            let unit = self.allocation(victim.allocation).unit;
-            Offering { what: What::Displace(victim), needed: self.needed(unit, victim.ceiling) }
-        })
+        self.market(id).book.held.victims().map(|victim| self.displacing(victim))
+    }
+
+    /// The first of [`Exchange::displacements`].
+    pub(crate) fn displacement(&self, id: MarketId) -> Option<Offering> {
+        self.market(id).book.held.first_victim().map(|victim| self.displacing(victim))
+    }
+
+    fn displacing(&self, victim: Victim) -> Offering {
+        let unit = self.allocation(victim.allocation).unit;
+        Offering { what: What::Displace(victim), needed: self.needed(unit, victim.ceiling) }
+    }
+
+    /// The first free unit.
+    pub(crate) fn free_unit(&self, id: MarketId) -> Option<Offering> {
+        let (reserve, _, provider) = self.market(id).book.free.first()?;
+        Some(Offering { what: What::Free(id, provider), needed: reserve })
+    }
+
+    /// What one node would need (R9): the first of [`Exchange::needs`].
+    fn need(&self, id: MarketId) -> Option<Price> {
+        let all = [self.free_unit(id), self.standing_notices(id).next(), self.displacement(id)];
+        all.into_iter().flatten().map(|offering| offering.needed).min()
+    }
+
+    /// What the last of `nodes` nodes would need (R9).
+    pub(crate) fn needed_for(&self, id: MarketId, nodes: u32) -> Option<Price> {
+        match nodes {
+            1 => self.need(id),
+            _ => self.needs(id).nth(nodes as usize - 1),
+        }
     }
 
     /// What a bid would take now if it took one node, over all its markets (R3, R4, R13).
     pub(crate) fn best_for(&self, bid: BidId) -> Option<Offering> {
-        let displacement = self.best_of(bid, |market| self.displacements(market).next());
-        let free = self.best_of(bid, |market| self.free_units(market).next());
-        let standing = || self.best_of(bid, |market| self.standing_notices(market).next());
+        let ceiling = self.bid(bid).ceiling;
+        let (mut displacement, mut free, mut standing) =
+            (Cheapest::default(), Cheapest::default(), Cheapest::default());
+        for market in self.open_markets(bid) {
+            let affordable = |o: &Offering| o.needed <= ceiling;
+            displacement.look_at(market, self.displacement(market).filter(affordable));
+            free.look_at(market, self.free_unit(market).filter(affordable));
+            standing.look_at(market, self.standing_notices(market).next().filter(affordable));
+        }
+        let displacement = displacement.offering();
         let spared = |o: &Offering| o.spared(displacement);
-        free.filter(spared).or_else(|| standing().filter(spared)).or(displacement)
+        free.offering().filter(spared).or(standing.offering().filter(spared)).or(displacement)
     }
 
     /// The cheapest that the bid can afford of what its markets have, the first market's in a tie.
@@ -92,11 +126,11 @@ impl Exchange {
         bid: BidId,
         in_market: impl Fn(MarketId) -> Option<Offering>,
     ) -> Option<Offering> {
-        let ceiling = self.bid(bid).ceiling;
-        let best = self.open_markets(bid).filter_map(|market| Some((market, in_market(market)?)));
-        best.filter(|(_, offering)| offering.needed <= ceiling)
-            .min_by(|(a, x), (b, y)| x.needed.cmp(&y.needed).then(a.cmp(b)))
-            .map(|(_, offering)| offering)
+        let (ceiling, mut best) = (self.bid(bid).ceiling, Cheapest::default());
+        for market in self.open_markets(bid) {
+            best.look_at(market, in_market(market).filter(|offering| offering.needed <= ceiling));
+        }
+        best.offering()
     }
 
     /// The markets of a bid in which it may buy (R17), in the order in which they were named.
@@ -125,6 +159,23 @@ impl Offering {
     /// A bid is not sent to something dearer than a displacement that is open to it (R3).
     fn spared(&self, displacement: Option<Offering>) -> bool {
         displacement.is_none_or(|displacement| self.needed <= displacement.needed)
+    }
+}
+
+/// The cheapest offering of several markets, in a tie that of the market which was opened first.
+#[derive(Default)]
+struct Cheapest(Option<(MarketId, Offering)>);
+
+impl Cheapest {
+    fn look_at(&mut self, market: MarketId, offering: Option<Offering>) {
+        let Some(offering) = offering else { return };
+        if self.0.is_none_or(|(first, best)| (offering.needed, market) < (best.needed, first)) {
+            self.0 = Some((market, offering));
+        }
+    }
+
+    fn offering(self) -> Option<Offering> {
+        self.0.map(|(_, offering)| offering)
     }
 }
 

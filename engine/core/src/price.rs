@@ -70,7 +70,7 @@ impl Exchange {
         if nodes == 0 || u64::from(nodes) > market.rules.bid_nodes_max {
             return None;
         }
-        let needed = self.needs(id).nth(nodes as usize - 1)?;
+        let needed = self.needed_for(id, nodes)?;
         let entry = needed.max(Price(1)).round_up(market.rules.tick)?;
         (entry.0 <= market.rules.ceiling_max).then_some(entry)
     }

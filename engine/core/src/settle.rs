@@ -10,9 +10,13 @@ use std::cmp::Reverse;
 
 /// A few bids in the order of R2, each once.
 #[derive(Debug, Default)]
-struct Queue(Vec<(Reverse<Rank>, BidId)>);
+pub(crate) struct Queue(Vec<(Reverse<Rank>, BidId)>);
 
 impl Queue {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
     fn insert(&mut self, rank: Rank, bid: BidId) {
         if let Err(at) = self.0.binary_search_by_key(&Reverse(rank), |(rank, _)| *rank) {
             self.0.insert(at, (Reverse(rank), bid));
@@ -71,7 +75,7 @@ impl Exchange {
             .map(|(_, bid)| bid)
             .filter(|bid| self.seeks_beyond_orphans(*bid) && !self.has_nearer_victim(*bid, market, needed));
         let taker = takers.next()?;
-        let free = self.best_of(taker, |market| self.free_units(market).next());
+        let free = self.best_of(taker, |market| self.free_unit(market));
         // While it would rather take a free unit (R3), the orphan waits.
         free.is_none_or(|free| free.needed > needed).then_some(taker)
     }
@@ -79,9 +83,7 @@ impl Exchange {
     /// Whether the bid's displacement would be in another market (R4).
     fn has_nearer_victim(&self, bid: BidId, market: MarketId, needed: Price) -> bool {
         let mut others = self.open_markets(bid).filter(|other| *other != market);
-        others.any(|other| {
-            self.displacements(other).next().is_some_and(|o| (o.needed, other) < (needed, market))
-        })
+        others.any(|other| self.displacement(other).is_some_and(|o| (o.needed, other) < (needed, market)))
     }
 
     /// Nodes of its own that come back count first (R6).
@@ -104,7 +106,10 @@ impl Exchange {
         if !self.dirty.iter().any(|market| self.market(market).book.free.count > 0) {
             return false;
         }
-        let mut queue = self.queue_heads();
+        self.with_heads(Exchange::give_free_unit_to)
+    }
+
+    fn give_free_unit_to(&mut self, queue: &mut Queue) -> bool {
         let mut rescued = self.rescue_candidate(None);
         loop {
             let waits = queue.first();
@@ -126,7 +131,7 @@ impl Exchange {
                             self.take_free(bid, market, provider);
                             return true;
                         }
-                        self.enqueue_behind(rank, &mut queue);
+                        self.enqueue_behind(rank, queue);
                     }
                     Some(Offering { what: What::Standing(_) | What::Displace(_), .. }) => return false,
                     None => {}
@@ -138,23 +143,31 @@ impl Exchange {
         }
     }
 
+    /// Does something with the heads of the queues, in one row of memory for all times.
+    fn with_heads(&mut self, act: impl FnOnce(&mut Exchange, &mut Queue) -> bool) -> bool {
+        let mut queue = std::mem::take(&mut self.heads);
+        self.enqueue_heads(&mut queue);
+        let done = act(self, &mut queue);
+        queue.clear();
+        self.heads = queue;
+        done
+    }
+
     /// The first plain bid of each market that changed, and the gangs that can be placed there: if
     /// none of these can be served nobody can, for no bid behind them can do better.
-    fn queue_heads(&self) -> Queue {
-        let mut queue = Queue::default();
+    fn enqueue_heads(&self, queue: &mut Queue) {
         for market in self.dirty.iter() {
             let demand = &self.market(market).book.demand;
             if let Some((rank, bid)) = demand.first() {
                 queue.insert(rank, bid);
             }
             for (nodes, rank, bid) in demand.first_gangs() {
-                let needed = self.needs(market).nth(nodes as usize - 1);
+                let needed = self.needed_for(market, nodes);
                 if needed.is_some_and(|needed| needed <= rank.ceiling.0) {
                     queue.insert(rank, bid);
                 }
             }
         }
-        queue
     }
 
     fn enqueue_behind(&self, rank: Rank, queue: &mut Queue) {
@@ -183,7 +196,7 @@ impl Exchange {
         }
         let acceptable = self.best_of(id, |market| {
             let victim = self.dearest_victim(id, self.bid(id).rescue_market(market))?;
-            self.free_units(market).next().filter(|free| free.needed <= self.needed_against(victim))
+            self.free_unit(market).filter(|free| free.needed <= self.needed_against(victim))
         });
         let Some(Offering { what: What::Free(market, provider), .. }) = acceptable else { return false };
         let victim = self.dearest_victim(id, self.bid(id).rescue_market(market)).expect("it was let off");
@@ -201,7 +214,10 @@ impl Exchange {
 
     /// Step 5: the first in the order of R2 who can get anything gets one node, a gang its minimum.
     fn serve_unmet(&mut self) -> bool {
-        let mut queue = self.queue_heads();
+        self.with_heads(Exchange::serve_first_of)
+    }
+
+    fn serve_first_of(&mut self, queue: &mut Queue) -> bool {
         while let Some((_, bid)) = queue.pop_first() {
             if let Some(nodes) = self.bid(bid).queue().and_then(|queued| queued.gang) {
                 let Some(gang) = self.place_for_gang(bid, nodes) else { continue };

@@ -7,16 +7,15 @@ use crate::event::{Bidder, NoticeReason, Scope};
 use crate::exchange::{Account, Exchange, Market};
 use crate::keys::{First, Keys};
 use crate::money::{Amount, Bill, Price, Totals};
+use crate::numbered::{Number, Numbered};
 use crate::reject::Reject;
 use crate::rules::{MarketRules, Pricing};
 use crate::state::{Allocation, Bid, Claim, NodeList, Notice, Offer, Running, Unit};
-use crate::table::sorted;
 use crate::timers::Due;
 use crate::units::{
     AccountId, AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketId, MarketName, Micros, Seq,
     UnitId,
 };
-use std::collections::BTreeMap;
 
 /// Of the bytes; another one is not read, the journal is replayed instead.
 const FORMAT: u8 = 1;
@@ -40,12 +39,8 @@ impl Exchange {
             w.text(name.as_str());
             w.market(market);
         });
-        w.list(sorted(&self.bids).into_iter(), |w, (id, bid)| {
-            w.number(id.0);
-            w.bid(bid);
-        });
-        w.list(sorted(&self.allocations).into_iter(), |w, (id, allocation)| {
-            w.number(id.0);
+        w.numbered(&self.bids, |w, bid| w.bid(bid));
+        w.numbered(&self.allocations, |w, allocation| {
             w.allocation(allocation);
             w.number(self.accrued(allocation, self.now).0);
         });
@@ -112,7 +107,7 @@ impl Exchange {
         for (market, provider) in offers {
             self.reindex_offer(market, provider);
         }
-        let bids: Vec<BidId> = sorted(&self.bids).into_iter().map(|(id, _)| id).collect();
+        let bids: Vec<BidId> = self.bids.iter().map(|(id, _)| id).collect();
         for id in bids {
             let Bid { tenant, expire_at, searching, .. } = *self.bid(id);
             self.accounts[tenant.0 as usize].bids.push(id);
@@ -140,9 +135,9 @@ impl Exchange {
     }
 
     fn rebuild_node(&mut self, id: AllocationId, allocation: Allocation) {
-        let unit = self.offer_mut(allocation.unit).units.entry(allocation.unit.number).or_default();
-        unit.allocation = Some(id);
-        self.offer_mut(allocation.unit).free.remove(&allocation.unit.number);
+        let offer = self.offer_mut(allocation.unit);
+        offer.units.get_mut(allocation.unit.number).expect("the unit of an allocation").allocation = Some(id);
+        offer.free.remove(&allocation.unit.number);
         let now = self.now;
         if allocation.protected_until > now {
             self.timers.set(allocation.protected_until, Due::ProtectionEnds(id));
@@ -169,6 +164,14 @@ impl Exchange {
 }
 
 impl Writer {
+    fn numbered<K: Number, V>(&mut self, things: &Numbered<K, V>, write: impl Fn(&mut Writer, &V)) {
+        self.number(things.len() as u64);
+        for (number, thing) in things.iter() {
+            self.number(number.number());
+            write(self, thing);
+        }
+    }
+
     fn keys(&mut self, keys: &Keys) {
         self.number(keys.len() as u64);
         for (at, key, first) in keys.iter() {
@@ -205,10 +208,7 @@ impl Writer {
             w.number(offer.reserve.0);
             w.number(offer.place.0);
             w.number(offer.last_number);
-            w.list(offer.units.iter(), |w, (number, unit)| {
-                w.number(*number);
-                w.flag(unit.leaving);
-            });
+            w.numbered(&offer.units, |w, unit| w.flag(unit.leaving));
         });
     }
 
@@ -301,9 +301,9 @@ impl Reader<'_> {
     fn offer(&mut self) -> Result<Offer, DecodeError> {
         let (reserve, place, last_number) = (Price(self.number()?), Seq(self.number()?), self.number()?);
         let units = self.list(|r| Ok((r.number()?, Unit { allocation: None, leaving: r.flag()? })))?;
-        let units: BTreeMap<u64, Unit> = units.into_iter().collect();
-        let leaving = units.values().filter(|unit| unit.leaving).count() as u64;
-        let free = units.keys().copied().collect();
+        let leaving = units.iter().filter(|(_, unit)| unit.leaving).count() as u64;
+        let free = units.iter().map(|(number, _)| *number).collect();
+        let units: Numbered<u64, Unit> = units.into_iter().collect();
         Ok(Offer { reserve, place, last_number, units, free, leaving })
     }
 

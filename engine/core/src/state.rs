@@ -4,9 +4,10 @@ use crate::book::{Live, Rank};
 use crate::event::{Bidder, NoticeReason, Scope};
 use crate::meter::Terms;
 use crate::money::Price;
+use crate::numbered::Numbered;
 use crate::units::{AccountId, AllocationId, BidId, MarketId, Micros, Seq, UnitId};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 #[derive(Debug)]
 pub(crate) struct Bid {
@@ -133,7 +134,7 @@ impl NodeList {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocation {
     pub(crate) bid: BidId,
     pub(crate) tenant: AccountId,
@@ -214,7 +215,7 @@ pub(crate) struct Offer {
     pub(crate) place: Seq,
     pub(crate) last_number: u64,
     /// All units, by number; those that are not leaving are the capacity.
-    pub(crate) units: BTreeMap<u64, Unit>,
+    pub(crate) units: Numbered<u64, Unit>,
     pub(crate) free: BTreeSet<u64>,
     pub(crate) leaving: u64,
 }

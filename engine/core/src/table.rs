@@ -2,7 +2,7 @@
 
 use crate::units::MarketId;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map by id: our ids are dense numbers, so one multiplication spreads them well enough.
 pub(crate) type Table<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
@@ -32,14 +32,6 @@ impl Hasher for IdHasher {
         let mixed = (self.0 ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = mixed ^ (mixed >> 32);
     }
-}
-
-/// The entries in the order of their keys.
-#[expect(clippy::disallowed_methods, reason = "sorted right here")]
-pub(crate) fn sorted<K: Ord + Copy + Eq + Hash, V>(table: &Table<K, V>) -> Vec<(K, &V)> {
-    let mut entries: Vec<_> = table.iter().map(|(k, v)| (*k, v)).collect();
-    entries.sort_unstable_by_key(|(k, _)| *k);
-    entries
 }
 
 /// A few markets, in the order in which they were opened.

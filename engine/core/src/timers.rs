@@ -69,16 +69,16 @@ impl Exchange {
     /// Whether what was to fall due at an instant still is to.
     fn is_awaited(&self, at: Micros, due: Due) -> bool {
         match due {
-            Due::ProtectionEnds(id) => self.allocations.get(&id).is_some_and(|a| a.protected_until == at),
-            Due::ReserveCounts(id) => self.allocations.get(&id).is_some_and(|a| a.raise_at == Some(at)),
+            Due::ProtectionEnds(id) => self.allocations.get(id).is_some_and(|a| a.protected_until == at),
+            Due::ReserveCounts(id) => self.allocations.get(id).is_some_and(|a| a.raise_at == Some(at)),
             Due::Deadline(id) => {
-                self.allocations.get(&id).and_then(|a| a.notice).is_some_and(|notice| notice.deadline == at)
+                self.allocations.get(id).and_then(|a| a.notice).is_some_and(|notice| notice.deadline == at)
             }
             Due::StartTimeout(id) => {
-                self.allocations.get(&id).is_some_and(|a| a.ready.is_none() && a.start_by == at)
+                self.allocations.get(id).is_some_and(|a| a.ready.is_none() && a.start_by == at)
             }
             Due::Expiry(id) => {
-                self.bids.get(&id).is_some_and(|bid| bid.searching && bid.expire_at == Some(at))
+                self.bids.get(id).is_some_and(|bid| bid.searching && bid.expire_at == Some(at))
             }
         }
     }

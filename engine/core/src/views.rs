@@ -7,7 +7,6 @@ use crate::obstacles::lcm;
 use crate::picture::{AllocationState, Numbers, Supply};
 use crate::rules::MarketRules;
 use crate::state::Allocation;
-use crate::table::sorted;
 use crate::units::{
     AccountId, AccountName, AllocationId, BidId, ClientKey, MarketId, MarketName, Micros, Seq, UnitId,
 };
@@ -123,7 +122,7 @@ impl Exchange {
     }
 
     pub fn view_bid(&self, id: BidId) -> Option<BidView> {
-        let bid = self.bids.get(&id)?;
+        let bid = self.bids.get(id)?;
         Some(BidView {
             bid: id,
             tenant: bid.tenant,
@@ -152,11 +151,11 @@ impl Exchange {
 
     /// Allocations that have not ended, by number.
     pub fn live_allocations(&self) -> Vec<AllocationId> {
-        sorted(&self.allocations).into_iter().map(|(id, _)| id).collect()
+        self.allocations.iter().map(|(id, _)| id).collect()
     }
 
     pub fn view_allocation(&self, id: AllocationId) -> Option<AllocationView> {
-        let allocation = self.allocations.get(&id)?;
+        let allocation = self.allocations.get(id)?;
         Some(AllocationView {
             allocation: id,
             bid: allocation.bid,
@@ -180,20 +179,20 @@ impl Exchange {
 
     /// What the running nodes have cost up to now, by number, unrounded.
     pub fn accruals(&self) -> Vec<(AllocationId, Bill)> {
-        let running = sorted(&self.allocations).into_iter().filter(|(_, a)| a.running.is_some());
+        let running = self.allocations.iter().filter(|(_, a)| a.running.is_some());
         running.map(|(id, allocation)| (id, self.accrued(allocation, self.now))).collect()
     }
 
     /// What a node has cost up to an instant that no command has passed yet, unrounded, were nothing to
     /// happen until then; nothing before it is ready.
     pub fn bill_at(&self, id: AllocationId, at: Micros) -> Option<Bill> {
-        Some(self.accrued(self.allocations.get(&id)?, at.max(self.now)))
+        Some(self.accrued(self.allocations.get(id)?, at.max(self.now)))
     }
 
     pub fn view_offer(&self, market: MarketId, provider: AccountId) -> Option<OfferView> {
         let offer = self.market(market).offers.get(&provider).filter(|offer| !offer.units.is_empty())?;
         let units = offer.units.iter().map(|(number, unit)| UnitView {
-            unit: UnitId { market, provider, number: *number },
+            unit: UnitId { market, provider, number },
             leaving: unit.leaving,
             allocation: unit.allocation,
             under_notice: unit.allocation.is_some_and(|id| self.allocation(id).notice.is_some()),
@@ -230,7 +229,7 @@ impl Exchange {
         let notice = allocation.notice?;
         let offer = self.offer(allocation.unit);
         let room = notice.returns || bid.live.len() < bid.max_nodes;
-        if !room || offer.units[&allocation.unit.number].leaving {
+        if !room || offer.units[allocation.unit.number].leaving {
             return None;
         }
         let markets = self.markets_of(allocation.bid);

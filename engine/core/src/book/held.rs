@@ -165,6 +165,19 @@ impl Held {
         })
     }
 
+    /// The first of [`Held::victims`].
+    pub(crate) fn first_victim(&self) -> Option<Victim> {
+        let lowest = self.levels.first().map(|(lowest, _)| lowest);
+        let live = self.unprotected.first().filter(|(ceiling, _)| Some(*ceiling) == lowest);
+        match (live, self.claims.first()) {
+            (live, Some((ceiling, _, id))) if live.is_none_or(|(level, _)| *ceiling <= level) => {
+                Some(Victim { allocation: *id, ceiling: *ceiling, claimed: true })
+            }
+            (Some((ceiling, Reverse(allocation))), _) => Some(Victim { allocation, ceiling, claimed: false }),
+            (None, _) => None,
+        }
+    }
+
     /// Whether a live allocation of this ceiling, unprotected, would be the one of R4 (i).
     pub(crate) fn would_yield_first(&self, id: AllocationId, ceiling: Price) -> bool {
         let lowest = self.levels.first().map(|(lowest, _)| lowest);

@@ -12,7 +12,7 @@ impl Exchange {
         if id.0 == 0 || id.0 > self.last_allocation {
             return Err(Reject::UnknownAllocation);
         }
-        self.allocations.get(&id).ok_or(Reject::Ended)
+        self.allocations.get(id).ok_or(Reject::Ended)
     }
 
     pub(crate) fn release_allocation(&mut self, id: AllocationId) -> Result<(), Reject> {

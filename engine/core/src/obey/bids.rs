@@ -103,7 +103,7 @@ impl Exchange {
     }
 
     fn bid_of_caller(&self, id: BidId) -> Result<&Bid, Reject> {
-        let bid = self.bids.get(&id).ok_or(Reject::UnknownBid)?;
+        let bid = self.bids.get(id).ok_or(Reject::UnknownBid)?;
         if bid.tenant != self.caller {
             return Err(Reject::NotYours);
         }

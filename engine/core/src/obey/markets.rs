@@ -6,7 +6,6 @@ use crate::exchange::{Exchange, Market};
 use crate::reject::Reject;
 use crate::rules::MarketRules;
 use crate::state::Bid;
-use crate::table::sorted;
 use crate::units::{InstanceType, MarketId, MarketName};
 use std::sync::Arc;
 
@@ -38,7 +37,7 @@ impl Exchange {
     /// Bids for any region of the type look here too, from the beginning (R13).
     fn enter_waiting_bids(&mut self, market: MarketId, kind: &InstanceType) {
         let scope = Scope::InstanceType(kind.clone());
-        let concerned = sorted(&self.bids).into_iter().filter(|(_, bid)| bid.scope == scope);
+        let concerned = self.bids.iter().filter(|(_, bid)| bid.scope == scope);
         for id in concerned.map(|(id, _)| id).collect::<Vec<_>>() {
             let Bid { tenant, queued, .. } = *self.bid(id);
             if let Some(queued) = queued {

@@ -3,11 +3,12 @@
 use crate::event::{DropCause, EndReason, Fact, NoticeReason};
 use crate::exchange::Exchange;
 use crate::money::Price;
+use crate::numbered::Numbered;
 use crate::reject::Reject;
 use crate::state::{Offer, Unit};
 use crate::units::{AccountId, AllocationId, MarketId, MarketName, UnitId, UnitName};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The units one offer may have: each is remembered by itself.
 const CAPACITY_MAX: u64 = 100_000;
@@ -56,7 +57,7 @@ impl Exchange {
             reserve,
             place,
             last_number: 0,
-            units: BTreeMap::new(),
+            units: Numbered::default(),
             free: BTreeSet::new(),
             leaving: 0,
         });
@@ -84,7 +85,8 @@ impl Exchange {
         book.free.set_floor(old_reserve, provider, false);
         let offer = self.market_mut(market).offers.get_mut(&provider).expect("just seen");
         (offer.reserve, offer.place) = (reserve, seq);
-        let mut nodes: Vec<AllocationId> = offer.units.values().filter_map(|unit| unit.allocation).collect();
+        let mut nodes: Vec<AllocationId> =
+            offer.units.iter().filter_map(|(_, unit)| unit.allocation).collect();
         nodes.sort_unstable();
         self.reindex_offer(market, provider);
         for node in nodes {
@@ -123,7 +125,7 @@ impl Exchange {
             .filter(|(_, unit)| unit.leaving)
             .map(|(number, unit)| {
                 let id = unit.allocation.expect("a unit that is leaving still has its node");
-                (Reverse(self.bid(self.allocation(id).bid).ceiling), id, *number)
+                (Reverse(self.bid(self.allocation(id).bid).ceiling), id, number)
             })
             .collect();
         leaving.sort_unstable();
@@ -132,7 +134,7 @@ impl Exchange {
         for (_, id, number) in leaving {
             let unit = UnitId { market, provider, number };
             let offer = self.offer_mut(unit);
-            offer.units.get_mut(&number).expect("a leaving unit").leaving = false;
+            offer.units.get_mut(number).expect("a leaving unit").leaving = false;
             offer.leaving -= 1;
             self.tell(Fact::UnitBack { unit });
             self.reindex_allocation(id);
@@ -162,8 +164,8 @@ impl Exchange {
         let staying = offer.units.iter().filter(|(_, unit)| !unit.leaving);
         let mut order: Vec<(Yield, u64)> = staying
             .map(|(number, unit)| {
-                let order = unit.allocation.map_or(Yield::Free(Reverse(*number)), |id| self.yields(id));
-                (order, *number)
+                let order = unit.allocation.map_or(Yield::Free(Reverse(number)), |id| self.yields(id));
+                (order, number)
             })
             .collect();
         order.sort_unstable();
@@ -187,7 +189,7 @@ impl Exchange {
     /// A free unit goes at once, another when its node ends: its holder gets notice, if he has none.
     fn withdraw(&mut self, id: UnitId) {
         let offer = self.offer_mut(id);
-        let unit = offer.units.get_mut(&id.number).expect("a unit to withdraw");
+        let unit = offer.units.get_mut(id.number).expect("a unit to withdraw");
         let Some(node) = unit.allocation else {
             self.remove_unit(id);
             return;
@@ -206,7 +208,7 @@ impl Exchange {
 
     pub(crate) fn remove_unit(&mut self, id: UnitId) {
         let offer = self.offer_mut(id);
-        let unit = offer.units.remove(&id.number).expect("a unit to remove");
+        let unit = offer.units.remove(id.number).expect("a unit to remove");
         offer.free.remove(&id.number);
         offer.leaving -= u64::from(unit.leaving);
         let sold_out = offer.units.is_empty();
@@ -222,7 +224,7 @@ impl Exchange {
         let market = *self.market_ids.get(&name.market)?;
         let provider = *self.account_ids.get(&name.provider)?;
         let offer = self.market(market).offers.get(&provider)?;
-        offer.units.contains_key(&name.number).then_some(UnitId { market, provider, number: name.number })
+        offer.units.get(name.number).is_some().then_some(UnitId { market, provider, number: name.number })
     }
 
     fn unit_of_caller(&self, unit: &UnitName) -> Result<UnitId, Reject> {
@@ -235,7 +237,7 @@ impl Exchange {
 
     pub(crate) fn withdraw_unit(&mut self, unit: &UnitName) -> Result<(), Reject> {
         let id = self.unit_of_caller(unit)?;
-        if self.offer(id).units[&id.number].leaving {
+        if self.offer(id).units[id.number].leaving {
             return Err(Reject::AlreadyLeaving);
         }
 
@@ -246,7 +248,7 @@ impl Exchange {
     pub(crate) fn report_unit_lost(&mut self, unit: &UnitName) -> Result<(), Reject> {
         let id = self.unit_of_caller(unit)?;
 
-        match self.offer(id).units[&id.number].allocation {
+        match self.offer(id).units[id.number].allocation {
             Some(node) => self.end(node, EndReason::UnitLost),
             None => self.remove_unit(id),
         }

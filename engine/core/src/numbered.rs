@@ -1,0 +1,170 @@
+//! Things that are numbered as they come: a lookup is two steps into rows of memory.
+
+use crate::slab::Slab;
+use crate::units::{AllocationId, BidId};
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::ops::Index;
+
+/// A number that is given once, in rising order.
+pub(crate) trait Number: Copy {
+    fn of(number: u64) -> Self;
+    fn number(self) -> u64;
+}
+
+/// Things by number. A number costs four bytes from the first that is there to the last that was.
+#[derive(Debug)]
+pub(crate) struct Numbered<K, V> {
+    /// The number whose place comes first.
+    base: u64,
+    places: VecDeque<u32>,
+    things: Slab<V>,
+    len: usize,
+    numbers: PhantomData<K>,
+}
+
+/// No thing has this number.
+const NONE: u32 = u32::MAX;
+
+impl<K, V> Default for Numbered<K, V> {
+    fn default() -> Numbered<K, V> {
+        Numbered { base: 0, places: VecDeque::new(), things: Slab::default(), len: 0, numbers: PhantomData }
+    }
+}
+
+impl<K: Number, V> Numbered<K, V> {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn place(&self, key: K) -> Option<u32> {
+        let at = usize::try_from(key.number().checked_sub(self.base)?).ok()?;
+        self.places.get(at).copied().filter(|place| *place != NONE)
+    }
+
+    pub(crate) fn get(&self, key: K) -> Option<&V> {
+        self.place(key).map(|place| &self.things[place])
+    }
+
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        self.place(key).map(|place| &mut self.things[place])
+    }
+
+    /// Behind all that were there before.
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        if self.places.is_empty() {
+            self.base = key.number();
+        }
+        let at = usize::try_from(key.number() - self.base).expect("numbers rise");
+        debug_assert!(at >= self.places.len(), "numbers rise");
+        self.places.resize(at, NONE);
+        self.places.push_back(self.things.put(value));
+        self.len += 1;
+    }
+
+    /// In the order of their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
+        let numbered = self.places.iter().zip(self.base..);
+        let there = numbered.filter(|(place, _)| **place != NONE);
+        there.map(|(place, number)| (K::of(number), &self.things[*place]))
+    }
+}
+
+impl<K: Number, V: Copy> Numbered<K, V> {
+    pub(crate) fn remove(&mut self, key: K) -> Option<V> {
+        let place = self.place(key)?;
+        self.places[(key.number() - self.base) as usize] = NONE;
+        self.things.free(place);
+        self.len -= 1;
+        while self.places.front() == Some(&NONE) {
+            self.places.pop_front();
+            self.base += 1;
+        }
+        Some(self.things[place])
+    }
+}
+
+impl<K: Number, V> Index<K> for Numbered<K, V> {
+    type Output = V;
+
+    fn index(&self, key: K) -> &V {
+        self.get(key).expect("a number that is there")
+    }
+}
+
+impl<K: Number, V> FromIterator<(K, V)> for Numbered<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(things: I) -> Numbered<K, V> {
+        let mut numbered = Numbered::default();
+        for (key, value) in things {
+            numbered.insert(key, value);
+        }
+        numbered
+    }
+}
+
+impl Number for BidId {
+    fn of(number: u64) -> BidId {
+        BidId(number)
+    }
+
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl Number for AllocationId {
+    fn of(number: u64) -> AllocationId {
+        AllocationId(number)
+    }
+
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// Of a unit in its offer.
+impl Number for u64 {
+    fn of(number: u64) -> u64 {
+        number
+    }
+
+    fn number(self) -> u64 {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_is_numbered_is_a_map_in_order() {
+        let mut random = crate::random::below(13);
+        let (mut numbered, mut naive, mut last) = (Numbered::<u64, u64>::default(), BTreeMap::new(), 7);
+        for step in 0..10_000u64 {
+            if random(5) < 2 {
+                last += 1 + random(3);
+                numbered.insert(last, step);
+                naive.insert(last, step);
+            } else {
+                let number = random(last + 2);
+                assert_eq!(numbered.get(number), naive.get(&number));
+                assert_eq!(numbered.remove(number), naive.remove(&number));
+            }
+            if random(4) == 0
+                && let Some((first, _)) = naive.pop_first()
+            {
+                assert!(numbered.remove(first).is_some());
+            }
+            assert_eq!(numbered.len(), naive.len());
+            assert_eq!(numbered.is_empty(), naive.is_empty());
+        }
+        assert!(numbered.iter().map(|(k, v)| (k, *v)).eq(naive));
+        assert_eq!(numbered.get(u64::MAX), None);
+    }
+}
