@@ -48,6 +48,8 @@ pub struct Exchange {
     pub(crate) dirty: MarketSet,
     /// Markets that were settled since somebody asked.
     pub(crate) changed: MarketSet,
+    /// Bids whose place among the claim holders that a free unit would rescue is to be worked out again.
+    pub(crate) stale_rescues: Vec<BidId>,
     /// Of the command in hand.
     pub(crate) caller: AccountId,
     /// The IOC bid of the command that is being settled (R14).

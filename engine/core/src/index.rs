@@ -123,12 +123,28 @@ impl Exchange {
     }
 
     /// After a change of a bid's claims, of their victims' ceilings, of the reserves of their units:
-    /// which free unit the bid would take in their stead (R6).
+    /// which free unit the bid would take in their stead (R6). Where no unit is free that can wait.
     pub(crate) fn reindex_rescue(&mut self, id: BidId) {
         let bid = self.bid(id);
-        if bid.claims.len() == 0 && bid.rescuable.is_empty() {
+        if bid.rescue_is_stale || bid.claims.len() == 0 && bid.rescuable.is_empty() {
             return;
         }
+        self.bid_mut(id).rescue_is_stale = true;
+        self.stale_rescues.push(id);
+        if self.markets_of(id).iter().any(|market| self.market(*market).book.free.count > 0) {
+            self.refresh_rescues();
+        }
+    }
+
+    /// Before anybody looks for a claim holder to whom a free unit could go.
+    pub(crate) fn refresh_rescues(&mut self) {
+        while let Some(id) = self.stale_rescues.pop() {
+            self.bid_mut(id).rescue_is_stale = false;
+            self.refresh_rescue(id);
+        }
+    }
+
+    fn refresh_rescue(&mut self, id: BidId) {
         let rescuable = self.rescues_of(id);
         let before = std::mem::take(&mut self.bid_mut(id).rescuable);
         if before != rescuable {

@@ -106,6 +106,7 @@ impl Exchange {
         if !self.dirty.iter().any(|market| self.market(market).book.free.count > 0) {
             return false;
         }
+        self.refresh_rescues();
         self.with_heads(Exchange::give_free_unit_to)
     }
 

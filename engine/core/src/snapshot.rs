@@ -329,6 +329,7 @@ impl Reader<'_> {
             claims: NodeList::default(),
             queued: None,
             rescuable: Vec::new(),
+            rescue_is_stale: false,
         })
     }
 

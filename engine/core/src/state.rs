@@ -31,6 +31,8 @@ pub(crate) struct Bid {
     /// Where the book has it.
     pub(crate) queued: Option<Queued>,
     pub(crate) rescuable: Vec<(MarketId, Rescue)>,
+    /// `rescuable` is to be worked out again.
+    pub(crate) rescue_is_stale: bool,
 }
 
 /// How a bid with unmet demand waits.

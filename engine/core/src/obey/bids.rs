@@ -57,6 +57,7 @@ impl Exchange {
                 claims: NodeList::default(),
                 queued: None,
                 rescuable: Vec::new(),
+                rescue_is_stale: false,
             },
         );
         let account = &mut self.accounts[bidder.tenant.0 as usize];
