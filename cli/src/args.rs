@@ -41,6 +41,14 @@ pub(crate) struct Key {
     pub(crate) key: String,
 }
 
+/// For scripts.
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct Quiet {
+    /// Print numbers only, one a line: for $(…) in a shell
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
 /// Whose things to show.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Whose {

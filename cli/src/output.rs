@@ -55,6 +55,11 @@ impl Output {
         }
     }
 
+    /// Prints the numbers of things, one a line, whatever the format.
+    pub(crate) fn numbers(&self, numbers: impl IntoIterator<Item = u64>) -> Result<(), Failure> {
+        numbers.into_iter().try_for_each(|number| write_line(&number.to_string()))
+    }
+
     pub(crate) fn is_json(&self) -> bool {
         self.format == Format::Json
     }

@@ -104,7 +104,7 @@ async fn boot(client: Client, allocation: u64, millis: u64) {
 async fn live(client: Client, stages: Vec<Stage>, mut rng: ChaCha8Rng) {
     let mut jobs = JoinSet::new();
     loop {
-        tokio::time::sleep(Duration::from_millis(rng.random_range(300..6000))).await;
+        tokio::time::sleep(Duration::from_millis(rng.random_range(300..20_000))).await;
         let stage = &stages[rng.random_range(0..stages.len())];
         // Most would pay a little more than the floor, a few nearly the on-demand price.
         let eagerness: f64 = rng.random_range(0.0..1.0);

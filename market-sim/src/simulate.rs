@@ -1,6 +1,7 @@
 //! `market-sim simulate`.
 
 use clap::Args;
+use market_sim::report::pictures;
 use market_sim::venue::{InProcess, Live, Venue};
 use market_sim::world::{Outcome, Rules, Settings, live};
 use std::error::Error;
@@ -34,6 +35,9 @@ pub(crate) struct Arguments {
     /// Also write a page to look at; .json and .csv have its data
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Write the first charts of that page, prices and utilisation, as a picture
+    #[arg(long, value_name = "FILE.svg")]
+    picture: Option<PathBuf>,
     /// A running engine with `serve --clock stepped`, instead of this process
     #[arg(long, value_delimiter = ',')]
     endpoint: Vec<String>,
@@ -90,6 +94,11 @@ fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     if let Some(path) = &arguments.report {
         crate::write_page(&outcome.page(), path)?;
+    }
+    if let Some(path) = &arguments.picture {
+        let charts = &outcome.page().charts[..2];
+        std::fs::write(path, pictures("A simulated market: prices and utilisation", charts))
+            .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
     }
     print!("{outcome}");
     let seconds = started.elapsed().as_secs_f64();

@@ -1,6 +1,6 @@
 //! `kubebid alloc`
 
-use crate::args::{Key, Limit, Pair, Whose, map, word};
+use crate::args::{Key, Limit, Pair, Quiet, Whose, map, word};
 use crate::config::Context;
 use crate::failure::Failure;
 use crate::money::Dollars;
@@ -19,7 +19,8 @@ pub(crate) enum Alloc {
 Examples:
   kubebid alloc list --state active
   kubebid alloc list --notice            nodes to be given up, by when, and what would keep them
-  kubebid alloc list --bid 12 -o wide")]
+  kubebid alloc list --bid 12 -o wide
+  kubebid alloc list --bid 12 -q         their numbers, for scripts")]
     List(ListArgs),
     /// Show one allocation
     Show {
@@ -61,6 +62,8 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     whose: Whose,
     #[command(flatten)]
+    quiet: Quiet,
+    #[command(flatten)]
     limit: Limit,
 }
 
@@ -88,7 +91,11 @@ impl Alloc {
                     ..Default::default()
                 };
                 let answer = client.first(request, args.limit.count()).await?;
-                out.answer(&answer, |view| list(&answer.allocations, view))?;
+                if args.quiet.quiet {
+                    out.numbers(answer.allocations.iter().map(|allocation| allocation.allocation))?;
+                } else {
+                    out.answer(&answer, |view| list(&answer.allocations, view))?;
+                }
                 args.limit.note(answer.allocations.len(), &answer.next_page_token);
                 Ok(())
             }

@@ -38,10 +38,10 @@ pub(crate) struct Up {
     #[arg(long)]
     fresh: bool,
     /// Address of gRPC and REST
-    #[arg(long, default_value = "127.0.0.1:7440", value_name = "ADDRESS")]
+    #[arg(long, env = "KUBEBID_LISTEN", default_value = "127.0.0.1:7440", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Address of /livez, /readyz and /metrics
-    #[arg(long, default_value = "127.0.0.1:7441", value_name = "ADDRESS")]
+    #[arg(long, env = "KUBEBID_OPS_LISTEN", default_value = "127.0.0.1:7441", value_name = "ADDRESS")]
     ops_listen: SocketAddr,
     /// Markets and people only: nobody synthetic trades
     #[arg(long)]
@@ -277,13 +277,13 @@ Tokens, also in {}:
 
 Try, in another terminal:
 {export}  kubebid price                                             what nodes cost now
-  kubebid bid place {market} --max 12 --nodes 1    you are tenant-a
-  kubebid alloc list                                        the node you got
+  kubebid bid place {market} --max 16 --nodes 1    you are tenant-a: at most $16 a node-hour
+  kubebid alloc list                                        the node you got, and its price
   kubebid watch events                                      what happens, as it happens
-This outbids you; within a minute or two your node gets a notice:
+This outbids you; within a minute your node gets a notice:
   kubebid --as tenant-b bid place {market} --max 20 --nodes {all}
-Keep the node by raising to its price to stay, and see what it cost:
-  kubebid bid amend BID --max 22
+Keep the node by raising above its price to stay, and see what it cost:
+  kubebid bid amend BID --max 40
   kubebid charges statement
 Take a node away for a drill, or see what else can go wrong:
   kubebid --as admin inject preempt ALLOCATION

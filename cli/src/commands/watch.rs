@@ -20,6 +20,7 @@ Examples:
   kubebid watch events
   kubebid watch events --kind notice_started --kind ended
   kubebid watch events --bid 12 --from-start
+  kubebid watch events --alloc 5 --kind notice_started --from-start --count 1      wait for its notice
   kubebid watch events -o json | jq -r .cursor")]
     Events(Events),
     /// Prices: first the present ones, then as they change
@@ -57,6 +58,9 @@ pub(crate) struct Events {
     /// Events of this account, as administrator
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
+    /// End after so many events, with the frame that has the last of them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
 }
 
 #[derive(Args)]
@@ -95,9 +99,13 @@ impl Events {
             true => context.client.watch_events_from_start(Some(filter)),
             false => context.client.watch_events(Some(filter), self.cursor),
         };
-        while let Some(frame) = watch.next().await {
+        let mut seen = 0;
+        while seen < self.count.unwrap_or(u64::MAX)
+            && let Some(frame) = watch.next().await
+        {
             let frame = frame?;
             context.out.frame(&frame, |_| lines(frame.events.iter().map(event)))?;
+            seen += frame.events.len() as u64;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `kubebid bid place`
 
 use super::{Where, show};
-use crate::args::{Key, Pair, map, word};
+use crate::args::{Key, Pair, Quiet, map, word};
 use crate::commands::market;
 use crate::config::Context;
 use crate::failure::{Exit, Failure};
@@ -22,7 +22,8 @@ Examples:
   kubebid bid place h100-8x/eu-west --max 2.50 --nodes 4
   kubebid bid place h100-8x/eu-west h100-8x/us-east --max 2.50 --nodes 4 --min-nodes 2 --for 2h
   kubebid bid place --type h100-8x --max 3 --nodes 1 --ioc --label team=vision
-  kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 --key nightly-2026-11-20   do this once")]
+  kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 --key nightly-2026-11-20   do this once
+  BID=$(kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 -q)                  its number, for scripts")]
 pub(crate) struct Place {
     #[command(flatten)]
     place: Where,
@@ -50,6 +51,8 @@ pub(crate) struct Place {
     /// A label, to find and to bill the bid by
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Pair>,
+    #[command(flatten)]
+    quiet: Quiet,
     #[command(flatten)]
     key: Key,
 }
@@ -79,6 +82,7 @@ impl Place {
             labels: map(self.label),
         };
         match context.client.place_bid(request).await {
+            Ok(answer) if self.quiet.quiet => context.out.numbers([answer.bid]),
             Ok(answer) => {
                 let bid = outcome(context, answer.bid, answer.seq).await;
                 context.out.answer(&answer, |_| {

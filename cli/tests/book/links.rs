@@ -1,0 +1,94 @@
+//! Links lead somewhere, and the book has every page of docs/.
+
+use crate::pages::{self, Page};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+
+/// The targets of `[…](target)` in a page, with the lines they are in.
+fn targets(page: &Page) -> Vec<(usize, String)> {
+    let mut targets = Vec::new();
+    for (line, text) in page.prose() {
+        let text = without_code(text);
+        for after in text.split("](").skip(1) {
+            let target = after.split(')').next().unwrap_or_default();
+            targets.push((line, target.split(' ').next().unwrap_or_default().to_owned()));
+        }
+    }
+    targets
+}
+
+/// A line without what stands between backquotes.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect::<Vec<_>>().join("")
+}
+
+/// The anchors of a page's headings, as GitHub and mdBook make them.
+fn anchors(page: &Page) -> BTreeSet<String> {
+    let mut times = BTreeMap::new();
+    let headings = page.prose().into_iter().filter_map(|(_, line)| {
+        let text = line.trim_start_matches('#');
+        (text.len() < line.len() && text.starts_with(' ')).then(|| text.trim().to_lowercase())
+    });
+    headings
+        .map(|heading| {
+            let letters = heading.chars().map(|letter| if letter == ' ' { '-' } else { letter });
+            let slug: String =
+                letters.filter(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_')).collect();
+            let before = times.entry(slug.clone()).or_insert(0);
+            *before += 1;
+            if *before == 1 { slug } else { format!("{slug}-{}", *before - 1) }
+        })
+        .collect()
+}
+
+/// `docs/decisions` and `../mechanism.md` as `docs/mechanism.md`.
+fn resolved(folder: &Path, target: &str) -> String {
+    let mut path = PathBuf::new();
+    for part in folder.join(target).components() {
+        match part {
+            Component::ParentDir => assert!(path.pop(), "{target} leaves the project"),
+            Component::CurDir => {}
+            part @ (Component::Normal(_) | Component::RootDir | Component::Prefix(_)) => path.push(part),
+        }
+    }
+    path.to_string_lossy().into_owned()
+}
+
+#[test]
+fn every_link_within_the_project_leads_somewhere() {
+    let pages = pages::all();
+    let anchors: BTreeMap<&str, BTreeSet<String>> =
+        pages.iter().map(|page| (page.path.as_str(), anchors(page))).collect();
+    let mut broken = Vec::new();
+    for page in &pages {
+        let folder = Path::new(&page.path).parent().unwrap_or(Path::new(""));
+        for (line, target) in targets(page) {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let file = if file.is_empty() { page.path.clone() } else { resolved(folder, file) };
+            let there = pages::root().join(&file).exists();
+            let there =
+                there && (anchor.is_empty() || anchors.get(&*file).is_none_or(|all| all.contains(anchor)));
+            if !there {
+                broken.push(format!("{}:{line}: {target}", page.path));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn the_book_has_every_page_of_docs_once() {
+    let pages = pages::all();
+    let summary = pages.iter().find(|page| page.path == "docs/SUMMARY.md").expect("docs/SUMMARY.md");
+    let chapters = targets(summary);
+    let mut listed: Vec<String> =
+        chapters.iter().map(|(_, target)| resolved(Path::new("docs"), target)).collect();
+    listed.sort();
+    let there = pages.iter().map(|page| page.path.as_str());
+    let there: Vec<&str> =
+        there.filter(|path| path.starts_with("docs/") && *path != "docs/SUMMARY.md").collect();
+    assert_eq!(listed, there, "docs/SUMMARY.md, and the pages of docs/");
+}

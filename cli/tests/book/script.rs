@@ -1,0 +1,172 @@
+//! A page as one bash script: its blocks in order, in one shell, as somebody pastes them.
+//!
+//! Changed is only what a reader's machine has otherwise: `cargo run -p X --` is the program of this build, the ports of
+//! the engine are free ones, and `postgres://kubebid@db.internal/kubebid` is an empty database. A block that ends in
+//! `kubebid up` or `kubebid serve` has a terminal of its own: the next block begins when it serves, and the next server
+//! when it was stopped.
+
+use crate::pages::{Block, root};
+use kubebid_testkit::Cluster;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a page takes at most.
+const SECONDS: &str = "240";
+/// What stands before each block in the output.
+const MARK: &str = "=== ";
+const DATABASE: &str = "postgres://kubebid@db.internal/kubebid";
+
+/// What became of the blocks of a page.
+pub(crate) struct Outcome {
+    pub(crate) worked: bool,
+    /// All that was printed, with a mark before each block.
+    pub(crate) said: String,
+}
+
+impl Outcome {
+    /// The mark of the last block that was begun, and what came after it.
+    pub(crate) fn last(&self) -> &str {
+        let at = self.said.rfind(MARK).unwrap_or(0);
+        &self.said[at..]
+    }
+}
+
+/// Runs blocks in an empty home, in a folder that looks like the project's.
+pub(crate) fn run(page: &str, blocks: &[Block]) -> Outcome {
+    let programs = Path::new(env!("CARGO_BIN_EXE_kubebid")).parent().expect("a folder of programs");
+    assert!(
+        programs.join("market-sim").exists(),
+        "the pages need `market-sim` beside `kubebid`, which a build of the workspace has: cargo build -p market-sim"
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let (home, project) = (folder.path().join("home"), folder.path().join("project"));
+    fs::create_dir_all(&home).expect("a home");
+    lookalike(&project, programs);
+    let mut text = format!(
+        "exec 2>&1\nset -euo pipefail\nunset ${{!KUBEBID_@}} ${{!XDG_@}}\nexport HOME={} PATH={}:$PATH\n",
+        home.display(),
+        programs.display(),
+    );
+    let ports = Ports::of(blocks);
+    let _ = writeln!(text, "export KUBEBID_LISTEN={} KUBEBID_OPS_LISTEN={}", ports.of_up(0), ports.of_up(1));
+    for block in blocks {
+        let mut body = ports.moved(&built(&block.text));
+        if body.contains(DATABASE) {
+            body = body.replace(DATABASE, &Cluster::shared().database());
+        }
+        let _ = writeln!(text, "echo \"{MARK}{page}:{} after ${{SECONDS}}s\"", block.line);
+        text.push_str(&if serves(&body) { in_its_own_terminal(&body) } else { body });
+    }
+    let script = folder.path().join("page.sh");
+    fs::write(&script, text).expect("a script");
+    // A group of processes: what the page leaves running ends with it.
+    let mut running = Command::new("timeout")
+        .args(["--kill-after=5", SECONDS, "bash"])
+        .arg(&script)
+        .current_dir(&project)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(folder.path().join("said")).expect("a file"))
+        .spawn()
+        .expect("timeout and bash are there");
+    let group = rustix::process::Pid::from_child(&running);
+    let status = running.wait().expect("it ends");
+    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    let said = fs::read(folder.path().join("said")).expect("what it said");
+    Outcome { worked: status.success(), said: String::from_utf8_lossy(&said).into_owned() }
+}
+
+/// Free ports in the place of a page's: others may have an engine of their own on this machine.
+struct Ports(BTreeMap<String, String>);
+
+/// Where `kubebid up` and `kubebid serve` listen if nothing else is said.
+const DEFAULTS: [&str; 2] = ["127.0.0.1:7440", "127.0.0.1:7441"];
+
+impl Ports {
+    /// One for each `127.0.0.1:74NN` in these blocks.
+    fn of(blocks: &[Block]) -> Self {
+        let mut named: BTreeSet<String> = DEFAULTS.map(str::to_owned).into();
+        for block in blocks {
+            for after in block.text.split("127.0.0.1:74").skip(1) {
+                named.insert(format!("127.0.0.1:74{}", after.chars().take(2).collect::<String>()));
+            }
+        }
+        // All are bound before one is let go, so that no two are the same.
+        let bind = |name| (name, TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let bound: Vec<(String, TcpListener)> = named.into_iter().map(bind).collect();
+        let address = |port: TcpListener| port.local_addr().expect("an address").to_string();
+        Ports(bound.into_iter().map(|(name, port)| (name, address(port))).collect())
+    }
+
+    fn of_up(&self, which: usize) -> &str {
+        &self.0[DEFAULTS[which]]
+    }
+
+    fn moved(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    }
+}
+
+/// A folder with all that is in the project's, and the programs of this build where cargo would put them.
+fn lookalike(folder: &Path, programs: &Path) {
+    fs::create_dir_all(folder.join("target")).expect("a folder");
+    for profile in ["debug", "release"] {
+        symlink(programs, folder.join("target").join(profile)).expect("a link");
+    }
+    for entry in fs::read_dir(root()).expect("the project") {
+        let entry = entry.expect("an entry of the project");
+        let name = entry.file_name();
+        if name != "target" && !name.to_string_lossy().starts_with('.') {
+            symlink(entry.path(), folder.join(name)).expect("a link");
+        }
+    }
+}
+
+/// `cargo run … -p X -- …` as `X …`.
+fn built(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let run = line.strip_prefix("cargo run ").and_then(|rest| rest.split_once(" -- "));
+        let program = run.and_then(|(flags, rest)| Some((flags.split_once("-p ")?.1, rest)));
+        match program {
+            Some((package, rest)) => {
+                let _ = writeln!(out, "{} {rest}", package.split(' ').next().unwrap_or(package));
+            }
+            None => {
+                let _ = writeln!(out, "{line}");
+            }
+        }
+    }
+    out
+}
+
+/// Whether it goes on for as long as its reader lets it.
+fn serves(body: &str) -> bool {
+    let last = body.trim_end().lines().next_back().unwrap_or_default();
+    let last = last.strip_prefix("target/release/").unwrap_or(last);
+    (last.starts_with("kubebid up") || last.starts_with("kubebid serve")) && !last.contains('&')
+}
+
+fn in_its_own_terminal(body: &str) -> String {
+    let (before, server) = body.trim_end().rsplit_once('\n').unwrap_or(("", body.trim_end()));
+    format!(
+        "if [ -n \"${{terminal-}}\" ]; then kill $terminal; wait $terminal; fi\n\
+         (\n{before}\nexec {server}\n) > terminal.log 2>&1 &\nterminal=$!\n\
+         until grep -qE 'KubeBid is up|serving' terminal.log; do\n\
+         kill -0 $terminal || {{ cat terminal.log; exit 1; }}\nsleep 0.1\ndone\ncat terminal.log\n"
+    )
+}
+
+#[test]
+fn a_block_is_run_as_it_is_but_for_the_programs_and_the_terminal() {
+    assert_eq!(built("cargo run --release -p kubebid -- bench place\n"), "kubebid bench place\n");
+    assert_eq!(built("cargo build -p kubebid\n"), "cargo build -p kubebid\n");
+    assert!(serves("export A=1\nkubebid up --quiet\n"));
+    assert!(!serves("kubebid serve &\nkubebid price\n") && !serves("kubebid upload\nls\n"));
+}
