@@ -53,3 +53,19 @@ experiments:
 # prices and demand of a world beside those of published traces: 60 days, 12 markets, twice
 calibrate seed="1":
     cargo run --release -p market-sim -- calibrate --days 60 --markets 12 --seed {{seed}}
+
+# the commands of one page, with all that they print
+page page:
+    KUBEBID_PAGE={{quote(page)}} cargo test -p market-sim -p kubebid --test book -- every_command --nocapture
+
+# docs/reference/, made from the API and the programs
+reference:
+    UPDATE_EXPECT=1 cargo test -p market-sim -p kubebid --test book -- reference
+
+# the picture of README.md
+picture:
+    cargo run --release -p market-sim -- simulate --days 7 --markets 3 --picture docs/market.svg
+
+# docs/ as a website in target/book (cargo install mdbook --version 0.5.4 --locked)
+book *args="build":
+    mdbook {{args}}
