@@ -56,11 +56,13 @@ calibrate seed="1":
 
 # the commands of one page, with all that they print
 page page:
-    KUBEBID_PAGE={{quote(page)}} cargo test -p market-sim -p kubebid --test book -- every_command --nocapture
+    cargo build -p market-sim
+    KUBEBID_PAGE={{quote(page)}} cargo test -p kubebid --test book -- every_command --nocapture
 
 # docs/reference/, made from the API and the programs
 reference:
-    UPDATE_EXPECT=1 cargo test -p market-sim -p kubebid --test book -- reference
+    cargo build -p market-sim
+    UPDATE_EXPECT=1 cargo test -p kubebid --test book -- reference
 
 # the picture of README.md
 picture:

@@ -37,7 +37,7 @@ fn every_command_of_every_page_works() {
     let mut failed = String::new();
     for ((page, blocks), outcome) in pages.iter().zip(outcomes) {
         if outcome.worked {
-            println!("{page}: {} blocks", blocks.len());
+            println!("{page}: {} blocks, {:.0} s", blocks.len(), outcome.took.as_secs_f64());
         } else {
             failed.push_str(&format!("\n{page} stopped here:\n{}", outcome.last()));
         }

@@ -15,6 +15,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What a page takes at most.
 const SECONDS: &str = "240";
@@ -27,6 +28,7 @@ pub(crate) struct Outcome {
     pub(crate) worked: bool,
     /// All that was printed, with a mark before each block.
     pub(crate) said: String,
+    pub(crate) took: Duration,
 }
 
 impl Outcome {
@@ -65,6 +67,7 @@ pub(crate) fn run(page: &str, blocks: &[Block]) -> Outcome {
     }
     let script = folder.path().join("page.sh");
     fs::write(&script, text).expect("a script");
+    let started = Instant::now();
     // A group of processes: what the page leaves running ends with it.
     let mut running = Command::new("timeout")
         .args(["--kill-after=5", SECONDS, "bash"])
@@ -79,7 +82,8 @@ pub(crate) fn run(page: &str, blocks: &[Block]) -> Outcome {
     let status = running.wait().expect("it ends");
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     let said = fs::read(folder.path().join("said")).expect("what it said");
-    Outcome { worked: status.success(), said: String::from_utf8_lossy(&said).into_owned() }
+    let said = String::from_utf8_lossy(&said).into_owned();
+    Outcome { worked: status.success(), said, took: started.elapsed() }
 }
 
 /// Free ports in the place of a page's: others may have an engine of their own on this machine.

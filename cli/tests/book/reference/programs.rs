@@ -30,7 +30,8 @@ fn help(program: &str, words: &[String]) -> String {
     let said = Command::new(programs.join(program)).args(words).arg("--help").env_clear().output();
     let said = said.unwrap_or_else(|error| panic!("{program}, which a build of the workspace has: {error}"));
     assert!(said.status.success(), "{program} {words:?} --help");
-    String::from_utf8(said.stdout).expect("help is text")
+    let text = String::from_utf8(said.stdout).expect("help is text");
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 /// The names below "Commands:", but for `help`.
