@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// What a page takes at most; most of it is for machines on which others work too.
 const SECONDS: &str = "480";
+/// How `timeout` says that it ended something.
+const TIMED_OUT: i32 = 124;
 /// What stands before each block in the output.
 const MARK: &str = "=== ";
 const DATABASE: &str = "postgres://kubebid@db.internal/kubebid";
@@ -56,12 +58,11 @@ pub(crate) fn run(page: &str, blocks: &[Block]) -> Outcome {
         programs.display(),
     );
     let ports = Ports::of(blocks);
+    let asks = blocks.iter().any(|block| block.text.contains(DATABASE));
+    let database = if asks { Cluster::shared().database() } else { String::new() };
     let _ = writeln!(text, "export KUBEBID_LISTEN={} KUBEBID_OPS_LISTEN={}", ports.of_up(0), ports.of_up(1));
     for block in blocks {
-        let mut body = ports.moved(&built(&block.text));
-        if body.contains(DATABASE) {
-            body = body.replace(DATABASE, &Cluster::shared().database());
-        }
+        let body = ports.moved(&built(&block.text)).replace(DATABASE, &database);
         let _ = writeln!(text, "echo \"{MARK}{page}:{} after ${{SECONDS}}s\"", block.line);
         text.push_str(&if serves(&body) { in_its_own_terminal(&body) } else { body });
     }
@@ -82,7 +83,10 @@ pub(crate) fn run(page: &str, blocks: &[Block]) -> Outcome {
     let status = running.wait().expect("it ends");
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     let said = fs::read(folder.path().join("said")).expect("what it said");
-    let said = String::from_utf8_lossy(&said).into_owned();
+    let mut said = String::from_utf8_lossy(&said).into_owned();
+    if status.code() == Some(TIMED_OUT) {
+        let _ = writeln!(said, "\nand went on for longer than {SECONDS} s");
+    }
     Outcome { worked: status.success(), said, took: started.elapsed() }
 }
 
