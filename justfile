@@ -21,6 +21,10 @@ testplane:
 fleet *sizes:
     cargo bench -p kubebid-operator --bench fleet -- {{sizes}}
 
+# a BidNode that is idle for five minutes is not written
+idle:
+    cargo test -p kubebid-operator --test plane -- --ignored idle
+
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 

@@ -15,6 +15,9 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use story::{Operator, Story};
 
+/// Nodes of KWOK renew their leases four times in it: with the usual 30 s that is all that the API server of a
+/// fleet would have time for.
+const GRACE_SECONDS: u32 = 1200;
 const MARKET: &str = "h100-8x/eu-west";
 
 #[tokio::main]
@@ -30,7 +33,7 @@ async fn main() {
 
 /// So many notices at once: from the notice to the taint, and to the last pod's leaving.
 async fn preempt(nodes: u32) {
-    let mut story = Story::alone("fleet").await;
+    let mut story = Story::alone_with_grace("fleet", GRACE_SECONDS).await;
     story.start_operator(&[]);
     story.market.open(MARKET, Duration::from_secs(120)).await;
     story.market.offer(MARKET, nodes, 1.0).await;
@@ -69,7 +72,7 @@ async fn preempt(nodes: u32) {
 
 /// So many BidNodes of so many nodes each, made at once.
 async fn bring_up(bidnodes: u32, nodes: u32) {
-    let mut story = Story::alone("fleet").await;
+    let mut story = Story::alone_with_grace("fleet", GRACE_SECONDS).await;
     story.market.open(MARKET, Duration::from_secs(120)).await;
     story.market.offer(MARKET, bidnodes * nodes, 1.0).await;
     story.start_operator(&[]);
@@ -84,6 +87,9 @@ async fn bring_up(bidnodes: u32, nodes: u32) {
     let operator = story.operator.as_ref().unwrap();
     let text = metrics(operator).await;
     let all = f64::from(bidnodes * nodes);
+    for (resource, requests) in requests(&text) {
+        println!("  {:.2} a node: {resource}", requests / all);
+    }
     println!(
         "{bidnodes} BidNodes of {nodes}: running after {:.1} s (made within {:.1} s); operator {:.1} s of CPU, {} MiB; \
          {:.1} requests to the API server a node",
@@ -112,6 +118,16 @@ fn sum(metrics: &str, name: &str) -> f64 {
     let values =
         metrics.lines().filter(of_name).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
     values.sum()
+}
+
+/// Requests to the API server, by method and resource.
+fn requests(metrics: &str) -> Vec<(String, f64)> {
+    let lines = metrics.lines().filter_map(|line| line.strip_prefix("kubebid_operator_api_requests_total"));
+    lines
+        .filter_map(|line| {
+            line.rsplit_once(' ').map(|(labels, count)| (labels.to_owned(), count.parse().unwrap()))
+        })
+        .collect()
 }
 
 /// The bucket that the slowest is in.

@@ -63,12 +63,12 @@ impl Auction {
 
     /// The markets that a BidNode bids in; `None` where none is open.
     pub async fn markets(&self, spec: &BidNodeSpec) -> Result<Option<Arc<Markets>>, Error> {
-        self.heard(self.prices.markets(&self.client, spec).await)
+        self.prices.markets(self, spec).await
     }
 
     /// What a node of the type is.
     pub async fn instance_type(&self, name: &str) -> Result<Arc<Type>, Error> {
-        self.heard(self.prices.instance_type(&self.client, name).await)
+        self.prices.instance_type(self, name).await
     }
 
     /// Places the bid that the status of the slot says was begun, or finds it where it was placed before.
@@ -82,13 +82,12 @@ impl Auction {
         let instance_type =
             if slot.spec.region.is_none() { slot.spec.instance_type.clone() } else { String::new() };
         let key = SlotKey::of(slot);
-        let labels = BTreeMap::from([
-            (LABEL_CLUSTER.to_owned(), self.cluster.clone()),
-            (LABEL_NAMESPACE.to_owned(), key.namespace.clone()),
-            (LABEL_BIDNODE.to_owned(), node.name_any()),
-            (LABEL_UID.to_owned(), node.uid().unwrap_or_default()),
-            (LABEL_SLOT.to_owned(), key.name.clone()),
-            (LABEL_SLOT_UID.to_owned(), key.uid.clone()),
+        let labels = self.labels([
+            (LABEL_NAMESPACE, key.namespace.clone()),
+            (LABEL_BIDNODE, node.name_any()),
+            (LABEL_UID, node.uid().unwrap_or_default()),
+            (LABEL_SLOT, key.name.clone()),
+            (LABEL_SLOT_UID, key.uid.clone()),
         ]);
         let request = v1::PlaceBidRequest {
             client_key: self.key(slot, "bid"),
@@ -109,10 +108,7 @@ impl Auction {
     /// The bid of a slot, if it has one.
     pub async fn find(&self, slot: &BidSlot) -> Result<Option<u64>, Error> {
         let request = v1::ListBidsRequest {
-            labels: BTreeMap::from([
-                (LABEL_CLUSTER.to_owned(), self.cluster.clone()),
-                (LABEL_SLOT_UID.to_owned(), slot.uid().unwrap_or_default()),
-            ]),
+            labels: self.labels([(LABEL_SLOT_UID, slot.uid().unwrap_or_default())]),
             ..Default::default()
         };
         let list = self.heard(self.client.all(request).await)?;
@@ -142,22 +138,32 @@ impl Auction {
 
     /// Whether the engine has no bid of this BidNode that searches or holds anything.
     pub async fn has_nothing_of(&self, node: &BidNode) -> Result<bool, Error> {
-        let labels = BTreeMap::from([
-            (LABEL_CLUSTER.to_owned(), self.cluster.clone()),
-            (LABEL_UID.to_owned(), node.uid().unwrap_or_default()),
-        ]);
-        let open = v1::ListBidsRequest {
-            labels: labels.clone(),
-            states: vec![v1::bid::State::Open.into()],
-            ..Default::default()
-        };
-        let held = v1::ListAllocationsRequest {
-            labels,
-            states: vec![v1::allocation::State::Starting.into(), v1::allocation::State::Active.into()],
-            ..Default::default()
-        };
-        let (open, held) = (self.client.all(open).await, self.client.all(held).await);
-        Ok(self.heard(open)?.bids.is_empty() && self.heard(held)?.allocations.is_empty())
+        let labels = self.labels([(LABEL_UID, node.uid().unwrap_or_default())]);
+        let (open, held) = (self.open(labels.clone()).await?, self.held(labels, 0).await?);
+        Ok(open.bids.is_empty() && held.allocations.is_empty())
+    }
+
+    /// Bids with these labels that search.
+    async fn open(&self, labels: BTreeMap<String, String>) -> Result<v1::ListBidsResponse, Error> {
+        let states = vec![v1::bid::State::Open.into()];
+        self.heard(self.client.all(v1::ListBidsRequest { labels, states, ..Default::default() }).await)
+    }
+
+    /// Allocations with these labels that are not over, as of this place in the journal or later.
+    async fn held(
+        &self,
+        labels: BTreeMap<String, String>,
+        min_seq: u64,
+    ) -> Result<v1::ListAllocationsResponse, Error> {
+        let states = vec![v1::allocation::State::Starting.into(), v1::allocation::State::Active.into()];
+        let request = v1::ListAllocationsRequest { labels, states, min_seq, ..Default::default() };
+        self.heard(self.client.all(request).await)
+    }
+
+    /// The labels of bids of this cluster.
+    fn labels<const N: usize>(&self, more: [(&str, String); N]) -> BTreeMap<String, String> {
+        let cluster = (LABEL_CLUSTER, self.cluster.clone());
+        more.into_iter().chain([cluster]).map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     /// Changes the ceiling of a slot's bid.

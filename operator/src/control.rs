@@ -13,7 +13,7 @@ pub use context::Options;
 use crate::api::{BidNode, BidSlot};
 use crate::metrics;
 use crate::plan::demand;
-use crate::world::{self, World};
+use crate::world::{self, Indexes, World};
 use context::{Context, Wakes};
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -56,6 +56,16 @@ impl From<kube::Error> for Error {
 }
 
 impl Error {
+    /// How long whoever failed wants to be left alone.
+    fn not_before(&self) -> Duration {
+        match self {
+            Error::Provisioner(fault) => fault.retry_after.unwrap_or_default(),
+            Error::Stale | Error::Cluster(_) | Error::Auction(_) | Error::NotLeading | Error::Panicked(_) => {
+                Duration::ZERO
+            }
+        }
+    }
+
     fn word(&self) -> &'static str {
         match self {
             Error::Stale => "stale",
@@ -74,10 +84,18 @@ pub async fn run(client: Client, options: Options) {
     let (slots, slot_writer) = store::<BidSlot>();
     let (nodes, node_writer) = store::<Node>();
     let (pods, pod_writer) = store::<Pod>();
-    let world = World { bidnodes: bidnodes.clone(), slots: slots.clone(), nodes, pods };
+    let indexes = Arc::new(Indexes::default());
+    let world = World {
+        bidnodes: bidnodes.clone(),
+        slots: slots.clone(),
+        nodes,
+        pods,
+        indexes: Arc::clone(&indexes),
+    };
     let namespace = options.namespace.clone();
     let (wakes, wake_bidnodes, wake_slots) = Wakes::new();
-    let context = Arc::new(Context::new(client.clone(), world.clone(), wakes.clone(), options));
+    let (context, herald) = Context::new(client.clone(), world.clone(), wakes.clone(), options);
+    let context = Arc::new(context);
 
     let node_watch =
         reflector(node_writer, watcher(Api::<Node>::all(client.clone()), watcher::Config::default()))
@@ -89,25 +107,22 @@ pub async fn run(client: Client, options: Options) {
                 }
                 std::future::ready(())
             });
-    let pod_watch =
-        reflector(pod_writer, watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()))
-            .default_backoff()
-            .touched_objects()
-            .for_each(|pod| {
-                if let Ok(pod) = pod {
-                    on_pod(&context, &pod);
-                }
-                std::future::ready(())
-            });
+    let pod_watch = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default())
+        .inspect_ok(|event| indexes.pods_by_node.fold(event));
+    let pod_watch = reflector(pod_writer, pod_watch).default_backoff().touched_objects().for_each(|pod| {
+        if let Ok(pod) = pod {
+            on_pod(&context, &pod);
+        }
+        std::future::ready(())
+    });
     let slot_stream = {
-        let wakes = wakes.clone();
-        reflector(
-            slot_writer,
-            watcher(of::<BidSlot>(&client, namespace.as_deref()), watcher::Config::default()),
-        )
-        .default_backoff()
-        .touched_objects()
-        .inspect_ok(move |slot| {
+        let (wakes, indexes) = (wakes.clone(), Arc::clone(&indexes));
+        let watch = watcher(of::<BidSlot>(&client, namespace.as_deref()), watcher::Config::default());
+        let watch = watch.inspect_ok(move |event| {
+            indexes.slots_by_owner.fold(event);
+            indexes.slots_by_node.fold(event);
+        });
+        reflector(slot_writer, watch).default_backoff().touched_objects().inspect_ok(move |slot| {
             if let Some(owner) = world::owner_of(slot) {
                 wakes.bidnode(owner);
             }
@@ -156,6 +171,7 @@ pub async fn run(client: Client, options: Options) {
         () = node_watch => {}
         () = pod_watch => {}
         () = feed => {}
+        () = herald.run() => {}
         () = faults => {}
         () = bidnode_controller => {}
         () = slot_controller => {}
@@ -180,11 +196,7 @@ fn on_node(context: &Context, node: &Node) {
         wake(context, context.world().slots.get(&slot));
         return;
     }
-    let name = node.name_any();
-    let waits = |slot: &BidSlot| {
-        slot.status.as_ref().and_then(|status| status.node.as_deref()) == Some(name.as_str())
-    };
-    wake(context, context.world().slots.find(waits));
+    wake(context, context.world().slot_on(&node.name_any()));
 }
 
 fn wake(context: &Context, slot: Option<Arc<BidSlot>>) {
@@ -197,8 +209,7 @@ fn wake(context: &Context, slot: Option<Arc<BidSlot>>) {
 
 /// A pod without a node is of interest to all who could bring one; a bound one to the slot of its node.
 fn on_pod(context: &Context, pod: &Pod) {
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    match node {
+    match world::node_of(pod) {
         Some(name) => {
             if let Some(node) = context.world().node(name).filter(|node| world::slot_ref_of(node).is_some()) {
                 on_node(context, &node);
@@ -266,5 +277,5 @@ fn again<K: Resource<DynamicType = ()>>(object: Arc<K>, error: &Error, context: 
     let times = context.failed(&object);
     warn!(object, times, %error, "to be looked at again");
     let most = Duration::from_millis(250).saturating_mul(1 << times.min(8)).min(Duration::from_secs(60));
-    Action::requeue(most.mul_f64(0.5 + 0.5 * fastrand::f64()))
+    Action::requeue(most.mul_f64(0.5 + 0.5 * fastrand::f64()).max(error.not_before()))
 }

@@ -9,6 +9,7 @@ pub mod auction;
 mod clock;
 pub mod control;
 pub mod crds;
+mod deletion;
 pub mod fault;
 pub mod metrics;
 pub mod ops;

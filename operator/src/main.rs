@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use http::Request;
+use k8s_openapi::jiff::SignedDuration;
 use kube::api::Api;
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config, ResourceExt as _};
@@ -9,6 +10,7 @@ use kubebid_operator::auction::Auction;
 use kubebid_operator::control::{self, Options};
 use kubebid_operator::metrics::{self, ActiveNodes};
 use kubebid_operator::ops::{self, Ops};
+use kubebid_operator::plan::slot::Limits;
 use kubebid_operator::provision::external::{self, External, ExternalOptions};
 use kubebid_operator::provision::{Kwok, Provisioner};
 use kubebid_operator::reign::Reign;
@@ -97,6 +99,15 @@ struct Run {
         help_heading = "External provisioner"
     )]
     provisioner_ca_file: Option<PathBuf>,
+    /// For how long a machine may be on its way, and then its node be not ready, before both are given back, as in 15m
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = time, help_heading = "Limits")]
+    machine_within: SignedDuration,
+    /// For how long the pods of a node that is given up without a notice may take to leave
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = time, help_heading = "Limits")]
+    drain_within: SignedDuration,
+    /// For how long the unit of a node that vanished is kept, unless its provider says that it is lost
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = time, help_heading = "Limits")]
+    vanished_for: SignedDuration,
     /// Address of /healthz, /readyz and /metrics
     #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS")]
     listen: SocketAddr,
@@ -156,6 +167,14 @@ fn span(text: &str) -> Result<(u64, u64), String> {
     if least > most { Err(format!("{least} is more than {most}")) } else { Ok((least, most)) }
 }
 
+fn time(text: &str) -> Result<SignedDuration, String> {
+    let parsed = text
+        .parse::<kube::core::Duration>()
+        .map_err(|error| format!("{error}: write it as in 90s or 15m"))?;
+    let time = SignedDuration::try_from(Duration::from(parsed)).map_err(|error| error.to_string())?;
+    if time.is_positive() { Ok(time) } else { Err("it is not longer than nothing".to_owned()) }
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let done = match Cli::parse().command {
@@ -193,7 +212,7 @@ impl Run {
         config.default_retry = false;
         let metrics = metrics::install()?;
         let counted = MapRequestLayer::new(|request: Request<Body>| {
-            metrics::asked_cluster(request.method());
+            metrics::asked_cluster(&request);
             request
         });
         let client = ClientBuilder::try_from(config)?.with_layer(&counted).build();
@@ -245,6 +264,12 @@ impl Run {
             reign,
             active_nodes,
             namespace: self.watch_namespace.clone(),
+            limits: Limits {
+                machine: self.machine_within,
+                drain: self.drain_within,
+                vanished: self.vanished_for,
+                ..Limits::default()
+            },
         };
         if self.alone {
             control::run(client, options(Reign::alone())).await;

@@ -35,7 +35,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     describe_counter!(PODS_MOVED, "Pods made to leave a node, by how");
     describe_histogram!(TAINT_SECONDS, "From a notice to the taint on its node");
     describe_histogram!(DRAIN_SECONDS, "From a notice to the last pod's leaving");
-    describe_counter!(API_REQUESTS, "Requests to the API server, by method; a watch is one");
+    describe_counter!(API_REQUESTS, "Requests to the API server, by method and resource; a watch is one");
     describe_gauge!(LEADER, "1 while this replica leads");
     Ok(handle)
 }
@@ -66,8 +66,25 @@ pub(crate) fn drained(after: Duration) {
 }
 
 /// A request to the API server.
-pub fn asked_cluster(method: &http::Method) {
-    counter!(API_REQUESTS, "method" => method.to_string()).increment(1);
+pub fn asked_cluster<B>(request: &http::Request<B>) {
+    let (method, resource) = (request.method().to_string(), resource(request.uri().path()));
+    counter!(API_REQUESTS, "method" => method, "resource" => resource).increment(1);
+}
+
+/// What a path of the API server is about, as in `pods/eviction`.
+fn resource(path: &str) -> String {
+    let mut parts = path.trim_start_matches('/').split('/');
+    // api/VERSION, or apis/GROUP/VERSION.
+    let group = if parts.next() == Some("apis") { 2 } else { 1 };
+    let mut parts: Vec<_> = parts.skip(group).collect();
+    if parts.first() == Some(&"namespaces") && parts.len() > 2 {
+        parts.drain(..2);
+    }
+    match parts[..] {
+        [] => "none".to_owned(),
+        [resource] | [resource, _] => resource.to_owned(),
+        [resource, _, sub, ..] => format!("{resource}/{sub}"),
+    }
 }
 
 pub(crate) fn leads(leads: bool) {
@@ -102,5 +119,21 @@ impl ActiveNodes {
             ));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resource;
+
+    #[test]
+    fn a_path_is_about_a_resource() {
+        assert_eq!(resource("/api/v1/nodes"), "nodes");
+        assert_eq!(resource("/api/v1/nodes/gpu-0"), "nodes");
+        assert_eq!(resource("/api/v1/namespaces/kube-system"), "namespaces");
+        assert_eq!(resource("/api/v1/namespaces/a/pods/p/eviction"), "pods/eviction");
+        assert_eq!(resource("/apis/kubebid.io/v1/bidnodes"), "bidnodes");
+        assert_eq!(resource("/apis/kubebid.io/v1/namespaces/a/bidslots/s/status"), "bidslots/status");
+        assert_eq!(resource("/version"), "none");
     }
 }

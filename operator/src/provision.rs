@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 /// A machine to be made: a unit that a slot holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +42,16 @@ pub enum Machine {
     Gone,
 }
 
+/// The labels that a kubelet gives its node by itself, besides its host's name: those that pods may ask for.
+pub fn kubelet_labels(instance_type: &str) -> [(String, String); 3] {
+    [
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+        ("node.kubernetes.io/instance-type", instance_type),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+}
+
 /// Makes and ends machines. Every call may be repeated.
 ///
 /// A node arrives bare: with the labels that a kubelet gives itself and the taint `kubebid.io/unregistered`
@@ -63,4 +74,6 @@ pub trait Provisioner: Send + Sync + fmt::Debug {
 pub struct Fault {
     pub doing: &'static str,
     pub why: String,
+    /// How long it wants to be left alone.
+    pub retry_after: Option<Duration>,
 }

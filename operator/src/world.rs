@@ -1,6 +1,13 @@
 //! The cluster as the watches tell it.
 
-use crate::api::{ANNOTATION_NAMESPACE, BidNode, BidSlot, LABEL_SLOT, TAINT_LEAVING, TAINT_UNREGISTERED};
+mod index;
+
+pub use index::Index;
+
+use crate::api::{
+    ANNOTATION_NAMESPACE, BidNode, BidSlot, BidSlotStatus, LABEL_SLOT, TAINT_LEAVING, TAINT_UNREGISTERED,
+};
+use crate::plan::demand::is_unschedulable;
 use crate::plan::drain::{PodView, Tier};
 use crate::plan::slot::NodeView;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -16,6 +23,33 @@ pub struct World {
     pub slots: Store<BidSlot>,
     pub nodes: Store<Node>,
     pub pods: Store<Pod>,
+    pub indexes: Arc<Indexes>,
+}
+
+/// Who belongs to whom.
+#[derive(Debug)]
+pub struct Indexes {
+    /// By the UID of their BidNode.
+    pub slots_by_owner: Index<BidSlot>,
+    /// By the name of their node.
+    pub slots_by_node: Index<BidSlot>,
+    /// By the name of their node; under no name those without.
+    pub pods_by_node: Index<Pod>,
+}
+
+impl Default for Indexes {
+    fn default() -> Self {
+        Indexes {
+            slots_by_owner: Index::new(owner_uid),
+            slots_by_node: Index::new(|slot| slot.status.as_ref()?.node.clone()),
+            pods_by_node: Index::new(|pod| Some(node_of(pod).unwrap_or_default().to_owned())),
+        }
+    }
+}
+
+/// The node that a pod is bound to.
+pub fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
 }
 
 impl World {
@@ -27,15 +61,15 @@ impl World {
 
     /// The slots of a BidNode, by number.
     pub fn slots_of(&self, node: &BidNode) -> Vec<Arc<BidSlot>> {
-        let (uid, namespace) = (node.uid(), node.namespace());
-        let mut slots: Vec<_> = self
-            .slots
-            .state()
-            .into_iter()
-            .filter(|slot| slot.namespace() == namespace && owner_uid(slot) == uid)
-            .collect();
+        let slots = self.indexes.slots_by_owner.of(&node.uid().unwrap_or_default());
+        let mut slots: Vec<_> = slots.iter().filter_map(|slot| self.slots.get(slot)).collect();
         slots.sort_by_key(|slot| ordinal(&slot.name_any()));
         slots
+    }
+
+    /// The slot whose node has this name.
+    pub fn slot_on(&self, node: &str) -> Option<Arc<BidSlot>> {
+        self.indexes.slots_by_node.of(node).iter().find_map(|slot| self.slots.get(slot))
     }
 
     /// The node of this name.
@@ -45,11 +79,17 @@ impl World {
 
     /// Pods on a node that are not over.
     pub fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
-        let on_node = |pod: &Arc<Pod>| {
-            let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
-            bound && !is_over(pod)
-        };
-        self.pods.state().into_iter().filter(on_node).collect()
+        self.pods_of(node, |pod| node_of(pod) == Some(node) && !is_over(pod))
+    }
+
+    /// Pods that the scheduler finds no node for.
+    pub fn unschedulable(&self) -> Vec<Arc<Pod>> {
+        self.pods_of("", is_unschedulable)
+    }
+
+    fn pods_of(&self, key: &str, is_so: impl Fn(&Pod) -> bool) -> Vec<Arc<Pod>> {
+        let pods = self.indexes.pods_by_node.of(key);
+        pods.iter().filter_map(|pod| self.pods.get(pod)).filter(|pod| is_so(pod)).collect()
     }
 }
 
@@ -81,7 +121,7 @@ pub fn node_view(node: &Node, registered: bool) -> NodeView {
         ready: ready_condition(node).is_some_and(|(ready, _)| ready),
         registered: registered && !has(TAINT_UNREGISTERED),
         leaving: has(TAINT_LEAVING),
-        ending: node.metadata.deletion_timestamp.is_some(),
+        ending_since: node.metadata.deletion_timestamp.as_ref().map(|time| time.0),
     }
 }
 
@@ -94,6 +134,19 @@ fn ready_condition(node: &Node) -> Option<(bool, Option<Timestamp>)> {
 /// Since when a node is not ready.
 pub fn not_ready_since(node: &Node) -> Option<Timestamp> {
     ready_condition(node).filter(|(ready, _)| !ready).and_then(|(_, since)| since)
+}
+
+/// Whether the node of a slot is there and ready.
+pub fn is_node_ready(status: &BidSlotStatus, world: &World) -> bool {
+    let node = status.node.as_deref().and_then(|name| world.node(name));
+    node.is_some_and(|node| ready_condition(&node).is_some_and(|(ready, _)| ready))
+}
+
+/// Whether pods can be bound to a node: it is ready, and nobody has closed it.
+pub fn takes_pods(node: &Node) -> bool {
+    let view = node_view(node, true);
+    let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
+    view.ready && view.registered && !view.leaving && view.ending_since.is_none() && !cordoned
 }
 
 /// Which slot a node says it is of.

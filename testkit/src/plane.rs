@@ -212,6 +212,15 @@ impl Plane {
         answer
     }
 
+    /// The requests of service accounts that were answered, but for those of Kubernetes itself: JSON objects of
+    /// `audit.k8s.io/v1`, one a line.
+    ///
+    /// # Panics
+    /// When the plane has gone.
+    pub fn audit_log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("audit.log")).expect("the API server logs")
+    }
+
     /// What a component has logged.
     ///
     /// # Panics

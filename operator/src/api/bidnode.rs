@@ -42,7 +42,9 @@ use std::collections::BTreeMap;
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"Ready\")].status"
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.metadata.name.size() <= 52")
+        .message("the name must have at most 52 characters: the names of nodes begin with it")
 )]
 #[x_kube(
     validation = Rule::new("self.minNodes <= self.maxNodes")
@@ -203,7 +205,7 @@ pub enum NodePhase {
     /// Nothing is bid yet.
     #[default]
     Pending,
-    /// Fewer than `minNodes` are ready, and the rest is bid for.
+    /// Fewer than `minNodes` are ready; the others are bid for, on their way or not ready.
     Bidding,
     /// As many nodes as `minNodes` are ready.
     Running,

@@ -1,6 +1,6 @@
 //! `BidSlot`: one node of a BidNode, from its bid to its end.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,10 @@ pub struct BidSlotSpec {
     /// Its region; any where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
+    /// The slot whose node was under notice when this one was made. If that node stays after all, the emptier of the
+    /// two goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<String>,
     /// It is to be given up, and why. Never taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<ReleaseReason>,
@@ -43,6 +47,8 @@ pub enum ReleaseReason {
     Empty,
     /// Its node was not ready for long.
     NotReady,
+    /// The notice of the node in whose place it was bid for was taken back, or its own was.
+    Rescinded,
     /// `maxBid` was cut below what its node costs at least.
     MaxBid,
 }
@@ -84,9 +90,9 @@ pub struct BidSlotStatus {
     /// The unit that it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// A machine was ordered for it, and is not ended.
+    /// Its machine is ended, if it had one.
     #[serde(default)]
-    pub ordered: bool,
+    pub machine_ended: bool,
     /// The name of its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
@@ -108,6 +114,10 @@ pub struct BidSlotStatus {
     /// Since when its node is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_time: Option<Time>,
+    /// What is so, what is waited for, and until when.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }
 
 impl BidSlotStatus {

@@ -32,3 +32,6 @@ pub const ANNOTATION_UNHEALTHY_AFTER: &str = "kubebid.io/replace-not-ready-after
 pub const ANNOTATION_ABANDON: &str = "kubebid.io/abandon";
 /// On a node: which BidNode of which namespace it belongs to.
 pub const ANNOTATION_NAMESPACE: &str = "kubebid.io/namespace";
+
+/// On nodes, of Kubernetes: where they are.
+pub const LABEL_REGION: &str = "topology.kubernetes.io/region";

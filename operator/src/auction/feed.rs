@@ -1,9 +1,8 @@
 //! Listens: lists what there is, then follows the events, and lists again now and then in case something was missed.
 
 use super::{Auction, SlotKey};
-use crate::api::LABEL_CLUSTER;
 use kubebid_client::{Error, v1};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -46,27 +45,14 @@ impl Feed {
 
     async fn relist(&self, changed: impl Fn(SlotKey)) -> Result<String, Error> {
         let auction = &self.auction;
-        let labels = BTreeMap::from([(LABEL_CLUSTER.to_owned(), auction.cluster.clone())]);
-        let bids = v1::ListBidsRequest {
-            labels: labels.clone(),
-            states: vec![v1::bid::State::Open.into()],
-            ..Default::default()
-        };
-        let bids = auction.heard(auction.client.all(bids).await)?;
-        let allocations = v1::ListAllocationsRequest {
-            labels,
-            states: vec![v1::allocation::State::Starting.into(), v1::allocation::State::Active.into()],
-            min_seq: bids.seq,
-            ..Default::default()
-        };
-        let allocations = auction.heard(auction.client.all(allocations).await)?;
+        let bids = auction.open(auction.labels([])).await?;
+        let allocations = auction.held(auction.labels([]), bids.seq).await?;
         auction.mirror.relist(&bids.bids, &allocations.allocations).into_iter().for_each(changed);
         Ok(bids.cursor)
     }
 
     async fn follow(&self, cursor: String, until: Instant, changed: impl Fn(SlotKey)) {
-        let labels = BTreeMap::from([(LABEL_CLUSTER.to_owned(), self.auction.cluster.clone())]);
-        let filter = v1::EventFilter { labels, ..Default::default() };
+        let filter = v1::EventFilter { labels: self.auction.labels([]), ..Default::default() };
         let mut watch = self.auction.client.watch_events(Some(filter), cursor);
         while let Ok(Some(frame)) = timeout_at(until, watch.next()).await {
             match self.auction.heard(frame) {

@@ -1,13 +1,13 @@
 //! Prices and instance types, asked for now and then: nothing here is worth a call for every slot.
 
+use super::Auction;
 use crate::api::BidNodeSpec;
 use crate::plan::price::Markets;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kubebid_client::{Client, Error, v1};
+use kubebid_client::{Error, v1};
 use kubebid_strategy::{Quote, shared_tick_micros};
 use std::collections::BTreeMap;
-use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -15,6 +15,11 @@ use tokio::time::Instant;
 /// How old a price may be: the slow beat on which ceilings are looked at again.
 const PRICES_FOR: Duration = Duration::from_secs(15);
 const TYPES_FOR: Duration = Duration::from_secs(60);
+
+/// How many pods a kubelet takes, where the type does not say.
+const PODS: &str = "110";
+/// For how long nobody asks again who gave no answer.
+const SILENT_FOR: Duration = Duration::from_secs(1);
 
 /// What a node of a type is.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +38,7 @@ pub(super) struct Prices {
 impl Prices {
     pub(super) async fn markets(
         &self,
-        client: &Client,
+        auction: &Auction,
         spec: &BidNodeSpec,
     ) -> Result<Option<Arc<Markets>>, Error> {
         let key = (spec.instance_type.clone(), spec.region.clone());
@@ -43,20 +48,21 @@ impl Prices {
                 region: spec.region.clone().unwrap_or_default(),
                 ..Default::default()
             };
-            Ok(markets(&client.all(request).await?.markets).map(Arc::new))
+            Ok(markets(&auction.heard(auction.client.all(request).await)?.markets).map(Arc::new))
         };
         self.markets.get(key, PRICES_FOR, read).await
     }
 
-    pub(super) async fn instance_type(&self, client: &Client, name: &str) -> Result<Arc<Type>, Error> {
+    pub(super) async fn instance_type(&self, auction: &Auction, name: &str) -> Result<Arc<Type>, Error> {
         let read = async {
             let request = v1::ListInstanceTypesRequest { name: name.to_owned(), ..Default::default() };
-            let entries = client.all(request).await?.entries;
+            let entries = auction.heard(auction.client.all(request).await)?.entries;
             let Some(it) = entries.into_iter().find_map(|entry| entry.instance_type) else {
                 return Ok(Arc::default());
             };
-            let allocatable =
+            let mut allocatable: BTreeMap<_, _> =
                 it.allocatable.into_iter().map(|(name, amount)| (name, Quantity(amount))).collect();
+            allocatable.entry("pods".to_owned()).or_insert_with(|| Quantity(PODS.to_owned()));
             Ok(Arc::new(Type { allocatable, labels: it.node_labels.into_iter().collect() }))
         };
         self.types.get(name.to_owned(), TYPES_FOR, read).await
@@ -73,7 +79,6 @@ fn markets(markets: &[v1::Market]) -> Option<Markets> {
     let any_free = prices().any(|price| has_free(&price));
     let quote = lowest(prices().filter(|price| !any_free || has_free(price)), tick_micros);
     Some(Markets {
-        names: markets.iter().map(|market| market.market.clone()).collect(),
         quote,
         increment_bps: rules().filter_map(|rules| rules.increment_bps).max().unwrap_or_default().into(),
     })
@@ -90,31 +95,74 @@ fn lowest<'a>(prices: impl Iterator<Item = &'a v1::MarketPrice>, tick_micros: u6
     quote
 }
 
-/// Answers that are good for a while. Who asks for one that is being read waits for it.
+/// Answers that are good for a while. Who asks for one that is being read waits for it, and for no other; where none
+/// comes, nobody else waits for as long again.
 #[derive(Debug)]
-struct Kept<K, V>(Mutex<BTreeMap<K, (Instant, V)>>);
+struct Kept<K, V>(std::sync::Mutex<BTreeMap<K, Cell<V>>>);
+
+type Cell<V> = Arc<Mutex<Option<(Instant, Result<V, Error>)>>>;
 
 impl<K, V> Default for Kept<K, V> {
     fn default() -> Self {
-        Kept(Mutex::new(BTreeMap::new()))
+        Kept(std::sync::Mutex::default())
     }
 }
 
-impl<K: Ord + Hash, V: Clone> Kept<K, V> {
+impl<K: Ord, V: Clone> Kept<K, V> {
     async fn get(
         &self,
         key: K,
         good_for: Duration,
         read: impl Future<Output = Result<V, Error>>,
     ) -> Result<V, Error> {
-        let mut kept = self.0.lock().await;
-        if let Some((when, value)) = kept.get(&key)
-            && when.elapsed() < good_for
+        let cell = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
+        let mut kept = cell.lock().await;
+        if let Some((when, answer)) = &*kept
+            && when.elapsed() < if answer.is_ok() { good_for } else { SILENT_FOR }
         {
-            return Ok(value.clone());
+            return answer.clone();
         }
-        let value = read.await?;
-        kept.insert(key, (Instant::now(), value.clone()));
-        Ok(value)
+        let answer = read.await;
+        *kept = Some((Instant::now(), answer.clone()));
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::join_all;
+    use std::future::ready;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_does_not_come_holds_nobody_else_up() {
+        let kept = Kept::<&str, u32>::default();
+        let (began, good_for) = (Instant::now(), Duration::from_secs(15));
+        let silence = || async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            Err(Error::Config("silence".to_owned()))
+        };
+        let hundred = join_all((0..100).map(|_| kept.get("silent", good_for, silence())));
+        let (answers, other) = tokio::join!(hundred, async {
+            let answer = kept.get("quick", good_for, ready(Ok(7))).await;
+            (answer.unwrap(), began.elapsed())
+        });
+        assert_eq!(other, (7, Duration::ZERO));
+        assert!(answers.iter().all(Result::is_err));
+        assert_eq!(began.elapsed(), Duration::from_secs(5), "all have waited for one answer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_good_for_a_while_and_none_for_a_moment() {
+        let kept = Kept::<&str, u32>::default();
+        let good_for = Duration::from_secs(15);
+        assert!(kept.get("k", good_for, ready(Err(Error::Config("silence".to_owned())))).await.is_err());
+        assert!(kept.get("k", good_for, ready(Ok(1))).await.is_err());
+        tokio::time::advance(SILENT_FOR).await;
+        assert_eq!(kept.get("k", good_for, ready(Ok(1))).await.unwrap(), 1);
+        tokio::time::advance(good_for - Duration::from_millis(1)).await;
+        assert_eq!(kept.get("k", good_for, ready(Ok(2))).await.unwrap(), 1);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(kept.get("k", good_for, ready(Ok(2))).await.unwrap(), 2);
     }
 }

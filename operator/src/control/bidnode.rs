@@ -1,22 +1,22 @@
 //! A look at a BidNode: how many slots it has and should have, and what it says of itself.
 
 use super::context::Context;
-use super::objects::{drop_finalizer, release, this_one};
+use super::objects::{drop_finalizer, release, remove};
 use super::slot::is_above_max;
 use super::{Error, node};
 use crate::api::{
     ANNOTATION_ABANDON, ANNOTATION_EMPTY_AFTER, ANNOTATION_UNHEALTHY_AFTER, BidNode, BidNodeStatus, BidSlot,
-    BidSlotSpec, FINALIZER, LABEL_BIDNODE, LABEL_UID, SlotPhase,
+    BidSlotSpec, FINALIZER, LABEL_BIDNODE, LABEL_REGION, LABEL_UID, SlotPhase,
 };
 use crate::plan::count::{self, Leaving, Rules, SlotView};
-use crate::plan::demand::{Resources, Shape, is_unschedulable, nodes_needed};
+use crate::plan::demand::{self, Resources, Shape};
 use crate::plan::drain::Tier;
 use crate::plan::price;
 use crate::plan::status::{self, Facts, SlotReport};
-use crate::world::{not_ready_since, ordinal, pod_view};
+use crate::provision::kubelet_labels;
+use crate::world::{is_node_ready, not_ready_since, ordinal, pod_view, takes_pods};
 use crate::{clock, fault};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::runtime::controller::Action;
@@ -30,6 +30,7 @@ use tracing::{info, warn};
 
 /// Everything is looked at again at least as often, give or take a tenth.
 const BEAT: Duration = Duration::from_secs(60);
+const REPORT_BEAT: SignedDuration = SignedDuration::from_secs(1);
 const EMPTY_AFTER: SignedDuration = SignedDuration::from_mins(10);
 const UNHEALTHY_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
@@ -51,11 +52,19 @@ pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Resu
         }
     }
     let now = clock::now();
-    let views: Vec<_> = slots.iter().map(|slot| view(slot, &context, now)).collect();
-    let Some(needed) = needed(&node, &slots, &context).await else {
+    let mut views: Vec<_> = slots.iter().map(|slot| view(slot, &context, now)).collect();
+    let rooms: Vec<_> = slots.iter().map(|slot| free_of(slot, &context)).collect();
+    for index in 0..views.len() {
+        views[index].fits_elsewhere =
+            is_of_pair(&views[index], &views) && fits(index, &slots, &rooms, &context);
+    }
+    let going = slots.iter().zip(&views).filter(|(_, view)| view.is_preempted());
+    let displaced: Vec<_> = going.flat_map(|(slot, _)| moving_pods(slot, &context)).collect();
+    let ready: Vec<_> = rooms.into_iter().flatten().collect();
+    let Some(needed) = needed(&node, &displaced, &ready, &context).await else {
         // What pods need is not known: as many slots as there are is the best guess.
-        report(&node, &slots, now, &context).await?;
-        return Ok(Action::requeue(BEAT / 6));
+        let early = report(&node, &slots, now, &context).await?;
+        return Ok(Action::requeue(early.unwrap_or(BEAT / 6)));
     };
     let rules = Rules {
         min: node.spec.min_nodes as usize,
@@ -64,10 +73,11 @@ pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Resu
         empty_after: duration(&node, ANNOTATION_EMPTY_AFTER, EMPTY_AFTER),
         unhealthy_after: duration(&node, ANNOTATION_UNHEALTHY_AFTER, UNHEALTHY_AFTER),
     };
+    context.set_target(&node.uid().unwrap_or_default(), count::target(&rules, &views));
     let changes = count::plan(&rules, &views);
     let pause = context.pause_after_failures(&node.uid().unwrap_or_default(), now);
-    for ordinal in changes.create.iter().filter(|_| pause.is_none()) {
-        create(&node, *ordinal, &context).await?;
+    for new in changes.create.iter().filter(|_| pause.is_none()) {
+        create(&node, new, &context).await?;
         fault::point("slot-created");
     }
     for (name, reason) in &changes.release {
@@ -76,9 +86,10 @@ pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Resu
             release(slot, *reason, &context).await?;
         }
     }
-    report(&node, &slots, now, &context).await?;
-    let look = next_look(&rules, &views);
-    Ok(Action::requeue(pause.filter(|_| !changes.create.is_empty()).map_or(look, |pause| pause.min(look))))
+    let early = report(&node, &slots, now, &context).await?;
+    let pause = pause.filter(|_| !changes.create.is_empty());
+    let look = [early, pause].into_iter().flatten().fold(next_look(&rules, &views), Duration::min);
+    Ok(Action::requeue(look))
 }
 
 /// Before the next node is empty, or not ready, for long enough.
@@ -109,10 +120,7 @@ fn view(slot: &BidSlot, context: &Context, now: Timestamp) -> SlotView {
     let node = status.node.as_deref().and_then(|name| context.world().node(name));
     let ready = status.phase == SlotPhase::Ready;
     // Pods may be bound before the slot says that its node is ready.
-    let pods = status.node.as_deref().map_or(0, |name| {
-        let moving = |pod: &Arc<Pod>| pod_view(pod).is_some_and(|pod| pod.tier < Tier::Daemon);
-        context.world().pods_on(name).iter().filter(|pod| moving(pod)).count()
-    });
+    let pods = moving_pods(slot, context).len();
     let empty_since = context.empty_since(&slot.uid().unwrap_or_default(), ready && pods == 0, now);
     let not_ready = node.filter(|_| ready).and_then(|node| not_ready_since(&node));
     SlotView {
@@ -128,56 +136,78 @@ fn view(slot: &BidSlot, context: &Context, now: Timestamp) -> SlotView {
         pods,
         empty_for: empty_since.map(|since| now.duration_since(since)),
         not_ready_for: not_ready.map(|since| now.duration_since(since)),
+        replaces: slot.spec.replaces.clone(),
+        fits_elsewhere: false,
     }
 }
 
-/// Nodes that unschedulable pods need; `None` while the engine does not say what a node of the type is.
-async fn needed(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Option<usize> {
-    let pods: Vec<_> = context.world().pods.state().into_iter().filter(|pod| is_unschedulable(pod)).collect();
+/// Pods on the node of a slot that would have to move; those of daemon sets do not.
+fn moving_pods(slot: &BidSlot, context: &Context) -> Vec<Arc<Pod>> {
+    let Some(name) = slot.status.as_ref().and_then(|status| status.node.as_deref()) else {
+        return Vec::new();
+    };
+    let moves = |pod: &Arc<Pod>| pod_view(pod).is_some_and(|pod| pod.tier < Tier::Daemon);
+    context.world().pods_on(name).into_iter().filter(moves).collect()
+}
+
+/// It is in the place of another, or another is in its.
+fn is_of_pair(slot: &SlotView, slots: &[SlotView]) -> bool {
+    slot.replaces.is_some() || slots.iter().any(|other| other.replaces.as_ref() == Some(&slot.name))
+}
+
+/// Whether the pods of a slot's node would find room on the others that are ready.
+fn fits(index: usize, slots: &[Arc<BidSlot>], rooms: &[Option<Resources>], context: &Context) -> bool {
+    let others = rooms.iter().enumerate().filter(|(other, _)| *other != index);
+    let others: Vec<_> = others.filter_map(|(_, room)| room.clone()).collect();
+    demand::fit(moving_pods(&slots[index], context).iter().map(AsRef::as_ref), &others)
+}
+
+/// Nodes that pods need beside the ready ones: unschedulable pods, and those that are displaced. `None` while the
+/// engine does not say what a node of the type is.
+async fn needed(
+    node: &BidNode,
+    displaced: &[Arc<Pod>],
+    ready: &[Resources],
+    context: &Context,
+) -> Option<usize> {
+    let unschedulable = context.world().unschedulable();
+    let (asking, going): (Vec<_>, Vec<_>) =
+        (unschedulable.iter().map(AsRef::as_ref).collect(), displaced.iter().map(AsRef::as_ref).collect());
+    let pods = demand::seekers(&asking, &going);
     if pods.is_empty() {
         return Some(0);
     }
     let kind = context.auction().instance_type(&node.spec.instance_type).await.ok()?;
     let mut labels = kind.labels.clone();
     labels.extend(node::labels(node));
-    for (key, value) in [
-        ("kubernetes.io/os", Some("linux")),
-        ("kubernetes.io/arch", Some("amd64")),
-        ("node.kubernetes.io/instance-type", Some(node.spec.instance_type.as_str())),
-        ("topology.kubernetes.io/region", node.spec.region.as_deref()),
-    ] {
-        if let Some(value) = value {
-            labels.insert(key.to_owned(), value.to_owned());
-        }
-    }
-    let mut quantities: BTreeMap<String, Quantity> = kind.allocatable.clone();
-    quantities.entry("pods".to_owned()).or_insert_with(|| Quantity("110".to_owned()));
-    let shape = Shape { labels, taints: node::taints(node), free: Resources::parse(&quantities) };
-    let ready: Vec<_> = slots.iter().filter_map(|slot| free_of(slot, context)).collect();
-    Some(nodes_needed(pods.iter().map(AsRef::as_ref), &shape, &ready))
+    labels.extend(kubelet_labels(&node.spec.instance_type));
+    labels.extend(node.spec.region.clone().map(|region| (LABEL_REGION.to_owned(), region)));
+    let shape = Shape { labels, taints: node::taints(node), free: Resources::parse(&kind.allocatable) };
+    Some(demand::nodes_needed(pods, &shape, ready))
 }
 
-/// What is free on the ready node of a slot that stays.
+/// What is free on the node of a slot that stays, if pods can be bound to it.
 fn free_of(slot: &BidSlot, context: &Context) -> Option<Resources> {
     let status = slot.status.as_ref()?;
     let stays = status.phase == SlotPhase::Ready && slot.spec.release.is_none();
     let name = status.node.as_deref().filter(|_| stays)?;
-    let node = context.world().node(name)?;
+    let node = context.world().node(name).filter(|node| takes_pods(node))?;
     let allocatable = node.status.as_ref()?.allocatable.as_ref()?;
     let pods = context.world().pods_on(name);
     Some(Resources::parse(allocatable).without(pods.iter().map(AsRef::as_ref)))
 }
 
-async fn create(node: &BidNode, ordinal: u32, context: &Context) -> Result<(), Error> {
+async fn create(node: &BidNode, new: &count::New, context: &Context) -> Result<(), Error> {
     context.leads()?;
     let namespace = node.namespace().unwrap_or_default();
     let api: Api<BidSlot> = Api::namespaced(context.client.clone(), &namespace);
     let spec = BidSlotSpec {
         instance_type: node.spec.instance_type.clone(),
         region: node.spec.region.clone(),
+        replaces: new.replaces.clone(),
         release: None,
     };
-    let mut slot = BidSlot::new(&format!("{}-{ordinal}", node.name_any()), spec);
+    let mut slot = BidSlot::new(&format!("{}-{}", node.name_any(), new.ordinal), spec);
     slot.metadata = ObjectMeta {
         owner_references: node.controller_owner_ref(&()).map(|owner| vec![owner]),
         finalizers: Some(vec![FINALIZER.to_owned()]),
@@ -216,13 +246,8 @@ async fn end(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Resul
     let api: Api<BidSlot> = Api::namespaced(context.client.clone(), &node.namespace().unwrap_or_default());
     let abandoned = node.annotations().get(ANNOTATION_ABANDON).is_some_and(|value| value == "true");
     for slot in slots {
-        context.leads()?;
         if slot.metadata.deletion_timestamp.is_none() {
-            match api.delete(&slot.name_any(), &this_one(slot.as_ref())).await {
-                Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-                Err(error) => return Err(error.into()),
-            }
+            remove(&api, slot.as_ref(), context).await?;
         }
         if abandoned {
             drop_finalizer(&api, slot.as_ref()).await?;
@@ -243,13 +268,14 @@ async fn end(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Resul
     Ok(Action::requeue(Duration::from_secs(2)))
 }
 
-/// Writes the status, if it says anything else than before.
+/// Writes the status, if it says anything else than before. Where only numbers move it is written once a second; then
+/// returns when it may be again.
 async fn report(
     node: &BidNode,
     slots: &[Arc<BidSlot>],
     now: Timestamp,
     context: &Context,
-) -> Result<(), Error> {
+) -> Result<Option<Duration>, Error> {
     let was = node.status.clone().unwrap_or_default();
     let uid = node.uid().unwrap_or_default();
     let statuses: Vec<_> = slots.iter().map(|slot| slot.status.clone().unwrap_or_default()).collect();
@@ -262,6 +288,7 @@ async fn report(
             name,
             status,
             leaving: slot.spec.release.is_some() || slot.metadata.deletion_timestamp.is_some(),
+            node_ready: is_node_ready(status, context.world()),
             price_micros: status.bid.and_then(|bid| {
                 context.auction().mirror().bid(bid)?.allocation.and_then(|held| held.price_micros)
             }),
@@ -293,12 +320,19 @@ async fn report(
     let new = status::status(&was, &facts, &reports, context.priced(&uid));
     context.active_nodes().set(node, new.active_nodes);
     if node.status.is_some() && new == was {
-        return Ok(());
+        return Ok(None);
     }
+    let numbers = new.phase == was.phase && new.observed_generation == was.observed_generation;
+    let left = context.reported(&uid).map(|when| REPORT_BEAT - now.duration_since(when));
+    if let Some(left) = left.filter(|left| numbers && left.is_positive()) {
+        return Ok(Duration::try_from(left).ok());
+    }
+    context.set_reported(&uid, now);
     if new.average_price != was.average_price {
         context.set_priced(&uid, now);
     }
-    write(node, &new, context).await
+    write(node, &new, context).await?;
+    Ok(None)
 }
 
 async fn write(node: &BidNode, status: &BidNodeStatus, context: &Context) -> Result<(), Error> {

@@ -4,9 +4,11 @@ use super::Error;
 use crate::api::{BidNode, BidSlot};
 use crate::auction::Auction;
 use crate::metrics::ActiveNodes;
+use crate::plan::slot::Limits;
 use crate::provision::Provisioner;
 use crate::reign::Reign;
 use crate::world::World;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::reflector::ObjectRef;
@@ -27,6 +29,7 @@ pub struct Options {
     pub active_nodes: Arc<ActiveNodes>,
     /// Only BidNodes of this namespace; absent for all.
     pub namespace: Option<String>,
+    pub limits: Limits,
 }
 
 /// Objects to be looked at.
@@ -60,9 +63,36 @@ pub(super) struct Context {
     world: World,
     wakes: Wakes,
     options: Options,
-    recorder: Recorder,
+    news: UnboundedSender<News>,
     pictured: AtomicBool,
     memory: Mutex<Memory>,
+}
+
+/// What people are told, where they look: as an event of the object.
+struct News {
+    event: Event,
+    about: ObjectReference,
+}
+
+/// Writes the news, one after the other: nobody waits for it, least of all a node under notice.
+pub(super) struct Herald {
+    recorder: Recorder,
+    news: UnboundedReceiver<News>,
+    reign: Reign,
+}
+
+impl Herald {
+    /// For as long as it is polled. News that cannot be written is not worth a failure.
+    pub(super) async fn run(mut self) {
+        while let Some(News { event, about }) = self.news.recv().await {
+            if !self.reign.holds() {
+                continue;
+            }
+            if let Err(error) = self.recorder.publish(&event, &about).await {
+                warn!(%error, reason = event.reason, "an event could not be written");
+            }
+        }
+    }
 }
 
 /// What is not worth a write: lost with the process, and made again.
@@ -71,24 +101,24 @@ struct Memory {
     failures: BTreeMap<String, u32>,
     /// When the mean price of a BidNode was last written, by UID.
     priced: BTreeMap<String, Timestamp>,
+    /// When the status of a BidNode was last written, by UID.
+    reported: BTreeMap<String, Timestamp>,
     /// Since when the node of a slot has been empty, by UID.
     empty: BTreeMap<String, Timestamp>,
     /// How many machines of a BidNode failed in a row, and when the last one did, by UID.
     machine_failures: BTreeMap<String, (u32, Timestamp)>,
+    /// How many slots a BidNode is to have, by UID.
+    targets: BTreeMap<String, usize>,
 }
 
 impl Context {
-    pub(super) fn new(client: Client, world: World, wakes: Wakes, options: Options) -> Self {
+    pub(super) fn new(client: Client, world: World, wakes: Wakes, options: Options) -> (Self, Herald) {
         let reporter = Reporter { controller: "kubebid-operator".to_owned(), instance: None };
-        Context {
-            recorder: Recorder::new(client.clone(), reporter),
-            client,
-            world,
-            wakes,
-            options,
-            pictured: AtomicBool::new(false),
-            memory: Mutex::default(),
-        }
+        let recorder = Recorder::new(client.clone(), reporter);
+        let (sender, news) = unbounded_channel();
+        let herald = Herald { recorder, news, reign: options.reign.clone() };
+        let (pictured, memory) = (AtomicBool::new(false), Mutex::default());
+        (Context { client, world, wakes, options, news: sender, pictured, memory }, herald)
     }
 
     pub(super) fn world(&self) -> &World {
@@ -105,6 +135,10 @@ impl Context {
 
     pub(super) fn provisioner(&self) -> &dyn Provisioner {
         self.options.provisioner.as_ref()
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.options.limits
     }
 
     pub(super) fn active_nodes(&self) -> &ActiveNodes {
@@ -124,21 +158,15 @@ impl Context {
         self.pictured.load(Ordering::Relaxed)
     }
 
-    /// Tells people, where they look: as an event of the object. Failing to is not worth a failure.
-    pub(super) async fn tell<K>(&self, about: &K, type_: EventType, reason: &str, note: String)
+    /// Tells people.
+    pub(super) fn tell<K>(&self, about: &K, type_: EventType, reason: &str, note: String)
     where
         K: Resource<DynamicType = ()>,
     {
-        let event = Event {
-            type_,
-            reason: reason.to_owned(),
-            note: Some(note),
-            action: reason.to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = self.recorder.publish(&event, &about.object_ref(&())).await {
-            warn!(%error, reason, "an event could not be written");
-        }
+        let (reason, action) = (reason.to_owned(), reason.to_owned());
+        let event = Event { type_, reason, note: Some(note), action, secondary: None };
+        // At the end nobody listens any more.
+        let _ = self.news.send(News { event, about: about.object_ref(&()) });
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -157,12 +185,29 @@ impl Context {
         self.memory().failures.remove(object);
     }
 
+    /// How many slots a BidNode is to have, as of its last look.
+    pub(super) fn target(&self, uid: &str) -> Option<usize> {
+        self.memory().targets.get(uid).copied()
+    }
+
+    pub(super) fn set_target(&self, uid: &str, slots: usize) {
+        self.memory().targets.insert(uid.to_owned(), slots);
+    }
+
     pub(super) fn priced(&self, uid: &str) -> Option<Timestamp> {
         self.memory().priced.get(uid).copied()
     }
 
     pub(super) fn set_priced(&self, uid: &str, when: Timestamp) {
         self.memory().priced.insert(uid.to_owned(), when);
+    }
+
+    pub(super) fn reported(&self, uid: &str) -> Option<Timestamp> {
+        self.memory().reported.get(uid).copied()
+    }
+
+    pub(super) fn set_reported(&self, uid: &str, when: Timestamp) {
+        self.memory().reported.insert(uid.to_owned(), when);
     }
 
     /// Since when the node of this slot has been empty.
@@ -197,7 +242,9 @@ impl Context {
     pub(super) fn forget(&self, uid: &str) {
         let mut memory = self.memory();
         memory.priced.remove(uid);
+        memory.reported.remove(uid);
         memory.empty.remove(uid);
         memory.machine_failures.remove(uid);
+        memory.targets.remove(uid);
     }
 }

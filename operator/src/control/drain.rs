@@ -5,17 +5,14 @@ use super::context::Context;
 use super::slot::Scene;
 use crate::plan::drain::{Act, PodView, next_look, plan};
 use crate::world::pod_view;
-use crate::{clock, metrics};
+use crate::{clock, deletion, metrics};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::{Api, DeleteParams, EvictParams, Preconditions};
+use kube::api::{Api, DeleteParams, EvictParams};
 use std::time::Duration;
 use tracing::info;
 
-/// How long a node that is given up of one's own will may take to drain; then its pods are deleted.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(15);
-
-/// One round; returns when to come again.
+/// One round; returns when to come again. Who is not gone when the time is over is deleted.
 pub(super) async fn drain(
     scene: &Scene,
     deadline: Option<Timestamp>,
@@ -24,7 +21,7 @@ pub(super) async fn drain(
 ) -> Result<Duration, Error> {
     let node = scene.status().node.unwrap_or_default();
     let pods: Vec<_> = context.world().pods_on(&node).iter().filter_map(|pod| pod_view(pod)).collect();
-    let (deadline, now) = (deadline.or(Some(began + PATIENCE)), clock::now());
+    let (deadline, now) = (deadline.or(Some(began + context.limits().drain)), clock::now());
     for act in plan(&pods, deadline, now) {
         context.leads()?;
         match act {
@@ -37,7 +34,7 @@ pub(super) async fn drain(
 
 async fn evict(pod: &PodView, context: &Context) -> Result<(), Error> {
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
-    let params = EvictParams { delete_options: Some(of_this(pod, None)), ..EvictParams::default() };
+    let params = EvictParams { delete_options: Some(deletion::only(&pod.uid)), ..EvictParams::default() };
     match api.evict(&pod.name, &params).await {
         Ok(_) => metrics::moved_pod("evicted"),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
@@ -53,19 +50,15 @@ async fn evict(pod: &PodView, context: &Context) -> Result<(), Error> {
 async fn delete(pod: &PodView, grace: SignedDuration, context: &Context) -> Result<(), Error> {
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
     let grace = u32::try_from(grace.as_secs()).unwrap_or(1).max(1);
-    match api.delete(&pod.name, &of_this(pod, Some(grace))).await {
+    match api
+        .delete(&pod.name, &DeleteParams { grace_period_seconds: Some(grace), ..deletion::only(&pod.uid) })
+        .await
+    {
         Ok(_) => {
             info!(namespace = pod.namespace, pod = pod.name, grace, "deleted: there was no time to ask");
             metrics::moved_pod("deleted");
         }
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-        Err(error) => return Err(error.into()),
+        gone => deletion::done_or_gone(gone)?,
     }
     Ok(())
-}
-
-/// This pod, and none of the same name that came later.
-fn of_this(pod: &PodView, grace_period_seconds: Option<u32>) -> DeleteParams {
-    let preconditions = Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
-    DeleteParams { grace_period_seconds, preconditions: Some(preconditions), ..DeleteParams::default() }
 }

@@ -2,8 +2,8 @@
 
 use super::slot::Scene;
 use crate::api::{
-    ANNOTATION_NAMESPACE, BidNode, LABEL_BIDNODE, LABEL_SLOT, LABEL_SLOT_UID, LABEL_UID, TAINT_LEAVING,
-    TAINT_UNREGISTERED,
+    ANNOTATION_NAMESPACE, BidNode, LABEL_BIDNODE, LABEL_REGION, LABEL_SLOT, LABEL_SLOT_UID, LABEL_UID,
+    TAINT_LEAVING, TAINT_UNREGISTERED,
 };
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt as _;
@@ -47,7 +47,7 @@ pub(super) fn registration(node: &Node, owner: &BidNode, scene: &Scene) -> Optio
     wanted.insert(LABEL_SLOT.to_owned(), scene.slot.name_any());
     wanted.insert(LABEL_SLOT_UID.to_owned(), scene.slot.uid().unwrap_or_default());
     if let Some(region) = scene.status().region() {
-        wanted.insert("topology.kubernetes.io/region".to_owned(), region.to_owned());
+        wanted.insert(LABEL_REGION.to_owned(), region.to_owned());
     }
     let before: Applied = node
         .annotations()

@@ -3,9 +3,10 @@
 use super::Error;
 use super::context::Context;
 use crate::api::{BidSlot, FINALIZER, ReleaseReason};
+use crate::deletion;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 /// Writes the status of a slot, unless somebody else has written meanwhile; returns it as it is then.
@@ -40,14 +41,13 @@ pub(super) async fn patch_node(
     unless_gone(api.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
 }
 
-pub(super) async fn delete_node(node: &Node, context: &Context) -> Result<(), Error> {
+/// Deletes an object of a namespace or of none. One that is gone, or made place for another of its name, is deleted.
+pub(super) async fn remove<K>(api: &Api<K>, object: &K, context: &Context) -> Result<(), Error>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
     context.leads()?;
-    let api: Api<Node> = Api::all(context.client.clone());
-    match api.delete(&node.name_any(), &this_one(node)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    Ok(deletion::delete(api, object).await?)
 }
 
 /// What is not there any more needs no change.
@@ -57,12 +57,6 @@ fn unless_gone<T>(done: kube::Result<T>) -> Result<(), Error> {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// This object, and none of the same name that came later.
-pub(super) fn this_one<K: kube::Resource>(object: &K) -> DeleteParams {
-    let preconditions = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
-    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
 /// Takes our finalizer away, and no other.

@@ -9,9 +9,10 @@ use crate::auction::{Known, SlotKey};
 use crate::clock;
 use crate::plan::drain::{PodView, Tier};
 use crate::plan::price::{self, Bid, Markets};
+use crate::plan::slot::conditions::{Facts, Obstacle, conditions};
 use crate::plan::slot::{self as plan, AllocationView, Auction, BidView, Sight, Step, Unwanted};
 use crate::provision::Machine;
-use crate::world::{node_view, not_ready_since, pod_view};
+use crate::world::{is_node_ready, node_view, not_ready_since, pod_view};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
@@ -52,6 +53,7 @@ pub(super) async fn reconcile(slot: Arc<BidSlot>, context: Arc<Context>) -> Resu
     let mut draft = Draft::new(BidSlot::clone(&slot));
     let done = steps(&mut draft, &context).await;
     // What was done before a failure was done.
+    draft.describe(done.as_ref().err(), &context);
     draft.write(&context).await?;
     done
 }
@@ -70,7 +72,8 @@ async fn steps(draft: &mut Draft, context: &Context) -> Result<Action, Error> {
             // Done, and not to be seen yet: an event will tell.
             return Ok(Action::requeue(AGAIN));
         }
-        if matches!(step, Step::Place | Step::Provision) {
+        if step == Step::Place {
+            draft.describe(None, context);
             draft.write(context).await?;
         }
         match act(&step, scene, context, &mut draft.slot).await? {
@@ -90,15 +93,42 @@ async fn steps(draft: &mut Draft, context: &Context) -> Result<Action, Error> {
 struct Draft {
     slot: BidSlot,
     written: Option<BidSlotStatus>,
+    gone: bool,
 }
 
 impl Draft {
     fn new(slot: BidSlot) -> Self {
-        Draft { written: slot.status.clone(), slot }
+        Draft { written: slot.status.clone(), slot, gone: false }
+    }
+
+    /// Says in its conditions how far the slot is, and what it waits for.
+    fn describe(&mut self, error: Option<&Error>, context: &Context) {
+        let status = self.slot.status.get_or_insert_default();
+        let node = status.node.as_deref().and_then(|name| context.world().node(name));
+        let held =
+            || node.as_ref()?.metadata.deletion_timestamp.as_ref().map(|since| Obstacle::Held(since.0));
+        let away = || context.auction().mirror().fault().map(Obstacle::Auction);
+        let obstacle = match error {
+            // Why a bid was refused is in the status.
+            Some(Error::Auction(kubebid_client::Error::Refused(_))) => None,
+            Some(Error::Auction(error)) => Some(Obstacle::Auction(error.to_string())),
+            Some(Error::Provisioner(fault)) => Some(Obstacle::Provisioner(fault.to_string())),
+            Some(Error::Stale | Error::Cluster(_) | Error::NotLeading | Error::Panicked(_)) => return,
+            None if context.auction().mirror().is_listed() => held(),
+            None => away(),
+        };
+        let facts = Facts {
+            obstacle: obstacle.as_ref(),
+            node_ready: is_node_ready(status, context.world()),
+            limits: context.limits(),
+            generation: self.slot.metadata.generation,
+            now: clock::now(),
+        };
+        status.conditions = conditions(status, &facts);
     }
 
     async fn write(&mut self, context: &Context) -> Result<(), Error> {
-        if self.slot.status != self.written {
+        if self.slot.status != self.written && !self.gone {
             *self = Draft::new(write_status(&self.slot, context).await?);
         }
         Ok(())
@@ -106,7 +136,7 @@ impl Draft {
 
     /// The object is gone, and its status with it.
     fn forget(&mut self) {
-        self.written = self.slot.status.clone();
+        self.gone = true;
     }
 }
 
@@ -162,6 +192,7 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
         pods_left,
         may_drain: may_drain(scene, context, now),
         machine_gone: machine_gone(scene, context).await,
+        limits: context.limits(),
     }))
 }
 
@@ -245,23 +276,26 @@ fn is_tainted(key: &SlotKey, context: &Context) -> bool {
     else {
         return true;
     };
-    let status = slot.status.clone().unwrap_or_default();
-    let Some(node) = status.node.and_then(|name| context.world().node(&name)) else { return true };
+    let name = slot.status.as_ref().and_then(|status| status.node.as_deref());
+    let Some(node) = name.and_then(|name| context.world().node(name)) else { return true };
     node_view(&node, true).leaving
 }
 
-/// As many bids stand as the BidNode has nodes at least.
+/// As many bids stand as the BidNode is to have slots: its pods have somewhere to go.
 fn is_replaced(scene: &Scene, noticed: &[SlotKey], context: &Context) -> bool {
     let Some(owner) = scene.owner.as_ref().filter(|owner| owner.metadata.deletion_timestamp.is_none()) else {
         return true;
     };
     let noticed: BTreeSet<&str> = noticed.iter().map(|slot| slot.uid.as_str()).collect();
+    let bids = |slot: &BidSlot| {
+        slot.status.as_ref().is_some_and(|status| status.phase.counts() && status.bid.is_some())
+    };
     let standing = context.world().slots_of(owner).into_iter().filter(|slot| {
-        let status = slot.status.clone().unwrap_or_default();
         let noticed = slot.uid().is_some_and(|uid| noticed.contains(uid.as_str()));
-        !noticed && slot.spec.release.is_none() && status.phase.counts() && status.bid.is_some()
+        !noticed && slot.spec.release.is_none() && bids(slot)
     });
-    standing.count() >= owner.spec.min_nodes as usize
+    let target = context.target(&owner.uid().unwrap_or_default());
+    standing.count() >= target.unwrap_or(owner.spec.min_nodes as usize)
 }
 
 /// A node that says nothing any more may have no machine: the provisioner knows. Where it does not answer, whatever

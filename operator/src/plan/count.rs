@@ -20,6 +20,10 @@ pub struct SlotView {
     pub empty_for: Option<SignedDuration>,
     /// For how long its node, once ready, has not been.
     pub not_ready_for: Option<SignedDuration>,
+    /// The slot whose node was under notice when this one was made.
+    pub replaces: Option<String>,
+    /// Its pods would find room on the other ready nodes.
+    pub fits_elsewhere: bool,
 }
 
 /// Why a slot is being given up.
@@ -32,6 +36,11 @@ pub enum Leaving {
 impl SlotView {
     fn counts(&self) -> bool {
         self.leaving.is_none() && self.phase.counts()
+    }
+
+    /// The market takes its node.
+    pub fn is_preempted(&self) -> bool {
+        self.leaving.is_none() && matches!(self.phase, SlotPhase::Notice | SlotPhase::Draining)
     }
 
     /// It would be missed: pods run on it, or may be about to.
@@ -58,9 +67,17 @@ pub struct Rules {
 /// Slots to make and slots to give up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// The numbers of those to make: the lowest that are free, so that who sees an old list makes none twice.
-    pub create: Vec<u32>,
+    pub create: Vec<New>,
     pub release: Vec<(String, ReleaseReason)>,
+}
+
+/// A slot to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct New {
+    /// The lowest number that is free, so that who sees an old list makes none twice.
+    pub ordinal: u32,
+    /// The slot in whose place it is, if the market takes that one's node.
+    pub replaces: Option<String>,
 }
 
 /// How many nodes are wanted.
@@ -79,7 +96,9 @@ pub fn plan(rules: &Rules, slots: &[SlotView]) -> Changes {
         .collect();
     let target = target(rules, slots);
     if standing.len() < target {
-        let create = free_ordinals(slots).take(target - standing.len()).collect();
+        let mut replaced = unreplaced(slots);
+        let new = |ordinal| New { ordinal, replaces: replaced.next() };
+        let create = free_ordinals(slots).take(target - standing.len()).map(new).collect();
         return Changes { create, release };
     }
     let must = standing.len().saturating_sub(rules.max.max(rules.min));
@@ -89,7 +108,39 @@ pub fn plan(rules: &Rules, slots: &[SlotView]) -> Changes {
         let reason = if slot.empty_for.is_some() { ReleaseReason::Empty } else { ReleaseReason::ScaleDown };
         (surplus && free_to_go).then(|| (slot.name.clone(), reason))
     }));
+    let spare = standing.len().saturating_sub(release.len()).saturating_sub(rules.min);
+    if rules.needed == 0 {
+        let doubles = doubles(rules, slots).filter(|double| !release.iter().any(|(name, _)| name == double));
+        let doubles: Vec<_> = doubles.take(spare).map(|name| (name, ReleaseReason::Rescinded)).collect();
+        release.extend(doubles);
+    }
     Changes { create: Vec::new(), release }
+}
+
+/// Slots whose nodes the market takes, and that no other was made for.
+fn unreplaced(slots: &[SlotView]) -> impl Iterator<Item = String> {
+    slots
+        .iter()
+        .filter(|slot| slot.is_preempted())
+        .map(|slot| &slot.name)
+        .filter(|name| !slots.iter().any(|other| other.replaces.as_ref() == Some(name)))
+        .cloned()
+}
+
+/// Of each ready node whose notice was taken back and the one that was bid for in its place: the emptier, if its pods
+/// have somewhere to go.
+fn doubles(rules: &Rules, slots: &[SlotView]) -> impl Iterator<Item = String> {
+    let of_pair = |new: &SlotView| {
+        let is_old = |slot: &&SlotView| Some(&slot.name) == new.replaces.as_ref();
+        let old = slots.iter().find(is_old)?;
+        let stays = |slot: &SlotView| slot.counts() && slot.phase == SlotPhase::Ready;
+        if !stays(old) || !new.counts() {
+            return None;
+        }
+        let emptier = cheapest_first(rules, vec![old, new]).next()?;
+        (emptier.pods == 0 || emptier.fits_elsewhere).then(|| emptier.name.clone())
+    };
+    slots.iter().filter_map(of_pair)
 }
 
 /// Nodes to replace for their health: never more than a fifth of all at once, but one.
@@ -149,6 +200,8 @@ mod tests {
             pods: 0,
             empty_for: None,
             not_ready_for: None,
+            replaces: None,
+            fits_elsewhere: false,
         }
     }
 
@@ -164,7 +217,7 @@ mod tests {
     #[track_caller]
     fn check(rules: Rules, slots: &[SlotView], expect: &str) {
         let changes = plan(&rules, slots);
-        let mut said: Vec<String> = changes.create.iter().map(|ordinal| format!("+{ordinal}")).collect();
+        let mut said: Vec<String> = changes.create.iter().map(|new| format!("+{}", new.ordinal)).collect();
         said.extend(
             changes
                 .release
@@ -191,6 +244,40 @@ mod tests {
     fn when_a_notice_is_taken_back_the_new_bid_goes_if_it_holds_nothing() {
         check(RULES, &[busy(0, 1), busy(1, 1), slot(2, SlotPhase::Bidding)], "-2:ScaleDown");
         check(RULES, &[busy(0, 1), busy(1, 1), slot(2, SlotPhase::Provisioning)], "-2:ScaleDown");
+    }
+
+    #[test]
+    fn each_new_slot_is_in_the_place_of_one_whose_node_goes() {
+        let of = |replaces: &str| Some(format!("gpu-{replaces}"));
+        let slots = [slot(0, SlotPhase::Notice), slot(1, SlotPhase::Draining)];
+        let create = plan(&Rules { min: 3, ..RULES }, &slots).create;
+        assert_eq!(
+            create.iter().map(|new| (new.ordinal, new.replaces.clone())).collect::<Vec<_>>(),
+            [(2, of("0")), (3, of("1")), (4, None)]
+        );
+        let replaced = SlotView { replaces: of("0"), ..slot(2, SlotPhase::Bidding) };
+        let create = plan(&RULES, &[slots[0].clone(), slots[1].clone(), replaced]).create;
+        assert_eq!(create, [New { ordinal: 3, replaces: of("1") }]);
+    }
+
+    #[test]
+    fn when_a_notice_is_taken_back_and_both_nodes_run_the_emptier_goes() {
+        let rules = Rules { min: 1, ..RULES };
+        let new = |pods, fits_elsewhere| SlotView {
+            replaces: Some("gpu-0".into()),
+            fits_elsewhere,
+            ..busy(1, pods)
+        };
+        let old = |pods, fits_elsewhere| SlotView { fits_elsewhere, ..busy(0, pods) };
+        check(rules, &[old(2, true), new(1, true)], "-1:Rescinded");
+        check(rules, &[old(1, true), new(2, true)], "-0:Rescinded");
+        check(rules, &[old(1, true), new(1, true)], "-1:Rescinded");
+        check(rules, &[old(1, false), new(1, false)], "");
+        let fresh = SlotView { empty_for: Some(SignedDuration::ZERO), ..new(0, false) };
+        check(rules, &[old(1, false), fresh], "-1:Rescinded");
+        // While the market takes the old one, and where both are wanted, both stay.
+        check(rules, &[slot(0, SlotPhase::Draining), new(1, true)], "");
+        check(RULES, &[old(2, true), new(1, true)], "");
     }
 
     #[test]

@@ -93,6 +93,42 @@ pub fn nodes_needed<'a>(
     nodes.len() - ready.len()
 }
 
+/// Whether all of these pods find room on these nodes, which suit them.
+pub fn fit<'a>(pods: impl IntoIterator<Item = &'a Pod>, nodes: &[Resources]) -> bool {
+    let mut nodes = nodes.to_vec();
+    pods.into_iter().all(|pod| {
+        let wanted = requests(pod);
+        nodes.iter_mut().any(|node| node.take(&wanted))
+    })
+}
+
+/// Pods that want a node: those that are unschedulable, and those whose node goes. One that is ending counts until
+/// its successor asks for a node, and one that has no controller has no successor.
+pub fn seekers<'a>(unschedulable: &[&'a Pod], displaced: &[&'a Pod]) -> Vec<&'a Pod> {
+    let mut asking: BTreeMap<&str, usize> = BTreeMap::new();
+    for controller in unschedulable.iter().filter_map(|pod| controller(pod)) {
+        *asking.entry(controller).or_default() += 1;
+    }
+    let moves = displaced.iter().filter(|pod| {
+        let Some(controller) = controller(pod) else { return false };
+        let ending = pod.metadata.deletion_timestamp.is_some();
+        match asking.get_mut(controller) {
+            Some(successors) if ending && *successors > 0 => {
+                *successors -= 1;
+                false
+            }
+            Some(_) | None => true,
+        }
+    });
+    let moves: Vec<_> = moves.copied().collect();
+    unschedulable.iter().copied().chain(moves).collect()
+}
+
+fn controller(pod: &Pod) -> Option<&str> {
+    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
+}
+
 /// Whether the scheduler says that it finds no node for the pod.
 pub fn is_unschedulable(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -244,6 +280,36 @@ mod tests {
         let pods = [pod(asks(4)), pod(asks(8))];
         let half = shape().free.without(&[pod(asks(4))]);
         assert_eq!(nodes_needed(&pods, &shape(), &[half]), 1);
+    }
+
+    #[test]
+    fn pods_fit_on_others_all_or_not() {
+        let half = || shape().free.without(&[pod(asks(4))]);
+        assert!(fit(&[pod(asks(4)), pod(asks(2))], &[half(), half()]));
+        assert!(!fit(&[pod(asks(3)), pod(asks(3))], &[half()]));
+        assert!(fit(&[], &[]));
+    }
+
+    #[test]
+    fn a_pod_whose_node_goes_counts_once_with_its_successor() {
+        let of = |controller: &str, ending: bool| {
+            let mut pod = pod(asks(8));
+            let owner =
+                json!({"apiVersion": "v1", "kind": "C", "name": "c", "uid": controller, "controller": true});
+            pod.metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+            pod.metadata.deletion_timestamp =
+                ending.then(|| serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+            pod
+        };
+        let count = |asking: &[Pod], going: &[Pod]| {
+            seekers(&asking.iter().collect::<Vec<_>>(), &going.iter().collect::<Vec<_>>()).len()
+        };
+        assert_eq!(count(&[], &[of("a", false)]), 1);
+        assert_eq!(count(&[], &[of("a", true)]), 1);
+        assert_eq!(count(&[of("a", false)], &[of("a", true)]), 1);
+        assert_eq!(count(&[of("a", false)], &[of("a", true), of("a", true)]), 2);
+        assert_eq!(count(&[of("b", false)], &[of("a", true)]), 2);
+        assert_eq!(count(&[], &[pod(asks(8))]), 0, "nobody makes it again");
     }
 
     #[test]

@@ -7,7 +7,6 @@ use kubebid_strategy::{Quote, Standing, Strategy, amendment_micros};
 /// The markets that a BidNode bids in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Markets {
-    pub names: Vec<String>,
     pub quote: Quote,
     /// The largest of theirs.
     pub increment_bps: u64,
@@ -85,7 +84,7 @@ mod tests {
             floor_micros: Some(micros(floor)),
             tick_micros: 100,
         };
-        Markets { names: vec!["h100-8x/eu-west".into()], quote, increment_bps: 500 }
+        Markets { quote, increment_bps: 500 }
     }
 
     #[track_caller]

@@ -3,6 +3,8 @@
 //! A step is done, its outcome is written into the status, and the next one is asked for. Every step may be
 //! repeated: who crashes between the doing and the writing does it again and nothing more happens.
 
+pub mod conditions;
+
 use crate::api::{BidSlotStatus, ReleaseReason, SlotPhase};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -20,6 +22,7 @@ impl Unwanted {
             Unwanted::Release(ReleaseReason::ScaleDown) => "ScaleDown",
             Unwanted::Release(ReleaseReason::Empty) => "Empty",
             Unwanted::Release(ReleaseReason::NotReady) => "NotReady",
+            Unwanted::Release(ReleaseReason::Rescinded) => "Rescinded",
             Unwanted::Release(ReleaseReason::MaxBid) => "MaxBid",
             Unwanted::Deleted => "Deleted",
         }
@@ -62,7 +65,33 @@ pub struct NodeView {
     pub registered: bool,
     /// It has the taint of nodes that are given up.
     pub leaving: bool,
-    pub ending: bool,
+    /// Since when it is being deleted: others hold it with a finalizer.
+    pub ending_since: Option<Timestamp>,
+}
+
+/// How long a slot waits for what may never come. What costs nothing is waited for without end: a price, a unit, an
+/// engine that is away (docs/decisions/0034).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For a machine to come, and then for its node to be ready.
+    pub machine: SignedDuration,
+    /// For the pods of a node that is given up without a notice.
+    pub drain: SignedDuration,
+    /// For those who hold a deleted Node object.
+    pub held: SignedDuration,
+    /// For a node that vanished, unless the provider says that the unit is lost.
+    pub vanished: SignedDuration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            machine: SignedDuration::from_mins(15),
+            drain: SignedDuration::from_mins(15),
+            held: SignedDuration::from_mins(2),
+            vanished: SignedDuration::from_mins(2),
+        }
+    }
 }
 
 /// All that the next step depends on.
@@ -83,6 +112,27 @@ pub struct Sight<'a> {
     pub may_drain: bool,
     /// The machine behind the node is known to be gone.
     pub machine_gone: bool,
+    pub limits: Limits,
+}
+
+impl Sight<'_> {
+    /// For how long the slot has been where it is.
+    fn waited(&self) -> SignedDuration {
+        self.status.since.as_ref().map(|since| self.now.duration_since(since.0)).unwrap_or_default()
+    }
+
+    /// The Node object, for as long as those who hold it are waited for.
+    fn object(&self) -> Option<&NodeView> {
+        self.node.as_ref().filter(|node| {
+            node.ending_since.is_none_or(|since| self.now.duration_since(since) < self.limits.held)
+        })
+    }
+
+    /// Until when pods may leave of their own.
+    fn drained_by(&self, deadline: Option<Timestamp>) -> Option<Timestamp> {
+        let began = self.status.drain_time.as_ref();
+        deadline.map(|deadline| deadline - LAST).or_else(|| Some(began?.0 + self.limits.drain))
+    }
 }
 
 /// What to do.
@@ -124,8 +174,13 @@ pub enum Step {
     Wait(SignedDuration),
 }
 
-/// How long an allocation is kept when its node vanished, unless the provider says that the unit is lost.
-pub const VANISHED_FOR: SignedDuration = SignedDuration::from_mins(2);
+/// Whether a slot has failed that was given back in good order, by why it was.
+pub fn is_failure(reason: Option<&str>) -> bool {
+    matches!(reason, Some("MachineFailed" | "MachineGone" | "MachineLate" | "NodeLate" | "NodeVanished"))
+}
+
+/// Kept back of a deadline, for the node to be given back in.
+const LAST: SignedDuration = SignedDuration::from_secs(1);
 const SOON: SignedDuration = SignedDuration::from_secs(2);
 const BEAT: SignedDuration = SignedDuration::from_secs(60);
 /// How often a node that says nothing is looked at: its machine may be gone, which no event tells.
@@ -152,7 +207,7 @@ pub fn next(sight: &Sight<'_>) -> Step {
     }
     match &sight.auction {
         Auction::Unknown => Step::Wait(SOON),
-        Auction::NoBid => ended(sight, "BidUnknown", false),
+        Auction::NoBid => unheard_of(sight),
         Auction::Bid(bid) => match &bid.allocation {
             None => waiting(sight, bid),
             Some(allocation) => match &allocation.ended {
@@ -185,12 +240,23 @@ fn waiting(sight: &Sight<'_>, bid: &BidView) -> Step {
     }
 }
 
+/// The engine has forgotten the bid, as one does that came back from an older backup. Nobody has taken the node: its
+/// pods have the time that they have when a node is given up.
+fn unheard_of(sight: &Sight<'_>) -> Step {
+    let runs = sight.node.as_ref().is_some_and(|node| node.ending_since.is_none());
+    if runs && sight.status.phase < SlotPhase::Releasing {
+        leave(sight, None, "BidUnknown")
+    } else {
+        ended(sight, "BidUnknown", false)
+    }
+}
+
 /// The node is no longer ours: its pods move as soon as the Node object is gone.
 fn ended(sight: &Sight<'_>, reason: &str, bid_open: bool) -> Step {
-    if let Some(node) = &sight.node {
-        return if node.ending { Step::Wait(SOON) } else { Step::DeleteNode };
+    if let Some(node) = sight.object() {
+        return if node.ending_since.is_some() { Step::Wait(SOON) } else { Step::DeleteNode };
     }
-    if sight.status.ordered {
+    if !sight.status.machine_ended {
         return Step::Deprovision;
     }
     if bid_open {
@@ -231,10 +297,14 @@ fn rescinded(sight: &Sight<'_>) -> Step {
 /// Towards a ready node, and then keeping it.
 fn run(sight: &Sight<'_>, allocation: &AllocationView) -> Step {
     let status = sight.status;
+    let limit = sight.limits.machine;
+    if status.phase == SlotPhase::Provisioning && sight.node.is_none() && sight.waited() >= limit {
+        return Step::Move { phase: SlotPhase::Releasing, reason: "MachineLate" };
+    }
     let Some(node) = &sight.node else {
         return if status.ready_time.is_some() {
             Step::Move { phase: SlotPhase::Releasing, reason: "NodeVanished" }
-        } else if !status.ordered {
+        } else if status.phase < SlotPhase::Provisioning {
             Step::Move { phase: SlotPhase::Provisioning, reason: "MachineOrdered" }
         } else {
             Step::Provision
@@ -243,14 +313,18 @@ fn run(sight: &Sight<'_>, allocation: &AllocationView) -> Step {
     if status.node.is_none() {
         return Step::Provision;
     }
-    if node.ending || sight.machine_gone {
+    if node.ending_since.is_some() || sight.machine_gone {
         return Step::Move { phase: SlotPhase::Releasing, reason: "NodeVanished" };
     }
     if !node.registered {
         return Step::Register;
     }
     if !node.ready && status.ready_time.is_none() {
-        return moved(sight, SlotPhase::Registered, "NodeNotReady", BEAT);
+        let left = limit - sight.waited();
+        if status.phase == SlotPhase::Registered && !left.is_positive() {
+            return Step::Move { phase: SlotPhase::Releasing, reason: "NodeLate" };
+        }
+        return moved(sight, SlotPhase::Registered, "NodeNotReady", left.clamp(SOON, BEAT));
     }
     if node.ready && !allocation.ready {
         return Step::ReportReady;
@@ -282,7 +356,8 @@ fn leave(sight: &Sight<'_>, deadline: Option<Timestamp>, reason: &'static str) -
     if sight.status.phase != SlotPhase::Draining {
         return Step::Move { phase: SlotPhase::Draining, reason };
     }
-    if sight.pods_left {
+    let time_left = sight.drained_by(deadline).is_none_or(|until| sight.now < until);
+    if sight.pods_left && time_left {
         return Step::Drain;
     }
     Step::Move { phase: SlotPhase::Releasing, reason }
@@ -290,15 +365,15 @@ fn leave(sight: &Sight<'_>, deadline: Option<Timestamp>, reason: &'static str) -
 
 /// The node is empty, or gone: the object, the machine, the allocation, in this order.
 fn releasing(sight: &Sight<'_>) -> Step {
-    if let Some(node) = &sight.node {
-        return if node.ending { Step::Wait(SOON) } else { Step::DeleteNode };
+    if let Some(node) = sight.object() {
+        return if node.ending_since.is_some() { Step::Wait(SOON) } else { Step::DeleteNode };
     }
-    let kept =
-        sight.status.missing_time.as_ref().map(|since| VANISHED_FOR - sight.now.duration_since(since.0));
+    let missing = sight.status.missing_time.as_ref();
+    let kept = missing.map(|since| sight.limits.vanished - sight.now.duration_since(since.0));
     match kept {
         Some(left) if left.is_positive() && sight.unwanted.is_none() => Step::Wait(left),
-        Some(_) | None if sight.status.ordered => Step::Deprovision,
-        Some(_) | None => Step::Cancel,
+        Some(_) | None if sight.status.machine_ended => Step::Cancel,
+        Some(_) | None => Step::Deprovision,
     }
 }
 

@@ -11,6 +11,8 @@ pub struct SlotReport<'a> {
     pub status: &'a BidSlotStatus,
     /// It is being given up.
     pub leaving: bool,
+    /// Its node is there and ready.
+    pub node_ready: bool,
     pub price_micros: Option<u64>,
 }
 
@@ -43,7 +45,7 @@ pub fn status(
     priced: Option<Timestamp>,
 ) -> BidNodeStatus {
     let active: Vec<_> =
-        slots.iter().filter(|slot| slot.status.phase == SlotPhase::Ready && !slot.leaving).collect();
+        slots.iter().filter(|slot| state(slot) == SlotPhase::Ready && !slot.leaving).collect();
     let pending =
         slots.iter().filter(|slot| slot.status.phase <= SlotPhase::Bidding && !slot.leaving).count();
     let counting = slots.iter().filter(|slot| slot.status.phase.counts() && !slot.leaving).count();
@@ -105,9 +107,15 @@ fn node(slot: &SlotReport<'_>) -> Option<NodeStatus> {
         name: slot.status.node.clone().unwrap_or_else(|| slot.name.to_owned()),
         region: slot.status.region().map(str::to_owned),
         price: slot.price_micros.map(usd),
-        state: slot.status.phase,
+        state: state(slot),
         deadline: slot.status.deadline.clone(),
     })
+}
+
+/// A node that was ready and is not is where it was before.
+fn state(slot: &SlotReport<'_>) -> SlotPhase {
+    let phase = slot.status.phase;
+    if phase == SlotPhase::Ready && !slot.node_ready { SlotPhase::Registered } else { phase }
 }
 
 fn mean(prices: impl Iterator<Item = u64>) -> Option<f64> {
@@ -223,6 +231,9 @@ mod tests {
         }
     }
 
+    /// In the place of a price, for a node that is not ready.
+    const NOT_READY: u64 = 1;
+
     fn report(
         slots: &[(BidSlotStatus, u64)],
         second: i64,
@@ -235,6 +246,7 @@ mod tests {
                 name: "gpu-0",
                 status,
                 leaving: false,
+                node_ready: *price != NOT_READY,
                 price_micros: (*price > 0).then_some(*price),
             })
             .collect();
@@ -256,6 +268,14 @@ mod tests {
             (status.conditions[0].type_.as_str(), status.conditions[0].status.as_str()),
             ("Ready", "False")
         );
+    }
+
+    #[test]
+    fn a_node_that_is_not_ready_does_not_count() {
+        let slots = [(slot(SlotPhase::Ready), 3_000_000), (slot(SlotPhase::Ready), NOT_READY)];
+        let status = report(&slots, 1, &BidNodeStatus::default(), None);
+        assert_eq!((status.active_nodes, status.pending_bids), (1, 0));
+        assert_eq!((status.nodes[0].state, status.nodes[1].state), (SlotPhase::Ready, SlotPhase::Registered));
     }
 
     #[test]

@@ -30,7 +30,11 @@ impl External {
         body: Bytes,
         doing: &'static str,
     ) -> Result<Answer, Fault> {
-        self.line.call(&method, id, &body).await.map_err(|why| Fault { doing, why })
+        self.line.call(&method, id, &body).await.map_err(|silence| Fault {
+            doing,
+            why: silence.why,
+            retry_after: silence.retry_after,
+        })
     }
 }
 
@@ -39,20 +43,24 @@ const ASKING: &str = "say how far a machine is";
 const ENDING: &str = "end a machine";
 
 fn state(answer: &Answer, doing: &'static str) -> Result<Machine, Fault> {
-    answer.json::<MachineState>().map(Machine::from).map_err(|why| Fault { doing, why })
+    answer.json::<MachineState>().map(Machine::from).map_err(|why| lasting(doing, why))
+}
+
+fn lasting(doing: &'static str, why: String) -> Fault {
+    Fault { doing, why, retry_after: None }
 }
 
 #[async_trait]
 impl Provisioner for External {
     async fn create(&self, order: &Order) -> Result<Machine, Fault> {
         let body = serde_json::to_vec(&MachineOrder::from(order));
-        let body = body.map_err(|error| Fault { doing: ORDERING, why: error.to_string() })?;
+        let body = body.map_err(|error| lasting(ORDERING, error.to_string()))?;
         let answer = self.call(Method::PUT, &order.id, body.into(), ORDERING).await?;
         match answer.status {
             StatusCode::OK | StatusCode::CREATED => state(&answer, ORDERING),
             StatusCode::GONE => Ok(Machine::Gone),
             StatusCode::UNPROCESSABLE_ENTITY => Ok(Machine::Failed { reason: answer.refusal() }),
-            _ => Err(Fault { doing: ORDERING, why: answer.refusal() }),
+            _ => Err(lasting(ORDERING, answer.refusal())),
         }
     }
 
@@ -61,7 +69,7 @@ impl Provisioner for External {
         match answer.status {
             StatusCode::OK => state(&answer, ASKING),
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Machine::Gone),
-            _ => Err(Fault { doing: ASKING, why: answer.refusal() }),
+            _ => Err(lasting(ASKING, answer.refusal())),
         }
     }
 
@@ -70,7 +78,7 @@ impl Provisioner for External {
         match answer.status {
             status if status.is_success() => Ok(()),
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(()),
-            _ => Err(Fault { doing: ENDING, why: answer.refusal() }),
+            _ => Err(lasting(ENDING, answer.refusal())),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Machines of KWOK: a Node object, and nothing behind it.
 
-use super::{Fault, Machine, Order, Provisioner};
+use super::{Fault, Machine, Order, Provisioner, kubelet_labels};
 use crate::api::TAINT_UNREGISTERED;
+use crate::deletion;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, Taint};
-use kube::api::{Api, DeleteParams, ObjectMeta, PostParams, Preconditions};
+use kube::api::{Api, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt as _};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -33,16 +34,12 @@ impl Kwok {
         let (least, most) = (*self.delay.start(), *self.delay.end());
         let delay = least + most.saturating_sub(least).mul_f64(fastrand::f64());
         let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
-        let come = *coming.entry(id.to_owned()).or_insert_with(|| Instant::now() + delay) <= Instant::now();
-        if come {
-            coming.remove(id);
-        }
-        come
+        *coming.entry(id.to_owned()).or_insert_with(|| Instant::now() + delay) <= Instant::now()
     }
 }
 
 fn fault(doing: &'static str) -> impl FnOnce(kube::Error) -> Fault {
-    move |error| Fault { doing, why: error.to_string() }
+    move |error| Fault { doing, why: error.to_string(), retry_after: None }
 }
 
 fn is_of(node: &Node, id: &str) -> bool {
@@ -52,24 +49,22 @@ fn is_of(node: &Node, id: &str) -> bool {
 #[async_trait]
 impl Provisioner for Kwok {
     async fn create(&self, order: &Order) -> Result<Machine, Fault> {
-        let there = self.nodes.get_opt(&order.name).await.map_err(fault("look for a node"))?;
-        let running = || Machine::Running { node: order.name.clone() };
-        match there {
-            Some(node) if is_of(&node, &order.id) => return Ok(running()),
-            Some(_) => {
-                let reason = format!("there is another node with the name {}", order.name);
-                return Ok(Machine::Failed { reason });
-            }
-            None => {}
-        }
         if !self.has_come(&order.id) {
             return Ok(Machine::Coming);
         }
+        let running = Machine::Running { node: order.name.clone() };
         match self.nodes.create(&PostParams::default(), &bare(order)).await {
-            Ok(_) => Ok(running()),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Machine::Coming),
-            Err(error) => Err(fault("make a node")(error)),
+            Ok(_) => return Ok(running),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(error) => return Err(fault("make a node")(error)),
         }
+        Ok(match self.nodes.get_opt(&order.name).await.map_err(fault("look for a node"))? {
+            Some(node) if is_of(&node, &order.id) => running,
+            Some(_) => {
+                Machine::Failed { reason: format!("there is another node with the name {}", order.name) }
+            }
+            None => Machine::Coming,
+        })
     }
 
     async fn get(&self, id: &str, node: &str) -> Result<Machine, Fault> {
@@ -85,31 +80,15 @@ impl Provisioner for Kwok {
         let Some(name) = node else { return Ok(()) };
         let there = self.nodes.get_opt(name).await.map_err(fault("look for a node"))?;
         let Some(node) = there.filter(|node| is_of(node, id)) else { return Ok(()) };
-        let preconditions = Preconditions { uid: node.uid(), resource_version: None };
-        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        match self.nodes.delete(name, &params).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-            Err(error) => Err(fault("delete a node")(error)),
-        }
+        deletion::delete(&self.nodes, &node).await.map_err(fault("delete a node"))
     }
 }
 
 /// The node as its kubelet would register it.
 fn bare(order: &Order) -> Node {
     let mut labels = order.labels.clone();
-    for (key, value) in [
-        ("kubernetes.io/hostname", order.name.as_str()),
-        ("kubernetes.io/os", "linux"),
-        ("kubernetes.io/arch", "amd64"),
-        ("node.kubernetes.io/instance-type", order.instance_type.as_str()),
-    ] {
-        labels.insert(key.to_owned(), value.to_owned());
-    }
-    let mut allocatable = order.allocatable.clone();
-    allocatable
-        .entry("pods".to_owned())
-        .or_insert_with(|| k8s_openapi::apimachinery::pkg::api::resource::Quantity("110".to_owned()));
+    labels.insert("kubernetes.io/hostname".to_owned(), order.name.clone());
+    labels.extend(kubelet_labels(&order.instance_type));
     let annotations = [(ANNOTATION_ORDER, order.id.as_str()), ("kwok.x-k8s.io/node", "fake")];
     Node {
         metadata: ObjectMeta {
@@ -128,8 +107,8 @@ fn bare(order: &Order) -> Node {
             ..NodeSpec::default()
         }),
         status: Some(NodeStatus {
-            capacity: Some(allocatable.clone()),
-            allocatable: Some(allocatable),
+            capacity: Some(order.allocatable.clone()),
+            allocatable: Some(order.allocatable.clone()),
             ..NodeStatus::default()
         }),
     }

@@ -1,8 +1,11 @@
 //! From a BidNode to its nodes, and back.
 
+use crate::market::Times;
 use crate::story::{self, Story};
-use kubebid_operator::api::NodePhase;
+use kube::runtime::wait::await_condition;
+use kubebid_operator::api::{BidNodeStatus, LABEL_BIDNODE, NodePhase};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const NOTICE: Duration = Duration::from_secs(20);
@@ -90,35 +93,71 @@ async fn below_the_floor_it_says_what_would_win() {
 }
 
 #[tokio::test]
-async fn a_raised_maximum_amends_the_bids_and_replaces_no_node() {
+async fn a_changed_maximum_amends_the_bids_and_replaces_no_node() {
     let story = Story::begin("raise").await;
     story.market.open(EU, NOTICE).await;
-    story.market.offer(EU, 1, 1.0).await;
-    let spec = json!({"instanceType": "h100-8x", "maxBid": 2.0, "minNodes": 2, "bidStrategy": "availability-optimized"});
+    story.market.offer(EU, 1, 3.0).await;
+    let spec = json!({"instanceType": "h100-8x", "maxBid": 3.2, "minNodes": 2, "bidStrategy": "availability-optimized"});
     story.bid("gpu", spec).await;
-    let one =
-        |status: &kubebid_operator::api::BidNodeStatus| status.active_nodes == 1 && status.pending_bids == 1;
+    let one = |status: &BidNodeStatus| status.active_nodes == 1 && status.pending_bids == 1;
     let node = story.until("gpu", "one runs and one waits", one).await;
-    let before = story.market.live_bids().await;
-    let nodes = story.nodes_of(&node).await;
-    // Nothing of the old ceiling is left once the price that others pay goes up.
-    story.market.offer(EU, 1, 2.0).await;
-    let reference_is_old = before.iter().all(|bid| bid.ceiling_micros <= 2_000_000);
-    assert!(reference_is_old);
-    story.change("gpu", json!({"maxBid": 1.5})).await;
+    let bids = || async {
+        let bids = story.market.live_bids().await;
+        bids.into_iter().map(|bid| (bid.bid, bid.ceiling_micros)).collect::<BTreeMap<_, _>>()
+    };
+    let uids = || async {
+        let nodes = story.nodes_of(&node).await;
+        nodes.into_iter().map(|node| node.metadata.uid).collect::<Vec<_>>()
+    };
+    let (before, nodes) = (bids().await, uids().await);
+    assert_eq!(before.values().collect::<Vec<_>>(), [&3_200_000, &3_200_000]);
+    story.change("gpu", json!({"maxBid": 4.0})).await;
+    // 1.2 times the reference, or all of it where there is none.
+    let raised = |ceiling: &u64| (3_600_000..=4_000_000).contains(ceiling);
+    story.eventually("both bids are raised", || async { bids().await.values().all(raised) }).await;
+    assert_eq!(bids().await.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    story.change("gpu", json!({"maxBid": 3.1})).await;
+    let cut = |ceiling: &u64| *ceiling == 3_100_000;
+    story.eventually("both bids are cut", || async { bids().await.values().all(cut) }).await;
+    assert_eq!(bids().await.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    assert_eq!(uids().await, nodes);
+}
+
+#[tokio::test]
+async fn a_node_given_back_early_costs_the_minimum_and_charges_split_by_name() {
+    let story = Story::begin("charge").await;
+    let times = Times { notice: NOTICE, min_charge: Duration::from_secs(300), ..Times::default() };
+    story.market.open_with(EU, times).await;
+    story.market.offer(EU, 2, 3.6).await;
+    for name in ["one", "two"] {
+        story.bid(name, json!({"instanceType": "h100-8x", "maxBid": 4.0})).await;
+        story.running(name, 1).await;
+        story.delete(name).await;
+        story.gone(name).await;
+    }
+    // Five minutes at 3.6 dollars an hour.
+    let each = BTreeMap::from([("one".to_owned(), 300_000), ("two".to_owned(), 300_000)]);
     story
-        .eventually("the waiting bid is lowered, for it is above the maximum", || async {
-            story.market.live_bids().await.iter().any(|bid| bid.unmet == 1 && bid.ceiling_micros <= 1_500_000)
-        })
+        .eventually("both are charged", || async { story.market.charged(LABEL_BIDNODE).await == each })
         .await;
-    story.change("gpu", json!({"maxBid": 9.0})).await;
-    story.until("gpu", "it was looked at", one).await;
-    let after = story.market.live_bids().await;
-    assert_eq!(after.len(), 2);
-    assert_eq!(
-        nodes.iter().map(|node| &node.metadata.uid).collect::<Vec<_>>(),
-        story.nodes_of(&node).await.iter().map(|node| &node.metadata.uid).collect::<Vec<_>>()
-    );
+}
+
+#[tokio::test]
+async fn a_name_of_52_characters_is_one_and_of_53_is_none() {
+    let story = Story::begin("names").await;
+    story.market.open(EU, NOTICE).await;
+    story.market.offer(EU, 1, 1.0).await;
+    let spec = json!({"instanceType": "h100-8x", "maxBid": 4.0});
+    match story.try_bid(&"n".repeat(53), spec.clone()).await {
+        Err(kube::Error::Api(status)) => {
+            assert_eq!(status.code, 422);
+            assert!(status.message.contains("at most 52 characters"), "{}", status.message);
+        }
+        other => panic!("it is taken: {other:?}"),
+    }
+    let name = "n".repeat(52);
+    story.bid(&name, spec).await;
+    story.running(&name, 1).await;
 }
 
 #[tokio::test]
@@ -140,7 +179,8 @@ async fn below_the_reserve_of_a_held_node_the_node_is_given_back() {
 #[tokio::test]
 async fn a_cut_waits_for_the_protection_and_says_until_when() {
     let story = Story::begin("protected").await;
-    story.market.open_protected(EU, NOTICE, Duration::from_secs(15)).await;
+    let times = Times { notice: NOTICE, min_runtime: Duration::from_secs(15), ..Times::default() };
+    story.market.open_with(EU, times).await;
     story.market.offer(EU, 1, 1.0).await;
     let spec = json!({"instanceType": "h100-8x", "maxBid": 4.0, "bidStrategy": "availability-optimized"});
     story.bid("gpu", spec).await;
@@ -164,6 +204,17 @@ async fn a_cut_waits_for_the_protection_and_says_until_when() {
 
 #[tokio::test]
 async fn an_idle_bidnode_is_not_written() {
+    // Longer than everything is listed again and looked at again.
+    is_idle_for(Duration::from_secs(75)).await;
+}
+
+#[tokio::test]
+#[ignore = "takes five minutes: just idle"]
+async fn an_idle_bidnode_is_not_written_in_five_minutes() {
+    is_idle_for(Duration::from_secs(300)).await;
+}
+
+async fn is_idle_for(time: Duration) {
     let story = Story::begin("idle").await;
     story.market.open(EU, NOTICE).await;
     story.market.offer(EU, 2, 2.0).await;
@@ -173,11 +224,7 @@ async fn an_idle_bidnode_is_not_written() {
     let changed = move |node: Option<&kubebid_operator::api::BidNode>| {
         node.is_some_and(|node| node.metadata.resource_version != version)
     };
-    // Longer than everything is listed again and looked at again.
-    let changed = tokio::time::timeout(
-        Duration::from_secs(75),
-        kube::runtime::wait::await_condition(api, "gpu", changed),
-    );
+    let changed = tokio::time::timeout(time, await_condition(api, "gpu", changed));
     if let Ok(written) = changed.await {
         panic!("written while idle: {:#?} after {:#?}", written.unwrap().unwrap().status, node.status);
     }

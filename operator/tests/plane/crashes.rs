@@ -35,7 +35,7 @@ async fn a_crash_between_any_two_steps_bids_for_nothing_twice() {
     for point in ["tainted", "node-deleted", "cancelled"] {
         story.start_operator(&["--abort-at", point]);
         let operator = story.operator.as_mut().unwrap();
-        let _ = timeout(Duration::from_secs(5), operator.ended()).await;
+        timeout(PATIENCE, operator.ended()).await.unwrap_or_else(|_| panic!("no crash at {point}"));
     }
     story.start_operator(&[]);
     story.gone("gpu").await;
@@ -47,19 +47,13 @@ async fn a_leader_that_stands_still_writes_nothing_when_it_goes_on() {
     let mut story = Story::without_operator("leader").await;
     story.market.open(EU, Duration::from_secs(20)).await;
     story.market.offer(EU, 4, 1.0).await;
-    let lease = |identity: &'static str, namespace: &str| {
-        ["--lease-name", "op", "--lease-seconds", "6", "--lease-namespace", namespace, "--identity", identity]
-            .map(str::to_owned)
-    };
     let namespace = story.namespace.clone();
-    let one = lease("one", &namespace);
-    story.start_operator(&one.each_ref().map(String::as_str));
+    story.start_operator(&lease(&namespace, "6", "one"));
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
     story.running("gpu", 1).await;
     let mut first = story.operator.take().unwrap();
     signal(first.pid(), "STOP");
-    let two = lease("two", &namespace);
-    story.start_operator(&two.each_ref().map(String::as_str));
+    story.start_operator(&lease(&namespace, "6", "two"));
     story.change("gpu", json!({"minNodes": 3})).await;
     story.running("gpu", 3).await;
     signal(first.pid(), "CONT");
@@ -69,6 +63,11 @@ async fn a_leader_that_stands_still_writes_nothing_when_it_goes_on() {
     let (_, after) =
         ["stood still", "lease is lost"].iter().find_map(|end| since.split_once(end)).expect("it says why");
     assert!(!after.contains("step="), "it did nothing after it stood still:\n{after}");
+}
+
+/// Arguments for a replica of this name.
+fn lease<'a>(namespace: &'a str, seconds: &'a str, identity: &'a str) -> [&'a str; 8] {
+    ["--lease-name", "op", "--lease-seconds", seconds, "--lease-namespace", namespace, "--identity", identity]
 }
 
 fn signal(pid: u32, name: &str) {
@@ -82,23 +81,11 @@ async fn another_replica_waits_until_the_leader_is_gone() {
     story.market.open(EU, Duration::from_secs(20)).await;
     story.market.offer(EU, 4, 1.0).await;
     let namespace = story.namespace.clone();
-    let lease = |identity| {
-        [
-            "--lease-name",
-            "op",
-            "--lease-seconds",
-            "3",
-            "--lease-namespace",
-            &namespace,
-            "--identity",
-            identity,
-        ]
-    };
-    story.start_operator(&lease("one"));
+    story.start_operator(&lease(&namespace, "3", "one"));
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
     story.running("gpu", 1).await;
     let first = story.operator.take().unwrap();
-    story.start_operator(&lease("two"));
+    story.start_operator(&lease(&namespace, "3", "two"));
     drop(first);
     story.change("gpu", json!({"minNodes": 2})).await;
     let looked = await_condition(story.bidnodes(), "gpu", |node: Option<&kubebid_operator::api::BidNode>| {

@@ -2,7 +2,9 @@
 
 use crate::story::{self, Story};
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Api, DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams};
 use kubebid_operator::api::NodePhase;
 use serde_json::json;
 use std::time::Duration;
@@ -23,32 +25,15 @@ async fn a_pod_brings_a_node_survives_its_loss_and_lets_it_go() {
     story.until("gpu", "it is idle", |status| status.phase == NodePhase::Idle).await;
     assert!(story.market.live_bids().await.is_empty());
 
-    let deployments: Api<Deployment> = Api::namespaced(story.client.clone(), &story.namespace);
-    let template = json!({
-        "metadata": {"labels": {"app": "work"}},
-        "spec": {
-            "terminationGracePeriodSeconds": 1, "nodeSelector": {"pool": pool},
-            "tolerations": [{"key": "gpu", "operator": "Exists"}],
-            "containers": [{"name": "main", "image": "work"}],
-        },
-    });
-    let deployment = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "work"},
-        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "work"}}, "template": template},
-    });
-    deployments.create(&PostParams::default(), &serde_json::from_value(deployment).unwrap()).await.unwrap();
-    let runs = || async {
-        let pods = story.pods().list(&Default::default()).await.unwrap().items;
-        let running = pods.iter().find(|pod| {
-            let ending = pod.metadata.deletion_timestamp.is_some();
-            !ending && pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
-        });
-        running.and_then(|pod| pod.spec.as_ref()?.node_name.clone())
-    };
-    story.eventually("the pod runs", || async { runs().await.is_some() }).await;
-    let first = runs().await.unwrap();
+    story.deploy("work", pool, 8);
+    let first = story.home_of("work").await;
+    let pod = story.runs("work").await.unwrap().name_any();
 
     let rival = story.market.rival_bids(EU, 1, 9.0).await;
+    let leaves = |pod: Option<&Pod>| pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some());
+    story.until_pod(&pod, "it is evicted", leaves).await;
+    let bids = story.market.live_bids().await;
+    assert!(bids.iter().any(|bid| bid.unmet == 1), "a bid stands in its node's place: {bids:?}");
     story
         .until("gpu", "the node is lost and a bid waits", |status| {
             status.nodes.is_empty() && status.pending_bids == 1
@@ -56,11 +41,16 @@ async fn a_pod_brings_a_node_survives_its_loss_and_lets_it_go() {
         .await;
     story.market.rival_cancels(rival).await;
     story
-        .eventually("it runs on another node", || async { runs().await.is_some_and(|node| node != first) })
+        .eventually("it runs on another node", || async {
+            let home = story.runs("work").await.and_then(|pod| pod.spec?.node_name);
+            home.is_some_and(|home| home != first)
+        })
         .await;
     story.running("gpu", 1).await;
     assert_eq!(story.market.live_bids().await.len(), 1);
+    assert_eq!(story.market.all_bids().await.len(), 2, "one for each node, and none besides");
 
+    let deployments: Api<Deployment> = Api::namespaced(story.client.clone(), &story.namespace);
     deployments.delete("work", &DeleteParams::default()).await.unwrap();
     story
         .until("gpu", "it is idle again", |status| status.phase == NodePhase::Idle && status.nodes.is_empty())

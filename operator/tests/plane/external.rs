@@ -1,15 +1,16 @@
 //! Machines of a provider's own machinery: the contract between it and the operator, and BidNodes that run on them.
 
+mod contract;
 pub(crate) mod provider;
 
 use crate::story::{self, PATIENCE, Story};
 use axum::http::StatusCode;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::runtime::wait::await_condition;
 use kubebid_client::v1;
-use kubebid_operator::api::{LABEL_SLOT_UID, SlotPhase};
+use kubebid_operator::api::{BidSlot, LABEL_SLOT_UID, SlotPhase};
 use kubebid_operator::provision::external::{External, ExternalOptions, MachineState};
 use kubebid_operator::provision::{Machine, Order, Provisioner as _};
 use provider::Provider;
@@ -17,7 +18,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -68,11 +69,12 @@ async fn repeated_calls_make_one_machine_and_end_it_once() {
 async fn passing_trouble_is_tried_again_and_lasting_trouble_told() {
     let provider = Provider::start(None).await;
     let external = external(&provider);
-    provider.books().moods.extend([StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS]);
+    let busy = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS];
+    provider.books().moods.extend(busy.map(|status| (status, None)));
     assert_eq!(external.create(&order()).await.unwrap(), Machine::Coming);
     assert_eq!(provider.books().calls, 3);
 
-    provider.books().moods.extend([StatusCode::BAD_GATEWAY; 3]);
+    provider.books().moods.extend([(StatusCode::BAD_GATEWAY, None); 3]);
     let fault = external.get(ID, "").await.unwrap_err().to_string();
     assert!(
         fault.contains("say how far a machine is") && fault.contains("502 Bad Gateway: in no mood"),
@@ -80,14 +82,30 @@ async fn passing_trouble_is_tried_again_and_lasting_trouble_told() {
     );
     assert_eq!(provider.books().calls, 6);
 
-    provider.books().moods.push_back(StatusCode::FORBIDDEN);
+    provider.books().moods.push_back((StatusCode::FORBIDDEN, None));
     let fault = external.delete(ID, None).await.unwrap_err().to_string();
     assert!(fault.contains("cannot end a machine: 403 Forbidden: in no mood"), "{fault}");
     assert_eq!(provider.books().calls, 7);
 
-    provider.books().moods.push_back(StatusCode::UNPROCESSABLE_ENTITY);
+    provider.books().moods.push_back((StatusCode::UNPROCESSABLE_ENTITY, None));
     let refused = external.create(&order()).await.unwrap();
     assert_eq!(refused, Machine::Failed { reason: "422 Unprocessable Entity: in no mood".to_owned() });
+}
+
+#[tokio::test]
+async fn who_says_when_to_come_again_is_not_asked_before() {
+    let provider = Provider::start(None).await;
+    let external = external(&provider);
+    let began = Instant::now();
+    provider.books().moods.push_back((StatusCode::TOO_MANY_REQUESTS, Some("1")));
+    assert_eq!(external.create(&order()).await.unwrap(), Machine::Coming);
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(provider.books().calls, 2);
+    // What is later than a call may take is left to who called.
+    provider.books().moods.push_back((StatusCode::SERVICE_UNAVAILABLE, Some("60")));
+    let fault = external.get(ID, "").await.unwrap_err();
+    assert_eq!(fault.retry_after, Some(Duration::from_secs(60)));
+    assert_eq!(provider.books().calls, 3);
 }
 
 #[tokio::test]
@@ -238,6 +256,33 @@ async fn a_bidnode_runs_on_machines_of_the_provider() {
 }
 
 #[tokio::test]
+async fn a_machine_that_does_not_come_in_time_is_given_back_and_another_ordered() {
+    let mut story = Story::without_operator("late").await;
+    let provider = Provider::start(Some(story.client.clone())).await;
+    let arguments = provider.arguments();
+    let limit = ["--machine-within", "3s"].into_iter();
+    let arguments: Vec<_> = limit.chain(arguments.iter().map(String::as_str)).collect();
+    story.start_operator(&arguments);
+    story.market.open(EU, NOTICE).await;
+    story.market.offer(EU, 4, 2.0).await;
+    provider.books().slow = true;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
+    let waits = |slot: Option<&BidSlot>| {
+        let conditions = slot.and_then(|slot| slot.status.as_ref()).into_iter().flat_map(|it| &it.conditions);
+        conditions.into_iter().any(|it| it.reason == "MachineOrdered" && it.message.contains("until 2"))
+    };
+    let waits = await_condition(story.slots(), "gpu-0", waits);
+    timeout(PATIENCE, waits).await.expect("its slot says until when it waits").unwrap();
+    story.eventually("the machine is ended", async || provider.books().ended.len() == 1).await;
+    provider.books().slow = false;
+    story.running("gpu", 1).await;
+    let told =
+        story.plane.get(&["-n", &story.namespace, "get", "events", "--field-selector", "reason=MachineLate"]);
+    assert!(told.contains("no node is ready after 3 s"), "{told}");
+    story.eventually("one is held", async || story.market.held().await.unwrap().len() == 1).await;
+}
+
+#[tokio::test]
 async fn a_machine_that_is_lost_takes_its_node_with_it_and_is_replaced() {
     let (story, provider) = begin("lost").await;
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 1})).await;
@@ -246,8 +291,7 @@ async fn a_machine_that_is_lost_takes_its_node_with_it_and_is_replaced() {
     let (name, uid) = (lost.name_any(), lost.labels()[LABEL_SLOT_UID].clone());
     // Its machine is no more, and its kubelet says nothing.
     provider.books().machines.remove(&uid).unwrap();
-    let silence = json!({"metadata": {"annotations": {"testplane.kubebid.io/not-ready": "true"}}});
-    story.nodes().patch(&name, &PatchParams::default(), &Patch::Merge(silence)).await.unwrap();
+    story.annotate(&story.nodes(), &name, "testplane.kubebid.io/not-ready", "true").await;
     let gone = await_condition(story.nodes(), &name, |node: Option<&Node>| node.is_none());
     if timeout(PATIENCE, gone).await.is_err() {
         story.fail("gpu", "the node of the lost machine is deleted").await;

@@ -1,9 +1,11 @@
 //! Things that break: nodes, the engine, the API server.
 
-use crate::story::Story;
-use k8s_openapi::api::core::v1::Node;
+use crate::story::{self, Story};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kubebid_operator::api::{BidSlot, LABEL_SLOT_UID};
 use kubebid_testkit::Component;
 use serde_json::json;
 use std::time::Duration;
@@ -25,12 +27,13 @@ async fn fill(story: &Story, nodes: u32) {
 }
 
 #[tokio::test]
-async fn a_node_that_vanishes_is_replaced() {
-    let story = begin("vanish", 1).await;
+async fn a_node_that_vanishes_is_replaced_and_its_unit_kept_for_a_while() {
+    let mut story = Story::without_operator("vanish").await;
+    story.start_operator(&["--vanished-for", "8s"]);
+    fill(&story, 1).await;
     let node = story.bidnodes().get("gpu").await.unwrap();
     let old = story.nodes_of(&node).await.remove(0).name_any();
-    let nodes: Api<Node> = Api::all(story.client.clone());
-    nodes.delete(&old, &DeleteParams::default()).await.unwrap();
+    story.nodes().delete(&old, &DeleteParams::default()).await.unwrap();
     story
         .eventually("another node is ready", || async {
             let nodes = story.nodes_of(&node).await;
@@ -39,19 +42,40 @@ async fn a_node_that_vanishes_is_replaced() {
         })
         .await;
     story.running("gpu", 1).await;
-    // The provider may still bring it back: the allocation is kept for a while.
+    // The provider may still bring it back.
     assert_eq!(story.market.held().await.unwrap().len(), 2);
+    let said = waits_for(&story.slots().get("gpu-0").await.unwrap(), "Released");
+    assert!(said.0 == "NodeVanished" && said.1.contains("until 2"), "{said:?}");
+    story.eventually("it is given back", || async { story.market.held().await.unwrap().len() == 1 }).await;
 }
 
+/// Reason and message of a condition that does not hold.
+fn waits_for(slot: &BidSlot, type_: &str) -> (String, String) {
+    let conditions = slot.status.iter().flat_map(|status| &status.conditions);
+    let mut waits = conditions.filter(|it| it.type_ == type_ && it.status == "False");
+    waits.next().map(|it| (it.reason.clone(), it.message.clone())).unwrap_or_default()
+}
+
+const NOT_READY_AFTER: &str = "kubebid.io/replace-not-ready-after";
+
 #[tokio::test]
-async fn a_node_that_is_not_ready_for_long_is_replaced() {
+async fn a_node_that_is_not_ready_does_not_count_and_is_replaced_after_a_while() {
     let story = begin("notready", 2).await;
-    let annotate = json!({"metadata": {"annotations": {"kubebid.io/replace-not-ready-after": "3s"}}});
-    story.bidnodes().patch("gpu", &PatchParams::default(), &Patch::Merge(annotate)).await.unwrap();
     let node = story.bidnodes().get("gpu").await.unwrap();
     let sick = story.nodes_of(&node).await.remove(0).name_any();
-    let annotate = json!({"metadata": {"annotations": {"testplane.kubebid.io/not-ready": "1"}}});
-    story.nodes().patch(&sick, &PatchParams::default(), &Patch::Merge(annotate)).await.unwrap();
+    story.annotate(&story.nodes(), &sick, "testplane.kubebid.io/not-ready", "1").await;
+    story
+        .until("gpu", "one is active, and nothing is bid for", |status| {
+            status.active_nodes == 1 && status.pending_bids == 0
+        })
+        .await;
+    story
+        .eventually("its slot says so", || async {
+            let slots = story.slots().list(&Default::default()).await.unwrap();
+            slots.iter().any(|slot| waits_for(slot, "Ready").0 == "NodeNotReady")
+        })
+        .await;
+    story.annotate(&story.bidnodes(), "gpu", NOT_READY_AFTER, "1s").await;
     story
         .eventually("it is replaced", || async {
             let nodes = story.nodes_of(&node).await;
@@ -60,6 +84,84 @@ async fn a_node_that_is_not_ready_for_long_is_replaced() {
         .await;
     story.running("gpu", 2).await;
     story.eventually("and given back", || async { story.market.held().await.unwrap().len() == 2 }).await;
+}
+
+#[tokio::test]
+async fn pods_on_a_node_that_has_gone_silent_hold_nothing_up() {
+    let mut story = Story::alone_with_grace("silent", 4).await;
+    story.start_operator(&[]);
+    fill(&story, 1).await;
+    let node = story.bidnodes().get("gpu").await.unwrap();
+    story.annotate(&story.bidnodes(), "gpu", NOT_READY_AFTER, "2s").await;
+    let silent = story.nodes_of(&node).await.remove(0);
+    let on_it = json!({"nodeSelector": {LABEL_SLOT_UID: silent.labels()[LABEL_SLOT_UID]}});
+    story.pod("work", on_it).await;
+    let runs = |pod: Option<&Pod>| {
+        pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref()).is_some_and(|phase| phase == "Running")
+    };
+    story.until_pod("work", "it runs", runs).await;
+    // No kubelet says anything from here on: the pod is told to end, and never does.
+    story.plane.stop(Component::Kwok);
+    let gone = || async { story.nodes().get_opt(&silent.name_any()).await.unwrap().is_none() };
+    story.eventually("the silent node is given up", gone).await;
+    story.eventually("and given back", || async { story.market.held().await.unwrap().len() == 1 }).await;
+    story.plane.restart(Component::Kwok);
+    story.running("gpu", 1).await;
+}
+
+#[tokio::test]
+async fn a_node_object_that_others_hold_is_said_to_be() {
+    let story = begin("held", 1).await;
+    let node = story.bidnodes().get("gpu").await.unwrap();
+    let held = story.nodes_of(&node).await.remove(0).name_any();
+    let hold = |finalizers: &[&str]| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let params = PatchParams::default();
+    story.nodes().patch(&held, &params, &hold(&["example.com/hold"])).await.unwrap();
+    story.change("gpu", json!({"minNodes": 0})).await;
+    story
+        .eventually("its slot says who holds it", || async {
+            let slot = story.slots().get_opt("gpu-0").await.unwrap();
+            slot.is_some_and(|slot| waits_for(&slot, "Released").0 == "NodeHeld")
+        })
+        .await;
+    story.nodes().patch(&held, &params, &hold(&[])).await.unwrap();
+    story.eventually("it is given back", || async { story.market.held().await.unwrap().is_empty() }).await;
+}
+
+#[tokio::test]
+async fn pods_have_time_to_leave_a_node_whose_bid_the_engine_has_forgotten() {
+    let mut story = Story::without_operator("forgotten").await;
+    story.market.open(EU, NOTICE).await;
+    story.market.restored(true).await;
+    story.start_operator(&[]);
+    story.market.offer(EU, 1, 1.0).await;
+    let spec = json!({"instanceType": "h100-8x", "maxBid": 4.5, "nodeSelector": {"pool": story.namespace}});
+    story.bid("gpu", spec).await;
+    let node = story.running("gpu", 1).await;
+    story.deploy("work", &story.namespace, 1);
+    let first = story.home_of("work").await;
+    story.protect("work");
+    // Back to before the bid; others have traded since, so that its number says nothing.
+    story.market.restored(false).await;
+    for capacity in 1..=20 {
+        story.market.offer(EU, capacity, 1.0).await;
+    }
+    story
+        .eventually("the node is tainted, and another is there", || async {
+            let nodes = story.nodes_of(&node).await;
+            let tainted = nodes.iter().find(|node| node.name_any() == first);
+            nodes.len() == 2 && tainted.is_some_and(|node| !story::taints(node).is_empty())
+        })
+        .await;
+    assert_eq!(story.home_of("work").await, first, "its budget holds it where it is");
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(story.client.clone(), &story.namespace);
+    budgets.delete("work", &DeleteParams::default()).await.unwrap();
+    story
+        .eventually("it has moved, and the node is gone", || async {
+            let home = story.runs("work").await.and_then(|pod| pod.spec?.node_name);
+            home.is_some_and(|home| home != first) && story.nodes_of(&node).await.len() == 1
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -84,8 +186,7 @@ async fn deletion_waits_for_an_engine_that_is_away() {
 async fn an_abandoned_bidnode_goes_without_the_engine() {
     let mut story = begin("abandon", 1).await;
     story.market.stop().await;
-    let annotate = json!({"metadata": {"annotations": {"kubebid.io/abandon": "true"}}});
-    story.bidnodes().patch("gpu", &PatchParams::default(), &Patch::Merge(annotate)).await.unwrap();
+    story.annotate(&story.bidnodes(), "gpu", "kubebid.io/abandon", "true").await;
     story.delete("gpu").await;
     story.gone("gpu").await;
 }

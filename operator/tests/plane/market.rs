@@ -17,6 +17,14 @@ use tempfile::TempDir;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
+/// The times of a market.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Times {
+    pub(crate) notice: Duration,
+    pub(crate) min_runtime: Duration,
+    pub(crate) min_charge: Duration,
+}
+
 /// A running engine on its embedded store.
 pub(crate) struct Market {
     folder: TempDir,
@@ -124,19 +132,19 @@ impl Market {
         self.client(&token)
     }
 
-    /// Opens "type/region" with short times, and says what a node of the type is.
+    /// Opens "type/region" with such a notice, no minimum runtime and no minimum charge, and says what a node of the
+    /// type is.
     pub(crate) async fn open(&self, market: &str, notice: Duration) {
-        self.open_protected(market, notice, Duration::ZERO).await;
+        self.open_with(market, Times { notice, ..Times::default() }).await;
     }
 
-    /// The same, with nodes that are protected for a while.
-    pub(crate) async fn open_protected(&self, market: &str, notice: Duration, min_runtime: Duration) {
+    pub(crate) async fn open_with(&self, market: &str, times: Times) {
         let us = |duration: Duration| Some(u64::try_from(duration.as_micros()).unwrap());
         let rules = v1::MarketRules {
-            min_runtime_us: us(min_runtime),
-            notice_us: us(notice),
+            min_runtime_us: us(times.min_runtime),
+            notice_us: us(times.notice),
             start_timeout_us: us(Duration::from_secs(900)),
-            min_charge_us: Some(0),
+            min_charge_us: us(times.min_charge),
             ..Default::default()
         };
         let request = v1::OpenMarketRequest { market: market.into(), rules: Some(rules) };
@@ -150,6 +158,31 @@ impl Market {
         };
         let request = v1::PutInstanceTypeRequest { instance_type: Some(instance_type) };
         self.admin().put_instance_type(request).await.unwrap();
+    }
+
+    /// What the operator was charged, in micro-dollars, by the value of a label of its bids.
+    pub(crate) async fn charged(&self, label: &str) -> BTreeMap<String, u64> {
+        let account = Some("operator".to_owned());
+        let request = v1::GetStatementRequest { by_label: label.into(), account, ..Default::default() };
+        let lines = self.admin().get_statement(request).await.unwrap().lines;
+        let charged = |line: v1::get_statement_response::Line| {
+            (line.label_value.unwrap_or_default(), line.charged.unwrap_or_default().debit_micros)
+        };
+        lines.into_iter().map(charged).collect()
+    }
+
+    /// Stops the engine, and starts it with its store as it was when this was last called with `keep`.
+    pub(crate) async fn restored(&mut self, keep: bool) {
+        self.stop().await;
+        for file in ["market.db", "market.db-wal", "market.db-shm"] {
+            let (kept, used) = (self.file(&format!("kept-{file}")), self.file(file));
+            let (from, to) = if keep { (used, kept) } else { (kept, used) };
+            let _ = std::fs::remove_file(&to);
+            if from.exists() {
+                std::fs::copy(from, to).unwrap();
+            }
+        }
+        self.resume().await;
     }
 
     /// The provider offers so many units, in USD.

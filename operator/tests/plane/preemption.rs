@@ -3,8 +3,7 @@
 use crate::story::Story;
 use futures_util::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kubebid_client::v1::allocation::EndReason;
 use kubebid_operator::api::{SlotPhase, TAINT_LEAVING};
@@ -78,26 +77,14 @@ fn phase(pod: Option<&Pod>) -> &str {
 #[tokio::test]
 async fn a_disruption_budget_is_respected_until_time_runs_out() {
     let story = begin("budget", 1, Duration::from_secs(15)).await;
-    let budgets: Api<PodDisruptionBudget> = Api::namespaced(story.client.clone(), &story.namespace);
-    let budget = json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "work"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "work"}}},
-    });
-    budgets.create(&PostParams::default(), &serde_json::from_value(budget).unwrap()).await.unwrap();
     story.pod("work", on_pool(&story)).await;
     story.until_pod("work", "it runs", |pod| phase(pod) == "Running").await;
-    story
-        .eventually("the budget counts the pod", || async {
-            let budget = budgets.get("work").await.unwrap();
-            budget.status.is_some_and(|status| status.current_healthy == Some(1))
-        })
-        .await;
+    story.protect("work");
     let before = story.market.live_bids().await[0].bid;
     story.market.rival_bids(EU, 1, 9.0).await;
-    let slot = format!("gpu-{}", 0);
     let draining = kube::runtime::wait::await_condition(
         story.slots(),
-        &slot,
+        "gpu-0",
         |slot: Option<&kubebid_operator::api::BidSlot>| {
             slot.and_then(|slot| slot.status.as_ref())
                 .is_some_and(|status| status.phase == SlotPhase::Draining)
@@ -118,14 +105,9 @@ async fn a_notice_taken_back_unties_the_node_and_the_new_bid_goes() {
     let story = begin("rescinded", 1, Duration::from_secs(40)).await;
     let node = story.bidnodes().get("gpu").await.unwrap();
     // A pod that takes its time, so that the node is there when the notice is taken back.
-    let budget = json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "work"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "work"}}},
-    });
-    let budgets: Api<PodDisruptionBudget> = Api::namespaced(story.client.clone(), &story.namespace);
-    budgets.create(&PostParams::default(), &serde_json::from_value(budget).unwrap()).await.unwrap();
     story.pod("work", on_pool(&story)).await;
     story.until_pod("work", "it runs", |pod| phase(pod) == "Running").await;
+    story.protect("work");
     let rival = story.market.rival_bids(EU, 1, 9.0).await;
     story
         .eventually("the node is tainted and a new bid stands", || async {
@@ -142,6 +124,40 @@ async fn a_notice_taken_back_unties_the_node_and_the_new_bid_goes() {
         })
         .await;
     assert_eq!(phase(story.pods().get_opt("work").await.unwrap().as_ref()), "Running");
+}
+
+#[tokio::test]
+async fn when_a_notice_is_taken_back_and_pods_run_on_both_nodes_the_emptier_goes() {
+    let story = begin("both", 1, Duration::from_secs(60)).await;
+    let pool = story.namespace.clone();
+    for app in ["a", "b", "c"] {
+        story.deploy(app, &pool, 1);
+        story.home_of(app).await;
+    }
+    let first = story.home_of("a").await;
+    // Two stay for as long as the notice lasts; the third moves to a node of another region.
+    story.protect("a");
+    story.protect("b");
+    let rival = story.market.rival_bids(EU, 1, 9.0).await;
+    story.market.open("h100-8x/us-east", Duration::from_secs(60)).await;
+    story.market.offer("h100-8x/us-east", 1, 1.0).await;
+    story
+        .eventually("the third runs on another node", || async {
+            let home = story.runs("c").await.and_then(|pod| pod.spec?.node_name);
+            home.is_some_and(|home| home != first)
+        })
+        .await;
+    story.market.rival_cancels(rival).await;
+    let node = story.running("gpu", 1).await;
+    story
+        .eventually("one node is left, with all pods", || async {
+            let nodes = story.nodes_of(&node).await;
+            let home = story.runs("c").await.and_then(|pod| pod.spec?.node_name);
+            nodes.len() == 1 && !is_tainted(&nodes[0]) && home.as_ref() == Some(&first)
+        })
+        .await;
+    assert_eq!((story.home_of("a").await, story.home_of("b").await), (first.clone(), first));
+    story.eventually("one unit is held", || async { story.market.held().await.unwrap().len() == 1 }).await;
 }
 
 #[tokio::test]

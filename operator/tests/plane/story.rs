@@ -73,7 +73,12 @@ impl Story {
 
     /// On a plane of its own, which may be disturbed.
     pub(crate) async fn alone(name: &str) -> Story {
-        let plane: &'static Plane = Box::leak(Box::new(Plane::start()));
+        Story::alone_with_grace(name, 30).await
+    }
+
+    /// The same, with nodes that are Unknown after so many seconds without a word.
+    pub(crate) async fn alone_with_grace(name: &str, seconds: u32) -> Story {
+        let plane: &'static Plane = Box::leak(Box::new(Plane::start_with_grace(seconds)));
         define(plane);
         Story::on(plane, name).await
     }
@@ -223,6 +228,60 @@ impl Story {
         }
         let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": all});
         self.pods().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
+    }
+
+    /// The pod of this label may not be disrupted.
+    pub(crate) fn protect(&self, app: &str) {
+        let budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": app, "namespace": self.namespace},
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": app}}},
+        });
+        self.plane.apply(&budget.to_string());
+        let counted = "jsonpath={.status.currentHealthy}=1";
+        self.plane.get(&["-n", &self.namespace, "wait", &format!("pdb/{app}"), "--for", counted]);
+    }
+
+    /// A Deployment of one pod that only nodes of this pool take, and that needs so many GPUs.
+    pub(crate) fn deploy(&self, name: &str, pool: &str, gpus: u32) {
+        let gpus = json!({"nvidia.com/gpu": gpus.to_string()});
+        let template = json!({
+            "metadata": {"labels": {"app": name}},
+            "spec": {
+                "terminationGracePeriodSeconds": 1, "nodeSelector": {"pool": pool},
+                "tolerations": [{"key": "gpu", "operator": "Exists"}],
+                "containers": [{"name": "main", "image": "work", "resources": {"requests": gpus, "limits": gpus}}],
+            },
+        });
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template},
+        });
+        self.plane.apply(&deployment.to_string());
+    }
+
+    /// The pod of a Deployment that runs, and is not ending.
+    pub(crate) async fn runs(&self, app: &str) -> Option<Pod> {
+        let params = kube::api::ListParams::default().labels(&format!("app={app}"));
+        let pods = self.pods().list(&params).await.unwrap().items;
+        pods.into_iter().find(|pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            pod.metadata.deletion_timestamp.is_none() && phase == Some("Running")
+        })
+    }
+
+    /// The node on which the pod of a Deployment runs, once it does.
+    pub(crate) async fn home_of(&self, app: &str) -> String {
+        self.eventually(&format!("{app} runs"), || async { self.runs(app).await.is_some() }).await;
+        self.runs(app).await.and_then(|pod| pod.spec?.node_name).unwrap_or_default()
+    }
+
+    pub(crate) async fn annotate<K>(&self, api: &Api<K>, name: &str, key: &str, value: &str)
+    where
+        K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {key: value}}}));
+        api.patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     pub(crate) async fn until_pod(

@@ -47,6 +47,7 @@ start() {
             --cert-dir "$dir" --token-auth-file "$dir/tokens.csv" --authorization-mode Node,RBAC \
             --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$dir/accounts.key" \
             --service-account-signing-key-file "$dir/accounts.key" \
+            --audit-policy-file "$dir/audit.yaml" --audit-log-path "$dir/audit.log" \
             --service-cluster-ip-range 10.0.0.0/24 --endpoint-reconciler-type none --profiling=false
         answers kube-apiserver get --raw /readyz
         ;;
@@ -109,6 +110,14 @@ current-context: plane
 clusters: [{name: plane, cluster: {server: "$url", certificate-authority: "$dir/apiserver.crt"}}]
 users: [{name: admin, user: {token: "$token"}}]
 contexts: [{name: plane, context: {cluster: plane, user: admin}}]
+END
+cat >"$dir/audit.yaml" <<END
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: None, userGroups: ["system:serviceaccounts:kube-system"]}
+- {level: Metadata, userGroups: ["system:serviceaccounts"]}
 END
 start etcd
 start kube-apiserver

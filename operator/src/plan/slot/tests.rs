@@ -1,6 +1,7 @@
 //! Tables of the slot's steps.
 
 use super::*;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 const BID: u64 = 7;
 const ALLOCATION: u64 = 9;
@@ -11,16 +12,15 @@ fn at(second: i64) -> Timestamp {
 
 fn status(phase: SlotPhase) -> BidSlotStatus {
     let held = phase > SlotPhase::Bidding;
-    let ordered = phase >= SlotPhase::Provisioning;
+    let came = phase >= SlotPhase::Provisioning;
     let ready = phase >= SlotPhase::Ready;
     BidSlotStatus {
         phase,
         attempt: u32::from(phase > SlotPhase::Pending),
         bid: (phase > SlotPhase::Pending).then_some(BID),
         allocation: held.then_some(ALLOCATION),
-        ordered,
-        node: ordered.then(|| "gpu-0".to_owned()),
-        ready_time: ready.then(|| k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1))),
+        node: came.then(|| "gpu-0".to_owned()),
+        ready_time: ready.then(|| Time(at(1))),
         ..BidSlotStatus::default()
     }
 }
@@ -34,7 +34,7 @@ fn held(deadline: Option<i64>) -> Option<AllocationView> {
 }
 
 fn node() -> Option<NodeView> {
-    Some(NodeView { ready: true, registered: true, leaving: false, ending: false })
+    Some(NodeView { ready: true, registered: true, leaving: false, ending_since: None })
 }
 
 fn sight(status: &BidSlotStatus, auction: Auction, node: Option<NodeView>) -> Sight<'_> {
@@ -49,6 +49,7 @@ fn sight(status: &BidSlotStatus, auction: Auction, node: Option<NodeView>) -> Si
         pods_left: false,
         may_drain: true,
         machine_gone: false,
+        limits: Limits::default(),
     }
 }
 
@@ -110,7 +111,7 @@ fn under_notice_it_asks_taints_waits_for_the_others_and_drains() {
     assert_eq!(next(&sight(&s, auction.clone(), node())), Step::AnswerNotice { deadline: at(400) });
     s.phase = SlotPhase::Notice;
     s.reason = Some("Preempted".into());
-    s.deadline = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(400)));
+    s.deadline = Some(Time(at(400)));
     assert_eq!(next(&sight(&s, auction.clone(), node())), Step::Taint);
     let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
     let early = Sight { may_drain: false, ..sight(&s, auction.clone(), tainted.clone()) };
@@ -123,14 +124,14 @@ fn under_notice_it_asks_taints_waits_for_the_others_and_drains() {
     s.phase = SlotPhase::Releasing;
     assert_eq!(next(&sight(&s, auction.clone(), tainted)), Step::DeleteNode);
     assert_eq!(next(&sight(&s, auction.clone(), None)), Step::Deprovision);
-    s.ordered = false;
+    s.machine_ended = true;
     assert_eq!(next(&sight(&s, auction, None)), Step::Cancel);
 }
 
 #[test]
 fn a_notice_taken_back_unties_the_node() {
     let mut s = status(SlotPhase::Notice);
-    s.deadline = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(400)));
+    s.deadline = Some(Time(at(400)));
     let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
     assert_eq!(next(&sight(&s, bid(held(None)), tainted)), Step::Untaint);
     assert_eq!(next(&sight(&s, bid(held(None)), node())), moves(SlotPhase::Ready, "NoticeRescinded"));
@@ -142,7 +143,7 @@ fn when_the_market_has_taken_the_node_its_pods_move_at_once() {
     let mut s = status(SlotPhase::Draining);
     assert_eq!(next(&sight(&s, bid(over.clone()), node())), Step::DeleteNode);
     assert_eq!(next(&sight(&s, bid(over.clone()), None)), Step::Deprovision);
-    s.ordered = false;
+    s.machine_ended = true;
     assert_eq!(next(&sight(&s, bid(over.clone()), None)), Step::Cancel);
     let closed = Auction::Bid(BidView { open: false, allocation: over });
     assert_eq!(next(&sight(&s, closed, None)), Step::End { reason: "OUTBID".into() });
@@ -153,7 +154,7 @@ fn a_vanished_node_is_given_back_after_a_while() {
     let mut s = status(SlotPhase::Ready);
     assert_eq!(next(&sight(&s, bid(held(None)), None)), moves(SlotPhase::Releasing, "NodeVanished"));
     s.phase = SlotPhase::Releasing;
-    s.missing_time = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(90)));
+    s.missing_time = Some(Time(at(90)));
     assert_eq!(next(&sight(&s, bid(held(None)), None)), Step::Wait(SignedDuration::from_secs(110)));
     let later = Sight { now: at(210), ..sight(&s, bid(held(None)), None) };
     assert_eq!(next(&later), Step::Deprovision);
@@ -180,4 +181,64 @@ fn a_bid_that_somebody_else_closed_is_replaced() {
     let s = status(SlotPhase::Bidding);
     let closed = Auction::Bid(BidView { open: false, allocation: None });
     assert_eq!(next(&sight(&s, closed, None)), moves(SlotPhase::Failed, "BidClosed"));
+}
+
+#[test]
+fn a_bid_that_the_engine_forgot_leaves_the_pods_time_to_move() {
+    let mut s = status(SlotPhase::Ready);
+    assert_eq!(next(&sight(&s, Auction::NoBid, node())), Step::Taint);
+    let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
+    assert_eq!(next(&sight(&s, Auction::NoBid, tainted.clone())), moves(SlotPhase::Draining, "BidUnknown"));
+    s.phase = SlotPhase::Draining;
+    let full = Sight { pods_left: true, ..sight(&s, Auction::NoBid, tainted.clone()) };
+    assert_eq!(next(&full), Step::Drain);
+    assert_eq!(next(&sight(&s, Auction::NoBid, tainted.clone())), moves(SlotPhase::Releasing, "BidUnknown"));
+    s.phase = SlotPhase::Releasing;
+    assert_eq!(next(&sight(&s, Auction::NoBid, tainted)), Step::DeleteNode);
+    assert_eq!(next(&sight(&s, Auction::NoBid, None)), Step::Deprovision);
+    s.machine_ended = true;
+    assert_eq!(next(&sight(&s, Auction::NoBid, None)), Step::End { reason: "BidUnknown".into() });
+}
+
+#[test]
+fn machines_and_nodes_that_do_not_come_are_given_back() {
+    fn after<'a>(s: &'a BidSlotStatus, node: Option<NodeView>, now: i64) -> Sight<'a> {
+        Sight { now: at(now), ..sight(s, bid(held(None)), node) }
+    }
+    let waiting = |phase| BidSlotStatus { since: Some(Time(at(100))), ready_time: None, ..status(phase) };
+    let s = waiting(SlotPhase::Provisioning);
+    assert_eq!(next(&after(&s, None, 999)), Step::Provision);
+    assert_eq!(next(&after(&s, None, 1000)), moves(SlotPhase::Releasing, "MachineLate"));
+    let mut s = waiting(SlotPhase::Registered);
+    s.reason = Some("NodeNotReady".into());
+    let starting = Some(NodeView { ready: false, ..node().unwrap() });
+    assert_eq!(next(&after(&s, starting.clone(), 999)), Step::Wait(SOON));
+    assert_eq!(next(&after(&s, starting, 1000)), moves(SlotPhase::Releasing, "NodeLate"));
+}
+
+#[test]
+fn pods_that_stay_hold_nothing_up_for_ever() {
+    let mut s = status(SlotPhase::Draining);
+    s.drain_time = Some(Time(at(100)));
+    let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
+    let scaled_down = |s, now, auction| Sight {
+        now: at(now),
+        pods_left: true,
+        unwanted: Some(Unwanted::Release(ReleaseReason::ScaleDown)),
+        ..sight(s, auction, tainted.clone())
+    };
+    assert_eq!(next(&scaled_down(&s, 999, bid(held(None)))), Step::Drain);
+    assert_eq!(next(&scaled_down(&s, 1000, bid(held(None)))), moves(SlotPhase::Releasing, "ScaleDown"));
+    // Under notice until just before the deadline.
+    assert_eq!(next(&scaled_down(&s, 398, bid(held(Some(400))))), Step::Drain);
+    assert_eq!(next(&scaled_down(&s, 399, bid(held(Some(400))))), moves(SlotPhase::Releasing, "ScaleDown"));
+}
+
+#[test]
+fn a_node_object_that_others_hold_is_not_waited_for_for_ever() {
+    let s = status(SlotPhase::Releasing);
+    let ending = |since| Some(NodeView { ending_since: Some(at(since)), ..node().unwrap() });
+    assert_eq!(next(&sight(&s, bid(held(None)), ending(0))), Step::Wait(SOON));
+    let later = Sight { now: at(120), ..sight(&s, bid(held(None)), ending(0)) };
+    assert_eq!(next(&later), Step::Deprovision);
 }

@@ -1,15 +1,17 @@
 //! One call to the provider's machinery: its connection, token, deadline, and when it is tried again.
 
 use super::contract::Problem;
+use crate::clock;
 use backon::{ExponentialBuilder, Retryable as _};
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use k8s_openapi::jiff::fmt::rfc2822;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
@@ -17,11 +19,14 @@ use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// For a call with all its tries: whoever waits for it could see to other nodes.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// An answer is a state and a name; more than this is none.
 const MOST_BYTES: usize = 64 * 1024;
+/// Whoever wants to be left alone for longer is asked all the same.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Where the provider's machinery is, and what lets us in.
 #[derive(Clone, Debug)]
@@ -61,10 +66,12 @@ pub(super) struct Answer {
 
 /// No answer.
 #[derive(Debug)]
-struct Silence {
-    why: String,
+pub(super) struct Silence {
+    pub(super) why: String,
     /// It may be better in a moment.
     passes: bool,
+    /// When it wants to be asked again, from its answer.
+    pub(super) retry_after: Option<Duration>,
 }
 
 impl Line {
@@ -86,17 +93,24 @@ impl Line {
         Ok(Line { client, base, token_file: options.token_file })
     }
 
-    /// Asks until there is an answer that is no passing trouble, thrice at most.
-    pub(super) async fn call(&self, method: &Method, id: &str, body: &Bytes) -> Result<Answer, String> {
+    /// Asks until there is an answer that is no passing trouble, thrice at most, and not before it wants to be.
+    pub(super) async fn call(&self, method: &Method, id: &str, body: &Bytes) -> Result<Answer, Silence> {
+        let until = Instant::now() + DEADLINE;
         let tries = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(100))
             .with_max_times(2)
             .with_jitter();
         let answer = (async || self.try_once(method, id, body).await).retry(tries);
-        let answer = answer.when(|silence: &Silence| silence.passes);
-        match tokio::time::timeout(DEADLINE, answer).await {
-            Ok(answer) => answer.map_err(|silence| silence.why),
-            Err(_) => Err(format!("{method} {}: no answer within {} s", self.url(id), DEADLINE.as_secs())),
+        let in_time = |wait: Duration| Instant::now() + wait < until;
+        let answer = answer
+            .when(|silence: &Silence| silence.passes && silence.retry_after.is_none_or(in_time))
+            .adjust(|silence, wait| wait.map(|wait| wait.max(silence.retry_after.unwrap_or_default())));
+        match tokio::time::timeout_at(until, answer).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let why = format!("{method} {}: no answer within {} s", self.url(id), DEADLINE.as_secs());
+                Err(Silence { why, passes: true, retry_after: None })
+            }
         }
     }
 
@@ -107,8 +121,9 @@ impl Line {
 
     async fn try_once(&self, method: &Method, id: &str, body: &Bytes) -> Result<Answer, Silence> {
         let url = self.url(id);
-        let lasting = |why: String| Silence { why, passes: false };
-        let passing = |why: String| Silence { why: format!("{method} {url}: {why}"), passes: true };
+        let lasting = |why: String| Silence { why, passes: false, retry_after: None };
+        let passing =
+            |why: String| Silence { why: format!("{method} {url}: {why}"), passes: true, retry_after: None };
         let mut request = Request::builder()
             .method(method)
             .uri(&url)
@@ -125,11 +140,12 @@ impl Line {
         let request = request.body(Full::new(body.clone())).map_err(|error| lasting(error.to_string()))?;
         let response = self.client.request(request).await.map_err(|error| passing(because(&error)))?;
         let status = response.status();
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(retry_after);
         let body = Limited::new(response.into_body(), MOST_BYTES).collect().await;
         let body = body.map_err(|error| passing(format!("its answer breaks off: {error}")))?.to_bytes();
         let answer = Answer { status, body };
         if answer.status == StatusCode::TOO_MANY_REQUESTS || answer.status.is_server_error() {
-            return Err(passing(answer.refusal()));
+            return Err(Silence { retry_after, ..passing(answer.refusal()) });
         }
         Ok(answer)
     }
@@ -152,6 +168,19 @@ impl Answer {
             None => self.status.to_string(),
         }
     }
+}
+
+/// Seconds, or a date (RFC 9110).
+fn retry_after(value: &HeaderValue) -> Option<Duration> {
+    let text = value.to_str().ok()?.trim();
+    let wait = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+            Duration::try_from(date.duration_since(clock::now())).unwrap_or_default()
+        }
+    };
+    Some(wait.min(LONGEST_WAIT))
 }
 
 /// The first cause says what happened; those above it only where.
@@ -207,4 +236,19 @@ fn tls(ca_file: Option<&Path>) -> Result<ClientConfig, BadOptions> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_to_ask_again_is_told_in_seconds_or_as_a_date() {
+        let read = |text: &str| retry_after(&HeaderValue::from_str(text).unwrap());
+        assert_eq!(read("7"), Some(Duration::from_secs(7)));
+        assert_eq!(read("86400"), Some(LONGEST_WAIT));
+        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!(read("Fri, 31 Dec 9998 23:59:59 GMT"), Some(LONGEST_WAIT));
+        assert_eq!(read("soon"), None);
+    }
 }

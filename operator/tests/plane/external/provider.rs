@@ -1,11 +1,12 @@
 //! A provider's machinery, as small as it can be: it keeps the contract of `operator/openapi/provisioner.json`, and its
 //! machines are Node objects that register as a kubelet would.
 
+use super::contract;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::put;
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, PostParams};
@@ -42,8 +43,10 @@ pub(crate) struct Books {
     pub(crate) ended: BTreeSet<String>,
     /// How many of the next machines do not boot.
     pub(crate) duds: usize,
-    /// What the next calls are answered with, whatever they want.
-    pub(crate) moods: VecDeque<StatusCode>,
+    /// What the next calls are answered with, whatever they want, and when they may come again.
+    pub(crate) moods: VecDeque<(StatusCode, Option<&'static str>)>,
+    /// Machines stay on their way.
+    pub(crate) slow: bool,
     pub(crate) token: String,
     pub(crate) calls: usize,
 }
@@ -86,7 +89,8 @@ impl Provider {
 
     pub(crate) fn router(&self) -> Router {
         let machine = put(order).get(look).delete(end);
-        Router::new().route("/v1/machines/{id}", machine).with_state(Arc::clone(&self.floor))
+        let kept = middleware::from_fn(contract::keep);
+        Router::new().route("/v1/machines/{id}", machine).layer(kept).with_state(Arc::clone(&self.floor))
     }
 
     /// Answers, again after a stop.
@@ -116,22 +120,28 @@ impl Provider {
     }
 }
 
-type Refused = (StatusCode, Json<Problem>);
-
-fn refused(status: StatusCode, detail: &str) -> Refused {
-    (status, Json(Problem { detail: detail.to_owned() }))
+fn refused(status: StatusCode, detail: &str) -> Response {
+    let problem = Problem { detail: detail.to_owned() };
+    let body = serde_json::to_string(&problem).unwrap();
+    (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
 }
 
 impl Floor {
     /// The books, for whoever is let in.
-    fn enter(&self, headers: &HeaderMap) -> Result<MutexGuard<'_, Books>, Refused> {
+    fn enter(&self, headers: &HeaderMap) -> Result<MutexGuard<'_, Books>, Response> {
         let mut books = self.books.lock().unwrap();
         books.calls += 1;
         if headers.get(header::AUTHORIZATION).is_none_or(|it| *it != format!("Bearer {}", books.token)) {
             return Err(refused(StatusCode::UNAUTHORIZED, "no such token"));
         }
         match books.moods.pop_front() {
-            Some(status) => Err(refused(status, "in no mood")),
+            Some((status, again)) => {
+                let mut answer = refused(status, "in no mood");
+                if let Some(again) = again {
+                    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(again));
+                }
+                Err(answer)
+            }
             None => Ok(books),
         }
     }
@@ -143,7 +153,7 @@ async fn order(
     Path(id): Path<String>,
     headers: HeaderMap,
     Json(order): Json<MachineOrder>,
-) -> Result<Response, Refused> {
+) -> Result<Response, Response> {
     let known = {
         let mut books = floor.enter(&headers)?;
         if books.ended.contains(&id) {
@@ -161,7 +171,7 @@ async fn order(
         }
         known.unwrap()
     };
-    if known != MachineState::Coming {
+    if known != MachineState::Coming || floor.books.lock().unwrap().slow {
         return Ok(Json(known).into_response());
     }
     let node = format!("rack-{}", &id[..8]);
@@ -177,7 +187,7 @@ async fn look(
     State(floor): State<Arc<Floor>>,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Result<Json<MachineState>, Refused> {
+) -> Result<Json<MachineState>, Response> {
     let books = floor.enter(&headers)?;
     books.machines.get(&id).cloned().map(Json).ok_or_else(|| refused(StatusCode::NOT_FOUND, "there is none"))
 }
@@ -186,7 +196,7 @@ async fn end(
     State(floor): State<Arc<Floor>>,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Result<StatusCode, Refused> {
+) -> Result<StatusCode, Response> {
     let mut books = floor.enter(&headers)?;
     books.machines.remove(&id);
     books.ended.insert(id);

@@ -1,0 +1,135 @@
+//! What a slot does at the engine: place its bid, amend it, and answer a notice.
+
+use super::{Outcome, moved, since_notice};
+use crate::api::{BidSlotStatus, ReleaseReason, SlotPhase, usd};
+use crate::auction::Amended;
+use crate::control::Error;
+use crate::control::context::Context;
+use crate::control::objects::release;
+use crate::control::slot::{Scene, instant};
+use crate::{clock, fault, metrics};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::runtime::events::EventType;
+use kubebid_strategy::AtNotice;
+use std::time::Duration;
+use tracing::warn;
+
+/// How soon the engine is asked again where no event tells.
+const BEAT: Duration = Duration::from_secs(1);
+/// How long an engine that says nothing is asked for the price to stay.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How old a bid that was begun may be before it is looked for: it may have been placed by who crashed.
+const FRESH: Duration = Duration::from_secs(10);
+
+pub(super) async fn place(
+    scene: Scene,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    fault::point("begun");
+    let Some(owner) = &scene.owner else {
+        // Nobody wants it, and a bid may stand all the same: the engine lists what it has.
+        return abandon_begun(scene, status, context).await;
+    };
+    let age = status.bid_time.as_ref().map(|time| clock::now().duration_since(time.0)).unwrap_or_default();
+    let again = Duration::try_from(age).is_ok_and(|age| age > FRESH);
+    match context.auction().place(owner, &scene.slot, again).await {
+        Ok(bid) => {
+            fault::point("placed");
+            status.bid = Some(bid);
+            status.phase = SlotPhase::Bidding;
+            status.reason = None;
+            status.message = None;
+            status.since = Some(Time(clock::now()));
+            Ok(Outcome::Done)
+        }
+        Err(kubebid_client::Error::Refused(refusal)) => {
+            status.ceiling_micros = None;
+            status.reason = Some("BidRefused".to_owned());
+            status.message = Some(refusal.to_string());
+            context.tell(owner.as_ref(), EventType::Warning, "BidRefused", refusal.to_string());
+            Err(kubebid_client::Error::Refused(refusal).into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn abandon_begun(
+    scene: Scene,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    match context.auction().find(&scene.slot).await? {
+        Some(bid) => status.bid = Some(bid),
+        None => status.phase = SlotPhase::Released,
+    }
+    Ok(Outcome::Done)
+}
+
+pub(super) async fn amend(
+    scene: Scene,
+    status: &mut BidSlotStatus,
+    ceiling: u64,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    let Some(bid) = status.bid else { return Ok(Outcome::Done) };
+    match context.auction().amend(&scene.slot, bid, ceiling).await? {
+        Amended::Done => {
+            fault::point("amended");
+            status.ceiling_micros = Some(ceiling);
+            status.protected_until = None;
+            Ok(Outcome::Done)
+        }
+        Amended::Protected { until_us } => {
+            status.protected_until = instant(until_us).map(Time);
+            let left = status.protected_until.as_ref().map(|time| time.0.duration_since(clock::now()));
+            let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or(BEAT);
+            Ok(Outcome::Later(left.max(BEAT)))
+        }
+        Amended::BelowReserve => {
+            release(&scene.slot, ReleaseReason::MaxBid, context).await?;
+            Ok(Outcome::Later(BEAT))
+        }
+        Amended::Closed => Ok(Outcome::Later(Duration::from_secs(60))),
+    }
+}
+
+pub(super) async fn answer_notice(
+    scene: Scene,
+    status: &mut BidSlotStatus,
+    deadline: Timestamp,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    let (Some(bid), Some(allocation), Some(owner)) = (status.bid, status.allocation, scene.owner.clone())
+    else {
+        return Ok(Outcome::Done);
+    };
+    let ceiling = scene.known.as_ref().map_or(0, |known| known.ceiling_micros);
+    let answer = match context.auction().at_notice(&owner.spec, allocation).await {
+        Ok(answer) => answer,
+        // The notice does not wait for an engine that says nothing.
+        Err(error) if since_notice(&scene).is_some_and(|time| time > PATIENCE) => {
+            warn!(slot = scene.slot.name_any(), %error, "no price to stay is to be had: the node goes");
+            Some(AtNotice::LetGo)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match answer {
+        None => return Ok(Outcome::Later(BEAT / 4)),
+        Some(AtNotice::RaiseTo { ceiling_micros }) if ceiling_micros > ceiling => {
+            if context.auction().amend(&scene.slot, bid, ceiling_micros).await? == Amended::Done {
+                metrics::noticed("raised");
+                let note = format!("raised to {} USD to keep the node", usd(ceiling_micros));
+                context.tell(owner.as_ref(), EventType::Normal, "RaisedToStay", note);
+                status.ceiling_micros = Some(ceiling_micros);
+                return Ok(Outcome::Done);
+            }
+        }
+        Some(AtNotice::RaiseTo { .. } | AtNotice::LetGo) => {}
+    }
+    metrics::noticed("let_go");
+    status.deadline = Some(Time(deadline));
+    Ok(moved(&scene, status, SlotPhase::Notice, "Preempted"))
+}

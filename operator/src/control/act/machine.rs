@@ -1,0 +1,91 @@
+//! What a slot asks of the provisioner: a machine, and its end.
+
+use super::{Outcome, moved};
+use crate::api::{BidSlot, BidSlotStatus, SlotPhase};
+use crate::control::Error;
+use crate::control::context::Context;
+use crate::control::slot::Scene;
+use crate::provision::{Machine, Order};
+use crate::{clock, fault};
+use kube::ResourceExt as _;
+use kube::runtime::events::EventType;
+use std::time::Duration;
+
+/// The measure of how often is asked after what no event tells.
+const BEAT: Duration = Duration::from_secs(1);
+
+pub(super) async fn provision(
+    scene: Scene,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    let kind = context.auction().instance_type(&scene.slot.spec.instance_type).await?;
+    let uid = scene.slot.uid().unwrap_or_default();
+    let order = Order {
+        name: node_name(&scene.slot),
+        id: uid,
+        instance_type: scene.slot.spec.instance_type.clone(),
+        region: status.region().unwrap_or_default().to_owned(),
+        unit: status.unit.clone().unwrap_or_default(),
+        allocatable: kind.allocatable.clone(),
+        labels: kind.labels.clone(),
+    };
+    let machine = context.provisioner().create(&order).await?;
+    fault::point("ordered");
+    match machine {
+        Machine::Coming => Ok(Outcome::Later(ask_again(status))),
+        Machine::Running { node } if status.node.as_deref() == Some(&node) => {
+            Ok(Outcome::Later(ask_again(status)))
+        }
+        Machine::Running { node } => {
+            status.node = Some(node);
+            Ok(Outcome::Done)
+        }
+        Machine::Failed { reason } => {
+            failed(&scene, "MachineFailed", &reason, context);
+            status.message = Some(reason);
+            Ok(moved(&scene, status, SlotPhase::Releasing, "MachineFailed"))
+        }
+        Machine::Gone => Ok(moved(&scene, status, SlotPhase::Releasing, "MachineGone")),
+    }
+}
+
+/// A machine that was paid for did not become a node: its owner is told, and the next one is not bid for at once.
+pub(super) fn failed(scene: &Scene, reason: &str, why: &str, context: &Context) {
+    let Some(owner) = &scene.owner else { return };
+    context.machine_failed(&owner.uid().unwrap_or_default(), clock::now());
+    let note = format!("slot {}: {why}", scene.slot.name_any());
+    context.tell(owner.as_ref(), EventType::Warning, reason, note);
+}
+
+/// Soon while the machine may be a quick one; seldom when it takes minutes.
+fn ask_again(status: &BidSlotStatus) -> Duration {
+    let waited = status.since.as_ref().map(|since| clock::now().duration_since(since.0)).unwrap_or_default();
+    let waited = Duration::try_from(waited).unwrap_or_default();
+    (waited / 4).clamp(BEAT / 4, BEAT * 5)
+}
+
+/// The name for the slot's node, where the provisioner is free to choose.
+fn node_name(slot: &BidSlot) -> String {
+    let uid = slot.uid().unwrap_or_default();
+    format!("{}-{}", slot.name_any(), uid.get(..5).unwrap_or_default())
+}
+
+pub(super) async fn deprovision(
+    scene: Scene,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    let id = scene.slot.uid().unwrap_or_default();
+    if status.node.is_none() {
+        // It may have come since we last heard: then its Node goes first.
+        let machine = context.provisioner().get(&id, &node_name(&scene.slot)).await?;
+        if let Machine::Running { node } = machine {
+            status.node = Some(node);
+            return Ok(Outcome::Done);
+        }
+    }
+    context.provisioner().delete(&id, status.node.as_deref()).await?;
+    status.machine_ended = true;
+    Ok(Outcome::Done)
+}
