@@ -132,7 +132,7 @@ async fn a_node_object_that_others_hold_is_said_to_be() {
 async fn pods_have_time_to_leave_a_node_whose_bid_the_engine_has_forgotten() {
     let mut story = Story::without_operator("forgotten").await;
     story.market.open(EU, NOTICE).await;
-    story.market.restored(true).await;
+    story.market.back_up().await;
     story.start_operator(&[]);
     story.market.offer(EU, 1, 1.0).await;
     let spec = json!({"instanceType": "h100-8x", "maxBid": 4.5, "nodeSelector": {"pool": story.namespace}});
@@ -142,7 +142,7 @@ async fn pods_have_time_to_leave_a_node_whose_bid_the_engine_has_forgotten() {
     let first = story.home_of("work").await;
     story.protect("work");
     // Back to before the bid; others have traded since, so that its number says nothing.
-    story.market.restored(false).await;
+    story.market.restore().await;
     for capacity in 1..=20 {
         story.market.offer(EU, capacity, 1.0).await;
     }

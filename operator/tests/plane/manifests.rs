@@ -143,7 +143,7 @@ fn used(plane: &Plane) -> BTreeSet<String> {
     let events = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let ours = events.filter(|event| {
         event["user"]["username"] == "system:serviceaccount:kubebid-system:kubebid-operator"
-            && event["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300)
+            && event["responseStatus"]["code"] != 403
     });
     ours.map(|event| {
         let text = |key: &str| event["objectRef"][key].as_str().unwrap_or_default();

@@ -171,18 +171,28 @@ impl Market {
         lines.into_iter().map(charged).collect()
     }
 
-    /// Stops the engine, and starts it with its store as it was when this was last called with `keep`.
-    pub(crate) async fn restored(&mut self, keep: bool) {
+    /// Keeps the store as it is.
+    pub(crate) async fn back_up(&mut self) {
         self.stop().await;
+        self.copy_store("", "kept-");
+        self.resume().await;
+    }
+
+    /// Goes on from the store as it was kept.
+    pub(crate) async fn restore(&mut self) {
+        self.stop().await;
+        self.copy_store("kept-", "");
+        self.resume().await;
+    }
+
+    fn copy_store(&self, from: &str, to: &str) {
         for file in ["market.db", "market.db-wal", "market.db-shm"] {
-            let (kept, used) = (self.file(&format!("kept-{file}")), self.file(file));
-            let (from, to) = if keep { (used, kept) } else { (kept, used) };
+            let (from, to) = (self.file(&format!("{from}{file}")), self.file(&format!("{to}{file}")));
             let _ = std::fs::remove_file(&to);
             if from.exists() {
                 std::fs::copy(from, to).unwrap();
             }
         }
-        self.resume().await;
     }
 
     /// The provider offers so many units, in USD.

@@ -26,7 +26,7 @@ the operator gives it its labels and taints, and takes that one away, in one ste
 delete; the machine is ended by DELETE. One that dies by itself answers 404 from then on, or is `failed`.
 
 Answer at once: what takes long is `coming`. The operator waits for 5 seconds in all, within which it tries three times \
-where the answer is 429 or 5xx, or none. PUT is also how it asks how far a machine is: four times a second at first, and \
+where the answer is 429 or 5xx, or none, and not before its Retry-After. PUT is also how it asks how far a machine is: four times a second at first, and \
 every 5 seconds when it takes long.";
 
 /// The machine to be made for one unit.
