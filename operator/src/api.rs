@@ -1,10 +1,6 @@
 //! The objects of `kubebid.io/v1`, field for field.
 
-#[expect(
-    unreachable_pub,
-    clippy::duplicated_attributes,
-    reason = "the derive repeats what stands at the specification"
-)]
+#[expect(unreachable_pub, reason = "the derive makes it so")]
 mod bidnode;
 #[expect(
     unreachable_pub,

@@ -7,6 +7,7 @@ mod drain;
 mod node;
 mod objects;
 mod slot;
+mod written;
 
 pub use context::Options;
 

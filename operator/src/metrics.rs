@@ -21,9 +21,13 @@ const LEADER: &str = "kubebid_operator_leader";
 
 /// Collects from here on; once in a process.
 pub fn install() -> Result<PrometheusHandle, BuildError> {
-    let buckets: Vec<f64> = (0..10).map(|power| 0.01 * f64::from(1 << power)).collect();
-    let builder =
-        PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &buckets)?;
+    let buckets = |count| (0..count).map(|power| 0.01 * f64::from(1 << power)).collect::<Vec<_>>();
+    let of = |name: &str| Matcher::Full(name.to_owned());
+    // A notice may take minutes.
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(of(RECONCILE_SECONDS), &buckets(10))?
+        .set_buckets_for_metric(of(TAINT_SECONDS), &buckets(16))?
+        .set_buckets_for_metric(of(DRAIN_SECONDS), &buckets(16))?;
     let recorder = builder.build_recorder();
     let handle = recorder.handle();
     // Where something else collects already, nothing is collected twice.

@@ -30,12 +30,15 @@ use tracing::{info, warn};
 
 /// Everything is looked at again at least as often, give or take a tenth.
 const BEAT: Duration = Duration::from_secs(60);
-const REPORT_BEAT: SignedDuration = SignedDuration::from_secs(1);
+/// How often a status is written of which only numbers move, and of which not even those do.
+const NUMBERS_BEAT: SignedDuration = SignedDuration::from_secs(1);
+const DETAILS_BEAT: SignedDuration = SignedDuration::from_secs(5);
 const EMPTY_AFTER: SignedDuration = SignedDuration::from_mins(10);
 const UNHEALTHY_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
 pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Result<Action, Error> {
     context.leads()?;
+    let node = context.bidnodes.newest(node);
     let slots = context.world().slots_of(&node);
     if node.metadata.deletion_timestamp.is_some() {
         return end(&node, &slots, &context).await;
@@ -268,8 +271,8 @@ async fn end(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Resul
     Ok(Action::requeue(Duration::from_secs(2)))
 }
 
-/// Writes the status, if it says anything else than before. Where only numbers move it is written once a second; then
-/// returns when it may be again.
+/// Writes the status, if it says anything else than before, and what is of less interest less often; then returns when
+/// it may be.
 async fn report(
     node: &BidNode,
     slots: &[Arc<BidSlot>],
@@ -322,16 +325,23 @@ async fn report(
     if node.status.is_some() && new == was {
         return Ok(None);
     }
-    let numbers = new.phase == was.phase && new.observed_generation == was.observed_generation;
-    let left = context.reported(&uid).map(|when| REPORT_BEAT - now.duration_since(when));
-    if let Some(left) = left.filter(|left| numbers && left.is_positive()) {
+    let turned = new.phase != was.phase || new.observed_generation != was.observed_generation;
+    let counts =
+        |status: &BidNodeStatus| (status.active_nodes, status.pending_bids, status.conditions.clone());
+    let beat = match (turned, counts(&new) == counts(&was)) {
+        (true, _) => SignedDuration::ZERO,
+        (false, false) => NUMBERS_BEAT,
+        (false, true) => DETAILS_BEAT,
+    };
+    let left = context.reported(&uid).map(|when| beat - now.duration_since(when));
+    if let Some(left) = left.filter(|left| left.is_positive()) {
         return Ok(Duration::try_from(left).ok());
     }
-    context.set_reported(&uid, now);
     if new.average_price != was.average_price {
         context.set_priced(&uid, now);
     }
     write(node, &new, context).await?;
+    context.set_reported(&uid, now);
     Ok(None)
 }
 
@@ -344,6 +354,7 @@ async fn write(node: &BidNode, status: &BidNodeStatus, context: &Context) -> Res
         "status": status,
     });
     let params = PatchParams::apply("kubebid-bidnodes").force();
-    bidnodes(node, context).patch_status(&node.name_any(), &params, &Patch::Apply(patch)).await?;
+    let node = bidnodes(node, context).patch_status(&node.name_any(), &params, &Patch::Apply(patch)).await?;
+    context.bidnodes.put(node);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What every look at an object has at hand.
 
 use super::Error;
+use super::written::Written;
 use crate::api::{BidNode, BidSlot};
 use crate::auction::Auction;
 use crate::metrics::ActiveNodes;
@@ -66,6 +67,8 @@ pub(super) struct Context {
     news: UnboundedSender<News>,
     pictured: AtomicBool,
     memory: Mutex<Memory>,
+    pub(super) bidnodes: Written<BidNode>,
+    pub(super) slots: Written<BidSlot>,
 }
 
 /// What people are told, where they look: as an event of the object.
@@ -117,8 +120,18 @@ impl Context {
         let recorder = Recorder::new(client.clone(), reporter);
         let (sender, news) = unbounded_channel();
         let herald = Herald { recorder, news, reign: options.reign.clone() };
-        let (pictured, memory) = (AtomicBool::new(false), Mutex::default());
-        (Context { client, world, wakes, options, news: sender, pictured, memory }, herald)
+        let context = Context {
+            client,
+            world,
+            wakes,
+            options,
+            news: sender,
+            pictured: AtomicBool::new(false),
+            memory: Mutex::default(),
+            bidnodes: Written::default(),
+            slots: Written::default(),
+        };
+        (context, herald)
     }
 
     pub(super) fn world(&self) -> &World {
@@ -240,6 +253,8 @@ impl Context {
 
     /// Lets go of what was remembered of an object that is gone.
     pub(super) fn forget(&self, uid: &str) {
+        self.bidnodes.forget(uid);
+        self.slots.forget(uid);
         let mut memory = self.memory();
         memory.priced.remove(uid);
         memory.reported.remove(uid);

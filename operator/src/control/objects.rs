@@ -20,7 +20,9 @@ pub(super) async fn write_status(slot: &BidSlot, context: &Context) -> Result<Bi
         "status": slot.status,
     });
     let params = PatchParams::apply("kubebid-slots").force();
-    Ok(api.patch_status(&slot.name_any(), &params, &Patch::Apply(patch)).await?)
+    let slot = api.patch_status(&slot.name_any(), &params, &Patch::Apply(patch)).await?;
+    context.slots.put(slot.clone());
+    Ok(slot)
 }
 
 /// Writes down that a slot is to be given up.

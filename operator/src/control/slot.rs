@@ -50,6 +50,7 @@ impl Scene {
 /// The status is written when the slot waits, and before a step that must find it so after a crash; what changes in
 /// between is one write.
 pub(super) async fn reconcile(slot: Arc<BidSlot>, context: Arc<Context>) -> Result<Action, Error> {
+    let slot = context.slots.newest(slot);
     let mut draft = Draft::new(BidSlot::clone(&slot));
     let done = steps(&mut draft, &context).await;
     // What was done before a failure was done.

@@ -48,12 +48,12 @@ async fn a_leader_that_stands_still_writes_nothing_when_it_goes_on() {
     story.market.open(EU, Duration::from_secs(20)).await;
     story.market.offer(EU, 4, 1.0).await;
     let namespace = story.namespace.clone();
-    story.start_operator(&lease(&namespace, "6", "one"));
+    story.start_operator(&lease(&namespace, "one"));
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
     story.running("gpu", 1).await;
     let mut first = story.operator.take().unwrap();
     signal(first.pid(), "STOP");
-    story.start_operator(&lease(&namespace, "6", "two"));
+    story.start_operator(&lease(&namespace, "two"));
     story.change("gpu", json!({"minNodes": 3})).await;
     story.running("gpu", 3).await;
     signal(first.pid(), "CONT");
@@ -66,8 +66,8 @@ async fn a_leader_that_stands_still_writes_nothing_when_it_goes_on() {
 }
 
 /// Arguments for a replica of this name.
-fn lease<'a>(namespace: &'a str, seconds: &'a str, identity: &'a str) -> [&'a str; 8] {
-    ["--lease-name", "op", "--lease-seconds", seconds, "--lease-namespace", namespace, "--identity", identity]
+fn lease<'a>(namespace: &'a str, identity: &'a str) -> [&'a str; 8] {
+    ["--lease-name", "op", "--lease-seconds", "6", "--lease-namespace", namespace, "--identity", identity]
 }
 
 fn signal(pid: u32, name: &str) {
@@ -81,11 +81,11 @@ async fn another_replica_waits_until_the_leader_is_gone() {
     story.market.open(EU, Duration::from_secs(20)).await;
     story.market.offer(EU, 4, 1.0).await;
     let namespace = story.namespace.clone();
-    story.start_operator(&lease(&namespace, "3", "one"));
+    story.start_operator(&lease(&namespace, "one"));
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
     story.running("gpu", 1).await;
     let first = story.operator.take().unwrap();
-    story.start_operator(&lease(&namespace, "3", "two"));
+    story.start_operator(&lease(&namespace, "two"));
     drop(first);
     story.change("gpu", json!({"minNodes": 2})).await;
     let looked = await_condition(story.bidnodes(), "gpu", |node: Option<&kubebid_operator::api::BidNode>| {

@@ -98,7 +98,7 @@ async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
     story.market.open(EU, NOTICE).await;
     story.market.offer(EU, 4, 2.0).await;
     let provider = Provider::start(Some(story.client.clone())).await;
-    let lease = ["--lease-namespace", SYSTEM, "--lease-name", "kubebid-operator", "--lease-seconds", "3"];
+    let lease = ["--lease-namespace", SYSTEM, "--lease-name", "kubebid-operator", "--lease-seconds", "15"];
     let arguments = provider.arguments();
     let arguments: Vec<_> = lease.into_iter().chain(arguments.iter().map(String::as_str)).collect();
     story.start_operator(&arguments);

@@ -3,7 +3,7 @@
 
 use super::contract;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::put;
 use axum::{Json, Router, middleware};
@@ -120,28 +120,39 @@ impl Provider {
     }
 }
 
-fn refused(status: StatusCode, detail: &str) -> Response {
-    let problem = Problem { detail: detail.to_owned() };
-    let body = serde_json::to_string(&problem).unwrap();
-    (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response()
+/// No, and when to ask again.
+struct Refused {
+    status: StatusCode,
+    detail: &'static str,
+    again: Option<&'static str>,
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let problem = Problem { detail: self.detail.to_owned() };
+        let body = serde_json::to_string(&problem).unwrap();
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        match self.again {
+            Some(again) => (self.status, kind, [(header::RETRY_AFTER, again)], body).into_response(),
+            None => (self.status, kind, body).into_response(),
+        }
+    }
+}
+
+fn refused(status: StatusCode, detail: &'static str) -> Refused {
+    Refused { status, detail, again: None }
 }
 
 impl Floor {
     /// The books, for whoever is let in.
-    fn enter(&self, headers: &HeaderMap) -> Result<MutexGuard<'_, Books>, Response> {
+    fn enter(&self, headers: &HeaderMap) -> Result<MutexGuard<'_, Books>, Refused> {
         let mut books = self.books.lock().unwrap();
         books.calls += 1;
         if headers.get(header::AUTHORIZATION).is_none_or(|it| *it != format!("Bearer {}", books.token)) {
             return Err(refused(StatusCode::UNAUTHORIZED, "no such token"));
         }
         match books.moods.pop_front() {
-            Some((status, again)) => {
-                let mut answer = refused(status, "in no mood");
-                if let Some(again) = again {
-                    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(again));
-                }
-                Err(answer)
-            }
+            Some((status, again)) => Err(Refused { status, detail: "in no mood", again }),
             None => Ok(books),
         }
     }
@@ -153,7 +164,7 @@ async fn order(
     Path(id): Path<String>,
     headers: HeaderMap,
     Json(order): Json<MachineOrder>,
-) -> Result<Response, Response> {
+) -> Result<Response, Refused> {
     let known = {
         let mut books = floor.enter(&headers)?;
         if books.ended.contains(&id) {
@@ -187,7 +198,7 @@ async fn look(
     State(floor): State<Arc<Floor>>,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Result<Json<MachineState>, Response> {
+) -> Result<Json<MachineState>, Refused> {
     let books = floor.enter(&headers)?;
     books.machines.get(&id).cloned().map(Json).ok_or_else(|| refused(StatusCode::NOT_FOUND, "there is none"))
 }
@@ -196,7 +207,7 @@ async fn end(
     State(floor): State<Arc<Floor>>,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Result<StatusCode, Response> {
+) -> Result<StatusCode, Refused> {
     let mut books = floor.enter(&headers)?;
     books.machines.remove(&id);
     books.ended.insert(id);
