@@ -3,6 +3,7 @@
 use crate::api::ApiOptions;
 use crate::clock::Clock;
 use crate::engine::EngineOptions;
+use crate::leave_out::LeaveOut;
 use crate::limits::Defaults;
 use crate::server::{ServerConfig, TlsFiles};
 use crate::store::{Fault, StoreOptions};
@@ -63,8 +64,20 @@ pub struct ServeArgs {
     /// Seconds that open requests may go on when the service stops.
     #[arg(long, env = "KUBEBID_GRACE_SECONDS", default_value_t = 10, value_name = "N")]
     pub grace_seconds: u64,
+    /// Does without a part, as benchmarks do to see what it costs. Without a journal everything is forgotten.
+    #[arg(long, hide = true, value_enum, value_delimiter = ',', value_name = "PART")]
+    pub leave_out: Vec<PartArg>,
     #[command(flatten)]
     pub limits: LimitArgs,
+}
+
+/// A part of the engine that a benchmark may leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PartArg {
+    /// Bids are answered before they are durable, and forgotten in the end
+    Journal,
+    /// The tables that people read are not written
+    Projections,
 }
 
 /// What an account may have at most, where nothing else is said of it.
@@ -103,6 +116,10 @@ impl ServeArgs {
             intake: self.intake,
             projection_lag: self.projection_lag,
             snapshot_every: self.snapshot_every,
+            leave_out: LeaveOut {
+                journal: self.leave_out.contains(&PartArg::Journal),
+                projections: self.leave_out.contains(&PartArg::Projections),
+            },
             ..options
         })
     }

@@ -3,6 +3,7 @@
 use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
 use crate::intake::{Intake, NotDone, Taker, Ticket, Waiting, Work};
+use crate::leave_out::{self, LeaveOut, NoJournal};
 use crate::progress::{self, Reached, Reaching};
 use crate::projections::Projections;
 use crate::recovery::{self, RecoveryError, ToProjections};
@@ -33,6 +34,8 @@ pub struct EngineOptions {
     pub feed: usize,
     /// Commands from one snapshot to the next, while the engine runs; it saves one when it stops, too.
     pub snapshot_every: u64,
+    /// Nothing, but in benchmarks.
+    pub leave_out: LeaveOut,
 }
 
 impl EngineOptions {
@@ -44,6 +47,7 @@ impl EngineOptions {
             projection_lag: 1_000_000,
             feed: 4096,
             snapshot_every: 1_000_000,
+            leave_out: LeaveOut::default(),
         }
     }
 }
@@ -139,6 +143,7 @@ impl Engine {
             projection_lag: options.projection_lag,
             applied,
             saved: saved.clone(),
+            leave_out: options.leave_out,
         };
         let taker = Taker(intake.clone());
         // It leads on its own connection, in its own runtime, on its own thread.
@@ -154,14 +159,18 @@ impl Engine {
                 let _ = ended.send(result);
             })
             .map_err(EngineError::Thread)?;
-        let projector = tokio::spawn(projections.clone().run(to_project, projected));
+        let projector = if options.leave_out.projections {
+            tokio::spawn(leave_out::no_projections(to_project))
+        } else {
+            tokio::spawn(projections.clone().run(to_project, projected))
+        };
         let mut running = Running { intake: intake.clone(), exchange, projector, snapshotter: None };
         if is_ready.await.is_err() {
             return Err(running.ended().await.err().unwrap_or(EngineError::Bug));
         }
         let (every, projected) = (options.snapshot_every, projected_seq.clone());
         let snapshotter = Snapshotter { store: store.clone(), every, projected, saved };
-        running.snapshotter = Some(tokio::spawn(snapshotter.run()));
+        running.snapshotter = (!options.leave_out.journal).then(|| tokio::spawn(snapshotter.run()));
         let engine = Engine(Arc::new(Inner {
             intake,
             clock: options.clock,
@@ -317,6 +326,7 @@ struct Owner {
     projection_lag: u64,
     applied: Reaching,
     saved: Reaching,
+    leave_out: LeaveOut,
 }
 
 impl Owner {
@@ -351,13 +361,16 @@ impl Owner {
             clock: self.clock,
             replay,
             head,
-            writer: leadership.writer,
+            writer: if self.leave_out.journal { Box::new(NoJournal) } else { leadership.writer },
             publisher,
             feed: self.feed,
             projections: self.chunks,
             applied: self.applied,
         };
         let (replay, head) = sequencer.run().await?;
+        if self.leave_out.journal {
+            return Ok(());
+        }
         snapshots::save(&self.store, &replay.exchange, head).await?;
         self.saved.reach(head.seq);
         Ok(())

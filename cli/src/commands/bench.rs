@@ -14,6 +14,7 @@ mod watch;
 use crate::config::Connection;
 use crate::failure::{Exit, Failure};
 use clap::{Args, Subcommand, value_parser};
+use kubebid_engine::config::PartArg;
 use load::{Run, Tally};
 use machine::{Build, Fdatasync, Machine};
 use metrics::Figures;
@@ -39,6 +40,7 @@ Examples:
   kubebid bench place --frame 100                   a hundred bids in each frame of a stream
   kubebid bench place --rate 5000 -o json           an open loop; the figures as JSON
   kubebid bench place --store postgres://kubebid@localhost/empty
+  kubebid bench place --without projections --ratio the journal alone, and its share of the rate without it
   kubebid bench price --rest                        the five numbers, by REST
   kubebid bench watch --subscribers 100             how fast events reach those who watch")]
 pub(crate) enum Bench {
@@ -98,6 +100,24 @@ pub(crate) struct Target {
     /// A folder on the disk whose fdatasync is timed [default: that of the SQLite store, else the temporary one]
     #[arg(long, value_name = "FOLDER")]
     disk: Option<PathBuf>,
+    /// Does without a part of the engine that is started, to see what it costs
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART", conflicts_with = "endpoint")]
+    without: Vec<PartArg>,
+    /// Measures once more without journal and tables, and says what share of that rate was reached
+    #[arg(long, conflicts_with = "endpoint")]
+    ratio: bool,
+}
+
+impl Target {
+    /// An engine that keeps nothing, on a store of its own.
+    fn bare(&self) -> Target {
+        Target {
+            store: None,
+            without: vec![PartArg::Journal, PartArg::Projections],
+            ratio: false,
+            ..self.clone()
+        }
+    }
 }
 
 impl Bench {
@@ -124,26 +144,48 @@ async fn perform(
     target: &Target,
     load: &Load,
     shape: Shape,
-    bench: impl AsyncFnOnce(&Stage, &Run) -> Result<Measured, Failure>,
+    bench: impl AsyncFn(&Stage, &Run) -> Result<Measured, Failure>,
 ) -> Result<(), Failure> {
     let stopped = load::until_stopped();
+    let (played, struck) = play(connection, target, load, &stopped, &bench).await?;
+    let mut report = Report::new(shape.clone(), target, load, played);
+    if target.ratio && struck.is_ok() && !report.interrupted() {
+        let (bare, struck) = play(connection, &target.bare(), load, &stopped, &bench).await?;
+        struck?;
+        report.compare(&Report::new(shape, &target.bare(), load, bare));
+    }
+    connection.output().answer(&report, |_| report.text())?;
+    struck
+}
+
+/// What was measured on a stage, and which that was.
+struct Played {
+    store: String,
+    market: String,
+    outcome: Outcome,
+}
+
+/// One run; and how the engine ended.
+async fn play(
+    connection: &Connection,
+    target: &Target,
+    load: &Load,
+    stopped: &load::Stopped,
+    bench: &impl AsyncFn(&Stage, &Run) -> Result<Measured, Failure>,
+) -> Result<(Played, Result<(), Failure>), Failure> {
     let setting = Stage::set(connection, target);
     let stage = tokio::select! {
         stage = setting => stage?,
         () = stopped.clone().wait() => return Err(Failure::new(Exit::Fault, "stopped before anything was measured")),
     };
-    let outcome = measure(&stage, load, stopped, bench).await;
+    let outcome = measure(&stage, load, stopped.clone(), bench).await;
     let (store, market) = (stage.store.clone(), stage.market.clone());
     let struck = stage.strike().await;
-    let outcome = match (outcome, &struck) {
-        (Ok(outcome), _) => outcome,
-        (Err(failure), Ok(())) => return Err(failure),
+    match (outcome, struck) {
+        (Ok(outcome), struck) => Ok((Played { store, market, outcome }, struck)),
         // An engine that failed says why.
-        (Err(_), Err(_)) => return struck,
-    };
-    let report = Report::new(shape, load, store, market, outcome);
-    connection.output().answer(&report, |_| report.text())?;
-    struck
+        (Err(failure), Ok(())) | (Err(_), Err(failure)) => Err(failure),
+    }
 }
 
 /// Everything that was measured on a stage.
@@ -160,7 +202,7 @@ async fn measure(
     stage: &Stage,
     load: &Load,
     stopped: load::Stopped,
-    bench: impl AsyncFnOnce(&Stage, &Run) -> Result<Measured, Failure>,
+    bench: &impl AsyncFn(&Stage, &Run) -> Result<Measured, Failure>,
 ) -> Result<Outcome, Failure> {
     let machine = Machine::this();
     let fdatasync = Fdatasync::of(stage.disk.clone()).await?;

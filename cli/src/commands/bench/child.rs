@@ -2,7 +2,9 @@
 
 use super::http::Http;
 use crate::failure::{Exit, Failure};
+use clap::ValueEnum as _;
 use http::Uri;
+use kubebid_engine::config::PartArg;
 use rustix::process::{Pid, Signal, kill_process};
 use std::env;
 use std::fs::{self, File};
@@ -31,7 +33,7 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts this very program on the store, or on SQLite in a temporary folder, and waits until it is ready.
-    pub(super) async fn start(store: Option<&str>) -> Result<Child, Failure> {
+    pub(super) async fn start(store: Option<&str>, without: &[PartArg]) -> Result<Child, Failure> {
         let failed = |error: io::Error| Failure::new(Exit::Fault, format!("cannot start an engine: {error}"));
         let folder = tempfile::Builder::new().prefix("kubebid-bench.").tempdir().map_err(failed)?;
         let of_its_own = format!("sqlite:{}", folder.path().join("kubebid.db").display());
@@ -44,6 +46,7 @@ impl Child {
             .arg(folder.path().join("admin.token"))
             .args(["--limit-requests-per-second", NO_LIMIT, "--limit-open-bids", NO_LIMIT])
             .args(["--limit-nodes-wanted", NO_LIMIT, "--projection-lag", NO_LIMIT])
+            .args(without.iter().map(|part| format!("--leave-out={}", word(*part))))
             // A URL may hold a password, and arguments are for everybody to see.
             .env("KUBEBID_STORE", store.unwrap_or(&of_its_own))
             .env_remove("KUBEBID_TLS_CERT")
@@ -120,6 +123,11 @@ impl Child {
             Err(_) => Err(self.fault("the engine did not stop within two minutes and was killed")),
         }
     }
+}
+
+/// As flags have it.
+pub(super) fn word(part: PartArg) -> String {
+    part.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Two that nobody listens on now.

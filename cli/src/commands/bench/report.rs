@@ -1,8 +1,9 @@
 //! What a bench prints: a sheet for people, one JSON object for programs. Every key is always there.
 
+use super::child::word;
 use super::machine::{Build, Fdatasync, Machine};
 use super::metrics::Figures;
-use super::{Load, Outcome};
+use super::{Load, Outcome, Played, Target};
 use crate::output::Sheet;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -33,6 +34,17 @@ pub(super) struct Report {
     /// As its metrics say; absent where nobody knows where they are.
     engine: Option<Figures>,
     watch: Option<Watched>,
+    /// Parts that the engine did without.
+    without: Vec<String>,
+    /// The same load on an engine without journal and tables, where that was asked for.
+    bare: Option<Bare>,
+}
+
+/// The rate of an engine that keeps nothing, and what share of it was reached.
+#[derive(Debug, Serialize)]
+struct Bare {
+    calls_per_second: f64,
+    ratio: f64,
 }
 
 /// What the load was.
@@ -111,7 +123,8 @@ pub(super) struct Watched {
 }
 
 impl Report {
-    pub(super) fn new(shape: Shape, load: &Load, store: String, market: String, outcome: Outcome) -> Report {
+    pub(super) fn new(shape: Shape, target: &Target, load: &Load, played: Played) -> Report {
+        let Played { store, market, outcome } = played;
         let Outcome { measured, run, machine, build, fdatasync, engine } = outcome;
         let (kind, latency_from) = if load.rate.is_some() { ("open", "due") } else { ("closed", "sent") };
         let shape = Shape {
@@ -148,7 +161,18 @@ impl Report {
             unsent: run.unsent(),
             engine,
             watch: measured.watch,
+            without: target.without.iter().map(|part| word(*part)).collect(),
+            bare: None,
         }
+    }
+
+    pub(super) fn interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    pub(super) fn compare(&mut self, bare: &Report) {
+        let calls_per_second = bare.calls_per_second;
+        self.bare = Some(Bare { calls_per_second, ratio: self.calls_per_second / calls_per_second });
     }
 
     pub(super) fn text(&self) -> String {
@@ -174,6 +198,9 @@ impl Report {
                 ),
             )
             .line("load", load.text());
+        if !self.without.is_empty() {
+            sheet.line("without", self.without.join(", "));
+        }
         if self.interrupted {
             sheet.line("interrupted", "what follows is what was measured until then");
         }
@@ -185,6 +212,10 @@ impl Report {
             sheet.line("bids", format!("{bids}: {rate:.0}/s"));
         }
         sheet.line(if load.frame.is_some() { "a bid" } else { "a call" }, self.latency_us.text());
+        if let Some(Bare { calls_per_second, ratio }) = &self.bare {
+            let text = format!("{ratio:.2} of {calls_per_second:.0} calls/s without journal and tables");
+            sheet.line("ratio", text);
+        }
         for (code, count) in &self.refusals {
             sheet.line("refused", format!("{count} with {code}"));
         }

@@ -100,7 +100,7 @@ impl Stage {
             Some(url) => Some(without_journal(url).await?),
             None => None,
         };
-        let child = Child::start(target.store.as_deref()).await?;
+        let child = Child::start(target.store.as_deref(), &target.without).await?;
         let (store, disk) = match place {
             Some(Place::Postgres(_)) => ("postgres".to_owned(), child.folder()),
             Some(Place::Sqlite(path)) => {
