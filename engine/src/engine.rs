@@ -2,7 +2,7 @@
 
 use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
-use crate::intake::{Intake, NotDone, Taker, Ticket, Waiting, Work};
+use crate::intake::{Intake, NotDone, Submission, Taker, Ticket, Waiting, Work};
 use crate::leave_out::{self, LeaveOut, NoJournal};
 use crate::progress::{self, Reached, Reaching};
 use crate::projections::Projections;
@@ -13,10 +13,9 @@ use crate::snapshots::{self, Snapshotter};
 use crate::store::{Fault, Store, StoreOptions};
 use crate::view::{Publisher, Views};
 use futures_util::future::BoxFuture;
-use kubebid_core::units::{ClientKey, MarketId, Micros};
-use kubebid_core::{Auction, Command, Exchange};
+use kubebid_core::units::{MarketId, Micros};
+use kubebid_core::{Auction, Exchange};
 use std::sync::Arc;
-use std::time::Instant;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing::{error, info};
@@ -95,23 +94,6 @@ pub enum EngineError {
     Bug,
 }
 
-/// A command to be handed over.
-#[derive(Debug)]
-pub struct Submission {
-    pub key: Option<ClientKey>,
-    pub command: Command,
-    /// Where to move a stepped clock: AdvanceTime only.
-    pub at: Option<Micros>,
-    /// Not taken any more behind this moment.
-    pub deadline: Option<Instant>,
-}
-
-impl Submission {
-    pub fn new(key: Option<ClientKey>, command: Command) -> Submission {
-        Submission { key, command, at: None, deadline: None }
-    }
-}
-
 impl Engine {
     /// Opens the store, takes the journal, recovers, and runs. Returns when the engine is ready.
     pub fn start(options: EngineOptions) -> BoxFuture<'static, Result<(Engine, Running), EngineError>> {
@@ -188,19 +170,31 @@ impl Engine {
 
     /// Hands a command over and waits until it is durable and applied; `look` then runs on the
     /// exchange's thread, with the state just behind the command. When the returned future is
-    /// dropped before the command is stamped, the command is never taken.
+    /// dropped before the command is stamped, or its deadline passes before, the command is never taken.
     pub async fn submit<T: Send + 'static>(
         &self,
-        submission: Submission,
+        command: Submission,
         look: impl FnOnce(&Exchange, &Step) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
+        let mut look = Some(look);
+        let once = move |exchange: &Exchange, step: &Step| {
+            look.take().map(|look| look(exchange, step)).expect("one command is looked at once")
+        };
+        let seen = self.submit_all(vec![command], once).await?;
+        Ok(seen.into_iter().next().expect("something is seen behind each command"))
+    }
+
+    /// As [`Engine::submit`], for commands with one deadline that follow each other: what `look` saw behind each.
+    pub async fn submit_all<T: Send + 'static>(
+        &self,
+        commands: Vec<Submission>,
+        look: impl FnMut(&Exchange, &Step) -> T + Send + 'static,
+    ) -> Result<Vec<T>, NotDone> {
         if self.applied().saturating_sub(self.projected()) > self.0.projection_lag {
             return Err(NotDone::Full);
         }
-        let (sender, receiver) = oneshot::channel();
-        let Submission { key, command, at, deadline } = submission;
-        let reply = Box::new(Waiting { sender, look });
-        self.hand_over(Work::Command(Ticket { key, command, at, deadline, reply }))?;
+        let (waiting, receiver) = Waiting::new(commands.len(), look);
+        self.hand_over(Work::Commands(Ticket { commands, reply: Box::new(waiting) }))?;
         // The sender is only dropped unused when the exchange stops with the command in hand.
         receiver.await.unwrap_or(Err(NotDone::Unknown))
     }

@@ -14,48 +14,79 @@ use door::{Door, Queue, Refuse};
 use kubebid_core::units::{ClientKey, Micros};
 use kubebid_core::{Command, Exchange};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
 /// What is handed over.
 pub(crate) enum Work {
-    Command(Ticket),
+    Commands(Ticket),
     /// Something to be read off the exchange, between two commits.
     Question(Question),
 }
 
 pub(crate) type Question = Box<dyn FnOnce(&Exchange) + Send>;
 
-/// A command that waits to be stamped.
+/// Commands of one caller that wait to be stamped, one behind the other.
 pub(crate) struct Ticket {
-    pub(crate) key: Option<ClientKey>,
-    pub(crate) command: Command,
-    /// Where the clock should stand: AdvanceTime on the stepped clock only.
-    pub(crate) at: Option<Micros>,
-    /// Not stamped any more behind this moment.
-    pub(crate) deadline: Option<Instant>,
+    /// All with one deadline.
+    pub(crate) commands: Vec<Submission>,
     pub(crate) reply: Box<dyn Reply>,
 }
 
-/// Tells the caller what became of the command. Called on the exchange's thread: be quick.
+impl Ticket {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.commands.first()?.deadline
+    }
+}
+
+/// A command to be handed over.
+#[derive(Debug)]
+pub struct Submission {
+    pub key: Option<ClientKey>,
+    pub command: Command,
+    /// Where to move a stepped clock: AdvanceTime only.
+    pub at: Option<Micros>,
+    /// Not taken any more behind this moment.
+    pub deadline: Option<Instant>,
+}
+
+impl Submission {
+    pub fn new(key: Option<ClientKey>, command: Command) -> Submission {
+        Submission { key, command, at: None, deadline: None }
+    }
+}
+
+/// Tells the caller what became of the commands of a ticket. Called on the exchange's thread: be quick.
 pub(crate) trait Reply: Send {
     /// Whether the caller still waits.
     fn is_awaited(&self) -> bool;
     fn refuse(self: Box<Self>, reason: NotDone);
-    /// Looks at the state just behind the command. What comes back tells the caller, once all of the
-    /// commit is published.
-    fn look(self: Box<Self>, exchange: &Exchange, step: &Step) -> Tell;
+    /// Looks at the state just behind a command: once for each, in their order.
+    fn look(&mut self, exchange: &Exchange, step: &Step);
+    /// All of the commit is published: tells the caller.
+    fn tell(self: Box<Self>);
 }
 
-pub(crate) type Tell = Box<dyn FnOnce() + Send>;
-
-/// A caller that waits for what `look` sees behind its command.
+/// A caller that waits for what `look` sees behind each of its commands.
 pub(crate) struct Waiting<T, F> {
-    pub(crate) sender: oneshot::Sender<Result<T, NotDone>>,
-    pub(crate) look: F,
+    sender: oneshot::Sender<Result<Vec<T>, NotDone>>,
+    look: F,
+    seen: Vec<T>,
 }
 
-impl<T: Send + 'static, F: FnOnce(&Exchange, &Step) -> T + Send> Reply for Waiting<T, F> {
+/// What comes back to who waits.
+pub(crate) type Seen<T> = oneshot::Receiver<Result<Vec<T>, NotDone>>;
+
+impl<T, F: FnMut(&Exchange, &Step) -> T> Waiting<T, F> {
+    /// And what it waits for.
+    pub(crate) fn new(commands: usize, look: F) -> (Waiting<T, F>, Seen<T>) {
+        let (sender, receiver) = oneshot::channel();
+        (Waiting { sender, look, seen: Vec::with_capacity(commands) }, receiver)
+    }
+}
+
+impl<T: Send, F: FnMut(&Exchange, &Step) -> T + Send> Reply for Waiting<T, F> {
     fn is_awaited(&self) -> bool {
         !self.sender.is_closed()
     }
@@ -64,11 +95,14 @@ impl<T: Send + 'static, F: FnOnce(&Exchange, &Step) -> T + Send> Reply for Waiti
         let _ = self.sender.send(Err(reason));
     }
 
-    fn look(self: Box<Self>, exchange: &Exchange, step: &Step) -> Tell {
-        let Waiting { sender, look } = *self;
-        let seen = look(exchange, step);
-        // The caller may have gone: the command stands all the same.
-        Box::new(move || drop(sender.send(Ok(seen))))
+    fn look(&mut self, exchange: &Exchange, step: &Step) {
+        let seen = (self.look)(exchange, step);
+        self.seen.push(seen);
+    }
+
+    fn tell(self: Box<Self>) {
+        // The caller may have gone: the commands stand all the same.
+        let _ = self.sender.send(Ok(self.seen));
     }
 }
 
@@ -99,12 +133,20 @@ pub enum NotDone {
     Unknown,
 }
 
-pub(crate) type Intake = Door<ArrayQueue<Work>>;
+pub(crate) type Intake = Door<Ring>;
+
+/// The queue: a ring of work in which there may be no more than so many commands.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    work: ArrayQueue<Work>,
+    commands: AtomicUsize,
+    most: usize,
+}
 
 impl std::fmt::Debug for Work {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Work::Command(ticket) => f.debug_tuple("Command").field(&ticket.command).finish(),
+            Work::Commands(ticket) => f.debug_tuple("Commands").field(&ticket.commands).finish(),
             Work::Question(_) => f.write_str("Question"),
         }
     }
@@ -112,30 +154,53 @@ impl std::fmt::Debug for Work {
 
 impl Intake {
     pub(crate) fn new(capacity: usize) -> Arc<Intake> {
-        Arc::new(Door::before(ArrayQueue::new(capacity)))
+        let (work, commands) = (ArrayQueue::new(capacity), AtomicUsize::new(0));
+        Arc::new(Door::before(Ring { work, commands, most: capacity }))
+    }
+
+    /// Commands and questions that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.commands.load(Ordering::Relaxed)
     }
 }
 
-impl Queue for ArrayQueue<Work> {
+impl Queue for Ring {
     type Work = Work;
 
     fn push(&self, work: Work) -> Result<(), Work> {
-        ArrayQueue::push(self, work)
+        let commands = work.commands();
+        let before = self.commands.fetch_add(commands, Ordering::Relaxed);
+        // What is larger than all the room there is goes in alone.
+        let pushed =
+            if before > 0 && before + commands > self.most { Err(work) } else { self.work.push(work) };
+        pushed.inspect_err(|_| _ = self.commands.fetch_sub(commands, Ordering::Relaxed))
     }
 
     fn pop(&self) -> Option<Work> {
-        ArrayQueue::pop(self)
+        let work = self.work.pop()?;
+        self.commands.fetch_sub(work.commands(), Ordering::Relaxed);
+        Some(work)
     }
 
     fn len(&self) -> usize {
-        ArrayQueue::len(self)
+        self.work.len()
+    }
+}
+
+impl Work {
+    /// How many it counts for.
+    fn commands(&self) -> usize {
+        match self {
+            Work::Commands(ticket) => ticket.commands.len(),
+            Work::Question(_) => 1,
+        }
     }
 }
 
 impl Refuse for Work {
     fn refuse(self) {
         match self {
-            Work::Command(ticket) => ticket.reply.refuse(NotDone::Stopping),
+            Work::Commands(ticket) => ticket.reply.refuse(NotDone::Stopping),
             // Who asked learns it as the question is dropped.
             Work::Question(question) => drop(question),
         }
@@ -147,12 +212,28 @@ mod tests {
     use super::*;
     use std::thread;
 
-    fn command(intake: &Intake) -> Result<oneshot::Receiver<Result<(), NotDone>>, NotDone> {
-        let (sender, receiver) = oneshot::channel();
-        let reply = Box::new(Waiting { sender, look: |_: &Exchange, _: &Step| () });
-        let command = Command::AdvanceTime;
-        intake.push(Work::Command(Ticket { key: None, command, at: None, deadline: None, reply }))?;
+    fn frame(intake: &Intake, bids: usize) -> Result<Seen<()>, NotDone> {
+        let (waiting, receiver) = Waiting::new(bids, |_: &Exchange, _: &Step| ());
+        let commands = (0..bids).map(|_| Submission::new(None, Command::AdvanceTime)).collect();
+        intake.push(Work::Commands(Ticket { commands, reply: Box::new(waiting) }))?;
         Ok(receiver)
+    }
+
+    fn command(intake: &Intake) -> Result<Seen<()>, NotDone> {
+        frame(intake, 1)
+    }
+
+    #[test]
+    fn a_frame_counts_for_all_its_commands() {
+        let intake = Intake::new(8);
+        let (_five, _three) = (frame(&intake, 5).expect("room"), frame(&intake, 3).expect("room"));
+        assert_eq!(frame(&intake, 1).err(), Some(NotDone::Full));
+        assert_eq!(intake.waiting(), 8);
+        assert!(intake.pop().is_some());
+        assert!(frame(&intake, 6).is_err() && frame(&intake, 5).is_ok());
+        while intake.pop().is_some() {}
+        assert!(frame(&intake, 1000).is_ok(), "there is nothing that it could wait for");
+        assert_eq!(intake.waiting(), 1000);
     }
 
     fn question(intake: &Intake) -> oneshot::Receiver<()> {

@@ -28,7 +28,7 @@ pub mod wire;
 
 pub use caller::{Caller, Roles, Whose};
 pub use chunk::{Chunk, HourMark, Step};
-pub use engine::{Engine, EngineError, EngineOptions, Running, Submission};
-pub use intake::NotDone;
+pub use engine::{Engine, EngineError, EngineOptions, Running};
+pub use intake::{NotDone, Submission};
 pub use leave_out::LeaveOut;
 pub use replay::BEHAVIOUR;

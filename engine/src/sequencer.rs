@@ -2,7 +2,7 @@
 
 use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
-use crate::intake::{Intake, NotDone, Question, Reply, Tell, Ticket, Work};
+use crate::intake::{Intake, NotDone, Question, Reply, Submission, Ticket, Work};
 use crate::metrics;
 use crate::progress::Reaching;
 use crate::replay::{BEHAVIOUR, Replay};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, mpsc};
 use tracing::{error, info, warn};
 
-/// The most that shares one commit.
+/// As many share one commit; those that came together are not parted.
 const BATCH_COMMANDS: usize = 8192;
 /// How long to wait before a store that does not answer is asked again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -83,9 +83,13 @@ impl Sequencer {
     }
 
     fn drain(&self, tickets: &mut Vec<Ticket>, questions: &mut Vec<Question>) {
-        while tickets.len() < BATCH_COMMANDS {
+        let mut commands = 0;
+        while commands < BATCH_COMMANDS {
             match self.intake.pop() {
-                Some(Work::Command(ticket)) => tickets.push(ticket),
+                Some(Work::Commands(ticket)) => {
+                    commands += ticket.commands.len();
+                    tickets.push(ticket);
+                }
                 Some(Work::Question(question)) => questions.push(question),
                 None => break,
             }
@@ -122,7 +126,7 @@ impl Sequencer {
         match self.append(&batch).await? {
             Ok(()) => {}
             Err(not_done) => {
-                replies.drain(..).for_each(|reply| reply.refuse(not_done));
+                replies.drain(..).for_each(|(reply, _)| reply.refuse(not_done));
                 return Ok(());
             }
         }
@@ -179,17 +183,19 @@ impl Sequencer {
     }
 
     /// Everything here is durable: apply it, publish it, tell the callers, in this order.
-    fn apply(&mut self, commands: Vec<Stamped>, replies: Vec<Box<dyn Reply>>) {
+    fn apply(&mut self, commands: Vec<Stamped>, mut replies: Replies) {
         let mut steps: Vec<Step> = Vec::with_capacity(commands.len());
-        let mut told: Vec<Tell> = Vec::with_capacity(replies.len());
-        let mut replies = replies.into_iter();
-        for command in commands {
-            let step = self.replay.step(command);
-            self.publisher.note(&step.events);
-            told.extend(replies.next().map(|reply| reply.look(&self.replay.exchange, &step)));
-            steps.push(step);
+        let mut commands = commands.into_iter();
+        for (reply, count) in &mut replies {
+            for command in commands.by_ref().take(*count) {
+                let step = self.step(command);
+                reply.look(&self.replay.exchange, &step);
+                steps.push(step);
+            }
         }
-        metrics::applied(&steps, self.intake.len());
+        // Time that nobody waits for.
+        steps.extend(commands.map(|command| self.step(command)));
+        metrics::applied(&steps, self.intake.waiting());
         self.publisher.publish(&mut self.replay.exchange);
         let seq = self.replay.exchange.seq().0;
         let chunk = Arc::new(Chunk::gather(steps, &self.replay.exchange, self.publisher.names()));
@@ -197,25 +203,37 @@ impl Sequencer {
         let _ = self.feed.send(chunk.clone());
         let _ = self.projections.send(chunk);
         self.applied.reach(seq);
-        told.into_iter().for_each(|tell| tell());
+        replies.into_iter().for_each(|(reply, _)| reply.tell());
+    }
+
+    fn step(&mut self, command: Stamped) -> Step {
+        let step = self.replay.step(command);
+        self.publisher.note(&step.events);
+        step
     }
 }
 
+/// Who waits, and for how many commands.
+type Replies = Vec<(Box<dyn Reply>, usize)>;
+
 /// Leaves out those whose caller has gone or whose deadline has passed, unjournaled.
-fn stamp(tickets: &mut Vec<Ticket>, now: Micros) -> (Vec<Stamped>, Vec<Box<dyn Reply>>) {
+fn stamp(tickets: &mut Vec<Ticket>, now: Micros) -> (Vec<Stamped>, Replies) {
     let moment = Instant::now();
     let mut replies = Vec::with_capacity(tickets.len());
     let mut commands = Vec::with_capacity(tickets.len());
     for ticket in tickets.drain(..) {
         if !ticket.reply.is_awaited() {
             metrics::dropped();
-        } else if ticket.deadline.is_some_and(|deadline| deadline <= moment) {
+        } else if ticket.deadline().is_some_and(|deadline| deadline <= moment) {
             metrics::dropped();
             ticket.reply.refuse(NotDone::TooLate);
         } else {
-            let at = ticket.at.unwrap_or(now);
-            commands.push(Stamped { at, key: ticket.key, command: ticket.command });
-            replies.push(ticket.reply);
+            replies.push((ticket.reply, ticket.commands.len()));
+            commands.extend(ticket.commands.into_iter().map(|Submission { key, command, at, .. }| Stamped {
+                at: at.unwrap_or(now),
+                key,
+                command,
+            }));
         }
     }
     (commands, replies)

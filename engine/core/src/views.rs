@@ -30,8 +30,6 @@ pub struct BidView {
     pub under_notice: Vec<AllocationId>,
     /// Nodes under notice that it gets when they end.
     pub claims: Vec<AllocationId>,
-    /// Why unmet demand is not met.
-    pub unfilled: Option<Unfilled>,
 }
 
 /// An allocation that has not ended.
@@ -138,8 +136,13 @@ impl Exchange {
             live: bid.live.iter().collect(),
             under_notice: bid.notices.iter().collect(),
             claims: bid.claims.iter().collect(),
-            unfilled: (bid.unmet() > 0).then(|| self.why_unfilled(id, bid)),
         })
+    }
+
+    /// Why a bid's unmet demand is not met.
+    pub fn unfilled(&self, id: BidId) -> Option<Unfilled> {
+        let bid = self.bids.get(id).filter(|bid| bid.unmet() > 0)?;
+        Some(self.why_unfilled(id, bid))
     }
 
     /// The bids of an account from the highest number below `before` down, until `take` has said no.

@@ -4,7 +4,7 @@ use super::Api;
 use crate::auth::Secret;
 use crate::caller::Caller;
 use crate::clock::{self, Clock};
-use crate::engine::Submission;
+use crate::intake::Submission;
 use crate::store::{Account, NewToken};
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{admin, command, page, text};

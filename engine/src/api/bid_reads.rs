@@ -70,11 +70,12 @@ impl Api {
         for some in numbers.chunks(ASKED_AT_ONCE) {
             let asked = some.to_vec();
             let present = self.0.engine.ask(move |exchange| {
-                asked.into_iter().map(|bid| exchange.view_bid(BidId(bid))).collect::<Vec<_>>()
+                let bids = asked.into_iter().map(BidId);
+                bids.map(|bid| (exchange.view_bid(bid), exchange.unfilled(bid))).collect::<Vec<_>>()
             });
-            for (now, row) in present.await?.into_iter().zip(&mut rows) {
+            for ((now, why), row) in present.await?.into_iter().zip(&mut rows) {
                 let labels = labels.remove(&row.bid.0).unwrap_or_default();
-                bids.push(bid::message(row, labels, now.as_ref()));
+                bids.push(bid::message(row, labels, now.as_ref(), why));
             }
         }
         Ok(bids)

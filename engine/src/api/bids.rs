@@ -3,17 +3,16 @@
 use super::Api;
 use super::commands::{Done, done};
 use crate::caller::Caller;
-use crate::engine::Submission;
+use crate::intake::Submission;
 use crate::limits::{Reservation, Room};
+use crate::store::Labels;
 use crate::wire::command;
 use crate::wire::status::{ApiError, Code};
-use futures_util::future::BoxFuture;
 use kubebid_core::Command;
 use kubebid_core::command::PlaceBid;
 use kubebid_core::event::Scope;
 use kubebid_core::units::{BidId, ClientKey};
 use kubebid_proto::v1;
-use std::task::Poll;
 use v1::place_bids_response::{Result as BidResult, result::Outcome};
 
 /// Bids in one frame of PlaceBids.
@@ -25,7 +24,9 @@ impl Api {
         caller: &Caller,
         request: v1::PlaceBidRequest,
     ) -> Result<v1::PlaceBidResponse, ApiError> {
-        self.place(caller, request).await.map(response)
+        let placing = self.prepare(caller, request).await?;
+        let placed = self.place_all(caller, vec![placing]).await.pop().expect("an answer for each bid");
+        placed.map(response)
     }
 
     /// A frame of PlaceBids: all are on their way, in their order, before the first is waited for. Fails as a
@@ -40,15 +41,20 @@ impl Api {
             return Err(ApiError::new(Code::TooLarge).at("bids").saying(what));
         }
         let keys: Vec<String> = request.bids.iter().map(|bid| bid.client_key.clone()).collect();
-        let placing = request.bids.into_iter().map(|bid| -> BoxFuture<'_, _> {
-            Box::pin(async move {
-                self.count_request(caller)?;
-                self.place(caller, bid).await
-            })
-        });
-        let outcomes = in_order(placing.collect()).await.into_iter().map(|placed| match placed {
-            Ok(done) => Outcome::Placed(response(done)),
-            Err(error) => Outcome::Refused(error.into_refusal()),
+        let (mut placing, mut outcomes) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
+        for bid in request.bids {
+            let prepared = match self.count_request(caller) {
+                Ok(()) => self.prepare(caller, bid).await,
+                Err(limit) => Err(limit),
+            };
+            outcomes.push(prepared.map(|bid| placing.push(bid)));
+        }
+        let mut placed = self.place_all(caller, placing).await.into_iter();
+        let outcomes = outcomes.into_iter().map(|prepared| {
+            match prepared.and_then(|()| placed.next().expect("an answer for each bid")) {
+                Ok(done) => Outcome::Placed(response(done)),
+                Err(error) => Outcome::Refused(error.into_refusal()),
+            }
         });
         let results = keys.into_iter().zip(outcomes);
         let results = results.map(|(client_key, outcome)| BidResult { client_key, outcome: Some(outcome) });
@@ -87,35 +93,63 @@ impl Api {
         Ok(v1::CancelBidResponse { seq: done.seq, repeated: done.repeated })
     }
 
-    async fn place(&self, caller: &Caller, request: v1::PlaceBidRequest) -> Result<Done, ApiError> {
+    /// What a bid needs before it is handed over: fields that can be read, and room under the limits.
+    async fn prepare(&self, caller: &Caller, request: v1::PlaceBidRequest) -> Result<Placing, ApiError> {
         let (key, bid, labels) = command::place_bid(&caller.account, request)?;
         let reservation = match self.room_to_place(caller, &bid) {
             Ok(reservation) => reservation,
             Err(limit) => self.room_to_repeat(caller, key.clone(), limit).await?,
         };
-        let mut submission = Submission::new(key, Command::PlaceBid(bid));
-        submission.deadline = caller.deadline;
-        let (unwritten, to_note) = (self.0.unwritten.clone(), labels.clone());
-        let done = self.0.engine.submit(submission, move |exchange, step| {
+        let submission =
+            Submission { deadline: caller.deadline, ..Submission::new(key, Command::PlaceBid(bid)) };
+        Ok(Placing { submission, reservation, labels })
+    }
+
+    /// Hands bids over, one behind the other, and waits for what becomes of each.
+    async fn place_all(&self, caller: &Caller, bids: Vec<Placing>) -> Vec<Result<Done, ApiError>> {
+        if bids.is_empty() {
+            return Vec::new();
+        }
+        let labels: Vec<Labels> = bids.iter().map(|bid| bid.labels.clone()).collect();
+        let (mut commands, mut rest) = (Vec::with_capacity(bids.len()), Vec::with_capacity(bids.len()));
+        for Placing { submission, reservation, labels } in bids {
+            commands.push(submission);
+            rest.push((reservation, labels));
+        }
+        let (unwritten, mut rest) = (self.0.unwritten.clone(), rest.into_iter());
+        let placed = self.0.engine.submit_all(commands, move |exchange, step| {
+            let (reservation, labels) = rest.next().expect("one for each command");
             let done = done(exchange, step)?;
             if !done.repeated {
                 // Before its commit is counted, or the bid would count twice for a moment.
                 reservation.taken(done.seq);
-                if !to_note.is_empty() {
-                    unwritten.note(done.seq, to_note);
+                if !labels.is_empty() {
+                    unwritten.note(done.seq, labels);
                 }
             }
             Ok::<_, ApiError>(done)
         });
-        let done = done.await??;
-        if done.repeated {
-            self.compare_labels(caller, done.seq, &labels).await?;
-            return Ok(done);
+        let placed = match placed.await {
+            Ok(placed) => placed,
+            Err(not_done) => return labels.iter().map(|_| Err(ApiError::from(not_done))).collect(),
+        };
+        let mut settled = Vec::with_capacity(placed.len());
+        for (placed, labels) in placed.into_iter().zip(labels) {
+            settled.push(match placed {
+                Ok(done) => self.settle_labels(caller, done, &labels).await.map(|()| done),
+                Err(error) => Err(error),
+            });
         }
-        if !labels.is_empty() {
-            self.labels_kept(caller, done.seq).await?;
+        settled
+    }
+
+    /// A bid is answered when its labels are rows; who repeats one has to repeat them too.
+    async fn settle_labels(&self, caller: &Caller, done: Done, labels: &Labels) -> Result<(), ApiError> {
+        match (done.repeated, labels.is_empty()) {
+            (true, _) => self.compare_labels(caller, done.seq, labels).await,
+            (false, false) => self.labels_kept(caller, done.seq).await,
+            (false, true) => Ok(()),
         }
-        Ok(done)
     }
 
     /// What the market would refuse anyway is for the market to say.
@@ -183,6 +217,13 @@ impl Api {
     }
 }
 
+/// A bid that may be handed over.
+struct Placing {
+    submission: Submission,
+    reservation: Reservation,
+    labels: Labels,
+}
+
 fn response(done: Done) -> v1::PlaceBidResponse {
     v1::PlaceBidResponse { seq: done.seq, bid: done.seq, repeated: done.repeated }
 }
@@ -205,23 +246,4 @@ fn exceeded(has: Room, room: Room, most: Room) -> ApiError {
         has.nodes, room.nodes, most.nodes
     );
     ApiError::limit("nodes_wanted", what).at("max_nodes")
-}
-
-/// Begins all of them in their order, then waits for each.
-pub(super) async fn in_order<T>(mut all: Vec<BoxFuture<'_, T>>) -> Vec<T> {
-    let mut done: Vec<Option<T>> = Vec::with_capacity(all.len());
-    for one in &mut all {
-        done.push(match futures_util::poll!(one.as_mut()) {
-            Poll::Ready(value) => Some(value),
-            Poll::Pending => None,
-        });
-    }
-    let mut values = Vec::with_capacity(all.len());
-    for (one, done) in all.into_iter().zip(done) {
-        values.push(match done {
-            Some(value) => value,
-            None => one.await,
-        });
-    }
-    values
 }

@@ -3,7 +3,7 @@
 use super::Api;
 use crate::caller::Caller;
 use crate::chunk::Step;
-use crate::engine::Submission;
+use crate::intake::Submission;
 use crate::wire::command::Keyed;
 use crate::wire::refusal::refusal;
 use crate::wire::status::ApiError;

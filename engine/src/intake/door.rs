@@ -25,7 +25,7 @@ pub(crate) trait Refuse {
 
 #[derive(Debug)]
 pub(crate) struct Door<Q> {
-    queue: Q,
+    pub(super) queue: Q,
     waker: AtomicWaker,
     closed: AtomicBool,
     /// Nobody takes anything out any more.

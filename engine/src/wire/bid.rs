@@ -12,7 +12,7 @@ use v1::place_bid_request::{OnPreemption, TimeInForce};
 
 /// A bid with what the exchange knows of it now, which may be a moment ahead of the row: what it holds and
 /// wants is told of one moment.
-pub fn message(row: BidRow, labels: Labels, now: Option<&BidView>) -> v1::Bid {
+pub fn message(row: BidRow, labels: Labels, now: Option<&BidView>, why: Option<Unfilled>) -> v1::Bid {
     let counts = now.map(|now| {
         let count = |nodes: &[AllocationId]| u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         (count(&now.live), count(&now.under_notice), count(&now.claims), now.unmet)
@@ -41,7 +41,7 @@ pub fn message(row: BidRow, labels: Labels, now: Option<&BidView>) -> v1::Bid {
         under_notice,
         claimed,
         unmet,
-        unfilled_reason: now.and_then(|now| now.unfilled).map(|reason| unfilled(reason).into()),
+        unfilled_reason: why.map(|reason| unfilled(reason).into()),
         allocations,
         bid_seq: row.bid_seq.0,
         placed_at_us: row.placed_at.0,

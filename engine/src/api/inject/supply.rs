@@ -2,11 +2,10 @@
 
 use super::log;
 use crate::api::Api;
-use crate::api::bids::in_order;
 use crate::api::commands::{Done, done};
 use crate::caller::Caller;
 use crate::chunk::Step;
-use crate::engine::Submission;
+use crate::intake::Submission;
 use crate::projections::rows::OfferRow;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::text;
@@ -21,6 +20,7 @@ use kubebid_proto::v1;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::task::Poll;
 
 /// Commands that are on their way at once.
 const AT_ONCE: usize = 512;
@@ -334,4 +334,23 @@ fn short(exchange: &Exchange, whose: &Whose, put: Vec<OfferRow>) -> Result<Vec<(
     };
     let with_has = put.into_iter().map(|row| (has(&row).unwrap_or(0), row));
     Ok(with_has.filter(|(has, row)| *has < row.capacity).collect())
+}
+
+/// Begins all of them in their order, then waits for each.
+async fn in_order<T>(mut all: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    let mut done: Vec<Option<T>> = Vec::with_capacity(all.len());
+    for one in &mut all {
+        done.push(match futures_util::poll!(one.as_mut()) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        });
+    }
+    let mut values = Vec::with_capacity(all.len());
+    for (one, done) in all.into_iter().zip(done) {
+        values.push(match done {
+            Some(value) => value,
+            None => one.await,
+        });
+    }
+    values
 }

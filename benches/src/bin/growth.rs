@@ -1,0 +1,165 @@
+//! How the cost of a command grows with what a market has: a table, and a picture of it.
+//!
+//! ```sh
+//! cargo run --release -p benches --no-default-features --bin growth -- --picture docs/performance/growth.svg
+//! ```
+
+use benches::one_node::OneNode;
+use benches::overloaded::{Overloaded, Prices};
+use benches::plain::{Op, Plain};
+use clap::Parser;
+use kubebid_core::answer::Auction;
+use kubebid_core::{Exchange, Ladder, Stamped};
+use plotters::prelude::*;
+use std::error::Error;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Time commands in ever larger markets, and draw how their cost grows
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Where the picture goes (SVG)
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+    /// The most orders, bids and nodes of a market
+    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
+    most: usize,
+    /// Commands that are timed, after as many that warm up
+    #[arg(long, default_value_t = 100_000, value_name = "N")]
+    steps: usize,
+    /// The best of so many rounds counts: what others do on the machine makes the rest slower
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    rounds: usize,
+}
+
+/// Nanoseconds a command, by how much there is.
+struct Curve {
+    name: &'static str,
+    points: Vec<(usize, f64)>,
+}
+
+/// All waiting bids of the markets together, as these become more.
+const SPREAD: usize = 100_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let Arguments { steps, rounds, most, .. } = arguments;
+    let sizes: Vec<usize> =
+        std::iter::successors(Some(1000), |size| Some(size * 10)).take_while(|size| *size <= most).collect();
+    let curve = |name, cost: &dyn Fn(usize) -> f64, at: &[usize]| {
+        let points = at.iter().map(|size| (*size, best(rounds, || cost(*size)))).collect();
+        let curve = Curve { name, points };
+        curve.print();
+        curve
+    };
+    let by_size = [
+        curve("ladder: orders", &|size| ladder(size, steps), &sizes),
+        curve("one-node bids: waiting", &|size| one_node(1, size, steps), &sizes),
+        curve("overloaded, 1000 prices: nodes held", &|size| overloaded(size, Prices::Grid, steps), &sizes),
+        curve(
+            "overloaded, all prices differ: nodes held",
+            &|size| overloaded(size, Prices::Distinct, steps),
+            &sizes,
+        ),
+    ];
+    let markets: Vec<usize> =
+        [1, 10, 100, 1000].into_iter().filter(|markets| SPREAD / markets >= 100).collect();
+    let by_markets =
+        [curve("one-node bids: markets", &|markets| one_node(markets, SPREAD / markets, steps), &markets)];
+    if let Some(path) = &arguments.picture {
+        draw(path, &by_size, &by_markets)?;
+        eprintln!("drawn: {}", path.display());
+    }
+    Ok(())
+}
+
+fn best(rounds: usize, cost: impl Fn() -> f64) -> f64 {
+    (0..rounds.max(1)).map(|_| cost()).fold(f64::INFINITY, f64::min)
+}
+
+impl Curve {
+    fn print(&self) {
+        let points = self.points.iter().map(|(size, ns)| format!("{size}: {ns:.0} ns"));
+        println!("{:<42} {}", self.name, points.collect::<Vec<_>>().join("  "));
+    }
+}
+
+fn ladder(size: usize, steps: usize) -> f64 {
+    let stream = Plain::new(1, size, 2 * steps);
+    let mut books = stream.books::<Ladder>();
+    let mut play = |ops: &[Op]| ops.iter().for_each(|op| drop(black_box(op.play(&mut books[0]))));
+    let (warm, timed) = stream.ops.split_at(steps);
+    play(warm);
+    let started = Instant::now();
+    play(timed);
+    started.elapsed().as_nanos() as f64 / steps as f64
+}
+
+fn one_node(markets: usize, waiting: usize, steps: usize) -> f64 {
+    let stream = OneNode::new(markets, waiting, 2 * steps);
+    commands(stream.exchange(), &stream.commands)
+}
+
+fn overloaded(live: usize, prices: Prices, steps: usize) -> f64 {
+    let stream = Overloaded::new(live, prices, 2 * steps);
+    commands(stream.exchange(), &stream.commands)
+}
+
+/// The second half is timed.
+fn commands(mut exchange: Exchange, commands: &[Stamped]) -> f64 {
+    let (warm, timed) = commands.split_at(commands.len() / 2);
+    let mut play = |commands: &[Stamped]| commands.iter().for_each(|c| drop(black_box(exchange.apply(c))));
+    play(warm);
+    let started = Instant::now();
+    play(timed);
+    started.elapsed().as_nanos() as f64 / timed.len() as f64
+}
+
+const COLOURS: [RGBColor; 4] =
+    [RGBColor(31, 119, 180), RGBColor(44, 160, 44), RGBColor(214, 39, 40), RGBColor(148, 103, 189)];
+
+fn draw(path: &Path, by_size: &[Curve], by_markets: &[Curve]) -> Result<(), Box<dyn Error>> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let area = SVGBackend::new(path, (1000, 420)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let (left, right) = area.split_horizontally(620);
+    panel(&left, "what there is of it", by_size)?;
+    panel(&right, "markets, 100,000 bids in all", by_markets)?;
+    area.present()?;
+    Ok(())
+}
+
+fn panel<B: DrawingBackend>(
+    area: &DrawingArea<B, plotters::coord::Shift>,
+    below: &str,
+    curves: &[Curve],
+) -> Result<(), Box<dyn Error>>
+where
+    B::ErrorType: 'static,
+{
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let widest = points().map(|(size, _)| *size as f64).fold(1.0, f64::max);
+    let narrowest = points().map(|(size, _)| *size as f64).fold(widest, f64::min);
+    let mut chart = ChartBuilder::on(area)
+        .margin(14)
+        .x_label_area_size(40)
+        .y_label_area_size(56)
+        .build_cartesian_2d((narrowest..widest).log_scale(), (10f64..20_000f64).log_scale())?;
+    chart.configure_mesh().x_desc(below).y_desc("ns a command").light_line_style(WHITE).draw()?;
+    for (curve, colour) in curves.iter().zip(COLOURS) {
+        let line = curve.points.iter().map(|(size, ns)| (*size as f64, *ns));
+        chart
+            .draw_series(LineSeries::new(line, colour.stroke_width(2)).point_size(3))?
+            .label(curve.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .draw()?;
+    Ok(())
+}
