@@ -88,7 +88,11 @@ impl Curve {
 fn ladder(size: usize, steps: usize) -> f64 {
     let stream = Plain::new(1, size, 2 * steps);
     let mut books = stream.books::<Ladder>();
-    let mut play = |ops: &[Op]| ops.iter().for_each(|op| drop(black_box(op.play(&mut books[0]))));
+    let mut play = |ops: &[Op]| {
+        for op in ops {
+            black_box(op.play(&mut books[0]));
+        }
+    };
     let (warm, timed) = stream.ops.split_at(steps);
     play(warm);
     let started = Instant::now();
@@ -109,7 +113,11 @@ fn overloaded(live: usize, prices: Prices, steps: usize) -> f64 {
 /// The second half is timed.
 fn commands(mut exchange: Exchange, commands: &[Stamped]) -> f64 {
     let (warm, timed) = commands.split_at(commands.len() / 2);
-    let mut play = |commands: &[Stamped]| commands.iter().for_each(|c| drop(black_box(exchange.apply(c))));
+    let mut play = |commands: &[Stamped]| {
+        for command in commands {
+            black_box(exchange.apply(command));
+        }
+    };
     play(warm);
     let started = Instant::now();
     play(timed);
