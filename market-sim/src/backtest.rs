@@ -1,21 +1,24 @@
-//! Bidding strategies compared on a price trace: the same jobs, drawn by a seed, once for each strategy.
+//! Bidding strategies compared: the same jobs, drawn by a seed, once for each strategy.
 //!
-//! A job is one node's work in one region. It takes the price as it comes: it runs where the price is at most
+//! On a trace of jobs they bid in the exchange. On a trace of prices, which has no bids behind it, a job is
+//! one node's work in one region, and takes the price as it comes: it runs where the price is at most
 //! its ceiling, pays the price and not the ceiling, and is given notice where the price steps above it. Then
 //! the strategy says whether to raise; what it lets go of works on until the notice ends, and loses what
 //! came after the last checkpoint. So one job does not move the price, and others do not outbid it: how much
 //! that matters only a market can say.
 
+mod demand;
 mod jobs;
 mod market;
 mod outcome;
 mod page;
 mod run;
 
+pub use demand::{Market, backtest_demand};
 pub(crate) use jobs::standard_normal;
 pub use market::{Grid, read_grids};
 pub use outcome::{Backtest, Figure, Results};
-pub use page::page;
+pub use page::{page, page_of_demand};
 
 use kubebid_core::Price;
 use kubebid_strategy::Strategy;

@@ -2,22 +2,26 @@
 
 use clap::Args;
 use kubebid_core::Price;
-use market_sim::backtest::{self, Contestant, Settings, read_grids};
-use market_sim::trace::PriceTrace;
+use market_sim::backtest::{self, Backtest, Contestant, Market, Settings};
+use market_sim::backtest::{backtest_demand, page, page_of_demand, read_grids};
+use market_sim::report::Page;
+use market_sim::trace::{PriceTrace, is_demand, read_demand};
 use std::error::Error;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Arguments {
-    /// A price trace: timestamp,instance_type,region,price_usd_per_hour; .gz is unpacked
+    /// A price trace: timestamp,instance_type,region,price_usd_per_hour; or a demand trace:
+    /// submit_time,job_id,tenant,instance_class,nodes,…; .gz is unpacked
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// The instance type, and its on-demand price in dollars an hour
+    /// The instance type (of a demand trace: the class), and its on-demand price in dollars an hour
     #[arg(long, value_name = "TYPE=DOLLARS", value_parser = crate::replay_prices::on_demand)]
     on_demand: (String, Price),
-    /// Only these regions [default: all]
+    /// Of a price trace only these regions [default: all]
     #[arg(long, value_name = "REGION", value_delimiter = ',')]
     region: Vec<String>,
     /// Who takes part; the others are compared with the first
@@ -31,16 +35,28 @@ pub(crate) struct Arguments {
     /// The most that a job's owner would pay, as a share of the on-demand price
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = crate::replay_prices::share)]
     max_bid: f64,
+    /// Nodes on offer, for a demand trace
+    #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    capacity: Option<u64>,
+    /// Their reserve, as a share of the on-demand price
+    #[arg(long, value_name = "SHARE", default_value_t = 0.125, value_parser = crate::replay_prices::share)]
+    reserve: f64,
+    /// Of the jobs of a demand trace, those that try a strategy; the others bid what a node is worth to them
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = crate::replay_prices::share)]
+    trying: f64,
+    /// Minutes that a node of that market is protected after it is ready
+    #[arg(long, value_name = "MINUTES", default_value_t = 15, value_parser = clap::value_parser!(u64).range(0..=1440))]
+    min_runtime: u64,
     /// How many seeds, each with jobs of its own
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: u64,
     /// The first of them
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     seed: u64,
-    /// Jobs of each seed
+    /// Jobs of each seed, on a price trace
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     jobs: u32,
-    /// Hours of work of a job: the median of a lognormal distribution …
+    /// Hours of work of such a job: the median of a lognormal distribution …
     #[arg(long, value_name = "HOURS", default_value_t = 4.0, value_parser = hours)]
     work: f64,
     /// … and the standard deviation of its logarithm
@@ -67,19 +83,24 @@ pub(crate) struct Arguments {
 }
 
 const HELP: &str = "\
-A job is one node's work in one region: it runs while the price is at most its ceiling, pays the price, and is
+On a price trace, a job is one node's work in one region: it runs while the price is at most its ceiling, pays the price, and is
 given notice when the price steps above. The strategy says what to bid, from the median and the lowest price of
 the last 24 hours, and whether to raise at a notice. Beside the three strategies there are
 max-bid, which always bids its whole maximum, and on-demand, which pays that price and is left alone.
+
+On a demand trace the jobs make the price: all of one class bid in the exchange for --capacity nodes, a share of
+them (--trying) as the strategy says, the others what a node is worth to them: their bid_proxy, else drawn. Figures
+are of those that try. Deadlines are drawn for all; a job works on whatever nodes it gets, and lets its bid expire.
 
 Every strategy gets the same jobs. Figures are means over the seeds ± half the 95 % confidence interval of
 Student's t; below them the differences to the first strategy, seed by seed. Cost is all money over the work
 asked for, so a job that is never done makes it cheaper: look at the deadlines missed too.
 
-Example:
+Examples:
   market-sim backtest --trace traces/aws-spot-2016q4/prices.csv.gz --on-demand m4.4xlarge=1.057 --report b.html
+  market-sim backtest --trace traces/elasticflow-2021/demand.csv --on-demand gpu=32 --capacity 20 --seeds 10
 
-Exit codes: 0 done; 1 the trace cannot be read, or has too few prices of the type; 2 wrong arguments.";
+Exit codes: 0 done; 1 the trace cannot be read, or has too few prices or no jobs of the type; 2 wrong arguments.";
 
 pub(crate) fn hours(text: &str) -> Result<f64, String> {
     let hours = text.parse::<f64>().ok().filter(|hours| (0.01..=10_000.0).contains(hours));
@@ -100,6 +121,52 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn play(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let (result, page) =
+        if is_demand(&arguments.trace)? { on_demand_trace(arguments)? } else { on_price_trace(arguments)? };
+    match arguments.output {
+        crate::Output::Text => print!("{result}"),
+        crate::Output::Json => println!("{}", serde_json::to_string_pretty(&result)?),
+        crate::Output::Csv => result.write_csv(std::io::stdout().lock())?,
+    }
+    match &arguments.report {
+        Some(path) => crate::write_page(&page, path),
+        None => Ok(()),
+    }
+}
+
+fn seeds(arguments: &Arguments) -> Range<u64> {
+    arguments.seed..arguments.seed + arguments.seeds
+}
+
+fn on_demand_trace(arguments: &Arguments) -> Result<(Backtest, Page), Box<dyn Error>> {
+    let (class, on_demand) = &arguments.on_demand;
+    let market = Market {
+        capacity: arguments
+            .capacity
+            .ok_or("a demand trace does not say how many nodes there are: --capacity")?,
+        reserve: Price((on_demand.0 as f64 * arguments.reserve).round() as u64),
+        on_demand: *on_demand,
+        max_bid: arguments.max_bid,
+        share: arguments.trying,
+        slack: arguments.slack,
+        boot_minutes: arguments.boot,
+        notice_minutes: arguments.notice,
+        min_runtime_minutes: arguments.min_runtime,
+        checkpoint_minutes: arguments.checkpoint,
+    };
+    let mut jobs = read_demand(&arguments.trace)?;
+    jobs.retain(|job| job.class == *class);
+    if jobs.is_empty() {
+        return Err(format!("the trace has no jobs of the class {class:?}").into());
+    }
+    let bar = crate::counting_bar(arguments.seeds, "seeds");
+    let result = backtest_demand(&jobs, &arguments.strategy, &market, seeds(arguments), || bar.inc(1))?;
+    bar.finish_and_clear();
+    let page = page_of_demand(&result, jobs.len(), &market);
+    Ok((result, page))
+}
+
+fn on_price_trace(arguments: &Arguments) -> Result<(Backtest, Page), Box<dyn Error>> {
     let (instance_type, on_demand) = &arguments.on_demand;
     let settings = Settings {
         on_demand: *on_demand,
@@ -118,16 +185,8 @@ fn play(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let grids = read_grids(PriceTrace::open(&arguments.trace, &bar)?, instance_type, &arguments.region)?;
     bar.finish_and_clear();
     let bar = crate::counting_bar(arguments.seeds, "seeds");
-    let seeds = arguments.seed..arguments.seed + arguments.seeds;
-    let result = backtest::backtest(&grids, &arguments.strategy, &settings, seeds, || bar.inc(1));
+    let result = backtest::backtest(&grids, &arguments.strategy, &settings, seeds(arguments), || bar.inc(1));
     bar.finish_and_clear();
-    match arguments.output {
-        crate::Output::Text => print!("{result}"),
-        crate::Output::Json => println!("{}", serde_json::to_string_pretty(&result)?),
-        crate::Output::Csv => result.write_csv(std::io::stdout().lock())?,
-    }
-    if let Some(path) = &arguments.report {
-        crate::write_page(&backtest::page(&result, &grids, &arguments.strategy, &settings), path)?;
-    }
-    Ok(())
+    let page = page(&result, &grids, &arguments.strategy, &settings);
+    Ok((result, page))
 }

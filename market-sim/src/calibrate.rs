@@ -2,9 +2,9 @@
 
 use clap::Args;
 use market_sim::calibration::{Table, compare_demand, compare_prices};
-use market_sim::venue::InProcess;
 use market_sim::world::{Rules, Settings};
 use std::error::Error;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,6 +22,9 @@ pub(crate) struct Arguments {
     /// A JSON object that says what is to be otherwise in the world; the outcome has all there is to say
     #[arg(long, value_name = "FILE")]
     world: Option<PathBuf>,
+    /// Markets that live at the same time [default: one for each core]
+    #[arg(long)]
+    threads: Option<NonZeroUsize>,
     /// Leave out the same world under the default rules
     #[arg(long)]
     chosen_rules_only: bool,
@@ -78,12 +81,12 @@ fn tables(arguments: &Arguments) -> Result<(Table, Table), Box<dyn Error>> {
         ..crate::simulate::settings(arguments.world.as_deref())?
     };
     let demand = compare_demand(&settings);
-    let prices = compare_prices(&crate::simulate::watched(&settings, &mut InProcess::new())?);
+    let prices = compare_prices(&crate::simulate::watched(&settings, arguments.threads)?);
     if arguments.chosen_rules_only {
         return Ok((prices, demand));
     }
     let default = Settings { rules: Rules::DEFAULT, ..settings };
-    let beside = compare_prices(&crate::simulate::watched(&default, &mut InProcess::new())?);
+    let beside = compare_prices(&crate::simulate::watched(&default, arguments.threads)?);
     Ok((prices.beside(&beside), demand))
 }
 

@@ -1,8 +1,8 @@
 //! Mechanism experiments: small worlds of one-node jobs in one market, played again and again while one
 //! rule changes; churn, revenue, fairness, and welfare against the computed optimum.
 //!
-//! Everything comes out of the exchange. What its rules cannot express cannot be varied here, above all the
-//! waiting rule of R4.
+//! Everything comes out of the exchange, but for what its rules cannot express: without the waiting rule of R4
+//! a world is played by the reference model.
 
 mod optimum;
 mod outcome;
@@ -25,6 +25,7 @@ pub enum Experiment {
     Notice,
     Pricing,
     Shading,
+    WaitingRule,
 }
 
 /// One value of the rule that changes.
@@ -32,18 +33,21 @@ pub enum Experiment {
 pub struct Setting {
     pub label: String,
     pub rules: Vec<RuleChange>,
+    /// Whether the waiting rule of R4 holds.
+    pub waits: bool,
     /// What a tenth of the jobs bid of what their node is worth to them; 1 is the truth.
     pub shade: f64,
     pub is_default: bool,
 }
 
 impl Experiment {
-    pub const ALL: [Experiment; 5] = [
+    pub const ALL: [Experiment; 6] = [
         Experiment::Increment,
         Experiment::MinRuntime,
         Experiment::Notice,
         Experiment::Pricing,
         Experiment::Shading,
+        Experiment::WaitingRule,
     ];
 
     pub fn name(self) -> &'static str {
@@ -53,6 +57,7 @@ impl Experiment {
             Experiment::Notice => "notice",
             Experiment::Pricing => "pricing",
             Experiment::Shading => "shading",
+            Experiment::WaitingRule => "waiting-rule",
         }
     }
 
@@ -63,6 +68,7 @@ impl Experiment {
             Experiment::Notice => "The notice",
             Experiment::Pricing => "What the price is",
             Experiment::Shading => "Bidding less than a node is worth",
+            Experiment::WaitingRule => "Waiting for a cheaper, protected node",
         }
     }
 
@@ -72,6 +78,7 @@ impl Experiment {
         let setting = |label: String, rule: RuleChange, is_default: bool| Setting {
             label,
             rules: vec![rule],
+            waits: true,
             shade: 1.0,
             is_default,
         };
@@ -100,11 +107,26 @@ impl Experiment {
                     [1.0, 0.95, 0.9, 0.8, 0.6].map(|shade| Setting {
                         label: format!("{short} {shade:.2}"),
                         rules: vec![word(pricing)],
+                        waits: true,
                         shade,
                         is_default: short == "HL" && shade == 1.0,
                     })
                 })
                 .collect(),
+            Experiment::WaitingRule => [(0, true), (15, true), (15, false), (60, true), (60, false)]
+                .map(|(minutes, waits)| Setting {
+                    waits,
+                    ..setting(
+                        match (minutes, waits) {
+                            (0, _) => "no minimum".to_owned(),
+                            (minutes, true) => format!("{minutes} min"),
+                            (minutes, false) => format!("{minutes} min, passing over"),
+                        },
+                        number("min_runtime_us", minutes * 60_000_000),
+                        minutes == 15 && waits,
+                    )
+                })
+                .to_vec(),
         }
     }
 }

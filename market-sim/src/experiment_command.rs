@@ -11,7 +11,7 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Arguments {
-    /// Which rule changes: increment, min-runtime, notice, pricing, shading [default: all]
+    /// Which rule changes: increment, min-runtime, notice, pricing, shading, waiting-rule [default: all]
     #[arg(value_parser = named)]
     experiments: Vec<Experiment>,
     /// How many worlds

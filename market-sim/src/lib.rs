@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod backtest;
+mod bid;
 pub mod calibration;
 pub mod estimate;
 pub mod experiment;

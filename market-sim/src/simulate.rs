@@ -1,10 +1,12 @@
 //! `market-sim simulate`.
 
 use clap::Args;
+use indicatif::ProgressBar;
 use market_sim::report::pictures;
-use market_sim::venue::{InProcess, Live, Venue};
-use market_sim::world::{Outcome, Rules, Settings, live};
+use market_sim::venue::Live;
+use market_sim::world::{Outcome, Rules, Settings, live, live_apart};
 use std::error::Error;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -29,6 +31,9 @@ pub(crate) struct Arguments {
     /// Seconds between two points of the series
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     sample: u64,
+    /// Markets that live at the same time, each in an exchange of its own [default: one for each core]
+    #[arg(long)]
+    threads: Option<NonZeroUsize>,
     /// Write series and sums as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -78,16 +83,19 @@ fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         sample_seconds: arguments.sample,
         ..settings(arguments.world.as_deref())?
     };
-    let mut venue: Box<dyn Venue> = if arguments.endpoint.is_empty() {
-        Box::new(InProcess::new())
+    let started = Instant::now();
+    let outcome = if arguments.endpoint.is_empty() {
+        watched(&settings, arguments.threads)?
     } else {
         let token = arguments.token.clone();
         let token =
             token.ok_or("an engine asks for a token of an administrator: --token, or KUBEBID_TOKEN")?;
-        Box::new(Live::connect(arguments.endpoint.clone(), token)?)
+        let mut venue = Live::connect(arguments.endpoint.clone(), token)?;
+        let bar = bar(&settings);
+        let outcome = live(&settings, &mut venue, |hours| bar.inc(hours))?;
+        bar.finish_and_clear();
+        outcome
     };
-    let started = Instant::now();
-    let outcome = watched(&settings, venue.as_mut())?;
     if let Some(path) = &arguments.json {
         std::fs::write(path, serde_json::to_vec(&outcome)?)
             .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
@@ -103,9 +111,10 @@ fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     print!("{outcome}");
     let seconds = started.elapsed().as_secs_f64();
     println!(
-        "wall time         {seconds:.1} s: {:.0} commands, {:.0} bids a second",
-        outcome.commands as f64 / seconds,
-        outcome.bids as f64 / seconds
+        "wall time         {seconds:.1} s: {:.0} commands, {:.0} bids a second; {} steps of the clock",
+        (outcome.commands + outcome.clock_steps) as f64 / seconds,
+        outcome.bids as f64 / seconds,
+        outcome.clock_steps
     );
     Ok(())
 }
@@ -118,11 +127,19 @@ pub(crate) fn settings(file: Option<&Path>) -> Result<Settings, Box<dyn Error>> 
     Ok(Settings::default().with(&text).map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
-/// Plays with a bar on stderr, where that is a terminal.
-pub(crate) fn watched(settings: &Settings, venue: &mut dyn Venue) -> Result<Outcome, Box<dyn Error>> {
-    let hours = u64::from(settings.days) * 24;
-    let bar = crate::counting_bar(hours, "hours");
-    let outcome = live(settings, venue, |progress| bar.set_position(progress.hours))?;
+/// How many markets live at the same time, where nobody says.
+pub(crate) fn cores() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Plays in this process, with a bar on stderr, where that is a terminal.
+pub(crate) fn watched(settings: &Settings, threads: Option<NonZeroUsize>) -> Result<Outcome, Box<dyn Error>> {
+    let bar = bar(settings);
+    let outcome = live_apart(settings, threads.unwrap_or_else(cores), |hours| bar.inc(hours))?;
     bar.finish_and_clear();
     Ok(outcome)
+}
+
+fn bar(settings: &Settings) -> ProgressBar {
+    crate::counting_bar(u64::from(settings.days) * 24 * u64::from(settings.markets), "market-hours")
 }

@@ -5,6 +5,7 @@ mod table;
 
 pub use table::{BidTable, MarketTable, SupplyTable};
 
+use crate::bid::standing_bid;
 use crate::trace::{SupplyChange, TraceError};
 use kubebid_core::answer::Auction;
 use kubebid_core::command::{CancelMode, PlaceBid, RuleChange};
@@ -184,15 +185,8 @@ impl Replay<'_> {
                 paid_micros: 0,
             });
             self.say(Command::PlaceBid(PlaceBid {
-                tenant,
-                markets: None,
                 instance_type: Some(InstanceType::new(instance_type)),
-                ceiling,
-                min_nodes: 1,
-                max_nodes: self.settings.nodes,
-                time_in_force: Default::default(),
-                expire_at: None,
-                on_preemption: Default::default(),
+                ..standing_bid(tenant, ceiling, self.settings.nodes)
             }));
         }
     }

@@ -1,6 +1,7 @@
 //! Public traces in the project's formats: CSV sorted by time, plain or gzip-ed (`traces/README.md`).
 
 mod demand;
+mod lifetimes;
 mod prices;
 mod supply;
 
@@ -28,7 +29,7 @@ pub enum TraceError {
     Field { line: u64, field: &'static str, value: String, expected: &'static str },
     #[error("line {line}: {value} is earlier than the line before; a trace is sorted by time")]
     Unsorted { line: u64, value: String },
-    #[error("a supply trace has the columns available, or pool, capacity_gpus and running_gpus")]
+    #[error("a supply trace has the columns available, or pool, capacity_gpus and running_gpus, or lifetime_s")]
     NoSupply,
     #[error("the trace has no {0}")]
     Empty(&'static str),
@@ -42,6 +43,12 @@ fn open(path: &Path, bar: &ProgressBar) -> Result<Box<dyn Read>, TraceError> {
     let file = bar.wrap_read(BufReader::new(file));
     let gzipped = path.extension().is_some_and(|extension| extension == "gz");
     Ok(if gzipped { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
+}
+
+/// Whether the heading is that of a trace of jobs.
+pub fn is_demand(path: &Path) -> Result<bool, TraceError> {
+    let mut reader = csv::Reader::from_reader(open(path, &ProgressBar::hidden())?);
+    Ok(reader.headers()?.iter().any(|column| column == "submit_time"))
 }
 
 /// One field of one line, and what to say of it when it is wrong.

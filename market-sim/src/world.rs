@@ -6,18 +6,22 @@
 //! venue.
 
 mod agenda;
+mod apart;
 mod chance;
 mod demand;
+mod hear;
 mod outcome;
 mod page;
 mod providers;
 mod run;
 mod settings;
+mod stage;
 mod tenants;
 mod work;
 
+pub use apart::live_apart;
 pub use demand::{Drawn, jobs_of};
 pub use outcome::{KindSums, MarketSeries, Outcome};
-pub use run::{Progress, WorldError, live};
+pub use run::{START, WorldError, live, live_with};
 pub use settings::{Jobs, Rules, Rushes, Settings, Supply};
 pub use tenants::Kind;

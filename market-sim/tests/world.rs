@@ -3,10 +3,12 @@
 use kubebid_core::units::Micros;
 use market_sim::calibration::{compare_demand, compare_prices};
 use market_sim::venue::InProcess;
-use market_sim::world::{Kind, Outcome, Rules, Settings, jobs_of, live};
+use market_sim::world::{Kind, Outcome, Rules, Settings, jobs_of, live, live_apart};
+use std::num::NonZeroUsize;
 
 fn lived(settings: &Settings) -> Outcome {
-    live(settings, &mut InProcess::new(), |_| {}).expect("the auditor agrees")
+    let threads = NonZeroUsize::new(2).expect("two");
+    live_apart(settings, threads, |_| {}).expect("the auditor agrees")
 }
 
 fn small(seed: u64) -> Settings {
@@ -19,6 +21,14 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let first = bytes(1);
     assert!(first == bytes(1), "two runs of seed 1 differ");
     assert!(first != bytes(2), "seeds 1 and 2 agree");
+}
+
+#[test]
+fn an_exchange_for_all_markets_and_one_for_each_give_the_same_bytes() {
+    let settings = Settings { markets: 3, ..small(1) };
+    let together = live(&settings, &mut InProcess::new(), |_| {}).expect("the auditor agrees");
+    let bytes = |outcome: &Outcome| serde_json::to_vec(outcome).expect("an outcome is JSON");
+    assert!(bytes(&together) == bytes(&lived(&settings)), "the markets feel each other");
 }
 
 #[test]

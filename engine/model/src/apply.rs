@@ -72,7 +72,8 @@ impl Model {
         self.now = now;
     }
 
-    fn next_due(&self) -> Option<Micros> {
+    /// When the next thing falls due that no command has brought yet.
+    pub fn next_due(&self) -> Option<Micros> {
         let nodes = self.allocations.values().flat_map(|a| {
             let deadline = a.notice.as_ref().map(|notice| notice.deadline);
             let start = a.ready.is_none().then_some(a.start_deadline);

@@ -37,6 +37,7 @@ struct Standing {
 struct Shelf {
     market: MarketId,
     rules: MarketRules,
+    passes_over: bool,
     live: Vec<Live>,
     claims: Vec<Claimed>,
 }
@@ -142,7 +143,8 @@ impl Book {
 impl Shelf {
     /// R4: the one who would have to go. Never past a cheaper, protected allocation to a dearer one.
     fn candidate(&self) -> Option<Pick> {
-        let lowest = self.live.iter().map(|live| live.ceiling).min();
+        let counts = |live: &&Live| !(self.passes_over && live.protected);
+        let lowest = self.live.iter().filter(counts).map(|live| live.ceiling).min();
         let level = self.live.iter().filter(|live| Some(live.ceiling) == lowest);
         let newest = level.filter(|live| !live.protected).max_by_key(|live| live.allocation);
         let claim = self.claims.iter().min_by_key(|claim| (claim.ceiling, Reverse(claim.taken)));
@@ -173,7 +175,8 @@ impl Model {
         }
         for market in markets {
             let rules = self.rules(*market).clone();
-            let mut shelf = Shelf { market: *market, rules, live: Vec::new(), claims: Vec::new() };
+            let (passes_over, live, claims) = (self.passes_over, Vec::new(), Vec::new());
+            let mut shelf = Shelf { market: *market, rules, passes_over, live, claims };
             for (id, a) in self.allocations.iter().filter(|(_, a)| a.unit.market == *market) {
                 let (allocation, reserve) = (*id, self.offer_reserve(a.unit));
                 let ceiling = self.bids[&a.bid].ceiling;

@@ -31,6 +31,8 @@ pub struct Model {
     pub(crate) totals: Totals,
     /// What the command in hand has brought about so far.
     pub(crate) events: Vec<Event>,
+    /// See [`Model::passing_over_the_protected`].
+    pub(crate) passes_over: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -110,6 +112,12 @@ pub(crate) struct Claim {
 impl Model {
     pub fn new() -> Model {
         Model::default()
+    }
+
+    /// Against R4: a cheaper, protected allocation is passed over to evict a dearer one. Nothing that R4
+    /// says of a market holds in this one; it shows what the waiting rule is for.
+    pub fn passing_over_the_protected() -> Model {
+        Model { passes_over: true, ..Model::default() }
     }
 
     pub(crate) fn tell(&mut self, fact: Fact) {

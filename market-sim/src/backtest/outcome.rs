@@ -81,7 +81,7 @@ impl Backtest {
         Backtest { seeds: 0, contestants: contestants.iter().map(entry).collect() }
     }
 
-    pub(super) fn add(&mut self, results: impl Iterator<Item = Results>) {
+    pub(super) fn add(&mut self, results: impl IntoIterator<Item = Results>) {
         self.seeds += 1;
         for (entry, results) in self.contestants.iter_mut().zip(results) {
             entry.results.push(results);

@@ -1,29 +1,50 @@
 //! A backtest as a page.
 
-use super::{Backtest, Contestant, Figure, Grid, STEP_MINUTES, Settings};
+use super::{Backtest, Contestant, Figure, Grid, Market, STEP_MINUTES, Settings};
 use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, Trail, Unit};
 use kubebid_core::units::Micros;
 
 /// What came of it, and what the strategies saw of the first market.
 pub fn page(backtest: &Backtest, grids: &[Grid], contestants: &[Contestant], settings: &Settings) -> Page {
+    let of = format!("{} jobs,", settings.jobs);
+    let mut page = compared_page(backtest, "Bidding strategies on a price trace", &of);
+    page.fact("regions", grids.len().to_string());
+    page.fact("on-demand price", dollars(settings.on_demand.0 as f64));
+    page.fact("maximum bid", dollars(settings.max_bid.0 as f64));
+    page.charts.push(seen(&grids[0], contestants, settings));
+    page
+}
+
+/// What came of it in a market of its own.
+pub fn page_of_demand(backtest: &Backtest, jobs: usize, market: &Market) -> Page {
+    let of = format!("{jobs} jobs, {:.0} % of which try the strategy,", 100.0 * market.share);
+    let mut page = compared_page(backtest, "Bidding strategies in a market", &of);
+    page.fact("nodes on offer", market.capacity.to_string());
+    page.fact("reserve", dollars(market.reserve.0 as f64));
+    page.fact("on-demand price", dollars(market.on_demand.0 as f64));
+    page.fact("maximum bid", dollars(market.on_demand.0 as f64 * market.max_bid));
+    page
+}
+
+fn dollars(micros: f64) -> String {
+    format!("${:.4}", micros / 1e6)
+}
+
+fn compared_page(backtest: &Backtest, title: &str, of: &str) -> Page {
     let mut page = Page {
-        title: "Bidding strategies on a price trace".to_owned(),
+        title: title.to_owned(),
         summary: format!(
-            "{} seeds of {} jobs each, the same jobs for each strategy. A mark is the mean over the seeds, a \
+            "{} seeds of {of} the same jobs for each strategy. A mark is the mean over the seeds, a \
              whisker its 95 % confidence interval.",
-            backtest.seeds, settings.jobs
+            backtest.seeds
         ),
         ..Page::default()
     };
-    page.fact("regions", grids.len().to_string());
-    page.fact("on-demand price", format!("${:.4}", settings.on_demand.0 as f64 / 1e6));
-    page.fact("maximum bid", format!("${:.4}", settings.max_bid.0 as f64 / 1e6));
     for (n, entry) in backtest.contestants.iter().enumerate() {
         let cost = backtest.estimate(n, Figure::CostPerWorkHour);
         page.fact(&format!("{}, $ per hour of work", entry.name), format!("{:.3}", cost.mean));
     }
     page.charts = Figure::ALL.iter().map(|figure| compared(backtest, *figure)).collect();
-    page.charts.push(seen(&grids[0], contestants, settings));
     let headings: Vec<String> =
         std::iter::once("strategy").chain(Figure::ALL.map(Figure::label)).map(str::to_owned).collect();
     page.tables.push(Table {

@@ -138,7 +138,8 @@ mod tests {
 
     fn job(second: u64, nodes: u32, duration: u64) -> (Micros, Drawn) {
         let (duration, deadline) = (Micros::seconds(duration), Micros::seconds(second));
-        let drawn = Drawn { nodes, duration, worth: 1.0, deadline, kind: Kind::Truthful, account: 0 };
+        let drawn =
+            Drawn { nodes, duration, worth: 1.0, deadline, kind: Kind::Truthful, account: 0, watched: false };
         (Micros::seconds(second), drawn)
     }
 

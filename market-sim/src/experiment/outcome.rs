@@ -98,9 +98,11 @@ impl Finding {
         let truthful = |n: &usize| self.arms[*n].setting.shade == 1.0;
         let base = match self.experiment {
             Experiment::Shading => (0..=arm).rev().find(truthful),
-            Experiment::Increment | Experiment::MinRuntime | Experiment::Notice | Experiment::Pricing => {
-                self.arms.iter().position(|arm| arm.setting.is_default)
-            }
+            Experiment::Increment
+            | Experiment::MinRuntime
+            | Experiment::Notice
+            | Experiment::Pricing
+            | Experiment::WaitingRule => self.arms.iter().position(|arm| arm.setting.is_default),
         };
         let base = &self.arms[base.expect("a default")];
         let pairs = self.arms[arm].outcomes.iter().zip(&base.outcomes);

@@ -1,11 +1,13 @@
 //! A small world: jobs that want one node each, some units of one offer, and the exchange between them.
 
 use super::Setting;
-use kubebid_core::answer::Auction;
+use crate::bid::standing_bid;
+use kubebid_core::answer::{Answer, Auction};
 use kubebid_core::command::{CancelMode, PlaceBid, RuleChange};
 use kubebid_core::event::{EndReason, Event, Fact};
 use kubebid_core::units::{AccountId, AccountName, AllocationId, BidId, MarketName, Micros};
 use kubebid_core::{Command, Exchange, Price, Stamped};
+use kubebid_model::Model;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,9 +127,17 @@ struct Run {
     done_at: Option<Micros>,
 }
 
+/// Who plays: the exchange, or the reference model with another rule.
+#[derive(Debug)]
+enum Book {
+    Exchange(Box<Exchange>),
+    PassingOver(Box<Model>),
+}
+
 struct Play<'a> {
     jobs: &'a [Job],
-    exchange: Exchange,
+    book: Book,
+    said: u64,
     now: Micros,
     boot: Micros,
     agenda: BTreeSet<(Micros, Due)>,
@@ -142,7 +152,8 @@ struct Play<'a> {
 pub fn play(jobs: &[Job], world: &World, setting: &Setting) -> Played {
     let mut play = Play {
         jobs,
-        exchange: Exchange::new(),
+        book: Book::of(setting),
+        said: 0,
         now: Micros(0),
         boot: world.boot,
         agenda: jobs.iter().enumerate().map(|(n, job)| (job.comes, Due::Comes(n))).collect(),
@@ -167,10 +178,34 @@ pub fn play(jobs: &[Job], world: &World, setting: &Setting) -> Played {
     play.played
 }
 
+impl Book {
+    fn of(setting: &Setting) -> Book {
+        if setting.waits {
+            Book::Exchange(Box::default())
+        } else {
+            Book::PassingOver(Box::new(Model::passing_over_the_protected()))
+        }
+    }
+
+    fn apply(&mut self, command: &Stamped) -> Answer {
+        match self {
+            Book::Exchange(exchange) => exchange.apply(command),
+            Book::PassingOver(model) => model.apply(command),
+        }
+    }
+
+    fn next_due(&self) -> Option<Micros> {
+        match self {
+            Book::Exchange(exchange) => exchange.next_due(),
+            Book::PassingOver(model) => model.next_due(),
+        }
+    }
+}
+
 impl Play<'_> {
     fn next(&self) -> Option<Micros> {
         let ours = self.agenda.first().map(|(at, _)| *at)?;
-        Some(self.exchange.next_due().map_or(ours, |due| due.min(ours)))
+        Some(self.book.next_due().map_or(ours, |due| due.min(ours)))
     }
 
     /// Counts what holds up to then, and lets the market do what is due.
@@ -210,18 +245,10 @@ impl Play<'_> {
         let ceiling = Price(((job.worth.0 as f64 * share) as u64 / TICK * TICK).max(TICK));
         self.agenda.insert((job.leaves, Due::Leaves(n)));
         // The answer's events are about a bid that has to be known first.
-        self.by_bid.insert(BidId(self.exchange.seq().0 + 1), n);
-        let seq = self.say(Command::PlaceBid(PlaceBid {
-            tenant: tenant(n),
-            markets: Some(vec![MarketName::new(MARKET)]),
-            instance_type: None,
-            ceiling,
-            min_nodes: 1,
-            max_nodes: 1,
-            time_in_force: Default::default(),
-            expire_at: None,
-            on_preemption: Default::default(),
-        }));
+        self.by_bid.insert(BidId(self.said + 1), n);
+        let markets = Some(vec![MarketName::new(MARKET)]);
+        let bid = PlaceBid { markets, ..standing_bid(tenant(n), ceiling, 1) };
+        let seq = self.say(Command::PlaceBid(bid));
         self.runs[n].bid = Some(BidId(seq));
     }
 
@@ -246,7 +273,8 @@ impl Play<'_> {
     }
 
     fn say(&mut self, command: Command) -> u64 {
-        let answer = self.exchange.apply(&Stamped { at: self.now, key: None, command });
+        self.said += 1;
+        let answer = self.book.apply(&Stamped { at: self.now, key: None, command });
         for event in &answer.events {
             self.hear(event);
         }

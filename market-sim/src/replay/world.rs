@@ -2,6 +2,7 @@
 
 use super::report::{Prices, Report};
 use super::trails::Trails;
+use crate::bid::standing_bid;
 use crate::report::Page;
 use crate::trace::Job;
 use crate::venue::{Venue, VenueError};
@@ -196,15 +197,9 @@ impl World<'_> {
         let ticks = (share * self.settings.on_demand.0 as f64 / TICK as f64) as u64;
         let ceiling = Price(ticks.max(1) * TICK);
         let answer = self.answer(Command::PlaceBid(PlaceBid {
-            tenant: AccountName::new(&job.tenant),
             markets: Some(vec![market_of(&job.class)]),
-            instance_type: None,
-            ceiling,
             min_nodes: job.nodes,
-            max_nodes: job.nodes,
-            time_in_force: Default::default(),
-            expire_at: None,
-            on_preemption: Default::default(),
+            ..standing_bid(AccountName::new(&job.tenant), ceiling, job.nodes)
         }))?;
         let bid = BidId(answer.seq.0);
         self.report.bids += 1;

@@ -1,6 +1,8 @@
 //! Supply traces: `timestamp,instance_type,region,available`, one row for each change of the nodes there
-//! are, or `timestamp,pool,capacity_gpus,running_gpus,pending_gpus`, where what does not run is to be had.
+//! are, or `timestamp,pool,capacity_gpus,running_gpus,pending_gpus`, where what does not run is to be had. Or
+//! lifetimes of machines.
 
+use super::lifetimes::{self, Lifetimes};
 use super::{Field, TraceError, open};
 use indicatif::ProgressBar;
 use kubebid_core::units::Micros;
@@ -19,18 +21,21 @@ pub struct SupplyChange {
 /// GPUs of a node, where a trace counts GPUs.
 const GPUS: f64 = 8.0;
 
-/// The rows of a trace, read one by one.
-pub struct SupplyTrace {
+/// The changes of a trace, read one by one.
+pub struct SupplyTrace(Box<dyn Iterator<Item = Result<SupplyChange, TraceError>>>);
+
+impl std::fmt::Debug for SupplyTrace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SupplyTrace").finish_non_exhaustive()
+    }
+}
+
+/// Each row a change.
+struct Rows {
     rows: csv::StringRecordsIntoIter<Box<dyn Read>>,
     columns: Columns,
     line: u64,
     last: Micros,
-}
-
-impl std::fmt::Debug for SupplyTrace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SupplyTrace").field("line", &self.line).finish_non_exhaustive()
-    }
 }
 
 /// Where the fields of a row are.
@@ -62,10 +67,24 @@ impl SupplyTrace {
     /// Of the text itself.
     pub fn of(text: Box<dyn Read>) -> Result<SupplyTrace, TraceError> {
         let mut reader = csv::Reader::from_reader(text);
-        let columns = Columns::of(reader.headers()?).ok_or(TraceError::NoSupply)?;
-        Ok(SupplyTrace { rows: reader.into_records(), columns, line: 1, last: Micros(0) })
+        let heading = reader.headers()?;
+        if let Some(columns) = lifetimes::Columns::of(heading) {
+            return Ok(SupplyTrace(Box::new(Lifetimes::new(reader, columns))));
+        }
+        let columns = Columns::of(heading).ok_or(TraceError::NoSupply)?;
+        Ok(SupplyTrace(Box::new(Rows { rows: reader.into_records(), columns, line: 1, last: Micros(0) })))
     }
+}
 
+impl Iterator for SupplyTrace {
+    type Item = Result<SupplyChange, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()
+    }
+}
+
+impl Rows {
     fn parse(&mut self, row: &csv::StringRecord) -> Result<SupplyChange, TraceError> {
         let field = |name, column| Field { line: self.line, name, text: &row[column] };
         let gpus = |name, column| {
@@ -104,7 +123,7 @@ impl SupplyTrace {
     }
 }
 
-impl Iterator for SupplyTrace {
+impl Iterator for Rows {
     type Item = Result<SupplyChange, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -133,6 +152,16 @@ mod tests {
         let gpus = "timestamp,pool,capacity_gpus,running_gpus,pending_gpus\n\
             1970-01-01T00:00:01Z,all,100,60.5,\n1970-01-01T00:00:02Z,all,100,130,7\n";
         assert_eq!(read(gpus), Ok(vec![(1, 4), (2, 0)]));
+    }
+
+    #[test]
+    fn a_market_has_the_machines_that_are_alive() {
+        let lives = "start_time,instance_type,region,lifetime_s,end_kind\n\
+            1970-01-01T00:00:01Z,n1,a,10,preempted\n1970-01-01T00:00:02Z,n1,a,3.5,user\n\
+            1970-01-01T00:00:11Z,n1,a,1,preempted\n";
+        assert_eq!(read(lives), Ok(vec![(1, 1), (2, 2), (5, 1), (11, 0), (11, 1), (12, 0)]));
+        let bad = "start_time,instance_type,region,lifetime_s\n1970-01-01T00:00:01Z,n1,a,long\n";
+        assert_eq!(read(bad).unwrap_err(), "line 2, lifetime_s: \"long\" is not a number of seconds");
     }
 
     #[test]

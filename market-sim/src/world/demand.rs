@@ -46,6 +46,8 @@ pub struct Drawn {
     pub kind: Kind,
     /// Which of the accounts of its kind.
     pub account: u64,
+    /// Its sums are kept apart.
+    pub watched: bool,
 }
 
 #[derive(Debug)]
@@ -73,7 +75,7 @@ impl Crowd {
     }
 
     /// Goes on to when the next job comes.
-    pub(super) fn advance(&mut self) -> Micros {
+    fn advance(&mut self) -> Micros {
         if self.chance.share() >= self.settings.together {
             // In short steps: a long gap passes through several moods.
             let mut left = self.chance.lognormal(self.median_seconds, self.settings.gap_sigma);
@@ -105,7 +107,7 @@ impl Crowd {
     }
 
     /// The job that comes.
-    pub(super) fn draw(&mut self) -> Drawn {
+    fn draw(&mut self) -> Drawn {
         let Jobs { value, value_sigma, value_least, slack, slack_sigma, .. } = self.settings;
         let size = self.chance.weighted(&SIZES.map(|(_, share, _)| share));
         let (nodes, _, longer) = SIZES[size];
@@ -117,19 +119,26 @@ impl Crowd {
         let weights: Vec<f64> = self.settings.kinds.iter().map(|(_, share)| *share).collect();
         let kind = self.settings.kinds[self.chance.weighted(&weights)].0;
         let duration = Micros((seconds * 1e6) as u64);
-        Drawn { nodes, duration, worth, deadline, kind, account: self.chance.below(super::tenants::ACCOUNTS) }
+        let account = self.chance.below(super::tenants::ACCOUNTS);
+        Drawn { nodes, duration, worth, deadline, kind, account, watched: false }
+    }
+}
+
+/// Jobs without end, in the order in which they come.
+impl Iterator for Crowd {
+    type Item = (Micros, Drawn);
+
+    fn next(&mut self) -> Option<(Micros, Drawn)> {
+        let at = self.advance();
+        Some((at, self.draw()))
     }
 }
 
 /// The jobs that come to one market, as every world with these settings has them.
 pub fn jobs_of(settings: &Settings, market: u32) -> Vec<(Micros, Drawn)> {
-    let mut crowd = Crowd::new(settings.jobs.clone(), chance_of(settings, market, "crowd"), START);
+    let crowd = Crowd::new(settings.jobs.clone(), chance_of(settings, market, "crowd"), START);
     let end = START.after(Micros(u64::from(settings.days) * Micros::DAY.0));
-    let come = std::iter::from_fn(|| {
-        let at = crowd.advance();
-        Some((at, crowd.draw()))
-    });
-    come.take_while(|(at, _)| *at <= end).collect()
+    crowd.take_while(|(at, _)| *at <= end).collect()
 }
 
 /// How much more than on average there is at this time of the day; `swing` is peak over trough.
@@ -198,8 +207,11 @@ impl RushSource {
         RushSource { settings, chance, mood, threshold, peak_hour, now: start }
     }
 
-    /// Goes on to when the next rush comes, by the hour, since the rate drifts.
-    pub(super) fn advance(&mut self) -> Micros {
+    /// Goes on to when the next rush comes, by the hour, since the rate drifts; none where none ever comes.
+    pub(super) fn advance(&mut self) -> Option<Micros> {
+        if self.settings.calm_rate + self.settings.hot_rate == 0.0 {
+            return None;
+        }
         let mut left = self.chance.exponential(1.0);
         loop {
             let rate = self.rate() / 24.0;
@@ -208,7 +220,7 @@ impl RushSource {
             self.mood.after(hours, &mut self.chance);
             self.now = self.now.after(Micros((hours * 3.6e9) as u64));
             if left <= 1e-9 {
-                return self.now;
+                return Some(self.now);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What became of a world: series for each market, sums for each kind of account.
 
 use super::settings::Settings;
-use super::tenants::Kind;
+use super::tenants::{Kind, Want};
 use crate::audit::{Market, Sums};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,8 +13,15 @@ pub struct Outcome {
     pub settings: Settings,
     pub markets: Vec<MarketSeries>,
     pub kinds: BTreeMap<Kind, KindSums>,
+    /// Of the jobs that are watched, which are in no other sums.
+    #[serde(skip)]
+    pub watched: KindSums,
+    /// Of providers and tenants.
     pub commands: u64,
     pub bids: u64,
+    /// Commands that only moved the clock: how many it takes depends on how many markets share it.
+    #[serde(skip)]
+    pub clock_steps: u64,
     /// By the code of the refusal.
     pub refused: BTreeMap<&'static str, u64>,
     pub allocations: u64,
@@ -58,10 +65,19 @@ pub struct KindSums {
     pub late: u64,
     /// Gave up before their work was done.
     pub given_up: u64,
+    /// Were neither at the end.
+    pub open: u64,
     pub notices: u64,
+    /// Nodes that the market took from a job under way.
+    pub interruptions: u64,
     pub cost_micros: u128,
-    /// Of jobs that are done, seconds from submission to the end.
-    pub turnaround_seconds: f64,
+    /// Work that was asked for, and what of it had to be done again: node-microseconds.
+    pub work_us: u128,
+    pub lost_us: u128,
+    /// Microseconds in which a job had no node that was ready, summed over the jobs.
+    pub waited_us: u128,
+    /// Of jobs that are done, microseconds from submission to the end, summed.
+    pub turnaround_us: u128,
 }
 
 impl MarketSeries {
@@ -104,8 +120,10 @@ impl Outcome {
             settings,
             markets: Vec::new(),
             kinds: BTreeMap::new(),
+            watched: KindSums::default(),
             commands: 0,
             bids: 0,
+            clock_steps: 0,
             refused: BTreeMap::new(),
             allocations: 0,
             notices: 0,
@@ -121,6 +139,50 @@ impl Outcome {
         (self.allocations, self.notices, self.rescinded) = (sums.allocations, sums.notices, sums.rescinded);
         (self.bills_exact, self.bills_bounded) = (sums.bills_exact, sums.bills_bounded);
         self.debits_micros = sums.debits.0;
+    }
+
+    /// Those that a job belongs to.
+    pub(super) fn sums(&mut self, want: Want) -> &mut KindSums {
+        if want.watched { &mut self.watched } else { self.kinds.entry(want.kind).or_default() }
+    }
+
+    /// Takes in what became of further markets.
+    pub(super) fn join(&mut self, other: Outcome) {
+        self.markets.extend(other.markets);
+        for (kind, sums) in other.kinds {
+            self.kinds.entry(kind).or_default().add(&sums);
+        }
+        self.watched.add(&other.watched);
+        for (reason, count) in other.refused {
+            *self.refused.entry(reason).or_default() += count;
+        }
+        self.commands += other.commands;
+        self.bids += other.bids;
+        self.clock_steps += other.clock_steps;
+        self.allocations += other.allocations;
+        self.notices += other.notices;
+        self.rescinded += other.rescinded;
+        self.debits_micros += other.debits_micros;
+        self.bills_exact += other.bills_exact;
+        self.bills_bounded += other.bills_bounded;
+        self.over_budget += other.over_budget;
+    }
+}
+
+impl KindSums {
+    fn add(&mut self, other: &KindSums) {
+        self.jobs += other.jobs;
+        self.done += other.done;
+        self.late += other.late;
+        self.given_up += other.given_up;
+        self.open += other.open;
+        self.notices += other.notices;
+        self.interruptions += other.interruptions;
+        self.cost_micros += other.cost_micros;
+        self.work_us += other.work_us;
+        self.lost_us += other.lost_us;
+        self.waited_us += other.waited_us;
+        self.turnaround_us += other.turnaround_us;
     }
 }
 

@@ -1,9 +1,10 @@
 //! Providers: what they offer, how that comes and goes, how fast their nodes boot.
 
 use super::chance::Chance;
+use super::run::{Due, World, WorldError};
 use super::settings::Supply;
-use kubebid_core::Price;
-use kubebid_core::units::{AccountName, MarketName, Micros, UnitName};
+use kubebid_core::units::{AccountName, AllocationId, MarketName, Micros, UnitName};
+use kubebid_core::{Command, Price};
 use std::collections::BTreeSet;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +106,63 @@ impl Provider {
                 Step::Lose(self.numbers.iter().skip(first).take(lost).map(unit).collect())
             }
         }
+    }
+}
+
+impl World<'_> {
+    pub(super) fn offer(&mut self, market: u32, provider: u32) -> Result<(), WorldError> {
+        let stage = &self.stages[market as usize];
+        let Provider { name, offered, reserve, .. } = &stage.providers[provider as usize];
+        let command = Command::PutOffer {
+            provider: name.clone(),
+            market: stage.name.clone(),
+            capacity: *offered,
+            reserve: *reserve,
+        };
+        self.act(command).map(|_| ())
+    }
+
+    pub(super) fn pause(&mut self, market: u32, provider: u32) {
+        let pause = self.stages[market as usize].providers[provider as usize].pause();
+        if let Some(pause) = pause {
+            self.agenda.plan(self.now.after(pause), Due::Supply { market, provider });
+        }
+    }
+
+    pub(super) fn supply_changes(&mut self, market: u32, provider: u32) -> Result<(), WorldError> {
+        let stage = &mut self.stages[market as usize];
+        let seller = &mut stage.providers[provider as usize];
+        let step = seller.step(&stage.name);
+        let name = seller.name.clone();
+        self.pause(market, provider);
+        match step {
+            Step::Offer => self.offer(market, provider),
+            Step::Lose(units) => {
+                for unit in units {
+                    self.act(Command::ReportUnitLost { provider: name.clone(), unit })?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn ready(
+        &mut self,
+        allocation: AllocationId,
+        market: u32,
+        provider: u32,
+    ) -> Result<(), WorldError> {
+        let Some(node) = self.nodes.get_mut(&allocation) else { return Ok(()) };
+        node.ready = Some(self.now);
+        let job = node.job;
+        let by = Some(self.stages[market as usize].providers[provider as usize].name.clone());
+        self.works(self.now, job, 1);
+        if self.settings.rules.min_runtime_seconds > 0 {
+            // The end of the protection settles the market.
+            let end = self.now.after(Micros::seconds(self.settings.rules.min_runtime_seconds));
+            self.agenda.plan(end, Due::Market);
+        }
+        self.act(Command::ReportReady { allocation, by }).map(|_| ())
     }
 }
 

@@ -133,6 +133,9 @@ pub struct Jobs {
     pub slack_sigma: f64,
     /// Of all jobs, by kind of tenant.
     pub kinds: Vec<(Kind, f64)>,
+    /// Minutes of work between two checkpoints, to the last of which a node that is lost goes back; 0 where
+    /// every moment is one.
+    pub checkpoint_minutes: u64,
     /// Most an account spends a day, in on-demand prices of a market's unit for a day.
     pub daily_budget: f64,
 }
@@ -236,6 +239,7 @@ impl Default for Settings {
                     (Kind::Panicker, 0.03),
                     (Kind::DemandReducer, 0.05),
                 ],
+                checkpoint_minutes: 0,
                 daily_budget: 40.0,
             },
             rushes: Rushes {

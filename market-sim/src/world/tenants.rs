@@ -75,6 +75,7 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) kind: Kind,
+    pub(super) watched: bool,
     pub(super) nodes: u32,
     /// The most a node is worth.
     pub(super) worth: Price,

@@ -3,6 +3,7 @@
 use super::demand::Drawn;
 use super::run::{Due, Node, World, WorldError, price};
 use super::tenants::{Kind, Opening, Want};
+use crate::bid::standing_bid;
 use foldhash::HashMap;
 use kubebid_core::command::{CancelMode, PlaceBid, TimeInForce};
 use kubebid_core::units::{AccountName, AllocationId, BidId, Micros};
@@ -23,7 +24,7 @@ pub(super) struct JobId {
 pub(super) struct Job {
     market: u32,
     account: AccountName,
-    want: Want,
+    pub(super) want: Want,
     deadline: Micros,
     bid: Option<BidId>,
     ceiling: Price,
@@ -65,6 +66,10 @@ impl JobTable {
         job.as_mut().filter(|_| *serial == id.serial)
     }
 
+    pub(super) fn open(&self) -> impl Iterator<Item = &Job> {
+        self.slots.iter().filter_map(|(_, job)| job.as_ref())
+    }
+
     fn remove(&mut self, id: JobId) -> Option<Job> {
         self.get_mut(id)?;
         let job = self.slots[id.slot as usize].1.take()?;
@@ -78,15 +83,17 @@ impl JobTable {
 
 impl World<'_> {
     pub(super) fn start_job(&mut self, market: u32, drawn: Drawn) -> Result<(), WorldError> {
-        let account = self.stages[market as usize].account(drawn.kind, drawn.account).clone();
+        let tenant = self.stages[market as usize].tenant(drawn.kind, drawn.account);
         let budget = (self.settings.jobs.daily_budget * 24.0 * self.settings.on_demand_micros as f64) as u128;
-        if self.spent_today(&account) > budget {
+        if tenant.spent_today(self.now) > budget {
             self.outcome.over_budget += 1;
             return Ok(());
         }
+        let account = tenant.name.clone();
         let latest_start = Micros(drawn.deadline.0.saturating_sub(drawn.duration.0));
         let want = Want {
             kind: drawn.kind,
+            watched: drawn.watched,
             nodes: drawn.nodes,
             worth: price(drawn.worth, self.on_demand()),
             submitted: self.now,
@@ -103,10 +110,17 @@ impl World<'_> {
         number: u64,
         (nodes, hold, worth): (u32, Micros, f64),
     ) -> Result<(), WorldError> {
-        let account = self.stages[market as usize].account(Kind::Urgent, number).clone();
+        let account = self.stages[market as usize].tenant(Kind::Urgent, number).name.clone();
         let end = self.now.after(hold);
         let worth = price(worth, self.on_demand());
-        let want = Want { kind: Kind::Urgent, nodes, worth, submitted: self.now, latest_start: self.now };
+        let want = Want {
+            kind: Kind::Urgent,
+            watched: false,
+            nodes,
+            worth,
+            submitted: self.now,
+            latest_start: self.now,
+        };
         self.begin(market, account, want, (end, 0, Some(end)))
     }
 
@@ -117,7 +131,9 @@ impl World<'_> {
         want: Want,
         (deadline, left, due): (Micros, u64, Option<Micros>),
     ) -> Result<(), WorldError> {
-        self.outcome.kinds.entry(want.kind).or_default().jobs += 1;
+        let sums = self.outcome.sums(want);
+        sums.jobs += 1;
+        sums.work_us += u128::from(left);
         let (ceiling, since) = (Price::ZERO, self.now);
         let id = self.jobs.add(Job {
             market,
@@ -165,21 +181,19 @@ impl World<'_> {
         let job = self.jobs.get_mut(id).expect("just seen");
         (job.ceiling, job.searching) = (ceiling, true);
         let command = Command::PlaceBid(PlaceBid {
-            tenant: job.account.clone(),
             markets: Some(vec![self.stages[market as usize].name.clone()]),
-            instance_type: None,
-            ceiling,
-            min_nodes: 1,
-            max_nodes: nodes,
             expire_at: (time_in_force == TimeInForce::Gtt).then_some(deadline),
             time_in_force,
-            on_preemption: Default::default(),
+            ..standing_bid(job.account.clone(), ceiling, nodes)
         });
         self.outcome.bids += 1;
         let answer = self.apply(command)?;
         let bid = BidId(answer.seq.0);
         self.jobs.get_mut(id).expect("nothing was heard yet").bid = Some(bid);
         self.jobs.by_bid.insert(bid, id);
+        if want.watched {
+            self.watched.insert(bid);
+        }
         self.hear(&answer.events)
     }
 
@@ -234,7 +248,7 @@ impl World<'_> {
     pub(super) fn noticed(&mut self, allocation: AllocationId) {
         let Some(Node { job, .. }) = self.nodes.get(&allocation).copied() else { return };
         let Some(job) = self.jobs.get_mut(job) else { return };
-        self.outcome.kinds.entry(job.want.kind).or_default().notices += 1;
+        self.outcome.sums(job.want).notices += 1;
         if job.want.would_stay() {
             self.worried.push(allocation);
         }
@@ -242,12 +256,23 @@ impl World<'_> {
 
     pub(super) fn node_ended(&mut self, at: Micros, allocation: AllocationId) -> Result<(), WorldError> {
         let Some(node) = self.nodes.remove(&allocation) else { return Ok(()) };
-        if node.ready {
+        if let Some(ready) = node.ready {
+            self.go_back(node.job, at.since(ready));
             self.works(at, node.job, -1);
         }
         let Some(job) = self.jobs.get_mut(node.job) else { return Ok(()) };
         job.held -= 1;
+        self.outcome.sums(job.want).interruptions += 1;
         if job.held == 0 && !job.searching { self.bid_is_over(node.job) } else { Ok(()) }
+    }
+
+    /// A node that ran so long is lost: so is what it did since its last checkpoint.
+    fn go_back(&mut self, id: JobId, ran: Micros) {
+        let between = self.settings.jobs.checkpoint_minutes * 60_000_000;
+        let Some(job) = self.jobs.get_mut(id).filter(|_| between > 0) else { return };
+        let lost = ran.0 % between;
+        job.left += lost;
+        self.outcome.sums(job.want).lost_us += u128::from(lost);
     }
 
     pub(super) fn bid_closed(&mut self, bid: BidId) -> Result<(), WorldError> {
@@ -271,7 +296,9 @@ impl World<'_> {
 
     fn give_up(&mut self, id: JobId) -> Result<(), WorldError> {
         if let Some(job) = self.jobs.remove(id) {
-            self.outcome.kinds.entry(job.want.kind).or_default().given_up += 1;
+            let sums = self.outcome.sums(job.want);
+            sums.given_up += 1;
+            sums.waited_us += u128::from(self.now.since(job.since).0);
         }
         Ok(())
     }
@@ -279,8 +306,12 @@ impl World<'_> {
     /// Counts the work up to `at`, and when it will be done if nothing changes.
     pub(super) fn works(&mut self, at: Micros, id: JobId, more: i32) {
         let Some(job) = self.jobs.get_mut(id) else { return };
-        job.left = job.left.saturating_sub(at.since(job.since).0 * u64::from(job.working));
+        let passed = at.since(job.since).0;
+        job.left = job.left.saturating_sub(passed * u64::from(job.working));
         job.since = at;
+        if job.working == 0 {
+            self.outcome.sums(job.want).waited_us += u128::from(passed);
+        }
         job.working = job.working.saturating_add_signed(more);
         if job.want.kind == Kind::Urgent {
             return;
@@ -302,10 +333,10 @@ impl World<'_> {
             return Ok(());
         }
         let Some(job) = self.jobs.remove(id) else { return Ok(()) };
-        let sums = self.outcome.kinds.entry(job.want.kind).or_default();
+        let sums = self.outcome.sums(job.want);
         sums.done += 1;
         sums.late += u64::from(now > job.deadline);
-        sums.turnaround_seconds += now.since(job.want.submitted).0 as f64 / 1e6;
+        sums.turnaround_us += u128::from(now.since(job.want.submitted).0);
         match job.bid {
             Some(bid) if job.searching || job.held > 0 => {
                 let mode = CancelMode::Release;

@@ -1,0 +1,102 @@
+//! What the market says happened, and whom it concerns.
+
+use super::run::{Due, Node, World, WorldError};
+use super::tenants::Kind;
+use kubebid_core::units::AccountId;
+use kubebid_core::{Event, Fact, event};
+
+/// Who an account is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Role {
+    /// Which of the market's providers.
+    Provider(u32),
+    /// Which of the accounts of its kind.
+    Tenant(Kind, u64),
+}
+
+impl World<'_> {
+    pub(super) fn hear(&mut self, events: &[Event]) -> Result<(), WorldError> {
+        for Event { at, fact } in events {
+            match fact {
+                Fact::UnitAdded { unit, .. } => {
+                    if let Role::Provider(provider) = self.role(unit.provider) {
+                        let stage = &mut self.stages[unit.market.0 as usize];
+                        stage.providers[provider as usize].numbers.insert(unit.number);
+                    }
+                }
+                Fact::UnitRemoved { unit } => {
+                    if let Role::Provider(provider) = self.role(unit.provider) {
+                        let stage = &mut self.stages[unit.market.0 as usize];
+                        stage.providers[provider as usize].numbers.remove(&unit.number);
+                    }
+                }
+                Fact::Allocated { node } => {
+                    let (market, provider) = (node.unit.market.0, self.role(node.unit.provider));
+                    if let (Role::Provider(provider), Some(job)) = (provider, self.jobs.of(node.bid)) {
+                        let boot = self.stages[market as usize].providers[provider as usize].boot();
+                        let allocation = node.allocation;
+                        self.agenda.plan(at.after(boot), Due::Ready { allocation, market, provider });
+                        self.nodes.insert(allocation, Node { job, ready: None });
+                        self.jobs.get_mut(job).expect("its bid is known").held += 1;
+                    }
+                }
+                Fact::NoticeStarted { node, deadline, .. } => {
+                    if *deadline != self.last_wake {
+                        self.last_wake = *deadline;
+                        self.agenda.plan(*deadline, Due::Market);
+                    }
+                    self.noticed(node.allocation);
+                }
+                Fact::Ended { node, .. } => self.node_ended(*at, node.allocation)?,
+                Fact::BidClosed { bidder, .. } => self.bid_closed(bidder.bid)?,
+                Fact::Charged { node, tenant, debit, .. } => {
+                    if let Role::Tenant(kind, number) = self.role(*tenant) {
+                        self.charged(node, (kind, number), debit.0);
+                    }
+                }
+                Fact::Rejected { reason } => *self.outcome.refused.entry(reason.code()).or_default() += 1,
+                Fact::PriceChanged { .. }
+                | Fact::NoticeRescinded { .. }
+                | Fact::MarketOpened { .. }
+                | Fact::RulesChanged { .. }
+                | Fact::OfferPut { .. }
+                | Fact::UnitLeaving { .. }
+                | Fact::UnitBack { .. }
+                | Fact::BidPlaced { .. }
+                | Fact::BidAmended { .. }
+                | Fact::Ready { .. }
+                | Fact::Claimed { .. }
+                | Fact::ClaimDropped { .. }
+                | Fact::Repeated { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Looked up by its name, the first time.
+    fn role(&mut self, account: AccountId) -> Role {
+        let names = &self.venue.names().accounts;
+        for name in &names[self.roles.len()..] {
+            let (kind, number) = name.as_str().rsplit_once('-').unwrap_or((name.as_str(), "1"));
+            let kind = kind.rsplit_once('-').map_or(kind, |(kind, _)| kind);
+            let tenant = Kind::ALL.into_iter().find(|other| other.name() == kind);
+            let number = number.parse::<u32>().unwrap_or(1) - 1;
+            self.roles.push(match tenant {
+                Some(kind) => Role::Tenant(kind, u64::from(number)),
+                None => Role::Provider(number),
+            });
+        }
+        self.roles[account.0 as usize]
+    }
+
+    fn charged(&mut self, node: &event::Node, (kind, number): (Kind, u64), debit_micros: u128) {
+        let stage = &mut self.stages[node.unit.market.0 as usize];
+        *stage.charged.entry(kind).or_default() += debit_micros as u64;
+        stage.tenant(kind, number).charged(self.now, debit_micros);
+        let sums = match self.watched.contains(&node.bid) {
+            true => &mut self.outcome.watched,
+            false => self.outcome.kinds.entry(kind).or_default(),
+        };
+        sums.cost_micros += debit_micros;
+    }
+}

@@ -1,0 +1,87 @@
+//! One market of a world: who takes part, and what is kept of it.
+
+use super::chance::chance_of;
+use super::demand::{Crowd, Drawn, RushSource};
+use super::outcome::MarketSeries;
+use super::providers::{Provider, Temper};
+use super::run::START;
+use super::settings::Settings;
+use super::tenants::{ACCOUNTS, Kind};
+use kubebid_core::Price;
+use kubebid_core::units::{AccountName, MarketName, Micros};
+use std::collections::{BTreeMap, VecDeque};
+
+pub(super) struct Stage {
+    pub(super) name: MarketName,
+    /// Which of the markets of the settings.
+    pub(super) number: u32,
+    pub(super) jobs: Box<dyn Iterator<Item = (Micros, Drawn)>>,
+    /// The next of them.
+    pub(super) coming: Option<Drawn>,
+    pub(super) rushes: RushSource,
+    pub(super) providers: Vec<Provider>,
+    pub(super) tenants: Vec<Tenant>,
+    pub(super) units: f64,
+    pub(super) series: MarketSeries,
+    /// Market prices at the samples of the last day, and their median, of the last full hour.
+    pub(super) day: VecDeque<u64>,
+    pub(super) reference: Option<u64>,
+    pub(super) charged: BTreeMap<Kind, u64>,
+}
+
+/// An account that bids, and what it has been charged on a day.
+pub(super) struct Tenant {
+    pub(super) name: AccountName,
+    day: u64,
+    spent: u128,
+}
+
+impl Stage {
+    pub(super) fn new(settings: &Settings, market: u32) -> Stage {
+        let name = format!("gpu-{}/sim", market + 1);
+        let chance = |who: &str| chance_of(settings, market, who);
+        let supply = &settings.supply;
+        let units = chance("size").lognormal(supply.units, supply.units_sigma);
+        let share = (units / f64::from(supply.providers)).max(1.0) as u64;
+        let on_demand = Price(settings.on_demand_micros);
+        let providers = (0..supply.providers).map(|n| {
+            let temper = [Temper::Stable, Temper::Churning, Temper::Faltering][n as usize % 3];
+            let who = AccountName::new(&format!("provider-{}-{}", market + 1, n + 1));
+            Provider::new((who, temper), supply, share, on_demand, chance(&format!("provider {n}")))
+        });
+        let tenants = Kind::ALL.iter().flat_map(|kind| {
+            let name = move |n| AccountName::new(&format!("{}-{}-{}", kind.name(), market + 1, n + 1));
+            (0..ACCOUNTS).map(move |n| Tenant { name: name(n), day: 0, spent: 0 })
+        });
+        Stage {
+            number: market,
+            jobs: Box::new(Crowd::new(settings.jobs.clone(), chance("crowd"), START)),
+            coming: None,
+            rushes: RushSource::new(settings.rushes.clone(), chance("rushes"), START),
+            providers: providers.collect(),
+            tenants: tenants.collect(),
+            units,
+            series: MarketSeries::new(&name, settings, START.0),
+            name: MarketName::new(&name),
+            day: VecDeque::new(),
+            reference: None,
+            charged: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn tenant(&mut self, kind: Kind, number: u64) -> &mut Tenant {
+        let first = Kind::ALL.iter().position(|other| *other == kind).expect("one of all") as u64;
+        &mut self.tenants[(first * ACCOUNTS + number % ACCOUNTS) as usize]
+    }
+}
+
+impl Tenant {
+    pub(super) fn charged(&mut self, now: Micros, debit_micros: u128) {
+        self.spent = self.spent_today(now) + debit_micros;
+        self.day = now.0 / Micros::DAY.0;
+    }
+
+    pub(super) fn spent_today(&self, now: Micros) -> u128 {
+        if self.day == now.0 / Micros::DAY.0 { self.spent } else { 0 }
+    }
+}
