@@ -4,11 +4,13 @@
 //! Everything comes out of the exchange, but for what its rules cannot express: without the waiting rule of R4
 //! a world is played by the reference model.
 
+mod document;
 mod optimum;
 mod outcome;
 mod page;
 mod world;
 
+pub use document::{NoPlace, with_tables};
 pub use optimum::optimum;
 pub use outcome::{Arm, Figure, Finding, Outcome};
 pub use page::{charts, markdown, page};

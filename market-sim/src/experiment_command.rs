@@ -2,7 +2,7 @@
 
 use clap::Args;
 use kubebid_core::units::Micros;
-use market_sim::experiment::{Experiment, Finding, World, charts, experiment, markdown, page};
+use market_sim::experiment::{Experiment, Finding, World, charts, experiment, markdown, page, with_tables};
 use market_sim::report::pictures;
 use std::error::Error;
 use std::path::PathBuf;
@@ -38,6 +38,13 @@ pub(crate) struct Arguments {
     /// Write a picture for each experiment into this folder
     #[arg(long, value_name = "FOLDER")]
     pictures: Option<PathBuf>,
+    /// Write the tables into this page of documentation, between <!-- tables: EXPERIMENT --> and
+    /// <!-- end of tables -->
+    #[arg(long, value_name = "FILE.md")]
+    into: Option<PathBuf>,
+    /// What stands before the experiment's name in those comments, with a slash
+    #[arg(long, value_name = "NAME", requires = "into")]
+    section: Option<String>,
     /// Write a page to look at; .json and .csv have its data
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
@@ -58,7 +65,7 @@ interval over the worlds, by Student's t.
 Example:
   market-sim experiment increment min-runtime --seeds 100 --report experiments.html
 
-Exit codes: 0 done; 1 a file could not be written; 2 wrong arguments.";
+Exit codes: 0 done; 1 a file could not be read or written; 2 wrong arguments.";
 
 fn named(text: &str) -> Result<Experiment, String> {
     let known = Experiment::ALL.into_iter().find(|experiment| experiment.name() == text);
@@ -99,6 +106,16 @@ fn play(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     bar.finish_and_clear();
     for finding in &findings {
         print!("{}\n\n{}", finding.experiment.title(), markdown(finding));
+        if let Some(path) = &arguments.into {
+            let page = std::fs::read_to_string(path);
+            let page = page.map_err(|fault| format!("cannot read {}: {fault}", path.display()))?;
+            let section = arguments.section.iter().map(|section| format!("{section}/")).collect::<String>();
+            let place = format!("{section}{}", finding.experiment.name());
+            let page = with_tables(&page, &place, &markdown(finding));
+            let page = page.map_err(|none| format!("{}: {none}", path.display()))?;
+            std::fs::write(path, page)
+                .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
+        }
         if let Some(folder) = &arguments.pictures {
             let path = folder.join(finding.experiment.name()).with_extension("svg");
             let written = std::fs::write(&path, pictures(finding.experiment.title(), &charts(finding)));

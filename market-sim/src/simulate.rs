@@ -3,10 +3,10 @@
 use clap::Args;
 use indicatif::ProgressBar;
 use market_sim::report::pictures;
-use market_sim::venue::Live;
+use market_sim::venue::{Journaled, Live, Venue};
 use market_sim::world::{Outcome, Rules, Settings, live, live_apart};
 use std::error::Error;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -34,6 +34,9 @@ pub(crate) struct Arguments {
     /// Markets that live at the same time, each in an exchange of its own [default: one for each core]
     #[arg(long)]
     threads: Option<NonZeroUsize>,
+    /// With a journal: after every so many commands the exchange is lost and recovered from it
+    #[arg(long, value_name = "COMMANDS", conflicts_with_all = ["threads", "endpoint"])]
+    lose_every: Option<NonZeroU64>,
     /// Write series and sums as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -84,17 +87,14 @@ fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         ..settings(arguments.world.as_deref())?
     };
     let started = Instant::now();
-    let outcome = if arguments.endpoint.is_empty() {
-        watched(&settings, arguments.threads)?
-    } else {
-        let token = arguments.token.clone();
-        let token =
-            token.ok_or("an engine asks for a token of an administrator: --token, or KUBEBID_TOKEN")?;
-        let mut venue = Live::connect(arguments.endpoint.clone(), token)?;
-        let bar = bar(&settings);
-        let outcome = live(&settings, &mut venue, |hours| bar.inc(hours))?;
-        bar.finish_and_clear();
-        outcome
+    let outcome = match venue(arguments)? {
+        None => watched(&settings, arguments.threads)?,
+        Some(mut venue) => {
+            let bar = bar(&settings);
+            let outcome = live(&settings, venue.as_mut(), |hours| bar.inc(hours))?;
+            bar.finish_and_clear();
+            outcome
+        }
     };
     if let Some(path) = &arguments.json {
         std::fs::write(path, serde_json::to_vec(&outcome)?)
@@ -117,6 +117,19 @@ fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         outcome.clock_steps
     );
     Ok(())
+}
+
+/// One for all markets; none where each has its own.
+fn venue(arguments: &Arguments) -> Result<Option<Box<dyn Venue>>, Box<dyn Error>> {
+    if let Some(every) = arguments.lose_every {
+        return Ok(Some(Box::new(Journaled::new(every))));
+    }
+    if arguments.endpoint.is_empty() {
+        return Ok(None);
+    }
+    let token = arguments.token.clone();
+    let token = token.ok_or("an engine asks for a token of an administrator: --token, or KUBEBID_TOKEN")?;
+    Ok(Some(Box::new(Live::connect(arguments.endpoint.clone(), token)?)))
 }
 
 /// The usual settings, but for what a file says.

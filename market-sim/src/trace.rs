@@ -29,7 +29,9 @@ pub enum TraceError {
     Field { line: u64, field: &'static str, value: String, expected: &'static str },
     #[error("line {line}: {value} is earlier than the line before; a trace is sorted by time")]
     Unsorted { line: u64, value: String },
-    #[error("a supply trace has the columns available, or pool, capacity_gpus and running_gpus, or lifetime_s")]
+    #[error(
+        "a supply trace has the columns available, or pool, capacity_gpus and running_gpus, or lifetime_s"
+    )]
     NoSupply,
     #[error("the trace has no {0}")]
     Empty(&'static str),

@@ -1,9 +1,11 @@
 //! Where a world plays: an exchange with a stepped clock, in this process or behind a connection.
 
 mod in_process;
+mod journaled;
 mod live;
 
 pub use in_process::InProcess;
+pub use journaled::Journaled;
 pub use live::Live;
 
 use kubebid_core::units::{AllocationId, MarketId, Names};

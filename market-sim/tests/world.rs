@@ -2,9 +2,9 @@
 
 use kubebid_core::units::Micros;
 use market_sim::calibration::{compare_demand, compare_prices};
-use market_sim::venue::InProcess;
+use market_sim::venue::{InProcess, Journaled};
 use market_sim::world::{Kind, Outcome, Rules, Settings, jobs_of, live, live_apart};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 
 fn lived(settings: &Settings) -> Outcome {
     let threads = NonZeroUsize::new(2).expect("two");
@@ -29,6 +29,15 @@ fn an_exchange_for_all_markets_and_one_for_each_give_the_same_bytes() {
     let together = live(&settings, &mut InProcess::new(), |_| {}).expect("the auditor agrees");
     let bytes = |outcome: &Outcome| serde_json::to_vec(outcome).expect("an outcome is JSON");
     assert!(bytes(&together) == bytes(&lived(&settings)), "the markets feel each other");
+}
+
+#[test]
+fn an_exchange_that_is_lost_and_recovered_from_its_journal_gives_the_same_bytes() {
+    let settings = Settings { days: 1, ..small(1) };
+    let every = NonZeroU64::new(97).expect("more than none");
+    let recovered = live(&settings, &mut Journaled::new(every), |_| {}).expect("it is what it was");
+    let bytes = |outcome: &Outcome| serde_json::to_vec(outcome).expect("an outcome is JSON");
+    assert!(bytes(&recovered) == bytes(&lived(&settings)), "something was lost");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use kubebid_core::{Answer, Auction, Exchange, Price, Stamped};
 
 #[derive(Debug, Default)]
 pub struct InProcess {
-    exchange: Exchange,
+    pub(super) exchange: Exchange,
 }
 
 impl InProcess {
