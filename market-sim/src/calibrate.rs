@@ -2,7 +2,7 @@
 
 use clap::Args;
 use market_sim::calibration::{Table, compare_demand, compare_prices};
-use market_sim::world::{Rules, Settings};
+use market_sim::world::{Kept, Rules, Settings};
 use std::error::Error;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -78,6 +78,7 @@ fn tables(arguments: &Arguments) -> Result<(Table, Table), Box<dyn Error>> {
         seed: arguments.seed,
         days: arguments.days,
         markets: arguments.markets,
+        kept: Kept::Prices,
         ..crate::simulate::settings(arguments.world.as_deref())?
     };
     let demand = compare_demand(&settings);

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Arguments {
-    /// timestamp,instance_type,region,available or timestamp,pool,capacity_gpus,running_gpus,…; .gz is unpacked
+    /// timestamp,instance_type,region,available or timestamp,pool,capacity_gpus,running_gpus,… or
+    /// start_time,instance_type,region,lifetime_s,…; .gz is unpacked
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
     /// Bids that compete for each instance type, in any region, as shares of the on-demand price
@@ -48,8 +49,9 @@ pub(crate) struct Arguments {
 
 const HELP: &str = "\
 Each region of the trace is a market in which one provider offers what the trace says, changed by a new offer at
-every row; of a pool, what does not run, by eight GPUs a node. For each instance type the bids compete, each for
-its nodes in any region. What the trace takes away gets notice, so a node may outlive the trace's word by that.
+every row; of a pool, what does not run, by eight GPUs a node; of lifetimes, a node for each machine alive. For each
+instance type the bids compete, each for its nodes in any region. What the trace takes away gets notice, so a node
+may outlive the trace's word by that.
 Printed: what there was, and what each bid ran, lost and paid.
 
 Example:

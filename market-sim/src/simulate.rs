@@ -4,7 +4,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use market_sim::report::pictures;
 use market_sim::venue::{Journaled, Live, Venue};
-use market_sim::world::{Outcome, Rules, Settings, live, live_apart};
+use market_sim::world::{Kept, Outcome, Rules, Settings, live, live_apart};
 use std::error::Error;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
@@ -84,6 +84,7 @@ fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         markets: arguments.markets,
         rules: if arguments.default_rules { Rules::DEFAULT } else { Rules::CHOSEN },
         sample_seconds: arguments.sample,
+        kept: if arguments.json.is_some() || arguments.report.is_some() { Kept::All } else { Kept::None },
         ..settings(arguments.world.as_deref())?
     };
     let started = Instant::now();
@@ -116,7 +117,17 @@ fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         outcome.bids as f64 / seconds,
         outcome.clock_steps
     );
+    if let Some(kilobytes) = peak_memory_kilobytes() {
+        println!("peak memory       {:.1} MB", kilobytes as f64 / 1e3);
+    }
     Ok(())
+}
+
+/// The most that was ever resident, where the system says.
+fn peak_memory_kilobytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// One for all markets; none where each has its own.

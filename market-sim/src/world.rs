@@ -23,5 +23,5 @@ pub use apart::live_apart;
 pub use demand::{Drawn, jobs_of};
 pub use outcome::{KindSums, MarketSeries, Outcome};
 pub use run::{START, WorldError, live, live_with};
-pub use settings::{Jobs, Rules, Rushes, Settings, Supply};
+pub use settings::{Jobs, Kept, Rules, Rushes, Settings, Supply};
 pub use tenants::Kind;

@@ -3,7 +3,9 @@
 
 use super::{Backtest, Contestant, Results};
 use crate::trace::Job;
-use crate::world::{Drawn, Kind, KindSums, Rules, Rushes, START, Settings, Supply, WorldError, live_with};
+use crate::world::{
+    Drawn, Kept, Kind, KindSums, Rules, Rushes, START, Settings, Supply, WorldError, live_with,
+};
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
 use kubebid_strategy::Strategy;
@@ -80,6 +82,7 @@ impl Market {
                 daily_budget: f64::INFINITY,
                 ..settings.jobs
             },
+            kept: Kept::None,
             rushes: Rushes { calm_rate: 0.0, hot_rate: 0.0, ..settings.rushes },
             ..settings
         }

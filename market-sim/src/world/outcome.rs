@@ -1,6 +1,6 @@
 //! What became of a world: series for each market, sums for each kind of account.
 
-use super::settings::Settings;
+use super::settings::{Kept, Settings};
 use super::tenants::{Kind, Want};
 use crate::audit::{Market, Sums};
 use serde::Serialize;
@@ -91,10 +91,14 @@ impl MarketSeries {
         }
     }
 
-    pub(super) fn sample(&mut self, market: &Market, charged: &mut BTreeMap<Kind, u64>) {
+    pub(super) fn sample(&mut self, market: &Market, charged: &mut BTreeMap<Kind, u64>, kept: Kept) {
         let (numbers, supply) = (market.numbers(), market.supply());
         let before = self.market_price_micros.len();
-        self.market_price_micros.push(numbers.market_price.0);
+        match kept {
+            Kept::All => self.market_price_micros.push(numbers.market_price.0),
+            Kept::Prices => return self.market_price_micros.push(numbers.market_price.0),
+            Kept::None => return,
+        }
         self.entry_price_micros.push(numbers.entry_price.map(|price| price.0));
         self.unmet_nodes.push(market.unmet());
         self.nodes_in_use.push(supply.allocated + supply.notice);

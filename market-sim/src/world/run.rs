@@ -252,7 +252,7 @@ impl World<'_> {
         let day_samples = (DAY_SAMPLES_SECONDS / self.settings.sample_seconds).max(1) as usize;
         for (market, stage) in self.stages.iter_mut().enumerate() {
             let books = self.auditor.market(MarketId(market as u32));
-            stage.series.sample(books, &mut stage.charged);
+            stage.series.sample(books, &mut stage.charged, self.settings.kept);
             stage.day.push_back(books.numbers().market_price.0);
             if stage.day.len() > day_samples {
                 stage.day.pop_front();

@@ -23,6 +23,19 @@ pub struct Settings {
     pub supply: Supply,
     pub jobs: Jobs,
     pub rushes: Rushes,
+    /// Nothing of the world depends on it.
+    #[serde(skip)]
+    pub kept: Kept,
+}
+
+/// Which series are kept: they are what grows with the days.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kept {
+    #[default]
+    All,
+    /// The market price only.
+    Prices,
+    None,
 }
 
 /// The rules that a world chooses for its markets; the others are the defaults.
@@ -199,6 +212,7 @@ impl Default for Settings {
             rules: Rules::CHOSEN,
             on_demand_micros: 1_000_000,
             sample_seconds: 300,
+            kept: Kept::All,
             supply: Supply {
                 units: 210.0,
                 units_sigma: 0.15,

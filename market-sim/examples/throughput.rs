@@ -1,0 +1,77 @@
+//! How many commands and bids a second the exchange in this process takes, alone and with the auditor:
+//! `cargo run --release -p market-sim --example throughput`.
+//!
+//! Bids of one node each come to a market with units for some of them; each is cancelled when as many have
+//! come after it as are open at a time. So half of the commands are bids, and half of the bids win.
+
+use kubebid_core::command::{CancelMode, PlaceBid};
+use kubebid_core::units::{AccountName, BidId, MarketId, MarketName, Micros};
+use kubebid_core::{Auction, Command, Exchange, MarketRules, Price, Stamped};
+use market_sim::audit::{Auditor, Disagreement};
+use std::collections::VecDeque;
+use std::time::Instant;
+
+const BIDS: u64 = 1_000_000;
+const OPEN: usize = 10_000;
+const UNITS: u64 = 5_000;
+
+fn main() -> Result<(), Box<Disagreement>> {
+    for audited in [false, true] {
+        let started = Instant::now();
+        let commands = play(audited)?;
+        let seconds = started.elapsed().as_secs_f64();
+        println!(
+            "{:<18}{:>9.0} commands, {:>9.0} bids a second",
+            if audited { "with the auditor" } else { "alone" },
+            commands as f64 / seconds,
+            BIDS as f64 / seconds
+        );
+    }
+    Ok(())
+}
+
+fn play(audited: bool) -> Result<u64, Box<Disagreement>> {
+    let mut exchange = Exchange::new();
+    let mut auditor = Auditor::new();
+    auditor.told(MarketId(0), MarketRules::default());
+    let market = MarketName::new("gpu/lab");
+    let tenants: Vec<AccountName> = (0..100).map(|n| AccountName::new(&format!("tenant-{n}"))).collect();
+    let mut commands = 0;
+    let mut say = |at: u64, command: Command| {
+        commands += 1;
+        let answer = exchange.apply(&Stamped { at: Micros(at), key: None, command });
+        if audited { auditor.hear(&answer.events).map(|()| answer.seq.0) } else { Ok(answer.seq.0) }
+    };
+    say(0, Command::OpenMarket { market: market.clone(), rules: Vec::new() })?;
+    let (provider, reserve) = (AccountName::new("provider"), Price(1_000_000));
+    say(0, Command::PutOffer { provider, market: market.clone(), capacity: UNITS, reserve })?;
+    let mut open = VecDeque::with_capacity(OPEN + 1);
+    let markets = vec![market];
+    // Any order of ceilings does that is not sorted.
+    let mut spread: u64 = 1;
+    for n in 0..BIDS {
+        spread = spread.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let tenant = tenants[(n % 100) as usize].clone();
+        let bid = say(
+            n,
+            Command::PlaceBid(PlaceBid {
+                tenant: tenant.clone(),
+                markets: Some(markets.clone()),
+                instance_type: None,
+                ceiling: Price(1_000_000 + (spread >> 40) % 10_000 * 100),
+                min_nodes: 1,
+                max_nodes: 1,
+                time_in_force: Default::default(),
+                expire_at: None,
+                on_preemption: Default::default(),
+            }),
+        )?;
+        open.push_back((tenant, BidId(bid)));
+        if open.len() > OPEN
+            && let Some((tenant, bid)) = open.pop_front()
+        {
+            say(n, Command::CancelBid { tenant, bid, mode: CancelMode::Release })?;
+        }
+    }
+    Ok(commands)
+}
