@@ -4,7 +4,7 @@
 use super::{InProcess, Venue, VenueError};
 use kubebid_core::picture::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Names};
-use kubebid_core::{Answer, Exchange, Price, Stamped};
+use kubebid_core::{Answer, Auction, Exchange, Price, Stamped};
 use std::num::NonZeroU64;
 
 #[derive(Debug)]
