@@ -83,9 +83,9 @@ pub(crate) struct Arguments {
 }
 
 const HELP: &str = "\
-On a price trace, a job is one node's work in one region: it runs while the price is at most its ceiling, pays the price, and is
-given notice when the price steps above. The strategy says what to bid, from the median and the lowest price of
-the last 24 hours, and whether to raise at a notice. Beside the three strategies there are
+On a price trace, a job is one node's work in one region: it runs while the price is at most its ceiling, pays
+the price, and is given notice when the price steps above. The strategy says what to bid, from the median and the
+lowest price of the last 24 hours, and whether to raise at a notice. Beside the three strategies there are
 max-bid, which always bids its whole maximum, and on-demand, which pays that price and is left alone.
 
 On a demand trace the jobs make the price: all of one class bid in the exchange for --capacity nodes, a share of
@@ -98,7 +98,7 @@ asked for, so a job that is never done makes it cheaper: look at the deadlines m
 
 Examples:
   market-sim backtest --trace traces/aws-spot-2016q4/prices.csv.gz --on-demand m4.4xlarge=1.057 --report b.html
-  market-sim backtest --trace traces/elasticflow-2021/demand.csv --on-demand gpu=32 --capacity 20 --seeds 10
+  market-sim backtest --trace traces/elasticflow-2021/demand.csv --on-demand gpu=32 --capacity 20 --seeds 3
 
 Exit codes: 0 done; 1 the trace cannot be read, or has too few prices or no jobs of the type; 2 wrong arguments.";
 

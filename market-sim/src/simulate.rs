@@ -78,13 +78,14 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let wanted = [&arguments.json, &arguments.report, &arguments.picture].into_iter().any(Option::is_some);
     let settings = Settings {
         seed: arguments.seed,
         days: arguments.days,
         markets: arguments.markets,
         rules: if arguments.default_rules { Rules::DEFAULT } else { Rules::CHOSEN },
         sample_seconds: arguments.sample,
-        kept: if arguments.json.is_some() || arguments.report.is_some() { Kept::All } else { Kept::None },
+        kept: if wanted { Kept::All } else { Kept::None },
         ..settings(arguments.world.as_deref())?
     };
     let started = Instant::now();

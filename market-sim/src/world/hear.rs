@@ -93,9 +93,10 @@ impl World<'_> {
         let stage = &mut self.stages[node.unit.market.0 as usize];
         *stage.charged.entry(kind).or_default() += debit_micros as u64;
         stage.tenant(kind, number).charged(self.now, debit_micros);
-        let sums = match self.watched.contains(&node.bid) {
-            true => &mut self.outcome.watched,
-            false => self.outcome.kinds.entry(kind).or_default(),
+        let sums = if self.watched.contains(&node.bid) {
+            &mut self.outcome.watched
+        } else {
+            self.outcome.kinds.entry(kind).or_default()
         };
         sums.cost_micros += debit_micros;
     }

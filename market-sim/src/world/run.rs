@@ -226,11 +226,11 @@ impl World<'_> {
 
     /// The answer, which nobody has heard of but the auditor.
     pub(super) fn apply(&mut self, command: Command) -> Result<Answer, WorldError> {
-        let counter = match matches!(command, Command::AdvanceTime) {
-            true => &mut self.outcome.clock_steps,
-            false => &mut self.outcome.commands,
-        };
-        *counter += 1;
+        if matches!(command, Command::AdvanceTime) {
+            self.outcome.clock_steps += 1;
+        } else {
+            self.outcome.commands += 1;
+        }
         let answer = self.venue.apply(&Stamped { at: self.now, key: None, command })?;
         self.auditor.hear(&answer.events)?;
         Ok(answer)
