@@ -8,6 +8,7 @@ mod failure;
 mod money;
 mod output;
 mod profile;
+mod telemetry;
 mod time;
 
 use clap::Parser;

@@ -10,6 +10,7 @@ use crate::recovery::{self, RecoveryError, ToProjections};
 use crate::replay::Replay;
 use crate::sequencer::{Sequencer, Stopped};
 use crate::snapshots::{self, Snapshotter};
+use crate::spans;
 use crate::store::{Fault, Store, StoreOptions};
 use crate::view::{Publisher, Views};
 use futures_util::future::BoxFuture;
@@ -178,10 +179,13 @@ impl Engine {
     ) -> Result<T, NotDone> {
         let mut look = Some(look);
         let once = move |exchange: &Exchange, step: &Step| {
-            look.take().map(|look| look(exchange, step)).expect("one command is looked at once")
+            let look = look.take().expect("one command is looked at once");
+            (step.seq.0, look(exchange, step))
         };
         let seen = self.submit_all(vec![command], once).await?;
-        Ok(seen.into_iter().next().expect("something is seen behind each command"))
+        let (seq, seen) = seen.into_iter().next().expect("something is seen behind each command");
+        spans::stamped(seq);
+        Ok(seen)
     }
 
     /// As [`Engine::submit`], for commands with one deadline that follow each other: what `look` saw behind each.

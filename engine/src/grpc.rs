@@ -8,6 +8,7 @@ mod streams;
 use crate::api::Api;
 use crate::caller::Caller;
 use crate::metrics::Requests;
+use crate::spans;
 use crate::wire::status::{ApiError, Code};
 use axum::Router;
 use axum::body::Body;
@@ -76,7 +77,8 @@ impl Services {
             let call = method.call;
             // In a box from the beginning: what waits for it would otherwise be copied with it, at each level.
             let behind = |caller, request| Box::pin(called(api.clone(), call, caller, request));
-            return gate::pass(api, &method.counted, request, behind).await;
+            let span = spans::request("grpc", method.counted.method(), request.headers());
+            return spans::within(span, gate::pass(api, &method.counted, request, behind)).await;
         }
         if path.starts_with(OURS) {
             let answer = async { gate::refused(Code::UnknownMethod.into()) };

@@ -22,6 +22,7 @@ pub mod rest;
 mod sequencer;
 pub mod server;
 mod snapshots;
+pub mod spans;
 pub mod store;
 pub mod view;
 pub mod wire;

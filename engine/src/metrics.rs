@@ -1,12 +1,17 @@
 //! All metrics of the engine, with their units: nobody else names one.
 
+pub(crate) mod markets;
+
 use crate::chunk::Step;
+use crate::spans;
 use kubebid_core::answer::Outcome;
 use metrics::{
     Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
+use tonic::Code;
 
 pub const COMMANDS: &str = "kubebid_commands_total";
 pub const EVENTS: &str = "kubebid_events_total";
@@ -23,7 +28,11 @@ pub const SEQ: &str = "kubebid_seq";
 pub const PROJECTION_LAG: &str = "kubebid_projection_lag_commands";
 pub const SNAPSHOT_AGE: &str = "kubebid_snapshot_age_commands";
 
-/// Says what each metric is.
+const OUTCOMES: [&str; 3] = ["accepted", "rejected", "repeated"];
+const REFUSED: &str = "refused";
+const UNKNOWN: &str = "unknown";
+
+/// Says what each metric is. What is rare begins at 0: a rate has nothing to grow from otherwise.
 pub fn describe() {
     describe_counter!(COMMANDS, "Commands applied, by outcome: accepted, rejected, repeated");
     describe_counter!(EVENTS, "Events, by kind");
@@ -43,6 +52,13 @@ pub fn describe() {
     describe_gauge!(SEQ, "Number of the last command applied");
     describe_gauge!(PROJECTION_LAG, "Commands applied but not yet in the projections");
     describe_gauge!(SNAPSHOT_AGE, "Commands applied but not in the newest snapshot: a restart replays them");
+    for outcome in OUTCOMES {
+        counter!(COMMANDS, "outcome" => outcome).increment(0);
+    }
+    for kind in [REFUSED, UNKNOWN] {
+        counter!(STORE_FAULTS, "kind" => kind).increment(0);
+    }
+    counter!(DROPPED).increment(0);
 }
 
 pub(crate) fn commit(commands: u32, bytes: usize, took: Duration) {
@@ -68,7 +84,7 @@ pub(crate) fn applied(steps: &[Step], waiting: usize) {
     for (kind, count) in kinds {
         counter!(EVENTS, "kind" => kind).increment(count);
     }
-    for (outcome, count) in [("accepted", accepted), ("rejected", rejected), ("repeated", repeated)] {
+    for (outcome, count) in OUTCOMES.into_iter().zip([accepted, rejected, repeated]) {
         counter!(COMMANDS, "outcome" => outcome).increment(count);
     }
     if let Some(last) = steps.last() {
@@ -88,39 +104,65 @@ pub(crate) fn dropped() {
 }
 
 pub(crate) fn store_refused() {
-    counter!(STORE_FAULTS, "kind" => "refused").increment(1);
+    counter!(STORE_FAULTS, "kind" => REFUSED).increment(1);
 }
 
 pub(crate) fn store_unknown() {
-    counter!(STORE_FAULTS, "kind" => "unknown").increment(1);
+    counter!(STORE_FAULTS, "kind" => UNKNOWN).increment(1);
 }
 
-/// What is counted of the requests of one method. Kept, because to find it takes longer than to count.
+/// What is noted of the requests of one method. Kept, because to find it takes longer than to count.
 pub(crate) struct Requests {
     wire: &'static str,
-    method: &'static str,
+    method: Arc<str>,
     ok: Counter,
     seconds: Histogram,
 }
 
 impl Requests {
-    pub(crate) fn of(wire: &'static str, method: &'static str) -> Requests {
-        let ok = counter!(REQUESTS, "wire" => wire, "method" => method, "code" => "OK");
-        let seconds = histogram!(REQUEST_SECONDS, "wire" => wire, "method" => method);
+    /// Of an rpc by its path, whichever wire it comes by.
+    pub(crate) fn of(wire: &'static str, method: &str) -> Requests {
+        let method: Arc<str> = method.into();
+        let ok = counter!(REQUESTS, "wire" => wire, "method" => method.clone(), "code" => "OK");
+        let seconds = histogram!(REQUEST_SECONDS, "wire" => wire, "method" => method.clone());
         Requests { wire, method, ok, seconds }
     }
 
-    pub(crate) fn method(&self) -> &'static str {
-        self.method
+    pub(crate) fn method(&self) -> &str {
+        &self.method
     }
 
-    pub(crate) fn answered(&self, code: &'static str, took: Duration) {
-        match code {
-            "OK" => self.ok.increment(1),
-            code => {
-                counter!(REQUESTS, "wire" => self.wire, "method" => self.method, "code" => code).increment(1);
-            }
+    pub(crate) fn answered(&self, code: Code, took: Duration) {
+        let word = code_word(code);
+        if code == Code::Ok {
+            self.ok.increment(1);
+        } else {
+            let method = self.method.clone();
+            counter!(REQUESTS, "wire" => self.wire, "method" => method, "code" => word).increment(1);
         }
         self.seconds.record(took.as_secs_f64());
+        spans::answered(code, word);
+    }
+}
+
+fn code_word(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
     }
 }

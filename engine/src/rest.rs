@@ -10,6 +10,8 @@ mod sse;
 
 use crate::api::Api;
 use crate::caller::Caller;
+use crate::metrics::Requests;
+use crate::spans;
 use crate::wire::status::{ApiError, Code};
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -49,10 +51,11 @@ pub fn router(api: Api) -> Router {
     for operation in operations {
         let filter = MethodFilter::try_from(operation.method.clone()).expect("a method of REST");
         let path = operation.path;
-        let rpc: Arc<str> = rpcs[operation.rpc].path.as_str().into();
+        let counted = Arc::new(Requests::of("rest", &rpcs[operation.rpc].path));
         let operation = Arc::new(operation);
         let handler = async move |State(api): State<Api>, parameters: PathParameters, request: Request| {
-            serve(api, &operation, &rpc, parameters, request).await
+            let span = spans::request("rest", counted.method(), request.headers());
+            spans::within(span, serve(api, &operation, &counted, parameters, request)).await
         };
         router = router.route(path, on(filter, handler));
     }
@@ -76,6 +79,20 @@ fn document_of(operations: &[Operation]) -> String {
 type PathParameters = Result<RawPathParams, RawPathParamsRejection>;
 
 async fn serve(
+    api: Api,
+    operation: &Operation,
+    counted: &Requests,
+    parameters: PathParameters,
+    request: Request,
+) -> Response {
+    let started = Instant::now();
+    let response = answer(api, operation, counted.method(), parameters, request).await;
+    let code = response.extensions().get().copied().unwrap_or(tonic::Code::Ok);
+    counted.answered(code, started.elapsed());
+    response
+}
+
+async fn answer(
     api: Api,
     operation: &Operation,
     rpc: &str,

@@ -6,13 +6,6 @@ use kubebid_engine::store::StoreOptions;
 use std::error::Error;
 use std::fmt::Write as _;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
-
-/// Logs go to standard error, as `KUBEBID_LOG` says.
-pub(crate) fn log_to_stderr(default: &str) {
-    let filter = EnvFilter::try_from_env("KUBEBID_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-}
 
 /// Ends when somebody wants us to stop: Ctrl-C, or SIGTERM. From the call on, neither ends the process.
 pub(crate) fn stop_signal() -> impl Future<Output = ()> {

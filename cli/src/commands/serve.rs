@@ -2,6 +2,7 @@
 
 use crate::commands::local;
 use crate::failure::{Exit, Failure};
+use crate::telemetry;
 use clap::Args;
 use kubebid_engine::config::ServeArgs;
 use kubebid_engine::server;
@@ -19,12 +20,17 @@ KUBEBID_LOG says what is logged, as in `info` or `kubebid_engine=debug`.")]
 pub(crate) struct Serve {
     #[command(flatten)]
     args: ServeArgs,
+    /// Where spans of requests go, by OTLP over gRPC, as in http://127.0.0.1:4317; nowhere without. The other
+    /// OTEL_EXPORTER_OTLP_… and OTEL_TRACES_SAMPLER variables count too.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    otlp_endpoint: Option<String>,
 }
 
 impl Serve {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        local::log_to_stderr("info");
+        let collected = telemetry::collect("info", self.otlp_endpoint.as_deref())?;
         let served = server::serve(&self.args, local::stop_signal()).await;
+        collected.finish().await;
         served.map_err(|error| Failure::new(Exit::Fault, local::with_causes(&error)))
     }
 }

@@ -3,6 +3,7 @@
 mod inject;
 mod journal;
 mod kills;
+mod otlp;
 mod party;
 mod process;
 mod replay;

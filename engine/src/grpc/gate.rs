@@ -30,7 +30,7 @@ pub(super) async fn counted(requests: &Requests, answer: impl Future<Output = Re
     let started = Instant::now();
     let response = answer.await;
     let code = response.extensions().get().map_or(tonic::Code::Ok, Status::code);
-    requests.answered(code_word(code), started.elapsed());
+    requests.answered(code, started.elapsed());
     response
 }
 
@@ -98,29 +98,6 @@ fn timeout(text: &str) -> Option<Duration> {
         "n" => Duration::from_nanos(count),
         _ => return None,
     })
-}
-
-fn code_word(code: tonic::Code) -> &'static str {
-    use tonic::Code;
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
-    }
 }
 
 #[cfg(test)]

@@ -21,9 +21,12 @@ pub(super) fn wrong_method() -> Response {
 }
 
 fn with_status(status: StatusCode, error: ApiError) -> Response {
+    let code = error.code.grpc();
     let retry_after = error.retry_after.map(|wait| wait.as_secs_f64().ceil().max(1.0) as u64);
     let mut response = Response::new(Body::from(body(status, error).to_string()));
     *response.status_mut() = status;
+    // By which it is counted, as in gRPC.
+    response.extensions_mut().insert(code);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     if let Some(seconds) = retry_after {

@@ -36,7 +36,7 @@ fn render(api: &Api, handle: Option<&PrometheusHandle>) -> (StatusCode, String) 
     let behind = |seq: u64| engine.applied().saturating_sub(seq);
     metrics::behind(behind(engine.projected()), behind(engine.saved()));
     handle.run_upkeep();
-    (StatusCode::OK, handle.render())
+    (StatusCode::OK, handle.render() + &metrics::markets::render(&engine.views().markets()))
 }
 
 /// One for the process; none where somebody else has taken its place.
