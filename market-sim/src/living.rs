@@ -1,6 +1,9 @@
 //! A small living market for people to play in: synthetic providers and tenants, in real time, through
 //! the client like everybody else.
 
+pub mod metrics;
+pub mod setting;
+
 use kubebid_client::v1::event::Kind;
 use kubebid_client::v1::{self, cancel_bid_request::Mode};
 use kubebid_client::{Client, Error};
@@ -55,6 +58,7 @@ async fn provide(client: Client, stages: Vec<Stage>, mut rng: ChaCha8Rng) {
     loop {
         if let Err(error) = serve_awards(&client, &stages, &mut rng).await {
             tracing::debug!(%error, "a provider begins again");
+            metrics::provider_broke();
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
@@ -97,7 +101,9 @@ async fn boot(client: Client, allocation: u64, millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
     let ready = v1::ReportReadyRequest { allocation, ..v1::ReportReadyRequest::default() };
     // Its tenant may have been first, or have let go already.
-    let _ = client.report_ready(ready).await;
+    if client.report_ready(ready).await.is_ok() {
+        metrics::booted();
+    }
 }
 
 /// Wants nodes now and then, at what they are worth this time, for as long as the work takes.
@@ -125,10 +131,19 @@ async fn work_on(client: Client, market: String, ceiling_micros: u64, nodes: u32
         max_nodes: nodes,
         ..v1::PlaceBidRequest::default()
     };
-    let Ok(placed) = client.place_bid(bid).await else { return };
+    let placed = match client.place_bid(bid).await {
+        Ok(placed) => placed,
+        Err(Error::Refused(_)) => return metrics::refused(),
+        Err(error) => {
+            tracing::debug!(%error, "a bid was not placed");
+            return metrics::failed();
+        }
+    };
+    metrics::placed();
     tokio::time::sleep(work).await;
     let mode = Mode::Release as i32;
     let cancel = v1::CancelBidRequest { bid: placed.bid, mode, ..v1::CancelBidRequest::default() };
     // It may be closed already.
     let _ = client.cancel_bid(cancel).await;
+    metrics::done();
 }

@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 mod backtest_command;
 mod calibrate;
 mod experiment_command;
+mod live;
 mod replay_demand;
 mod replay_prices;
 mod replay_supply;
@@ -56,6 +57,8 @@ enum Task {
     Calibrate(calibrate::Arguments),
     /// Let a world of providers and tenants live, and say what came of it
     Simulate(simulate::Arguments),
+    /// Make a living market of a running engine, in real time, until it is stopped
+    Live(live::Arguments),
 }
 
 const PLAY_HELP: &str = r#"Example: one market, one unit, one bid that gets it.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Task::Experiment(arguments) => experiment_command::run(&arguments),
         Task::Calibrate(arguments) => calibrate::run(&arguments),
         Task::Simulate(arguments) => simulate::run(&arguments),
+        Task::Live(arguments) => live::run(&arguments),
     }
 }
 

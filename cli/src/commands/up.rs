@@ -3,16 +3,17 @@
 use crate::commands::local;
 use crate::failure::{Exit, Failure};
 use crate::profile::{self, Profile};
+use crate::telemetry;
 use clap::Args;
-use kubebid_client::v1::{self, token::Role};
-use kubebid_client::{Client, Code, Error};
+use kubebid_client::v1::token::Role;
+use kubebid_client::{Client, Error};
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::clock::Clock;
 use kubebid_engine::server::{Server, ServerConfig};
 use kubebid_engine::store::{Place, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions};
-use market_sim::living::{self, Cast, Stage};
+use market_sim::living::{self, Cast, setting};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -48,42 +49,12 @@ pub(crate) struct Up {
     quiet: bool,
 }
 
-const PROVIDERS: u32 = 3;
-const TENANTS: u32 = 6;
-/// Units of each provider in each market.
-const CAPACITY: u32 = 4;
-
-struct Market {
-    name: &'static str,
-    resources: [(&'static str, &'static str); 3],
-    reserve_micros: u64,
-    on_demand_micros: u64,
-}
-
-const MARKETS: [Market; 3] = [
-    Market {
-        name: "h100-8x/eu-west",
-        resources: [("cpu", "192"), ("memory", "2Ti"), ("nvidia.com/gpu", "8")],
-        reserve_micros: 8_000_000,
-        on_demand_micros: 32_000_000,
-    },
-    Market {
-        name: "a100-8x/eu-west",
-        resources: [("cpu", "96"), ("memory", "1Ti"), ("nvidia.com/gpu", "8")],
-        reserve_micros: 4_000_000,
-        on_demand_micros: 16_000_000,
-    },
-    Market {
-        name: "l40s-4x/us-east",
-        resources: [("cpu", "64"), ("memory", "512Gi"), ("nvidia.com/gpu", "4")],
-        reserve_micros: 1_500_000,
-        on_demand_micros: 6_000_000,
-    },
-];
+/// Of its tokens.
+const MAKER: &str = "kubebid up";
 
 impl Up {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        local::log_to_stderr("warn");
+        telemetry::log_to_stderr("warn");
         let folder = self.folder.clone().or_else(profile::data_folder);
         let folder =
             folder.ok_or_else(|| Failure::usage("there is no home folder: name one with --folder"))?;
@@ -105,15 +76,15 @@ impl Up {
         }));
 
         let admin_token = fs::read_to_string(&admin_file).map_err(at)?.trim().to_owned();
-        let market = Setting { endpoint: endpoint.clone(), admin: client(&endpoint, &admin_token)? };
-        market.open().await?;
-        let people = market.people(admin_token).await?;
+        let admin = client(&endpoint, &admin_token)?;
+        setting::open(&admin).await?;
+        let people = people(&admin, admin_token).await?;
         let profile = write_profile(&endpoint, &people, &folder).map_err(at)?;
-        let cast = if self.quiet { None } else { Some(market.cast().await?) };
+        let cast = if self.quiet { None } else { Some(cast(&admin, &endpoint).await?) };
         println!("{}", welcome(&endpoint, self.ops_listen, &people, &profile));
         let life = async {
             match cast {
-                Some(cast) => living::run(stages(), cast, 1).await,
+                Some(cast) => living::run(setting::stages(), cast, 1).await,
                 None => std::future::pending().await,
             }
         };
@@ -156,89 +127,26 @@ fn client(endpoint: &str, token: &str) -> Result<Client, Failure> {
     Ok(Client::builder().endpoints([endpoint]).token(token).build()?)
 }
 
-/// What has to be there before anybody can trade.
-struct Setting {
-    endpoint: String,
-    admin: Client,
+/// A new token for each of those whom people play.
+async fn people(admin: &Client, admin_token: String) -> Result<BTreeMap<String, String>, Error> {
+    let mut tokens = BTreeMap::from([("admin".to_owned(), admin_token)]);
+    for (name, role) in setting::PEOPLE {
+        tokens.insert(name.to_owned(), setting::token(admin, name, role, MAKER).await?);
+    }
+    Ok(tokens)
 }
 
-impl Setting {
-    /// Markets and what is sold in them; what is there already stays.
-    async fn open(&self) -> Result<(), Failure> {
-        for market in &MARKETS {
-            let (kind, _) = market.name.split_once('/').expect("type/region");
-            let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-            let instance_type = v1::InstanceType {
-                name: kind.to_owned(),
-                allocatable: market.resources.iter().map(owned).collect(),
-                node_labels: BTreeMap::from([(
-                    "node.kubernetes.io/instance-type".to_owned(),
-                    kind.to_owned(),
-                )]),
-                on_demand_price_micros: Some(market.on_demand_micros),
-            };
-            let request = v1::PutInstanceTypeRequest { instance_type: Some(instance_type) };
-            self.admin.put_instance_type(request).await?;
-            let rules = v1::MarketRules {
-                min_runtime_us: Some(30_000_000),
-                notice_us: Some(60_000_000),
-                start_timeout_us: Some(120_000_000),
-                min_charge_us: Some(10_000_000),
-                ..v1::MarketRules::default()
-            };
-            let request = v1::OpenMarketRequest { market: market.name.to_owned(), rules: Some(rules) };
-            match self.admin.open_market(request).await {
-                Ok(_) => {}
-                Err(error) if error.code() == Some(&Code::MarketExists) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+async fn cast(admin: &Client, endpoint: &str) -> Result<Cast, Failure> {
+    let mut cast = Cast { providers: Vec::new(), tenants: Vec::new() };
+    for name in setting::providers() {
+        let token = setting::token(admin, &name, Role::Provider, MAKER).await?;
+        cast.providers.push(client(endpoint, &token)?);
     }
-
-    async fn token(&self, account: &str, role: Role) -> Result<String, Error> {
-        let request = v1::PutAccountRequest { name: account.to_owned(), limits: None };
-        self.admin.put_account(request).await?;
-        let request = v1::CreateTokenRequest {
-            account: account.to_owned(),
-            roles: vec![role as i32],
-            description: "made by kubebid up".to_owned(),
-        };
-        Ok(self.admin.create_token(request).await?.secret)
+    for name in setting::tenants() {
+        let token = setting::token(admin, &name, Role::Tenant, MAKER).await?;
+        cast.tenants.push(client(endpoint, &token)?);
     }
-
-    async fn people(&self, admin: String) -> Result<BTreeMap<String, String>, Failure> {
-        let mut tokens = BTreeMap::from([("admin".to_owned(), admin)]);
-        let people = [("tenant-a", Role::Tenant), ("tenant-b", Role::Tenant), ("provider", Role::Provider)];
-        for (name, role) in people {
-            tokens.insert(name.to_owned(), self.token(name, role).await?);
-        }
-        Ok(tokens)
-    }
-
-    async fn cast(&self) -> Result<Cast, Failure> {
-        let mut cast = Cast { providers: Vec::new(), tenants: Vec::new() };
-        for n in 1..=PROVIDERS {
-            let token = self.token(&format!("sim-provider-{n}"), Role::Provider).await?;
-            cast.providers.push(client(&self.endpoint, &token)?);
-        }
-        for n in 1..=TENANTS {
-            let token = self.token(&format!("sim-tenant-{n}"), Role::Tenant).await?;
-            cast.tenants.push(client(&self.endpoint, &token)?);
-        }
-        Ok(cast)
-    }
-}
-
-fn stages() -> Vec<Stage> {
-    let stage = |market: &Market| Stage {
-        market: market.name.to_owned(),
-        capacity: CAPACITY,
-        reserve_micros: market.reserve_micros,
-        on_demand_micros: market.on_demand_micros,
-        tick_micros: 100,
-    };
-    MARKETS.iter().map(stage).collect()
+    Ok(cast)
 }
 
 /// To the usual place, unless the profile there is of another engine.
@@ -259,9 +167,9 @@ fn write_profile(
 }
 
 fn welcome(endpoint: &str, ops: SocketAddr, people: &BTreeMap<String, String>, profile: &Path) -> String {
-    let market = MARKETS[0].name;
-    let all = PROVIDERS * CAPACITY;
-    let names: Vec<&str> = MARKETS.iter().map(|market| market.name).collect();
+    let market = setting::MARKETS[0].name;
+    let all = setting::UNITS;
+    let names: Vec<&str> = setting::MARKETS.iter().map(|market| market.name).collect();
     let tokens: Vec<String> = people.iter().map(|(name, token)| format!("  {name:<10}{token}")).collect();
     let export = if Some(profile) == profile::default_path().as_deref() {
         String::new()
