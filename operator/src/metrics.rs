@@ -19,6 +19,14 @@ const DRAIN_SECONDS: &str = "kubebid_operator_notice_to_drained_seconds";
 const API_REQUESTS: &str = "kubebid_operator_api_requests_total";
 const LEADER: &str = "kubebid_operator_leader";
 
+/// Answers to a notice.
+pub(crate) const RAISED: &str = "raised";
+pub(crate) const LET_GO: &str = "let_go";
+/// How a pod is moved.
+pub(crate) const EVICTED: &str = "evicted";
+pub(crate) const REFUSED: &str = "refused";
+pub(crate) const DELETED: &str = "deleted";
+
 /// Collects from here on; once in a process.
 pub fn install() -> Result<PrometheusHandle, BuildError> {
     let buckets = |count| (0..count).map(|power| 0.01 * f64::from(1 << power)).collect::<Vec<_>>();
@@ -41,7 +49,20 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     describe_histogram!(DRAIN_SECONDS, "From a notice to the last pod's leaving");
     describe_counter!(API_REQUESTS, "Requests to the API server, by method and resource; a watch is one");
     describe_gauge!(LEADER, "1 while this replica leads");
+    begin();
     Ok(handle)
+}
+
+/// What is rare begins at 0: a rate has nothing to grow from otherwise.
+fn begin() {
+    for answer in [RAISED, LET_GO] {
+        counter!(NOTICES, "answer" => answer).increment(0);
+    }
+    for how in [EVICTED, REFUSED, DELETED] {
+        counter!(PODS_MOVED, "how" => how).increment(0);
+    }
+    let _ = (histogram!(TAINT_SECONDS), histogram!(DRAIN_SECONDS));
+    leads(false);
 }
 
 pub(crate) fn reconciled(result: &'static str, took: Duration) {

@@ -34,6 +34,7 @@ struct State {
 impl Reign {
     /// Without anybody beside: for a single replica.
     pub fn alone() -> Self {
+        metrics::leads(true);
         let state = State {
             leads: AtomicBool::new(true),
             pulse: watch::Sender::new(Instant::now()),

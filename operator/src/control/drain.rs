@@ -36,11 +36,11 @@ async fn evict(pod: &PodView, context: &Context) -> Result<(), Error> {
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
     let params = EvictParams { delete_options: Some(deletion::only(&pod.uid)), ..EvictParams::default() };
     match api.evict(&pod.name, &params).await {
-        Ok(_) => metrics::moved_pod("evicted"),
+        Ok(_) => metrics::moved_pod(metrics::EVICTED),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
         // A disruption budget says not yet, or several of them cannot agree: the other pods go all the same.
         Err(kube::Error::Api(status)) if status.code == 429 || status.code >= 500 => {
-            metrics::moved_pod("refused")
+            metrics::moved_pod(metrics::REFUSED)
         }
         Err(error) => return Err(error.into()),
     }
@@ -56,7 +56,7 @@ async fn delete(pod: &PodView, grace: SignedDuration, context: &Context) -> Resu
     {
         Ok(_) => {
             info!(namespace = pod.namespace, pod = pod.name, grace, "deleted: there was no time to ask");
-            metrics::moved_pod("deleted");
+            metrics::moved_pod(metrics::DELETED);
         }
         gone => deletion::done_or_gone(gone)?,
     }

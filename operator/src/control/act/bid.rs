@@ -120,7 +120,7 @@ pub(super) async fn answer_notice(
         None => return Ok(Outcome::Later(BEAT / 4)),
         Some(AtNotice::RaiseTo { ceiling_micros }) if ceiling_micros > ceiling => {
             if context.auction().amend(&scene.slot, bid, ceiling_micros).await? == Amended::Done {
-                metrics::noticed("raised");
+                metrics::noticed(metrics::RAISED);
                 let note = format!("raised to {} USD to keep the node", usd(ceiling_micros));
                 context.tell(owner.as_ref(), EventType::Normal, "RaisedToStay", note);
                 status.ceiling_micros = Some(ceiling_micros);
@@ -129,7 +129,7 @@ pub(super) async fn answer_notice(
         }
         Some(AtNotice::RaiseTo { .. } | AtNotice::LetGo) => {}
     }
-    metrics::noticed("let_go");
+    metrics::noticed(metrics::LET_GO);
     status.deadline = Some(Time(deadline));
     Ok(moved(&scene, status, SlotPhase::Notice, "Preempted"))
 }
