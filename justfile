@@ -25,6 +25,18 @@ fleet *sizes:
 idle:
     cargo test -p kubebid-operator --test plane -- --ignored idle
 
+# the compose file, Prometheus' settings, alert rules and their tests
+deploy-check:
+    scripts/deploy-check
+
+# the whole stack of the compose file, for real (some minutes; Docker, or root to start it)
+compose-smoke *arguments:
+    scripts/compose-smoke {{arguments}}
+
+# what is in the programs of the images, as CycloneDX (cargo install cargo-cyclonedx --locked)
+sbom:
+    cargo cyclonedx --format json --spec-version 1.5 --describe binaries --all-features
+
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
