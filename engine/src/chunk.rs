@@ -8,7 +8,6 @@ use kubebid_core::money::Bill;
 use kubebid_core::units::{AllocationId, BidId, MarketName, Micros, Names, Seq};
 use kubebid_core::views::{AllocationView, BidView};
 use kubebid_core::{Exchange, Stamped};
-use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 /// A durable, applied batch. Shared by everything that follows the market.
@@ -55,11 +54,14 @@ impl Chunk {
 
     /// Gathers the state of what the steps touched.
     pub(crate) fn gather(steps: Vec<Step>, exchange: &Exchange, names: Arc<Names>) -> Chunk {
-        let mut bids = BTreeSet::new();
-        let mut allocations = BTreeSet::new();
+        let (mut bids, mut allocations) = (Vec::with_capacity(steps.len()), Vec::new());
         for event in steps.iter().flat_map(|step| &step.events) {
             touch(&event.fact, &mut bids, &mut allocations);
         }
+        bids.sort_unstable();
+        bids.dedup();
+        allocations.sort_unstable();
+        allocations.dedup();
         Chunk {
             steps,
             bids: bids.into_iter().filter_map(|id| exchange.view_bid(id)).collect(),
@@ -99,27 +101,27 @@ impl Chunk {
     }
 }
 
-fn touch(fact: &Fact, bids: &mut BTreeSet<BidId>, allocations: &mut BTreeSet<AllocationId>) {
+fn touch(fact: &Fact, bids: &mut Vec<BidId>, allocations: &mut Vec<AllocationId>) {
     match fact {
         Fact::BidPlaced { bidder, .. } | Fact::BidAmended { bidder, .. } | Fact::BidClosed { bidder, .. } => {
-            bids.insert(bidder.bid);
+            bids.push(bidder.bid);
         }
         Fact::Allocated { node }
         | Fact::Ready { node }
         | Fact::NoticeStarted { node, .. }
         | Fact::NoticeRescinded { node, .. }
         | Fact::Ended { node, .. } => {
-            bids.insert(node.bid);
-            allocations.insert(node.allocation);
+            bids.push(node.bid);
+            allocations.push(node.allocation);
         }
         Fact::Claimed { node, by, was, .. } => {
             bids.extend([node.bid, by.bid]);
             bids.extend(was.map(|was| was.bid));
-            allocations.insert(node.allocation);
+            allocations.push(node.allocation);
         }
         Fact::ClaimDropped { node, by, .. } => {
             bids.extend([node.bid, by.bid]);
-            allocations.insert(node.allocation);
+            allocations.push(node.allocation);
         }
         Fact::MarketOpened { .. }
         | Fact::RulesChanged { .. }

@@ -59,6 +59,10 @@ impl Stamped {
 }
 
 impl Writer {
+    pub(crate) fn with_capacity(bytes: usize) -> Writer {
+        Writer(Vec::with_capacity(bytes))
+    }
+
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

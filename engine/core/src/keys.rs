@@ -5,15 +5,16 @@ use crate::answer::Outcome;
 use crate::codec::Writer;
 use crate::command::Command;
 use crate::reject::Reject;
+use crate::table::ByName;
 use crate::units::{ClientKey, Micros, Seq};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 const LIFE: Micros = Micros::DAY;
 const MOST: usize = 1_000_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    firsts: HashMap<ClientKey, First>,
+    firsts: ByName<ClientKey, First>,
     by_age: VecDeque<(Micros, ClientKey)>,
 }
 
@@ -27,7 +28,7 @@ pub(crate) struct First {
 
 /// All fields of a command but its time and key, as a fingerprint.
 pub(crate) fn content(command: &Command) -> u128 {
-    let mut writer = Writer::default();
+    let mut writer = Writer::with_capacity(256);
     writer.command(command);
     xxhash_rust::xxh3::xxh3_128(writer.bytes())
 }
