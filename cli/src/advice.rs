@@ -68,6 +68,7 @@ fn of(code: &Code) -> Option<&'static str> {
         | Code::Busy
         | Code::Gone
         | Code::NotYet
+        | Code::NotLeading
         | Code::Unavailable
         | Code::Other(_) => return None,
     })

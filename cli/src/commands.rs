@@ -4,6 +4,7 @@
 mod account;
 mod admin;
 mod alloc;
+mod backup;
 mod bench;
 mod bid;
 mod charges;
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     /// The journal of commands: check it, replay it, export it
     #[command(subcommand)]
     Journal(journal::Journal),
+    /// Copy an embedded store, also while an engine runs on it
+    Backup(backup::Backup),
     /// The readable tables beside the journal
     #[command(subcommand)]
     Projections(projections::Projections),
@@ -106,6 +109,7 @@ impl Command {
             Command::Admin(command) => command.run(&connection.open()?).await,
             Command::Inject(command) => command.run(&connection.open()?, &connection.tool()).await,
             Command::Journal(command) => command.run().await,
+            Command::Backup(command) => command.run().await,
             Command::Projections(command) => command.run().await,
             Command::Bench(command) => command.run(connection).await,
             Command::Completions(command) => command.run(),

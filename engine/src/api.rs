@@ -87,9 +87,12 @@ impl Api {
         &self.0.engine
     }
 
-    /// Lets a request in: says who asks, whether they may call this method (by its gRPC path), and counts it
-    /// against their rate. Everything that comes over a wire goes through here first.
+    /// Lets a request in, if this engine leads: says who asks, whether they may call this method (by its gRPC path),
+    /// and counts it against their rate. Everything that comes over a wire goes through here first.
     pub fn admit(&self, method: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
+        if !self.0.engine.leads() {
+            return Err(ApiError::not_leading());
+        }
         let need = policy::need(method).ok_or(Code::UnknownMethod)?;
         let caller = match headers.get(header::AUTHORIZATION) {
             Some(header) => {

@@ -2,10 +2,11 @@
 
 use crate::api::ApiOptions;
 use crate::clock::Clock;
-use crate::engine::EngineOptions;
+use crate::engine::{EngineOptions, LEASE};
 use crate::leave_out::LeaveOut;
 use crate::limits::Defaults;
 use crate::server::{ServerConfig, TlsFiles};
+use crate::standby::Start;
 use crate::store::{Fault, StoreOptions};
 use clap::{Args, ValueEnum, value_parser};
 use std::net::SocketAddr;
@@ -61,6 +62,17 @@ pub struct ServeArgs {
     /// Commands from one snapshot of the market to the next: about so many are replayed when it starts after a crash.
     #[arg(long, env = "KUBEBID_SNAPSHOT_EVERY", default_value_t = 1_000_000, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub snapshot_every: u64,
+    /// Waits behind the engine that leads on this store, which is in PostgreSQL: follows the journal, and takes over
+    /// when that engine stops or its lease lapses. Until then requests are answered NOT_LEADING.
+    #[arg(long, env = "KUBEBID_STANDBY", conflicts_with = "take_over")]
+    pub standby: bool,
+    /// Fences an engine that leads, even if it lives. Without, it refuses to start beside one.
+    #[arg(long)]
+    pub take_over: bool,
+    /// Milliseconds that nobody takes over from an engine that is not heard of; it renews its lease every third of
+    /// that. In PostgreSQL only, and the same for all engines of a store.
+    #[arg(long, env = "KUBEBID_LEASE_MS", default_value_t = LEASE.as_millis() as u64, value_name = "N", value_parser = value_parser!(u64).range(300..=600_000))]
+    pub lease_ms: u64,
     /// Seconds that open requests may go on when the service stops.
     #[arg(long, env = "KUBEBID_GRACE_SECONDS", default_value_t = 10, value_name = "N")]
     pub grace_seconds: u64,
@@ -120,6 +132,12 @@ impl ServeArgs {
                 journal: self.leave_out.contains(&PartArg::Journal),
                 projections: self.leave_out.contains(&PartArg::Projections),
             },
+            start: match (self.standby, self.take_over) {
+                (true, _) => Start::Standby,
+                (false, true) => Start::TakeOver,
+                (false, false) => Start::Alone,
+            },
+            lease: Duration::from_millis(self.lease_ms),
             ..options
         })
     }
@@ -179,6 +197,19 @@ mod tests {
         let every = |n| Program::try_parse_from(["serve", "--snapshot-every", n]).map(|p| p.serve);
         assert_eq!(every("500").unwrap().engine_options().unwrap().snapshot_every, 500);
         assert!(every("0").is_err());
+    }
+
+    #[test]
+    fn a_standby_does_not_take_over_and_an_engine_alone_does_not_fence() {
+        let started = |flags: &[&str]| {
+            let args = Program::try_parse_from([&["serve"], flags].concat())?.serve;
+            Ok::<_, clap::Error>(args.engine_options().unwrap())
+        };
+        assert_eq!(started(&[]).unwrap().start, Start::Alone);
+        assert_eq!(started(&["--standby"]).unwrap().start, Start::Standby);
+        assert_eq!(started(&["--take-over", "--lease-ms", "900"]).unwrap().lease.as_millis(), 900);
+        assert!(started(&["--standby", "--take-over"]).is_err());
+        assert!(started(&["--lease-ms", "10"]).is_err());
     }
 
     #[test]

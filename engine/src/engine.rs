@@ -6,21 +6,26 @@ use crate::intake::{Intake, NotDone, Submission, Taker, Ticket, Waiting, Work};
 use crate::leave_out::{self, LeaveOut, NoJournal};
 use crate::progress::{self, Reached, Reaching};
 use crate::projections::Projections;
-use crate::recovery::{self, RecoveryError, ToProjections};
-use crate::replay::Replay;
+use crate::recovery::{Follower, RecoveryError, ToProjections};
 use crate::sequencer::{Sequencer, Stopped};
 use crate::snapshots::{self, Snapshotter};
 use crate::spans;
-use crate::store::{Fault, Store, StoreOptions};
-use crate::view::{Publisher, Views};
+use crate::standby::{self, Led, Start, Unprojected};
+use crate::store::{Fault, Leadership, Store, StoreOptions};
+use crate::tenure::{Keeper, Tenure};
+use crate::view::Views;
 use futures_util::future::BoxFuture;
-use kubebid_core::units::{MarketId, Micros};
-use kubebid_core::{Auction, Exchange};
+use kubebid_core::Exchange;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing::{error, info};
 use uuid::Uuid;
+
+/// A leader renews its lease every second, and its standby serves well within five when it is killed.
+pub const LEASE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -36,9 +41,13 @@ pub struct EngineOptions {
     pub snapshot_every: u64,
     /// Nothing, but in benchmarks.
     pub leave_out: LeaveOut,
+    pub start: Start,
+    /// How long nobody takes over from a leader that is not heard of, where the store has leases.
+    pub lease: Duration,
 }
 
 impl EngineOptions {
+    /// One that fences whoever leads.
     pub fn new(store: StoreOptions, clock: Clock) -> EngineOptions {
         EngineOptions {
             store,
@@ -48,6 +57,8 @@ impl EngineOptions {
             feed: 4096,
             snapshot_every: 1_000_000,
             leave_out: LeaveOut::default(),
+            start: Start::TakeOver,
+            lease: LEASE,
         }
     }
 }
@@ -68,6 +79,7 @@ struct Inner {
     projected: Reached,
     projection_lag: u64,
     saved: Reached,
+    tenure: Tenure,
 }
 
 /// The engine's end: wait for it, or bring it about.
@@ -89,6 +101,12 @@ pub enum EngineError {
     Recovery(#[from] RecoveryError),
     #[error(transparent)]
     Stopped(#[from] Stopped),
+    #[error(
+        "another engine leads and lives; --standby waits to take over from it, --take-over fences it at once"
+    )]
+    Led,
+    #[error("a standby needs a store in PostgreSQL: a SQLite file belongs to one engine")]
+    NoStandby,
     #[error("the exchange's thread could not be started")]
     Thread(#[source] std::io::Error),
     #[error("the exchange's thread ended unexpectedly")]
@@ -96,7 +114,8 @@ pub enum EngineError {
 }
 
 impl Engine {
-    /// Opens the store, takes the journal, recovers, and runs. Returns when the engine is ready.
+    /// Opens the store, takes the journal, recovers, and runs. Returns when the engine leads and is ready; dropped
+    /// before, it never does.
     pub fn start(options: EngineOptions) -> BoxFuture<'static, Result<(Engine, Running), EngineError>> {
         // In a box, so that it is compiled here and not again in whatever runs an engine.
         Box::pin(Engine::start_here(options))
@@ -104,7 +123,11 @@ impl Engine {
 
     async fn start_here(options: EngineOptions) -> Result<(Engine, Running), EngineError> {
         let store = Store::open(&options.store).await?;
+        if options.start == Start::Standby && !store.has_lease() {
+            return Err(EngineError::NoStandby);
+        }
         let projections = Projections::open(&store).await?;
+        let tenure = Tenure::for_life();
         let intake = Intake::new(options.intake);
         let views = Arc::new(Views::default());
         let (feed, _) = broadcast::channel(options.feed);
@@ -117,16 +140,17 @@ impl Engine {
         let owner = Owner {
             store: store.clone(),
             projections: projections.clone(),
+            options: options.clone(),
             intake: intake.clone(),
-            clock: options.clock,
             views: views.clone(),
             feed: feed.clone(),
             chunks,
+            projecting: projected.clone(),
             projected: projected_seq.clone(),
-            projection_lag: options.projection_lag,
             applied,
             saved: saved.clone(),
-            leave_out: options.leave_out,
+            tenure: tenure.clone(),
+            runtime: Handle::current(),
         };
         let taker = Taker(intake.clone());
         // It leads on its own connection, in its own runtime, on its own thread.
@@ -165,6 +189,7 @@ impl Engine {
             projected: projected_seq,
             projection_lag: options.projection_lag,
             saved: saved_seq,
+            tenure,
         }));
         Ok((engine, running))
     }
@@ -274,6 +299,11 @@ impl Engine {
         self.0.store.journal().id()
     }
 
+    /// Whether nobody else leads, for all that can be known: only then its answers count.
+    pub fn leads(&self) -> bool {
+        self.0.tenure.is_sure()
+    }
+
     /// Whether commands are taken.
     pub fn is_open(&self) -> bool {
         !self.0.intake.is_closed()
@@ -315,80 +345,116 @@ impl Running {
 struct Owner {
     store: Store,
     projections: Projections,
+    options: EngineOptions,
     intake: Arc<Intake>,
-    clock: Clock,
     views: Arc<Views>,
     feed: broadcast::Sender<Arc<Chunk>>,
     chunks: mpsc::UnboundedSender<Arc<Chunk>>,
+    /// To say what others had written when this engine began to lead.
+    projecting: Reaching,
     projected: Reached,
-    projection_lag: u64,
     applied: Reaching,
     saved: Reaching,
-    leave_out: LeaveOut,
+    tenure: Tenure,
+    /// That of the service: the lease is renewed there, whatever the exchange is busy with.
+    runtime: Handle,
 }
 
 impl Owner {
-    async fn run(self, ready: oneshot::Sender<()>) -> Result<(), EngineError> {
-        // Taking the journal first: from here on nobody else adds to it.
-        let leadership = self.store.lead().await?;
-        let watermark = self.projections.watermark();
-        let (mut replay, position) = recovery::from_snapshot(&self.store, watermark).await?;
-        self.saved.reach(position.seq);
-        let mut publisher = Publisher::new(self.views);
-        recall(&self.projections, &replay, &mut publisher).await?;
-        publisher.publish(&mut replay.exchange);
-        let mut projections = ToProjections {
+    async fn run(self, mut ready: oneshot::Sender<()>) -> Result<(), EngineError> {
+        tokio::select! {
+            led = self.lead() => {
+                let (sequencer, keeper) = led?;
+                self.rule(sequencer, keeper, ready).await
+            }
+            // Nobody waits any more for this engine to lead.
+            () = ready.closed() => Ok(()),
+        }
+    }
+
+    /// Until this engine leads, and knows the whole journal.
+    async fn lead(&self) -> Result<(Sequencer, Option<Keeper>), EngineError> {
+        let Owner { store, projections, options, .. } = self;
+        // First the lead, where nobody is to be waited for: from then on nobody else adds to the journal.
+        let mut led = match options.start {
+            Start::TakeOver | Start::Alone => Some(self.keep(standby::lead_now(store, options).await?)),
+            Start::Standby => None,
+        };
+        let mut follower = Follower::begin(store, projections, self.views.clone()).await?;
+        self.saved.reach(follower.seq());
+        let mut unprojected = Unprojected { watermark: projections.watermark(), ..Unprojected::default() };
+        let (leadership, keeper) = match led.take() {
+            Some(led) => led,
+            None => {
+                let tables = &projections.tables;
+                self.keep(standby::stand_by(store, tables, &mut follower, options, &mut unprojected).await?)
+            }
+        };
+        let Unprojected { chunks, watermark } = unprojected;
+        self.projecting.reach(watermark);
+        let mut to_projections = ToProjections {
             chunks: self.chunks.clone(),
             watermark,
-            projected: self.projected,
-            lag: self.projection_lag,
+            projected: self.projected.clone(),
+            lag: options.projection_lag,
         };
-        let caught_up =
-            recovery::catch_up(&self.store, &mut replay, position, &mut publisher, &mut projections);
-        let head = caught_up.await?;
-        drop(projections);
+        for chunk in chunks {
+            to_projections.send(chunk).await;
+        }
+        follower.catch_up(&mut to_projections).await?;
+        let Follower { replay, publisher, position: head, .. } = follower;
         if head != leadership.head {
             let (expected, found) = (leadership.head, head);
             return Err(Fault::Diverged { expected, found }.into());
         }
-        self.applied.reach(head.seq);
-        info!(seq = head.seq, "ready");
-        let _ = ready.send(());
         let sequencer = Sequencer {
-            intake: self.intake,
-            clock: self.clock,
+            intake: self.intake.clone(),
+            clock: options.clock,
             replay,
             head,
-            writer: if self.leave_out.journal { Box::new(NoJournal) } else { leadership.writer },
+            writer: if options.leave_out.journal { Box::new(NoJournal) } else { leadership.writer },
             publisher,
-            feed: self.feed,
-            projections: self.chunks,
-            applied: self.applied,
+            feed: self.feed.clone(),
+            projections: self.chunks.clone(),
+            applied: self.applied.clone(),
         };
+        Ok((sequencer, keeper))
+    }
+
+    /// From here on the lease is renewed.
+    fn keep(&self, (mut leadership, since): Led) -> (Leadership, Option<Keeper>) {
+        let _runtime = self.runtime.enter();
+        let keeper = leadership
+            .lease
+            .take()
+            .map(|lease| Keeper::start(lease, since, self.tenure.clone(), self.intake.clone()));
+        (leadership, keeper)
+    }
+
+    /// Takes commands until the intake is closed.
+    async fn rule(
+        self,
+        sequencer: Sequencer,
+        keeper: Option<Keeper>,
+        ready: oneshot::Sender<()>,
+    ) -> Result<(), EngineError> {
+        let Owner { store, options, applied, saved, projecting, .. } = self;
+        drop(projecting);
+        applied.reach(sequencer.head.seq);
+        info!(seq = sequencer.head.seq, "ready");
+        let _ = ready.send(());
         let (replay, head) = sequencer.run().await?;
-        if self.leave_out.journal {
+        // Before the snapshot, which takes a while: nothing is written to the journal any more.
+        if let Some(keeper) = keeper
+            && !keeper.give_back().await
+        {
+            return Err(Stopped::Superseded("another engine took the lease".to_owned()).into());
+        }
+        if options.leave_out.journal {
             return Ok(());
         }
-        snapshots::save(&self.store, &replay.exchange, head).await?;
-        self.saved.reach(head.seq);
+        snapshots::save(&store, &replay.exchange, head).await?;
+        saved.reach(head.seq);
         Ok(())
     }
-}
-
-/// The prices of the last day, for markets that the snapshot knows.
-async fn recall(
-    projections: &Projections,
-    replay: &Replay,
-    publisher: &mut Publisher,
-) -> Result<(), EngineError> {
-    let exchange = &replay.exchange;
-    let since = Micros(exchange.now().0.saturating_sub(Micros::DAY.0));
-    for market in 0..exchange.names().markets.len() as u32 {
-        let (market, name) = (MarketId(market), exchange.names().market(MarketId(market)));
-        publisher.open(market, projections.opened_at(name).await?);
-        for (at, numbers) in projections.prices_since(name, since, exchange.seq()).await? {
-            publisher.recall(market, at, &numbers);
-        }
-    }
-    Ok(())
 }

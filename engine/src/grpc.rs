@@ -54,22 +54,37 @@ struct Method {
 /// Where our services are; others are for everybody.
 const OURS: &str = "/kubebid.";
 
-impl Services {
-    pub(crate) fn new(api: Api) -> Services {
+/// The services, before there is anybody to answer. They take a while to make.
+pub(crate) struct Prepared {
+    methods: HashMap<&'static str, Method>,
+    others: Router,
+    counted_others: Requests,
+    reporter: HealthReporter,
+}
+
+impl Prepared {
+    pub(crate) fn new() -> Prepared {
         let (reporter, health) = tonic_health::server::health_reporter();
-        tokio::spawn(report_health(api.clone(), reporter));
         let methods = METHODS.iter().map(|(path, call)| {
             let counted = Requests::of("grpc", path);
             (*path, Method { call: *call, counted })
         });
-        Services(Arc::new(Inner {
-            api,
+        Prepared {
             methods: methods.collect(),
             others: add_reflection(Routes::new(health)).into_axum_router(),
             counted_others: Requests::of("grpc", "other"),
-        }))
+            reporter,
+        }
     }
 
+    pub(crate) fn serve(self, api: Api) -> Services {
+        let Prepared { methods, others, counted_others, reporter } = self;
+        tokio::spawn(report_health(api.clone(), reporter));
+        Services(Arc::new(Inner { api, methods, others, counted_others }))
+    }
+}
+
+impl Services {
     pub(crate) async fn answer(self, request: Request) -> Response {
         let Inner { api, methods, others, counted_others } = &*self.0;
         let path = request.uri().path();
@@ -88,6 +103,11 @@ impl Services {
         let answer = async { others.clone().oneshot(request).await.unwrap_or_else(|never| match never {}) };
         gate::counted(counted_others, gate::unpanicked(&path, answer)).await
     }
+}
+
+/// An answer to any request that is not to be served.
+pub(crate) fn refusal(error: ApiError) -> Response {
+    gate::refused(error)
 }
 
 /// Calls a method of the [`Api`] with what tonic reads of the request, and has tonic write the answer.
@@ -134,14 +154,14 @@ fn add_reflection(routes: Routes) -> Routes {
     routes.add_service(v1).add_service(v1alpha)
 }
 
-/// The services serve while the engine is open.
+/// The services serve while the engine is open and leads.
 async fn report_health(api: Api, reporter: HealthReporter) {
     // The empty name is for all of them.
     let services = METHODS.iter().filter_map(|(path, _)| path.trim_start_matches('/').split_once('/'));
     let names: BTreeSet<&str> = services.map(|(service, _)| service).chain([""]).collect();
     let mut was = None;
     loop {
-        let open = api.is_open();
+        let open = api.is_open() && api.engine().leads();
         if was != Some(open) {
             let status = if open { ServingStatus::Serving } else { ServingStatus::NotServing };
             for name in &names {
@@ -149,7 +169,7 @@ async fn report_health(api: Api, reporter: HealthReporter) {
             }
             was = Some(open);
         }
-        if !open {
+        if !api.is_open() {
             return;
         }
         tokio::time::sleep(HEALTH).await;

@@ -23,13 +23,16 @@ mod sequencer;
 pub mod server;
 mod snapshots;
 pub mod spans;
+mod standby;
 pub mod store;
+mod tenure;
 pub mod view;
 pub mod wire;
 
 pub use caller::{Caller, Roles, Whose};
 pub use chunk::{Chunk, HourMark, Step};
-pub use engine::{Engine, EngineError, EngineOptions, Running};
+pub use engine::{Engine, EngineError, EngineOptions, LEASE, Running};
 pub use intake::{NotDone, Submission};
 pub use leave_out::LeaveOut;
 pub use replay::BEHAVIOUR;
+pub use standby::Start;

@@ -26,6 +26,8 @@ pub const REQUESTS: &str = "kubebid_requests_total";
 pub const REQUEST_SECONDS: &str = "kubebid_request_duration_seconds";
 pub const SEQ: &str = "kubebid_seq";
 pub const PROJECTION_LAG: &str = "kubebid_projection_lag_commands";
+pub const LEADING: &str = "kubebid_leading";
+pub const LEASE_FAULTS: &str = "kubebid_lease_faults_total";
 pub const SNAPSHOT_AGE: &str = "kubebid_snapshot_age_commands";
 
 const OUTCOMES: [&str; 3] = ["accepted", "rejected", "repeated"];
@@ -51,6 +53,8 @@ pub fn describe() {
     );
     describe_gauge!(SEQ, "Number of the last command applied");
     describe_gauge!(PROJECTION_LAG, "Commands applied but not yet in the projections");
+    describe_gauge!(LEADING, "1 while this engine leads and its lease lasts; 0 on a standby");
+    describe_counter!(LEASE_FAULTS, "Renewals of the lease that failed");
     describe_gauge!(SNAPSHOT_AGE, "Commands applied but not in the newest snapshot: a restart replays them");
     for outcome in OUTCOMES {
         counter!(COMMANDS, "outcome" => outcome).increment(0);
@@ -97,6 +101,19 @@ pub(crate) fn applied(steps: &[Step], waiting: usize) {
 pub(crate) fn behind(projections: u64, snapshot: u64) {
     gauge!(PROJECTION_LAG).set(projections as f64);
     gauge!(SNAPSHOT_AGE).set(snapshot as f64);
+}
+
+/// On a standby: how far it has followed the journal.
+pub(crate) fn followed(seq: u64) {
+    gauge!(SEQ).set(seq as f64);
+}
+
+pub(crate) fn leading(leads: bool) {
+    gauge!(LEADING).set(f64::from(u8::from(leads)));
+}
+
+pub(crate) fn lease_not_renewed() {
+    counter!(LEASE_FAULTS).increment(1);
 }
 
 pub(crate) fn dropped() {

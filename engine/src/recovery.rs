@@ -2,12 +2,14 @@
 
 use crate::chunk::{Chunk, Step};
 use crate::progress::Reached;
+use crate::projections::Projections;
 use crate::replay::{BEHAVIOUR, Replay};
 use crate::store::record::{Batch, Position};
-use crate::store::{Fault, Snapshot, Store};
-use crate::view::Publisher;
+use crate::store::{BatchReader, Fault, Snapshot, Store};
+use crate::view::{Publisher, Views};
 use kubebid_core::codec::DecodeError;
-use kubebid_core::{Exchange, Stamped};
+use kubebid_core::units::{MarketId, Micros};
+use kubebid_core::{Auction, Exchange, Stamped};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -64,40 +66,84 @@ pub(crate) struct ToProjections {
 
 impl ToProjections {
     /// Where they have ended there is nothing to wait for; the chunk is lost on them.
-    async fn send(&mut self, chunk: Chunk) {
+    pub(crate) async fn send(&mut self, chunk: Arc<Chunk>) {
         let before = chunk.first_seq().0 - 1;
         self.projected.wait(before.saturating_sub(self.lag)).await;
-        let _ = self.chunks.send(Arc::new(chunk));
+        let _ = self.chunks.send(chunk);
     }
 }
 
-/// Applies the journal behind `position`; what the projections do not have yet goes to them.
-/// Returns the journal's end.
-pub(crate) async fn catch_up(
-    store: &Store,
-    replay: &mut Replay,
-    mut position: Position,
-    publisher: &mut Publisher,
-    projections: &mut ToProjections,
-) -> Result<Position, RecoveryError> {
-    let mut reader = store.journal().read_after(position);
-    loop {
-        let batches = reader.next_chunk().await?;
+/// The exchange on its way along the journal, with all that is published of it.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    pub(crate) replay: Replay,
+    pub(crate) publisher: Publisher,
+    pub(crate) position: Position,
+    reader: BatchReader,
+}
+
+impl Follower {
+    /// As the newest snapshot has it that contains nothing behind what the projections had when they were opened.
+    pub(crate) async fn begin(
+        store: &Store,
+        projections: &Projections,
+        views: Arc<Views>,
+    ) -> Result<Follower, Fault> {
+        let (mut replay, position) = from_snapshot(store, projections.watermark()).await?;
+        let mut publisher = Publisher::new(views);
+        recall(projections, &replay, &mut publisher).await?;
+        publisher.publish(&mut replay.exchange);
+        Ok(Follower { replay, publisher, position, reader: store.journal().read_after(position) })
+    }
+
+    pub(crate) fn seq(&self) -> u64 {
+        self.position.seq
+    }
+
+    /// Applies some of the journal, and returns what of it lies behind `watermark`; none at the journal's end.
+    pub(crate) async fn next(&mut self, watermark: u64) -> Result<Option<Vec<Arc<Chunk>>>, RecoveryError> {
+        let batches = self.reader.next_chunk().await?;
         if batches.is_empty() {
-            info!(seq = position.seq, "the journal is replayed");
-            return Ok(position);
+            return Ok(None);
         }
+        let mut chunks = Vec::new();
         for batch in batches {
-            let steps = replay_batch(replay, &batch)?;
-            steps.iter().for_each(|step| publisher.note(&step.events));
-            publisher.publish(&mut replay.exchange);
-            position = batch.end();
-            if batch.last_seq() > projections.watermark {
-                let chunk = Chunk::gather(steps, &replay.exchange, publisher.names());
+            let steps = replay_batch(&mut self.replay, &batch)?;
+            steps.iter().for_each(|step| self.publisher.note(&step.events));
+            self.publisher.publish(&mut self.replay.exchange);
+            self.position = batch.end();
+            if batch.last_seq() > watermark {
+                let chunk = Chunk::gather(steps, &self.replay.exchange, self.publisher.names());
+                chunks.push(Arc::new(chunk));
+            }
+        }
+        Ok(Some(chunks))
+    }
+
+    /// Applies the rest of the journal; what the projections do not have yet goes to them.
+    pub(crate) async fn catch_up(&mut self, projections: &mut ToProjections) -> Result<(), RecoveryError> {
+        while let Some(chunks) = self.next(projections.watermark).await? {
+            for chunk in chunks {
                 projections.send(chunk).await;
             }
         }
+        info!(seq = self.position.seq, "the journal is replayed");
+        Ok(())
     }
+}
+
+/// The prices of the last day, for markets that the snapshot knows.
+async fn recall(projections: &Projections, replay: &Replay, publisher: &mut Publisher) -> Result<(), Fault> {
+    let exchange = &replay.exchange;
+    let since = Micros(exchange.now().0.saturating_sub(Micros::DAY.0));
+    for market in 0..exchange.names().markets.len() as u32 {
+        let (market, name) = (MarketId(market), exchange.names().market(MarketId(market)));
+        publisher.open(market, projections.opened_at(name).await?);
+        for (at, numbers) in projections.prices_since(name, since, exchange.seq()).await? {
+            publisher.recall(market, at, &numbers);
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn replay_batch(replay: &mut Replay, batch: &Batch) -> Result<Vec<Step>, RecoveryError> {

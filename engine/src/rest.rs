@@ -42,6 +42,11 @@ const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
 
 /// All of REST, its document and a page for people.
 pub fn router(api: Api) -> Router {
+    routes().with_state(api)
+}
+
+/// The same, before there is anybody to answer. It takes a while to make.
+pub(crate) fn routes() -> Router<Api> {
     let operations = operations::all();
     let document: Bytes = document_of(&operations).into();
     let rpcs = rpcs::all();
@@ -64,7 +69,11 @@ pub fn router(api: Api) -> Router {
             problem(ApiError::new(Code::UnknownMethod).saying("there is nothing at this path"))
         })
         .method_not_allowed_fallback(async || problem::wrong_method())
-        .with_state(api)
+}
+
+/// An answer to any request that is not to be served.
+pub(crate) fn refusal(error: ApiError) -> Response {
+    problem(error)
 }
 
 /// The OpenAPI document as it is served.

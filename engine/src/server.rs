@@ -1,6 +1,7 @@
 //! The service: one port for gRPC and REST, another for health and metrics.
 
 mod accept;
+mod entrance;
 mod ops;
 mod tls;
 
@@ -8,19 +9,12 @@ use crate::api::{Api, ApiOptions};
 use crate::auth::{BootstrapError, bootstrap_admin};
 use crate::config::ServeArgs;
 use crate::engine::{Engine, EngineError, Running};
-use crate::grpc;
+use crate::standby::Start;
 use crate::store::Fault;
 use crate::wire::status::ApiError;
-use axum::body::Body;
-use axum::response::Response;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use futures_util::future::Either;
-use http::header;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
+use entrance::{Entrance, Prepared};
+use futures_util::future::{BoxFuture, ready};
 use hyper_util::service::TowerToHyperService;
-use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -28,8 +22,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
-use tower::ServiceExt;
 use tracing::info;
 
 #[derive(Clone, Debug)]
@@ -76,7 +70,7 @@ pub struct Server {
 }
 
 /// Starts an engine, makes the first administrator where that is asked for, and serves until `shutdown` is done
-/// or the engine ends by itself.
+/// or the engine ends by itself. A standby answers from the beginning on that it does not lead.
 pub fn serve<'a>(
     args: &'a ServeArgs,
     shutdown: impl Future<Output = ()> + Send + 'a,
@@ -91,15 +85,29 @@ fn serve_until<'a>(
 ) -> BoxFuture<'a, Result<(), ServeError>> {
     Box::pin(async move {
         let server = Server::bind(args.server_config()).await?;
-        let (engine, running) = Engine::start(args.engine_options()?).await?;
-        if let Some(path) = &args.admin_token_file
-            && let Err(error) = bootstrap_admin(engine.store(), path).await
-        {
-            running.stop().await?;
-            return Err(error.into());
-        }
-        server.run(engine, running, shutdown).await
+        let options = args.engine_options()?;
+        let begin = if options.start == Start::Standby { Begin::WhileStandingBy } else { Begin::WhenLeading };
+        let starting = async {
+            let (engine, running) = Engine::start(options).await?;
+            if let Some(path) = &args.admin_token_file
+                && let Err(error) = bootstrap_admin(engine.store(), path).await
+            {
+                running.stop().await?;
+                return Err(error.into());
+            }
+            Ok((engine, running))
+        };
+        server.run_here(begin, Box::pin(starting), shutdown).await
     })
+}
+
+/// From when on requests are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begin {
+    /// Callers who come before wait for their connection.
+    WhenLeading,
+    /// Callers who come before hear that this engine does not lead.
+    WhileStandingBy,
 }
 
 impl Server {
@@ -140,52 +148,97 @@ impl Server {
         running: Running,
         shutdown: BoxFuture<'a, ()>,
     ) -> BoxFuture<'a, Result<(), ServeError>> {
-        Box::pin(self.run_here(engine, running, shutdown))
+        let started = Box::pin(ready(Ok((engine, running))));
+        Box::pin(self.run_here(Begin::WhenLeading, started, shutdown))
     }
 
     async fn run_here(
-        self,
-        engine: Engine,
-        mut running: Running,
-        shutdown: BoxFuture<'_, ()>,
+        mut self,
+        begin: Begin,
+        starting: BoxFuture<'_, Result<(Engine, Running), ServeError>>,
+        mut shutdown: BoxFuture<'_, ()>,
     ) -> Result<(), ServeError> {
         let (address, ops_address) = (self.address(), self.ops_address());
-        let api = match Api::start(engine, self.config.api).await {
-            Ok(api) => api,
-            Err(error) => {
-                running.stop().await?;
-                return Err(error.into());
-            }
-        };
+        let entrance = Entrance::default();
         let (stop, stopping) = watch::channel(false);
         let (stop_ops, stopping_ops) = watch::channel(false);
         // First: what is counted goes where the metrics are then.
-        if let Some(ops) = self.ops {
-            let router = TowerToHyperService::new(ops::router(api.clone()));
+        if let Some(ops) = self.ops.take() {
+            let router = ops::router(entrance.clone(), begin == Begin::WhileStandingBy);
+            let router = TowerToHyperService::new(router);
             tokio::spawn(accept::serve(ops, None, router, stopping_ops, Duration::ZERO));
         }
-        let serving = tokio::spawn(accept::serve(
-            self.listener,
-            self.tls,
-            door(api.clone()),
-            stopping,
-            self.config.grace,
-        ));
-        info!(%address, ops = ?ops_address, "serving");
-        let ended = tokio::select! {
-            () = shutdown => None,
-            ended = running.wait() => Some(ended),
+        let prepared = Prepared::new();
+        let accepting = accept::serve(self.listener, self.tls, entrance.door(), stopping, self.config.grace);
+        let mut accepting = Accepting::Not(Box::pin(accepting));
+        if begin == Begin::WhileStandingBy {
+            accepting.begin();
+            info!(%address, ops = ?ops_address, "standing by");
+        }
+        let led = tokio::select! {
+            led = lead(starting, self.config.api) => Some(led),
+            () = &mut shutdown => None,
         };
-        info!("stopping");
-        api.close();
+        let result = match led {
+            Some(Ok((api, mut running))) => {
+                entrance.open(prepared, api.clone());
+                accepting.begin();
+                info!(%address, ops = ?ops_address, "serving");
+                let ended = tokio::select! {
+                    () = shutdown => None,
+                    ended = running.wait() => Some(ended),
+                };
+                info!("stopping");
+                api.close();
+                stop.send_replace(true);
+                accepting.ended().await;
+                match ended {
+                    Some(ended) => ended,
+                    None => running.stop().await,
+                }
+                .map_err(ServeError::from)
+            }
+            Some(Err(error)) => Err(error),
+            None => Ok(()),
+        };
         stop.send_replace(true);
-        let _ = serving.await;
-        let result = match ended {
-            Some(ended) => ended,
-            None => running.stop().await,
-        };
         stop_ops.send_replace(true);
-        Ok(result?)
+        result
+    }
+}
+
+/// Waits until the engine leads, and reads what the edge has to know.
+async fn lead(
+    starting: BoxFuture<'_, Result<(Engine, Running), ServeError>>,
+    options: ApiOptions,
+) -> Result<(Api, Running), ServeError> {
+    let (engine, running) = starting.await?;
+    match Api::start(engine, options).await {
+        Ok(api) => Ok((api, running)),
+        Err(error) => {
+            running.stop().await?;
+            Err(error.into())
+        }
+    }
+}
+
+/// Connections that are taken, or not yet.
+enum Accepting {
+    Not(BoxFuture<'static, ()>),
+    Since(JoinHandle<()>),
+}
+
+impl Accepting {
+    fn begin(&mut self) {
+        if let Accepting::Not(accepting) = self {
+            *self = Accepting::Since(tokio::spawn(std::mem::replace(accepting, Box::pin(ready(())))));
+        }
+    }
+
+    async fn ended(self) {
+        if let Accepting::Since(accepting) = self {
+            let _ = accepting.await;
+        }
     }
 }
 
@@ -197,44 +250,4 @@ impl fmt::Debug for Server {
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
-}
-
-/// What answers the requests of a connection.
-trait Door:
-    hyper::service::Service<
-        hyper::Request<Incoming>,
-        Response = Response,
-        Error = Infallible,
-        Future: Send + 'static,
-    > + Clone
-    + Send
-    + 'static
-{
-}
-
-impl<S> Door for S where
-    S: hyper::service::Service<
-            hyper::Request<Incoming>,
-            Response = Response,
-            Error = Infallible,
-            Future: Send + 'static,
-        > + Clone
-        + Send
-        + 'static
-{
-}
-
-/// gRPC and REST on one port, told apart by what they say they carry.
-fn door(api: Api) -> impl Door {
-    let (grpc, rest) = (grpc::Services::new(api.clone()), crate::rest::router(api));
-    service_fn(move |request: hyper::Request<Incoming>| {
-        let request = request.map(Body::new);
-        let kind = request.headers().get(header::CONTENT_TYPE);
-        let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-        if is_grpc {
-            Either::Left(grpc.clone().answer(request).map(Ok))
-        } else {
-            Either::Right(rest.clone().oneshot(request))
-        }
-    })
 }

@@ -22,6 +22,9 @@
 //! - if it is in the journal then it is durable, because taking the row is a commit that came after.
 //!
 //! So re-reading the end of the journal gives an answer that stays true.
+//!
+//! Who may try to lead while another one does is a matter of its [lease](Lease), and of nothing else: a lease
+//! that is judged wrongly costs a change of the leader, never a command.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -37,11 +40,13 @@ use sqlite::Sqlite;
 
 mod accounts;
 mod append;
+mod copy;
 mod database;
 mod fault;
 mod instance_types;
 mod journal;
 mod labels;
+mod lease;
 mod migrations;
 mod postgres;
 pub(crate) mod projections;
@@ -53,10 +58,12 @@ mod tokens;
 
 pub use accounts::{Account, Limits, Role, UnknownRole};
 pub use append::{AppendError, JournalWriter, Refused, Resolution};
+pub use copy::copy_sqlite;
 pub use fault::{Corrupt, Fault};
 pub use instance_types::InstanceType;
 pub use journal::{BatchReader, Journal};
 pub use labels::Labels;
+pub use lease::{Lease, LeaseFound, Taking};
 pub use record::{Batch, BatchBuilder, BatchHash, Position, Record};
 pub use rows::Rows;
 pub use snapshot::{Snapshot, Snapshots};
@@ -140,6 +147,8 @@ pub struct Leadership {
     pub writer: Box<dyn JournalWriter>,
     /// Where the journal ends; the first batch goes after it.
     pub head: Position,
+    /// To be renewed from here on, where one was asked for and the store has any.
+    pub lease: Option<Lease>,
 }
 
 impl Store {
@@ -174,9 +183,17 @@ impl Store {
         Ok(Self { database, journal, snapshots, rows })
     }
 
-    /// Takes the right to append; every earlier writer is fenced from here on.
+    /// Takes the right to append; every earlier writer is fenced from here on. Leaves the lease as it is.
     pub async fn lead(&self) -> Result<Leadership, Fault> {
-        append::lead(Arc::clone(&self.database)).await
+        let led = append::lead(Arc::clone(&self.database), None).await?;
+        led.ok_or_else(|| Fault::Row { table: "leader", what: "there is none".to_owned() })
+    }
+
+    /// Takes the lease for so long and the right to append, both or nothing: nothing where the lease may not be
+    /// taken. Where the store has no lease it takes the right alone.
+    pub async fn lead_by_lease(&self, taking: Taking, length: Duration) -> Result<Option<Leadership>, Fault> {
+        let lease = self.has_lease().then_some((taking, length));
+        append::lead(Arc::clone(&self.database), lease).await
     }
 
     pub fn journal(&self) -> &Journal {

@@ -24,7 +24,7 @@ pub struct Options {
     pub timeout: Duration,
     /// How long a call may take in all.
     pub deadline: Duration,
-    /// How often a call is tried at most. A watch that was open once is resumed as often as it breaks.
+    /// How often a call is tried at most, unless an engine is there that does not lead yet. A watch that was open once is resumed as often as it breaks.
     pub tries: u32,
     /// The first bound of a wait between tries.
     pub backoff: Duration,
@@ -153,11 +153,22 @@ pub(crate) struct Tries {
     renewed: bool,
     /// A try may have been obeyed though its answer did not come.
     maybe_taken: bool,
+    /// The last try that found an engine which does not lead, and for how long that asked to wait.
+    not_leading: Option<(u32, Duration)>,
 }
 
 impl Tries {
     pub(crate) fn new(client: Client, client_key: Option<String>) -> Self {
-        Tries { client, client_key, count: 0, endpoint: 0, bearer: None, renewed: false, maybe_taken: false }
+        Tries {
+            client,
+            client_key,
+            count: 0,
+            endpoint: 0,
+            bearer: None,
+            renewed: false,
+            maybe_taken: false,
+            not_leading: None,
+        }
     }
 
     /// The next try: where to, and what with.
@@ -174,6 +185,7 @@ impl Tries {
     pub(crate) fn reset(&mut self) {
         self.count = 0;
         self.renewed = false;
+        self.not_leading = None;
     }
 
     /// What comes after a failed try: a wait and another one, or the end.
@@ -182,6 +194,10 @@ impl Tries {
         tracing::debug!(tries = self.count, code = ?status.code(), message = status.message(), "a try failed");
         let (retry_after, untaken) = match verdict {
             Verdict::Busy(retry_after) => (retry_after, true),
+            Verdict::NotLeading(wait) => {
+                self.not_leading = Some((self.count, wait));
+                (Some(wait), true)
+            }
             Verdict::Away { untaken } => (None, untaken),
             Verdict::Unknown(_) | Verdict::Final(_) => (None, true),
             Verdict::NotYet | Verdict::Silent => (None, false),
@@ -207,9 +223,12 @@ impl Tries {
             Verdict::Busy(wait) => (wait.unwrap_or_default() + self.jitter(1), Error::Busy(Box::new(end))),
             Verdict::NotYet => (self.jitter(1), Error::Late(Box::new(end))),
             Verdict::Silent => (self.elsewhere(), Error::Late(Box::new(end))),
-            Verdict::Away { .. } => (self.elsewhere(), Error::Unavailable(Box::new(end))),
+            Verdict::NotLeading(_) | Verdict::Away { .. } => {
+                (self.elsewhere(), Error::Unavailable(Box::new(end)))
+            }
         };
-        let exhausted = limits.tries.is_some_and(|tries| self.count >= tries);
+        // While one waits to lead there is no need to give up: it will, or hears that somebody does.
+        let exhausted = limits.tries.is_some_and(|tries| self.count >= tries) && self.soon_led().is_none();
         let too_late = limits.until.is_some_and(|until| Instant::now() + pause >= until);
         let unsafe_again = limits.repeat == Repeat::Unsafe && self.maybe_taken;
         if exhausted || too_late || unsafe_again { Err(end) } else { Ok(pause) }
@@ -218,15 +237,36 @@ impl Tries {
     /// Turns to another endpoint; waits once all of them have been tried.
     fn elsewhere(&self) -> Duration {
         self.client.endpoints.leave(self.endpoint);
-        let round = u32::try_from(self.client.endpoints.len()).unwrap_or(u32::MAX);
-        if self.count.is_multiple_of(round) { self.jitter(round) } else { Duration::ZERO }
+        let round = self.round();
+        if !self.count.is_multiple_of(round) {
+            return Duration::ZERO;
+        }
+        match self.soon_led() {
+            Some(wait) => jitter(wait),
+            None => self.jitter(round),
+        }
+    }
+
+    /// How many tries it takes to go round all endpoints.
+    fn round(&self) -> u32 {
+        u32::try_from(self.client.endpoints.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Somebody in the last round was there and did not lead: how long it asked to wait.
+    fn soon_led(&self) -> Option<Duration> {
+        let (count, wait) = self.not_leading?;
+        (self.count - count < self.round()).then_some(wait)
     }
 
     /// Full jitter, its bound doubled every `round` tries.
     fn jitter(&self, round: u32) -> Duration {
         let options = &self.client.options;
         let doubled = (self.count.saturating_sub(1) / round).min(20);
-        let bound = options.backoff.saturating_mul(1 << doubled).min(options.backoff_max);
-        Duration::from_micros(fastrand::u64(0..=u64::try_from(bound.as_micros()).unwrap_or(u64::MAX)))
+        jitter(options.backoff.saturating_mul(1 << doubled).min(options.backoff_max))
     }
+}
+
+/// Anything from nothing to the bound.
+fn jitter(bound: Duration) -> Duration {
+    Duration::from_micros(fastrand::u64(0..=u64::try_from(bound.as_micros()).unwrap_or(u64::MAX)))
 }

@@ -74,6 +74,7 @@ codes! {
     InjectDisabled = "INJECT_DISABLED",
     Gone = "GONE",
     NotYet = "NOT_YET",
+    NotLeading = "NOT_LEADING",
     Unavailable = "UNAVAILABLE",
 }
 

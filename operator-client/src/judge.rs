@@ -17,6 +17,9 @@ pub(crate) enum Verdict {
     NotYet,
     /// There was no answer in time.
     Silent,
+    /// This engine waits for another's end, or has met its own, and took nothing. Somebody leads or is about to:
+    /// going round again is worth this wait.
+    NotLeading(Duration),
     /// This engine is away, or the connection broke.
     Away {
         /// There was no connection, so nothing was sent.
@@ -76,6 +79,9 @@ pub(crate) fn judge(status: &Status) -> Verdict {
         Grpc::PermissionDenied => Verdict::Final(Error::Denied(refusal(Kind::Access, Code::Forbidden))),
         Grpc::DeadlineExceeded if code.is_some() => Verdict::NotYet,
         Grpc::DeadlineExceeded => Verdict::Silent,
+        Grpc::Unavailable if code == Some(Code::NotLeading) => {
+            Verdict::NotLeading(retry_after.unwrap_or_default())
+        }
         Grpc::Unavailable | Grpc::Cancelled | Grpc::Aborted => Verdict::Away { untaken: false },
         Grpc::Ok | Grpc::Unknown | Grpc::Unimplemented | Grpc::Internal | Grpc::DataLoss => {
             Verdict::Final(Error::Fault(Box::new(status.clone())))

@@ -3,12 +3,12 @@
 mod support;
 
 use kubebid_client::v1::{
-    CreateTokenRequest, GetBidRequest, GetBidResponse, ListBidsRequest, ListBidsResponse,
+    CreateTokenRequest, CreateTokenResponse, GetBidRequest, GetBidResponse, ListBidsRequest, ListBidsResponse,
 };
 use kubebid_client::v1::{PlaceBidRequest, PlaceBidResponse};
 use kubebid_client::{Client, Code, Error, Kind, Options};
 use std::time::Duration;
-use support::{Engine, bid, busy, nobody, refused};
+use support::{Engine, bid, busy, nobody, not_leading, refused};
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code as Grpc, Status};
@@ -131,6 +131,29 @@ async fn endpoints_are_reached_over_the_network() {
     assert_eq!(client.get_bid(GetBidRequest::default()).await.unwrap().seq, 1);
     assert_eq!(client.endpoint(), address);
     assert_eq!(engine.get_bid.seen()[0].token.as_deref(), Some("Bearer sesame"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_is_waited_for_until_it_leads() {
+    let (engine, channel) = Engine::start();
+    let tries = Options::default().tries as usize;
+    engine.create_token.answers((0..2 * tries).map(|_| Err(not_leading())));
+    engine.create_token.answers([Ok(CreateTokenResponse::default())]);
+    let begun = Instant::now();
+    // Not even what cannot be repeated is given up: a standby takes nothing.
+    client([nobody(), channel]).create_token(CreateTokenRequest::default()).await.unwrap();
+    assert!(begun.elapsed() <= Duration::from_millis(200) * 2 * tries as u32, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_never_leads_is_left_at_the_deadline() {
+    let (engine, channel) = Engine::start();
+    engine.get_bid.answers((0..10_000).map(|_| Err(not_leading())));
+    let begun = Instant::now();
+    let error = client([nobody(), channel]).get_bid(GetBidRequest::default()).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable(ref end) if !end.maybe_taken), "{error:?}");
+    let deadline = Options::default().deadline;
+    assert!(begun.elapsed() <= deadline && begun.elapsed() >= deadline - Duration::from_millis(200));
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,6 +60,16 @@ impl Cluster {
         format!("postgres://kubebid@localhost/{name}?host={}", self.guardian.folder().display())
     }
 
+    /// Runs one of PostgreSQL's own programs, such as `pg_dump`, and returns what it prints.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn program(&self, name: &str, arguments: &[&str]) -> String {
+        let ran = Command::new(self.programs.join(name)).args(arguments).output().expect("it can be started");
+        assert!(ran.status.success(), "{name}: {}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8_lossy(&ran.stdout).into_owned()
+    }
+
     /// The socket to connect to.
     pub fn socket(&self) -> PathBuf {
         self.guardian.folder().join(".s.PGSQL.5432")

@@ -13,6 +13,7 @@ use kubebid_engine::server;
 Examples:
   kubebid serve --admin-token-file admin.token                      on an embedded store, ./kubebid.db
   kubebid serve --store postgres://kubebid@db/kubebid               on PostgreSQL
+  kubebid serve --store postgres://kubebid@db/kubebid --standby     takes over when that one is gone
   kubebid serve --store sqlite:trace.db --clock stepped             for replays: AdminService moves the time
   kubebid serve --store sqlite:drill.db --allow-inject              for drills: see `kubebid inject --help`
 

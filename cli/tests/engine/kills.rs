@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 const WRITERS: usize = 8;
-const MARKET: &str = "h100-8x/eu-west";
+pub(crate) const MARKET: &str = "h100-8x/eu-west";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_acknowledged_bid_is_lost_or_doubled_on_sqlite() {
@@ -62,7 +62,7 @@ async fn kill_and_judge(store: &str, folder: &Path, seed: u64) {
 }
 
 /// The same key gives the same bid.
-fn bid(key: &str) -> PlaceBidRequest {
+pub(crate) fn bid(key: &str) -> PlaceBidRequest {
     let ceiling = 100 * (1 + key.bytes().map(u64::from).sum::<u64>() % 5000);
     PlaceBidRequest {
         client_key: key.to_owned(),
@@ -87,9 +87,11 @@ async fn write(client: Client, writer: usize, stop: Arc<AtomicBool>) -> Vec<(Str
     acked
 }
 
-async fn judge(client: &Client, acked: &BTreeMap<String, u64>) {
-    let listed =
-        client.all(v1::ListBidsRequest { page_size: 1000, ..Default::default() }).await.expect("bids");
+pub(crate) async fn judge(client: &Client, acked: &BTreeMap<String, u64>) {
+    // The number of a bid is that of the command that placed it; the tables may not be there yet.
+    let min_seq = *acked.values().max().expect("something was acknowledged");
+    let list = v1::ListBidsRequest { page_size: 1000, min_seq, ..Default::default() };
+    let listed = client.all(list).await.expect("bids");
     let mut by_key: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for bid in listed.bids {
         by_key.entry(bid.client_key.expect("all bids have keys")).or_default().insert(bid.bid);
@@ -105,5 +107,4 @@ async fn judge(client: &Client, acked: &BTreeMap<String, u64>) {
         let again = client.place_bid(bid(key)).await.expect("the first answer");
         assert!(again.repeated && again.bid == *bid_number, "key {key}: {again:?}");
     }
-    assert!(!acked.is_empty());
 }

@@ -1,5 +1,6 @@
 //! What needs the engine as it is run: the `kubebid` that was built with this test, in a process of its own.
 
+mod backup;
 mod inject;
 mod journal;
 mod kills;
@@ -7,3 +8,4 @@ mod otlp;
 mod party;
 mod process;
 mod replay;
+mod standby;

@@ -2,9 +2,11 @@
 
 use kubebid_client::v1::{self, token::Role};
 use kubebid_client::{Client, Options};
-use std::net::{SocketAddr, TcpListener};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 #[expect(clippy::disallowed_methods, reason = "how long a run is to be, and of what")]
@@ -26,6 +28,7 @@ pub(crate) fn sqlite(folder: &Path) -> String {
 pub(crate) struct Engine {
     process: Child,
     address: SocketAddr,
+    ops: SocketAddr,
     store: String,
     folder: PathBuf,
 }
@@ -39,18 +42,63 @@ impl Drop for Engine {
 impl Engine {
     /// With its log and the token of its administrator in the folder.
     pub(crate) fn start(store: &str, folder: &Path, flags: &[&str]) -> Engine {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // Both at once, so that they are two.
+        let [address, ops] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [address, ops] = [address, ops].map(|listener| listener.local_addr().unwrap());
         let (store, folder) = (store.to_owned(), folder.to_owned());
-        Engine { process: serve(&store, &folder, address, flags), address, store, folder }
+        Engine { process: serve(&store, &folder, address, ops, flags), address, ops, store, folder }
     }
 
     /// Killed, and begun again on the same store at the same address.
     pub(crate) fn restart(&mut self, flags: &[&str]) {
         self.kill();
-        self.process = serve(&self.store, &self.folder, self.address, flags);
+        self.process = serve(&self.store, &self.folder, self.address, self.ops, flags);
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("the process is ours");
+    }
+
+    /// Stops it where it is, and waits until none of its threads runs any more.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let threads = format!("/proc/{}/task", self.process.id());
+        // Behind the name, which is in parentheses.
+        let stands = |stat: String| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'));
+        let all_stand = || {
+            let mut threads = std::fs::read_dir(&threads).expect("it is there");
+            threads.all(|thread| {
+                std::fs::read_to_string(thread.expect("a thread").path().join("stat")).is_ok_and(stands)
+            })
+        };
+        while !all_stand() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// How it has ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().expect("it is our child")
+    }
+
+    /// Status and body of what it answers on its port for health and metrics; none where nobody listens.
+    pub(crate) fn ops(&self, path: &str) -> Option<(u16, String)> {
+        http(self.ops, path, "").ok()
+    }
+
+    /// The same on the port of its API, as the bearer of a token.
+    pub(crate) fn rest(&self, path: &str, token: &str) -> (u16, String) {
+        http(self.address, path, token).expect("it listens")
+    }
+
+    /// Ended in order.
+    pub(crate) fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        let status = self.process.wait().expect("it is our child");
+        assert!(status.success(), "{status}");
+    }
+
+    pub(crate) fn kill(&mut self) {
         // SIGKILL: it cannot say good-bye.
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -90,11 +138,23 @@ impl Engine {
     }
 }
 
-fn serve(store: &str, folder: &Path, address: SocketAddr, flags: &[&str]) -> Child {
+/// Status and the whole answer of a GET over HTTP/1.
+fn http(address: SocketAddr, path: &str, token: &str) -> std::io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let bearer = format!("authorization: Bearer {token}\r\n");
+    let bearer = if token.is_empty() { "" } else { &bearer };
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\n{bearer}connection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Ok((status.ok_or(std::io::ErrorKind::InvalidData)?, answer))
+}
+
+fn serve(store: &str, folder: &Path, address: SocketAddr, ops: SocketAddr, flags: &[&str]) -> Child {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log"));
     let process = Command::new(binary())
-        .args(["serve", "--store", store, "--ops-listen", "127.0.0.1:0", "--listen"])
-        .arg(address.to_string())
+        .args(["serve", "--store", store, "--listen", &address.to_string(), "--ops-listen", &ops.to_string()])
         .args(["--limit-requests-per-second", "1000000", "--limit-open-bids", "10000000"])
         .args(["--limit-nodes-wanted", "10000000"])
         .arg("--admin-token-file")

@@ -99,6 +99,8 @@ impl Projector {
                 // Otherwise somebody is rebuilding the tables, and is not there yet.
                 Ok((watermark, running)) if watermark + 1 >= first.first_seq().0 => {
                     (self.folded, self.running) = (watermark, running);
+                    // Others may have written it: nothing that waits for it comes from here.
+                    self.projected.reach(watermark.max(self.projected.seq()));
                     return Ok(());
                 }
                 Ok((found, _)) => {

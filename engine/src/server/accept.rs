@@ -1,6 +1,6 @@
 //! Connections: HTTP/1 and HTTP/2 on one port, with TLS or without, and their end.
 
-use super::Door;
+use super::entrance::Door;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};

@@ -1,6 +1,6 @@
 //! Health and metrics, on their own port.
 
-use crate::api::Api;
+use super::entrance::Entrance;
 use crate::metrics;
 use axum::Router;
 use axum::extract::State;
@@ -16,27 +16,40 @@ const SECONDS: [f64; 14] =
 /// Bounds of counts.
 const COUNTS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 2048.0, 4096.0, 8192.0];
 
-pub(super) fn router(api: Api) -> Router {
+pub(super) fn router(entrance: Entrance, standby: bool) -> Router {
     let handle = recorder();
+    let waiting = if standby { "standby\n" } else { "starting\n" };
+    let ready = async move |State(entrance): State<Entrance>| ready(&entrance, waiting);
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))
-        .route("/readyz", get(async |State(api): State<Api>| ready(&api)))
-        .route("/metrics", get(async move |State(api): State<Api>| render(&api, handle)))
-        .with_state(api)
+        .route("/readyz", get(ready))
+        .route("/metrics", get(async move |State(entrance): State<Entrance>| render(&entrance, handle)))
+        .with_state(entrance)
 }
 
-/// Whether commands are taken.
-fn ready(api: &Api) -> (StatusCode, &'static str) {
-    if api.is_open() { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+/// Whether requests are served.
+fn ready(entrance: &Entrance, waiting: &'static str) -> (StatusCode, &'static str) {
+    let unready = match entrance.api() {
+        Some(api) if api.is_open() && api.engine().leads() => return (StatusCode::OK, "ok\n"),
+        Some(api) if api.is_open() => "the lease has lapsed\n",
+        Some(_) => "not ready\n",
+        None => waiting,
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, unready)
 }
 
-fn render(api: &Api, handle: Option<&PrometheusHandle>) -> (StatusCode, String) {
+fn render(entrance: &Entrance, handle: Option<&PrometheusHandle>) -> (StatusCode, String) {
     let Some(handle) = handle else { return (StatusCode::NOT_FOUND, "metrics go elsewhere\n".to_owned()) };
-    let engine = api.engine();
-    let behind = |seq: u64| engine.applied().saturating_sub(seq);
-    metrics::behind(behind(engine.projected()), behind(engine.saved()));
+    metrics::leading(entrance.api().is_some_and(|api| api.engine().leads()));
+    let mut of_markets = String::new();
+    if let Some(api) = entrance.api() {
+        let engine = api.engine();
+        let behind = |seq: u64| engine.applied().saturating_sub(seq);
+        metrics::behind(behind(engine.projected()), behind(engine.saved()));
+        of_markets = metrics::markets::render(&engine.views().markets());
+    }
     handle.run_upkeep();
-    (StatusCode::OK, handle.render() + &metrics::markets::render(&engine.views().markets()))
+    (StatusCode::OK, handle.render() + &of_markets)
 }
 
 /// One for the process; none where somebody else has taken its place.

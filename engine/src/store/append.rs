@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::{AnyConnection, Connection, Row};
@@ -11,6 +12,7 @@ use uuid::Uuid;
 
 use super::database::Database;
 use super::journal::{HEAD, position};
+use super::lease::{self, Lease, Taking};
 use super::record::{Batch, Position};
 use super::rows::number;
 use super::{Fault, Leadership, bigint};
@@ -74,21 +76,24 @@ pub enum Resolution {
     Fenced,
 }
 
-/// Takes the right to append.
-pub(super) async fn lead(database: Arc<dyn Database>) -> Result<Leadership, Fault> {
+/// Takes the right to append, and the lease with it; nothing where the lease may not be taken.
+pub(super) async fn lead(
+    database: Arc<dyn Database>,
+    lease: Option<(Taking, Duration)>,
+) -> Result<Option<Leadership>, Fault> {
     let holder = Uuid::new_v4();
     let mut connection = database.connect().await?;
     let taken = take(
         &*database,
         &mut connection,
+        lease,
         "UPDATE leader SET epoch = epoch + 1, holder = $1 WHERE one = 1 RETURNING epoch",
         holder,
     );
-    let Some((epoch, head)) = taken.await? else {
-        return Err(Fault::Row { table: "leader", what: "there is none".to_owned() });
-    };
+    let Some((epoch, head)) = taken.await? else { return Ok(None) };
+    let lease = lease.map(|(_, length)| Lease::new(Arc::clone(&database), holder, length));
     let writer = Writer { database, holder, epoch, connection: Some(connection) };
-    Ok(Leadership { writer: Box::new(writer), head })
+    Ok(Some(Leadership { writer: Box::new(writer), head, lease }))
 }
 
 #[derive(Debug)]
@@ -124,6 +129,7 @@ impl JournalWriter for Writer {
         let taken = take(
             &*self.database,
             &mut connection,
+            None,
             "UPDATE leader SET epoch = epoch + 1 WHERE one = 1 AND holder = $1 RETURNING epoch",
             self.holder,
         );
@@ -180,17 +186,24 @@ async fn why_not(epoch: u64, connection: &mut AnyConnection, batch: &Batch) -> A
     }
 }
 
-/// Takes the leader's row and reads the journal's end, in one transaction: the new epoch and the end,
-/// or `None` when `sql` finds no row to take.
+/// Takes the lease, if one is named, takes the leader's row and reads the journal's end, in one transaction: the
+/// new epoch and the end, or `None` when the lease may not be taken or `sql` finds no row to take.
 async fn take(
     database: &dyn Database,
     connection: &mut AnyConnection,
+    lease: Option<(Taking, Duration)>,
     sql: &'static str,
     holder: Uuid,
 ) -> Result<Option<(u64, Position)>, Fault> {
     let doing = "taking the journal";
     let take = async {
         let mut transaction = connection.begin_with(database.begin()).await?;
+        if let Some((taking, length)) = lease
+            && !lease::take(&mut transaction, taking, holder, length).await?
+        {
+            transaction.rollback().await?;
+            return Ok(None);
+        }
         let row = sqlx::query(sql).bind(holder.to_string()).fetch_optional(&mut *transaction).await?;
         // Read once the row is ours, and not before: what came earlier is in it, nothing comes later.
         let head = sqlx::query(HEAD).fetch_optional(&mut *transaction).await?;

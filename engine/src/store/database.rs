@@ -33,6 +33,9 @@ pub(super) trait Database: fmt::Debug + Send + Sync {
     /// keeps the epoch from changing until the row is durable.
     fn append(&self) -> &'static str;
 
+    /// Whether engines wait for each other here: there is a table `lease`.
+    fn has_lease(&self) -> bool;
+
     /// The statement that begins a transaction that writes.
     fn begin(&self) -> &'static str;
 

@@ -49,6 +49,29 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Whether the same may go well in a moment: the database is away, or is about to become the primary.
+    pub(crate) fn passes(&self) -> bool {
+        match self {
+            Self::Connect { .. } | Self::Standby { .. } | Self::Database { .. } | Self::TimedOut { .. } => {
+                true
+            }
+            Self::Url
+            | Self::TooOld { .. }
+            | Self::Unsafe { .. }
+            | Self::Encoding { .. }
+            | Self::InUse { .. }
+            | Self::Lock { .. }
+            | Self::OpenFile { .. }
+            | Self::Migrate(_)
+            | Self::Unresolved
+            | Self::Damaged { .. }
+            | Self::Diverged { .. }
+            | Self::TooLarge { .. }
+            | Self::Overtaken { .. }
+            | Self::Row { .. } => false,
+        }
+    }
+
     /// For `map_err`.
     pub(super) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { doing, source }

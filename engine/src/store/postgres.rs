@@ -23,9 +23,10 @@ const SESSION: &str = "SET application_name TO 'kubebid'; SET synchronous_commit
                        SET default_transaction_isolation TO 'read committed'";
 
 /// The writer's statements each read one row by its key; a plan made while the tables were small must
-/// not outlive that.
+/// not outlive that. Who stands still in the middle of taking the journal does not keep it from the others.
 const WRITER: &str = "SET application_name TO 'kubebid journal'; SET enable_seqscan TO off;
-                      SET jit TO off; SET plan_cache_mode TO force_generic_plan";
+                      SET jit TO off; SET plan_cache_mode TO force_generic_plan;
+                      SET idle_in_transaction_session_timeout TO '5s'";
 
 /// A server, or how to get to it.
 pub(super) struct Postgres {
@@ -142,6 +143,10 @@ impl Database for Postgres {
              (SELECT j.last_seq = $2 - 1 AND j.hash = $6 FROM journal j ORDER BY j.first_seq DESC LIMIT 1),
              $2 = 1)
          FOR SHARE OF leader"
+    }
+
+    fn has_lease(&self) -> bool {
+        true
     }
 
     fn begin(&self) -> &'static str {

@@ -67,6 +67,11 @@ impl Sqlite {
         Ok(Self { path, options, _lock: lock, turn: Turn::one_at_a_time(), patience })
     }
 
+    /// A connection that sets nothing in the file.
+    pub(super) async fn connect_as_it_is(&self) -> Result<AnyConnection, Fault> {
+        self.options.connect().await.map_err(|source| self.open_fault(source))
+    }
+
     fn open_fault(&self, source: sqlx::Error) -> Fault {
         Fault::OpenFile { file: self.path.clone(), source }
     }
@@ -128,6 +133,10 @@ impl Database for Sqlite {
          WHERE one = 1 AND epoch = $1 AND COALESCE(
              (SELECT j.last_seq = $2 - 1 AND j.hash = $6 FROM journal j ORDER BY j.first_seq DESC LIMIT 1),
              $2 = 1)"
+    }
+
+    fn has_lease(&self) -> bool {
+        false
     }
 
     fn begin(&self) -> &'static str {

@@ -39,6 +39,8 @@ pub enum Code {
     NotYet,
     /// A method or a path that does not exist.
     UnknownMethod,
+    /// Another engine leads, or may do so.
+    NotLeading,
     /// The store or the engine is away.
     Unavailable,
     /// Our bug, never the caller's.
@@ -56,7 +58,7 @@ struct Row {
 
 impl Code {
     /// The codes of the edge; those of the market are [`Reject::ALL`].
-    pub const OF_THE_EDGE: [Code; 16] = [
+    pub const OF_THE_EDGE: [Code; 17] = [
         Code::BadField,
         Code::Unauthenticated,
         Code::Forbidden,
@@ -71,6 +73,7 @@ impl Code {
         Code::Gone,
         Code::NotYet,
         Code::UnknownMethod,
+        Code::NotLeading,
         Code::Unavailable,
         Code::Internal,
     ];
@@ -116,6 +119,7 @@ impl Code {
             Code::Gone => return row("GONE", OutOfRange, 410, Some("cursor"), "the cursor is of another journal or ahead of its end; read the lists afresh and watch from the cursor they give"),
             Code::NotYet => return row("NOT_YET", DeadlineExceeded, 504, None, "the deadline came first"),
             Code::UnknownMethod => return row("UNKNOWN_METHOD", Unimplemented, 404, None, "there is no such method"),
+            Code::NotLeading => return row("NOT_LEADING", Unavailable, 503, None, "this engine does not lead, and took nothing; try the others of its exchange, or again in a moment"),
             Code::Unavailable => return row("UNAVAILABLE", Unavailable, 503, None, "the engine or its store is away; whether a command was taken is unknown: repeat it with its client_key"),
             Code::Internal => return row("INTERNAL", Internal, 500, None, "a bug of the engine; its log says more"),
         };
@@ -265,6 +269,16 @@ impl From<Code> for ApiError {
 impl From<ApiError> for tonic::Status {
     fn from(error: ApiError) -> tonic::Status {
         error.into_status()
+    }
+}
+
+/// For how long a caller that has found nobody who leads waits before it goes round again.
+const NOT_LEADING: Duration = Duration::from_millis(200);
+
+impl ApiError {
+    /// From an engine that does not lead, or cannot tell.
+    pub fn not_leading() -> ApiError {
+        ApiError::new(Code::NotLeading).again_after(NOT_LEADING)
     }
 }
 

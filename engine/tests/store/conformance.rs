@@ -154,7 +154,7 @@ fn assert_not_next(answer: Result<(), AppendError>, end: Position) {
 async fn an_overtaken_writer_is_fenced(place: TestPlace) {
     let (store, mut old, head) = place.lead().await;
     let batches = append_all(&mut *old, head, &[1]).await;
-    let Leadership { mut writer, head } = store.lead().await.unwrap();
+    let Leadership { mut writer, head, .. } = store.lead().await.unwrap();
     assert_eq!((writer.epoch(), head), (2, batches[0].end()));
 
     let late = batch_saying(head, 1, "of the old writer");
@@ -177,7 +177,7 @@ pub(crate) async fn racing_leaders_write_one_history(place: TestPlace) {
             let mut acked = Vec::new();
             start.wait().await;
             for turn in 0..8 {
-                let Leadership { mut writer, mut head } = store.lead().await.unwrap();
+                let Leadership { mut writer, mut head, .. } = store.lead().await.unwrap();
                 for n in 0..20 {
                     let batch = batch_saying(head, 1 + n % 3, &format!("{racer} {turn} {n}"));
                     match writer.append(&batch).await {

@@ -3,6 +3,7 @@
 mod conformance;
 mod damage;
 mod edge;
+mod lease;
 mod place;
 mod postgres_faults;
 mod proxy;

@@ -38,7 +38,7 @@ impl TestPlace {
     /// Opens the store and takes the journal.
     pub(crate) async fn lead(&self) -> (Store, Box<dyn JournalWriter>, Position) {
         let store = self.open().await;
-        let Leadership { writer, head } = store.lead().await.unwrap();
+        let Leadership { writer, head, .. } = store.lead().await.unwrap();
         (store, writer, head)
     }
 

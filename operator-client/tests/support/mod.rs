@@ -165,6 +165,13 @@ pub(crate) fn busy(retry_after: Duration) -> Status {
     Status::with_error_details(Code::ResourceExhausted, "the intake is full", details)
 }
 
+/// A refusal of an engine that waits to lead.
+pub(crate) fn not_leading() -> Status {
+    let mut details = ErrorDetails::with_error_info("NOT_LEADING", "kubebid.io", HashMap::new());
+    details.set_retry_info(Some(Duration::from_millis(200)));
+    Status::with_error_details(Code::Unavailable, "this engine does not lead", details)
+}
+
 pub(crate) fn bid(number: u64) -> Bid {
     Bid { bid: number, labels: BTreeMap::new(), ..Default::default() }
 }

@@ -1,0 +1,94 @@
+//! What answers on the one port: gRPC and REST, told apart by what they say they carry; and before the engine leads,
+//! that it does not.
+
+use crate::api::Api;
+use crate::wire::status::ApiError;
+use crate::{grpc, rest};
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::FutureExt;
+use futures_util::future::{Either, ready};
+use http::header;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
+use tower::ServiceExt;
+
+/// What answers the requests of a connection.
+pub(super) trait Door:
+    hyper::service::Service<
+        hyper::Request<Incoming>,
+        Response = Response,
+        Error = Infallible,
+        Future: Send + 'static,
+    > + Clone
+    + Send
+    + 'static
+{
+}
+
+impl<S> Door for S where
+    S: hyper::service::Service<
+            hyper::Request<Incoming>,
+            Response = Response,
+            Error = Infallible,
+            Future: Send + 'static,
+        > + Clone
+        + Send
+        + 'static
+{
+}
+
+/// All that answers requests, made before there is an engine that leads: a standby is to serve at once then.
+pub(super) struct Prepared {
+    grpc: grpc::Prepared,
+    rest: Router<Api>,
+}
+
+impl Prepared {
+    pub(super) fn new() -> Prepared {
+        Prepared { grpc: grpc::Prepared::new(), rest: rest::routes() }
+    }
+}
+
+/// Opened once, when the engine leads. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct Entrance(Arc<OnceLock<Open>>);
+
+struct Open {
+    api: Api,
+    grpc: grpc::Services,
+    rest: Router,
+}
+
+impl Entrance {
+    pub(super) fn open(&self, prepared: Prepared, api: Api) {
+        let (grpc, rest) = (prepared.grpc.serve(api.clone()), prepared.rest.with_state(api.clone()));
+        assert!(self.0.set(Open { api, grpc, rest }).is_ok(), "it is opened once");
+    }
+
+    /// None until it is open.
+    pub(super) fn api(&self) -> Option<&Api> {
+        self.0.get().map(|open| &open.api)
+    }
+
+    pub(super) fn door(&self) -> impl Door {
+        let entrance = self.0.clone();
+        service_fn(move |request: hyper::Request<Incoming>| {
+            let request = request.map(Body::new);
+            let kind = request.headers().get(header::CONTENT_TYPE);
+            let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+            let Some(open) = entrance.get() else {
+                let refusal = if is_grpc { grpc::refusal } else { rest::refusal };
+                return Either::Left(ready(Ok(refusal(ApiError::not_leading()))));
+            };
+            Either::Right(if is_grpc {
+                Either::Left(open.grpc.clone().answer(request).map(Ok))
+            } else {
+                Either::Right(open.rest.clone().oneshot(request))
+            })
+        })
+    }
+}

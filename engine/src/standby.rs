@@ -1,0 +1,135 @@
+//! Before an engine leads: it waits for its turn, and a standby follows the journal meanwhile, so that it has
+//! little left to do when its turn comes.
+
+use crate::chunk::Chunk;
+use crate::engine::{EngineError, EngineOptions};
+use crate::metrics;
+use crate::recovery::{Follower, RecoveryError};
+use crate::store::projections::Tables;
+use crate::store::{Fault, Leadership, Store, Taking};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+/// How an engine comes to lead. Without a lease, which is on SQLite, they are the same but for a standby, which
+/// there cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Fences whoever leads.
+    TakeOver,
+    /// Leads if nobody does; refuses to start beside an engine that lives.
+    Alone,
+    /// Follows the journal, and leads when nobody does any more.
+    Standby,
+}
+
+/// How often a standby looks for what there is to follow, and whether it is its turn.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a standby waits for a store that does not answer.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Leadership, and a moment before it began.
+pub(crate) type Led = (Leadership, Instant);
+
+async fn lead(store: &Store, taking: Taking, options: &EngineOptions) -> Result<Option<Led>, Fault> {
+    let before = Instant::now();
+    let led = store.lead_by_lease(taking, options.lease).await?;
+    Ok(led.map(|leadership| (leadership, before)))
+}
+
+/// For an engine that is no standby. One whose leader has died without a word finds that its session has ended;
+/// where it stands still, or cannot reach the store, its lease lapses. One that renews it lives.
+pub(crate) async fn lead_now(store: &Store, options: &EngineOptions) -> Result<Led, EngineError> {
+    let taking = if options.start == Start::TakeOver { Taking::Anyway } else { Taking::Left };
+    let mut first = None;
+    loop {
+        if let Some(led) = lead(store, taking, options).await? {
+            return Ok(led);
+        }
+        let found = store.lease().await?;
+        let until_us = *first.get_or_insert_with(|| {
+            info!(left = ?found.left, "waiting to see whether the engine that led still lives");
+            found.until_us
+        });
+        if found.until_us != until_us {
+            return Err(EngineError::Led);
+        }
+        sleep(found.left.min(LOOK)).await;
+    }
+}
+
+/// What the projections do not have yet: the engine that leads may not live to bring it to them.
+#[derive(Debug, Default)]
+pub(crate) struct Unprojected {
+    pub(crate) chunks: VecDeque<Arc<Chunk>>,
+    /// The last command that they had when they were looked at.
+    pub(crate) watermark: u64,
+}
+
+impl Unprojected {
+    pub(crate) async fn look(&mut self, tables: &Tables) -> Result<(), Fault> {
+        self.watermark = tables.watermark().await?;
+        while self.chunks.front().is_some_and(|chunk| chunk.last_seq().0 <= self.watermark) {
+            self.chunks.pop_front();
+        }
+        Ok(())
+    }
+}
+
+/// Follows the journal until this engine leads.
+pub(crate) async fn stand_by(
+    store: &Store,
+    tables: &Tables,
+    follower: &mut Follower,
+    options: &EngineOptions,
+    unprojected: &mut Unprojected,
+) -> Result<Led, EngineError> {
+    info!(seq = follower.seq(), "standing by");
+    metrics::followed(follower.seq());
+    loop {
+        match look(store, tables, follower, options, unprojected).await {
+            Ok(Some(led)) => {
+                info!(seq = follower.seq(), "taking over");
+                return Ok(led);
+            }
+            Ok(None) => {}
+            Err(error) if passes(&error) => {
+                warn!(%error, source = ?std::error::Error::source(&error), "the store does not answer");
+                sleep(RETRY).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+async fn look(
+    store: &Store,
+    tables: &Tables,
+    follower: &mut Follower,
+    options: &EngineOptions,
+    unprojected: &mut Unprojected,
+) -> Result<Option<Led>, RecoveryError> {
+    while let Some(chunks) = follower.next(unprojected.watermark).await? {
+        unprojected.chunks.extend(chunks);
+        metrics::followed(follower.seq());
+    }
+    unprojected.look(tables).await?;
+    let found = store.lease().await?;
+    if found.left.is_zero()
+        && let Some(led) = lead(store, Taking::Lapsed, options).await?
+    {
+        return Ok(Some(led));
+    }
+    sleep(found.left.min(LOOK)).await;
+    Ok(None)
+}
+
+/// Whether it is the store's trouble of the moment. A journal that cannot be understood stays so.
+fn passes(error: &RecoveryError) -> bool {
+    match error {
+        RecoveryError::Store(fault) => fault.passes(),
+        RecoveryError::Behaviour { .. } | RecoveryError::Record { .. } => false,
+    }
+}

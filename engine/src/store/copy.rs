@@ -1,0 +1,44 @@
+//! Copies of a store: made while an engine runs, and told apart from what they are copies of.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::Connection;
+use uuid::Uuid;
+
+use super::sqlite::Sqlite;
+use super::{Fault, Store, Taking};
+
+/// Copies a SQLite file, as it is at one moment, while an engine may write to it.
+///
+/// # Errors
+/// When `copy` is there already, or cannot be written.
+pub async fn copy_sqlite(file: &Path, copy: &Path, patience: Duration) -> Result<(), Fault> {
+    let doing = "copying the file";
+    let mut connection = Sqlite::to_read(file, patience)?.connect_as_it_is().await?;
+    let copied = sqlx::query("VACUUM INTO ?").bind(copy.to_string_lossy().into_owned());
+    copied.execute(&mut connection).await.map_err(Fault::database(doing))?;
+    connection.close().await.map_err(Fault::database(doing))
+}
+
+impl Store {
+    /// Gives the journal another UUID, so that no cursor of the old one leads into this one. Nothing, where an engine
+    /// leads and lives.
+    pub async fn rename_journal(&self) -> Result<Option<(Uuid, Uuid)>, Fault> {
+        let doing = "giving the journal another UUID";
+        // Who leads does not write any more, and the lease keeps others from beginning to.
+        let Some(led) = self.lead_by_lease(Taking::Left, Duration::from_secs(10)).await? else {
+            return Ok(None);
+        };
+        let (old, new) = (self.journal.id(), Uuid::new_v4());
+        sqlx::query("UPDATE leader SET journal = $1 WHERE one = 1")
+            .bind(new.to_string())
+            .execute(self.journal.pool())
+            .await
+            .map_err(Fault::database(doing))?;
+        if let Some(lease) = led.lease {
+            lease.give_back().await?;
+        }
+        Ok(Some((old, new)))
+    }
+}

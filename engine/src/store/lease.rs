@@ -1,0 +1,171 @@
+//! The lease of the one who leads: a row that it renews, on the database's clock. It says who may try to lead;
+//! what keeps the others from writing is the epoch ([`super`]).
+//!
+//! PostgreSQL only. A SQLite file belongs to one engine by its lock, and nobody waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{AnyConnection, Executor, Row};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::database::Database;
+use super::rows::number;
+use super::{Fault, Store, bigint};
+
+/// Whom a lease may be taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taking {
+    /// From anybody.
+    Anyway,
+    /// From one whose lease has lapsed.
+    Lapsed,
+    /// From one whose lease has lapsed, or whose session with the database has ended: a process that is dead.
+    Left,
+}
+
+/// Sets $1 as the holder, for $2 microseconds from now on, alive as long as this session.
+macro_rules! hold {
+    ($of:literal) => {
+        concat!(
+            "UPDATE lease SET holder = $1, until = clock_timestamp() + $2::bigint * interval '1 microsecond',
+                 pid = pg_backend_pid(),
+                 started = (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())
+             WHERE one = 1 ",
+            $of
+        )
+    };
+}
+
+const RENEW: &str = hold!("AND holder = $1");
+
+impl Taking {
+    /// When somebody of another name began the session, we do not see when: then it counts as alive.
+    fn sql(self) -> &'static str {
+        match self {
+            Taking::Anyway => hold!(""),
+            Taking::Lapsed => hold!("AND until <= clock_timestamp()"),
+            Taking::Left => hold!(
+                "AND (until <= clock_timestamp() OR NOT EXISTS (
+                     SELECT 1 FROM pg_stat_activity a
+                     WHERE a.pid = lease.pid AND COALESCE(a.backend_start = lease.started, true)))"
+            ),
+        }
+    }
+}
+
+/// Takes the lease, if it may be taken, in the transaction that raises the epoch.
+pub(super) async fn take(
+    transaction: &mut AnyConnection,
+    taking: Taking,
+    holder: Uuid,
+    length: Duration,
+) -> Result<bool, sqlx::Error> {
+    // Locked before it is judged: the last one who took it has a session by then.
+    transaction.execute("SELECT one FROM lease FOR UPDATE").await?;
+    hold(transaction, taking.sql(), holder, length).await
+}
+
+async fn hold(
+    connection: &mut AnyConnection,
+    sql: &'static str,
+    holder: Uuid,
+    length: Duration,
+) -> Result<bool, sqlx::Error> {
+    let length_us = bigint(u64::try_from(length.as_micros()).unwrap_or(u64::MAX / 2));
+    let held = sqlx::query(sql).bind(holder.to_string()).bind(length_us).execute(connection).await?;
+    Ok(held.rows_affected() == 1)
+}
+
+/// A lease that was taken.
+#[derive(Debug)]
+pub struct Lease {
+    database: Arc<dyn Database>,
+    holder: Uuid,
+    length: Duration,
+    /// None before the first renewal, and after one that failed.
+    connection: Option<AnyConnection>,
+}
+
+impl Lease {
+    pub(super) fn new(database: Arc<dyn Database>, holder: Uuid, length: Duration) -> Self {
+        Self { database, holder, length, connection: None }
+    }
+
+    /// For how long it is taken and renewed.
+    pub fn length(&self) -> Duration {
+        self.length
+    }
+
+    /// Renews it, also one that has lapsed. Says no where somebody else has taken it.
+    ///
+    /// # Errors
+    /// When the database does not answer within half the length of a lease; it may be renewed all the same.
+    pub async fn renew(&mut self) -> Result<bool, Fault> {
+        let doing = "renewing the lease";
+        let patience = self.length / 2;
+        let renewed = timeout(patience, async {
+            let mut connection = self.connect().await?;
+            let renewed = hold(&mut connection, RENEW, self.holder, self.length).await;
+            let renewed = renewed.map_err(Fault::database(doing))?;
+            self.connection = Some(connection);
+            Ok(renewed)
+        });
+        renewed.await.map_err(|_| Fault::TimedOut { doing })?
+    }
+
+    /// Lets whoever waits take it at once. Does nothing where somebody has.
+    pub async fn give_back(mut self) -> Result<(), Fault> {
+        let doing = "giving the lease back";
+        let given = timeout(self.length, async {
+            let mut connection = self.connect().await?;
+            sqlx::query("UPDATE lease SET until = 'epoch' WHERE one = 1 AND holder = $1")
+                .bind(self.holder.to_string())
+                .execute(&mut connection)
+                .await
+                .map_err(Fault::database(doing))
+        });
+        given.await.map_err(|_| Fault::TimedOut { doing })?.map(drop)
+    }
+
+    async fn connect(&mut self) -> Result<AnyConnection, Fault> {
+        if let Some(connection) = self.connection.take() {
+            return Ok(connection);
+        }
+        let mut connection = self.database.connect().await?;
+        let name = "SET application_name TO 'kubebid lease'";
+        connection.execute(name).await.map_err(Fault::database("setting up a connection"))?;
+        Ok(connection)
+    }
+}
+
+/// The lease as somebody finds it who waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseFound {
+    /// Moves when it is renewed: microseconds since the epoch on the database's clock.
+    pub until_us: u64,
+    /// How long it lasts; nothing when it has lapsed.
+    pub left: Duration,
+}
+
+impl Store {
+    /// Whether engines here can wait for each other.
+    pub fn has_lease(&self) -> bool {
+        self.database.has_lease()
+    }
+
+    /// How the lease stands, where there is one.
+    pub async fn lease(&self) -> Result<LeaseFound, Fault> {
+        let doing = "looking at the lease";
+        let look = sqlx::query(
+            "SELECT (EXTRACT(EPOCH FROM until) * 1000000)::bigint,
+                    (EXTRACT(EPOCH FROM until - clock_timestamp()) * 1000000)::bigint
+             FROM lease WHERE one = 1",
+        );
+        let row = timeout(self.database.patience(), look.fetch_one(self.journal.pool())).await;
+        let row = row.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
+        let left = Duration::from_micros(u64::try_from(row.get::<i64, _>(1)).unwrap_or_default());
+        Ok(LeaseFound { until_us: number(&row, 0), left })
+    }
+}

@@ -1,0 +1,101 @@
+//! Who may take a lease from whom.
+
+use std::time::Duration;
+
+use kubebid_engine::store::{AppendError, Leadership, Store, Taking};
+use tokio::task::JoinSet;
+
+use crate::place::{TestPlace, append_all, batch};
+
+const LONG: Duration = Duration::from_secs(600);
+
+async fn lead(store: &Store, taking: Taking, length: Duration) -> Option<Leadership> {
+    store.lead_by_lease(taking, length).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_renewed_is_taken_by_force_only() {
+    let place = TestPlace::postgres();
+    let (one, two) = (place.open().await, place.open().await);
+    let mut led = lead(&one, Taking::Lapsed, LONG).await.expect("nobody has led yet");
+    let mut lease = led.lease.take().unwrap();
+    for taking in [Taking::Lapsed, Taking::Left] {
+        assert!(lead(&two, taking, LONG).await.is_none());
+    }
+    assert!(two.lease().await.unwrap().left > LONG / 2);
+    let before = two.lease().await.unwrap().until_us;
+    assert!(lease.renew().await.unwrap());
+    assert!(two.lease().await.unwrap().until_us > before);
+    // Who asks in vain leaves the epoch as it is.
+    let batches = append_all(&mut *led.writer, led.head, &[2]).await;
+
+    let other = lead(&two, Taking::Anyway, LONG).await.expect("it is taken by force");
+    assert_eq!(other.head, batches[0].end());
+    let answer = led.writer.append(&batch(other.head, 1)).await;
+    assert!(matches!(answer, Err(AppendError::Fenced { .. })), "{answer:?}");
+    assert!(!lease.renew().await.unwrap());
+    // It is not ours to give back.
+    lease.give_back().await.unwrap();
+    assert!(lead(&one, Taking::Lapsed, LONG).await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_a_dead_process_is_left() {
+    let place = TestPlace::postgres();
+    let (one, two) = (place.open().await, place.open().await);
+    let led = lead(&one, Taking::Lapsed, LONG).await.unwrap();
+    drop(led);
+    // The server sees in its own time that the session has ended.
+    while lead(&two, Taking::Left, LONG).await.is_none() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_lapses_and_is_renewed_if_nobody_was_quicker() {
+    let place = TestPlace::postgres();
+    let store = place.open().await;
+    let mut led = lead(&store, Taking::Lapsed, Duration::from_millis(200)).await.unwrap();
+    let mut lease = led.lease.take().unwrap();
+    while !store.lease().await.unwrap().left.is_zero() {
+        tokio::task::yield_now().await;
+    }
+    assert!(lease.renew().await.unwrap());
+    while lead(&store, Taking::Lapsed, LONG).await.is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!lease.renew().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_given_back_is_free_at_once() {
+    let place = TestPlace::postgres();
+    let store = place.open().await;
+    let led = lead(&store, Taking::Lapsed, LONG).await.unwrap();
+    led.lease.unwrap().give_back().await.unwrap();
+    assert!(store.lease().await.unwrap().left.is_zero());
+    assert!(lead(&store, Taking::Lapsed, LONG).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_who_wait_one_leads() {
+    let place = TestPlace::postgres();
+    for _ in 0..5 {
+        let mut waiting = JoinSet::new();
+        for _ in 0..6 {
+            let store = place.open().await;
+            waiting.spawn(async move { lead(&store, Taking::Lapsed, LONG).await });
+        }
+        let mut led: Vec<_> = waiting.join_all().await.into_iter().flatten().collect();
+        assert_eq!(led.len(), 1);
+        led.remove(0).lease.unwrap().give_back().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn sqlite_has_none() {
+    let place = TestPlace::sqlite();
+    let store = place.open().await;
+    assert!(!store.has_lease());
+    assert!(lead(&store, Taking::Lapsed, LONG).await.unwrap().lease.is_none());
+}
