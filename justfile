@@ -52,6 +52,10 @@ mutants:
 instructions:
     scripts/instructions
 
+# how the core's cost grows with bids, nodes and markets: a table and docs/performance/growth.svg (a few minutes)
+growth:
+    cargo run --release -p benches --no-default-features --bin growth -- --picture docs/performance/growth.svg
+
 # core and model side by side, ten million commands (about ten minutes)
 same commands="10000000" seed="1000000":
     KUBEBID_COMMANDS={{commands}} KUBEBID_SEED={{seed}} cargo test --release -p market-sim --test same -- --nocapture

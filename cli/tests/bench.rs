@@ -61,6 +61,7 @@ fn every_bid_that_is_counted_is_in_the_journal_and_every_key_is_there() {
     assert!(said.starts_with(&format!("{} commands, all of them sound", bids + 3)), "{bids} bids: {said}");
 
     expect![[r#"
+        bare
         bids
         bids_per_second
         build.profile
@@ -101,7 +102,8 @@ fn every_bid_that_is_counted_is_in_the_journal_and_every_key_is_there() {
         seconds
         store
         unsent
-        watch"#]]
+        watch
+        without"#]]
     .assert_eq(&keys_of(&report));
 }
 
@@ -194,4 +196,26 @@ fn a_store_with_a_journal_is_left_alone() {
 fn a_running_engine_is_loaded_where_it_is() {
     let output = bench(&["place", "--endpoint", "http://127.0.0.1:1", "--market", "a/b", "--seconds", "1"]);
     assert_eq!(output.status.code(), Some(6));
+}
+
+#[test]
+fn what_a_part_costs_is_told_by_leaving_it_out() {
+    let report = report(&[
+        "place",
+        "--without",
+        "projections",
+        "--ratio",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0",
+        "--callers",
+        "4",
+    ]);
+    assert_eq!(report["without"], serde_json::json!(["projections"]));
+    // Nobody writes tables: they lack what was placed, and the market before it.
+    assert!(number(&report["engine"]["lag_commands"]) >= number(&report["bids"]));
+    let bare = &report["bare"];
+    let share = report["calls_per_second"].as_f64().unwrap() / bare["calls_per_second"].as_f64().unwrap();
+    assert!((bare["ratio"].as_f64().unwrap() - share).abs() < 1e-9, "{bare}");
 }
