@@ -26,6 +26,8 @@ use tracing::warn;
 const STEPS_MAX: usize = 32;
 /// How long to wait before the same step is tried again, where no event comes first.
 const AGAIN: Duration = Duration::from_millis(500);
+/// How long a bid waits for another of its BidNode to be amended first, before it looks again.
+const TURN: SignedDuration = SignedDuration::from_millis(200);
 
 /// All there is to see of a slot.
 pub(super) struct Scene {
@@ -172,7 +174,9 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
     let status = scene.status();
     let unwanted = unwanted(scene);
     let markets = markets(scene, unwanted.is_some(), context).await?;
-    let (ceiling_micros, amend_micros) = prices(scene, markets.as_deref(), now);
+    let (ceiling_micros, wanted_micros) = prices(scene, markets.as_deref(), now);
+    let its_turn = wanted_micros.is_none_or(|micros| is_its_turn(scene, micros, markets.as_deref(), context));
+    let amend_micros = wanted_micros.filter(|_| its_turn);
     let registered = || scene.owner.as_ref().is_none_or(|owner| is_registered(scene, owner));
     let node_name = status.node.clone().unwrap_or_default();
     let node = scene.node.as_ref().map(|node| node_view(node, registered()));
@@ -182,7 +186,7 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
     let pods_left = status.phase == SlotPhase::Draining
         && node.is_some()
         && context.world().pods_on(&node_name).iter().filter_map(|pod| pod_view(pod)).any(|pod| stays(&pod));
-    Ok(plan::next(&Sight {
+    let step = plan::next(&Sight {
         now,
         status: &status,
         unwanted,
@@ -194,7 +198,34 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
         may_drain: may_drain(scene, context, now),
         machine_gone: machine_gone(scene, context).await,
         limits: context.limits(),
-    }))
+    });
+    Ok(match step {
+        Step::Wait(time) if !its_turn => Step::Wait(time.min(TURN)),
+        step => step,
+    })
+}
+
+/// A bid that waits does not outbid a node of the same BidNode: nodes are raised before it is, and lowered after it.
+fn is_its_turn(scene: &Scene, micros: u64, markets: Option<&Markets>, context: &Context) -> bool {
+    let (Some(owner), Some(markets), Some(known)) = (&scene.owner, markets, &scene.known) else {
+        return true;
+    };
+    let raises = micros > known.ceiling_micros;
+    if raises == known.allocation.is_some() {
+        return true;
+    }
+    // Those that are amended at all.
+    let first = if raises { SlotPhase::Ready } else { SlotPhase::Bidding };
+    let siblings = context.world().slots_of(owner);
+    !siblings.iter().filter(|slot| slot.uid() != scene.slot.uid()).any(|slot| {
+        let status = slot.status.as_ref().filter(|status| status.phase == first);
+        let bid = status.and_then(|status| context.auction().mirror().bid(status.bid?));
+        let protected_until = status.and_then(|status| status.protected_until.as_ref()).map(|time| time.0);
+        bid.filter(|other| other.open).is_some_and(|other| {
+            let amended = amendment(owner, markets, &other, protected_until, clock::now());
+            amended.is_some_and(|micros| (micros > other.ceiling_micros) == raises)
+        })
+    })
 }
 
 fn unwanted(scene: &Scene) -> Option<Unwanted> {
@@ -222,15 +253,21 @@ async fn markets(scene: &Scene, unwanted: bool, context: &Context) -> Result<Opt
 fn prices(scene: &Scene, markets: Option<&Markets>, now: Timestamp) -> (Option<u64>, Option<u64>) {
     let (Some(owner), Some(markets)) = (&scene.owner, markets) else { return (None, None) };
     let ceiling = price::offer(&owner.spec, &markets.quote).ceiling_micros;
-    let amend = scene.known.as_ref().and_then(|known| {
-        let bid = Bid {
-            ceiling_micros: known.ceiling_micros,
-            waits: known.allocation.is_none(),
-            protected_until: scene.status().protected_until.map(|time| time.0),
-        };
-        price::amendment(&owner.spec, markets, &bid, now)
-    });
+    let protected_until = scene.status().protected_until.map(|time| time.0);
+    let amend = scene.known.as_ref().and_then(|known| amendment(owner, markets, known, protected_until, now));
     (Some(ceiling), amend)
+}
+
+fn amendment(
+    owner: &BidNode,
+    markets: &Markets,
+    known: &Known,
+    protected_until: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<u64> {
+    let bid =
+        Bid { ceiling_micros: known.ceiling_micros, waits: known.allocation.is_none(), protected_until };
+    price::amendment(&owner.spec, markets, &bid, now)
 }
 
 fn auction(scene: &Scene, context: &Context) -> Auction {
