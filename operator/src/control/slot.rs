@@ -199,10 +199,12 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
         machine_gone: machine_gone(scene, context).await,
         limits: context.limits(),
     });
-    Ok(match step {
-        Step::Wait(time) if !its_turn => Step::Wait(time.min(TURN)),
-        step => step,
-    })
+    if let Step::Wait(time) = step
+        && !its_turn
+    {
+        return Ok(Step::Wait(time.min(TURN)));
+    }
+    Ok(step)
 }
 
 /// A bid that waits does not outbid a node of the same BidNode: nodes are raised before it is, and lowered after it.
