@@ -6,7 +6,7 @@ use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::clock::Clock;
 use kubebid_engine::server::{Server, ServerConfig};
-use kubebid_engine::store::{Place, StoreOptions};
+use kubebid_engine::store::{Place, StoreOptions, copy_sqlite};
 use kubebid_engine::{Engine, EngineOptions};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,6 +16,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
+
+/// The file of the store that was kept.
+const KEPT: &str = "kept.db";
 
 /// The times of a market.
 #[derive(Clone, Copy, Default)]
@@ -28,6 +31,7 @@ pub(crate) struct Times {
 /// A running engine on its embedded store.
 pub(crate) struct Market {
     folder: TempDir,
+    store: PathBuf,
     address: SocketAddr,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     admin: Option<Client>,
@@ -39,6 +43,7 @@ impl Market {
     pub(crate) async fn start() -> Market {
         let folder = tempfile::tempdir().unwrap();
         let mut market = Market {
+            store: folder.path().join("market.db"),
             folder,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             running: None,
@@ -79,7 +84,7 @@ impl Market {
             grace: Duration::from_millis(200),
             api: ApiOptions::default(),
         };
-        let store = StoreOptions::new(Place::Sqlite(self.file("market.db")));
+        let store = StoreOptions::new(Place::Sqlite(self.store.clone()));
         let admin_file = self.file("admin.token");
         let (started, has_started) = oneshot::channel();
         let (stop, stopped) = oneshot::channel();
@@ -172,27 +177,16 @@ impl Market {
     }
 
     /// Keeps the store as it is.
-    pub(crate) async fn back_up(&mut self) {
-        self.stop().await;
-        self.copy_store("", "kept-");
-        self.resume().await;
+    pub(crate) async fn back_up(&self) {
+        copy_sqlite(&self.store, &self.file(KEPT), Duration::from_secs(10)).await.unwrap();
     }
 
-    /// Goes on from the store as it was kept.
+    /// Goes on from the store as it was kept, in the kept file itself: connections of the engine that stopped may
+    /// still be closing its own.
     pub(crate) async fn restore(&mut self) {
         self.stop().await;
-        self.copy_store("kept-", "");
+        self.store = self.file(KEPT);
         self.resume().await;
-    }
-
-    fn copy_store(&self, from: &str, to: &str) {
-        for file in ["market.db", "market.db-wal", "market.db-shm"] {
-            let (from, to) = (self.file(&format!("{from}{file}")), self.file(&format!("{to}{file}")));
-            let _ = std::fs::remove_file(&to);
-            if from.exists() {
-                std::fs::copy(from, to).unwrap();
-            }
-        }
     }
 
     /// The provider offers so many units, in USD.
