@@ -2,17 +2,18 @@
 
 use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
-use crate::intake::{Intake, NotDone, Submission, Taker, Ticket, Waiting, Work};
-use crate::leave_out::{self, LeaveOut, NoJournal};
-use crate::progress::{self, Reached, Reaching};
+use crate::intake::{Intake, Looked, NotDone, Submission, Taker, Ticket, Waiting, Work};
+use crate::leave_out::{self, LeaveOut};
+use crate::owner::Owner;
+use crate::progress::{self, Reached};
 use crate::projections::Projections;
-use crate::recovery::{Follower, RecoveryError, ToProjections};
-use crate::sequencer::{Sequencer, Stopped};
-use crate::snapshots::{self, Snapshotter};
+use crate::recovery::RecoveryError;
+use crate::sequencer::Stopped;
+use crate::snapshots::Snapshotter;
 use crate::spans;
-use crate::standby::{self, Led, Start, Unprojected};
-use crate::store::{Fault, Leadership, Store, StoreOptions};
-use crate::tenure::{Keeper, Tenure};
+use crate::standby::Start;
+use crate::store::{Fault, Store, StoreOptions};
+use crate::tenure::Tenure;
 use crate::view::Views;
 use futures_util::future::BoxFuture;
 use kubebid_core::Exchange;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tracing::{error, info};
+use tracing::error;
 use uuid::Uuid;
 
 /// A leader renews its lease every second, and its standby serves well within five when it is killed.
@@ -204,13 +205,10 @@ impl Engine {
     ) -> Result<T, NotDone> {
         let mut look = Some(look);
         let once = move |exchange: &Exchange, step: &Step| {
-            let look = look.take().expect("one command is looked at once");
-            (step.seq.0, look(exchange, step))
+            look.take().map(|look| look(exchange, step)).expect("one command is looked at once")
         };
         let seen = self.submit_all(vec![command], once).await?;
-        let (seq, seen) = seen.into_iter().next().expect("something is seen behind each command");
-        spans::stamped(seq);
-        Ok(seen)
+        Ok(seen.into_iter().next().expect("something is seen behind each command"))
     }
 
     /// As [`Engine::submit`], for commands with one deadline that follow each other: what `look` saw behind each.
@@ -225,7 +223,9 @@ impl Engine {
         let (waiting, receiver) = Waiting::new(commands.len(), look);
         self.hand_over(Work::Commands(Ticket { commands, reply: Box::new(waiting) }))?;
         // The sender is only dropped unused when the exchange stops with the command in hand.
-        receiver.await.unwrap_or(Err(NotDone::Unknown))
+        let Looked { last, seen } = receiver.await.unwrap_or(Err(NotDone::Unknown))?;
+        spans::stamped(last);
+        Ok(seen)
     }
 
     /// Reads something off the exchange. All that it sees is durable.
@@ -338,123 +338,5 @@ impl Running {
     /// As [`Running::ended`], without giving up the handle.
     pub async fn wait(&mut self) -> Result<(), EngineError> {
         (&mut self.exchange).await.unwrap_or(Err(EngineError::Bug))
-    }
-}
-
-/// What the exchange's thread begins with.
-struct Owner {
-    store: Store,
-    projections: Projections,
-    options: EngineOptions,
-    intake: Arc<Intake>,
-    views: Arc<Views>,
-    feed: broadcast::Sender<Arc<Chunk>>,
-    chunks: mpsc::UnboundedSender<Arc<Chunk>>,
-    /// To say what others had written when this engine began to lead.
-    projecting: Reaching,
-    projected: Reached,
-    applied: Reaching,
-    saved: Reaching,
-    tenure: Tenure,
-    /// That of the service: the lease is renewed there, whatever the exchange is busy with.
-    runtime: Handle,
-}
-
-impl Owner {
-    async fn run(self, mut ready: oneshot::Sender<()>) -> Result<(), EngineError> {
-        tokio::select! {
-            led = self.lead() => {
-                let (sequencer, keeper) = led?;
-                self.rule(sequencer, keeper, ready).await
-            }
-            // Nobody waits any more for this engine to lead.
-            () = ready.closed() => Ok(()),
-        }
-    }
-
-    /// Until this engine leads, and knows the whole journal.
-    async fn lead(&self) -> Result<(Sequencer, Option<Keeper>), EngineError> {
-        let Owner { store, projections, options, .. } = self;
-        // First the lead, where nobody is to be waited for: from then on nobody else adds to the journal.
-        let mut led = match options.start {
-            Start::TakeOver | Start::Alone => Some(self.keep(standby::lead_now(store, options).await?)),
-            Start::Standby => None,
-        };
-        let mut follower = Follower::begin(store, projections, self.views.clone()).await?;
-        self.saved.reach(follower.seq());
-        let mut unprojected = Unprojected { watermark: projections.watermark(), ..Unprojected::default() };
-        let (leadership, keeper) = match led.take() {
-            Some(led) => led,
-            None => {
-                let tables = &projections.tables;
-                self.keep(standby::stand_by(store, tables, &mut follower, options, &mut unprojected).await?)
-            }
-        };
-        let Unprojected { chunks, watermark } = unprojected;
-        self.projecting.reach(watermark);
-        let mut to_projections = ToProjections {
-            chunks: self.chunks.clone(),
-            watermark,
-            projected: self.projected.clone(),
-            lag: options.projection_lag,
-        };
-        for chunk in chunks {
-            to_projections.send(chunk).await;
-        }
-        follower.catch_up(&mut to_projections).await?;
-        let Follower { replay, publisher, position: head, .. } = follower;
-        if head != leadership.head {
-            let (expected, found) = (leadership.head, head);
-            return Err(Fault::Diverged { expected, found }.into());
-        }
-        let sequencer = Sequencer {
-            intake: self.intake.clone(),
-            clock: options.clock,
-            replay,
-            head,
-            writer: if options.leave_out.journal { Box::new(NoJournal) } else { leadership.writer },
-            publisher,
-            feed: self.feed.clone(),
-            projections: self.chunks.clone(),
-            applied: self.applied.clone(),
-        };
-        Ok((sequencer, keeper))
-    }
-
-    /// From here on the lease is renewed.
-    fn keep(&self, (mut leadership, since): Led) -> (Leadership, Option<Keeper>) {
-        let _runtime = self.runtime.enter();
-        let keeper = leadership
-            .lease
-            .take()
-            .map(|lease| Keeper::start(lease, since, self.tenure.clone(), self.intake.clone()));
-        (leadership, keeper)
-    }
-
-    /// Takes commands until the intake is closed.
-    async fn rule(
-        self,
-        sequencer: Sequencer,
-        keeper: Option<Keeper>,
-        ready: oneshot::Sender<()>,
-    ) -> Result<(), EngineError> {
-        let Owner { store, options, applied, saved, projecting, .. } = self;
-        drop(projecting);
-        applied.reach(sequencer.head.seq);
-        info!(seq = sequencer.head.seq, "ready");
-        let _ = ready.send(());
-        let (replay, head) = sequencer.run().await?;
-        // Before the snapshot, which takes a while: nothing is written to the journal any more.
-        if let Some(keeper) = keeper
-            && !keeper.give_back().await
-        {
-            return Err(Stopped::Superseded("another engine took the lease".to_owned()).into());
-        }
-        if options.leave_out.journal {
-            return Ok(());
-        }
-        snapshots::save(&store, &replay.exchange, head).await?;
-        saved.reach(head.seq);
-        Ok(())
     }
 }

@@ -70,19 +70,27 @@ pub(crate) trait Reply: Send {
 
 /// A caller that waits for what `look` sees behind each of its commands.
 pub(crate) struct Waiting<T, F> {
-    sender: oneshot::Sender<Result<Vec<T>, NotDone>>,
+    sender: oneshot::Sender<Result<Looked<T>, NotDone>>,
     look: F,
-    seen: Vec<T>,
+    looked: Looked<T>,
+}
+
+/// What was seen behind each of a ticket's commands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Looked<T> {
+    /// The number of the last one.
+    pub(crate) last: u64,
+    pub(crate) seen: Vec<T>,
 }
 
 /// What comes back to who waits.
-pub(crate) type Seen<T> = oneshot::Receiver<Result<Vec<T>, NotDone>>;
+pub(crate) type Answer<T> = oneshot::Receiver<Result<Looked<T>, NotDone>>;
 
 impl<T, F: FnMut(&Exchange, &Step) -> T> Waiting<T, F> {
     /// And what it waits for.
-    pub(crate) fn new(commands: usize, look: F) -> (Waiting<T, F>, Seen<T>) {
+    pub(crate) fn new(commands: usize, look: F) -> (Waiting<T, F>, Answer<T>) {
         let (sender, receiver) = oneshot::channel();
-        (Waiting { sender, look, seen: Vec::with_capacity(commands) }, receiver)
+        (Waiting { sender, look, looked: Looked { last: 0, seen: Vec::with_capacity(commands) } }, receiver)
     }
 }
 
@@ -96,13 +104,13 @@ impl<T: Send, F: FnMut(&Exchange, &Step) -> T + Send> Reply for Waiting<T, F> {
     }
 
     fn look(&mut self, exchange: &Exchange, step: &Step) {
-        let seen = (self.look)(exchange, step);
-        self.seen.push(seen);
+        self.looked.last = step.seq.0;
+        self.looked.seen.push((self.look)(exchange, step));
     }
 
     fn tell(self: Box<Self>) {
         // The caller may have gone: the commands stand all the same.
-        let _ = self.sender.send(Ok(self.seen));
+        let _ = self.sender.send(Ok(self.looked));
     }
 }
 
@@ -212,14 +220,14 @@ mod tests {
     use super::*;
     use std::thread;
 
-    fn frame(intake: &Intake, bids: usize) -> Result<Seen<()>, NotDone> {
+    fn frame(intake: &Intake, bids: usize) -> Result<Answer<()>, NotDone> {
         let (waiting, receiver) = Waiting::new(bids, |_: &Exchange, _: &Step| ());
         let commands = (0..bids).map(|_| Submission::new(None, Command::AdvanceTime)).collect();
         intake.push(Work::Commands(Ticket { commands, reply: Box::new(waiting) }))?;
         Ok(receiver)
     }
 
-    fn command(intake: &Intake) -> Result<Seen<()>, NotDone> {
+    fn command(intake: &Intake) -> Result<Answer<()>, NotDone> {
         frame(intake, 1)
     }
 

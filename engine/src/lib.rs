@@ -12,6 +12,7 @@ mod intake;
 mod leave_out;
 pub mod limits;
 pub mod metrics;
+mod owner;
 pub mod policy;
 mod progress;
 pub mod projections;

@@ -1,7 +1,7 @@
 //! Spans of requests, as a collector gets them.
 
-use crate::process::{Engine, sqlite};
-use kubebid_client::v1;
+use crate::process::{Engine, sqlite, token_of};
+use kubebid_client::v1::{self, token::Role};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
 };
@@ -74,6 +74,14 @@ async fn spans_of_requests_carry_the_number_of_their_command_below_the_callers_s
         .open_market(v1::OpenMarketRequest { market: "h100/eu".into(), rules: None })
         .await
         .expect("the market opens");
+    let tenant = engine.client(&token_of(&admin, "t", Role::Tenant).await);
+    let bid = v1::PlaceBidRequest {
+        markets: vec!["h100/eu".into()],
+        ceiling_micros: 100,
+        max_nodes: 1,
+        ..v1::PlaceBidRequest::default()
+    };
+    let placed = tenant.place_bid(bid).await.expect("the bid stands");
     // By REST, from somebody who traces.
     let address = engine.endpoint();
     let mut stream = TcpStream::connect(address.trim_start_matches("http://")).await.expect("it listens");
@@ -87,19 +95,21 @@ async fn spans_of_requests_carry_the_number_of_their_command_below_the_callers_s
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 
-    let (mut command, mut read) = (None, None);
-    while command.is_none() || read.is_none() {
+    let (mut command, mut bid, mut read) = (None, None, None);
+    while command.is_none() || bid.is_none() || read.is_none() {
         let span = tokio::time::timeout(Duration::from_secs(60), spans.recv()).await;
         let (resource, span) = span.expect("spans are sent in time").expect("the collector runs");
         assert_eq!(text(&resource.attributes, "service.name"), "kubebid");
         assert_eq!(text(&resource.attributes, "service.version"), env!("CARGO_PKG_VERSION"));
         match span.name.as_str() {
             "/kubebid.auction.v1.AdminService/OpenMarket" => command = Some(span),
+            "/kubebid.auction.v1.BidService/PlaceBid" => bid = Some(span),
             "/kubebid.auction.v1.MarketService/ListMarkets" => read = Some(span),
             _ => {}
         }
     }
-    let (command, read) = (command.unwrap(), read.unwrap());
+    let (command, bid, read) = (command.unwrap(), bid.unwrap(), read.unwrap());
+    assert_eq!(value(&bid.attributes, "seq"), Some(Value::IntValue(placed.seq as i64)));
     assert_eq!(value(&command.attributes, "seq"), Some(Value::IntValue(opened.seq as i64)));
     assert_eq!(text(&command.attributes, "wire"), "grpc");
     assert_eq!(text(&command.attributes, "code"), "OK");

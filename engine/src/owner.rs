@@ -1,0 +1,137 @@
+//! The exchange's thread from its beginning to its end: it comes to lead, knows the whole journal, and rules.
+
+use crate::chunk::Chunk;
+use crate::engine::{EngineError, EngineOptions};
+use crate::intake::Intake;
+use crate::leave_out::NoJournal;
+use crate::progress::{Reached, Reaching};
+use crate::projections::Projections;
+use crate::recovery::{Follower, ToProjections};
+use crate::sequencer::{Sequencer, Stopped};
+use crate::snapshots;
+use crate::standby::{self, Led, Start, Unprojected};
+use crate::store::{Fault, Leadership, Store};
+use crate::tenure::{Keeper, Tenure};
+use crate::view::Views;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tracing::info;
+
+/// What the exchange's thread begins with.
+pub(crate) struct Owner {
+    pub(crate) store: Store,
+    pub(crate) projections: Projections,
+    pub(crate) options: EngineOptions,
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) feed: broadcast::Sender<Arc<Chunk>>,
+    pub(crate) chunks: mpsc::UnboundedSender<Arc<Chunk>>,
+    /// To say what others had written when this engine began to lead.
+    pub(crate) projecting: Reaching,
+    pub(crate) projected: Reached,
+    pub(crate) applied: Reaching,
+    pub(crate) saved: Reaching,
+    pub(crate) tenure: Tenure,
+    /// That of the service: the lease is renewed there, whatever the exchange is busy with.
+    pub(crate) runtime: Handle,
+}
+
+impl Owner {
+    pub(crate) async fn run(self, mut ready: oneshot::Sender<()>) -> Result<(), EngineError> {
+        tokio::select! {
+            led = self.lead() => {
+                let (sequencer, keeper) = led?;
+                self.rule(sequencer, keeper, ready).await
+            }
+            // Nobody waits any more for this engine to lead.
+            () = ready.closed() => Ok(()),
+        }
+    }
+
+    /// Until this engine leads, and knows the whole journal.
+    async fn lead(&self) -> Result<(Sequencer, Option<Keeper>), EngineError> {
+        let Owner { store, projections, options, .. } = self;
+        // First the lead, where nobody is to be waited for: from then on nobody else adds to the journal.
+        let mut led = match options.start {
+            Start::TakeOver | Start::Alone => Some(self.keep(standby::lead_now(store, options).await?)),
+            Start::Standby => None,
+        };
+        let mut follower = Follower::begin(store, projections, self.views.clone()).await?;
+        self.saved.reach(follower.seq());
+        let mut unprojected = Unprojected { watermark: projections.watermark(), ..Unprojected::default() };
+        let (leadership, keeper) = match led.take() {
+            Some(led) => led,
+            None => {
+                let tables = &projections.tables;
+                self.keep(standby::stand_by(store, tables, &mut follower, options, &mut unprojected).await?)
+            }
+        };
+        let Unprojected { chunks, watermark } = unprojected;
+        self.projecting.reach(watermark);
+        let mut to_projections = ToProjections {
+            chunks: self.chunks.clone(),
+            watermark,
+            projected: self.projected.clone(),
+            lag: options.projection_lag,
+        };
+        for chunk in chunks {
+            to_projections.send(chunk).await;
+        }
+        follower.catch_up(&mut to_projections).await?;
+        let Follower { replay, publisher, position: head, .. } = follower;
+        if head != leadership.head {
+            let (expected, found) = (leadership.head, head);
+            return Err(Fault::Diverged { expected, found }.into());
+        }
+        let sequencer = Sequencer {
+            intake: self.intake.clone(),
+            clock: options.clock,
+            replay,
+            head,
+            writer: if options.leave_out.journal { Box::new(NoJournal) } else { leadership.writer },
+            publisher,
+            feed: self.feed.clone(),
+            projections: self.chunks.clone(),
+            applied: self.applied.clone(),
+        };
+        Ok((sequencer, keeper))
+    }
+
+    /// From here on the lease is renewed.
+    fn keep(&self, (mut leadership, since): Led) -> (Leadership, Option<Keeper>) {
+        let _runtime = self.runtime.enter();
+        let keeper = leadership
+            .lease
+            .take()
+            .map(|lease| Keeper::start(lease, since, self.tenure.clone(), self.intake.clone()));
+        (leadership, keeper)
+    }
+
+    /// Takes commands until the intake is closed.
+    async fn rule(
+        self,
+        sequencer: Sequencer,
+        keeper: Option<Keeper>,
+        ready: oneshot::Sender<()>,
+    ) -> Result<(), EngineError> {
+        let Owner { store, options, applied, saved, projecting, .. } = self;
+        drop(projecting);
+        applied.reach(sequencer.head.seq);
+        info!(seq = sequencer.head.seq, "ready");
+        let _ = ready.send(());
+        let (replay, head) = sequencer.run().await?;
+        // Before the snapshot, which takes a while: nothing is written to the journal any more.
+        if let Some(keeper) = keeper
+            && !keeper.give_back().await
+        {
+            return Err(Stopped::Superseded("another engine took the lease".to_owned()).into());
+        }
+        if options.leave_out.journal {
+            return Ok(());
+        }
+        snapshots::save(&store, &replay.exchange, head).await?;
+        saved.reach(head.seq);
+        Ok(())
+    }
+}
