@@ -39,7 +39,7 @@ impl Exchange {
     /// Live nodes cost at most L, which is at most their ceiling; under notice the ceiling caps.
     fn terms(&self, id: AllocationId) -> Terms {
         let Allocation { tenant, reserve, notice, bid, .. } = *self.allocation(id);
-        Terms { tenant, reserve, cap: notice.map(|_| self.bid(bid).ceiling) }
+        Terms { tenant, reserve, cap: notice.map(|_| self.bid(bid).terms.ceiling) }
     }
 
     /// What a node has cost so far; nothing before it was ready.

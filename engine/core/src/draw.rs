@@ -1,8 +1,9 @@
 //! The whole state as a picture.
 
+use crate::bids::Kept;
 use crate::exchange::Exchange;
 use crate::picture::{AllocationPicture, AllocationState, BidPicture, MarketPicture, Picture};
-use crate::state::{Allocation, Bid};
+use crate::state::{Allocation, Bid, BidTerms};
 use crate::units::{AllocationId, BidId, MarketId};
 
 impl Exchange {
@@ -14,7 +15,7 @@ impl Exchange {
         });
         Picture {
             markets: markets.collect(),
-            bids: self.bids.iter().map(|(id, bid)| draw_bid(id, bid)).collect(),
+            bids: self.bids.iter().map(|(id, kept)| draw_bid(id, kept)).collect(),
             allocations: self.allocations.iter().map(|(id, a)| self.draw_allocation(id, a)).collect(),
             totals: self.totals,
         }
@@ -38,14 +39,16 @@ impl Exchange {
     }
 }
 
-pub(crate) fn draw_bid(id: BidId, bid: &Bid) -> BidPicture {
+fn draw_bid(id: BidId, kept: Kept<'_>) -> BidPicture {
+    let BidTerms { max_nodes, ceiling, .. } = *kept.terms();
+    let bid = kept.counting();
     BidPicture {
         bid: id,
-        held: bid.live.len(),
-        claimed: bid.claims.len(),
-        unmet: bid.unmet(),
-        max_nodes: bid.max_nodes,
-        ceiling: bid.ceiling,
-        searching: bid.searching,
+        held: bid.map_or(0, |bid| bid.live.len()),
+        claimed: bid.map_or(0, |bid| bid.claims.len()),
+        unmet: bid.map_or(0, Bid::unmet),
+        max_nodes,
+        ceiling,
+        searching: bid.is_some_and(|bid| bid.searching),
     }
 }

@@ -1,6 +1,7 @@
 //! The market: one door for commands, one order of things (R1).
 
 use crate::answer::{Answer, Auction, Outcome};
+use crate::bids::Bids;
 use crate::book::Book;
 use crate::closing::Closing;
 use crate::command::{Command, Stamped};
@@ -24,6 +25,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// The markets of each instance type, in the order in which they were opened.
+pub(crate) type Types = ByName<InstanceType, Arc<[MarketId]>>;
+
 /// All markets, bids and offers. `apply` is deterministic: the same commands give the same events.
 #[derive(Debug, Default)]
 pub struct Exchange {
@@ -32,11 +36,10 @@ pub struct Exchange {
     pub(crate) names: Names,
     pub(crate) account_ids: ByName<AccountName, AccountId>,
     pub(crate) market_ids: ByName<MarketName, MarketId>,
-    /// The markets of each instance type, in the order in which they were opened.
-    pub(crate) types: ByName<InstanceType, Arc<[MarketId]>>,
+    pub(crate) types: Types,
     pub(crate) accounts: Vec<Account>,
     pub(crate) markets: Vec<Market>,
-    pub(crate) bids: Numbered<BidId, Bid>,
+    pub(crate) bids: Bids,
     pub(crate) allocations: Numbered<AllocationId, Allocation>,
     pub(crate) last_allocation: u64,
     pub(crate) last_claim: u64,
@@ -50,6 +53,8 @@ pub struct Exchange {
     pub(crate) changed: MarketSet,
     /// Bids whose place among the claim holders that a free unit would rescue is to be worked out again.
     pub(crate) stale_rescues: Vec<BidId>,
+    /// Bids that have ended, or had for a moment, and are still kept as those that count.
+    pub(crate) ending: Vec<BidId>,
     /// Of the command in hand.
     pub(crate) caller: AccountId,
     /// The IOC bid of the command that is being settled (R14).
@@ -95,6 +100,10 @@ impl Market {
             meter: Meter::default(),
         }
     }
+
+    pub(crate) fn sells(&self, account: AccountId) -> bool {
+        self.offers.get(&account).is_some_and(|offer| !offer.units.is_empty())
+    }
 }
 
 impl Auction for Exchange {
@@ -102,7 +111,7 @@ impl Auction for Exchange {
         let (seq, outcome) = self.step(command);
         std::mem::swap(&mut self.closed, &mut self.closing);
         self.closing.clear();
-        Answer { seq, at: self.now, outcome, events: std::mem::take(&mut self.events) }
+        Answer { seq, at: self.now, outcome, events: self.events.drain(..).collect() }
     }
 
     fn picture(&self) -> Picture {
@@ -250,7 +259,7 @@ impl Exchange {
     }
 
     pub(crate) fn bid_mut(&mut self, id: BidId) -> &mut Bid {
-        self.bids.get_mut(id).expect("bids are kept")
+        self.bids.get_mut(id).expect("a bid that counts")
     }
 
     pub(crate) fn allocation(&self, id: AllocationId) -> &Allocation {
@@ -275,24 +284,21 @@ impl Exchange {
     }
 
     pub(crate) fn bidder(&self, bid: BidId) -> Bidder {
-        Bidder { bid, tenant: self.bid(bid).tenant }
+        Bidder { bid, tenant: self.bid(bid).terms.tenant }
     }
 
     /// The markets a bid names, or all of its instance type (R13).
     pub(crate) fn markets_of(&self, bid: BidId) -> &[MarketId] {
-        self.markets_in(&self.bid(bid).scope)
+        self.markets_in(&self.bid(bid).terms.scope)
     }
 
     pub(crate) fn markets_in<'a>(&'a self, scope: &'a Scope) -> &'a [MarketId] {
-        match scope {
-            Scope::Markets(markets) => markets,
-            Scope::InstanceType(kind) => self.types.get(kind).map_or(&[], |markets| markets),
-        }
+        markets_in(&self.types, scope)
     }
 
     /// Nobody bids where he sells: a unit that is leaving counts too (R17).
     pub(crate) fn sells(&self, account: AccountId, market: MarketId) -> bool {
-        self.market(market).offers.get(&account).is_some_and(|offer| !offer.units.is_empty())
+        self.market(market).sells(account)
     }
 
     pub(crate) fn is_protected(&self, allocation: &Allocation) -> bool {
@@ -310,5 +316,12 @@ impl Exchange {
             Due::Expiry(id) => self.expire(id),
         }
         true
+    }
+}
+
+pub(crate) fn markets_in<'a>(types: &'a Types, scope: &'a Scope) -> &'a [MarketId] {
+    match scope {
+        Scope::Markets(markets) => markets,
+        Scope::InstanceType(kind) => types.get(kind).map_or(&[], |markets| markets),
     }
 }

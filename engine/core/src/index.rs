@@ -2,7 +2,7 @@
 //! that with where the book has it, and moves it. Called after every change of what it reads.
 
 use crate::book::Live;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, markets_in};
 use crate::money::Price;
 use crate::state::{Bid, Place, Rescue};
 use crate::units::{AccountId, AllocationId, BidId, MarketId};
@@ -49,17 +49,17 @@ impl Exchange {
         let bid = self.bid(allocation.bid);
         let Some(notice) = allocation.notice else {
             let protected = self.is_protected(allocation).then_some(allocation.protected_until);
-            return Place::Live(Live { ceiling: bid.ceiling, protected, reserve: allocation.reserve });
+            return Place::Live(Live { ceiling: bid.terms.ceiling, protected, reserve: allocation.reserve });
         };
         let offer = self.offer(allocation.unit);
         if let Some(claim) = notice.claim {
-            let ceiling = self.bid(claim.by.bid).ceiling;
+            let ceiling = self.bid(claim.by.bid).terms.ceiling;
             return Place::Claimed { ceiling, number: claim.number, reserve: offer.reserve };
         }
         if offer.units[allocation.unit.number].leaving {
             Place::Leaving
         } else if self.is_wanted_back(id) {
-            Place::Orphan { ceiling: bid.ceiling, returns: notice.returns }
+            Place::Orphan { ceiling: bid.terms.ceiling, returns: notice.returns }
         } else {
             Place::Standing { reserve: offer.reserve, deadline: notice.deadline }
         }
@@ -72,33 +72,34 @@ impl Exchange {
         let offer = self.offer(allocation.unit);
         let stays = !offer.units[allocation.unit.number].leaving;
         // Room under `max_nodes`, or a claim to give up for it.
-        let room = notice.returns || bid.live.len() < bid.max_nodes;
-        stays && offer.reserve <= bid.ceiling && room
+        let room = notice.returns || bid.live.len() < bid.terms.max_nodes;
+        stays && offer.reserve <= bid.terms.ceiling && room
     }
 
     /// After a change of what a bid wants or has: its place in the queues, and whether it wants its
     /// nodes under notice back.
     pub(crate) fn reindex_bid(&mut self, id: BidId) {
-        let (before, queued) = {
-            let bid = self.bid_mut(id);
-            let queued = bid.queue();
-            (std::mem::replace(&mut bid.queued, queued), queued)
-        };
+        let Exchange { bids, markets, types, dirty, ending, .. } = self;
+        let bid = bids.get_mut(id).expect("a bid that counts");
+        let queued = bid.queue();
+        let before = std::mem::replace(&mut bid.queued, queued);
         if before != queued {
-            let tenant = self.bid(id).tenant;
-            for n in 0..self.markets_of(id).len() {
-                let market = self.markets_of(id)[n];
-                let sells = self.sells(tenant, market);
-                let demand = &mut self.market_mut(market).book.demand;
+            let tenant = bid.terms.tenant;
+            for id_of_market in markets_in(types, &bid.terms.scope) {
+                let market = &mut markets[id_of_market.0 as usize];
+                let queued = queued.filter(|_| !market.sells(tenant));
+                let demand = &mut market.book.demand;
                 let removed = before.is_some_and(|before| demand.remove(id, tenant, before));
-                let queued = queued.filter(|_| !sells);
                 let inserted = queued.is_some_and(|queued| demand.insert(id, tenant, queued));
                 if removed || inserted {
-                    self.dirty.insert(market);
+                    dirty.insert(*id_of_market);
                 }
             }
         }
-        for notice in self.bid(id).notices.clone().iter() {
+        if bid.has_ended() {
+            ending.push(id);
+        }
+        for notice in bid.notices.clone().iter() {
             self.reindex_allocation(notice);
         }
         self.reindex_rescue(id);
@@ -139,12 +140,14 @@ impl Exchange {
     /// Before anybody looks for a claim holder to whom a free unit could go.
     pub(crate) fn refresh_rescues(&mut self) {
         while let Some(id) = self.stale_rescues.pop() {
-            self.bid_mut(id).rescue_is_stale = false;
-            self.refresh_rescue(id);
+            if let Some(bid) = self.bids.get_mut(id) {
+                bid.rescue_is_stale = false;
+                self.refresh_rescue(id);
+            }
         }
     }
 
-    fn refresh_rescue(&mut self, id: BidId) {
+    pub(crate) fn refresh_rescue(&mut self, id: BidId) {
         let rescuable = self.rescues_of(id);
         let before = std::mem::take(&mut self.bid_mut(id).rescuable);
         if before != rescuable {
@@ -164,10 +167,11 @@ impl Exchange {
         if bid.claims.len() == 0 {
             return Vec::new();
         }
-        let open = self.markets_of(id).iter().copied().filter(|market| !self.sells(bid.tenant, *market));
+        let open =
+            self.markets_of(id).iter().copied().filter(|market| !self.sells(bid.terms.tenant, *market));
         open.filter_map(|market| {
             let victim = self.dearest_victim(id, bid.rescue_market(market))?;
-            let accepts = self.needed_against(victim).min(bid.ceiling);
+            let accepts = self.needed_against(victim).min(bid.terms.ceiling);
             Some((market, Rescue { accepts, rank: bid.rank() }))
         })
         .collect()
@@ -179,13 +183,13 @@ impl Exchange {
         let claims = self.bid(id).claims.iter();
         claims
             .filter(|claim| market.is_none_or(|market| self.allocation(*claim).unit.market == market))
-            .max_by_key(|claim| (self.bid(self.allocation(*claim).bid).ceiling, Reverse(*claim)))
+            .max_by_key(|claim| (self.bid(self.allocation(*claim).bid).terms.ceiling, Reverse(*claim)))
     }
 
     /// The ceiling that R4 asks of whoever displaces this node's bid.
     pub(crate) fn needed_against(&self, id: AllocationId) -> Price {
         let allocation = self.allocation(id);
-        self.needed(allocation.unit, self.bid(allocation.bid).ceiling)
+        self.needed(allocation.unit, self.bid(allocation.bid).terms.ceiling)
     }
 
     /// All bids of an account that seek in a market, after it began or ceased to sell there (R17).
@@ -193,7 +197,7 @@ impl Exchange {
         let sells = self.sells(account, market);
         for n in 0..self.accounts[account.0 as usize].bids.len() {
             let id = self.accounts[account.0 as usize].bids[n];
-            let bid = self.bid(id);
+            let Some(bid) = self.bids.get(id) else { continue };
             let seeks = bid.queued.is_some() || bid.claims.len() > 0;
             if !seeks || !self.markets_of(id).contains(&market) {
                 continue;
@@ -225,6 +229,6 @@ impl Exchange {
 impl Bid {
     /// A gang's rescue stays in one market (R12): the market its claims must be in.
     pub(crate) fn rescue_market(&self, market: MarketId) -> Option<MarketId> {
-        (self.min_nodes.min(self.max_nodes) > 1).then_some(market)
+        (self.terms.min_nodes.min(self.terms.max_nodes) > 1).then_some(market)
     }
 }

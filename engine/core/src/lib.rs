@@ -5,6 +5,7 @@
 //! [`Auction::apply`] reads is in the command it is given.
 
 pub mod answer;
+mod bids;
 mod billing;
 mod book;
 pub mod closing;

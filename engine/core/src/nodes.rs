@@ -20,7 +20,7 @@ impl Exchange {
         let rules = &self.market(unit.market).rules;
         let start_by = self.now.after(rules.start_timeout);
         let protected_until = start_by.after(rules.min_runtime);
-        let tenant = self.bid(bid_id).tenant;
+        let tenant = self.bid(bid_id).terms.tenant;
         let offer = self.offer_mut(unit);
         offer.free.remove(&unit.number);
         offer.units.get_mut(unit.number).expect("a unit to allocate").allocation = Some(id);
@@ -80,11 +80,11 @@ impl Exchange {
             bid.notices.remove(id);
         } else {
             bid.live.remove(id);
-            if reason == EndReason::Released || lost.is_some() && bid.closes {
-                bid.max_nodes -= 1;
+            if reason == EndReason::Released || lost.is_some() && bid.terms.closes {
+                bid.terms.max_nodes -= 1;
             }
         }
-        let max_nodes = bid.max_nodes;
+        let max_nodes = bid.terms.max_nodes;
         self.tell(Fact::Ended { node, max_nodes, reason });
         if let Some(charge) = charge {
             self.tell(charge);
@@ -119,7 +119,7 @@ impl Exchange {
     fn close_if_done(&mut self, id: BidId) {
         let bid = self.bid(id);
         let could_return = bid.notices.iter().any(|n| self.allocation(n).notice.is_some_and(|n| n.returns));
-        if bid.searching && bid.max_nodes == 0 && !could_return {
+        if bid.searching && bid.terms.max_nodes == 0 && !could_return {
             self.close(id, CloseReason::Done);
         }
     }
@@ -129,7 +129,7 @@ impl Exchange {
         let bidder = self.bidder(id);
         let bid = self.bid_mut(id);
         bid.searching = false;
-        let max_nodes = bid.max_nodes;
+        let max_nodes = bid.terms.max_nodes;
         self.tell(Fact::BidClosed { bidder, max_nodes, reason });
         self.reindex_bid(id);
     }

@@ -12,23 +12,78 @@ pub(crate) trait Number: Copy {
     fn number(self) -> u64;
 }
 
-/// Things by number. A number costs four bytes from the first that is there to the last that was.
+/// A place for each number. A number costs four bytes from the first that has one to the last that had.
 #[derive(Debug)]
-pub(crate) struct Numbered<K, V> {
+pub(crate) struct Places<K> {
     /// The number whose place comes first.
     base: u64,
     places: VecDeque<u32>,
-    things: Slab<V>,
-    len: usize,
     numbers: PhantomData<K>,
 }
 
-/// No thing has this number.
-const NONE: u32 = u32::MAX;
+/// A number without a place.
+pub(crate) const NONE: u32 = u32::MAX;
+
+impl<K> Default for Places<K> {
+    fn default() -> Places<K> {
+        Places { base: 0, places: VecDeque::new(), numbers: PhantomData }
+    }
+}
+
+impl<K: Number> Places<K> {
+    fn at(&self, key: K) -> Option<usize> {
+        usize::try_from(key.number().checked_sub(self.base)?).ok()
+    }
+
+    pub(crate) fn get(&self, key: K) -> Option<u32> {
+        self.places.get(self.at(key)?).copied().filter(|place| *place != NONE)
+    }
+
+    /// Behind all that were there before.
+    pub(crate) fn push(&mut self, key: K, place: u32) {
+        if self.places.is_empty() {
+            self.base = key.number();
+        }
+        let at = usize::try_from(key.number() - self.base).expect("numbers rise");
+        debug_assert!(at >= self.places.len(), "numbers rise");
+        if at > self.places.len() {
+            self.places.resize(at, NONE);
+        }
+        self.places.push_back(place);
+    }
+
+    /// Another place for a number that has one.
+    pub(crate) fn move_to(&mut self, key: K, place: u32) {
+        let at = self.at(key).expect("a number that has a place");
+        self.places[at] = place;
+    }
+
+    fn remove(&mut self, key: K) {
+        self.move_to(key, NONE);
+        while self.places.front() == Some(&NONE) {
+            self.places.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// In the order of the numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, u32)> {
+        let numbered = self.places.iter().copied().zip(self.base..);
+        numbered.filter(|(place, _)| *place != NONE).map(|(place, number)| (K::of(number), place))
+    }
+}
+
+/// Things by number.
+#[derive(Debug)]
+pub(crate) struct Numbered<K, V> {
+    places: Places<K>,
+    things: Slab<V>,
+    len: usize,
+}
 
 impl<K, V> Default for Numbered<K, V> {
     fn default() -> Numbered<K, V> {
-        Numbered { base: 0, places: VecDeque::new(), things: Slab::default(), len: 0, numbers: PhantomData }
+        Numbered { places: Places::default(), things: Slab::default(), len: 0 }
     }
 }
 
@@ -41,49 +96,33 @@ impl<K: Number, V> Numbered<K, V> {
         self.len == 0
     }
 
-    fn place(&self, key: K) -> Option<u32> {
-        let at = usize::try_from(key.number().checked_sub(self.base)?).ok()?;
-        self.places.get(at).copied().filter(|place| *place != NONE)
-    }
-
     pub(crate) fn get(&self, key: K) -> Option<&V> {
-        self.place(key).map(|place| &self.things[place])
+        self.places.get(key).map(|place| &self.things[place])
     }
 
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut V> {
-        self.place(key).map(|place| &mut self.things[place])
+        self.places.get(key).map(|place| &mut self.things[place])
     }
 
     /// Behind all that were there before.
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        if self.places.is_empty() {
-            self.base = key.number();
-        }
-        let at = usize::try_from(key.number() - self.base).expect("numbers rise");
-        debug_assert!(at >= self.places.len(), "numbers rise");
-        self.places.resize(at, NONE);
-        self.places.push_back(self.things.put(value));
+        let place = self.things.put(value);
+        self.places.push(key, place);
         self.len += 1;
     }
 
     /// In the order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
-        let numbered = self.places.iter().zip(self.base..);
-        let there = numbered.filter(|(place, _)| **place != NONE);
-        there.map(|(place, number)| (K::of(number), &self.things[*place]))
+        self.places.iter().map(|(key, place)| (key, &self.things[place]))
     }
 }
 
 impl<K: Number, V: Copy> Numbered<K, V> {
     pub(crate) fn remove(&mut self, key: K) -> Option<V> {
-        let place = self.place(key)?;
-        self.places[(key.number() - self.base) as usize] = NONE;
+        let place = self.places.get(key)?;
+        self.places.remove(key);
         self.things.free(place);
         self.len -= 1;
-        while self.places.front() == Some(&NONE) {
-            self.places.pop_front();
-            self.base += 1;
-        }
         Some(self.things[place])
     }
 }

@@ -81,17 +81,17 @@ impl Exchange {
     }
 
     fn reason_in(&self, bid: &Bid, market: MarketId) -> Unfilled {
-        if self.sells(bid.tenant, market) {
+        if self.sells(bid.terms.tenant, market) {
             return Unfilled::OwnSupply;
         }
         let Some(floor) = self.floor_of_others(bid, market) else { return Unfilled::NoSupply };
-        if bid.ceiling < floor {
+        if bid.terms.ceiling < floor {
             return Unfilled::BelowFloor;
         }
-        if self.needed_by(bid, market).is_some_and(|needed| needed <= bid.ceiling) {
+        if self.needed_by(bid, market).is_some_and(|needed| needed <= bid.terms.ceiling) {
             return Unfilled::WaitingForProtectedNode;
         }
-        let one = self.needed_for(market, 1).is_some_and(|needed| needed <= bid.ceiling);
+        let one = self.needed_for(market, 1).is_some_and(|needed| needed <= bid.terms.ceiling);
         if bid.wanted_at_once() > 1 && one {
             return Unfilled::MinimumNotMet;
         }
@@ -142,7 +142,7 @@ impl Exchange {
         let claims = market.book.held.claims();
         let claims = claims.filter(|claim| bid.claims.iter().all(|own| own != *claim));
         let claims = claims.take(nodes as usize).filter_map(|claim| self.allocation(claim).claim());
-        needs.extend(claims.map(|claim| (market.rules.needed(self.bid(claim.by.bid).ceiling), 1)));
+        needs.extend(claims.map(|claim| (market.rules.needed(self.bid(claim.by.bid).terms.ceiling), 1)));
         needs.sort_unstable();
         let mut have = 0;
         needs
@@ -157,7 +157,7 @@ impl Exchange {
     /// Live nodes of others by ceiling, lowest first.
     fn levels_of_others(&self, bid: &Bid, market: MarketId) -> impl Iterator<Item = (Price, u64)> {
         let own = bid.live.iter().filter(|id| self.allocation(*id).unit.market == market).count() as u64;
-        let ceiling = bid.ceiling;
+        let ceiling = bid.terms.ceiling;
         let others = move |(level, count)| (level, if level == ceiling { count - own } else { count });
         self.market(market).book.held.levels().map(others).filter(|(_, count)| *count > 0)
     }
@@ -170,7 +170,7 @@ impl Exchange {
         let rival = first.map(|(rank, _)| rank).filter(|rank| rank.ceiling.0 >= needed);
         Some(match rival {
             Some(rival) if rival < bid.rank() => needed.max(Price(rival.ceiling.0.0.saturating_add(tick))),
-            Some(rival) => bid.ceiling.min(Price(rival.ceiling.0.0.saturating_add(tick))),
+            Some(rival) => bid.terms.ceiling.min(Price(rival.ceiling.0.0.saturating_add(tick))),
             None => needed,
         })
     }
@@ -179,7 +179,7 @@ impl Exchange {
     fn first_protection(&self, bid: &Bid, market: MarketId) -> Option<Micros> {
         let rules = &self.market(market).rules;
         let levels = self.levels_of_others(bid, market);
-        let mut within = levels.take_while(|(ceiling, _)| rules.needed(*ceiling) <= bid.ceiling);
+        let mut within = levels.take_while(|(ceiling, _)| rules.needed(*ceiling) <= bid.terms.ceiling);
         // A plain bid only ever displaces in the lowest level (R4).
         let (lowest, _) = within.next()?;
         let highest =

@@ -106,7 +106,7 @@ impl Exchange {
 
     /// What a bid would take now if it took one node, over all its markets (R3, R4, R13).
     pub(crate) fn best_for(&self, bid: BidId) -> Option<Offering> {
-        let ceiling = self.bid(bid).ceiling;
+        let ceiling = self.bid(bid).terms.ceiling;
         let (mut displacement, mut free, mut standing) =
             (Cheapest::default(), Cheapest::default(), Cheapest::default());
         for market in self.open_markets(bid) {
@@ -126,7 +126,7 @@ impl Exchange {
         bid: BidId,
         in_market: impl Fn(MarketId) -> Option<Offering>,
     ) -> Option<Offering> {
-        let (ceiling, mut best) = (self.bid(bid).ceiling, Cheapest::default());
+        let (ceiling, mut best) = (self.bid(bid).terms.ceiling, Cheapest::default());
         for market in self.open_markets(bid) {
             best.look_at(market, in_market(market).filter(|offering| offering.needed <= ceiling));
         }
@@ -135,7 +135,7 @@ impl Exchange {
 
     /// The markets of a bid in which it may buy (R17), in the order in which they were named.
     pub(crate) fn open_markets(&self, bid: BidId) -> impl Iterator<Item = MarketId> {
-        let tenant = self.bid(bid).tenant;
+        let tenant = self.bid(bid).terms.tenant;
         let markets = self.markets_of(bid).iter().copied();
         markets.filter(move |market| !self.sells(tenant, *market))
     }

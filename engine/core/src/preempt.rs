@@ -31,11 +31,11 @@ impl Exchange {
         let bid = self.bid_mut(bid_id);
         bid.live.remove(id);
         bid.notices.insert(id);
-        let returns = bid.closes;
+        let returns = bid.terms.closes;
         if returns {
-            bid.max_nodes -= 1;
+            bid.terms.max_nodes -= 1;
         }
-        let max_nodes = bid.max_nodes;
+        let max_nodes = bid.terms.max_nodes;
         let notice = Notice { deadline, reason, returns, claim: None };
         let allocation = self.allocation_mut(id);
         allocation.notice = Some(notice);
@@ -112,7 +112,7 @@ impl Exchange {
         let notice = self.allocation(id).notice.expect("a notice to rescind");
         let bid = self.bid_mut(bid_id);
         if notice.returns {
-            bid.max_nodes += 1;
+            bid.terms.max_nodes += 1;
         } else if bid.room() == 0 {
             let victim = self.dearest_victim(bid_id, None).expect("the node is wanted back");
             self.drop_claim(victim, DropCause::Rescued);
@@ -120,7 +120,7 @@ impl Exchange {
         let bid = self.bid_mut(bid_id);
         bid.notices.remove(id);
         bid.live.insert(id);
-        let max_nodes = bid.max_nodes;
+        let max_nodes = bid.terms.max_nodes;
         self.allocation_mut(id).notice = None;
         self.tell(Fact::NoticeRescinded { node: self.node(id), max_nodes });
         self.delay_raise(id);

@@ -33,7 +33,7 @@ impl Exchange {
     /// bid's ceiling (R8).
     pub(crate) fn billed(&self, allocation: &Allocation) -> Price {
         let price = self.market(allocation.unit.market).meter.tariff().price_for(allocation.tenant);
-        self.bid(allocation.bid).ceiling.min(price.max(allocation.reserve))
+        self.bid(allocation.bid).terms.ceiling.min(price.max(allocation.reserve))
     }
 
     /// Announces the numbers of a market that changed, and puts its prices into force (§3, step 6).

@@ -50,6 +50,18 @@ impl Exchange {
         dirty.clear();
         self.dirty = dirty;
         self.tidy_timers();
+        self.end_bids();
+    }
+
+    /// Of bids that have ended, only what is left to tell is kept on.
+    pub(crate) fn end_bids(&mut self) {
+        while let Some(id) = self.ending.pop() {
+            let Some(bid) = self.bids.get(id).filter(|bid| bid.has_ended()) else { continue };
+            if !bid.rescuable.is_empty() {
+                self.refresh_rescue(id);
+            }
+            self.bids.end(id);
+        }
     }
 
     /// Step 2: an orphan passes to the best unmet plain bid that would displace it, were it back (R6).
@@ -236,7 +248,7 @@ impl Exchange {
     }
 
     fn place_for_gang(&self, bid: BidId, nodes: u32) -> Option<Gang> {
-        let ceiling = self.bid(bid).ceiling;
+        let ceiling = self.bid(bid).terms.ceiling;
         let places = self.open_markets(bid).filter_map(|market| self.gang_in(market, nodes, ceiling));
         places.min_by(Gang::compare)
     }
@@ -253,7 +265,7 @@ impl Exchange {
     fn end_immediate(&mut self, id: BidId) {
         let bid = self.bid_mut(id);
         if bid.searching {
-            bid.max_nodes = bid.live.len() + bid.claims.len();
+            bid.terms.max_nodes = bid.live.len() + bid.claims.len();
             self.close(id, CloseReason::Ioc);
         }
     }

@@ -2,6 +2,7 @@
 //! follow from them. A snapshot saves time and is never the truth; its hash is how two replays of
 //! one journal are compared.
 
+use crate::bids::Kept;
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::event::{Bidder, NoticeReason, Scope};
 use crate::exchange::{Account, Exchange, Market};
@@ -10,7 +11,7 @@ use crate::money::{Amount, Bill, Price, Totals};
 use crate::numbered::{Number, Numbered};
 use crate::reject::Reject;
 use crate::rules::{MarketRules, Pricing};
-use crate::state::{Allocation, Bid, Claim, NodeList, Notice, Offer, Running, Unit};
+use crate::state::{Allocation, Bid, BidTerms, Claim, Notice, Offer, Running, Unit};
 use crate::timers::Due;
 use crate::units::{
     AccountId, AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketId, MarketName, Micros, Seq,
@@ -39,7 +40,11 @@ impl Exchange {
             w.text(name.as_str());
             w.market(market);
         });
-        w.numbered(&self.bids, |w, bid| w.bid(bid));
+        w.number(self.bids.iter().count() as u64);
+        for (id, kept) in self.bids.iter() {
+            w.number(id.0);
+            w.bid(kept);
+        }
         w.numbered(&self.allocations, |w, allocation| {
             w.allocation(allocation);
             w.number(self.accrued(allocation, self.now).0);
@@ -78,19 +83,22 @@ impl Exchange {
             exchange.list_market(&name, market);
         }
         for (id, bid) in r.list(|r| Ok((BidId(r.number()?), r.bid()?)))? {
-            let scope = match bid.scope {
-                // As placed: one row for all that name this market alone.
-                Scope::Markets(markets) if markets.len() == 1 => {
-                    Scope::Markets(exchange.market(markets[0]).alone.clone())
-                }
-                Scope::Markets(_) | Scope::InstanceType(_) => bid.scope,
-            };
-            exchange.bids.insert(id, Bid { scope, ..bid });
+            exchange.bids.insert(id, exchange.sharing(bid));
         }
         let nodes = r.list(|r| Ok((AllocationId(r.number()?), r.allocation()?, Bill(r.number()?))))?;
         r.end()?;
         exchange.rebuild(nodes);
         Ok(exchange)
+    }
+
+    /// As placed: one row for all that name a market alone.
+    fn sharing(&self, mut bid: Bid) -> Bid {
+        if let Scope::Markets(markets) = &mut bid.terms.scope
+            && let [market] = **markets
+        {
+            *markets = self.market(market).alone.clone();
+        }
+        bid
     }
 
     /// Books, timers, meters and prices from the facts.
@@ -109,7 +117,7 @@ impl Exchange {
         }
         let bids: Vec<BidId> = self.bids.iter().map(|(id, _)| id).collect();
         for id in bids {
-            let Bid { tenant, expire_at, searching, .. } = *self.bid(id);
+            let Bid { terms: BidTerms { tenant, expire_at, .. }, searching, .. } = *self.bid(id);
             self.accounts[tenant.0 as usize].bids.push(id);
             if let Some(at) = expire_at.filter(|_| searching) {
                 self.timers.set(at, Due::Expiry(id));
@@ -132,6 +140,7 @@ impl Exchange {
             }
         }
         self.dirty.clear();
+        self.end_bids();
     }
 
     fn rebuild_node(&mut self, id: AllocationId, allocation: Allocation) {
@@ -212,9 +221,10 @@ impl Writer {
         });
     }
 
-    fn bid(&mut self, bid: &Bid) {
-        self.number(bid.tenant.0);
-        match &bid.scope {
+    fn bid(&mut self, kept: Kept<'_>) {
+        let terms = kept.terms();
+        self.number(terms.tenant.0);
+        match &terms.scope {
             Scope::Markets(markets) => {
                 self.byte(0);
                 self.list(markets.iter(), |w, market| w.number(market.0));
@@ -224,13 +234,13 @@ impl Writer {
                 self.text(kind.as_str());
             }
         }
-        self.number(bid.ceiling.0);
-        self.number(bid.seq.0);
-        self.number(bid.min_nodes);
-        self.number(bid.max_nodes);
-        self.option(bid.expire_at, |w, at| w.number(at.0));
-        self.flag(bid.closes);
-        self.flag(bid.searching);
+        self.number(terms.ceiling.0);
+        self.number(terms.seq.0);
+        self.number(terms.min_nodes);
+        self.number(terms.max_nodes);
+        self.option(terms.expire_at, |w, at| w.number(at.0));
+        self.flag(terms.closes);
+        self.flag(kept.counting().is_some_and(|bid| bid.searching));
     }
 
     fn allocation(&mut self, allocation: &Allocation) {
@@ -314,7 +324,7 @@ impl Reader<'_> {
             1 => Scope::InstanceType(InstanceType::new(self.text()?)),
             other => return Err(DecodeError::UnknownVariant(other)),
         };
-        Ok(Bid {
+        let terms = BidTerms {
             tenant,
             scope,
             ceiling: Price(self.number()?),
@@ -323,14 +333,8 @@ impl Reader<'_> {
             max_nodes: self.number()?,
             expire_at: self.option(|r| r.number().map(Micros))?,
             closes: self.flag()?,
-            searching: self.flag()?,
-            live: NodeList::default(),
-            notices: NodeList::default(),
-            claims: NodeList::default(),
-            queued: None,
-            rescuable: Vec::new(),
-            rescue_is_stale: false,
-        })
+        };
+        Ok(Bid::new(terms, self.flag()?))
     }
 
     fn allocation(&mut self) -> Result<Allocation, DecodeError> {

@@ -9,8 +9,9 @@ use crate::units::{AccountId, AllocationId, BidId, MarketId, Micros, Seq, UnitId
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-#[derive(Debug)]
-pub(crate) struct Bid {
+/// What its tenant asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct BidTerms {
     pub(crate) tenant: AccountId,
     pub(crate) scope: Scope,
     pub(crate) ceiling: Price,
@@ -21,6 +22,11 @@ pub(crate) struct Bid {
     pub(crate) expire_at: Option<Micros>,
     /// CLOSE rather than REQUEUE (R7).
     pub(crate) closes: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Bid {
+    pub(crate) terms: BidTerms,
     pub(crate) searching: bool,
     /// Nodes not under notice, by number.
     pub(crate) live: NodeList,
@@ -52,8 +58,26 @@ pub(crate) struct Rescue {
 }
 
 impl Bid {
+    pub(crate) fn new(terms: BidTerms, searching: bool) -> Bid {
+        Bid {
+            terms,
+            searching,
+            live: NodeList::default(),
+            notices: NodeList::default(),
+            claims: NodeList::default(),
+            queued: None,
+            rescuable: Vec::new(),
+            rescue_is_stale: false,
+        }
+    }
+
+    /// Nothing can happen to it any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.searching && !self.holds_nodes() && self.claims.len() == 0
+    }
+
     pub(crate) fn rank(&self) -> Rank {
-        Rank { ceiling: Reverse(self.ceiling), seq: self.seq }
+        Rank { ceiling: Reverse(self.terms.ceiling), seq: self.terms.seq }
     }
 
     pub(crate) fn unmet(&self) -> u32 {
@@ -62,7 +86,7 @@ impl Bid {
 
     /// How many more nodes `max_nodes` leaves room for.
     pub(crate) fn room(&self) -> u32 {
-        self.max_nodes.saturating_sub(self.live.len() + self.claims.len())
+        self.terms.max_nodes.saturating_sub(self.live.len() + self.claims.len())
     }
 
     pub(crate) fn holds_nodes(&self) -> bool {
@@ -73,7 +97,7 @@ impl Bid {
         if self.unmet() == 0 {
             return None;
         }
-        let least = self.min_nodes.min(self.max_nodes);
+        let least = self.terms.min_nodes.min(self.terms.max_nodes);
         let waits = least > 1 && self.live.len() == 0 && self.claims.len() == 0;
         Some(Queued { rank: self.rank(), gang: waits.then_some(least) })
     }

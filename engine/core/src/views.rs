@@ -6,7 +6,7 @@ use crate::money::{Amount, Bill, Price};
 use crate::obstacles::lcm;
 use crate::picture::{AllocationState, Numbers, Supply};
 use crate::rules::MarketRules;
-use crate::state::Allocation;
+use crate::state::{Allocation, Bid, NodeList};
 use crate::units::{
     AccountId, AccountName, AllocationId, BidId, ClientKey, MarketId, MarketName, Micros, Seq, UnitId,
 };
@@ -120,22 +120,24 @@ impl Exchange {
     }
 
     pub fn view_bid(&self, id: BidId) -> Option<BidView> {
-        let bid = self.bids.get(id)?;
+        let kept = self.bids.kept(id)?;
+        let (terms, bid) = (kept.terms(), kept.counting());
+        let nodes = |list: fn(&Bid) -> &NodeList| bid.into_iter().flat_map(|bid| list(bid).iter()).collect();
         Some(BidView {
             bid: id,
-            tenant: bid.tenant,
-            scope: bid.scope.clone(),
-            ceiling: bid.ceiling,
-            bid_seq: bid.seq,
-            min_nodes: bid.min_nodes,
-            max_nodes: bid.max_nodes,
-            expire_at: bid.expire_at,
-            closes_on_preemption: bid.closes,
-            searching: bid.searching,
-            unmet: bid.unmet(),
-            live: bid.live.iter().collect(),
-            under_notice: bid.notices.iter().collect(),
-            claims: bid.claims.iter().collect(),
+            tenant: terms.tenant,
+            scope: terms.scope.clone(),
+            ceiling: terms.ceiling,
+            bid_seq: terms.seq,
+            min_nodes: terms.min_nodes,
+            max_nodes: terms.max_nodes,
+            expire_at: terms.expire_at,
+            closes_on_preemption: terms.closes,
+            searching: bid.is_some_and(|bid| bid.searching),
+            unmet: bid.map_or(0, Bid::unmet),
+            live: nodes(|bid| &bid.live),
+            under_notice: nodes(|bid| &bid.notices),
+            claims: nodes(|bid| &bid.claims),
         })
     }
 
@@ -169,7 +171,7 @@ impl Exchange {
             start_by: allocation.start_by,
             protected_until: allocation.protected_until,
             price: self.billed(allocation),
-            ceiling: self.bid(allocation.bid).ceiling,
+            ceiling: self.bid(allocation.bid).terms.ceiling,
             accrued: self.accrued(allocation, self.now).round(),
             notice: allocation.notice.map(|notice| NoticeView {
                 reason: notice.reason,
@@ -231,7 +233,7 @@ impl Exchange {
         let bid = self.bid(allocation.bid);
         let notice = allocation.notice?;
         let offer = self.offer(allocation.unit);
-        let room = notice.returns || bid.live.len() < bid.max_nodes;
+        let room = notice.returns || bid.live.len() < bid.terms.max_nodes;
         if !room || offer.units[allocation.unit.number].leaving {
             return None;
         }
@@ -239,7 +241,7 @@ impl Exchange {
         let rules = || markets.iter().map(|market| &self.market(*market).rules);
         let tick = rules().map(|rules| rules.tick).fold(1, lcm);
         let rules_here = &self.market(allocation.unit.market).rules;
-        let challenger = notice.claim.map_or(0, |claim| self.bid(claim.by.bid).ceiling.0);
+        let challenger = notice.claim.map_or(0, |claim| self.bid(claim.by.bid).terms.ceiling.0);
         let holds = |ceiling: u64| rules_here.needed(Price(ceiling)).0 > challenger;
         let highest = challenger.div_ceil(tick);
         let steps = partition_point(highest, |step| !holds(step * tick));

@@ -1,11 +1,12 @@
 //! PlaceBid, AmendBid, CancelBid.
 
+use crate::bids::Kept;
 use crate::command::{CancelMode, OnPreemption, PlaceBid, TimeInForce};
 use crate::event::{Bidder, CloseReason, DropCause, EndReason, Fact, Scope};
 use crate::exchange::Exchange;
 use crate::money::Price;
 use crate::reject::Reject;
-use crate::state::{Bid, NodeList};
+use crate::state::{Bid, BidTerms};
 use crate::timers::Due;
 use crate::units::{AllocationId, BidId, MarketId};
 use std::sync::Arc;
@@ -42,23 +43,19 @@ impl Exchange {
         let immediate = bid.time_in_force == TimeInForce::Ioc;
         self.bids.insert(
             id,
-            Bid {
-                tenant: bidder.tenant,
-                scope,
-                ceiling,
-                seq: self.seq,
-                min_nodes,
-                max_nodes,
-                expire_at,
-                closes,
-                searching: true,
-                live: NodeList::default(),
-                notices: NodeList::default(),
-                claims: NodeList::default(),
-                queued: None,
-                rescuable: Vec::new(),
-                rescue_is_stale: false,
-            },
+            Bid::new(
+                BidTerms {
+                    tenant: bidder.tenant,
+                    scope,
+                    ceiling,
+                    seq: self.seq,
+                    min_nodes,
+                    max_nodes,
+                    expire_at,
+                    closes,
+                },
+                true,
+            ),
         );
         let account = &mut self.accounts[bidder.tenant.0 as usize];
         account.bids.push(id);
@@ -103,12 +100,12 @@ impl Exchange {
         Ok(())
     }
 
-    fn bid_of_caller(&self, id: BidId) -> Result<&Bid, Reject> {
-        let bid = self.bids.get(id).ok_or(Reject::UnknownBid)?;
-        if bid.tenant != self.caller {
+    fn bid_of_caller(&self, id: BidId) -> Result<Kept<'_>, Reject> {
+        let kept = self.bids.kept(id).ok_or(Reject::UnknownBid)?;
+        if kept.terms().tenant != self.caller {
             return Err(Reject::NotYours);
         }
-        Ok(bid)
+        Ok(kept)
     }
 
     pub(crate) fn amend_bid(
@@ -117,9 +114,9 @@ impl Exchange {
         ceiling: Option<Price>,
         max_nodes: Option<u32>,
     ) -> Result<(), Reject> {
-        let bid = self.bid_of_caller(id)?;
-        let to_stay = max_nodes.is_none_or(|nodes| nodes == bid.max_nodes)
-            && ceiling.is_some_and(|ceiling| ceiling > bid.ceiling)
+        let bid = self.bid_of_caller(id)?.counting().ok_or(Reject::Closed)?;
+        let to_stay = max_nodes.is_none_or(|nodes| nodes == bid.terms.max_nodes)
+            && ceiling.is_some_and(|ceiling| ceiling > bid.terms.ceiling)
             && bid.holds_nodes();
         if !bid.searching && !to_stay {
             return Err(Reject::Closed);
@@ -130,11 +127,11 @@ impl Exchange {
         }
         if let Some(nodes) = max_nodes {
             self.check_nodes(markets, nodes)?;
-            if nodes < bid.max_nodes && nodes < bid.live.len().max(bid.min_nodes) {
+            if nodes < bid.terms.max_nodes && nodes < bid.live.len().max(bid.terms.min_nodes) {
                 return Err(Reject::BelowHeld);
             }
         }
-        let (old_ceiling, old_nodes) = (bid.ceiling, bid.max_nodes);
+        let (old_ceiling, old_nodes) = (bid.terms.ceiling, bid.terms.max_nodes);
         let (ceiling, nodes) = (ceiling.unwrap_or(old_ceiling), max_nodes.unwrap_or(old_nodes));
         if ceiling < old_ceiling {
             self.check_lower_ceiling(bid, ceiling)?;
@@ -144,10 +141,10 @@ impl Exchange {
         let bidder = self.bidder(id);
         let bid = self.bid_mut(id);
         if ceiling != old_ceiling || nodes > old_nodes {
-            bid.seq = seq;
+            bid.terms.seq = seq;
         }
-        (bid.ceiling, bid.max_nodes) = (ceiling, nodes);
-        let bid_seq = bid.seq;
+        (bid.terms.ceiling, bid.terms.max_nodes) = (ceiling, nodes);
+        let bid_seq = bid.terms.seq;
         self.tell(Fact::BidAmended { bidder, ceiling, max_nodes: nodes, bid_seq });
         if nodes != old_nodes {
             self.forget_returns(id);
@@ -189,7 +186,7 @@ impl Exchange {
     fn drop_unaffordable_claims(&mut self, id: BidId, old_ceiling: Price) {
         let bidder = self.bidder(id);
         for node in self.bid(id).claims.clone().iter() {
-            let ceiling = self.bid(id).ceiling;
+            let ceiling = self.bid(id).terms.ceiling;
             let reserve = self.offer(self.allocation(node).unit).reserve;
             let outbid = self.is_wanted_back(node) && ceiling < self.needed_against(node);
             if reserve > ceiling || outbid {
@@ -203,7 +200,7 @@ impl Exchange {
     fn shrink_claims(&mut self, bidder: Bidder, old_ceiling: Price) {
         loop {
             let bid = self.bid(bidder.bid);
-            if bid.live.len() + bid.claims.len() <= bid.max_nodes {
+            if bid.live.len() + bid.claims.len() <= bid.terms.max_nodes {
                 return;
             }
             let victim = self.dearest_victim(bidder.bid, None).expect("claims are what is too many");
@@ -216,19 +213,20 @@ impl Exchange {
     fn drop_outbid_claims(&mut self, id: BidId) {
         for node in self.bid(id).notices.clone().iter() {
             let Some(claim) = self.allocation(node).claim() else { continue };
-            if self.is_wanted_back(node) && self.bid(claim.by.bid).ceiling < self.needed_against(node) {
+            if self.is_wanted_back(node) && self.bid(claim.by.bid).terms.ceiling < self.needed_against(node) {
                 self.drop_claim(node, DropCause::HolderRaised);
             }
         }
     }
 
     pub(crate) fn cancel_bid(&mut self, id: BidId, mode: &CancelMode) -> Result<(), Reject> {
-        let bid = self.bid_of_caller(id)?;
+        let kept = self.bid_of_caller(id)?;
         let release = match mode {
             CancelMode::Keep => false,
             CancelMode::Release => true,
             CancelMode::Unknown(_) => return Err(Reject::BadMode),
         };
+        let bid = kept.counting().ok_or(Reject::Closed)?;
         let has_any = bid.holds_nodes() || bid.claims.len() > 0;
         let releases_any = release && has_any;
         if !bid.searching && !releases_any {
@@ -258,7 +256,7 @@ impl Exchange {
     fn give_up_claims(&mut self, id: BidId, cause: DropCause) {
         let bidder = self.bidder(id);
         for node in self.bid(id).claims.clone().iter() {
-            self.charge_for_claim(node, bidder, self.bid(id).ceiling);
+            self.charge_for_claim(node, bidder, self.bid(id).terms.ceiling);
             self.drop_claim(node, cause);
         }
     }

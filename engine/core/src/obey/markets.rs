@@ -5,7 +5,7 @@ use crate::event::{Fact, Scope};
 use crate::exchange::{Exchange, Market};
 use crate::reject::Reject;
 use crate::rules::MarketRules;
-use crate::state::Bid;
+use crate::state::{Bid, BidTerms};
 use crate::units::{InstanceType, MarketId, MarketName};
 use std::sync::Arc;
 
@@ -37,9 +37,10 @@ impl Exchange {
     /// Bids for any region of the type look here too, from the beginning (R13).
     fn enter_waiting_bids(&mut self, market: MarketId, kind: &InstanceType) {
         let scope = Scope::InstanceType(kind.clone());
-        let concerned = self.bids.iter().filter(|(_, bid)| bid.scope == scope);
+        let counting = self.bids.iter().filter_map(|(id, kept)| Some((id, kept.counting()?)));
+        let concerned = counting.filter(|(_, bid)| bid.terms.scope == scope);
         for id in concerned.map(|(id, _)| id).collect::<Vec<_>>() {
-            let Bid { tenant, queued, .. } = *self.bid(id);
+            let Bid { terms: BidTerms { tenant, .. }, queued, .. } = *self.bid(id);
             if let Some(queued) = queued {
                 self.market_mut(market).book.demand.insert(id, tenant, queued);
             }

@@ -105,13 +105,13 @@ impl Exchange {
         self.remeter(id);
         self.reindex_allocation(id);
         if let Some(claim) = claim {
-            if self.bid(claim.by.bid).ceiling < reserve {
+            if self.bid(claim.by.bid).terms.ceiling < reserve {
                 self.drop_claim(id, DropCause::ReserveRaised);
             } else {
                 self.reindex_rescue(claim.by.bid);
             }
         }
-        if live && self.bid(bid).ceiling < reserve {
+        if live && self.bid(bid).terms.ceiling < reserve {
             self.start_notice(id, NoticeReason::ReserveRaised);
         }
     }
@@ -125,7 +125,7 @@ impl Exchange {
             .filter(|(_, unit)| unit.leaving)
             .map(|(number, unit)| {
                 let id = unit.allocation.expect("a unit that is leaving still has its node");
-                (Reverse(self.bid(self.allocation(id).bid).ceiling), id, number)
+                (Reverse(self.bid(self.allocation(id).bid).terms.ceiling), id, number)
             })
             .collect();
         leaving.sort_unstable();
@@ -178,9 +178,9 @@ impl Exchange {
     fn yields(&self, id: AllocationId) -> Yield {
         let allocation = self.allocation(id);
         match (allocation.notice, allocation.claim()) {
-            (None, _) => Yield::Held(self.bid(allocation.bid).ceiling, Held::Live(Reverse(id))),
+            (None, _) => Yield::Held(self.bid(allocation.bid).terms.ceiling, Held::Live(Reverse(id))),
             (Some(_), Some(claim)) => {
-                Yield::Held(self.bid(claim.by.bid).ceiling, Held::Claimed(Reverse(claim.number)))
+                Yield::Held(self.bid(claim.by.bid).terms.ceiling, Held::Claimed(Reverse(claim.number)))
             }
             (Some(_), None) => Yield::Unclaimed(Reverse(id)),
         }
