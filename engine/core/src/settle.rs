@@ -34,12 +34,8 @@ impl Queue {
 
 impl Exchange {
     pub(crate) fn settle(&mut self) {
-        while self.do_what_is_due()
-            || self.pass_on_orphan()
-            || self.give_free_unit()
-            || self.rescind_orphan()
-            || self.serve_unmet()
-        {}
+        // Where no book changed nobody can be served who could not be before.
+        while self.do_what_is_due() || !self.dirty.is_empty() && self.serve() {}
         if let Some(bid) = self.immediate.take() {
             self.end_immediate(bid);
         }
@@ -51,6 +47,11 @@ impl Exchange {
         self.dirty = dirty;
         self.tidy_timers();
         self.end_bids();
+    }
+
+    /// The first of steps 2 to 5 that does something.
+    fn serve(&mut self) -> bool {
+        self.pass_on_orphan() || self.give_free_unit() || self.rescind_orphan() || self.serve_unmet()
     }
 
     /// Of bids that have ended, only what is left to tell is kept on.

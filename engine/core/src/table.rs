@@ -45,6 +45,10 @@ impl MarketSet {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = MarketId> {
         self.0.iter().copied()
     }
