@@ -1,34 +1,37 @@
-//! Things in one row of memory, named by where they are.
+//! Things in pages of memory, named by where they are. What is there is never moved: no bid waits while a million
+//! others are copied to where there is more room.
+
+/// How many things a page has room for.
+const PAGE: usize = 1024;
 
 /// Names are given again once what they named is gone.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    items: Vec<T>,
+    /// All are full but the last; only the first grows, for many slabs stay small.
+    pages: Vec<Vec<T>>,
     vacant: Vec<u32>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Slab<T> {
-        Slab { items: Vec::new(), vacant: Vec::new() }
+        Slab { pages: Vec::new(), vacant: Vec::new() }
     }
 }
 
 impl<T> Slab<T> {
     pub(crate) fn put(&mut self, item: T) -> u32 {
-        match self.vacant.pop() {
-            Some(at) => {
-                self.items[at as usize] = item;
-                at
-            }
-            None => {
-                if self.items.len() == self.items.capacity() {
-                    // By a quarter rather than twofold: less memory waits for things that may not come.
-                    self.items.reserve_exact(self.items.len() / 4 + 4);
-                }
-                self.items.push(item);
-                u32::try_from(self.items.len() - 1).expect("four billion things are not in one market")
-            }
+        if let Some(at) = self.vacant.pop() {
+            self[at] = item;
+            return at;
         }
+        if self.pages.last().is_none_or(|page| page.len() == PAGE) {
+            let room = if self.pages.is_empty() { 0 } else { PAGE };
+            self.pages.push(Vec::with_capacity(room));
+        }
+        let full = self.pages.len() - 1;
+        let page = &mut self.pages[full];
+        page.push(item);
+        u32::try_from(full * PAGE + page.len() - 1).expect("four billion things are not in one market")
     }
 
     /// What lies there is gone from now on.
@@ -41,12 +44,12 @@ impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
 
     fn index(&self, at: u32) -> &T {
-        &self.items[at as usize]
+        &self.pages[at as usize / PAGE][at as usize % PAGE]
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
     fn index_mut(&mut self, at: u32) -> &mut T {
-        &mut self.items[at as usize]
+        &mut self.pages[at as usize / PAGE][at as usize % PAGE]
     }
 }
