@@ -1,5 +1,6 @@
 //! What one commit brought: the commands with their events, and the state of all that they touched.
 
+use crate::telling::Telling;
 use crate::wire::event::{Told, only, told};
 use kubebid_core::answer::Outcome;
 use kubebid_core::closing::Closing;
@@ -19,7 +20,7 @@ pub struct Chunk {
     /// The touched ones that have not ended, as they are behind the last step.
     pub allocations: Vec<AllocationView>,
     pub names: Arc<Names>,
-    told: OnceLock<Vec<Vec<Arc<Told>>>>,
+    telling: OnceLock<Telling>,
 }
 
 /// One command and what it did.
@@ -67,25 +68,34 @@ impl Chunk {
             bids: bids.into_iter().filter_map(|id| exchange.view_bid(id)).collect(),
             allocations: allocations.into_iter().filter_map(|id| exchange.view_allocation(id)).collect(),
             names,
-            told: OnceLock::new(),
+            telling: OnceLock::new(),
         }
     }
 
-    /// Each step with its events in full, which are made once for all who follow the market.
-    pub(crate) fn told(&self) -> impl Iterator<Item = (&Step, &[Arc<Told>])> {
-        let told = self.told.get_or_init(|| self.steps.iter().map(|step| self.tell(step)).collect());
-        self.steps.iter().zip(told.iter().map(|events| &events[..]))
+    /// Its events in full, which are made once for all who follow the market.
+    pub(crate) fn telling(&self) -> &Telling {
+        self.telling
+            .get_or_init(|| Telling::new(self.steps.iter().flat_map(|step| self.tell(step)).collect()))
     }
 
-    fn tell(&self, step: &Step) -> Vec<Arc<Told>> {
+    /// Each step with its events in full.
+    pub(crate) fn told(&self) -> impl Iterator<Item = (&Step, &[Arc<Told>])> {
+        let mut rest = &self.telling().events[..];
+        self.steps.iter().map(move |step| {
+            let (told, behind) = rest.split_at(step.events.len());
+            rest = behind;
+            (step, told)
+        })
+    }
+
+    fn tell(&self, step: &Step) -> impl Iterator<Item = Arc<Told>> {
         let events = told(step, &self.names).into_iter().zip(&step.events);
-        let told = events.map(|(mut told, event)| {
+        events.map(|(mut told, event)| {
             if let Fact::BidAmended { bidder, .. } | Fact::BidClosed { bidder, .. } = &event.fact {
                 told.market = self.market_of(bidder.bid);
             }
             Arc::new(told)
-        });
-        told.collect()
+        })
     }
 
     /// A bid that was touched.

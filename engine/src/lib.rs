@@ -26,6 +26,7 @@ mod snapshots;
 pub mod spans;
 mod standby;
 pub mod store;
+mod telling;
 mod tenure;
 pub mod view;
 pub mod wire;

@@ -31,6 +31,7 @@ mod call;
 mod code;
 mod config;
 mod credential;
+mod encoded;
 mod endpoints;
 mod error;
 mod judge;

@@ -73,12 +73,20 @@ pub(crate) struct Load {
     /// again as soon as it has its answer (a closed loop), and a call's time counts from when it was sent
     #[arg(long, value_name = "R", value_parser = value_parser!(u64).range(1..=10_000_000))]
     rate: Option<u64>,
+    /// Each caller is a tenant of its own.
+    #[arg(skip)]
+    tenants: bool,
 }
 
 impl Load {
     /// None of the connections is without a caller.
     fn settled(&self) -> Load {
         Load { connections: self.connections.min(self.callers), ..self.clone() }
+    }
+
+    /// By so many tenants, each a caller with a connection of its own.
+    fn by_tenants(&self, tenants: u32) -> Load {
+        Load { callers: tenants, connections: tenants, tenants: true, ..self.clone() }
     }
 }
 
@@ -173,7 +181,7 @@ async fn play(
     stopped: &load::Stopped,
     bench: &impl AsyncFn(&Stage, &Run) -> Result<Measured, Failure>,
 ) -> Result<(Played, Result<(), Failure>), Failure> {
-    let setting = Stage::set(connection, target);
+    let setting = Stage::set(connection, target, if load.tenants { load.callers } else { 0 });
     let stage = tokio::select! {
         stage = setting => stage?,
         () = stopped.clone().wait() => return Err(Failure::new(Exit::Fault, "stopped before anything was measured")),

@@ -14,7 +14,6 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use kubebid_proto::v1;
 use prost::Message;
-use prost::encoding::{WireType, encode_key, encode_varint};
 use std::fmt;
 use std::str::FromStr;
 
@@ -51,7 +50,7 @@ impl Api {
             let frame = frame?;
             let (seq, index) = frame.place;
             Ok(EventFrame {
-                events: frame.events,
+                sights: frame.sights,
                 rest: v1::WatchEventsResponse {
                     events: Vec::new(),
                     cursor: Cursor { journal, seq, index }.to_string(),
@@ -116,34 +115,23 @@ impl Api {
 /// A message of WatchEvents, whose events many watches may share.
 #[derive(Debug)]
 pub(crate) struct EventFrame {
-    events: Vec<Sight>,
+    sights: Vec<Sight>,
     /// Without events.
     rest: v1::WatchEventsResponse,
 }
 
 impl EventFrame {
     fn into_message(self) -> v1::WatchEventsResponse {
-        let events = self.events.into_iter().map(Sight::into_event).collect();
+        let events = self.sights.iter().flat_map(Sight::events).cloned().collect();
         v1::WatchEventsResponse { events, ..self.rest }
     }
 
     /// As its message is encoded. What is seen in full is encoded once for all who see it.
     pub(crate) fn encode(&self) -> Bytes {
-        const EVENTS: u32 = 1;
-        let mut own = Vec::new();
-        let mut frame = Vec::with_capacity(128 * (1 + self.events.len()));
-        for sight in &self.events {
-            let event: &[u8] = match sight {
-                Sight::Whole(told) => told.encoded(),
-                Sight::Own(event) => {
-                    own.clear();
-                    event.encode(&mut own).expect("a vector grows");
-                    &own
-                }
-            };
-            encode_key(EVENTS, WireType::LengthDelimited, &mut frame);
-            encode_varint(event.len() as u64, &mut frame);
-            frame.extend_from_slice(event);
+        let count: usize = self.sights.iter().map(Sight::count).sum();
+        let mut frame = Vec::with_capacity(128 * (1 + count));
+        for sight in &self.sights {
+            sight.encode(&mut frame);
         }
         self.rest.encode(&mut frame).expect("a vector grows");
         frame.into()

@@ -16,7 +16,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
-/// Events of one frame, about; a frame stays well below what a client takes.
+/// Events of one frame at most; a frame stays well below what a client takes.
 const FRAME_EVENTS: usize = 1000;
 /// While things happen elsewhere, a frame moves the cursor so often.
 const BOOKMARK: Duration = Duration::from_secs(1);
@@ -25,8 +25,27 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// What was found, and up to where was looked.
 pub(super) struct Frame {
-    pub(super) events: Vec<Sight>,
+    pub(super) sights: Vec<Sight>,
     pub(super) place: Place,
+}
+
+/// What a frame has so far.
+#[derive(Default)]
+struct Events {
+    sights: Vec<Sight>,
+    count: usize,
+}
+
+impl Events {
+    fn extend(&mut self, sights: impl IntoIterator<Item = Sight>) {
+        let before = self.sights.len();
+        self.sights.extend(sights);
+        self.count += self.sights[before..].iter().map(Sight::count).sum::<usize>();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
 }
 
 /// Begins behind `place`; the first frame comes at once, that its reader has a place.
@@ -62,17 +81,17 @@ struct Follow {
 
 impl Follow {
     async fn next(&mut self) -> Result<Frame, ApiError> {
-        let mut events = Vec::new();
+        let mut events = Events::default();
         loop {
             match self.behind {
                 Some(target) => self.read_table(target, &mut events).await?,
                 None => self.hear(&mut events).await?,
             }
             let more_at_once = self.behind.is_none() && (self.held.is_some() || !self.live.is_empty());
-            let full = events.len() >= FRAME_EVENTS;
+            let full = events.count >= FRAME_EVENTS;
             if full || !events.is_empty() && !more_at_once || events.is_empty() && self.owes_bookmark() {
                 self.last = Some((Instant::now(), self.place));
-                return Ok(Frame { events, place: self.place });
+                return Ok(Frame { sights: events.sights, place: self.place });
             }
         }
     }
@@ -91,7 +110,7 @@ impl Follow {
     }
 
     /// One page of the table.
-    async fn read_table(&mut self, target: u64, events: &mut Vec<Sight>) -> Result<(), ApiError> {
+    async fn read_table(&mut self, target: u64, events: &mut Events) -> Result<(), ApiError> {
         let engine = self.api.engine();
         engine.wait_projected(target).await;
         if self.lookout.needs_table() {
@@ -120,7 +139,7 @@ impl Follow {
     }
 
     /// Waits for the next chunk, or until a frame is due.
-    async fn hear(&mut self, events: &mut Vec<Sight>) -> Result<(), ApiError> {
+    async fn hear(&mut self, events: &mut Events) -> Result<(), ApiError> {
         if let Some(chunk) = self.held.take() {
             self.take(chunk, events);
             return Ok(());
@@ -163,7 +182,7 @@ impl Follow {
         }
     }
 
-    fn take(&mut self, chunk: Arc<Chunk>, events: &mut Vec<Sight>) {
+    fn take(&mut self, chunk: Arc<Chunk>, events: &mut Events) {
         let (before, last) = (chunk.first_seq().0 - 1, chunk.last_seq().0);
         if self.place >= (last, Cursor::ALL) {
             return;
@@ -178,23 +197,9 @@ impl Follow {
             self.behind = Some(last);
             return;
         }
-        for (step, told) in chunk.told() {
-            if self.place >= (step.seq.0, Cursor::ALL) {
-                continue;
-            }
-            let mut found = self.lookout.pick(step, told, &chunk, self.place);
-            if found.len() > FRAME_EVENTS {
-                found.truncate(FRAME_EVENTS);
-                let last = found.last().expect("a frame holds more than none").event();
-                self.place = (last.seq, last.index);
-            } else {
-                self.place = (step.seq.0, Cursor::ALL);
-            }
-            events.append(&mut found);
-            if events.len() >= FRAME_EVENTS {
-                break;
-            }
-        }
+        let (sights, place) = self.lookout.pick(&chunk, self.place, FRAME_EVENTS - events.count);
+        self.place = place;
+        events.extend(sights);
         if self.place < (last, Cursor::ALL) {
             self.held = Some(chunk);
         }

@@ -2,16 +2,20 @@
 
 use super::billing::known;
 use crate::caller::{Caller, Whose};
-use crate::chunk::{Chunk, Step};
+use crate::chunk::Chunk;
 use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
-use crate::wire::event::{Parties, Told, Viewer, kind, redact};
+use crate::telling::add_event;
+use crate::wire::cursor::Cursor;
+use crate::wire::event::{Parties, Told, Viewer, redact};
 use crate::wire::status::ApiError;
 use crate::wire::text;
 use kubebid_core::event::Scope;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names};
 use kubebid_proto::v1;
 use kubebid_proto::v1::event::Kind;
+use prost::Message;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The fields of `Event.kind`.
@@ -39,26 +43,41 @@ pub(super) const KINDS: [&str; 21] = [
     "repeated",
 ];
 
-/// An event as its viewer may see it.
+/// What a viewer may see.
 #[derive(Clone, Debug)]
 pub(super) enum Sight {
-    /// In full, and shared with all who see it so.
+    /// Events of a chunk that follow each other, in full, and shared with all who see them so.
+    Run(Arc<Chunk>, Range<usize>),
+    /// One event in full.
     Whole(Arc<Told>),
+    /// One event as this viewer may see it.
     Own(v1::Event),
 }
 
 impl Sight {
-    pub(super) fn event(&self) -> &v1::Event {
+    /// How many events it is.
+    pub(super) fn count(&self) -> usize {
         match self {
-            Sight::Whole(told) => &told.event,
-            Sight::Own(event) => event,
+            Sight::Run(_, run) => run.len(),
+            Sight::Whole(_) | Sight::Own(_) => 1,
         }
     }
 
-    pub(super) fn into_event(self) -> v1::Event {
+    pub(super) fn events(&self) -> impl Iterator<Item = &v1::Event> {
+        let (run, one) = match self {
+            Sight::Run(chunk, run) => (&chunk.telling().events[run.clone()], None),
+            Sight::Whole(told) => (&[][..], Some(&told.event)),
+            Sight::Own(event) => (&[][..], Some(event)),
+        };
+        run.iter().map(|told| &told.event).chain(one)
+    }
+
+    /// Adds the events to what is encoded of a frame.
+    pub(super) fn encode(&self, frame: &mut Vec<u8>) {
         match self {
-            Sight::Whole(told) => told.event.clone(),
-            Sight::Own(event) => event,
+            Sight::Run(chunk, run) => frame.extend_from_slice(&chunk.telling().encoded(run)),
+            Sight::Whole(told) => add_event(told.encoded(), frame),
+            Sight::Own(event) => add_event(&event.encode_to_vec(), frame),
         }
     }
 }
@@ -66,6 +85,8 @@ impl Sight {
 #[derive(Clone, Debug)]
 pub(super) struct Lookout {
     viewer: Viewer,
+    /// Whose events; as in the query.
+    account: Option<AccountName>,
     /// Without a place and a limit.
     pub(super) query: EventQuery,
 }
@@ -82,7 +103,7 @@ impl Lookout {
         let account = match (filter.account, caller.sees_all()) {
             (None, true) => None,
             (account, _) => match caller.whose(account.as_deref())? {
-                Whose::Of(account) => Some(account.to_string()),
+                Whose::Of(account) => Some(account.clone()),
                 Whose::Everybody => None,
             },
         };
@@ -93,16 +114,16 @@ impl Lookout {
             bids: filter.bids.into_iter().map(|bid| BidId(known(bid))).collect(),
             allocations: filter.allocations.into_iter().map(|id| AllocationId(known(id))).collect(),
             labels: text::labels("filter.labels", filter.labels)?,
-            account,
+            account: account.as_ref().map(AccountName::to_string),
             ..EventQuery::default()
         };
-        Ok(Lookout { viewer, query })
+        Ok(Lookout { viewer, account, query })
     }
 
     /// Changes of prices, as everyone may see them.
     pub(super) fn prices(markets: Vec<MarketName>) -> Lookout {
         let query = EventQuery { kinds: vec!["price_changed".to_owned()], markets, ..EventQuery::default() };
-        Lookout { viewer: Viewer::All, query }
+        Lookout { viewer: Viewer::All, account: None, query }
     }
 
     /// Nothing is left out, neither by the filter nor by what the caller may see.
@@ -120,43 +141,47 @@ impl Lookout {
         redact(event, parties, &self.viewer)
     }
 
-    /// Of a step, what the caller looks for behind a place.
-    pub(super) fn pick(&self, step: &Step, told: &[Arc<Told>], chunk: &Chunk, behind: Place) -> Vec<Sight> {
-        let query = &self.query;
-        let wanted = |name: &str| query.kinds.is_empty() || query.kinds.iter().any(|kind| kind == name);
-        if !step.events.iter().any(|event| wanted(kind(&event.fact))) {
-            return Vec::new();
+    /// What the caller looks for in a chunk behind a place, and up to which place that is all; `most` events at most.
+    pub(super) fn pick(&self, chunk: &Arc<Chunk>, behind: Place, most: usize) -> (Vec<Sight>, Place) {
+        let told = &chunk.telling().events;
+        let behind = told.partition_point(|told| (told.event.seq, told.event.index) <= behind);
+        let end = (chunk.last_seq().0, Cursor::ALL);
+        let place_of = |at: usize| (told[at].event.seq, told[at].event.index);
+        if self.is_everything() {
+            let run = behind..told.len().min(behind + most);
+            let place = if run.end < told.len() { place_of(run.end - 1) } else { end };
+            return (vec![Sight::Run(chunk.clone(), run)], place);
         }
-        let found = told.iter().filter_map(|told| {
-            let ahead = (told.event.seq, told.event.index) > behind;
-            if !ahead || !wanted(told.kind) || !self.concerns(told) || !self.is_in_market(told, chunk) {
-                return None;
-            }
-            let parties = &told.parties;
-            let seen = match self.viewer {
-                Viewer::All => Sight::Whole(told.clone()),
-                Viewer::Account(_) => Sight::Own(redact(told.event.clone(), parties, &self.viewer)?),
-            };
-            let bids = query.bids.is_empty() || self.has_bid(parties);
-            let allocation = allocation_of(seen.event());
-            let nodes = query.allocations.is_empty()
-                || allocation.is_some_and(|id| query.allocations.contains(&AllocationId(id)));
-            (bids && nodes).then_some(seen)
-        });
-        found.collect()
+        let places = chunk.telling().places(self.account.as_ref());
+        let ahead = places.into_iter().filter(|at| *at >= behind);
+        let mut found = ahead.filter_map(|at| Some((at, self.look_at(&told[at], chunk)?)));
+        let (mut sights, mut last) = (Vec::new(), None);
+        while sights.len() < most {
+            let Some((at, sight)) = found.next() else { return (sights, end) };
+            sights.push(sight);
+            last = Some(at);
+        }
+        (sights, last.map_or(end, place_of))
     }
 
-    /// Whether the account that is asked about is a party, or all are.
-    fn concerns(&self, told: &Told) -> bool {
-        let Some(account) = &self.query.account else { return true };
-        let Parties { holder, claimant, former, provider, account: commander } = &told.parties;
-        let mut parties = [holder, claimant, former].into_iter().flatten().map(|party| &party.account);
-        let is = |name: &AccountName| name.as_str() == account;
-        let nobody = [holder, claimant, former].into_iter().all(Option::is_none)
-            && provider.is_none()
-            && commander.is_none();
-        let unowned = matches!(told.kind, "rejected" | "repeated");
-        nobody && !unowned || parties.any(is) || provider.iter().chain(commander).any(is)
+    /// An event of a chunk, as the caller may see it, if he looks for it.
+    fn look_at(&self, told: &Arc<Told>, chunk: &Chunk) -> Option<Sight> {
+        let Lookout { query, viewer, .. } = self;
+        let wanted = query.kinds.is_empty() || query.kinds.iter().any(|kind| kind == told.kind);
+        if !wanted || !self.is_in_market(told, chunk) {
+            return None;
+        }
+        if !query.bids.is_empty() && !self.has_bid(&told.parties) {
+            return None;
+        }
+        let seen = match viewer {
+            Viewer::All => Sight::Whole(told.clone()),
+            Viewer::Account(_) => Sight::Own(redact(told.event.clone(), &told.parties, viewer)?),
+        };
+        let allocation = seen.events().next().and_then(allocation_of);
+        let nodes = query.allocations.is_empty()
+            || allocation.is_some_and(|id| query.allocations.contains(&AllocationId(id)));
+        nodes.then_some(seen)
     }
 
     fn has_bid(&self, parties: &Parties) -> bool {

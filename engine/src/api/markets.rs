@@ -6,7 +6,7 @@
 use super::Api;
 use super::billing::{instant, known};
 use super::follow::{Frame as Changes, follow};
-use super::lookout::Lookout;
+use super::lookout::{Lookout, Sight};
 use crate::caller::Caller;
 use crate::projections::rows::PricePoint;
 use crate::store;
@@ -214,8 +214,8 @@ impl Api {
         let lookout = Lookout::prices(request.markets.iter().map(|name| MarketName::new(name)).collect());
         let changes = follow(self.clone(), lookout, from.unwrap_or(applied));
         let changes = changes.map(move |changes| {
-            let Changes { events, place } = changes?;
-            let points = events.iter().filter_map(|event| market::point(event.event()));
+            let Changes { sights, place } = changes?;
+            let points = sights.iter().flat_map(Sight::events).filter_map(market::point);
             let points = points.filter(|point| of_type(&point.market));
             // The present numbers may be of later than the place where the changes begin.
             let points = points.filter(|point| shown.get(&point.market).is_none_or(|seq| point.seq > *seq));

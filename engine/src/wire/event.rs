@@ -38,6 +38,15 @@ impl Told {
     pub fn encoded(&self) -> &Bytes {
         self.encoded.get_or_init(|| self.event.encode_to_vec().into())
     }
+
+    /// It is about the market, not about somebody's bid, node, unit or command.
+    pub(crate) fn concerns_everybody(&self) -> bool {
+        let Parties { holder, claimant, former, provider, account } = &self.parties;
+        let nobody = [holder, claimant, former].into_iter().all(Option::is_none)
+            && provider.is_none()
+            && account.is_none();
+        nobody && !matches!(self.kind, "rejected" | "repeated")
+    }
 }
 
 /// Whom an event concerns, and as what. One account may be several of these.

@@ -52,7 +52,8 @@ impl Place {
         let wire = if frame.is_some() { "PlaceBids, gRPC stream" } else { "PlaceBid, gRPC" };
         let shape = Shape { frame, ..Shape::new("place", wire) };
         perform(connection, &self.target, load, shape, async |stage, run| {
-            let tally = place(stage, run, load, frame, Ceilings::Spread).await?;
+            let clients = stage.callers(load.connections)?;
+            let tally = place(stage, &clients, run, load, frame, Ceilings::Spread).await?;
             Ok(Measured { tally, bids_per_call: Some(frame.unwrap_or(1)), watch: None })
         })
         .await
@@ -96,15 +97,15 @@ impl Bids {
     }
 }
 
-/// Places bids as long as the run lasts.
+/// Places bids as long as the run lasts, by the clients in turn.
 pub(super) async fn place(
     stage: &Stage,
+    clients: &[Client],
     run: &Run,
     load: &Load,
     frame: Option<u32>,
     ceilings: Ceilings,
 ) -> Result<Tally, Failure> {
-    let clients = stage.callers(load.connections)?;
     let mut callers = JoinSet::new();
     for (n, (pace, client)) in load::paces(run, load).into_iter().zip(clients.iter().cycle()).enumerate() {
         let (run, client, mut bids) =

@@ -5,6 +5,7 @@ use super::child::Child;
 use crate::commands::local;
 use crate::config::Connection;
 use crate::failure::Failure;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use kubebid_client::v1::{self, token::Role};
 use kubebid_client::{Client, Options};
 use kubebid_engine::store::{Fault, Journal, Place};
@@ -17,6 +18,8 @@ const MARKET: &str = "bench/here";
 const NODES: u32 = 16;
 const HIGHEST_MICROS: u64 = 1_000_000_000_000;
 const DAY_US: u64 = 86_400_000_000;
+/// Tenants that are made at once.
+const AT_ONCE: usize = 16;
 
 pub(super) struct Stage {
     pub(super) endpoint: String,
@@ -28,7 +31,8 @@ pub(super) struct Stage {
     pub(super) disk: PathBuf,
     /// The token of the tenant who places bids.
     pub(super) secret: Option<String>,
-    caller: Caller,
+    /// Who places bids; connections are theirs in turn.
+    callers: Vec<Caller>,
     watcher: Caller,
     child: Option<Child>,
 }
@@ -55,11 +59,15 @@ impl Caller {
 }
 
 impl Stage {
-    /// An engine of its own, or the one that the connection names.
-    pub(super) async fn set(connection: &Connection, target: &Target) -> Result<Stage, Failure> {
+    /// An engine of its own, with so many tenants more, or the one that the connection names.
+    pub(super) async fn set(
+        connection: &Connection,
+        target: &Target,
+        tenants: u32,
+    ) -> Result<Stage, Failure> {
         match connection.endpoint() {
             Some(endpoint) => Stage::at(endpoint, connection, target).await,
-            None => Stage::own(connection, target).await,
+            None => Stage::own(connection, target, tenants).await,
         }
     }
 
@@ -84,12 +92,12 @@ impl Stage {
             disk: target.disk.clone().unwrap_or_else(env::temp_dir),
             secret: connection.secret()?,
             watcher: caller.clone(),
-            caller,
+            callers: vec![caller],
             child: None,
         })
     }
 
-    async fn own(connection: &Connection, target: &Target) -> Result<Stage, Failure> {
+    async fn own(connection: &Connection, target: &Target, tenants: u32) -> Result<Stage, Failure> {
         if connection.names_a_caller() {
             return Err(Failure::usage("a token is for an engine that runs: name it with --endpoint"));
         }
@@ -113,23 +121,34 @@ impl Stage {
         let (endpoint, admin) = (child.endpoint(), child.admin_token()?);
         let market = target.market.clone().unwrap_or_else(|| MARKET.to_owned());
         let watcher = Caller::With { endpoint: endpoint.clone(), secret: admin };
-        let secret = open(&watcher.client()?, &endpoint, &market).await?;
+        let admin = watcher.client()?;
+        let secret = open(&admin, &endpoint, &market).await?;
+        let with = |secret| Caller::With { endpoint: endpoint.clone(), secret };
+        let callers = match tenants {
+            0 => vec![with(secret.clone())],
+            tenants => {
+                let made = (1..=tenants).map(async |n| {
+                    as_new(&admin, &format!("bench-tenant-{n}"), Role::Tenant).await.map(with)
+                });
+                stream::iter(made).buffered(AT_ONCE).try_collect().await?
+            }
+        };
         Ok(Stage {
             ops: Some(child.ops()),
             market,
             store,
             disk: target.disk.clone().unwrap_or(disk),
             secret: Some(secret.clone()),
-            caller: Caller::With { endpoint: endpoint.clone(), secret },
+            callers,
             watcher,
             endpoint,
             child: Some(child),
         })
     }
 
-    /// So many connections of the one who calls.
+    /// So many connections of those who call.
     pub(super) fn callers(&self, connections: u32) -> Result<Vec<Client>, Failure> {
-        (0..connections).map(|_| self.caller.client()).collect()
+        self.callers.iter().cycle().take(connections as usize).map(Caller::client).collect()
     }
 
     /// So many connections of the one who watches: the administrator, who sees all events, where there is one.
@@ -176,17 +195,8 @@ async fn open(admin: &Client, endpoint: &str, market: &str) -> Result<String, Fa
     let rules = v1::MarketRules { start_timeout_us: Some(DAY_US), ..v1::MarketRules::default() };
     admin.open_market(v1::OpenMarketRequest { market: market.to_owned(), rules: Some(rules) }).await?;
 
-    let as_new = async |account: &str, role: Role| {
-        admin.put_account(v1::PutAccountRequest { name: account.to_owned(), limits: None }).await?;
-        let token = v1::CreateTokenRequest {
-            account: account.to_owned(),
-            roles: vec![role as i32],
-            description: "made by kubebid bench".to_owned(),
-        };
-        Ok::<_, Failure>(admin.create_token(token).await?.secret)
-    };
     let client = |secret: String| Caller::With { endpoint: endpoint.to_owned(), secret }.client();
-    let provider = client(as_new("bench-provider", Role::Provider).await?)?;
+    let provider = client(as_new(admin, "bench-provider", Role::Provider).await?)?;
     let offer = v1::PutOfferRequest {
         market: market.to_owned(),
         capacity: NODES,
@@ -194,7 +204,7 @@ async fn open(admin: &Client, endpoint: &str, market: &str) -> Result<String, Fa
         ..v1::PutOfferRequest::default()
     };
     provider.put_offer(offer).await?;
-    let holder = client(as_new("bench-holder", Role::Tenant).await?)?;
+    let holder = client(as_new(admin, "bench-holder", Role::Tenant).await?)?;
     let bid = v1::PlaceBidRequest {
         markets: vec![market.to_owned()],
         ceiling_micros: HIGHEST_MICROS,
@@ -202,5 +212,16 @@ async fn open(admin: &Client, endpoint: &str, market: &str) -> Result<String, Fa
         ..v1::PlaceBidRequest::default()
     };
     holder.place_bid(bid).await?;
-    as_new("bench-tenant", Role::Tenant).await
+    as_new(admin, "bench-tenant", Role::Tenant).await
+}
+
+/// Makes an account, and gives a token for it.
+async fn as_new(admin: &Client, account: &str, role: Role) -> Result<String, Failure> {
+    admin.put_account(v1::PutAccountRequest { name: account.to_owned(), limits: None }).await?;
+    let token = v1::CreateTokenRequest {
+        account: account.to_owned(),
+        roles: vec![role as i32],
+        description: "made by kubebid bench".to_owned(),
+    };
+    Ok(admin.create_token(token).await?.secret)
 }

@@ -9,9 +9,13 @@ use crate::config::Connection;
 use crate::failure::{Exit, Failure};
 use crate::time::now_us;
 use clap::{Args, ValueEnum, value_parser};
+use futures_util::stream::{Stream, StreamExt as _};
 use hdrhistogram::Histogram;
-use kubebid_client::Watch as Feed;
-use kubebid_client::v1::{WatchEventsResponse, WatchPricesRequest, WatchPricesResponse};
+use kubebid_client::Error;
+use kubebid_client::v1::{WatchEventsRequest, WatchPricesRequest};
+use prost::DecodeError;
+use prost::bytes::Bytes;
+use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -29,12 +33,13 @@ Each bid makes an event. With --feed prices each offers more than the one before
 price unless they overtake one another: with --callers 1 --frame 100 none does. The delay of what is
 delivered is from its time, which the engine stamps before the commit, to its arrival here; with
 --endpoint both have to be by the same clock. Events are watched as administrator, or with
---endpoint as the one who places the bids.
+--endpoint as the one who places the bids. Of what arrives only its number and its times are read.
 
 Examples:
   kubebid bench watch --subscribers 100
   kubebid bench watch --feed prices --callers 1 --frame 100
-  kubebid bench watch --subscribers 1000 --rate 1000 --seconds 30")]
+  kubebid bench watch --subscribers 1000 --rate 1000 --seconds 30
+  kubebid bench watch --subscribers 1000 --own --frame 10 --rate 500")]
 pub(crate) struct Watch {
     /// How many watch
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Load", value_parser = value_parser!(u32).range(1..=100_000))]
@@ -42,6 +47,9 @@ pub(crate) struct Watch {
     /// What they watch
     #[arg(long, value_name = "WHAT", default_value = "events", help_heading = "Load", value_enum)]
     feed: What,
+    /// Each subscriber is a tenant, and its own bids are what it watches: there are as many callers
+    #[arg(long, help_heading = "Load", conflicts_with_all = ["endpoint", "feed", "callers"])]
+    own: bool,
     /// Bids in a frame of a stream; where absent each bid is a call of its own
     #[arg(long, value_name = "K", help_heading = "Load", value_parser = value_parser!(u32).range(1..=1000))]
     frame: Option<u32>,
@@ -59,7 +67,8 @@ enum What {
 
 impl Watch {
     pub(super) async fn run(self, connection: &Connection) -> Result<(), Failure> {
-        let load = &self.load.settled();
+        let load = if self.own { self.load.by_tenants(self.subscribers) } else { self.load.settled() };
+        let load = &load;
         let wire = match self.feed {
             What::Events => "WatchEvents, gRPC",
             What::Prices => "WatchPrices, gRPC",
@@ -79,20 +88,31 @@ impl Watch {
         };
         let (over, placed) = watch::channel(false);
         let subscriber = Subscriber::new(run, placed);
+        let callers = stage.callers(load.connections)?;
+        let watchers = if self.own {
+            callers.clone()
+        } else {
+            stage.watchers(self.subscribers.div_ceil(ON_A_CONNECTION))?
+        };
         let mut subscribers = JoinSet::new();
-        let clients = stage.watchers(self.subscribers.div_ceil(ON_A_CONNECTION))?;
-        for client in clients.iter().cycle().take(self.subscribers as usize) {
-            let subscriber = subscriber.clone();
+        for client in watchers.iter().cycle().take(self.subscribers as usize) {
+            let (subscriber, client) = (subscriber.clone(), client.clone());
             match self.feed {
-                What::Events => subscribers.spawn(subscriber.watch(client.watch_events(None, ""))),
+                What::Events => subscribers.spawn(async move {
+                    let frames = client.watch_events_encoded(&WatchEventsRequest::default()).await?;
+                    subscriber.watch(frames, EVENT_AT_US).await
+                }),
                 What::Prices => {
                     let markets = vec![stage.market.clone()];
                     let request = WatchPricesRequest { markets, ..WatchPricesRequest::default() };
-                    subscribers.spawn(subscriber.watch(client.watch_prices(request)))
+                    subscribers.spawn(async move {
+                        let frames = client.watch_prices_encoded(&request).await?;
+                        subscriber.watch(frames, POINT_AT_US).await
+                    })
                 }
             };
         }
-        let tally = place(stage, run, load, self.frame, ceilings).await?;
+        let tally = place(stage, &callers, run, load, self.frame, ceilings).await?;
         over.send_replace(true);
         let mut got = Vec::new();
         while let Some(watched) = subscribers.join_next().await {
@@ -155,24 +175,29 @@ impl Subscriber {
         Subscriber { begin: run.begin, begin_us, placed }
     }
 
-    async fn watch<T: Frame>(mut self, mut feed: Feed<T>) -> Result<Got, Failure> {
+    async fn watch(
+        mut self,
+        mut frames: impl Stream<Item = Result<Bytes, Error>> + Unpin,
+        at_us: u32,
+    ) -> Result<Got, Failure> {
         let mut got = Got { delays: delays(), frames: 0, last: None, in_time: false };
         loop {
             let frame = tokio::select! {
                 biased;
-                frame = feed.next() => frame,
+                frame = frames.next() => frame,
                 () = quiet(&mut self.placed) => return Ok(got),
             };
             let Some(frame) = frame else { return Ok(got) };
             let (frame, now, now_us) = (frame?, Instant::now(), now_us());
             got.in_time |= now < self.begin;
             let mut counted = false;
-            frame.times(|at_us| {
+            let read = times(&frame, at_us, |at_us| {
                 if at_us >= self.begin_us {
                     got.delays.saturating_record(now_us.saturating_sub(at_us));
                     counted = true;
                 }
             });
+            read.map_err(|unreadable| Failure::new(Exit::Fault, format!("a frame: {unreadable}")))?;
             if counted {
                 got.frames += 1;
                 got.last = Some(now);
@@ -188,20 +213,61 @@ async fn quiet(placed: &mut watch::Receiver<bool>) {
     tokio::time::sleep(QUIET).await;
 }
 
-/// What a watch delivers.
-trait Frame: Send + 'static {
-    /// The time of each thing in it.
-    fn times(&self, each: impl FnMut(u64));
-}
+/// The field of a frame that holds the events, or the points.
+const THINGS: u32 = 1;
+/// The field of an event with its time.
+const EVENT_AT_US: u32 = 3;
+/// The field of a point with its time.
+const POINT_AT_US: u32 = 4;
 
-impl Frame for WatchEventsResponse {
-    fn times(&self, mut each: impl FnMut(u64)) {
-        self.events.iter().for_each(|event| each(event.at_us));
+/// The time of each thing in a frame. The rest is passed over: who takes part in a market reads it, a bench would
+/// measure its own reading.
+fn times(mut frame: &[u8], at_us: u32, mut each: impl FnMut(u64)) -> Result<(), DecodeError> {
+    while !frame.is_empty() {
+        let (field, wire) = decode_key(&mut frame)?;
+        let mut behind = frame;
+        skip_field(wire, field, &mut behind, DecodeContext::default())?;
+        if field == THINGS {
+            decode_varint(&mut frame)?;
+            each(number(&frame[..frame.len() - behind.len()], at_us)?);
+        }
+        frame = behind;
     }
+    Ok(())
 }
 
-impl Frame for WatchPricesResponse {
-    fn times(&self, mut each: impl FnMut(u64)) {
-        self.points.iter().for_each(|point| each(point.at_us));
+/// A field of a message that is a number; 0 where it is absent.
+fn number(mut message: &[u8], wanted: u32) -> Result<u64, DecodeError> {
+    while !message.is_empty() {
+        let (field, wire) = decode_key(&mut message)?;
+        if field == wanted {
+            return decode_varint(&mut message);
+        }
+        skip_field(wire, field, &mut message, DecodeContext::default())?;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kubebid_client::v1::{Event, PricePoint, WatchEventsResponse, WatchPricesResponse};
+    use prost::Message;
+
+    #[test]
+    fn of_a_frame_the_times_are_read() {
+        let read = |frame: Vec<u8>, at_us| {
+            let mut all = Vec::new();
+            times(&frame, at_us, |at_us| all.push(at_us)).map(|()| all)
+        };
+        let event = |at_us| Event { seq: 7, at_us, ..Event::default() };
+        let events = WatchEventsResponse { events: vec![event(3), event(0)], cursor: "x".into(), seq: 9 };
+        assert_eq!(read(events.encode_to_vec(), EVENT_AT_US), Ok(vec![3, 0]));
+        let point = PricePoint { market: "h100/eu".into(), at_us: 5, ..PricePoint::default() };
+        let points = WatchPricesResponse { points: vec![point], ..WatchPricesResponse::default() };
+        assert_eq!(read(points.encode_to_vec(), POINT_AT_US), Ok(vec![5]));
+        let mut cut = events.encode_to_vec();
+        cut.truncate(2);
+        assert!(read(cut, EVENT_AT_US).is_err());
     }
 }
