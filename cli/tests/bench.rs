@@ -160,6 +160,28 @@ fn every_subscriber_gets_every_event() {
 }
 
 #[test]
+fn tenants_with_feeds_of_their_own_get_their_own_bids() {
+    let report = report(&[
+        "watch",
+        "--own",
+        "--subscribers",
+        "4",
+        "--frame",
+        "2",
+        "--seconds",
+        "1",
+        "--warmup",
+        "3",
+        "--rate",
+        "40",
+    ]);
+    let watched = &report["watch"];
+    assert!(number(&watched["fewest"]) > 0);
+    // Not each of them all.
+    assert!(number(&watched["delivered"]) < 2 * number(&report["bids"]));
+}
+
+#[test]
 fn prices_reach_those_who_watch() {
     let report = report(&[
         "watch",
