@@ -82,7 +82,8 @@ impl Exchange {
         for (name, market) in r.list(|r| Ok((MarketName::new(r.text()?), r.market()?)))? {
             exchange.list_market(&name, market);
         }
-        for (id, bid) in r.list(|r| Ok((BidId(r.number()?), r.bid()?)))? {
+        for _ in 0..r.number::<u64>()? {
+            let (id, bid) = (BidId(r.number()?), r.bid()?);
             exchange.bids.insert(id, exchange.sharing(bid));
         }
         let nodes = r.list(|r| Ok((AllocationId(r.number()?), r.allocation()?, Bill(r.number()?))))?;
