@@ -1,4 +1,5 @@
-//! Rows to PostgreSQL: by COPY, and by arrays where they change what is there.
+//! Rows to PostgreSQL, by arrays: a statement with all its rows is one message and one answer. COPY is two messages
+//! behind each other, and the second waits for the kernel's delayed acknowledgement of the first.
 
 use async_trait::async_trait;
 use sqlx::postgres::PgConnectOptions;
@@ -51,15 +52,11 @@ impl Rowwise for PostgresTables {
             return Ok(Some(found as u64));
         }
         for Change { how, rows } in changes.iter().filter(|change| change.rows.len > 0) {
-            match how {
-                How::Append(table) => {
-                    let sql = format!("COPY {table} ({}) FROM STDIN (FORMAT binary)", rows.list());
-                    let mut copy = transaction.copy_in_raw(&sql).await?;
-                    copy.send(copied(rows)).await?;
-                    copy.finish().await?;
-                }
-                How::Statement(sql) => run(&mut transaction, sql, rows).await?,
-            }
+            let sql = match how {
+                How::Append(table) => format!("INSERT INTO {table} ({0}) SELECT {0} FROM v", rows.list()),
+                How::Statement(sql) => (*sql).to_owned(),
+            };
+            run(&mut transaction, &sql, rows).await?;
         }
         sqlx::query("UPDATE projection SET watermark = $1 WHERE one = 1")
             .bind(after as i64)
@@ -92,39 +89,4 @@ async fn run(connection: &mut PgConnection, sql: &str, rows: &Bulk) -> Result<()
         };
     }
     query.execute(connection).await.map(|_| ())
-}
-
-/// The rows in the binary format of COPY.
-fn copied(rows: &Bulk) -> Vec<u8> {
-    const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
-    const NULL: i32 = -1;
-    let mut copied = Vec::with_capacity(64 + rows.len * rows.columns.len() * 16);
-    copied.extend_from_slice(SIGNATURE);
-    // No flags, no extension.
-    copied.extend_from_slice(&[0; 8]);
-    let width = i16::try_from(rows.columns.len()).expect("tables have few columns");
-    for row in 0..rows.len {
-        copied.extend_from_slice(&width.to_be_bytes());
-        for column in &rows.columns {
-            match column {
-                Column::Number(numbers) => match numbers[row] {
-                    Some(number) => {
-                        copied.extend_from_slice(&8i32.to_be_bytes());
-                        copied.extend_from_slice(&number.to_be_bytes());
-                    }
-                    None => copied.extend_from_slice(&NULL.to_be_bytes()),
-                },
-                Column::Text(pieces) | Column::Bytes(pieces) => match pieces.get(row) {
-                    Some(piece) => {
-                        let len = i32::try_from(piece.len()).expect("a piece is short");
-                        copied.extend_from_slice(&len.to_be_bytes());
-                        copied.extend_from_slice(piece);
-                    }
-                    None => copied.extend_from_slice(&NULL.to_be_bytes()),
-                },
-            }
-        }
-    }
-    copied.extend_from_slice(&(-1i16).to_be_bytes());
-    copied
 }
