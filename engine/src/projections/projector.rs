@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, yield_now};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{error, warn};
 
 /// How long to wait before a database that failed is asked again; longer each time.
@@ -43,6 +43,8 @@ pub(crate) struct Projector {
     folded: u64,
     running: Running,
     wait: Duration,
+    /// When the next rows are folded at the earliest.
+    rested: Instant,
 }
 
 impl Projector {
@@ -51,7 +53,15 @@ impl Projector {
         chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
         projected: Reaching,
     ) -> Projector {
-        Projector { tables, chunks, projected, folded: 0, running: Running::default(), wait: RETRY }
+        Projector {
+            tables,
+            chunks,
+            projected,
+            folded: 0,
+            running: Running::default(),
+            wait: RETRY,
+            rested: Instant::now(),
+        }
     }
 
     /// Runs until nothing comes any more and all is written. A database that fails is asked again and again,
@@ -74,6 +84,7 @@ impl Projector {
         let mut ready = self.fold(first).await?;
         let mut idle = Some(self.tables.writer());
         loop {
+            let rested = self.rested;
             if let Some(group) = ready.take_if(|_| idle.is_some()) {
                 let writer = idle.take().expect("it is idle");
                 *writing = Some(tokio::spawn(attempt(writer, group)));
@@ -84,7 +95,7 @@ impl Projector {
                     let done = done.expect("writing does not panic");
                     idle = self.finish(done, writing).await?;
                 }
-                chunk = self.chunks.recv(), if ready.is_none() => match chunk {
+                chunk = async { sleep_until(rested).await; self.chunks.recv().await }, if ready.is_none() => match chunk {
                     Some(chunk) => ready = self.fold(chunk).await?,
                     None => return Ok(()),
                 },
@@ -129,6 +140,10 @@ impl Projector {
             if commands < self.tables.commands_at_once() {
                 next = self.chunks.try_recv().ok();
             }
+        }
+        // Few commands cost a transaction as many do.
+        if commands < self.tables.commands_at_once() {
+            self.rested = Instant::now() + self.tables.rest();
         }
         let group = || Group { before, after: self.folded, changes: Changes::of(&folded), chunks };
         Ok((self.folded > before).then(group))

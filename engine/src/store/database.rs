@@ -26,6 +26,9 @@ pub(super) trait Database: fmt::Debug + Send + Sync {
     /// Commands whose rows may share a transaction; the journal waits for it where there is one writer.
     fn commands_at_once(&self) -> usize;
 
+    /// How long rows are gathered between transactions that have room: they cost a server that the journal shares.
+    fn rest(&self) -> Duration;
+
     fn migrations(&self) -> Migrator;
 
     /// The statement that appends: $1 epoch, $2 first seq, $3 last seq, $4 hash, $5 batch, $6 hash of

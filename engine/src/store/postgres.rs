@@ -131,6 +131,10 @@ impl Database for Postgres {
         4096
     }
 
+    fn rest(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+
     fn migrations(&self) -> Migrator {
         migrations::postgres()
     }

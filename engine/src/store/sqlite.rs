@@ -123,6 +123,10 @@ impl Database for Sqlite {
         256
     }
 
+    fn rest(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn migrations(&self) -> Migrator {
         migrations::sqlite()
     }

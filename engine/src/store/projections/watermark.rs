@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kubebid_core::money::Bill;
 use kubebid_core::units::{AllocationId, Micros};
 use sqlx::{AssertSqlSafe, Row};
+use std::time::Duration;
 use tokio::time::timeout;
 
 use super::super::Fault;
@@ -40,6 +41,11 @@ impl Tables {
     /// Commands whose rows may share a transaction, or as many as one chunk has.
     pub(crate) fn commands_at_once(&self) -> usize {
         self.database.commands_at_once()
+    }
+
+    /// How long rows are gathered between transactions that have room.
+    pub(crate) fn rest(&self) -> Duration {
+        self.database.rest()
     }
 
     /// The last command that the tables know.
