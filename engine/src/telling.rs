@@ -46,13 +46,13 @@ impl Telling {
     }
 
     /// The places of all events that may concern an account, or of all where none is named; in order.
-    pub(crate) fn places(&self, account: Option<&AccountName>) -> Vec<usize> {
-        let Some(account) = account else { return (0..self.events.len()).collect() };
+    pub(crate) fn places(&self, account: Option<&AccountName>) -> Box<dyn Iterator<Item = usize> + '_> {
+        let Some(account) = account else { return Box::new(0..self.events.len()) };
         let Concerned { by_account, everybody } = self.concerned.get_or_init(|| index(&self.events));
         let own = by_account.get(account).map_or(&[][..], |places| places);
         let mut places = [own, everybody].concat();
         places.sort_unstable();
-        places
+        Box::new(places.into_iter())
     }
 }
 

@@ -153,7 +153,7 @@ impl Lookout {
             return (vec![Sight::Run(chunk.clone(), run)], place);
         }
         let places = chunk.telling().places(self.account.as_ref());
-        let ahead = places.into_iter().filter(|at| *at >= behind);
+        let ahead = places.filter(|at| *at >= behind);
         let mut found = ahead.filter_map(|at| Some((at, self.look_at(&told[at], chunk)?)));
         let (mut sights, mut last) = (Vec::new(), None);
         while sights.len() < most {
