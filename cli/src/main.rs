@@ -1,5 +1,8 @@
 //! The `kubebid` command.
 
+// `println!` panics when nobody reads: `output::write_line`.
+#![warn(clippy::print_stdout)]
+
 mod advice;
 mod args;
 mod commands;

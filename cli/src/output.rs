@@ -69,7 +69,8 @@ impl Output {
     }
 }
 
-fn write_line(text: &str) -> Result<(), Failure> {
+/// Prints a line. Who stops reading, as `head` does, ends the program without a word.
+pub(crate) fn write_line(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text.trim_end().as_bytes())?;
     out.write_all(b"\n")?;

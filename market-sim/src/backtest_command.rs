@@ -1,5 +1,6 @@
 //! `market-sim backtest`.
 
+use crate::stdout::Stdout;
 use clap::Args;
 use kubebid_core::Price;
 use market_sim::backtest::{self, Backtest, Contestant, Market, Settings};
@@ -7,6 +8,7 @@ use market_sim::backtest::{backtest_demand, page, page_of_demand, read_grids};
 use market_sim::report::Page;
 use market_sim::trace::{PriceTrace, is_demand, read_demand};
 use std::error::Error;
+use std::io::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -124,9 +126,9 @@ fn play(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let (result, page) =
         if is_demand(&arguments.trace)? { on_demand_trace(arguments)? } else { on_price_trace(arguments)? };
     match arguments.output {
-        crate::Output::Text => print!("{result}"),
-        crate::Output::Json => println!("{}", serde_json::to_string_pretty(&result)?),
-        crate::Output::Csv => result.write_csv(std::io::stdout().lock())?,
+        crate::Output::Text => write!(Stdout, "{result}")?,
+        crate::Output::Json => writeln!(Stdout, "{}", serde_json::to_string_pretty(&result)?)?,
+        crate::Output::Csv => result.write_csv(Stdout)?,
     }
     match &arguments.report {
         Some(path) => crate::write_page(&page, path),

@@ -1,9 +1,11 @@
 //! `market-sim calibrate`.
 
+use crate::stdout::Stdout;
 use clap::Args;
 use market_sim::calibration::{Table, compare_demand, compare_prices};
 use market_sim::world::{Kept, Rules, Settings};
 use std::error::Error;
+use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -54,23 +56,27 @@ Example:
 Exit codes: 0 all inside; 1 the run failed; 3 a statistic is out of its band (named in the table).";
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    match tables(arguments) {
-        Ok((prices, demand)) => {
-            match arguments.output {
-                Output::Text => print(arguments, &prices, &demand),
-                Output::Json => {
-                    let tables = serde_json::json!({ "prices": prices, "demand": demand });
-                    println!("{}", serde_json::to_string_pretty(&tables).expect("tables are JSON"));
-                }
-            }
-            let out = prices.outside().chain(demand.outside()).count();
-            if out == 0 { ExitCode::SUCCESS } else { ExitCode::from(3) }
-        }
+    match calibrate(arguments) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(3),
         Err(error) => {
             eprintln!("market-sim: {error}");
             ExitCode::from(1)
         }
     }
+}
+
+/// Prints the tables, and tells how many statistics are out of their bands.
+fn calibrate(arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
+    let (prices, demand) = tables(arguments)?;
+    match arguments.output {
+        Output::Text => print(arguments, &prices, &demand)?,
+        Output::Json => {
+            let tables = serde_json::json!({ "prices": prices, "demand": demand });
+            writeln!(Stdout, "{}", serde_json::to_string_pretty(&tables)?)?;
+        }
+    }
+    Ok(prices.outside().chain(demand.outside()).count())
 }
 
 fn tables(arguments: &Arguments) -> Result<(Table, Table), Box<dyn Error>> {
@@ -91,14 +97,14 @@ fn tables(arguments: &Arguments) -> Result<(Table, Table), Box<dyn Error>> {
     Ok((prices.beside(&beside), demand))
 }
 
-fn print(arguments: &Arguments, prices: &Table, demand: &Table) {
+fn print(arguments: &Arguments, prices: &Table, demand: &Table) -> std::io::Result<()> {
     let Arguments { days, markets, seed, .. } = arguments;
-    println!("{markets} markets, {days} days, seed {seed}");
-    println!("rules: {}\n", Rules::CHOSEN);
-    println!("Prices\n{prices}\nDemand\n{demand}");
+    writeln!(Stdout, "{markets} markets, {days} days, seed {seed}")?;
+    writeln!(Stdout, "rules: {}\n", Rules::CHOSEN)?;
+    writeln!(Stdout, "Prices\n{prices}\nDemand\n{demand}")?;
     let out: Vec<&str> = prices.outside().chain(demand.outside()).map(|row| row.statistic.as_str()).collect();
     match out.as_slice() {
-        [] => println!("All inside their bands."),
-        out => println!("Out of band: {}.", out.join(", ")),
+        [] => writeln!(Stdout, "All inside their bands."),
+        out => writeln!(Stdout, "Out of band: {}.", out.join(", ")),
     }
 }

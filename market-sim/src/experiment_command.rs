@@ -1,10 +1,12 @@
 //! `market-sim experiment`.
 
+use crate::stdout::Stdout;
 use clap::Args;
 use kubebid_core::units::Micros;
 use market_sim::experiment::{Experiment, Finding, World, charts, experiment, markdown, page, with_tables};
 use market_sim::report::pictures;
 use std::error::Error;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -105,7 +107,7 @@ fn play(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         chosen.into_iter().map(|one| experiment(one, &world, 0..arguments.seeds, || bar.inc(1))).collect();
     bar.finish_and_clear();
     for finding in &findings {
-        print!("{}\n\n{}", finding.experiment.title(), markdown(finding));
+        write!(Stdout, "{}\n\n{}", finding.experiment.title(), markdown(finding))?;
         if let Some(path) = &arguments.into {
             let page = std::fs::read_to_string(path);
             let page = page.map_err(|fault| format!("cannot read {}: {fault}", path.display()))?;

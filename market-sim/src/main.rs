@@ -1,5 +1,8 @@
 //! The `market-sim` tool: its words, and what they start.
 
+// `println!` panics when nobody reads: `stdout.rs`.
+#![warn(clippy::print_stdout)]
+
 use clap::{Parser, Subcommand};
 mod backtest_command;
 mod calibrate;
@@ -9,6 +12,7 @@ mod replay_demand;
 mod replay_prices;
 mod replay_supply;
 mod simulate;
+mod stdout;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::Price;
@@ -16,7 +20,7 @@ use market_sim::play::{self, PlayError};
 use market_sim::report::Page;
 use std::error::Error;
 use std::fs::File;
-use std::io::{BufRead, BufReader, stdin, stdout};
+use std::io::{BufRead, BufReader, ErrorKind, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -161,6 +165,7 @@ fn play_from(file: Option<&Path>, model: bool) -> ExitCode {
     let mut auction = market_sim::auction(model);
     match play::play(input, stdout().lock(), auction.as_mut()) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(PlayError::Write(fault)) if fault.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("market-sim: {error}");
             match error {

@@ -1,10 +1,12 @@
 //! `market-sim replay-demand`.
 
+use crate::stdout::Stdout;
 use clap::Args;
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
 use market_sim::replay::{InProcess, Live, Report, Settings, Venue, read_demand, replay_and_draw};
 use std::error::Error;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -81,18 +83,18 @@ Examples:
   KUBEBID_TOKEN=$(cat admin.token) market-sim replay-demand --trace demand.csv.gz --capacity 64";
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    match play(arguments) {
-        Ok(report) => {
-            match arguments.output {
-                Output::Text => println!("{report}"),
-                Output::Json => {
-                    println!("{}", serde_json::to_string_pretty(&report).expect("a report is JSON"))
-                }
-            }
-            ExitCode::SUCCESS
-        }
+    match play(arguments).and_then(|report| print(&report, arguments.output)) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => crate::complain(error.as_ref()),
     }
+}
+
+fn print(report: &Report, output: Output) -> Result<(), Box<dyn Error>> {
+    match output {
+        Output::Text => writeln!(Stdout, "{report}")?,
+        Output::Json => writeln!(Stdout, "{}", serde_json::to_string_pretty(report)?)?,
+    }
+    Ok(())
 }
 
 fn play(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {

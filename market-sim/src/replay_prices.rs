@@ -1,6 +1,7 @@
 //! `market-sim replay-prices`.
 
 use crate::Output;
+use crate::stdout::Stdout;
 use clap::Args;
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
@@ -8,6 +9,7 @@ use market_sim::price_replay::{PriceTable, Question, replay_prices};
 use market_sim::trace::PriceTrace;
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -78,9 +80,9 @@ fn play(arguments: &Arguments) -> Result<PriceTable, Box<dyn Error>> {
 
 fn print(table: &PriceTable, output: Output) -> Result<(), Box<dyn Error>> {
     match output {
-        Output::Text => print!("{table}"),
-        Output::Json => println!("{}", serde_json::to_string_pretty(table)?),
-        Output::Csv => table.write_csv(std::io::stdout().lock())?,
+        Output::Text => write!(Stdout, "{table}")?,
+        Output::Json => writeln!(Stdout, "{}", serde_json::to_string_pretty(table)?)?,
+        Output::Csv => table.write_csv(Stdout)?,
     }
     Ok(())
 }

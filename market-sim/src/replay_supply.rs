@@ -1,12 +1,14 @@
 //! `market-sim replay-supply`.
 
 use crate::Output;
+use crate::stdout::Stdout;
 use clap::Args;
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
 use market_sim::supply_replay::{Settings, SupplyTable, replay_supply};
 use market_sim::trace::SupplyTrace;
 use std::error::Error;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -85,9 +87,9 @@ fn play(arguments: &Arguments) -> Result<SupplyTable, Box<dyn Error>> {
 
 fn print(table: &SupplyTable, output: Output) -> Result<(), Box<dyn Error>> {
     match output {
-        Output::Text => print!("{table}"),
-        Output::Json => println!("{}", serde_json::to_string_pretty(table)?),
-        Output::Csv => table.write_csv(std::io::stdout().lock())?,
+        Output::Text => write!(Stdout, "{table}")?,
+        Output::Json => writeln!(Stdout, "{}", serde_json::to_string_pretty(table)?)?,
+        Output::Csv => table.write_csv(Stdout)?,
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! `market-sim simulate`.
 
+use crate::stdout::Stdout;
 use clap::Args;
 use indicatif::ProgressBar;
 use market_sim::report::pictures;
 use market_sim::venue::{Journaled, Live, Venue};
 use market_sim::world::{Kept, Outcome, Rules, Settings, live, live_apart};
 use std::error::Error;
+use std::io::Write as _;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -110,16 +112,17 @@ fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         std::fs::write(path, pictures("A simulated market: prices and utilisation", charts))
             .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
     }
-    print!("{outcome}");
+    write!(Stdout, "{outcome}")?;
     let seconds = started.elapsed().as_secs_f64();
-    println!(
+    writeln!(
+        Stdout,
         "wall time         {seconds:.1} s: {:.0} commands, {:.0} bids a second; {} steps of the clock",
         (outcome.commands + outcome.clock_steps) as f64 / seconds,
         outcome.bids as f64 / seconds,
         outcome.clock_steps
-    );
+    )?;
     if let Some(kilobytes) = peak_memory_kilobytes() {
-        println!("peak memory       {:.1} MB", kilobytes as f64 / 1e3);
+        writeln!(Stdout, "peak memory       {:.1} MB", kilobytes as f64 / 1e3)?;
     }
     Ok(())
 }

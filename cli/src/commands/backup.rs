@@ -2,6 +2,7 @@
 
 use crate::commands::local;
 use crate::failure::Failure;
+use crate::output::write_line;
 use clap::Args;
 use kubebid_engine::store::{Place, copy_sqlite};
 use std::path::PathBuf;
@@ -38,7 +39,6 @@ impl Backup {
                 .next("name another file, or remove it"));
         }
         copy_sqlite(file, &self.copy, options.patience).await.map_err(|error| local::fault(&error))?;
-        println!("{} is a copy of {}", self.copy.display(), file.display());
-        Ok(())
+        write_line(&format!("{} is a copy of {}", self.copy.display(), file.display()))
     }
 }

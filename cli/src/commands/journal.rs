@@ -2,6 +2,7 @@
 
 use crate::commands::local;
 use crate::failure::{Exit, Failure};
+use crate::output::write_line;
 use clap::{Args, Subcommand};
 use kubebid_core::{Auction, Exchange, Stamped};
 use kubebid_engine::recovery::command_of;
@@ -54,10 +55,10 @@ impl Journal {
         match self {
             Journal::Verify(place) => {
                 let end = each(&place, None, |_| Ok(())).await?;
-                println!(
+                write_line(&format!(
                     "{} commands, all of them sound; the journal {} ends at {}",
                     end.commands, end.id, end.place
-                );
+                ))?;
             }
             Journal::Replay { place, up_to } => {
                 let mut exchange = Exchange::new();
@@ -68,8 +69,8 @@ impl Journal {
                 })
                 .await?;
                 let seconds = started.elapsed().as_secs_f64();
-                println!("{} commands in {seconds:.1} s", end.commands);
-                println!("state hash {:032x}", exchange.state_hash());
+                write_line(&format!("{} commands in {seconds:.1} s", end.commands))?;
+                write_line(&format!("state hash {:032x}", exchange.state_hash()))?;
             }
             Journal::Rename(place) => rename(&place).await?,
             Journal::Export { place, file } => {
@@ -93,8 +94,7 @@ async fn rename(place: &Where) -> Result<(), Failure> {
     let Some((old, new)) = renamed else {
         return Err(Failure::new(Exit::Fault, "an engine leads on this store").next("stop it first"));
     };
-    println!("the journal {old} is called {new} here");
-    Ok(())
+    write_line(&format!("the journal {old} is called {new} here"))
 }
 
 struct End {

@@ -2,6 +2,7 @@
 
 use crate::commands::local;
 use crate::failure::Failure;
+use crate::output::write_line;
 use clap::Subcommand;
 use kubebid_engine::projections::rebuild;
 
@@ -27,7 +28,6 @@ impl Projections {
         });
         rebuilt.await.map_err(|error| local::fault(&error))?;
         bar.finish_and_clear();
-        println!("the tables are those of the journal");
-        Ok(())
+        write_line("the tables are those of the journal")
     }
 }

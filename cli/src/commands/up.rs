@@ -2,6 +2,7 @@
 
 use crate::commands::local;
 use crate::failure::{Exit, Failure};
+use crate::output::write_line;
 use crate::profile::{self, Profile};
 use crate::telemetry;
 use clap::Args;
@@ -81,7 +82,7 @@ impl Up {
         let people = people(&admin, admin_token).await?;
         let profile = write_profile(&endpoint, &people, &folder).map_err(at)?;
         let cast = if self.quiet { None } else { Some(cast(&admin, &endpoint).await?) };
-        println!("{}", welcome(&endpoint, self.ops_listen, &people, &profile));
+        write_line(&welcome(&endpoint, self.ops_listen, &people, &profile))?;
         let life = async {
             match cast {
                 Some(cast) => living::run(setting::stages(), cast, 1).await,

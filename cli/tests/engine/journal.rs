@@ -58,6 +58,23 @@ async fn an_exported_journal_plays_as_it_was_lived() {
     assert!(replayed.contains(&format!("state hash {hash:032x}")), "{replayed} but played {hash:032x}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_no_further_ends_a_command_without_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut engine = Engine::start(&sqlite(folder.path()), folder.path(), &[]);
+    engine.admin().await;
+    engine.stop();
+    for command in ["verify", "replay", "export"] {
+        let (_, writer) = std::io::pipe().unwrap();
+        let tool = Command::new(binary())
+            .args(["journal", command, "--store", engine.store()])
+            .stdout(writer)
+            .output();
+        let out = tool.expect("the tool starts");
+        assert!(out.status.success() && out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
 /// What a command of the tool prints.
 pub(crate) fn run(arguments: &[&str]) -> String {
     let out = Command::new(binary()).args(arguments).output().expect("the tool starts");

@@ -1,0 +1,22 @@
+//! Standard output, whose reader may have seen enough.
+
+use std::io::{self, ErrorKind, Write};
+
+/// As `std::io::stdout`, but that a reader goes away, as `head` does, is no error: what it would have read is dropped.
+pub(crate) struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match io::stdout().write(bytes) {
+            Err(fault) if fault.kind() == ErrorKind::BrokenPipe => Ok(bytes.len()),
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match io::stdout().flush() {
+            Err(fault) if fault.kind() == ErrorKind::BrokenPipe => Ok(()),
+            flushed => flushed,
+        }
+    }
+}
