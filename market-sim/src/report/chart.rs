@@ -68,13 +68,14 @@ impl Layout<'_> {
         let zero = (chart.shape == Shape::Bars).then_some(0.0);
         let heights =
             points().flat_map(|p| [Some(p.y), p.range.map(|r| r.0), p.range.map(|r| r.1)]).flatten();
+        let half = if chart.shape == Shape::Bars { half_step(chart) } else { 0.0 };
         let lines = chart.x.categories.iter().map(|name| wrapped(name, place_width(chart)).len()).max();
         Layout {
             chart,
             top,
             bottom,
             lines: lines.unwrap_or(1) + usize::from(!chart.x.label.is_empty()),
-            x: Scale::along(&chart.x, points().map(|point| point.x), LEFT, WIDTH - RIGHT),
+            x: Scale::along(&chart.x, points().flat_map(|p| [p.x - half, p.x + half]), LEFT, WIDTH - RIGHT),
             y: Scale::up(&chart.y, heights.chain(zero), bottom, top),
         }
     }
@@ -203,11 +204,7 @@ impl Layout<'_> {
 
     /// How far beside the middle of its place the n-th series is, and how wide one may be.
     fn beside(&self, n: usize) -> (f64, f64) {
-        let places = match self.chart.x.categories.len() {
-            0 => self.chart.series.iter().map(|series| series.points.len()).max().unwrap_or(1),
-            categories => categories,
-        };
-        let each = 0.8 * (WIDTH - LEFT - RIGHT) / places.max(1) as f64 / self.chart.series.len() as f64;
+        let each = 0.8 * (WIDTH - LEFT - RIGHT) / places(self.chart) as f64 / self.chart.series.len() as f64;
         let offset = (n as f64 - (self.chart.series.len() as f64 - 1.0) / 2.0) * each;
         (offset, each)
     }
@@ -244,6 +241,21 @@ impl Layout<'_> {
             "<path class=\"whisker\" d=\"M{x:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}h8M{left:.1} {high:.1}h8\"/>"
         );
     }
+}
+
+/// Where bars stand, one beside the other for each series.
+fn places(chart: &Chart) -> usize {
+    match chart.x.categories.len() {
+        0 => chart.series.iter().map(|series| series.points.len()).max().unwrap_or(1).max(1),
+        categories => categories,
+    }
+}
+
+/// Half of what there is from one place to the next on a scale.
+fn half_step(chart: &Chart) -> f64 {
+    let values = || chart.series.iter().flat_map(|series| &series.points).map(|point| point.x);
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+    if high > low { (high - low) / (places(chart) - 1).max(1) as f64 / 2.0 } else { 0.0 }
 }
 
 /// How much room the name of a category has.

@@ -105,7 +105,9 @@ impl<'a> Scale<'a> {
 
     fn time_ticks(&self) -> Vec<(f64, String)> {
         let span = self.high - self.low;
-        let step = TIME_STEPS.into_iter().find(|step| span / step <= 8.0).unwrap_or(365.0 * DAY);
+        // A day and an hour is long to write.
+        let fits = |step: &f64| span / step <= if *step < DAY && span > DAY { 4.0 } else { 8.0 };
+        let step = TIME_STEPS.into_iter().find(fits).unwrap_or(365.0 * DAY);
         let format = if step < DAY && span <= DAY {
             "%H:%M"
         } else if step < DAY {
@@ -203,6 +205,8 @@ mod tests {
         let time = Axis::time();
         let hours = Scale::along(&time, [3600.0, 8.0 * 3600.0].into_iter(), 0.0, 1.0);
         assert_eq!(labels(&hours)[..2], ["01:00", "02:00"]);
+        let days = Scale::along(&time, [0.0, 3.0 * 86_400.0].into_iter(), 0.0, 1.0);
+        assert_eq!(labels(&days)[1..], ["2 Jan 1970", "3 Jan 1970", "4 Jan 1970"]);
         let weeks = Scale::along(&time, [0.0, 50.0 * 86_400.0].into_iter(), 0.0, 1.0);
         assert_eq!(labels(&weeks)[1], "8 Jan 1970");
     }
