@@ -3,8 +3,8 @@
 
 use crate::journal::run;
 use crate::kills::{MARKET, bid};
-use crate::process::{Engine, sqlite, token_of};
-use kubebid_client::v1::{self, token::Role};
+use crate::process::{Engine, market_and_tenant, sqlite};
+use kubebid_client::v1;
 use kubebid_client::{Client, Error};
 use kubebid_engine::store::{Journal, StoreOptions};
 use kubebid_testkit::Cluster;
@@ -53,10 +53,7 @@ async fn a_copy_of_a_running_file_is_a_store() {
 
 async fn copied_and_restored(store: &str, folder: &Path, copy: impl FnOnce(&str) -> String) {
     let engine = Engine::start(store, folder, &[]);
-    let admin = engine.admin().await;
-    let open = v1::OpenMarketRequest { market: MARKET.into(), rules: None };
-    admin.open_market(open).await.expect("the market opens");
-    let token = token_of(&admin, "t", Role::Tenant).await;
+    let token = market_and_tenant(&engine.admin().await, MARKET, "t").await;
     let stop = Arc::new(AtomicBool::new(false));
     let mut writers = JoinSet::new();
     for writer in 0..4 {

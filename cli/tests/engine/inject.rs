@@ -1,7 +1,7 @@
 //! Drills as they are given on a terminal: what is said, what comes of it, and that the journal replays.
 
 use crate::journal::{played, run};
-use crate::process::{Engine, binary, sqlite, token_of};
+use crate::process::{Engine, binary, market_and_tenant, sqlite, token_of};
 use expect_test::{Expect, expect};
 use kubebid_client::Client;
 use kubebid_client::v1::{self, token::Role};
@@ -27,8 +27,7 @@ impl Drill {
         let folder = tempfile::tempdir().unwrap();
         let engine = Engine::start(&sqlite(folder.path()), folder.path(), &ON);
         let (token, admin) = (engine.admin_token().await, engine.admin().await);
-        let open = v1::OpenMarketRequest { market: MARKET.into(), rules: None };
-        admin.open_market(open).await.expect("the market opens");
+        let t1 = engine.client(&market_and_tenant(&admin, MARKET, "t1").await);
         let p1 = engine.client(&token_of(&admin, "p1", Role::Provider).await);
         let offer = v1::PutOfferRequest {
             market: MARKET.into(),
@@ -37,7 +36,6 @@ impl Drill {
             ..Default::default()
         };
         p1.put_offer(offer).await.expect("an offer");
-        let t1 = engine.client(&token_of(&admin, "t1", Role::Tenant).await);
         let bid = v1::PlaceBidRequest {
             markets: vec![MARKET.into()],
             ceiling_micros: 2_000_000,

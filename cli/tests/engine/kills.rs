@@ -5,9 +5,9 @@
 //! `KUBEBID_KILLS` sets how often (5 by default), `KUBEBID_BINARY` what is killed (the `kubebid` that was built with
 //! this test by default).
 
-use crate::process::{Engine, sqlite, token_of, variable};
+use crate::process::{Engine, market_and_tenant, sqlite, variable};
 use kubebid_client::Client;
-use kubebid_client::v1::{self, PlaceBidRequest, token::Role};
+use kubebid_client::v1::{self, PlaceBidRequest};
 use kubebid_testkit::Cluster;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -37,10 +37,7 @@ async fn no_acknowledged_bid_is_lost_or_doubled_on_postgres() {
 async fn kill_and_judge(store: &str, folder: &Path, seed: u64) {
     let kills: u32 = variable("KUBEBID_KILLS").map_or(5, |text| text.parse().expect("a number of kills"));
     let mut engine = Engine::start(store, folder, &[]);
-    let admin = engine.admin().await;
-    let open = v1::OpenMarketRequest { market: MARKET.into(), rules: None };
-    admin.open_market(open).await.expect("the market opens");
-    let token = token_of(&admin, "t", Role::Tenant).await;
+    let token = market_and_tenant(&engine.admin().await, MARKET, "t").await;
 
     let stop = Arc::new(AtomicBool::new(false));
     let mut writers = JoinSet::new();

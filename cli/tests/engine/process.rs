@@ -166,6 +166,13 @@ fn serve(store: &str, folder: &Path, address: SocketAddr, ops: SocketAddr, flags
     process.expect("the engine can be started")
 }
 
+/// Opens a market with the usual rules, and gives the token of a new tenant.
+pub(crate) async fn market_and_tenant(admin: &Client, market: &str, tenant: &str) -> String {
+    let open = v1::OpenMarketRequest { market: market.into(), rules: None };
+    admin.open_market(open).await.expect("the market opens");
+    token_of(admin, tenant, Role::Tenant).await
+}
+
 /// The token of a new account.
 pub(crate) async fn token_of(admin: &Client, account: &str, role: Role) -> String {
     admin

@@ -9,6 +9,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use kubebid_client::v1::{self, token::Role};
 use kubebid_client::{Client, Options};
 use kubebid_engine::store::{Fault, Journal, Place};
+use market_sim::living::setting;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -217,11 +218,5 @@ async fn open(admin: &Client, endpoint: &str, market: &str) -> Result<String, Fa
 
 /// Makes an account, and gives a token for it.
 async fn as_new(admin: &Client, account: &str, role: Role) -> Result<String, Failure> {
-    admin.put_account(v1::PutAccountRequest { name: account.to_owned(), limits: None }).await?;
-    let token = v1::CreateTokenRequest {
-        account: account.to_owned(),
-        roles: vec![role as i32],
-        description: "made by kubebid bench".to_owned(),
-    };
-    Ok(admin.create_token(token).await?.secret)
+    Ok(setting::token(admin, account, role, "kubebid bench").await?)
 }
