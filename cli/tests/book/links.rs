@@ -1,4 +1,4 @@
-//! Links lead somewhere, and the book has every page of docs/.
+//! Links lead somewhere, in the project and in the book that is built from docs/, which has every page of it.
 
 use crate::pages::{self, Page};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +77,46 @@ fn every_link_within_the_project_leads_somewhere() {
         }
     }
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+/// The book has the pages and pictures of docs/ and nothing else; a file elsewhere is named by its path, as code.
+#[test]
+fn pages_of_the_book_link_to_what_the_book_has() {
+    let mut out = Vec::new();
+    for page in pages::all().iter().filter(|page| page.path.starts_with("docs/")) {
+        let folder = Path::new(&page.path).parent().expect("docs");
+        for (line, target) in targets(page) {
+            let (file, _) = target.split_once('#').unwrap_or((&target, ""));
+            let within = target.contains("://") || file.is_empty() || {
+                let file = resolved(folder, file);
+                file.starts_with("docs/") && pages::root().join(file).is_file()
+            };
+            if !within {
+                out.push(format!("{}:{line}: {target}", page.path));
+            }
+        }
+    }
+    assert!(out.is_empty(), "links that lead out of the book:\n{}", out.join("\n"));
+}
+
+/// Decisions are of their day.
+#[test]
+fn files_that_pages_name_are_there() {
+    let root = pages::root();
+    let mut missing = Vec::new();
+    for page in pages::all().iter().filter(|page| !page.path.starts_with("docs/decisions/")) {
+        for (line, text) in page.prose() {
+            let code = text.split('`').skip(1).step_by(2);
+            let paths = code.filter_map(|code| code.split(' ').next()).filter(|path| path.contains('/'));
+            for path in paths {
+                let (folder, _) = path.split_once('/').expect("it has a folder");
+                if !folder.is_empty() && root.join(folder).is_dir() && !root.join(path).exists() {
+                    missing.push(format!("{}:{line}: {path}", page.path));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "files that are not there:\n{}", missing.join("\n"));
 }
 
 #[test]

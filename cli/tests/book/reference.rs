@@ -15,7 +15,9 @@ fn same(page: &str, text: &str) {
 
 #[test]
 fn the_commands_are_those_of_the_programs() {
-    for (page, program) in [("cli.md", "kubebid"), ("market-sim.md", "market-sim")] {
+    for (page, program) in
+        [("cli.md", "kubebid"), ("market-sim.md", "market-sim"), ("operator.md", "kubebid-operator")]
+    {
         same(page, &programs::page(program));
     }
 }

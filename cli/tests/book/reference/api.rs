@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 const INTRODUCTION: &str = "# The API
 
-Made by `just reference` from [`proto/kubebid/auction/v1`](../../proto/kubebid/auction/v1) and the table of refusals.
+Made by `just reference` from the files in `proto/kubebid/auction/v1` and the table of refusals.
 
 One port speaks gRPC (with reflection) and REST; the messages, checks and codes are the same. A running engine has the
 OpenAPI 3.1 document at `/openapi.json`. What both have in common:
@@ -79,10 +79,7 @@ fn page_head(file: &File<'_>) -> String {
         }
     }
     let path = file.proto.name();
-    let _ = writeln!(
-        text,
-        "From [`{path}`](../../../proto/{path}); what all calls have in common is in [the API](../api.md)."
-    );
+    let _ = writeln!(text, "From `proto/{path}`; what all calls have in common is in [the API](../api.md).");
     text
 }
 
