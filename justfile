@@ -33,9 +33,12 @@ deploy-check:
 compose-smoke *arguments:
     scripts/compose-smoke {{arguments}}
 
-# what is in the programs of the images, as CycloneDX (cargo install cargo-cyclonedx --locked)
+# what is in the programs of the images, as CycloneDX in target/sbom (cargo install cargo-cyclonedx --version 0.5.9 --locked)
 sbom:
-    cargo cyclonedx --format json --spec-version 1.5 --describe binaries --all-features
+    cargo cyclonedx --format json --spec-version 1.5 --describe binaries --no-build-deps --quiet
+    mkdir -p target/sbom
+    mv cli/*_bin.cdx.json market-sim/*_bin.cdx.json operator/*_bin.cdx.json target/sbom/
+    rm benches/*_bin.cdx.json
 
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
@@ -81,12 +84,12 @@ page page:
 
 # docs/reference/, made from the API and the programs
 reference:
-    cargo build -p market-sim
+    cargo build -p market-sim -p kubebid-operator
     UPDATE_EXPECT=1 cargo test -p kubebid --test book -- reference
 
 # the picture of README.md
 picture:
-    cargo run --release -p market-sim -- simulate --days 7 --markets 3 --picture docs/market.svg
+    cargo run --release -p market-sim -- simulate --days 3 --markets 2 --seed 2 --sample 600 --picture docs/market.svg
 
 # docs/ as a website in target/book (cargo install mdbook --version 0.5.4 --locked)
 book *args="build":
