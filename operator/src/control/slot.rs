@@ -17,6 +17,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,6 +151,7 @@ async fn look(slot: BidSlot, context: &Context) -> Result<Scene, Error> {
     // A node of the same name that came later is not ours.
     let uid = status.and_then(|status| status.node_uid.clone());
     let node = node.filter(|node| uid.is_none() || node.uid() == uid);
+    let node = node.map(|node| context.nodes.newest(node));
     let auction = context.auction();
     let known = match status.and_then(|status| status.bid) {
         Some(bid) => {
@@ -174,9 +176,8 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
     let status = scene.status();
     let unwanted = unwanted(scene);
     let markets = markets(scene, unwanted.is_some(), context).await?;
-    let (ceiling_micros, wanted_micros) = prices(scene, markets.as_deref(), now);
-    let its_turn = wanted_micros.is_none_or(|micros| is_its_turn(scene, micros, markets.as_deref(), context));
-    let amend_micros = wanted_micros.filter(|_| its_turn);
+    let prices = prices(scene, markets.as_deref(), now, context);
+    let amend_micros = prices.amend_micros.filter(|_| prices.its_turn);
     let registered = || scene.owner.as_ref().is_none_or(|owner| is_registered(scene, owner));
     let node_name = status.node.clone().unwrap_or_default();
     let node = scene.node.as_ref().map(|node| node_view(node, registered()));
@@ -192,7 +193,7 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
         unwanted,
         auction: auction(scene, context),
         node,
-        ceiling_micros,
+        ceiling_micros: prices.ceiling_micros,
         amend_micros,
         pods_left,
         may_drain: may_drain(scene, context, now),
@@ -200,34 +201,11 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
         limits: context.limits(),
     });
     if let Step::Wait(time) = step
-        && !its_turn
+        && !prices.its_turn
     {
         return Ok(Step::Wait(time.min(TURN)));
     }
     Ok(step)
-}
-
-/// A bid that waits does not outbid a node of the same BidNode: nodes are raised before it is, and lowered after it.
-fn is_its_turn(scene: &Scene, micros: u64, markets: Option<&Markets>, context: &Context) -> bool {
-    let (Some(owner), Some(markets), Some(known)) = (&scene.owner, markets, &scene.known) else {
-        return true;
-    };
-    let raises = micros > known.ceiling_micros;
-    if raises == known.allocation.is_some() {
-        return true;
-    }
-    // Those that are amended at all.
-    let first = if raises { SlotPhase::Ready } else { SlotPhase::Bidding };
-    let siblings = context.world().slots_of(owner);
-    !siblings.iter().filter(|slot| slot.uid() != scene.slot.uid()).any(|slot| {
-        let status = slot.status.as_ref().filter(|status| status.phase == first);
-        let bid = status.and_then(|status| context.auction().mirror().bid(status.bid?));
-        let protected_until = status.and_then(|status| status.protected_until.as_ref()).map(|time| time.0);
-        bid.filter(|other| other.open).is_some_and(|other| {
-            let amended = amendment(owner, markets, &other, protected_until, clock::now());
-            amended.is_some_and(|micros| (micros > other.ceiling_micros) == raises)
-        })
-    })
 }
 
 fn unwanted(scene: &Scene) -> Option<Unwanted> {
@@ -252,24 +230,56 @@ async fn markets(scene: &Scene, unwanted: bool, context: &Context) -> Result<Opt
     }
 }
 
-fn prices(scene: &Scene, markets: Option<&Markets>, now: Timestamp) -> (Option<u64>, Option<u64>) {
-    let (Some(owner), Some(markets)) = (&scene.owner, markets) else { return (None, None) };
-    let ceiling = price::offer(&owner.spec, &markets.quote).ceiling_micros;
-    let protected_until = scene.status().protected_until.map(|time| time.0);
-    let amend = scene.known.as_ref().and_then(|known| amendment(owner, markets, known, protected_until, now));
-    (Some(ceiling), amend)
+/// What a slot is to bid.
+#[derive(Default)]
+struct Prices {
+    /// The ceiling for a bid of its own; `None` while no price is known.
+    ceiling_micros: Option<u64>,
+    /// What the bid that stands is to be amended to.
+    amend_micros: Option<u64>,
+    /// No other bid of its BidNode is to be amended first.
+    its_turn: bool,
 }
 
-fn amendment(
-    owner: &BidNode,
-    markets: &Markets,
-    known: &Known,
-    protected_until: Option<Timestamp>,
-    now: Timestamp,
-) -> Option<u64> {
-    let bid =
-        Bid { ceiling_micros: known.ceiling_micros, waits: known.allocation.is_none(), protected_until };
-    price::amendment(&owner.spec, markets, &bid, now)
+fn prices(scene: &Scene, markets: Option<&Markets>, now: Timestamp, context: &Context) -> Prices {
+    let (Some(owner), Some(markets)) = (&scene.owner, markets) else {
+        return Prices { its_turn: true, ..Prices::default() };
+    };
+    let spec = &owner.spec;
+    let bid = scene.known.as_ref().map(|known| standing(known, &scene.status()));
+    let amend = bid.and_then(|bid| Some((bid, price::amendment(spec, markets, &bid, now)?)));
+    Prices {
+        ceiling_micros: Some(price::offer(spec, &markets.quote).ceiling_micros),
+        amend_micros: amend.map(|(_, micros)| micros),
+        its_turn: amend.is_none_or(|(bid, micros)| {
+            let others = others(scene, owner, context);
+            let before = price::amended_before(spec, markets, (&bid, micros), &others, now);
+            before.iter().for_each(|slot| context.wakes().slot(ObjectRef::from_obj(slot.as_ref())));
+            before.is_empty()
+        }),
+    }
+}
+
+/// How the bid of a slot stands.
+fn standing(known: &Known, status: &BidSlotStatus) -> Bid {
+    Bid {
+        ceiling_micros: known.ceiling_micros,
+        waits: known.allocation.is_none(),
+        protected_until: status.protected_until.as_ref().map(|time| time.0),
+    }
+}
+
+/// The other bids of its BidNode that may be amended: those that wait, and those of nodes that run.
+fn others(scene: &Scene, owner: &BidNode, context: &Context) -> Vec<(Arc<BidSlot>, Bid)> {
+    let siblings = context.world().slots_of(owner);
+    let bids = siblings.into_iter().filter(|slot| slot.uid() != scene.slot.uid()).filter_map(|slot| {
+        let status = slot.status.as_ref()?;
+        let known = context.auction().mirror().bid(status.bid?).filter(|known| known.open)?;
+        let bid = standing(&known, status);
+        let amended = if bid.waits { SlotPhase::Bidding } else { SlotPhase::Ready };
+        (status.phase == amended).then_some((Arc::clone(&slot), bid))
+    });
+    bids.collect()
 }
 
 fn auction(scene: &Scene, context: &Context) -> Auction {
@@ -302,7 +312,7 @@ fn is_registered(scene: &Scene, owner: &BidNode) -> bool {
 /// since the notice does not wait.
 fn may_drain(scene: &Scene, context: &Context, now: Timestamp) -> bool {
     let Some((started, deadline)) = scene.notice() else { return true };
-    let patience = (deadline.duration_since(started) / 4).min(SignedDuration::from_secs(10));
+    let patience = (deadline.duration_since(started) / 4).min(SignedDuration::from_secs(30));
     if now.duration_since(started) > patience {
         return true;
     }
@@ -311,7 +321,7 @@ fn may_drain(scene: &Scene, context: &Context, now: Timestamp) -> bool {
 }
 
 fn is_tainted(key: &SlotKey, context: &Context) -> bool {
-    let which = kube::runtime::reflector::ObjectRef::new(&key.name).within(&key.namespace);
+    let which = ObjectRef::new(&key.name).within(&key.namespace);
     let Some(slot) = context.world().slots.get(&which).filter(|slot| slot.uid().as_deref() == Some(&key.uid))
     else {
         return true;

@@ -59,6 +59,26 @@ pub fn amendment(spec: &BidNodeSpec, markets: &Markets, bid: &Bid, now: Timestam
     amendment_micros(&standing, wanted)
 }
 
+/// Which other bids of the BidNode are to be amended before this one is, to so much. A bid that waits does not outbid a
+/// node of the same BidNode: nodes are raised before it, and lowered after it.
+pub fn amended_before<'a, T>(
+    spec: &BidNodeSpec,
+    markets: &Markets,
+    (bid, micros): (&Bid, u64),
+    others: &'a [(T, Bid)],
+    now: Timestamp,
+) -> Vec<&'a T> {
+    let raises = micros > bid.ceiling_micros;
+    if raises != bid.waits {
+        return Vec::new();
+    }
+    let goes_first = |(_, other): &&(T, Bid)| {
+        let amended = amendment(spec, markets, other, now).filter(|_| other.waits != bid.waits);
+        amended.is_some_and(|micros| (micros > other.ceiling_micros) == raises)
+    };
+    others.iter().filter(goes_first).map(|(which, _)| which).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +142,37 @@ mod tests {
     fn a_bid_that_holds_a_node_is_raised_and_not_lowered() {
         assert_eq!(amended(4.5, 3.0, false, false), Some(3.6));
         assert_eq!(amended(4.5, 4.4, false, false), None);
+    }
+
+    #[test]
+    fn nodes_are_raised_before_a_waiting_bid_and_lowered_after_it() {
+        const LOW: u64 = 3_000_000;
+        const RIGHT: u64 = 3_600_000;
+        const HIGH: u64 = 5_000_000;
+        let (held, waits) = (|ceiling| bid(ceiling, false), |ceiling| bid(ceiling, true));
+        // Who goes before the first, by number.
+        let before = |bids: &[Bid]| {
+            let (spec, markets) = (spec(BidStrategy::Balanced, 4.5), markets(4.0, 2.0));
+            let now = Timestamp::UNIX_EPOCH;
+            let micros = amendment(&spec, &markets, &bids[0], now).expect("it is to be amended");
+            let others: Vec<_> = bids.iter().copied().enumerate().skip(1).collect();
+            let before = amended_before(&spec, &markets, (&bids[0], micros), &others, now);
+            before.into_iter().copied().collect::<Vec<_>>()
+        };
+        let nobody: [usize; 0] = [];
+        // Up: the nodes first.
+        assert_eq!(before(&[held(LOW), waits(LOW), held(LOW)]), nobody);
+        assert_eq!(before(&[waits(LOW), held(LOW)]), [1]);
+        assert_eq!(before(&[waits(LOW), held(RIGHT), held(LOW), held(LOW)]), [2, 3]);
+        assert_eq!(before(&[waits(LOW), held(RIGHT), held(HIGH), waits(LOW)]), nobody);
+        // Down: the bids first.
+        assert_eq!(before(&[waits(HIGH), held(HIGH), waits(HIGH)]), nobody);
+        assert_eq!(before(&[held(HIGH), waits(HIGH)]), [1]);
+        assert_eq!(before(&[held(HIGH), waits(RIGHT), waits(LOW), held(HIGH)]), nobody);
+    }
+
+    fn bid(ceiling_micros: u64, waits: bool) -> Bid {
+        Bid { ceiling_micros, waits, protected_until: None }
     }
 
     #[test]
