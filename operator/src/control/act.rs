@@ -237,6 +237,9 @@ async fn forget(scene: Scene, context: &Context) -> Result<Outcome, Error> {
         context.auction().mirror().forget(bid);
     }
     context.forget(&slot.uid().unwrap_or_default());
+    if let Some(node) = slot.status.as_ref().and_then(|status| status.node_uid.as_ref()) {
+        context.nodes.forget(node);
+    }
     let api: Api<BidSlot> = Api::namespaced(context.client.clone(), &slot.namespace().unwrap_or_default());
     if slot.metadata.deletion_timestamp.is_none() {
         remove(&api, &slot, context).await?;

@@ -9,7 +9,7 @@ use crate::plan::slot::Limits;
 use crate::provision::Provisioner;
 use crate::reign::Reign;
 use crate::world::World;
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::reflector::ObjectRef;
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 use tracing::warn;
 
 /// What the operator works with.
@@ -69,6 +70,7 @@ pub(super) struct Context {
     memory: Mutex<Memory>,
     pub(super) bidnodes: Written<BidNode>,
     pub(super) slots: Written<BidSlot>,
+    pub(super) nodes: Written<Node>,
 }
 
 /// What people are told, where they look: as an event of the object.
@@ -112,6 +114,8 @@ struct Memory {
     machine_failures: BTreeMap<String, (u32, Timestamp)>,
     /// How many slots a BidNode is to have, by UID.
     targets: BTreeMap<String, usize>,
+    /// When the provisioner was last asked for the machine of a slot, by UID.
+    asked: BTreeMap<String, Instant>,
 }
 
 impl Context {
@@ -130,6 +134,7 @@ impl Context {
             memory: Mutex::default(),
             bidnodes: Written::default(),
             slots: Written::default(),
+            nodes: Written::default(),
         };
         (context, herald)
     }
@@ -251,6 +256,19 @@ impl Context {
         Duration::try_from(pause).ok().filter(|pause| !pause.is_zero())
     }
 
+    /// How much is left of the beat since the provisioner was last asked for the machine of a slot; where nothing is,
+    /// it is asked again at this moment.
+    pub(super) fn asked_lately(&self, slot_uid: &str, beat: Duration) -> Option<Duration> {
+        let now = Instant::now();
+        let mut memory = self.memory();
+        let left = memory.asked.get(slot_uid).map(|asked| beat.saturating_sub(now.duration_since(*asked)));
+        let left = left.filter(|left| !left.is_zero());
+        if left.is_none() {
+            memory.asked.insert(slot_uid.to_owned(), now);
+        }
+        left
+    }
+
     /// Lets go of what was remembered of an object that is gone.
     pub(super) fn forget(&self, uid: &str) {
         self.bidnodes.forget(uid);
@@ -261,5 +279,6 @@ impl Context {
         memory.empty.remove(uid);
         memory.machine_failures.remove(uid);
         memory.targets.remove(uid);
+        memory.asked.remove(uid);
     }
 }

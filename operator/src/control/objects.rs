@@ -40,7 +40,8 @@ pub(super) async fn patch_node(
 ) -> Result<(), Error> {
     context.leads()?;
     let api: Api<Node> = Api::all(context.client.clone());
-    unless_gone(api.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
+    let patched = api.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
+    unless_gone(patched.map(|node| context.nodes.put(node)))
 }
 
 /// Deletes an object of a namespace or of none. One that is gone, or made place for another of its name, is deleted.

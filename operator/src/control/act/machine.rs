@@ -21,6 +21,10 @@ pub(super) async fn provision(
 ) -> Result<Outcome, Error> {
     let kind = context.auction().instance_type(&scene.slot.spec.instance_type).await?;
     let uid = scene.slot.uid().unwrap_or_default();
+    let beat = ask_again(status);
+    if let Some(left) = context.asked_lately(&uid, beat) {
+        return Ok(Outcome::Later(left));
+    }
     let order = Order {
         name: node_name(&scene.slot),
         id: uid,
@@ -33,10 +37,8 @@ pub(super) async fn provision(
     let machine = context.provisioner().create(&order).await?;
     fault::point("ordered");
     match machine {
-        Machine::Coming => Ok(Outcome::Later(ask_again(status))),
-        Machine::Running { node } if status.node.as_deref() == Some(&node) => {
-            Ok(Outcome::Later(ask_again(status)))
-        }
+        Machine::Coming => Ok(Outcome::Later(beat)),
+        Machine::Running { node } if status.node.as_deref() == Some(&node) => Ok(Outcome::Later(beat)),
         Machine::Running { node } => {
             status.node = Some(node);
             Ok(Outcome::Done)
@@ -58,11 +60,12 @@ pub(super) fn failed(scene: &Scene, reason: &str, why: &str, context: &Context) 
     context.tell(owner.as_ref(), EventType::Warning, reason, note);
 }
 
-/// Soon while the machine may be a quick one; seldom when it takes minutes.
+/// Soon while the machine may be a quick one; seldom when it takes minutes, and when it runs: its node tells the rest.
 fn ask_again(status: &BidSlotStatus) -> Duration {
     let waited = status.since.as_ref().map(|since| clock::now().duration_since(since.0)).unwrap_or_default();
     let waited = Duration::try_from(waited).unwrap_or_default();
-    (waited / 4).clamp(BEAT / 4, BEAT * 5)
+    let soonest = if status.node.is_some() { BEAT * 2 } else { BEAT / 4 };
+    (waited / 4).clamp(soonest, BEAT * 5)
 }
 
 /// The name for the slot's node, where the provisioner is free to choose.
