@@ -205,10 +205,14 @@ pub enum NodePhase {
     /// Nothing is bid yet.
     #[default]
     Pending,
-    /// Fewer than `minNodes` are ready; the others are bid for, on their way or not ready.
+    /// Fewer than `minNodes` are ready, and some are still bid for.
     Bidding,
+    /// Fewer than `minNodes` are ready; none is bid for any more, and some are on their way.
+    Starting,
     /// As many nodes as `minNodes` are ready.
     Running,
+    /// Fewer than `minNodes` are ready; the others are there, and have ceased to be.
+    NotReady,
     /// It has nothing and wants nothing: `minNodes` is 0 and no pod needs a node.
     Idle,
     /// It is being deleted: bids are cancelled and nodes given back.

@@ -48,18 +48,20 @@ pub fn status(
         slots.iter().filter(|slot| state(slot) == SlotPhase::Ready && !slot.leaving).collect();
     let pending =
         slots.iter().filter(|slot| slot.status.phase <= SlotPhase::Bidding && !slot.leaving).count();
-    let counting = slots.iter().filter(|slot| slot.status.phase.counts() && !slot.leaving).count();
+    let counting: Vec<_> = slots
+        .iter()
+        .filter(|slot| slot.status.phase.counts() && !slot.leaving)
+        .map(|slot| slot.status.phase)
+        .collect();
     let enough = active.len() >= facts.min_nodes;
     let phase = if facts.deleting {
         NodePhase::Releasing
-    } else if enough && counting == 0 {
+    } else if enough && counting.is_empty() {
         NodePhase::Idle
     } else if enough && !active.is_empty() {
         NodePhase::Running
-    } else if slots.iter().all(|slot| slot.status.bid.is_none()) {
-        NodePhase::Pending
     } else {
-        NodePhase::Bidding
+        short_of_nodes(&counting)
     };
     let mut nodes: Vec<_> = slots.iter().filter_map(node).collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -94,6 +96,20 @@ pub fn status(
         conditions: conditions(was, facts, active.len(), enough),
         observed_generation: facts.generation,
         selector: Some(format!("{LABEL_UID}={}", facts.uid)),
+    }
+}
+
+/// What is waited for first, where nodes are wanted that are not ready.
+fn short_of_nodes(slots: &[SlotPhase]) -> NodePhase {
+    let comes = |phase: &SlotPhase| *phase > SlotPhase::Bidding && *phase < SlotPhase::Ready;
+    if slots.contains(&SlotPhase::Bidding) {
+        NodePhase::Bidding
+    } else if slots.iter().any(comes) {
+        NodePhase::Starting
+    } else if slots.contains(&SlotPhase::Ready) {
+        NodePhase::NotReady
+    } else {
+        NodePhase::Pending
     }
 }
 
@@ -276,6 +292,27 @@ mod tests {
         let status = report(&slots, 1, &BidNodeStatus::default(), None);
         assert_eq!((status.active_nodes, status.pending_bids), (1, 0));
         assert_eq!((status.nodes[0].state, status.nodes[1].state), (SlotPhase::Ready, SlotPhase::Registered));
+    }
+
+    #[test]
+    fn the_phase_says_what_is_waited_for_first() {
+        use NodePhase as Is;
+        use SlotPhase::{Awarded, Bidding, Notice, Pending, Provisioning, Ready, Registered};
+        let phase = |phases: &[SlotPhase], ready: bool| {
+            let price = if ready { 3_000_000 } else { NOT_READY };
+            let slots: Vec<_> = phases.iter().map(|phase| (slot(*phase), price)).collect();
+            report(&slots, 1, &BidNodeStatus::default(), None).phase
+        };
+        assert_eq!(phase(&[], true), Is::Pending);
+        assert_eq!(phase(&[Pending, Pending], true), Is::Pending);
+        assert_eq!(phase(&[Bidding, Pending], true), Is::Bidding);
+        assert_eq!(phase(&[Bidding, Provisioning], true), Is::Bidding);
+        assert_eq!(phase(&[Notice, Ready, Bidding], true), Is::Bidding);
+        assert_eq!(phase(&[Awarded, Ready], true), Is::Starting);
+        assert_eq!(phase(&[Registered, Pending], true), Is::Starting);
+        assert_eq!(phase(&[Ready, Ready], true), Is::Running);
+        assert_eq!(phase(&[Ready, Ready], false), Is::NotReady);
+        assert_eq!(phase(&[Ready, Provisioning], false), Is::Starting);
     }
 
     #[test]
