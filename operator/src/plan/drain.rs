@@ -35,7 +35,7 @@ pub enum Act {
 }
 
 /// Kept back of the deadline, so that the node can be given back in time.
-const MARGIN: SignedDuration = SignedDuration::from_secs(2);
+const MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// What to do now. With a deadline, who would not end in time any more is deleted, whatever its tier.
 pub fn plan(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> Vec<Act> {
@@ -117,9 +117,9 @@ mod tests {
     #[test]
     fn who_would_not_end_in_time_is_deleted() {
         let pods = [pod("slow", Tier::Critical, 100), pod("quick", Tier::Ordinary, 5)];
-        check(&pods, Some(103), "evict quick");
-        check(&pods, Some(102), "delete slow in 100s, evict quick");
-        check(&pods, Some(50), "delete slow in 48s, evict quick");
+        check(&pods, Some(106), "evict quick");
+        check(&pods, Some(105), "delete slow in 100s, evict quick");
+        check(&pods, Some(53), "delete slow in 48s, evict quick");
         check(&pods, Some(1), "delete slow in 1s, delete quick in 1s");
     }
 }

@@ -180,7 +180,7 @@ pub fn is_failure(reason: Option<&str>) -> bool {
 }
 
 /// Kept back of a deadline, for the node to be given back in.
-const LAST: SignedDuration = SignedDuration::from_secs(1);
+const LAST: SignedDuration = SignedDuration::from_secs(2);
 const SOON: SignedDuration = SignedDuration::from_secs(2);
 const BEAT: SignedDuration = SignedDuration::from_secs(60);
 /// How often a node that says nothing is looked at: its machine may be gone, which no event tells.

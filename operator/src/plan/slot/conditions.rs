@@ -164,7 +164,7 @@ fn released(status: &BidSlotStatus, limits: &Limits) -> Said {
         | SlotPhase::Ready
         | SlotPhase::Notice => {
             let message = "waits until all nodes under notice are tainted and bids stand in their place: \
-                           for a quarter of the notice, at most 10 seconds";
+                           for a quarter of the notice, at most 30 seconds";
             said(RELEASED, false, "OthersFirst", message.to_owned())
         }
     }

@@ -230,8 +230,8 @@ fn pods_that_stay_hold_nothing_up_for_ever() {
     assert_eq!(next(&scaled_down(&s, 999, bid(held(None)))), Step::Drain);
     assert_eq!(next(&scaled_down(&s, 1000, bid(held(None)))), moves(SlotPhase::Releasing, "ScaleDown"));
     // Under notice until just before the deadline.
-    assert_eq!(next(&scaled_down(&s, 398, bid(held(Some(400))))), Step::Drain);
-    assert_eq!(next(&scaled_down(&s, 399, bid(held(Some(400))))), moves(SlotPhase::Releasing, "ScaleDown"));
+    assert_eq!(next(&scaled_down(&s, 397, bid(held(Some(400))))), Step::Drain);
+    assert_eq!(next(&scaled_down(&s, 398, bid(held(Some(400))))), moves(SlotPhase::Releasing, "ScaleDown"));
 }
 
 #[test]
