@@ -105,10 +105,11 @@ impl Auction {
         Ok(placed.bid)
     }
 
-    /// The bid of a slot, if it has one.
+    /// The bid of a slot, if it has one: also one that was placed a moment ago.
     pub async fn find(&self, slot: &BidSlot) -> Result<Option<u64>, Error> {
         let request = v1::ListBidsRequest {
             labels: self.labels([(LABEL_SLOT_UID, slot.uid().unwrap_or_default())]),
+            min_seq: self.seq().await?,
             ..Default::default()
         };
         let list = self.heard(self.client.all(request).await)?;
@@ -139,14 +140,25 @@ impl Auction {
     /// Whether the engine has no bid of this BidNode that searches or holds anything.
     pub async fn has_nothing_of(&self, node: &BidNode) -> Result<bool, Error> {
         let labels = self.labels([(LABEL_UID, node.uid().unwrap_or_default())]);
-        let (open, held) = (self.open(labels.clone()).await?, self.held(labels, 0).await?);
+        let seq = self.seq().await?;
+        let (open, held) = (self.open(labels.clone(), seq).await?, self.held(labels, seq).await?);
         Ok(open.bids.is_empty() && held.allocations.is_empty())
     }
 
-    /// Bids with these labels that search.
-    async fn open(&self, labels: BTreeMap<String, String>) -> Result<v1::ListBidsResponse, Error> {
+    /// The last command that the engine has applied: lists may be behind it.
+    async fn seq(&self) -> Result<u64, Error> {
+        Ok(self.heard(self.client.first(v1::ListMarketsRequest::default(), 1).await)?.seq)
+    }
+
+    /// Bids with these labels that search, as of this place in the journal or later.
+    async fn open(
+        &self,
+        labels: BTreeMap<String, String>,
+        min_seq: u64,
+    ) -> Result<v1::ListBidsResponse, Error> {
         let states = vec![v1::bid::State::Open.into()];
-        self.heard(self.client.all(v1::ListBidsRequest { labels, states, ..Default::default() }).await)
+        let request = v1::ListBidsRequest { labels, states, min_seq, ..Default::default() };
+        self.heard(self.client.all(request).await)
     }
 
     /// Allocations with these labels that are not over, as of this place in the journal or later.

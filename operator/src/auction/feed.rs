@@ -45,7 +45,7 @@ impl Feed {
 
     async fn relist(&self, changed: impl Fn(SlotKey)) -> Result<String, Error> {
         let auction = &self.auction;
-        let bids = auction.open(auction.labels([])).await?;
+        let bids = auction.open(auction.labels([]), 0).await?;
         let allocations = auction.held(auction.labels([]), bids.seq).await?;
         auction.mirror.relist(&bids.bids, &allocations.allocations).into_iter().for_each(changed);
         Ok(bids.cursor)

@@ -4,6 +4,7 @@ use crate::api::{BidSlot, LABEL_NAMESPACE, LABEL_SLOT, LABEL_SLOT_UID};
 use kube::ResourceExt as _;
 use kubebid_client::v1::{self, event::Kind};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
@@ -81,6 +82,8 @@ pub struct Mirror {
     state: Mutex<State>,
     /// Why the engine cannot be asked; `None` while it answers.
     fault: watch::Sender<Option<String>>,
+    /// The last answer did not come.
+    missed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -118,8 +121,13 @@ impl Mirror {
         self.fault.subscribe()
     }
 
-    /// The first one counts for as long as it lasts: what follows says the same in other words.
+    /// Whether the engine has answered. One answer that does not come is no absence. Of two in a row the fault counts
+    /// for as long as they go on: what follows says the same in other words.
     pub(super) fn set_fault(&self, fault: Option<String>) {
+        let missed = self.missed.swap(fault.is_some(), Ordering::Relaxed);
+        if fault.is_some() && !missed {
+            return;
+        }
         self.fault.send_if_modified(|was| {
             let turns = was.is_some() != fault.is_some();
             if turns {
