@@ -129,6 +129,9 @@ struct Run {
     /// End the process at this point, as a crash would; for tests
     #[arg(long, hide = true)]
     abort_at: Option<String>,
+    /// Panic at this point, once; for tests
+    #[arg(long, hide = true)]
+    panic_at: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -206,6 +209,9 @@ impl Run {
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
         if let Some(point) = self.abort_at.clone() {
             fault::abort_at(point);
+        }
+        if let Some(point) = self.panic_at.clone() {
+            fault::panic_at(point);
         }
         let mut config = Config::infer().await?;
         // A refusal is an answer: an eviction that its budget forbids is looked at again, not waited for.

@@ -262,8 +262,9 @@ async fn end(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Resul
         if abandoned {
             warn!(bidnode = node.name_any(), "abandoned: bids and nodes may be left at the engine");
         }
-        drop_finalizer(&bidnodes(node, context), node).await?;
+        // Before the object goes: nobody sees the series without it.
         context.active_nodes().remove(&node.namespace().unwrap_or_default(), &node.name_any());
+        drop_finalizer(&bidnodes(node, context), node).await?;
         context.forget(&node.uid().unwrap_or_default());
         return Ok(Action::await_change());
     }
