@@ -5,11 +5,15 @@
 #[path = "../tests/plane/market.rs"]
 #[allow(dead_code, reason = "the stories use the rest")]
 mod market;
+#[path = "../tests/plane/port.rs"]
+mod port;
 #[path = "../tests/plane/story.rs"]
 #[allow(dead_code, reason = "the stories use the rest")]
 mod story;
 
 use k8s_openapi::api::core::v1::Pod;
+use kubebid_client::v1::Allocation;
+use kubebid_client::v1::allocation::EndReason;
 use kubebid_operator::api::BidNode;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -58,7 +62,10 @@ async fn preempt(nodes: u32) {
     .await;
     story.market.rival_bids(MARKET, nodes, 9.0).await;
     wait(|| async { story.market.ended().await.len() == nodes as usize }).await;
-    let text = metrics(story.operator.as_ref().unwrap()).await;
+    let in_time = |it: &Allocation| it.end_reason() == EndReason::Released;
+    assert!(story.market.ended().await.iter().all(in_time), "all are given back before the deadline");
+    wait(|| async { story.market.all_bids().await.len() == 2 * nodes as usize }).await;
+    let text = story.operator.as_ref().unwrap().page("/metrics").await;
     let mean =
         |name: &str| sum(&text, &format!("{name}_sum")) / sum(&text, &format!("{name}_count")).max(1.0);
     println!(
@@ -75,18 +82,32 @@ async fn bring_up(bidnodes: u32, nodes: u32) {
     let mut story = Story::alone_with_grace("fleet", GRACE_SECONDS).await;
     story.market.open(MARKET, Duration::from_secs(120)).await;
     story.market.offer(MARKET, bidnodes * nodes, 1.0).await;
-    story.start_operator(&[]);
+    // Machines wait for the API server: none is given up for that.
+    story.start_operator(&["--machine-within", "1h"]);
     let began = Instant::now();
     for number in 0..bidnodes {
         let spec = json!({"instanceType": "h100-8x", "maxBid": 2.0, "minNodes": nodes});
         story.bid(&format!("gpu-{number}"), spec).await;
     }
     let made = began.elapsed();
+    let operator = story.operator.as_ref().unwrap();
+    let all = f64::from(bidnodes * nodes);
+    let mut told = Instant::now();
+    // The operator's own count: a list of all BidNodes is work for an API server that has enough.
+    loop {
+        let active = sum(&operator.page("/metrics").await, "bidnode_active_nodes");
+        if active == all {
+            break;
+        }
+        if told.elapsed() > Duration::from_secs(30) {
+            eprintln!("{active} of {all} nodes are active after {:.0} s", began.elapsed().as_secs_f64());
+            told = Instant::now();
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
     wait(|| async { active(&story).await == bidnodes * nodes }).await;
     let took = began.elapsed();
-    let operator = story.operator.as_ref().unwrap();
-    let text = metrics(operator).await;
-    let all = f64::from(bidnodes * nodes);
+    let text = operator.page("/metrics").await;
     for (resource, requests) in requests(&text) {
         println!("  {:.2} a node: {resource}", requests / all);
     }
@@ -139,18 +160,6 @@ fn within(text: &str, name: &str) -> String {
     });
     let edge = full.and_then(|line| line.split("le=\"").nth(1)?.split('"').next());
     edge.unwrap_or("?").to_owned()
-}
-
-/// What it says at `/metrics`.
-async fn metrics(operator: &Operator) -> String {
-    let log = operator.log();
-    let address = log.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
-    let address = address.trim_matches(|it: char| !it.is_ascii_digit()).to_owned();
-    let answer = std::process::Command::new("curl")
-        .args(["-s", &format!("http://{address}/metrics")])
-        .output()
-        .unwrap();
-    String::from_utf8(answer.stdout).unwrap()
 }
 
 /// The processor time that it has used.

@@ -218,7 +218,10 @@ impl Plane {
     /// # Panics
     /// When the plane has gone.
     pub fn audit_log(&self) -> String {
-        std::fs::read_to_string(self.folder.join("audit.log")).expect("the API server logs")
+        let mut log = std::fs::read_to_string(self.folder.join("audit.log")).expect("the API server logs");
+        // It may be writing one.
+        log.truncate(log.rfind('\n').map_or(0, |end| end + 1));
+        log
     }
 
     /// What a component has logged.

@@ -1,10 +1,12 @@
 //! The operator ends where it hurts most, and another takes its place.
 
+use crate::accounts::{self, writes};
 use crate::story::{PATIENCE, Story};
-use kube::runtime::wait::await_condition;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio::time::timeout;
 
 const EU: &str = "h100-8x/eu-west";
@@ -30,7 +32,8 @@ async fn a_crash_between_any_two_steps_bids_for_nothing_twice() {
     let node = story.running("gpu", 2).await;
     assert_eq!(story.market.all_bids().await.len(), 2, "no bid was ever placed twice");
     assert_eq!(story.nodes_of(&node).await.len(), 2);
-    // And on the way out.
+    // And on the way out: by nobody else's doing.
+    story.operator = None;
     story.delete("gpu").await;
     for point in ["tainted", "node-deleted", "cancelled"] {
         story.start_operator(&["--abort-at", point]);
@@ -39,7 +42,56 @@ async fn a_crash_between_any_two_steps_bids_for_nothing_twice() {
     }
     story.start_operator(&[]);
     story.gone("gpu").await;
-    assert!(story.market.held().await.unwrap().is_empty());
+    assert!(story.market.held().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_panic_in_one_look_harms_nothing() {
+    let mut story = Story::without_operator("panic").await;
+    story.market.open(EU, Duration::from_secs(20)).await;
+    story.market.offer(EU, 4, 1.0).await;
+    story.start_operator(&["--panic-at", "placed"]);
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 2})).await;
+    story.running("gpu", 2).await;
+    assert_eq!(story.market.all_bids().await.len(), 2, "the bid that was placed is found again");
+    let metrics = story.operator.as_ref().unwrap().page("/metrics").await;
+    assert!(metrics.contains("bidnode_reconcile_total{result=\"panicked\"} 1\n"), "{metrics}");
+}
+
+/// The lease of two replicas, each a service account of its own.
+struct Replicas {
+    namespace: String,
+    accounts: [PathBuf; 2],
+    _folder: TempDir,
+}
+
+impl Replicas {
+    fn of(story: &Story) -> Replicas {
+        let folder = tempfile::tempdir().unwrap();
+        let accounts = ["one", "two"].map(|account| accounts::make(story, account, folder.path()));
+        Replicas { namespace: story.namespace.clone(), accounts, _folder: folder }
+    }
+
+    /// Starts the first or the second.
+    fn start(&self, story: &mut Story, which: usize) {
+        story.kubeconfig = self.accounts[which].clone();
+        let identity = ["one", "two"][which];
+        story.start_operator(&[
+            "--lease-name",
+            "op",
+            "--lease-seconds",
+            "20",
+            "--lease-namespace",
+            &self.namespace,
+            "--identity",
+            identity,
+        ]);
+    }
+
+    /// What each has asked of the API server.
+    fn asked(&self, story: &Story) -> [Vec<Value>; 2] {
+        ["one", "two"].map(|account| accounts::asked(story.plane, &self.namespace, account))
+    }
 }
 
 #[tokio::test]
@@ -47,13 +99,13 @@ async fn a_leader_that_stands_still_writes_nothing_when_it_goes_on() {
     let mut story = Story::without_operator("leader").await;
     story.market.open(EU, Duration::from_secs(20)).await;
     story.market.offer(EU, 4, 1.0).await;
-    let namespace = story.namespace.clone();
-    story.start_operator(&lease(&namespace, "one"));
+    let replicas = Replicas::of(&story);
+    replicas.start(&mut story, 0);
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
     story.running("gpu", 1).await;
     let mut first = story.operator.take().unwrap();
     signal(first.pid(), "STOP");
-    story.start_operator(&lease(&namespace, "two"));
+    replicas.start(&mut story, 1);
     story.change("gpu", json!({"minNodes": 3})).await;
     story.running("gpu", 3).await;
     signal(first.pid(), "CONT");
@@ -63,11 +115,10 @@ async fn a_leader_that_stands_still_writes_nothing_when_it_goes_on() {
     let (_, after) =
         ["stood still", "lease is lost"].iter().find_map(|end| since.split_once(end)).expect("it says why");
     assert!(!after.contains("step="), "it did nothing after it stood still:\n{after}");
-}
-
-/// Arguments for a replica of this name.
-fn lease<'a>(namespace: &'a str, identity: &'a str) -> [&'a str; 8] {
-    ["--lease-name", "op", "--lease-seconds", "6", "--lease-namespace", namespace, "--identity", identity]
+    // And the API server has seen never two writers.
+    let asked = replicas.asked(&story);
+    let [one, two] = asked.each_ref().map(|asked| writes(asked));
+    assert!(!one.is_empty() && one.iter().max() < two.iter().min(), "{one:?} {two:?}");
 }
 
 fn signal(pid: u32, name: &str) {
@@ -76,20 +127,28 @@ fn signal(pid: u32, name: &str) {
 }
 
 #[tokio::test]
-async fn another_replica_waits_until_the_leader_is_gone() {
+async fn another_replica_is_idle_until_the_leader_is_gone() {
     let mut story = Story::without_operator("idleone").await;
     story.market.open(EU, Duration::from_secs(20)).await;
     story.market.offer(EU, 4, 1.0).await;
-    let namespace = story.namespace.clone();
-    story.start_operator(&lease(&namespace, "one"));
+    let replicas = Replicas::of(&story);
+    replicas.start(&mut story, 0);
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
     story.running("gpu", 1).await;
     let first = story.operator.take().unwrap();
-    story.start_operator(&lease(&namespace, "two"));
-    drop(first);
+    replicas.start(&mut story, 1);
+    story
+        .eventually("the other has looked at the lease", || {
+            let [_, two] = replicas.asked(&story);
+            std::future::ready(two.iter().any(|it| it["objectRef"]["resource"] == "leases"))
+        })
+        .await;
     story.change("gpu", json!({"minNodes": 2})).await;
-    let looked = await_condition(story.bidnodes(), "gpu", |node: Option<&kubebid_operator::api::BidNode>| {
-        node.and_then(|node| node.status.as_ref()).is_some_and(|status| status.active_nodes == 2)
-    });
-    timeout(PATIENCE, looked).await.expect("the other replica goes on").unwrap();
+    story.running("gpu", 2).await;
+    drop(first);
+    story.change("gpu", json!({"minNodes": 3})).await;
+    story.running("gpu", 3).await;
+    let asked = replicas.asked(&story);
+    let [one, two] = asked.each_ref().map(|asked| writes(asked));
+    assert!(!one.is_empty() && one.iter().max() < two.iter().min(), "{one:?} {two:?}");
 }

@@ -219,18 +219,24 @@ async fn an_authority_of_ones_own_is_trusted_by_its_file_only() {
 }
 
 /// A story whose machines come from such a provider.
-async fn begin(name: &str) -> (Story, Provider) {
+async fn begin(name: &str, more: &[&str]) -> (Story, Provider) {
     let mut story = Story::without_operator(name).await;
     let provider = Provider::start(Some(story.client.clone())).await;
-    story.start_operator(&provider.arguments().each_ref().map(String::as_str));
+    start(&mut story, &provider, more);
     story.market.open(EU, NOTICE).await;
     story.market.offer(EU, 4, 2.0).await;
     (story, provider)
 }
 
+fn start(story: &mut Story, provider: &Provider, more: &[&str]) {
+    let arguments = provider.arguments();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    story.start_operator(&arguments);
+}
+
 #[tokio::test]
 async fn a_bidnode_runs_on_machines_of_the_provider() {
-    let (story, provider) = begin("external").await;
+    let (story, provider) = begin("external", &[]).await;
     // The first machine does not boot: another is bid for in its place.
     provider.books().duds = 1;
     let spec =
@@ -252,19 +258,12 @@ async fn a_bidnode_runs_on_machines_of_the_provider() {
     story.gone("gpu").await;
     assert!(provider.books().machines.is_empty());
     assert!(story.nodes_of(&bidnode).await.is_empty());
-    assert!(story.market.held().await.unwrap().is_empty());
+    assert!(story.market.held().await.is_empty());
 }
 
 #[tokio::test]
 async fn a_machine_that_does_not_come_in_time_is_given_back_and_another_ordered() {
-    let mut story = Story::without_operator("late").await;
-    let provider = Provider::start(Some(story.client.clone())).await;
-    let arguments = provider.arguments();
-    let limit = ["--machine-within", "3s"].into_iter();
-    let arguments: Vec<_> = limit.chain(arguments.iter().map(String::as_str)).collect();
-    story.start_operator(&arguments);
-    story.market.open(EU, NOTICE).await;
-    story.market.offer(EU, 4, 2.0).await;
+    let (mut story, provider) = begin("late", &["--machine-within", "1h"]).await;
     provider.books().slow = true;
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
     let waits = |slot: Option<&BidSlot>| {
@@ -273,18 +272,23 @@ async fn a_machine_that_does_not_come_in_time_is_given_back_and_another_ordered(
     };
     let waits = await_condition(story.slots(), "gpu-0", waits);
     timeout(PATIENCE, waits).await.expect("its slot says until when it waits").unwrap();
-    story.eventually("the machine is ended", async || provider.books().ended.len() == 1).await;
+    start(&mut story, &provider, &["--machine-within", "1s"]);
+    story.eventually("the machine is ended", async || !provider.books().ended.is_empty()).await;
+    story
+        .eventually("people were told", async || {
+            let late = ["get", "events", "--field-selector", "reason=MachineLate", "-n", &story.namespace];
+            story.plane.get(&late).contains("no node is ready after 1 s")
+        })
+        .await;
     provider.books().slow = false;
+    start(&mut story, &provider, &[]);
     story.running("gpu", 1).await;
-    let told =
-        story.plane.get(&["-n", &story.namespace, "get", "events", "--field-selector", "reason=MachineLate"]);
-    assert!(told.contains("no node is ready after 3 s"), "{told}");
-    story.eventually("one is held", async || story.market.held().await.unwrap().len() == 1).await;
+    story.eventually("one is held", async || story.market.held().await.len() == 1).await;
 }
 
 #[tokio::test]
 async fn a_machine_that_is_lost_takes_its_node_with_it_and_is_replaced() {
-    let (story, provider) = begin("lost").await;
+    let (story, provider) = begin("lost", &["--vanished-for", "1h"]).await;
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 1})).await;
     let bidnode = story.running("gpu", 1).await;
     let lost = story.nodes_of(&bidnode).await.remove(0);
@@ -307,16 +311,16 @@ async fn a_machine_that_is_lost_takes_its_node_with_it_and_is_replaced() {
     let unit = slot.status.unwrap().unit.unwrap();
     let report = v1::ReportUnitLostRequest { unit, ..Default::default() };
     story.market.provider.as_ref().unwrap().report_unit_lost(report).await.unwrap();
-    story.eventually("one is held", async || story.market.held().await.unwrap().len() == 1).await;
+    story.eventually("one is held", async || story.market.held().await.len() == 1).await;
     story.eventually("the lost one is ended", async || provider.books().ended.contains(&uid)).await;
 }
 
 #[tokio::test]
 async fn a_provider_that_was_away_is_asked_again() {
-    let (story, mut provider) = begin("away").await;
+    let (story, mut provider) = begin("away", &[]).await;
     provider.stop().await;
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 2})).await;
-    story.eventually("two nodes are held", async || story.market.held().await.unwrap().len() == 2).await;
+    story.eventually("two nodes are held", async || story.market.held().await.len() == 2).await;
     provider.resume().await;
     story.running("gpu", 2).await;
     assert_eq!(provider.books().made.len(), 2);
@@ -327,10 +331,10 @@ async fn a_provider_that_was_away_is_asked_again() {
             story.operator.as_ref().unwrap().log().contains("cannot end a machine")
         })
         .await;
-    assert_eq!(story.market.held().await.unwrap().len(), 2, "a machine that may run is held");
+    assert_eq!(story.market.held().await.len(), 2, "a machine that may run is held");
     provider.resume().await;
     story.gone("gpu").await;
     let running = |state: &MachineState| matches!(state, MachineState::Running { .. });
     assert!(!provider.books().machines.values().any(running));
-    assert!(story.market.held().await.unwrap().is_empty());
+    assert!(story.market.held().await.is_empty());
 }

@@ -1,6 +1,7 @@
 //! The operator on a real control plane, with a real engine beside: each story has a namespace, a market and an
 //! operator process of its own.
 
+mod accounts;
 mod bids;
 mod crashes;
 mod crd;
@@ -10,5 +11,8 @@ mod faults;
 mod guide;
 mod manifests;
 mod market;
+mod port;
 mod preemption;
+mod prices;
+mod seen;
 mod story;

@@ -1,7 +1,8 @@
 //! `deploy/kubernetes/`: applied for real, and the operator works with the rights that it gives.
 
+use crate::accounts;
 use crate::external::provider::Provider;
-use crate::story::{Story, plane};
+use crate::story::{PATIENT, Story, plane};
 use k8s_openapi::api::core::v1::Pod;
 use kubebid_operator::crds;
 use kubebid_testkit::Plane;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const EU: &str = "h100-8x/eu-west";
-const NOTICE: Duration = Duration::from_secs(4);
+const NOTICE: Duration = Duration::from_secs(20);
 const SYSTEM: &str = "kubebid-system";
 
 fn manifests() -> PathBuf {
@@ -25,21 +26,6 @@ fn the_definitions_are_those_of_the_types() {
         kept == crds::yaml(&crds::INSTANCE_TYPES).unwrap(),
         "the types have changed: cargo run -p kubebid-operator -- crds > deploy/kubernetes/operator/crds.yaml",
     );
-}
-
-/// Becomes the ServiceAccount of the manifests.
-fn impersonate(story: &mut Story, folder: &Path) {
-    let token = story.plane.get(&["create", "token", "kubebid-operator", "-n", SYSTEM]);
-    let authority = folder.join("authority.pem");
-    std::fs::write(&authority, story.plane.ca_pem()).unwrap();
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": story.plane.url(), "certificate-authority": authority}}],
-        "users": [{"name": "u", "user": {"token": token.trim()}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    });
-    story.kubeconfig = folder.join("kubeconfig");
-    std::fs::write(&story.kubeconfig, config.to_string()).unwrap();
 }
 
 /// A BidNode from its bid to its end, with a pod that is evicted from it.
@@ -90,15 +76,15 @@ async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
     let at = |folder: PathBuf| folder.to_str().unwrap().to_owned();
     plane.get(&["apply", "-k", &at(manifests().join("operator"))]);
     let ready = "jsonpath={.status.replicas}=2";
-    plane.get(&["wait", "-n", SYSTEM, "deployment/kubebid-operator", "--for", ready, "--timeout=30s"]);
+    plane.get(&["wait", "-n", SYSTEM, "deployment/kubebid-operator", "--for", ready, PATIENT]);
 
     let mut story = Story::without_operator("rights").await;
     let folder = tempfile::tempdir().unwrap();
-    impersonate(&mut story, folder.path());
+    story.kubeconfig = accounts::kubeconfig(plane, SYSTEM, "kubebid-operator", folder.path());
     story.market.open(EU, NOTICE).await;
     story.market.offer(EU, 4, 2.0).await;
     let provider = Provider::start(Some(story.client.clone())).await;
-    let lease = ["--lease-namespace", SYSTEM, "--lease-name", "kubebid-operator", "--lease-seconds", "15"];
+    let lease = ["--lease-namespace", SYSTEM, "--lease-name", "kubebid-operator", "--lease-seconds", "20"];
     let arguments = provider.arguments();
     let arguments: Vec<_> = lease.into_iter().chain(arguments.iter().map(String::as_str)).collect();
     story.start_operator(&arguments);
@@ -139,18 +125,14 @@ fn granted(plane: &Plane) -> BTreeSet<String> {
 
 /// Every verb that the operator has used, from the API server's audit log.
 fn used(plane: &Plane) -> BTreeSet<String> {
-    let log = plane.audit_log();
-    let events = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let ours = events.filter(|event| {
-        event["user"]["username"] == "system:serviceaccount:kubebid-system:kubebid-operator"
-            && event["responseStatus"]["code"] != 403
-    });
-    ours.map(|event| {
-        let text = |key: &str| event["objectRef"][key].as_str().unwrap_or_default();
-        let resource = [text("resource"), text("subresource")].join("/");
-        right(event["verb"].as_str().unwrap(), text("apiGroup"), resource.trim_end_matches('/'))
-    })
-    .collect()
+    let ours = accounts::asked(plane, SYSTEM, "kubebid-operator");
+    ours.iter()
+        .map(|event| {
+            let text = |key: &str| event["objectRef"][key].as_str().unwrap_or_default();
+            let resource = [text("resource"), text("subresource")].join("/");
+            right(event["verb"].as_str().unwrap(), text("apiGroup"), resource.trim_end_matches('/'))
+        })
+        .collect()
 }
 
 fn right(verb: &str, group: &str, resource: &str) -> String {

@@ -1,7 +1,8 @@
 //! An engine of a story's own, and the people who trade there.
 
+use crate::port::Port;
 use kubebid_client::v1::{self, token::Role};
-use kubebid_client::{Client, Error};
+use kubebid_client::{Client, Options};
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::clock::Clock;
@@ -9,7 +10,6 @@ use kubebid_engine::server::{Server, ServerConfig};
 use kubebid_engine::store::{Place, StoreOptions, copy_sqlite};
 use kubebid_engine::{Engine, EngineOptions};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Times {
 pub(crate) struct Market {
     folder: TempDir,
     store: PathBuf,
-    address: SocketAddr,
+    port: Port,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     admin: Option<Client>,
     pub(crate) provider: Option<Client>,
@@ -45,7 +45,7 @@ impl Market {
         let mut market = Market {
             store: folder.path().join("market.db"),
             folder,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            port: Port::hold(),
             running: None,
             admin: None,
             provider: None,
@@ -72,13 +72,13 @@ impl Market {
     }
 
     pub(crate) fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.port.address())
     }
 
     /// Starts the engine, again after a stop.
     pub(crate) async fn resume(&mut self) {
         let config = ServerConfig {
-            listen: self.address,
+            listen: self.port.address(),
             ops: None,
             tls: None,
             grace: Duration::from_millis(200),
@@ -95,14 +95,14 @@ impl Market {
                 let server = Server::bind(config).await.unwrap();
                 let (engine, running) = Engine::start(EngineOptions::new(store, Clock::Real)).await.unwrap();
                 bootstrap_admin(engine.store(), &admin_file).await.unwrap();
-                let _ = started.send(server.address());
+                let _ = started.send(());
                 let stopped = async {
                     let _ = stopped.await;
                 };
                 server.run(engine, running, stopped).await.unwrap();
             });
         });
-        self.address = has_started.await.unwrap();
+        has_started.await.unwrap();
         self.running = Some((stop, serving));
     }
 
@@ -114,7 +114,10 @@ impl Market {
     }
 
     fn client(&self, token: &str) -> Client {
-        Client::builder().endpoints([self.endpoint()]).token(token).build().unwrap()
+        let client = Client::builder().endpoints([self.endpoint()]).token(token).build().unwrap();
+        // A disk that others use may keep the engine for long.
+        let patience = Duration::from_secs(90);
+        client.with_options(Options { timeout: patience, deadline: patience, ..*client.options() })
     }
 
     pub(crate) fn admin(&self) -> &Client {
@@ -132,7 +135,7 @@ impl Market {
         admin.create_token(request).await.unwrap().secret
     }
 
-    async fn party(&self, account: &str, role: Role) -> Client {
+    pub(crate) async fn party(&self, account: &str, role: Role) -> Client {
         let token = self.token(account, role).await;
         self.client(&token)
     }
@@ -148,7 +151,7 @@ impl Market {
         let rules = v1::MarketRules {
             min_runtime_us: us(times.min_runtime),
             notice_us: us(times.notice),
-            start_timeout_us: us(Duration::from_secs(900)),
+            start_timeout_us: us(Duration::from_secs(3600)),
             min_charge_us: us(times.min_charge),
             ..Default::default()
         };
@@ -202,19 +205,27 @@ impl Market {
 
     /// Somebody else bids for nodes; the number of the bid.
     pub(crate) async fn rival_bids(&self, market: &str, nodes: u32, ceiling: f64) -> u64 {
-        let request = v1::PlaceBidRequest {
-            markets: vec![market.into()],
-            ceiling_micros: kubebid_operator::api::micros(ceiling),
-            max_nodes: nodes,
-            ..Default::default()
-        };
-        self.rival.as_ref().unwrap().place_bid(request).await.unwrap().bid
+        place(self.rival.as_ref().unwrap(), market, nodes, ceiling).await
     }
 
     pub(crate) async fn rival_cancels(&self, bid: u64) {
         let mode = v1::cancel_bid_request::Mode::Release.into();
         let request = v1::CancelBidRequest { client_key: String::new(), bid, mode };
         self.rival.as_ref().unwrap().cancel_bid(request).await.unwrap();
+    }
+
+    /// The last command: what is listed may be behind it, and is asked for as of then.
+    async fn seq(&self) -> u64 {
+        self.admin().first(v1::ListMarketsRequest::default(), 1).await.unwrap().seq
+    }
+
+    /// The reference price of a market, in micro-dollars.
+    pub(crate) async fn reference(&self, market: &str) -> Option<u64> {
+        let (instance_type, region) = market.split_once('/').unwrap();
+        let (instance_type, region) = (instance_type.into(), region.into());
+        let request = v1::ListMarketsRequest { instance_type, region, ..Default::default() };
+        let markets = self.admin().all(request).await.unwrap().markets;
+        markets.into_iter().next()?.price?.reference_price_micros
     }
 
     /// The operator's bids that search or hold something.
@@ -226,18 +237,23 @@ impl Market {
     }
 
     /// The operator's nodes.
-    pub(crate) async fn held(&self) -> Result<Vec<v1::Allocation>, Error> {
+    pub(crate) async fn held(&self) -> Vec<v1::Allocation> {
         let request = v1::ListAllocationsRequest {
             account: Some("operator".into()),
             states: vec![v1::allocation::State::Starting.into(), v1::allocation::State::Active.into()],
+            min_seq: self.seq().await,
             ..Default::default()
         };
-        Ok(self.admin().all(request).await?.allocations)
+        self.admin().all(request).await.unwrap().allocations
     }
 
     /// All bids that the operator ever placed.
     pub(crate) async fn all_bids(&self) -> Vec<v1::Bid> {
-        let request = v1::ListBidsRequest { account: Some("operator".into()), ..Default::default() };
+        let request = v1::ListBidsRequest {
+            account: Some("operator".into()),
+            min_seq: self.seq().await,
+            ..Default::default()
+        };
         self.admin().all(request).await.unwrap().bids
     }
 
@@ -246,8 +262,20 @@ impl Market {
         let request = v1::ListAllocationsRequest {
             account: Some("operator".into()),
             states: vec![v1::allocation::State::Ended.into()],
+            min_seq: self.seq().await,
             ..Default::default()
         };
         self.admin().all(request).await.unwrap().allocations
     }
+}
+
+/// A tenant bids for nodes; the number of the bid.
+pub(crate) async fn place(tenant: &Client, market: &str, nodes: u32, ceiling: f64) -> u64 {
+    let request = v1::PlaceBidRequest {
+        markets: vec![market.into()],
+        ceiling_micros: kubebid_operator::api::micros(ceiling),
+        max_nodes: nodes,
+        ..Default::default()
+    };
+    tenant.place_bid(request).await.unwrap().bid
 }

@@ -1,18 +1,20 @@
 //! Notices: taint, replace, drain, give back; and staying after all.
 
-use crate::story::Story;
-use futures_util::TryStreamExt as _;
+use crate::seen::first_versions;
+use crate::story::{PATIENCE, Story};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::jiff::SignedDuration;
 use kube::api::Api;
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::runtime::wait::await_condition;
 use kubebid_client::v1::allocation::EndReason;
-use kubebid_operator::api::{SlotPhase, TAINT_LEAVING};
+use kubebid_operator::api::{BidSlot, SlotPhase, TAINT_LEAVING};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::time::timeout;
 
 const EU: &str = "h100-8x/eu-west";
+/// A notice that ends after all that a story waits for.
+const LONG: Duration = Duration::from_secs(300);
 
 /// A BidNode of so many nodes, all running, on a market that has no unit more.
 async fn begin(name: &str, nodes: u32, notice: Duration) -> Story {
@@ -39,7 +41,7 @@ fn is_tainted(node: &Node) -> bool {
 
 #[tokio::test]
 async fn pods_leave_in_time_and_a_new_bid_stands_before_the_first_goes() {
-    let story = begin("notice", 1, Duration::from_secs(20)).await;
+    let story = begin("notice", 1, LONG).await;
     story.pod("work", on_pool(&story)).await;
     story.until_pod("work", "it runs", |pod| phase(pod) == "Running").await;
     story.market.rival_bids(EU, 1, 9.0).await;
@@ -58,16 +60,18 @@ async fn pods_leave_in_time_and_a_new_bid_stands_before_the_first_goes() {
     // Before the deadline, for it was empty before.
     let ended = story.market.ended().await;
     assert!(ended.iter().all(|it| it.end_reason() == EndReason::Released), "given back in time: {ended:?}");
+    // Nobody waits for what people are told.
     let events: Api<Event> = Api::namespaced(story.client.clone(), &story.namespace);
-    let told: Vec<_> = events.list(&Default::default()).await.unwrap().items;
-    let about = |kind: &str| {
-        let of_kind = |event: &&Event| {
-            event.reason.as_deref() == Some("NodePreempted")
-                && event.involved_object.kind.as_deref() == Some(kind)
-        };
-        told.iter().filter(of_kind).count()
-    };
-    assert_eq!((about("BidNode"), about("Pod")), (1, 1));
+    story
+        .eventually("the BidNode and the pod were told", || async {
+            let told = events.list(&Default::default()).await.unwrap().items;
+            let preempted = told.iter().filter(|event| event.reason.as_deref() == Some("NodePreempted"));
+            let mut about: Vec<_> =
+                preempted.filter_map(|event| event.involved_object.kind.as_deref()).collect();
+            about.sort_unstable();
+            about == ["BidNode", "Pod"]
+        })
+        .await;
 }
 
 fn phase(pod: Option<&Pod>) -> &str {
@@ -76,25 +80,23 @@ fn phase(pod: Option<&Pod>) -> &str {
 
 #[tokio::test]
 async fn a_disruption_budget_is_respected_until_time_runs_out() {
-    let story = begin("budget", 1, Duration::from_secs(15)).await;
+    let story = begin("budget", 1, Duration::from_secs(30)).await;
     story.pod("work", on_pool(&story)).await;
     story.until_pod("work", "it runs", |pod| phase(pod) == "Running").await;
     story.protect("work");
     let before = story.market.live_bids().await[0].bid;
     story.market.rival_bids(EU, 1, 9.0).await;
-    let draining = kube::runtime::wait::await_condition(
-        story.slots(),
-        "gpu-0",
-        |slot: Option<&kubebid_operator::api::BidSlot>| {
-            slot.and_then(|slot| slot.status.as_ref())
-                .is_some_and(|status| status.phase == SlotPhase::Draining)
-        },
-    );
-    let slot = draining.await.unwrap().unwrap();
-    assert_eq!(slot.status.unwrap().bid, Some(before));
-    let pod = story.pods().get("work").await.unwrap();
-    assert!(pod.metadata.deletion_timestamp.is_none(), "the budget holds it while there is time");
-    story.until_pod("work", "it is deleted in the end", |pod| pod.is_none()).await;
+    let is_draining = |slot: Option<&BidSlot>| {
+        slot.and_then(|slot| slot.status.as_ref()).is_some_and(|status| status.phase == SlotPhase::Draining)
+    };
+    let draining = timeout(PATIENCE, await_condition(story.slots(), "gpu-0", is_draining)).await;
+    let status = draining.expect("it drains").unwrap().unwrap().status.unwrap();
+    assert_eq!(status.bid, Some(before));
+    let ends = |pod: Option<&Pod>| pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some());
+    let pod = story.until_pod("work", "it is deleted in the end", ends).await.expect("it has a grace");
+    // A second of grace and five to spare: before that its budget holds it.
+    let early = status.deadline.unwrap().0 - SignedDuration::from_secs(8);
+    assert!(pod.metadata.deletion_timestamp.unwrap().0 >= early, "the budget holds it while there is time");
     story.until("gpu", "the node is given back", |status| status.nodes.is_empty()).await;
     let ended = story.market.ended().await;
     assert!(ended.iter().all(|it| it.end_reason() == EndReason::Released), "given back in time: {ended:?}");
@@ -102,7 +104,7 @@ async fn a_disruption_budget_is_respected_until_time_runs_out() {
 
 #[tokio::test]
 async fn a_notice_taken_back_unties_the_node_and_the_new_bid_goes() {
-    let story = begin("rescinded", 1, Duration::from_secs(40)).await;
+    let story = begin("rescinded", 1, LONG).await;
     let node = story.bidnodes().get("gpu").await.unwrap();
     // A pod that takes its time, so that the node is there when the notice is taken back.
     story.pod("work", on_pool(&story)).await;
@@ -128,7 +130,7 @@ async fn a_notice_taken_back_unties_the_node_and_the_new_bid_goes() {
 
 #[tokio::test]
 async fn when_a_notice_is_taken_back_and_pods_run_on_both_nodes_the_emptier_goes() {
-    let story = begin("both", 1, Duration::from_secs(60)).await;
+    let story = begin("both", 1, LONG).await;
     let pool = story.namespace.clone();
     for app in ["a", "b", "c"] {
         story.deploy(app, &pool, 1);
@@ -138,8 +140,8 @@ async fn when_a_notice_is_taken_back_and_pods_run_on_both_nodes_the_emptier_goes
     // Two stay for as long as the notice lasts; the third moves to a node of another region.
     story.protect("a");
     story.protect("b");
+    story.market.open("h100-8x/us-east", LONG).await;
     let rival = story.market.rival_bids(EU, 1, 9.0).await;
-    story.market.open("h100-8x/us-east", Duration::from_secs(60)).await;
     story.market.offer("h100-8x/us-east", 1, 1.0).await;
     story
         .eventually("the third runs on another node", || async {
@@ -157,13 +159,13 @@ async fn when_a_notice_is_taken_back_and_pods_run_on_both_nodes_the_emptier_goes
         })
         .await;
     assert_eq!((story.home_of("a").await, story.home_of("b").await), (first.clone(), first));
-    story.eventually("one unit is held", || async { story.market.held().await.unwrap().len() == 1 }).await;
+    story.eventually("one unit is held", || async { story.market.held().await.len() == 1 }).await;
 }
 
 #[tokio::test]
 async fn a_strategy_that_stays_raises_its_bid() {
     let story = Story::begin("stays").await;
-    story.market.open(EU, Duration::from_secs(30)).await;
+    story.market.open(EU, LONG).await;
     story.market.offer(EU, 1, 1.0).await;
     let spec = json!({"instanceType": "h100-8x", "maxBid": 20.0, "bidStrategy": "availability-optimized"});
     story.bid("gpu", spec).await;
@@ -186,7 +188,7 @@ async fn a_strategy_that_stays_raises_its_bid() {
 
 #[tokio::test]
 async fn twenty_notices_at_once_taint_all_before_any_pod_goes() {
-    let story = begin("mass", 20, Duration::from_secs(40)).await;
+    let story = begin("mass", 20, LONG).await;
     for pod in 0..20 {
         let mut spec = on_pool(&story);
         spec["containers"] = json!([{
@@ -208,48 +210,22 @@ async fn twenty_notices_at_once_taint_all_before_any_pod_goes() {
                 node.metadata.labels.iter().flatten().any(|(key, value)| key == "pool" && *value == pool);
             ours && is_tainted(node)
         }
-    });
-    let evicted = first_versions(story.pods(), |pod: &Pod| pod.metadata.deletion_timestamp.is_some());
+    })
+    .await;
+    let evicted = first_versions(story.pods(), |pod: &Pod| pod.metadata.deletion_timestamp.is_some()).await;
     story.market.rival_bids(EU, 20, 9.0).await;
     story
         .until("gpu", "all is given back, and twenty bids wait", |status| {
             status.pending_bids == 20 && status.nodes.is_empty()
         })
         .await;
-    let (tainted, evicted) = (tainted.lock().unwrap().clone(), evicted.lock().unwrap().clone());
-    assert_eq!((tainted.len(), evicted.len()), (20, 20));
+    let seen = || (tainted.lock().unwrap().clone(), evicted.lock().unwrap().clone());
+    let all_seen = || std::future::ready((seen().0.len(), seen().1.len()) == (20, 20));
+    story.eventually("all taints and evictions were seen", all_seen).await;
+    let (tainted, evicted) = seen();
     assert!(tainted.values().max() < evicted.values().min(), "{tainted:?} {evicted:?}");
     let all = story.market.all_bids().await;
     assert_eq!(all.len(), 40, "twenty new ones");
     let ended = story.market.ended().await;
     assert!(ended.iter().all(|it| it.end_reason() == EndReason::Released), "given back in time: {ended:?}");
-}
-
-/// The version at which an object was first so, by name, from here on.
-fn first_versions<K>(
-    api: Api<K>,
-    is_so: impl Fn(&K) -> bool + Send + 'static,
-) -> Arc<Mutex<BTreeMap<String, u64>>>
-where
-    K: kube::Resource<DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned
-        + Send
-        + 'static,
-{
-    let versions = Arc::new(Mutex::new(BTreeMap::new()));
-    let found = Arc::clone(&versions);
-    tokio::spawn(async move {
-        let mut objects = std::pin::pin!(watcher(api, watcher::Config::default()).applied_objects());
-        while let Ok(Some(object)) = objects.try_next().await {
-            if is_so(&object) {
-                let version =
-                    object.meta().resource_version.as_ref().and_then(|it| it.parse().ok()).unwrap_or(0);
-                let name = object.meta().name.clone().unwrap_or_default();
-                found.lock().unwrap().entry(name).or_insert(version);
-            }
-        }
-    });
-    versions
 }

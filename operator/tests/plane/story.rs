@@ -16,10 +16,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Longer than anything takes that works.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// The same, for kubectl.
+pub(crate) const PATIENT: &str = "--timeout=90s";
 
 /// The plane that the stories share, with the definitions in it.
 pub(crate) fn plane() -> &'static Plane {
@@ -32,7 +36,7 @@ pub(crate) fn plane() -> &'static Plane {
 pub(crate) fn define(plane: &Plane) {
     plane.apply(&kubebid_operator::crds::yaml(&kubebid_operator::crds::INSTANCE_TYPES).unwrap());
     for crd in ["bidnodes.kubebid.io", "bidslots.kubebid.io"] {
-        plane.get(&["wait", "--for=condition=Established", &format!("crd/{crd}")]);
+        plane.get(&["wait", "--for=condition=Established", &format!("crd/{crd}"), PATIENT]);
     }
 }
 
@@ -239,7 +243,7 @@ impl Story {
         });
         self.plane.apply(&budget.to_string());
         let counted = "jsonpath={.status.currentHealthy}=1";
-        self.plane.get(&["-n", &self.namespace, "wait", &format!("pdb/{app}"), "--for", counted]);
+        self.plane.get(&["-n", &self.namespace, "wait", &format!("pdb/{app}"), "--for", counted, PATIENT]);
     }
 
     /// A Deployment of one pod that only nodes of this pool take, and that needs so many GPUs.
@@ -343,6 +347,20 @@ impl Operator {
 
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// What it answers to GET.
+    pub(crate) async fn page(&self, path: &str) -> String {
+        let log = self.log();
+        let address = log.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+        let address = address.trim_matches(|it: char| !it.is_ascii_digit());
+        let mut ops = TcpStream::connect(address).await.unwrap();
+        ops.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        ops.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.0 200"), "{head}");
+        body.to_owned()
     }
 
     pub(crate) fn pid(&self) -> u32 {

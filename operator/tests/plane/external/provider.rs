@@ -2,6 +2,7 @@
 //! machines are Node objects that register as a kubelet would.
 
 use super::contract;
+use crate::port::Port;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -13,7 +14,6 @@ use kube::api::{Api, PostParams};
 use kubebid_operator::provision::external::{MachineOrder, MachineState, Problem};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tempfile::TempDir;
@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) struct Provider {
     floor: Arc<Floor>,
-    address: SocketAddr,
+    port: Port,
     folder: TempDir,
     serving: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
@@ -56,7 +56,7 @@ impl Provider {
         let books = Books { token: "sesame".to_owned(), ..Books::default() };
         let mut provider = Provider {
             floor: Arc::new(Floor { cluster, books: Mutex::new(books) }),
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            port: Port::hold(),
             folder: tempfile::tempdir().unwrap(),
             serving: None,
         };
@@ -66,7 +66,7 @@ impl Provider {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.port.address())
     }
 
     pub(crate) fn token_file(&self) -> PathBuf {
@@ -95,8 +95,7 @@ impl Provider {
 
     /// Answers, again after a stop.
     pub(crate) async fn resume(&mut self) {
-        let listener = TcpListener::bind(self.address).await.unwrap();
-        self.address = listener.local_addr().unwrap();
+        let listener = TcpListener::bind(self.port.address()).await.unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let router = self.router();
         let serving = tokio::spawn(async move {
