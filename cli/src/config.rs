@@ -147,7 +147,7 @@ impl Connection {
                 return Err(Failure::usage(format!("there is no profile with a token for `{name}`"))
                     .next("start a market with `kubebid up`, or name its profile with --profile"));
             };
-            return Ok(Some(Credential::Secret(profile.token(name, path)?.to_owned())));
+            return Ok(Some(Credential::Secret(profile::token(profile, name, path)?.to_owned())));
         }
         if let Some(secret) = variable("KUBEBID_TOKEN") {
             return Ok(Some(Credential::Secret(secret)));
@@ -160,7 +160,7 @@ impl Connection {
             && let Some(profile) = profile
             && let Some(name) = &profile.default
         {
-            return Ok(Some(Credential::Secret(profile.token(name, path)?.to_owned())));
+            return Ok(Some(Credential::Secret(profile::token(profile, name, path)?.to_owned())));
         }
         Ok(None)
     }
@@ -168,14 +168,14 @@ impl Connection {
     /// The profile and its path: one that is asked for must be there.
     fn profile(&self) -> Result<(Option<Profile>, PathBuf), Failure> {
         if let Some(path) = self.profile.clone().or_else(|| variable("KUBEBID_PROFILE").map(PathBuf::from)) {
-            let Some(profile) = Profile::read(&path)? else {
+            let Some(profile) = profile::read(&path)? else {
                 return Err(Failure::usage(format!("there is no profile {}", path.display()))
                     .next("`kubebid up` writes one"));
             };
             return Ok((Some(profile), path));
         }
         let Some(path) = profile::default_path() else { return Ok((None, PathBuf::new())) };
-        Ok((Profile::read(&path)?, path))
+        Ok((profile::read(&path)?, path))
     }
 }
 

@@ -5,15 +5,15 @@ use axum::routing::get;
 use clap::Args;
 use kubebid_client::v1::{ListMarketsRequest, token::Role};
 use kubebid_client::{Client, Code, Options};
-use market_sim::living::{self, Cast, metrics, setting};
+use market_sim::living::profile::{Profile, write_private};
+use market_sim::living::{self, metrics, setting};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fs::{self, OpenOptions};
-use std::io::{self, IsTerminal as _, Write as _};
+use std::fs;
+use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -98,7 +98,7 @@ async fn trade(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let trading = async {
         let keys = Keys::open(arguments)?;
         setting::open(&keys.admin).await?;
-        let cast = keys.cast().await?;
+        let cast = setting::cast(async |name, role| keys.client_of(name, role).await).await?;
         keys.write_profile().await?;
         info!(tokens = %arguments.tokens.display(), "the markets are open");
         ready.send_replace(true);
@@ -156,7 +156,8 @@ impl Keys<'_> {
             Err(fault) => return Err(format!("{}: {fault}", path.display()).into()),
         }
         let token = setting::token(&self.admin, name, role, MAKER).await?;
-        write_private(&path, &format!("{token}\n"))?;
+        write_private(&path, &format!("{token}\n"))
+            .map_err(|fault| format!("{}: {fault}", path.display()))?;
         Ok(token)
     }
 
@@ -168,44 +169,26 @@ impl Keys<'_> {
         }
     }
 
-    fn client(&self, token: &str) -> Result<Client, kubebid_client::Error> {
-        Client::builder().endpoints(&self.arguments.endpoint).token(token).build()
+    async fn client_of(&self, name: &str, role: Role) -> Result<Client, Box<dyn Error>> {
+        Ok(self.client(&self.token(name, role).await?)?)
     }
 
-    async fn cast(&self) -> Result<Cast, Box<dyn Error>> {
-        let mut cast = Cast { providers: Vec::new(), tenants: Vec::new() };
-        for name in setting::providers() {
-            cast.providers.push(self.client(&self.token(&name, Role::Provider).await?)?);
-        }
-        for name in setting::tenants() {
-            cast.tenants.push(self.client(&self.token(&name, Role::Tenant).await?)?);
-        }
-        Ok(cast)
+    fn client(&self, token: &str) -> Result<Client, kubebid_client::Error> {
+        Client::builder().endpoints(&self.arguments.endpoint).token(token).build()
     }
 
     /// Of the administrator and those whom people play.
     async fn write_profile(&self) -> Result<(), Box<dyn Error>> {
         let path = &self.arguments.token_file;
         let admin = fs::read_to_string(path).map_err(|fault| format!("{}: {fault}", path.display()))?;
-        let mut tokens = BTreeMap::from([("admin", admin.trim().to_owned())]);
+        let mut tokens = BTreeMap::from([("admin".to_owned(), admin.trim().to_owned())]);
         for (name, role) in setting::PEOPLE {
-            tokens.insert(name, self.token(name, role).await?);
+            tokens.insert(name.to_owned(), self.token(name, role).await?);
         }
         let endpoint =
             self.arguments.profile_endpoint.clone().unwrap_or_else(|| self.arguments.endpoint.join(","));
-        let mut profile = format!("endpoint = \"{endpoint}\"\ndefault = \"tenant-a\"\n\n[tokens]\n");
-        for (name, token) in tokens {
-            profile.push_str(&format!("{name} = \"{token}\"\n"));
-        }
-        write_private(&self.arguments.tokens.join("profile.toml"), &profile)
+        let path = self.arguments.tokens.join("profile.toml");
+        let profile = Profile { endpoint, default: Some("tenant-a".to_owned()), tokens };
+        Ok(profile.write(&path).map_err(|fault| format!("{}: {fault}", path.display()))?)
     }
-}
-
-/// For its owner alone, all of it or nothing.
-fn write_private(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
-    let draft = path.with_extension("draft");
-    let written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
-    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
-    let renamed = written.and_then(|()| fs::rename(&draft, path));
-    renamed.map_err(|fault| format!("{}: {fault}", path.display()).into())
 }

@@ -2,6 +2,7 @@
 //! the client like everybody else.
 
 pub mod metrics;
+pub mod profile;
 pub mod setting;
 
 use kubebid_client::v1::event::Kind;

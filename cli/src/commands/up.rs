@@ -6,7 +6,6 @@ use crate::output::write_line;
 use crate::profile::{self, Profile};
 use crate::telemetry;
 use clap::Args;
-use kubebid_client::v1::token::Role;
 use kubebid_client::{Client, Error};
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
@@ -138,16 +137,9 @@ async fn people(admin: &Client, admin_token: String) -> Result<BTreeMap<String, 
 }
 
 async fn cast(admin: &Client, endpoint: &str) -> Result<Cast, Failure> {
-    let mut cast = Cast { providers: Vec::new(), tenants: Vec::new() };
-    for name in setting::providers() {
-        let token = setting::token(admin, &name, Role::Provider, MAKER).await?;
-        cast.providers.push(client(endpoint, &token)?);
-    }
-    for name in setting::tenants() {
-        let token = setting::token(admin, &name, Role::Tenant, MAKER).await?;
-        cast.tenants.push(client(endpoint, &token)?);
-    }
-    Ok(cast)
+    let cast =
+        setting::cast(async |name, role| client(endpoint, &setting::token(admin, name, role, MAKER).await?));
+    cast.await
 }
 
 /// To the usual place, unless the profile there is of another engine.

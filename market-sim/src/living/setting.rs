@@ -1,6 +1,6 @@
 //! What has to be there before anybody can trade: instance types, markets with short times, accounts and their tokens.
 
-use super::Stage;
+use super::{Cast, Stage};
 use kubebid_client::v1::{self, token::Role};
 use kubebid_client::{Client, Code, Error};
 use std::collections::BTreeMap;
@@ -100,6 +100,18 @@ pub async fn open(admin: &Client) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Everybody synthetic, each with the client that is made for it.
+pub async fn cast<E>(client: impl AsyncFn(&str, Role) -> Result<Client, E>) -> Result<Cast, E> {
+    let mut cast = Cast { providers: Vec::new(), tenants: Vec::new() };
+    for name in providers() {
+        cast.providers.push(client(&name, Role::Provider).await?);
+    }
+    for name in tenants() {
+        cast.tenants.push(client(&name, Role::Tenant).await?);
+    }
+    Ok(cast)
 }
 
 /// A new token for an account, which is made if it is missing. `maker` is noted with it.
