@@ -104,7 +104,7 @@ impl Market {
             let deadline = at.after(Micros(patience));
             let watched = tries && deadline <= end;
             let worth = if watched { self.max_bid } else { job.bid_proxy.unwrap_or(drawn) };
-            let account = xxhash_rust::xxh3::xxh3_64(job.tenant.as_bytes());
+            let account = xxhash_rust::xxh3::xxh3_64(job.tenant.as_ref().unwrap_or(&job.id).as_bytes());
             let (nodes, duration) = (job.nodes, job.duration);
             (at, Drawn { nodes, duration, worth, deadline, kind: Kind::Truthful, account, watched })
         });
@@ -174,7 +174,7 @@ mod tests {
         let job = |n: u64| Job {
             submitted: Micros::seconds(60 * minutes * n),
             id: n.to_string(),
-            tenant: format!("tenant-{}", n % 7),
+            tenant: Some(format!("tenant-{}", n % 7)),
             class: "gpu".to_owned(),
             nodes: 1,
             duration: Micros::HOUR,

@@ -60,6 +60,23 @@ enum Due {
     Submit(usize),
 }
 
+/// Accounts of jobs that are nobody's: each has one to itself for as long as it runs. A trace may have thousands
+/// of them, of which few run at a time.
+#[derive(Debug, Default)]
+struct Nobodys {
+    idle: Vec<AccountName>,
+    made: usize,
+}
+
+impl Nobodys {
+    fn take(&mut self) -> AccountName {
+        self.idle.pop().unwrap_or_else(|| {
+            self.made += 1;
+            AccountName::new(&format!("nobody-{}", self.made))
+        })
+    }
+}
+
 struct World<'a> {
     jobs: &'a [Job],
     settings: &'a Settings,
@@ -69,6 +86,7 @@ struct World<'a> {
     agenda: BTreeSet<(Micros, Due)>,
     runs: Vec<Run>,
     by_bid: BTreeMap<BidId, usize>,
+    nobodys: Nobodys,
     nodes: BTreeMap<AllocationId, Node>,
     prices: Prices,
     trails: Trails,
@@ -78,7 +96,8 @@ struct World<'a> {
 /// How far a job is.
 #[derive(Clone, Debug, Default)]
 struct Run {
-    bid: Option<BidId>,
+    /// Since it was submitted.
+    bid: Option<(AccountName, BidId)>,
     started: bool,
     finished: bool,
     /// Node-time done, up to `since`, and the nodes that have been working since then.
@@ -120,6 +139,7 @@ pub fn replay_and_draw(
         agenda: jobs.iter().enumerate().map(|(n, job)| (job.submitted, Due::Submit(n))).collect(),
         runs: vec![Run::default(); jobs.len()],
         by_bid: BTreeMap::new(),
+        nobodys: Nobodys::default(),
         nodes: BTreeMap::new(),
         prices: Prices::default(),
         trails: Trails::default(),
@@ -196,14 +216,18 @@ impl World<'_> {
         let share = job.bid_proxy.unwrap_or(drawn);
         let ticks = (share * self.settings.on_demand.0 as f64 / TICK as f64) as u64;
         let ceiling = Price(ticks.max(1) * TICK);
+        let tenant = match &job.tenant {
+            Some(name) => AccountName::new(name),
+            None => self.nobodys.take(),
+        };
         let answer = self.answer(Command::PlaceBid(PlaceBid {
             markets: Some(vec![market_of(&job.class)]),
             min_nodes: job.nodes,
-            ..standing_bid(AccountName::new(&job.tenant), ceiling, job.nodes)
+            ..standing_bid(tenant.clone(), ceiling, job.nodes)
         }))?;
         let bid = BidId(answer.seq.0);
         self.report.bids += 1;
-        self.runs[n].bid = Some(bid);
+        self.runs[n].bid = Some((tenant, bid));
         self.by_bid.insert(bid, n);
         self.trails.change(self.now, &market_of(&job.class).to_string(), i64::from(job.nodes), 0);
         self.hear(&answer.events);
@@ -218,7 +242,7 @@ impl World<'_> {
         self.work_until(job, now);
         self.runs[job].working.insert(id);
         self.reschedule(job, now);
-        let by = Some(AccountName::new(&self.jobs[job].tenant));
+        let by = self.runs[job].bid.as_ref().map(|(tenant, _)| tenant.clone());
         self.act(Command::ReportReady { allocation: id, by })
     }
 
@@ -228,13 +252,16 @@ impl World<'_> {
             return Ok(());
         }
         run.finished = true;
-        let bid = run.bid.expect("a job that works has a bid");
+        let (tenant, bid) = run.bid.clone().expect("a job that works has a bid");
         self.report.jobs_done += 1;
         let nodes = i64::from(self.jobs[n].nodes);
         self.trails.change(now, &market_of(&self.jobs[n].class).to_string(), -nodes, 0);
         self.report.wait_and_run += now.since(self.jobs[n].submitted).0 as f64 / 1e6;
-        let tenant = AccountName::new(&self.jobs[n].tenant);
-        self.act(Command::CancelBid { tenant, bid, mode: CancelMode::Release })
+        self.act(Command::CancelBid { tenant: tenant.clone(), bid, mode: CancelMode::Release })?;
+        if self.jobs[n].tenant.is_none() {
+            self.nobodys.idle.push(tenant);
+        }
+        Ok(())
     }
 
     fn wake_at(&mut self, at: Micros) {

@@ -13,8 +13,8 @@ use std::path::Path;
 pub struct Job {
     pub submitted: Micros,
     pub id: String,
-    /// The account that bids; a job without a tenant has one of its own.
-    pub tenant: String,
+    /// Whose it is, where the trace says.
+    pub tenant: Option<String>,
     pub class: String,
     pub nodes: u32,
     /// How long it takes with all its nodes.
@@ -76,7 +76,7 @@ fn job_of(row: Row, line: u64) -> Result<Job, TraceError> {
         "" => None,
         text => Some(field("deadline", text).time()?),
     };
-    let tenant = if row.tenant.is_empty() { format!("job-{}", row.job_id) } else { row.tenant };
+    let tenant = (!row.tenant.is_empty()).then_some(row.tenant);
     Ok(Job {
         submitted,
         id: row.job_id,
@@ -100,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_a_tenant_has_an_account_of_its_own() {
+    fn a_job_may_be_nobodys_and_bid_nothing() {
         let jobs = parsed("1970-01-01T00:00:02Z,j1,,gpu,2,9,1.5,low,,,0\n").unwrap();
-        assert_eq!((jobs[0].tenant.as_str(), jobs[0].bid_proxy), ("job-j1", None));
+        assert_eq!((&jobs[0].tenant, jobs[0].bid_proxy), (&None, None));
         assert_eq!((jobs[0].submitted, jobs[0].duration), (Micros(2_000_000), Micros(1_500_000)));
     }
 
