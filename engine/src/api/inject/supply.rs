@@ -9,7 +9,6 @@ use crate::intake::Submission;
 use crate::projections::rows::OfferRow;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::text;
-use futures_util::future::BoxFuture;
 use kubebid_core::event::{EndReason, Fact, Node};
 use kubebid_core::units::{
     AccountId, AccountName, AllocationId, MarketId, MarketName, Micros, UnitId, UnitName,
@@ -20,9 +19,8 @@ use kubebid_proto::v1;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::task::Poll;
 
-/// Commands that are on their way at once.
+/// Units that are taken by one frame of commands.
 const AT_ONCE: usize = 512;
 /// Offers that are put again at most.
 const OFFERS: u32 = 100_000;
@@ -77,10 +75,7 @@ impl Api {
         let seq = self.0.engine.applied();
         let mut answer = v1::InjectLossResponse { seq, before, ..Default::default() };
         for some in targets.chunks(AT_ONCE) {
-            let taking = some
-                .iter()
-                .map(|target| -> BoxFuture<'_, _> { Box::pin(self.take(caller, target.clone(), going)) });
-            for taken in in_order(taking.collect()).await {
+            for taken in self.take(caller, some.to_vec(), going).await? {
                 let Taken { done, from } = match taken {
                     Ok(taken) => taken,
                     // It is gone, or leaving: somebody was faster.
@@ -118,7 +113,8 @@ impl Api {
             Some((Target { id: holder.unit, name, holder: Some(holder) }, before(exchange, &offer)))
         });
         let (target, before) = target.await?.ok_or_else(unknown)?;
-        let Taken { done, from } = self.take(caller, target, going).await?;
+        let taken = self.take(caller, vec![target], going).await?;
+        let Taken { done, from } = taken.into_iter().next().expect("one for each unit")?;
         let taken = from.ok_or_else(unknown)?;
         log(caller, format_args!("allocation {} on {} is taken", taken.allocation, taken.unit));
         let (taken, before) = (Some(taken), Some(before));
@@ -152,22 +148,37 @@ impl Api {
         Ok(answer)
     }
 
-    /// Takes a unit on behalf of its provider.
-    async fn take(&self, caller: &Caller, target: Target, going: Going) -> Result<Taken, ApiError> {
-        let (provider, unit) = (target.name.provider.clone(), target.name.clone());
-        let command = match going {
-            Going::Lost => Command::ReportUnitLost { provider, unit },
-            Going::Withdrawn => Command::WithdrawUnit { provider, unit },
+    /// Takes units on behalf of their providers, one behind the other: what became of each.
+    async fn take(
+        &self,
+        caller: &Caller,
+        targets: Vec<Target>,
+        going: Going,
+    ) -> Result<Vec<Result<Taken, ApiError>>, ApiError> {
+        let submission = |target: &Target| Submission {
+            deadline: caller.deadline,
+            ..Submission::new(None, going.command(target.name.clone()))
         };
-        let mut submission = Submission::new(None, command);
-        submission.deadline = caller.deadline;
+        let commands = targets.iter().map(submission).collect();
+        let mut targets = targets.into_iter();
         let look = move |exchange: &Exchange, step: &Step| {
+            let target = targets.next().expect("one for each command");
             let done = done(exchange, step)?;
             let from = left(step, target.id).or_else(|| stayed(exchange, &target));
             let from = from.map(|(node, ends_at)| told(exchange, &target, node, done.at, ends_at));
             Ok(Taken { done, from })
         };
-        self.0.engine.submit(submission, look).await?
+        Ok(self.0.engine.submit_all(commands, look).await?)
+    }
+}
+
+impl Going {
+    fn command(self, unit: UnitName) -> Command {
+        let provider = unit.provider.clone();
+        match self {
+            Going::Lost => Command::ReportUnitLost { provider, unit },
+            Going::Withdrawn => Command::WithdrawUnit { provider, unit },
+        }
     }
 }
 
@@ -334,23 +345,4 @@ fn short(exchange: &Exchange, whose: &Whose, put: Vec<OfferRow>) -> Result<Vec<(
     };
     let with_has = put.into_iter().map(|row| (has(&row).unwrap_or(0), row));
     Ok(with_has.filter(|(has, row)| *has < row.capacity).collect())
-}
-
-/// Begins all of them in their order, then waits for each.
-async fn in_order<T>(mut all: Vec<BoxFuture<'_, T>>) -> Vec<T> {
-    let mut done: Vec<Option<T>> = Vec::with_capacity(all.len());
-    for one in &mut all {
-        done.push(match futures_util::poll!(one.as_mut()) {
-            Poll::Ready(value) => Some(value),
-            Poll::Pending => None,
-        });
-    }
-    let mut values = Vec::with_capacity(all.len());
-    for (one, done) in all.into_iter().zip(done) {
-        values.push(match done {
-            Some(value) => value,
-            None => one.await,
-        });
-    }
-    values
 }
