@@ -1,5 +1,5 @@
-//! How many commands and bids a second the exchange in this process takes, alone and with the auditor:
-//! `cargo run --release -p market-sim --example throughput`.
+//! How many commands and bids a second exchanges in this process take, alone and with the auditor: one, and one on each
+//! core, as `simulate` plays its markets. `cargo run --release -p market-sim --example throughput`.
 //!
 //! Bids of one node each come to a market with units for some of them; each is cancelled when as many have
 //! come after it as are open at a time. So half of the commands are bids, and half of the bids win.
@@ -9,6 +9,7 @@ use kubebid_core::units::{AccountName, BidId, MarketId, MarketName, Micros};
 use kubebid_core::{Auction, Command, Exchange, MarketRules, Price, Stamped};
 use market_sim::audit::{Auditor, Disagreement};
 use std::collections::VecDeque;
+use std::thread;
 use std::time::Instant;
 
 const BIDS: u64 = 1_000_000;
@@ -16,16 +17,23 @@ const OPEN: usize = 10_000;
 const UNITS: u64 = 5_000;
 
 fn main() -> Result<(), Box<Disagreement>> {
-    for audited in [false, true] {
-        let started = Instant::now();
-        let commands = play(audited)?;
-        let seconds = started.elapsed().as_secs_f64();
-        println!(
-            "{:<18}{:>9.0} commands, {:>9.0} bids a second",
-            if audited { "with the auditor" } else { "alone" },
-            commands as f64 / seconds,
-            BIDS as f64 / seconds
-        );
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    for threads in [1, cores] {
+        for audited in [false, true] {
+            let started = Instant::now();
+            let played = thread::scope(|scope| {
+                let played: Vec<_> = (0..threads).map(|_| scope.spawn(move || play(audited))).collect();
+                played.into_iter().map(|thread| thread.join().expect("no play panics")).collect::<Vec<_>>()
+            });
+            let commands = played.into_iter().sum::<Result<u64, _>>()?;
+            let seconds = started.elapsed().as_secs_f64();
+            println!(
+                "{threads} at once, {:<18}{:>9.0} commands, {:>9.0} bids a second",
+                if audited { "with the auditor" } else { "alone" },
+                commands as f64 / seconds,
+                (threads as u64 * BIDS) as f64 / seconds
+            );
+        }
     }
     Ok(())
 }
