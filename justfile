@@ -70,7 +70,7 @@ traces data=env("KUBEBID_DATA", "../shared/data"):
 # tables and pictures of docs/experiments.md (some minutes)
 experiments:
     cargo run --release -p market-sim -- experiment --seeds 200 --into docs/experiments.md --pictures docs/experiments
-    cargo run --release -p market-sim -- experiment increment min-runtime notice --seeds 40 --hours 24 --boot 14 --work 1 \
+    cargo run --release -p market-sim -- experiment increment min-runtime notice waiting-rule --seeds 40 --hours 24 --boot 14 --work 1 \
         --worth-spread 0.15 --into docs/experiments.md --section costly-restarts --pictures docs/experiments/costly-restarts
 
 # prices and demand of a world beside those of published traces: 60 days, 12 markets, twice
