@@ -85,6 +85,14 @@ impl<'a> Kept<'a> {
             Kept::Ended(_) => None,
         }
     }
+
+    pub(crate) fn searching(self) -> bool {
+        self.counting().is_some_and(|bid| bid.searching)
+    }
+
+    pub(crate) fn unmet(self) -> u32 {
+        self.counting().map_or(0, Bid::unmet)
+    }
 }
 
 impl Index<BidId> for Bids {

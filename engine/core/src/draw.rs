@@ -3,7 +3,7 @@
 use crate::bids::Kept;
 use crate::exchange::Exchange;
 use crate::picture::{AllocationPicture, AllocationState, BidPicture, MarketPicture, Picture};
-use crate::state::{Allocation, Bid, BidTerms};
+use crate::state::{Allocation, BidTerms};
 use crate::units::{AllocationId, BidId, MarketId};
 
 impl Exchange {
@@ -46,9 +46,9 @@ fn draw_bid(id: BidId, kept: Kept<'_>) -> BidPicture {
         bid: id,
         held: bid.map_or(0, |bid| bid.live.len()),
         claimed: bid.map_or(0, |bid| bid.claims.len()),
-        unmet: bid.map_or(0, Bid::unmet),
+        unmet: kept.unmet(),
         max_nodes,
         ceiling,
-        searching: bid.is_some_and(|bid| bid.searching),
+        searching: kept.searching(),
     }
 }

@@ -241,7 +241,7 @@ impl Writer {
         self.number(terms.max_nodes);
         self.option(terms.expire_at, |w, at| w.number(at.0));
         self.flag(terms.closes);
-        self.flag(kept.counting().is_some_and(|bid| bid.searching));
+        self.flag(kept.searching());
     }
 
     fn allocation(&mut self, allocation: &Allocation) {
