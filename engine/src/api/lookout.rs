@@ -85,8 +85,6 @@ impl Sight {
 #[derive(Clone, Debug)]
 pub(super) struct Lookout {
     viewer: Viewer,
-    /// Whose events; as in the query.
-    account: Option<AccountName>,
     /// Without a place and a limit.
     pub(super) query: EventQuery,
 }
@@ -114,16 +112,16 @@ impl Lookout {
             bids: filter.bids.into_iter().map(|bid| BidId(known(bid))).collect(),
             allocations: filter.allocations.into_iter().map(|id| AllocationId(known(id))).collect(),
             labels: text::labels("filter.labels", filter.labels)?,
-            account: account.as_ref().map(AccountName::to_string),
+            account,
             ..EventQuery::default()
         };
-        Ok(Lookout { viewer, account, query })
+        Ok(Lookout { viewer, query })
     }
 
     /// Changes of prices, as everyone may see them.
     pub(super) fn prices(markets: Vec<MarketName>) -> Lookout {
         let query = EventQuery { kinds: vec!["price_changed".to_owned()], markets, ..EventQuery::default() };
-        Lookout { viewer: Viewer::All, account: None, query }
+        Lookout { viewer: Viewer::All, query }
     }
 
     /// Nothing is left out, neither by the filter nor by what the caller may see.
@@ -152,7 +150,7 @@ impl Lookout {
             let place = if run.end < told.len() { place_of(run.end - 1) } else { end };
             return (vec![Sight::Run(chunk.clone(), run)], place);
         }
-        let places = chunk.telling().places(self.account.as_ref());
+        let places = chunk.telling().places(self.query.account.as_ref());
         let ahead = places.filter(|at| *at >= behind);
         let mut found = ahead.filter_map(|at| Some((at, self.look_at(&told[at], chunk)?)));
         let (mut sights, mut last) = (Vec::new(), None);
@@ -166,7 +164,7 @@ impl Lookout {
 
     /// An event of a chunk, as the caller may see it, if he looks for it.
     fn look_at(&self, told: &Arc<Told>, chunk: &Chunk) -> Option<Sight> {
-        let Lookout { query, viewer, .. } = self;
+        let Lookout { viewer, query } = self;
         let wanted = query.kinds.is_empty() || query.kinds.iter().any(|kind| kind == told.kind);
         if !wanted || !self.is_in_market(told, chunk) {
             return None;

@@ -2,7 +2,7 @@
 
 use super::rows::{BidState, NodeState, Place};
 use crate::store::Labels;
-use kubebid_core::units::{AllocationId, BidId, MarketName, Micros};
+use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
 
 /// Bids by number, ascending.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ pub struct EventQuery {
     pub labels: Labels,
     /// A party of the event, or none for events of markets, which concern everyone. An account finds by
     /// bid, allocation and label only what it can see of the event.
-    pub account: Option<String>,
+    pub account: Option<AccountName>,
     pub newest_first: bool,
     pub limit: u32,
 }

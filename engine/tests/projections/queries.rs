@@ -159,7 +159,8 @@ async fn an_account_finds_the_events_that_it_may_see(place: TestPlace) {
         let viewer = Viewer::Account(AccountName::new(account));
         let seen: Vec<&EventRow> =
             all.iter().filter(|row| redact(row.event.clone(), &row.parties, &viewer).is_some()).collect();
-        let query = EventQuery { account: Some(account.to_owned()), limit: 100_000, ..EventQuery::default() };
+        let query =
+            EventQuery { account: Some(AccountName::new(account)), limit: 100_000, ..EventQuery::default() };
         let found = engine.projections().events(&query).await.unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), seen);
 

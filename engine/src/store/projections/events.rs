@@ -120,7 +120,7 @@ fn branches(query: &EventQuery, first: Option<Place>, end: Option<Place>) -> Vec
         Some(account) => {
             let mine = sides.flat_map(|side| {
                 let mut select = everything();
-                select.add(&format!(" AND e.{} = ?", side.account), &[account]);
+                select.add(&format!(" AND e.{} = ?", side.account), &[&account.as_str()]);
                 by_bids(select, query, side)
             });
             let asked = |kind: &&str| query.kinds.is_empty() || query.kinds.iter().any(|asked| asked == kind);
