@@ -5,8 +5,6 @@
 #[path = "../tests/plane/market.rs"]
 #[allow(dead_code, reason = "the stories use the rest")]
 mod market;
-#[path = "../tests/plane/port.rs"]
-mod port;
 #[path = "../tests/plane/story.rs"]
 #[allow(dead_code, reason = "the stories use the rest")]
 mod story;

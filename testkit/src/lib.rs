@@ -2,7 +2,9 @@
 
 mod guardian;
 mod plane;
+mod port;
 mod postgres;
 
 pub use plane::{Component, Plane};
+pub use port::Port;
 pub use postgres::Cluster;

@@ -2,13 +2,12 @@
 //! KWOK in the place of kubelets. Gone when the process is.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::Port;
 use crate::guardian::Guardian;
 
 /// A running control plane. It listens on one loopback port, and whoever has its token is `system:masters`.
@@ -23,6 +22,8 @@ pub struct Plane {
     url: String,
     ca_pem: String,
     token: String,
+    /// Held so that it is still free when the API server is restarted.
+    _port: Port,
 }
 
 /// A program of the plane.
@@ -73,10 +74,10 @@ impl Plane {
     /// When its programs are not built or do not start.
     pub fn start_with_grace(seconds: u32) -> Self {
         let programs = programs();
-        let port = free_port();
+        let port = Port::hold();
         let mut command = Command::new("sh");
         command.args(["-c", include_str!("plane/plane.sh"), "kubebid-testkit"]).arg(&programs).args([
-            &port.to_string(),
+            &port.address().port().to_string(),
             include_str!("plane/kwok.yaml"),
             &seconds.to_string(),
         ]);
@@ -86,11 +87,12 @@ impl Plane {
             |file: &str| std::fs::read_to_string(folder.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
         Self {
             guardian: Mutex::new(guardian),
-            url: format!("https://127.0.0.1:{port}"),
+            url: format!("https://{}", port.address()),
             ca_pem: read("apiserver.crt"),
             token: read("token").trim_end().to_owned(),
             folder,
             programs,
+            _port: port,
         }
     }
 
@@ -252,17 +254,4 @@ fn programs() -> PathBuf {
         Command::new(&build).arg("--where").output().unwrap_or_else(|e| panic!("{}: {e}", build.display()));
     assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
     String::from_utf8_lossy(&asked.stdout).trim_end().into()
-}
-
-/// A loopback port that nobody listens on. Below those that the system gives away by itself, so that it is still free
-/// when the API server is restarted.
-fn free_port() -> u16 {
-    const FIRST: u16 = 20_000;
-    const COUNT: u16 = 12_000;
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let own = (std::process::id() % u32::from(COUNT)) as u16;
-    (0..COUNT)
-        .map(|_| FIRST + (own + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT)
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .expect("a free port")
 }

@@ -6,11 +6,10 @@
 //! when it was stopped.
 
 use crate::pages::{Block, root};
-use kubebid_testkit::Cluster;
+use kubebid_testkit::{Cluster, Port};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -90,8 +89,8 @@ pub(crate) fn run(page: &str, blocks: &[Block]) -> Outcome {
     Outcome { worked: status.success(), said, took: started.elapsed() }
 }
 
-/// Free ports in the place of a page's: others may have an engine of their own on this machine.
-struct Ports(BTreeMap<String, String>);
+/// Ports of our own in the place of a page's: others may have an engine on this machine, and other pages run beside it.
+struct Ports(BTreeMap<String, (String, Port)>);
 
 /// Where `kubebid up` and `kubebid serve` listen if nothing else is said.
 const DEFAULTS: [&str; 2] = ["127.0.0.1:7440", "127.0.0.1:7441"];
@@ -105,19 +104,19 @@ impl Ports {
                 named.insert(format!("127.0.0.1:74{}", after.chars().take(2).collect::<String>()));
             }
         }
-        // All are bound before one is let go, so that no two are the same.
-        let bind = |name| (name, TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let bound: Vec<(String, TcpListener)> = named.into_iter().map(bind).collect();
-        let address = |port: TcpListener| port.local_addr().expect("an address").to_string();
-        Ports(bound.into_iter().map(|(name, port)| (name, address(port))).collect())
+        let hold = |name| {
+            let port = Port::hold();
+            (name, (port.address().to_string(), port))
+        };
+        Ports(named.into_iter().map(hold).collect())
     }
 
     fn of_up(&self, which: usize) -> &str {
-        &self.0[DEFAULTS[which]]
+        &self.0[DEFAULTS[which]].0
     }
 
     fn moved(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+        self.0.iter().fold(text.to_owned(), |text, (from, (to, _))| text.replace(from, to))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use kubebid_client::v1::{self, token::Role};
 use kubebid_client::{Client, Options};
+use kubebid_testkit::Port;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -27,8 +28,8 @@ pub(crate) fn sqlite(folder: &Path) -> String {
 /// Killed when dropped.
 pub(crate) struct Engine {
     process: Child,
-    address: SocketAddr,
-    ops: SocketAddr,
+    port: Port,
+    ops: Port,
     store: String,
     folder: PathBuf,
 }
@@ -42,17 +43,15 @@ impl Drop for Engine {
 impl Engine {
     /// With its log and the token of its administrator in the folder.
     pub(crate) fn start(store: &str, folder: &Path, flags: &[&str]) -> Engine {
-        // Both at once, so that they are two.
-        let [address, ops] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [address, ops] = [address, ops].map(|listener| listener.local_addr().unwrap());
+        let (port, ops) = (Port::hold(), Port::hold());
         let (store, folder) = (store.to_owned(), folder.to_owned());
-        Engine { process: serve(&store, &folder, address, ops, flags), address, ops, store, folder }
+        Engine { process: serve(&store, &folder, &port, &ops, flags), port, ops, store, folder }
     }
 
     /// Killed, and begun again on the same store at the same address.
     pub(crate) fn restart(&mut self, flags: &[&str]) {
         self.kill();
-        self.process = serve(&self.store, &self.folder, self.address, self.ops, flags);
+        self.process = serve(&self.store, &self.folder, &self.port, &self.ops, flags);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -83,12 +82,12 @@ impl Engine {
 
     /// Status and body of what it answers on its port for health and metrics; none where nobody listens.
     pub(crate) fn ops(&self, path: &str) -> Option<(u16, String)> {
-        http(self.ops, path, "").ok()
+        http(self.ops.address(), path, "").ok()
     }
 
     /// The same on the port of its API, as the bearer of a token.
     pub(crate) fn rest(&self, path: &str, token: &str) -> (u16, String) {
-        http(self.address, path, token).expect("it listens")
+        http(self.port.address(), path, token).expect("it listens")
     }
 
     /// Ended in order.
@@ -105,7 +104,7 @@ impl Engine {
     }
 
     pub(crate) fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.port.address())
     }
 
     pub(crate) fn store(&self) -> &str {
@@ -151,10 +150,11 @@ fn http(address: SocketAddr, path: &str, token: &str) -> std::io::Result<(u16, S
     Ok((status.ok_or(std::io::ErrorKind::InvalidData)?, answer))
 }
 
-fn serve(store: &str, folder: &Path, address: SocketAddr, ops: SocketAddr, flags: &[&str]) -> Child {
+fn serve(store: &str, folder: &Path, port: &Port, ops: &Port, flags: &[&str]) -> Child {
+    let [listen, ops] = [port, ops].map(|port| port.address().to_string());
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log"));
     let process = Command::new(binary())
-        .args(["serve", "--store", store, "--listen", &address.to_string(), "--ops-listen", &ops.to_string()])
+        .args(["serve", "--store", store, "--listen", &listen, "--ops-listen", &ops])
         .args(["--limit-requests-per-second", "1000000", "--limit-open-bids", "10000000"])
         .args(["--limit-nodes-wanted", "10000000"])
         .arg("--admin-token-file")

@@ -1,10 +1,10 @@
 //! docs/operator.md: every command in it is run, in order, and every name in its tables is one.
 
-use crate::port::Port;
 use kubebid_operator::api::BidNodeStatus;
 use kubebid_operator::crds;
 use kubebid_operator::plan::status::{Facts, status};
 use kubebid_testkit::Plane;
+use kubebid_testkit::Port;
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -11,7 +11,6 @@ mod faults;
 mod guide;
 mod manifests;
 mod market;
-mod port;
 mod preemption;
 mod prices;
 mod seen;

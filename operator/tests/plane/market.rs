@@ -1,6 +1,5 @@
 //! An engine of a story's own, and the people who trade there.
 
-use crate::port::Port;
 use kubebid_client::v1::{self, token::Role};
 use kubebid_client::{Client, Options};
 use kubebid_engine::api::ApiOptions;
@@ -9,6 +8,7 @@ use kubebid_engine::clock::Clock;
 use kubebid_engine::server::{Server, ServerConfig};
 use kubebid_engine::store::{Place, StoreOptions, copy_sqlite};
 use kubebid_engine::{Engine, EngineOptions};
+use kubebid_testkit::Port;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};

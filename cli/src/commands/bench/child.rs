@@ -9,11 +9,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::env;
 use std::fs::{self, File};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 use tokio::process::Command;
 
 /// More than any load comes to: what is measured is the engine, not its limits.
@@ -37,7 +38,9 @@ impl Child {
         let failed = |error: io::Error| Failure::new(Exit::Fault, format!("cannot start an engine: {error}"));
         let folder = tempfile::Builder::new().prefix("kubebid-bench.").tempdir().map_err(failed)?;
         let of_its_own = format!("sqlite:{}", folder.path().join("kubebid.db").display());
-        let (address, ops) = free_ports().map_err(failed)?;
+        let held = [hold_port().map_err(failed)?, hold_port().map_err(failed)?];
+        let address = held[0].local_addr().map_err(failed)?;
+        let ops = held[1].local_addr().map_err(failed)?;
         let log = File::create(folder.path().join("log")).map_err(failed)?;
         let mut command = Command::new(env::current_exe().map_err(failed)?);
         command
@@ -130,8 +133,11 @@ pub(super) fn word(part: PartArg) -> String {
     part.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Two that nobody listens on now.
-fn free_ports() -> io::Result<(SocketAddr, SocketAddr)> {
-    let (one, other) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
-    Ok((one.local_addr()?, other.local_addr()?))
+/// A port that the system gives to nobody else while the engine is not listening on it yet: bound, as all who listen
+/// do it, and not listened on.
+fn hold_port() -> io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    Ok(socket)
 }

@@ -2,7 +2,6 @@
 //! machines are Node objects that register as a kubelet would.
 
 use super::contract;
-use crate::port::Port;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -12,6 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use kubebid_operator::provision::external::{MachineOrder, MachineState, Problem};
+use kubebid_testkit::Port;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
