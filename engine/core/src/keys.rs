@@ -5,17 +5,40 @@ use crate::answer::Outcome;
 use crate::codec::Writer;
 use crate::command::Command;
 use crate::reject::Reject;
-use crate::table::ByName;
+use crate::slab::Slab;
 use crate::units::{ClientKey, Micros, Seq};
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
 
 const LIFE: Micros = Micros::DAY;
 const MOST: usize = 1_000_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    firsts: ByName<ClientKey, First>,
-    by_age: VecDeque<(Micros, ClientKey)>,
+    used: Slab<Used>,
+    /// Where the oldest lies, and so on.
+    by_age: VecDeque<u32>,
+    places: HashTable<Place>,
+    /// Keys are chosen by somebody who may mean harm: seeded anew in each process.
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct Used {
+    at: Micros,
+    key: ClientKey,
+    first: First,
+}
+
+/// Where a key lies, in so few bytes that a million of them are brought to a larger table within milliseconds, and
+/// without looking at the keys.
+#[derive(Debug)]
+struct Place {
+    /// Of the key.
+    hash: u32,
+    place: u32,
 }
 
 /// What a key was first used for, and what the answer was.
@@ -46,37 +69,88 @@ impl First {
 impl Keys {
     /// What the key is known for at `now`; forgets what has grown too old.
     pub(crate) fn find(&mut self, key: &ClientKey, now: Micros) -> Option<First> {
-        while self.by_age.front().is_some_and(|(at, _)| at.after(LIFE) <= now) {
+        while self.by_age.front().is_some_and(|oldest| self.used[*oldest].at.after(LIFE) <= now) {
             self.forget_oldest();
         }
-        self.firsts.get(key).copied()
+        self.used(key).map(|used| used.first)
     }
 
     /// Whether a command with this key was answered, as far as that is remembered.
     pub(crate) fn knows(&self, key: &ClientKey) -> bool {
-        self.firsts.contains_key(key)
+        self.used(key).is_some()
     }
 
+    fn used(&self, key: &ClientKey) -> Option<&Used> {
+        let hash = self.hash(key);
+        let place =
+            self.places.find(spread(hash), |found| found.hash == hash && self.used[found.place].key == *key);
+        place.map(|found| &self.used[found.place])
+    }
+
+    /// A key that is not known.
     pub(crate) fn remember(&mut self, key: ClientKey, now: Micros, first: First) {
-        self.firsts.insert(key.clone(), first);
-        self.by_age.push_back((now, key));
+        let hash = self.hash(&key);
+        let place = self.used.put(Used { at: now, key, first });
+        self.places.insert_unique(spread(hash), Place { hash, place }, |place| spread(place.hash));
+        self.by_age.push_back(place);
         if self.by_age.len() > MOST {
             self.forget_oldest();
         }
     }
 
     fn forget_oldest(&mut self) {
-        if let Some((_, key)) = self.by_age.pop_front() {
-            self.firsts.remove(&key);
+        let Some(oldest) = self.by_age.pop_front() else { return };
+        let hash = self.hash(&self.used[oldest].key);
+        if let Ok(place) = self.places.find_entry(spread(hash), |found| found.place == oldest) {
+            place.remove();
         }
+        self.used.free(oldest);
     }
 
     /// All that is remembered, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Micros, &ClientKey, First)> {
-        self.by_age.iter().map(|(at, key)| (*at, key, self.firsts[key]))
+        self.by_age.iter().map(|place| {
+            let Used { at, key, first } = &self.used[*place];
+            (*at, key, *first)
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
         self.by_age.len()
+    }
+
+    fn hash(&self, key: &ClientKey) -> u32 {
+        // Half of it is enough: who has the same is told apart by the key itself.
+        (self.hasher.hash_one(key) >> 32) as u32
+    }
+}
+
+/// The table finds its rows by the lowest and the highest bits.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_million_of_a_day_is_known_by_all_that_was_answered() {
+        let mut keys = Keys::default();
+        let key = |n: u64| ClientKey::new(&format!("key {n}"));
+        let first = |n: u64| First { seq: Seq(n), content: u128::from(n) << 64, refusal: None };
+        let most = MOST as u64;
+        for n in 0..most + 1_000 {
+            assert!(keys.find(&key(n), Micros(n)).is_none());
+            keys.remember(key(n), Micros(n), first(n));
+        }
+        assert_eq!(keys.len(), MOST);
+        assert!(!keys.knows(&key(999)) && keys.knows(&key(1_000)));
+        let all = keys.iter().map(|(at, known, first)| (at, known.clone(), first.seq));
+        assert!(all.eq((1_000..most + 1_000).map(|n| (Micros(n), key(n), Seq(n)))));
+        let late = Micros(most).after(LIFE);
+        assert_eq!(keys.find(&key(most + 1), late).unwrap().content, u128::from(most + 1) << 64);
+        assert!(keys.find(&key(most), late).is_none());
+        assert_eq!(keys.len(), 999);
     }
 }
