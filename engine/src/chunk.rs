@@ -6,7 +6,8 @@ use kubebid_core::answer::Outcome;
 use kubebid_core::closing::Closing;
 use kubebid_core::event::{Event, Fact};
 use kubebid_core::money::Bill;
-use kubebid_core::units::{AllocationId, BidId, MarketName, Micros, Names, Seq};
+use kubebid_core::open::Open;
+use kubebid_core::units::{AccountId, AllocationId, BidId, MarketName, Micros, Names, Seq};
 use kubebid_core::views::{AllocationView, BidView};
 use kubebid_core::{Exchange, Stamped};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +20,8 @@ pub struct Chunk {
     pub bids: Vec<BidView>,
     /// The touched ones that have not ended, as they are behind the last step.
     pub allocations: Vec<AllocationView>,
+    /// What those have open whose bids were touched, as it is behind the last step.
+    pub open: Vec<(AccountId, Open)>,
     pub names: Arc<Names>,
     telling: OnceLock<Telling>,
 }
@@ -63,10 +66,15 @@ impl Chunk {
         bids.dedup();
         allocations.sort_unstable();
         allocations.dedup();
+        let bids: Vec<BidView> = bids.into_iter().filter_map(|id| exchange.view_bid(id)).collect();
+        let mut tenants: Vec<AccountId> = bids.iter().map(|bid| bid.tenant).collect();
+        tenants.sort_unstable();
+        tenants.dedup();
         Chunk {
             steps,
-            bids: bids.into_iter().filter_map(|id| exchange.view_bid(id)).collect(),
+            bids,
             allocations: allocations.into_iter().filter_map(|id| exchange.view_allocation(id)).collect(),
+            open: tenants.into_iter().map(|tenant| (tenant, exchange.open_of(tenant))).collect(),
             names,
             telling: OnceLock::new(),
         }

@@ -10,6 +10,7 @@ use crate::keys::Keys;
 use crate::meter::Meter;
 use crate::money::{Price, Totals};
 use crate::numbered::Numbered;
+use crate::open::Open;
 use crate::picture::{Numbers, Picture};
 use crate::reject::Reject;
 use crate::rules::MarketRules;
@@ -73,6 +74,7 @@ pub(crate) struct Account {
     pub(crate) keys: Keys,
     /// All its bids, by number.
     pub(crate) bids: Vec<BidId>,
+    pub(crate) open: Open,
 }
 
 #[derive(Debug)]

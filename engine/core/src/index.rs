@@ -79,8 +79,9 @@ impl Exchange {
     /// After a change of what a bid wants or has: its place in the queues, and whether it wants its
     /// nodes under notice back.
     pub(crate) fn reindex_bid(&mut self, id: BidId) {
-        let Exchange { bids, markets, types, dirty, ending, .. } = self;
+        let Exchange { bids, markets, types, accounts, dirty, ending, .. } = self;
         let bid = bids.get_mut(id).expect("a bid that counts");
+        accounts[bid.terms.tenant.0 as usize].open.count(bid);
         let queued = bid.queue();
         let before = std::mem::replace(&mut bid.queued, queued);
         if before != queued {

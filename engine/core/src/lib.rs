@@ -26,6 +26,7 @@ mod numbered;
 mod obey;
 mod obstacles;
 mod offerings;
+pub mod open;
 pub mod picture;
 mod preempt;
 mod price;

@@ -39,6 +39,9 @@ pub(crate) struct Bid {
     pub(crate) rescuable: Vec<(MarketId, Rescue)>,
     /// `rescuable` is to be worked out again.
     pub(crate) rescue_is_stale: bool,
+    /// Counted among what its tenant has open, with so many nodes.
+    pub(crate) is_counted: bool,
+    pub(crate) counted_nodes: u32,
 }
 
 /// How a bid with unmet demand waits.
@@ -68,6 +71,8 @@ impl Bid {
             queued: None,
             rescuable: Vec::new(),
             rescue_is_stale: false,
+            is_counted: false,
+            counted_nodes: 0,
         }
     }
 

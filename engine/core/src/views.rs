@@ -4,6 +4,7 @@ use crate::event::{NoticeReason, Scope};
 use crate::exchange::Exchange;
 use crate::money::{Amount, Bill, Price};
 use crate::obstacles::lcm;
+use crate::open::Open;
 use crate::picture::{AllocationState, Numbers, Supply};
 use crate::rules::MarketRules;
 use crate::state::{Allocation, Bid, NodeList};
@@ -102,6 +103,11 @@ impl Exchange {
 
     pub fn account_id(&self, name: &AccountName) -> Option<AccountId> {
         self.account_ids.get(name).copied()
+    }
+
+    /// What an account has open.
+    pub fn open_of(&self, account: AccountId) -> Open {
+        self.accounts[account.0 as usize].open
     }
 
     /// Whether an account has used a key (R16).

@@ -73,7 +73,11 @@ impl Api {
         {
             return Err(error);
         }
-        let reservation = match self.room_to_amend(caller, &request) {
+        let wanted = match request.max_nodes {
+            Some(_) => self.wanted_by(BidId(request.bid)).await?,
+            None => None,
+        };
+        let reservation = match self.room_to_amend(caller, &request, wanted) {
             Ok(reservation) => reservation,
             Err(limit) => self.room_to_repeat(caller, keyed.key.clone(), limit).await?,
         };
@@ -169,16 +173,25 @@ impl Api {
         })
     }
 
-    fn room_to_amend(&self, caller: &Caller, request: &v1::AmendBidRequest) -> Result<Reservation, ApiError> {
+    /// `wanted` are the nodes that it wants so far.
+    fn room_to_amend(
+        &self,
+        caller: &Caller,
+        request: &v1::AmendBidRequest,
+        wanted: Option<u32>,
+    ) -> Result<Reservation, ApiError> {
         let limits = self.limits_of(caller);
         check_ceiling(request.ceiling_micros.unwrap_or(0), limits.ceiling_micros)?;
         let most = Room { bids: limits.open_bids, nodes: limits.nodes_wanted };
-        // A bid that is not known to search is refused, or wants nothing more.
-        let wants = self.0.usage.wants(BidId(request.bid));
-        let more =
-            request.max_nodes.zip(wants).map_or(0, |(nodes, wants)| u64::from(nodes).saturating_sub(wants));
-        let room = Room { bids: 0, nodes: more };
+        let more = request.max_nodes.zip(wanted).map_or(0, |(nodes, wanted)| nodes.saturating_sub(wanted));
+        let room = Room { bids: 0, nodes: u64::from(more) };
         self.0.usage.reserve(&caller.account, room, most).map_err(|has| exceeded(has, room, most))
+    }
+
+    /// How many nodes a bid wants; one that does not search is refused more, or wants nothing more.
+    async fn wanted_by(&self, bid: BidId) -> Result<Option<u32>, ApiError> {
+        let view = self.0.engine.ask(move |exchange| exchange.view_bid(bid)).await?;
+        Ok(view.filter(|bid| bid.searching).map(|bid| bid.max_nodes))
     }
 
     /// Whoever repeats a command asks for nothing more, and hears what the first one was answered.

@@ -4,9 +4,10 @@
 use crate::chunk::Chunk;
 use crate::engine::Engine;
 use crate::intake::NotDone;
-use kubebid_core::units::{AccountName, BidId, Names};
+use kubebid_core::open::Open;
+use kubebid_core::units::{AccountId, AccountName, Names};
 use kubebid_core::{Auction, Exchange};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::broadcast::error::RecvError;
 
@@ -28,8 +29,6 @@ struct Table {
     accounts: BTreeMap<AccountName, Account>,
     /// Obeyed under these numbers, and not counted yet: still on the way.
     stamped: BTreeMap<u64, (AccountName, Room)>,
-    /// Whose each searching bid is, and how many nodes it wants.
-    open: HashMap<BidId, (AccountName, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -72,8 +71,8 @@ impl Usage {
     }
 
     async fn count_afresh(&self, engine: &Engine) -> Result<(), NotDone> {
-        let (seq, names, open) = engine.ask(open_bids).await?;
-        self.table().begin(seq, &names, open);
+        let (seq, names, open) = engine.ask(all_open).await?;
+        self.table().begin(seq, &names, &open);
         Ok(())
     }
 
@@ -89,11 +88,6 @@ impl Usage {
         }
         used.on_the_way.add(room);
         Ok(Reservation { usage: self.clone(), account: account.clone(), room })
-    }
-
-    /// How many nodes a searching bid wants, as far as it is counted.
-    pub fn wants(&self, bid: BidId) -> Option<u64> {
-        self.table().open.get(&bid).map(|(_, nodes)| *nodes)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -142,25 +136,26 @@ impl Account {
 }
 
 impl Table {
-    fn begin(&mut self, seq: u64, names: &Names, open: Vec<OpenBid>) {
-        self.open.clear();
+    /// What all accounts have open behind a command.
+    fn begin(&mut self, seq: u64, names: &Names, open: &[(AccountId, Open)]) {
         self.accounts.values_mut().for_each(|account| account.counted = Room::default());
-        for (bid, tenant, nodes) in open {
-            self.set(bid, names.account(tenant), Some(nodes));
-        }
+        self.set(names, open);
         self.settle(seq);
     }
 
     fn count(&mut self, chunk: &Chunk) {
         let seq = chunk.last_seq().0;
-        if seq <= self.counted {
-            return;
+        if seq > self.counted {
+            self.set(&chunk.names, &chunk.open);
+            self.settle(seq);
         }
-        for bid in &chunk.bids {
-            let nodes = bid.searching.then_some(u64::from(bid.max_nodes));
-            self.set(bid.bid, chunk.names.account(bid.tenant), nodes);
+    }
+
+    fn set(&mut self, names: &Names, open: &[(AccountId, Open)]) {
+        for (account, open) in open {
+            let account = self.accounts.entry(names.account(*account).clone()).or_default();
+            account.counted = Room { bids: open.bids, nodes: open.nodes };
         }
-        self.settle(seq);
     }
 
     /// What was stamped up to here is counted.
@@ -177,44 +172,14 @@ impl Table {
             account.on_the_way.remove(room);
         }
     }
-
-    /// `nodes` of a bid that searches.
-    fn set(&mut self, bid: BidId, tenant: &AccountName, nodes: Option<u64>) {
-        let before = match nodes {
-            Some(nodes) => self.open.insert(bid, (tenant.clone(), nodes)),
-            None => self.open.remove(&bid),
-        };
-        if before.is_none() && nodes.is_none() {
-            return;
-        }
-        let counted = &mut self.accounts.entry(tenant.clone()).or_default().counted;
-        if let Some((_, nodes)) = before {
-            counted.remove(Room { bids: 1, nodes });
-        }
-        if let Some(nodes) = nodes {
-            counted.add(Room { bids: 1, nodes });
-        }
-    }
 }
 
-type OpenBid = (BidId, kubebid_core::units::AccountId, u64);
-
-/// The bids that search, whose they are, and how many nodes they want; up to which command.
-fn open_bids(exchange: &Exchange) -> (u64, Names, Vec<OpenBid>) {
-    let searching: HashMap<BidId, u64> = exchange
-        .picture()
-        .bids
-        .into_iter()
-        .filter(|bid| bid.searching)
-        .map(|bid| (bid.bid, u64::from(bid.max_nodes)))
-        .collect();
-    let mut open = Vec::with_capacity(searching.len());
-    for name in &exchange.names().accounts {
-        let Some(account) = exchange.account_id(name) else { continue };
-        let bids = exchange.bids_of(account, None);
-        open.extend(bids.filter_map(|bid| Some((bid, account, *searching.get(&bid)?))));
-    }
-    (exchange.seq().0, exchange.names().clone(), open)
+/// What all accounts have open; behind which command.
+fn all_open(exchange: &Exchange) -> (u64, Names, Vec<(AccountId, Open)>) {
+    let names = exchange.names().clone();
+    let ids = names.accounts.iter().filter_map(|name| exchange.account_id(name));
+    let open = ids.map(|id| (id, exchange.open_of(id))).collect();
+    (exchange.seq().0, names, open)
 }
 
 #[cfg(test)]
@@ -243,20 +208,20 @@ mod tests {
     #[test]
     fn a_command_is_counted_once_whether_its_answer_or_its_commit_comes_first() {
         let (usage, t1) = (Usage::default(), AccountName::new("t1"));
+        let names = Names { markets: Vec::new(), accounts: vec![t1.clone()] };
+        let count = |seq, bids, nodes| {
+            let mut table = usage.table();
+            table.set(&names, &[(AccountId(0), Open { bids, nodes })]);
+            table.settle(seq);
+        };
         let reserved = usage.reserve(&t1, one(4), MOST).unwrap();
         reserved.taken(7);
-        usage.table().set(BidId(7), &t1, Some(4));
-        usage.table().settle(7);
+        count(7, 1, 4);
         assert_eq!(usage.table().accounts[&t1].has(), one(4));
 
         let reserved = usage.reserve(&t1, one(2), MOST).unwrap();
-        usage.table().set(BidId(8), &t1, Some(2));
-        usage.table().settle(8);
+        count(8, 2, 6);
         reserved.taken(8);
         assert_eq!(usage.table().accounts[&t1].has(), Room { bids: 2, nodes: 6 });
-
-        usage.table().set(BidId(7), &t1, None);
-        assert_eq!(usage.table().accounts[&t1].has(), one(2));
-        assert_eq!(usage.wants(BidId(8)), Some(2));
     }
 }

@@ -2,7 +2,8 @@
 
 use kubebid_core::answer::{Answer, Auction};
 use kubebid_core::event::{Event, Fact};
-use kubebid_core::units::{MarketId, Micros};
+use kubebid_core::open::Open;
+use kubebid_core::units::{AccountId, MarketId, Micros};
 use kubebid_core::{Command, Exchange, Stamped};
 use kubebid_model::{Model, invariants};
 
@@ -37,6 +38,7 @@ impl Pair {
         same("bids", &expected.bids, &pictured.bids)?;
         same("allocations", &expected.allocations, &pictured.allocations)?;
         same("totals", &expected.totals, &pictured.totals)?;
+        self.open_is_counted()?;
         for market in 0..expected.markets.len() as u32 {
             for nodes in [1, 2, 3, 5] {
                 let (model, exchange) = (
@@ -48,6 +50,21 @@ impl Pair {
         }
         self.fidget(command, &answer)?;
         self.snapshot()
+    }
+
+    /// What each account has open is what its searching bids ask for.
+    fn open_is_counted(&self) -> Result<(), String> {
+        for (number, name) in self.exchange.names().accounts.iter().enumerate() {
+            let account = AccountId(number as u32);
+            let bids = self.exchange.bids_of(account, None);
+            let searching = bids.filter_map(|bid| self.exchange.view_bid(bid)).filter(|bid| bid.searching);
+            let counted = searching.fold(Open::default(), |open, bid| Open {
+                bids: open.bids + 1,
+                nodes: open.nodes + u64::from(bid.max_nodes),
+            });
+            same(&format!("what {name} has open"), &counted, &self.exchange.open_of(account))?;
+        }
+        Ok(())
     }
 
     /// AdvanceTime inserted before the command changes nothing but sequence numbers; settling ahead
