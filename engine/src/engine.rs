@@ -4,6 +4,7 @@ use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
 use crate::intake::{Intake, Looked, NotDone, Submission, Taker, Ticket, Waiting, Work};
 use crate::leave_out::{self, LeaveOut};
+use crate::own_feeds::{OwnFeed, OwnFeeds};
 use crate::owner::Owner;
 use crate::progress::{self, Reached};
 use crate::projections::Projections;
@@ -17,6 +18,7 @@ use crate::tenure::Tenure;
 use crate::view::Views;
 use futures_util::future::BoxFuture;
 use kubebid_core::Exchange;
+use kubebid_core::units::AccountName;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -75,6 +77,7 @@ struct Inner {
     store: Store,
     views: Arc<Views>,
     feed: broadcast::Sender<Arc<Chunk>>,
+    own_feeds: OwnFeeds,
     applied: Reached,
     projections: Projections,
     projected: Reached,
@@ -132,6 +135,9 @@ impl Engine {
         let intake = Intake::new(options.intake);
         let views = Arc::new(Views::default());
         let (feed, _) = broadcast::channel(options.feed);
+        let (to_own_feeds, commits) = mpsc::unbounded_channel();
+        let own_feeds = OwnFeeds::new(options.feed);
+        tokio::spawn(own_feeds.clone().run(commits));
         let (applied, applied_seq) = progress::from(0);
         let (chunks, to_project) = mpsc::unbounded_channel();
         let (projected, projected_seq) = progress::from(projections.watermark());
@@ -145,6 +151,7 @@ impl Engine {
             intake: intake.clone(),
             views: views.clone(),
             feed: feed.clone(),
+            own_feeds: to_own_feeds,
             chunks,
             projecting: projected.clone(),
             projected: projected_seq.clone(),
@@ -185,6 +192,7 @@ impl Engine {
             store,
             views,
             feed,
+            own_feeds,
             applied: applied_seq,
             projections,
             projected: projected_seq,
@@ -280,6 +288,11 @@ impl Engine {
     /// All commits from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<Chunk>> {
         self.0.feed.subscribe()
+    }
+
+    /// Those from now on that may concern an account.
+    pub(crate) fn subscribe_to(&self, account: AccountName) -> OwnFeed {
+        self.0.own_feeds.subscribe(account)
     }
 
     pub fn store(&self) -> &Store {

@@ -12,6 +12,7 @@ mod intake;
 mod leave_out;
 pub mod limits;
 pub mod metrics;
+mod own_feeds;
 mod owner;
 pub mod policy;
 mod progress;

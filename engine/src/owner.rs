@@ -26,6 +26,7 @@ pub(crate) struct Owner {
     pub(crate) intake: Arc<Intake>,
     pub(crate) views: Arc<Views>,
     pub(crate) feed: broadcast::Sender<Arc<Chunk>>,
+    pub(crate) own_feeds: mpsc::UnboundedSender<Arc<Chunk>>,
     pub(crate) chunks: mpsc::UnboundedSender<Arc<Chunk>>,
     /// To say what others had written when this engine began to lead.
     pub(crate) projecting: Reaching,
@@ -92,6 +93,7 @@ impl Owner {
             writer: if options.leave_out.journal { Box::new(NoJournal) } else { leadership.writer },
             publisher,
             feed: self.feed.clone(),
+            own_feeds: self.own_feeds.clone(),
             projections: self.chunks.clone(),
             applied: self.applied.clone(),
         };

@@ -30,6 +30,7 @@ pub(crate) struct Sequencer {
     pub(crate) publisher: Publisher,
     /// To those who watch; a slow one is told that it missed some.
     pub(crate) feed: broadcast::Sender<Arc<Chunk>>,
+    pub(crate) own_feeds: mpsc::UnboundedSender<Arc<Chunk>>,
     /// To the projections, which miss nothing.
     pub(crate) projections: mpsc::UnboundedSender<Arc<Chunk>>,
     pub(crate) applied: Reaching,
@@ -199,8 +200,9 @@ impl Sequencer {
         self.publisher.publish(&mut self.replay.exchange);
         let seq = self.replay.exchange.seq().0;
         let chunk = Arc::new(Chunk::gather(steps, &self.replay.exchange, self.publisher.names()));
-        // Nobody may be watching, and the projections end when the engine does.
+        // Nobody may be watching, and the others end when the engine does.
         let _ = self.feed.send(chunk.clone());
+        let _ = self.own_feeds.send(chunk.clone());
         let _ = self.projections.send(chunk);
         self.applied.reach(seq);
         replies.into_iter().for_each(|(reply, _)| reply.tell());

@@ -5,7 +5,7 @@ use crate::wire::event::{Parties, Told};
 use bytes::Bytes;
 use kubebid_core::units::AccountName;
 use prost::encoding::{WireType, encode_key, encode_varint};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -30,7 +30,7 @@ struct Encoded {
 /// Which events concern whom, by their places.
 #[derive(Debug, Default)]
 struct Concerned {
-    by_account: HashMap<AccountName, Vec<usize>>,
+    by_account: BTreeMap<AccountName, Vec<usize>>,
     everybody: Vec<usize>,
 }
 
@@ -48,11 +48,25 @@ impl Telling {
     /// The places of all events that may concern an account, or of all where none is named; in order.
     pub(crate) fn places(&self, account: Option<&AccountName>) -> Box<dyn Iterator<Item = usize> + '_> {
         let Some(account) = account else { return Box::new(0..self.events.len()) };
-        let Concerned { by_account, everybody } = self.concerned.get_or_init(|| index(&self.events));
+        let Concerned { by_account, everybody } = self.concerned();
         let own = by_account.get(account).map_or(&[][..], |places| places);
         let mut places = [own, everybody].concat();
         places.sort_unstable();
         Box::new(places.into_iter())
+    }
+
+    /// Whom some of the events concern in particular.
+    pub(crate) fn accounts(&self) -> impl Iterator<Item = &AccountName> {
+        self.concerned().by_account.keys()
+    }
+
+    /// Whether some are about the market itself.
+    pub(crate) fn concerns_everybody(&self) -> bool {
+        !self.concerned().everybody.is_empty()
+    }
+
+    fn concerned(&self) -> &Concerned {
+        self.concerned.get_or_init(|| index(&self.events))
     }
 }
 

@@ -5,6 +5,7 @@
 use super::Api;
 use super::lookout::{Lookout, Sight};
 use crate::chunk::Chunk;
+use crate::own_feeds::OwnFeed;
 use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
 use crate::wire::cursor::Cursor;
@@ -55,9 +56,12 @@ pub(super) fn follow(
     place: Place,
 ) -> impl Stream<Item = Result<Frame, ApiError>> + Send + use<> {
     // Before the end is read: what comes behind that end is received.
-    let live = api.engine().subscribe();
-    let head = (api.engine().applied(), Cursor::ALL);
-    let behind = (place < head).then_some(head.0);
+    let live = match &lookout.query.account {
+        Some(account) => Live::Own(api.engine().subscribe_to(account.clone())),
+        None => Live::All(api.engine().subscribe()),
+    };
+    let head = api.engine().applied().max(live.looked());
+    let behind = (place < (head, Cursor::ALL)).then_some(head);
     let follow = Follow { api, lookout, live, place, behind, held: None, last: None };
     stream::try_unfold(follow, |mut follow| async {
         let frame = follow.next().await?;
@@ -65,10 +69,42 @@ pub(super) fn follow(
     })
 }
 
+/// What is heard of as it happens.
+enum Live {
+    /// All commits, one behind the other.
+    All(broadcast::Receiver<Arc<Chunk>>),
+    /// Those that may concern the account whose events are looked for.
+    Own(OwnFeed),
+}
+
+impl Live {
+    fn commits(&mut self) -> &mut broadcast::Receiver<Arc<Chunk>> {
+        match self {
+            Live::All(commits) => commits,
+            Live::Own(feed) => &mut feed.commits,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Live::All(commits) => commits.is_empty(),
+            Live::Own(feed) => feed.commits.is_empty(),
+        }
+    }
+
+    /// Up to here commits were left out because they are of no concern.
+    fn looked(&self) -> u64 {
+        match self {
+            Live::All(_) => 0,
+            Live::Own(feed) => feed.looked(),
+        }
+    }
+}
+
 struct Follow {
     api: Api,
     lookout: Lookout,
-    live: broadcast::Receiver<Arc<Chunk>>,
+    live: Live,
     /// Everything up to and with it has been looked at.
     place: Place,
     /// The table has to be read up to this command first.
@@ -146,18 +182,18 @@ impl Follow {
         }
         // A first frame, and one that holds something already, do not wait.
         let heard = if self.last.is_none() || !events.is_empty() {
-            match self.live.try_recv() {
+            match self.live.commits().try_recv() {
                 Ok(chunk) => Ok(chunk),
                 Err(TryRecvError::Empty) => return Ok(()),
                 Err(TryRecvError::Closed) => Err(RecvError::Closed),
                 Err(TryRecvError::Lagged(missed)) => Err(RecvError::Lagged(missed)),
             }
         } else {
-            let due = self.frame_due().unwrap_or_else(Instant::now);
+            let due = self.look_around_at();
             tokio::select! {
-                heard = self.live.recv() => heard,
+                heard = self.live.commits().recv() => heard,
                 () = tokio::time::sleep_until(due) => {
-                    self.check_for_missed();
+                    self.look_around();
                     return Ok(());
                 }
             }
@@ -174,11 +210,28 @@ impl Follow {
         Ok(())
     }
 
-    /// A chunk may have been sent just before we listened, and applied just after we read the end.
-    fn check_for_missed(&mut self) {
-        let applied = self.api.engine().applied();
-        if self.live.is_empty() && self.place < (applied, Cursor::ALL) {
-            self.behind = Some(applied);
+    /// When to look around, if nothing is heard.
+    fn look_around_at(&self) -> Instant {
+        let due = self.frame_due().unwrap_or_else(Instant::now);
+        match self.live {
+            Live::All(_) => due,
+            // That others go on is not heard.
+            Live::Own(_) => due.min(Instant::now() + BOOKMARK),
+        }
+    }
+
+    /// Nothing was heard for a while.
+    fn look_around(&mut self) {
+        // Before it is asked whether something waits: what was sent by then is received, or waits.
+        let (looked, applied) = (self.live.looked(), self.api.engine().applied());
+        if !self.live.is_empty() {
+            return;
+        }
+        match self.live {
+            Live::Own(_) => self.place = self.place.max((looked, Cursor::ALL)),
+            // A chunk may have been sent just before we listened, and applied just after we read the end.
+            Live::All(_) if self.place < (applied, Cursor::ALL) => self.behind = Some(applied),
+            Live::All(_) => {}
         }
     }
 
@@ -187,7 +240,7 @@ impl Follow {
         if self.place >= (last, Cursor::ALL) {
             return;
         }
-        if self.place < (before, Cursor::ALL) {
+        if matches!(self.live, Live::All(_)) && self.place < (before, Cursor::ALL) {
             // Something is missing in between.
             self.behind = Some(before);
             self.held = Some(chunk);

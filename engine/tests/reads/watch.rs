@@ -83,6 +83,47 @@ async fn there_is_no_seam_between_the_past_and_the_present() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_tenant_hears_what_concerns_it_while_the_others_trade() {
+    let world = World::new().await;
+    let names = ["t1", "t2", "t3"];
+    let (mut watches, mut tenants) = (Vec::new(), Vec::new());
+    for name in names {
+        let watch = world.api.watch_events(&caller(name), request(&["bid_placed"], "")).await.unwrap();
+        let api = world.api.clone();
+        tenants.push(tokio::spawn(async move {
+            let markets = vec![crate::world::MARKET.to_owned()];
+            let bid =
+                v1::PlaceBidRequest { markets, ceiling_micros: SECOND, max_nodes: 1, ..Default::default() };
+            let mut bids = Vec::new();
+            for _ in 0..100 {
+                bids.push(api.place_bid(&caller(name), bid.clone()).await.unwrap().bid);
+            }
+            bids
+        }));
+        watches.push(Box::pin(watch));
+    }
+    for (watch, tenant) in watches.iter_mut().zip(tenants) {
+        let (places, _) = take(watch, 100).await;
+        assert_eq!(places.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), tenant.await.unwrap());
+    }
+    // Where nothing concerns it, its cursor goes on all the same.
+    let [first, ..] = &mut watches[..] else { unreachable!() };
+    let last = world.bid("t2", 1, SECOND).await;
+    let cursor = loop {
+        let frame = first.next().await.unwrap().unwrap();
+        assert_eq!(frame.events.len(), 0);
+        if frame.seq >= last {
+            break frame.cursor;
+        }
+    };
+    let own = world.bid("t1", 1, SECOND).await;
+    let resumed = world.api.watch_events(&caller("t1"), request(&["bid_placed"], &cursor)).await.unwrap();
+    let (heard, heard_again) = (take(first, 1).await.0, take(resumed, 1).await.0);
+    assert_eq!(heard[0].0, own);
+    assert_eq!(heard, heard_again);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_with_more_events_than_a_frame_is_cut() {
     let world = World::new().await;
     let frames = world.api.watch_events(&caller("p1"), request(&["unit_added"], "")).await.unwrap();

@@ -1,0 +1,124 @@
+//! Commits to who follows one account: of a thousand tenants who wait, a commit wakes those whom it concerns.
+
+use crate::chunk::Chunk;
+use kubebid_core::units::AccountName;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{broadcast, mpsc};
+
+/// Commits of its account that a slow follower may lag behind: room is kept for each.
+const LAG: usize = 64;
+
+#[derive(Clone, Debug)]
+pub(crate) struct OwnFeeds(Arc<Mutex<Followed>>);
+
+#[derive(Debug)]
+struct Followed {
+    lag: usize,
+    accounts: BTreeMap<AccountName, broadcast::Sender<Arc<Chunk>>>,
+    /// Up to here commits were looked at, and sent on to all whom they concern.
+    looked: u64,
+    ended: bool,
+}
+
+/// The commits that may concern an account, from its making on; closed when there will be no more.
+#[derive(Debug)]
+pub(crate) struct OwnFeed {
+    pub(crate) commits: broadcast::Receiver<Arc<Chunk>>,
+    account: AccountName,
+    feeds: OwnFeeds,
+}
+
+impl OwnFeeds {
+    /// Where who follows everything may lag so far behind.
+    pub(crate) fn new(feed: usize) -> OwnFeeds {
+        let (accounts, lag) = (BTreeMap::new(), feed.min(LAG));
+        OwnFeeds(Arc::new(Mutex::new(Followed { lag, accounts, looked: 0, ended: false })))
+    }
+
+    /// Looks at all commits until there are no more.
+    pub(crate) async fn run(self, mut commits: mpsc::UnboundedReceiver<Arc<Chunk>>) {
+        while let Some(chunk) = commits.recv().await {
+            self.followed().look_at(&chunk);
+        }
+        let mut followed = self.followed();
+        followed.ended = true;
+        followed.accounts.clear();
+    }
+
+    pub(crate) fn subscribe(&self, account: AccountName) -> OwnFeed {
+        let mut followed = self.followed();
+        let commits = if followed.ended {
+            broadcast::channel(1).1
+        } else {
+            let lag = followed.lag;
+            let follower = followed.accounts.entry(account.clone());
+            follower.or_insert_with(|| broadcast::Sender::new(lag)).subscribe()
+        };
+        OwnFeed { commits, account, feeds: self.clone() }
+    }
+
+    fn followed(&self) -> MutexGuard<'_, Followed> {
+        // It is whole whenever the lock is let go.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Followed {
+    fn look_at(&mut self, chunk: &Arc<Chunk>) {
+        self.looked = chunk.last_seq().0;
+        if self.accounts.is_empty() {
+            return;
+        }
+        let telling = chunk.telling();
+        // Whoever listens no more is on its way out.
+        if telling.concerns_everybody() {
+            self.accounts.values().for_each(|follower| drop(follower.send(chunk.clone())));
+        } else {
+            let concerned = telling.accounts().filter_map(|account| self.accounts.get(account));
+            concerned.for_each(|follower| drop(follower.send(chunk.clone())));
+        }
+    }
+}
+
+impl OwnFeed {
+    /// Up to here all that concerns the account was sent before this is asked.
+    pub(crate) fn looked(&self) -> u64 {
+        self.feeds.followed().looked
+    }
+}
+
+impl Drop for OwnFeed {
+    fn drop(&mut self) {
+        let mut followed = self.feeds.followed();
+        let last =
+            followed.accounts.get(&self.account).is_some_and(|follower| follower.receiver_count() == 1);
+        if last {
+            followed.accounts.remove(&self.account);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::broadcast::error::RecvError;
+
+    #[tokio::test]
+    async fn nothing_is_kept_for_who_has_gone_and_nobody_waits_behind_the_end() {
+        let feeds = OwnFeeds::new(4096);
+        let subscribe = || feeds.subscribe(AccountName::new("t1"));
+        let (mut one, other) = (subscribe(), subscribe());
+        drop(other);
+        assert_eq!(feeds.followed().accounts.len(), 1);
+        let (commits, to_look_at) = mpsc::unbounded_channel();
+        drop(commits);
+        feeds.clone().run(to_look_at).await;
+        assert_eq!(one.commits.recv().await.unwrap_err(), RecvError::Closed);
+        assert_eq!(subscribe().commits.recv().await.unwrap_err(), RecvError::Closed);
+        drop(one);
+        let feeds = OwnFeeds::new(4096);
+        drop(feeds.subscribe(AccountName::new("t1")));
+        assert!(feeds.followed().accounts.is_empty());
+    }
+}
