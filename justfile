@@ -59,6 +59,11 @@ instructions:
 growth:
     cargo run --release -p benches --no-default-features --bin growth -- --picture docs/performance/growth.svg
 
+# how long events take to ever more readers: a table and docs/performance/subscribers.svg (about two minutes)
+subscribers:
+    cargo build --release -p kubebid
+    cargo run --release -p benches --no-default-features --bin subscribers -- --picture docs/performance/subscribers.svg
+
 # core and model side by side, ten million commands (about ten minutes)
 same commands="10000000" seed="1000000":
     KUBEBID_COMMANDS={{commands}} KUBEBID_SEED={{seed}} cargo test --release -p market-sim --test same -- --nocapture

@@ -1,6 +1,7 @@
 //! Streams that benches and load share: random, but the same for the same seed, and made beforehand, so that
-//! only the market's own work is measured.
+//! only the market's own work is measured. And how what they cost is drawn.
 
+pub mod curves;
 #[cfg(feature = "engine")]
 pub mod journal;
 pub mod naive;

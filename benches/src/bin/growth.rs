@@ -4,16 +4,16 @@
 //! cargo run --release -p benches --no-default-features --bin growth -- --picture docs/performance/growth.svg
 //! ```
 
+use benches::curves::{Curve, Panel, draw};
 use benches::one_node::OneNode;
 use benches::overloaded::{Overloaded, Prices};
 use benches::plain::{Op, Plain};
 use clap::Parser;
 use kubebid_core::answer::Auction;
 use kubebid_core::{Exchange, Ladder, Stamped};
-use plotters::prelude::*;
 use std::error::Error;
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Time commands in ever larger markets, and draw how their cost grows
@@ -33,12 +33,6 @@ struct Arguments {
     rounds: usize,
 }
 
-/// Nanoseconds a command, by how much there is.
-struct Curve {
-    name: &'static str,
-    points: Vec<(usize, f64)>,
-}
-
 /// All waiting bids of the markets together, as these become more.
 const SPREAD: usize = 100_000;
 
@@ -50,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let curve = |name, cost: &dyn Fn(usize) -> f64, at: &[usize]| {
         let points = at.iter().map(|size| (*size, best(rounds, || cost(*size)))).collect();
         let curve = Curve { name, points };
-        curve.print();
+        curve.print("ns");
         curve
     };
     let by_size = [
@@ -68,21 +62,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     let by_markets =
         [curve("one-node bids: markets", &|markets| one_node(markets, SPREAD / markets, steps), &markets)];
     if let Some(path) = &arguments.picture {
-        draw(path, &by_size, &by_markets)?;
-        eprintln!("drawn: {}", path.display());
+        let panel = |below, width, curves| Panel {
+            below,
+            beside: "ns a command",
+            costs: 10.0..20_000.0,
+            width,
+            curves,
+        };
+        let left = panel("what there is of it", 620, &by_size[..]);
+        draw(path, [left, panel("markets, 100,000 bids in all", 380, &by_markets)])?;
     }
     Ok(())
 }
 
 fn best(rounds: usize, cost: impl Fn() -> f64) -> f64 {
     (0..rounds.max(1)).map(|_| cost()).fold(f64::INFINITY, f64::min)
-}
-
-impl Curve {
-    fn print(&self) {
-        let points = self.points.iter().map(|(size, ns)| format!("{size}: {ns:.0} ns"));
-        println!("{:<42} {}", self.name, points.collect::<Vec<_>>().join("  "));
-    }
 }
 
 fn ladder(size: usize, steps: usize) -> f64 {
@@ -122,52 +116,4 @@ fn commands(mut exchange: Exchange, commands: &[Stamped]) -> f64 {
     let started = Instant::now();
     play(timed);
     started.elapsed().as_nanos() as f64 / timed.len() as f64
-}
-
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(31, 119, 180), RGBColor(44, 160, 44), RGBColor(214, 39, 40), RGBColor(148, 103, 189)];
-
-fn draw(path: &Path, by_size: &[Curve], by_markets: &[Curve]) -> Result<(), Box<dyn Error>> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let area = SVGBackend::new(path, (1000, 420)).into_drawing_area();
-    area.fill(&WHITE)?;
-    let (left, right) = area.split_horizontally(620);
-    panel(&left, "what there is of it", by_size)?;
-    panel(&right, "markets, 100,000 bids in all", by_markets)?;
-    area.present()?;
-    Ok(())
-}
-
-fn panel<B: DrawingBackend>(
-    area: &DrawingArea<B, plotters::coord::Shift>,
-    below: &str,
-    curves: &[Curve],
-) -> Result<(), Box<dyn Error>>
-where
-    B::ErrorType: 'static,
-{
-    let points = || curves.iter().flat_map(|curve| &curve.points);
-    let widest = points().map(|(size, _)| *size as f64).fold(1.0, f64::max);
-    let narrowest = points().map(|(size, _)| *size as f64).fold(widest, f64::min);
-    let mut chart = ChartBuilder::on(area)
-        .margin(14)
-        .x_label_area_size(40)
-        .y_label_area_size(56)
-        .build_cartesian_2d((narrowest..widest).log_scale(), (10f64..20_000f64).log_scale())?;
-    chart.configure_mesh().x_desc(below).y_desc("ns a command").light_line_style(WHITE).draw()?;
-    for (curve, colour) in curves.iter().zip(COLOURS) {
-        let line = curve.points.iter().map(|(size, ns)| (*size as f64, *ns));
-        chart
-            .draw_series(LineSeries::new(line, colour.stroke_width(2)).point_size(3))?
-            .label(curve.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .draw()?;
-    Ok(())
 }

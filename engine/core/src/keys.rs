@@ -18,8 +18,8 @@ const MOST: usize = 1_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     used: Slab<Used>,
-    /// Where the oldest lies, and so on.
-    by_age: VecDeque<u32>,
+    /// The oldest first.
+    by_age: VecDeque<Place>,
     places: HashTable<Place>,
     /// Keys are chosen by somebody who may mean harm: seeded anew in each process.
     hasher: RandomState,
@@ -34,7 +34,7 @@ struct Used {
 
 /// Where a key lies, in so few bytes that a million of them are brought to a larger table within milliseconds, and
 /// without looking at the keys.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Place {
     /// Of the key.
     hash: u32,
@@ -69,7 +69,7 @@ impl First {
 impl Keys {
     /// What the key is known for at `now`; forgets what has grown too old.
     pub(crate) fn find(&mut self, key: &ClientKey, now: Micros) -> Option<First> {
-        while self.by_age.front().is_some_and(|oldest| self.used[*oldest].at.after(LIFE) <= now) {
+        while self.by_age.front().is_some_and(|oldest| self.used[oldest.place].at.after(LIFE) <= now) {
             self.forget_oldest();
         }
         self.used(key).map(|used| used.first)
@@ -90,8 +90,8 @@ impl Keys {
     /// A key that is not known.
     pub(crate) fn remember(&mut self, key: ClientKey, now: Micros, first: First) {
         let hash = self.hash(&key);
-        let place = self.used.put(Used { at: now, key, first });
-        self.places.insert_unique(spread(hash), Place { hash, place }, |place| spread(place.hash));
+        let place = Place { hash, place: self.used.put(Used { at: now, key, first }) };
+        self.places.insert_unique(spread(hash), place, |place| spread(place.hash));
         self.by_age.push_back(place);
         if self.by_age.len() > MOST {
             self.forget_oldest();
@@ -100,17 +100,16 @@ impl Keys {
 
     fn forget_oldest(&mut self) {
         let Some(oldest) = self.by_age.pop_front() else { return };
-        let hash = self.hash(&self.used[oldest].key);
-        if let Ok(place) = self.places.find_entry(spread(hash), |found| found.place == oldest) {
-            place.remove();
+        if let Ok(found) = self.places.find_entry(spread(oldest.hash), |found| found.place == oldest.place) {
+            found.remove();
         }
-        self.used.free(oldest);
+        self.used.free(oldest.place);
     }
 
     /// All that is remembered, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Micros, &ClientKey, First)> {
-        self.by_age.iter().map(|place| {
-            let Used { at, key, first } = &self.used[*place];
+        self.by_age.iter().map(|found| {
+            let Used { at, key, first } = &self.used[found.place];
             (*at, key, *first)
         })
     }
