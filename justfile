@@ -33,6 +33,10 @@ deploy-check:
 compose-smoke *arguments:
     scripts/compose-smoke {{arguments}}
 
+# the same with Compose v2, built from its source where it is missing (some minutes more, once; needs Go)
+compose-smoke-v2 *arguments:
+    tool=$(scripts/compose-v2) && KUBEBID_COMPOSE=$tool scripts/compose-smoke {{arguments}}
+
 # what is in the programs of the images, as CycloneDX in target/sbom (cargo install cargo-cyclonedx --version 0.5.9 --locked)
 sbom:
     cargo cyclonedx --format json --spec-version 1.5 --describe binaries --no-build-deps --quiet
