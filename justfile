@@ -98,7 +98,7 @@ reference:
 
 # the picture of README.md
 picture:
-    cargo run --release -p market-sim -- simulate --days 3 --markets 2 --seed 2 --sample 600 --picture docs/market.svg
+    cargo run --release -p market-sim -- simulate --days 3 --markets 2 --seed 4 --sample 600 --picture docs/market.svg
 
 # docs/ as a website in target/book (cargo install mdbook --version 0.5.4 --locked)
 book *args="build":

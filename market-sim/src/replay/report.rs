@@ -131,7 +131,7 @@ impl fmt::Display for Report {
             let price = |micros: u64| format!("{:.4}", micros as f64 / 1e6);
             writeln!(
                 f,
-                "price {market:<12}p10 {} p50 {} p90 {} p99 {} max {} $/node-hour",
+                "price {market:<11} p10 {} p50 {} p90 {} p99 {} max {} $/node-hour",
                 price(q.p10),
                 price(q.p50),
                 price(q.p90),

@@ -6,15 +6,19 @@ mod translation;
 
 use super::{Venue, VenueError};
 use kubebid_client::v1;
-use kubebid_client::{Client, Error, Watch};
+use kubebid_client::{Client, Error, Options, Watch};
 use kubebid_core::answer::Outcome;
 use kubebid_core::picture::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Micros, Names, Seq};
 use kubebid_core::{Answer, Command, Event, Fact, Price, Stamped};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use translation::Translation;
+
+/// A stepped clock waits for everybody: a machine that slept for minutes ends no run of an hour.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 pub struct Live {
     /// On this thread: each command waits for the one before it anyway.
@@ -171,5 +175,6 @@ async fn next(watch: &mut Watch<v1::WatchEventsResponse>) -> Result<v1::WatchEve
 }
 
 fn client(endpoints: &[String], token: &str) -> Result<Client, Error> {
-    Client::builder().endpoints(endpoints.iter().cloned()).token(token).build()
+    let options = Options { timeout: PATIENCE, deadline: PATIENCE, ..Options::default() };
+    Client::builder().endpoints(endpoints.iter().cloned()).token(token).options(options).build()
 }

@@ -232,6 +232,7 @@ impl RushSource {
         (calm_rate + (hot_rate - calm_rate) * heat) * of_day(self.now, self.peak_hour, day_swing)
     }
 
+    /// The bids of the rush that comes; none where it would not be worth coming.
     pub(super) fn draw(&mut self) -> Vec<Urgent> {
         let settings = self.settings.clone();
         let chance = &mut self.chance;
@@ -245,6 +246,7 @@ impl RushSource {
             let hold = Micros((hours * chance.between(0.8, 1.0) * 3.6e9) as u64);
             Urgent { size: size / tenants as f64, hold, worth: own }
         };
-        (0..tenants).map(one).collect()
+        let bids = (0..tenants).map(one).collect();
+        if hours < settings.hours_least { Vec::new() } else { bids }
     }
 }
