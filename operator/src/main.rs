@@ -16,7 +16,7 @@ use kubebid_operator::provision::{Kwok, Provisioner};
 use kubebid_operator::reign::Reign;
 use kubebid_operator::{crds, fault};
 use std::error::Error;
-use std::io::IsTerminal as _;
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -182,21 +182,27 @@ fn time(text: &str) -> Result<SignedDuration, String> {
 async fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(run) => run.run().await,
-        Command::Crds(crds) => crds::yaml(&crds.instance_types).map_err(Into::into).map(|yaml| {
-            print!("{yaml}");
-            ExitCode::SUCCESS
-        }),
-        Command::ProvisionerApi(ProvisionerApi {}) => {
-            external::document().to_pretty_json().map_err(Into::into).map(|json| {
-                println!("{json}");
-                ExitCode::SUCCESS
-            })
+        Command::Crds(crds) => {
+            crds::yaml(&crds.instance_types).map_err(Into::into).and_then(|yaml| print(&yaml))
         }
+        Command::ProvisionerApi(ProvisionerApi {}) => external::document()
+            .to_pretty_json()
+            .map_err(Into::into)
+            .and_then(|json| print(&format!("{json}\n"))),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}");
         ExitCode::FAILURE
     })
+}
+
+/// To standard output; that a reader goes away, as `head` does, is no error.
+fn print(text: &str) -> Result<ExitCode, Box<dyn Error>> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(fault) if fault.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        written => Ok(written.map(|()| ExitCode::SUCCESS)?),
+    }
 }
 
 impl Run {
