@@ -19,7 +19,7 @@ pub(crate) fn advice(error: &Error) -> Option<String> {
         Error::Unauthenticated(_) => {
             Some("name a token: --as NAME from the profile, --token, --token-file or KUBEBID_TOKEN".into())
         }
-        Error::Denied(_) => Some("use a token with another role, as in --as admin".into()),
+        Error::Denied(_) => Some("use a token with another role, as in --as provider or --as admin".into()),
         Error::Gone(_) => Some("watch again without --cursor, or from the cursor of a list (-o json)".into()),
         Error::Busy(_) | Error::Late(_) => Some("try again, with a longer --timeout".into()),
         Error::Fault(_) => Some("a bug: please report it with what the engine logged".into()),

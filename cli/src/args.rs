@@ -13,6 +13,11 @@ pub(crate) fn word<E: Clone + Send + Sync + 'static>(
         .map(move |word| read(&word.to_uppercase().replace('-', "_")).expect("a word of the API"))
 }
 
+/// The number of a bid, an allocation or a command.
+pub(crate) fn its_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "not a number, as lists show them in their first column".to_owned())
+}
+
 /// `KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pair(String, String);

@@ -28,10 +28,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EXAMPLES: &str = "\
 Examples:
-  kubebid up                                                 a market on this machine, to try all of this
+  kubebid up                                                 a market on this machine, to try things
   kubebid price                                              what every market costs
   kubebid bid quote h100-8x/eu-west --nodes 4                what it takes to get 4 nodes now
-  kubebid bid place h100-8x/eu-west --max 2.50 --nodes 4     bid for them, at most $2.50 a node-hour
+  kubebid bid place h100-8x/eu-west --max 16 --nodes 4       bid for them, at most $16 a node-hour
   kubebid explain bid 12                                     why it has not all it wants
   kubebid alloc list                                         the nodes one holds, and notices
   kubebid watch events                                       what happens, as it happens

@@ -24,7 +24,7 @@ use std::io::{BufRead, BufReader, ErrorKind, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Plays commands against a KubeBid market, without a server.
+/// Plays worlds, traces and commands against a KubeBid market, in this process or against an engine.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {

@@ -1,6 +1,6 @@
 //! `kubebid alloc`
 
-use crate::args::{Key, Limit, Pair, Quiet, Whose, map, word};
+use crate::args::{Key, Limit, Pair, Quiet, Whose, its_number, map, word};
 use crate::config::Context;
 use crate::failure::Failure;
 use crate::money::Dollars;
@@ -25,6 +25,7 @@ Examples:
     /// Show one allocation
     Show {
         /// Its number
+        #[arg(value_parser = its_number)]
         allocation: u64,
     },
     /// Report that a node runs: billing begins
@@ -42,7 +43,7 @@ Examples:
 #[derive(Args)]
 pub(crate) struct ListArgs {
     /// Those of this bid
-    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = its_number)]
     bid: u64,
     /// Those of this market
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -70,6 +71,7 @@ pub(crate) struct ListArgs {
 #[derive(Args)]
 pub(crate) struct Command {
     /// Its number
+    #[arg(value_parser = its_number)]
     allocation: u64,
     #[command(flatten)]
     key: Key,

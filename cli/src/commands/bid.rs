@@ -3,7 +3,7 @@
 mod place;
 mod show;
 
-use crate::args::{Key, Limit, Pair, Whose, map, word};
+use crate::args::{Key, Limit, Pair, Whose, its_number, map, word};
 use crate::config::Context;
 use crate::failure::Failure;
 use crate::money::Dollars;
@@ -34,6 +34,7 @@ Examples:
     /// Show one bid
     Show {
         /// Its number
+        #[arg(value_parser = its_number)]
         bid: u64,
     },
     /// Change the ceiling of a bid, how many nodes it wants, or both
@@ -101,6 +102,7 @@ pub(crate) struct ListArgs {
 #[command(group = ArgGroup::new("change").required(true).multiple(true).args(["max", "nodes"]))]
 pub(crate) struct Amend {
     /// Its number
+    #[arg(value_parser = its_number)]
     bid: u64,
     /// The most to pay per node-hour, in dollars
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
@@ -116,6 +118,7 @@ pub(crate) struct Amend {
 #[command(group = ArgGroup::new("mode").required(true).args(["keep", "release"]))]
 pub(crate) struct Cancel {
     /// Its number
+    #[arg(value_parser = its_number)]
     bid: u64,
     /// Its nodes stay until outbid or released
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! `kubebid charges`
 
-use crate::args::{Limit, Pair, Whose, map};
+use crate::args::{Limit, Pair, Whose, its_number, map};
 use crate::config::Context;
 use crate::failure::Failure;
 use crate::money::Dollars;
@@ -54,10 +54,10 @@ pub(crate) struct ListArgs {
     #[arg(long, default_value = "", hide_default_value = true)]
     market: String,
     /// Those of this bid
-    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = its_number)]
     bid: u64,
     /// Those of this allocation
-    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = its_number)]
     alloc: u64,
     /// Those whose bid has this label
     #[arg(long, value_name = "KEY=VALUE")]

@@ -1,5 +1,6 @@
 //! `kubebid explain`
 
+use crate::args::its_number;
 use crate::config::Context;
 use crate::failure::Failure;
 use crate::output::{List, View, clean, dollars, number, or_dash, text};
@@ -13,12 +14,14 @@ pub(crate) enum Explain {
     #[command(after_help = "Examples:\n  kubebid explain bid 12")]
     Bid {
         /// Its number
+        #[arg(value_parser = its_number)]
         bid: u64,
     },
     /// Why a node is under notice, or has ended
     #[command(after_help = "Examples:\n  kubebid explain alloc 5")]
     Alloc {
         /// Its number
+        #[arg(value_parser = its_number)]
         allocation: u64,
     },
 }

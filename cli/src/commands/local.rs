@@ -2,6 +2,7 @@
 
 use crate::failure::{Exit, Failure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kubebid_engine::server::ServeError;
 use kubebid_engine::store::StoreOptions;
 use std::error::Error;
 use std::fmt::Write as _;
@@ -35,6 +36,21 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
 
 pub(crate) fn fault(error: &dyn Error) -> Failure {
     Failure::new(Exit::Fault, with_causes(error))
+}
+
+/// Why an engine does not serve.
+pub(crate) fn unserved(error: &ServeError) -> Failure {
+    let failure = fault(error);
+    match error {
+        ServeError::Listen { .. } => {
+            failure.next("is another engine running? name other ports with --listen and --ops-listen")
+        }
+        ServeError::Tls(_)
+        | ServeError::Api(_)
+        | ServeError::Bootstrap(_)
+        | ServeError::Store(_)
+        | ServeError::Engine(_) => failure,
+    }
 }
 
 /// The store of a URL.

@@ -1,7 +1,7 @@
 //! `kubebid serve`
 
 use crate::commands::local;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::telemetry;
 use clap::Args;
 use kubebid_engine::config::ServeArgs;
@@ -32,6 +32,6 @@ impl Serve {
         let collected = telemetry::collect("info", self.otlp_endpoint.as_deref())?;
         let served = server::serve(&self.args, local::stop_signal()).await;
         collected.finish().await;
-        served.map_err(|error| Failure::new(Exit::Fault, local::with_causes(&error)))
+        served.map_err(|error| local::unserved(&error))
     }
 }

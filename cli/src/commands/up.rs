@@ -61,11 +61,12 @@ impl Up {
         let at = |error: std::io::Error| Failure::new(Exit::Fault, format!("{}: {error}", folder.display()));
         fs::create_dir_all(&folder).map_err(at)?;
         let (database, admin_file) = (folder.join("market.db"), folder.join("admin.token"));
+        // First of all: where another `kubebid up` has the ports, its files are not to be forgotten.
+        let server = self.bind().await?;
         if self.fresh {
             forget(&[&database, &folder.join("market.db-wal"), &folder.join("market.db-shm"), &admin_file])
                 .map_err(at)?;
         }
-        let server = self.bind().await?;
         let endpoint = format!("http://{}", server.address());
         let options = EngineOptions::new(StoreOptions::new(Place::Sqlite(database)), Clock::Real);
         let (engine, running) = Engine::start(options).await.map_err(|error| local::fault(&error))?;
@@ -106,10 +107,7 @@ impl Up {
             grace: Duration::from_secs(2),
             api: ApiOptions { allow_inject: true, ..ApiOptions::default() },
         };
-        Server::bind(config).await.map_err(|error| {
-            local::fault(&error)
-                .next("is another engine running? name other ports with --listen and --ops-listen")
-        })
+        Server::bind(config).await.map_err(|error| local::unserved(&error))
     }
 }
 
@@ -177,10 +175,10 @@ Tokens, also in {}:
 {}
 
 Try, in another terminal:
-{export}  kubebid price                                             what nodes cost now
+{export}  kubebid price                                           what nodes cost now
   kubebid bid place {market} --max 16 --nodes 1    you are tenant-a: at most $16 a node-hour
-  kubebid alloc list                                        the node you got, and its price
-  kubebid watch events                                      what happens, as it happens
+  kubebid alloc list                                      the node you got, and its price
+  kubebid watch events                                    what happens, as it happens
 This outbids you; within a minute your node gets a notice:
   kubebid --as tenant-b bid place {market} --max 20 --nodes {all}
 Keep the node by raising above its price to stay, and see what it cost:

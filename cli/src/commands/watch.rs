@@ -1,6 +1,6 @@
 //! `kubebid watch`
 
-use crate::args::{Pair, map};
+use crate::args::{Pair, its_number, map};
 use crate::config::Context;
 use crate::failure::Failure;
 use crate::money::Dollars;
@@ -47,10 +47,10 @@ pub(crate) struct Events {
     #[arg(long)]
     market: Vec<String>,
     /// Events of this bid and its nodes
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = its_number)]
     bid: Vec<u64>,
     /// Events of this allocation
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = its_number)]
     alloc: Vec<u64>,
     /// Events of bids that have this label, and of their nodes
     #[arg(long, value_name = "KEY=VALUE")]

@@ -9,3 +9,4 @@ mod party;
 mod process;
 mod replay;
 mod standby;
+mod up;

@@ -1,6 +1,7 @@
 //! Demand spikes.
 
 use super::{price, seen_from};
+use crate::args::its_number;
 use crate::config::Context;
 use crate::failure::Failure;
 use crate::money::Dollars;
@@ -27,6 +28,7 @@ pub(crate) struct Demand {
 #[command(group = ArgGroup::new("which").required(true).args(["bid", "all"]))]
 pub(crate) struct EndDemand {
     /// The bid of the spike
+    #[arg(value_parser = its_number)]
     bid: Option<u64>,
     /// All that are under way
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! Units that go, and come back.
 
 use super::{price, seen_from};
+use crate::args::its_number;
 use crate::commands::local::{progress_bar, stop_signal};
 use crate::config::Context;
 use crate::failure::Failure;
@@ -67,6 +68,7 @@ pub(crate) struct Restore {
 #[derive(Args)]
 pub(crate) struct Preempt {
     /// Its number
+    #[arg(value_parser = its_number)]
     allocation: u64,
     /// Without a notice: report the unit lost
     #[arg(long)]
