@@ -30,7 +30,7 @@ const READERS: [usize; 7] = [1, 3, 10, 30, 100, 300, 1000];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
-    let everything = arguments.curves("everything", &["--callers", "4", "--frame", "10", "--rate", "100"])?;
+    let everything = arguments.curves("everything", &["--callers", "4", "--frame", "50", "--rate", "20"])?;
     let own = arguments.curves("own", &["--own", "--frame", "10", "--rate", "1000"])?;
     if let Some(path) = &arguments.picture {
         let below =

@@ -2,7 +2,7 @@
 
 use super::Api;
 use super::billing::{instant, known};
-use super::follow::follow;
+use super::follow::{Live, follow};
 use super::lookout::{Lookout, Sight};
 use crate::caller::Caller;
 use crate::projections::queries::EventQuery;
@@ -37,6 +37,7 @@ impl Api {
             return Err(ApiError::bad_field("from_start", "does not go together with a cursor"));
         }
         let lookout = Lookout::new(caller, request.filter)?;
+        let live = Live::listen(self.engine(), &lookout);
         let from = match self.place_of(&request.cursor).await? {
             Some(from) => from,
             None if request.from_start => (0, Cursor::ALL),
@@ -45,7 +46,7 @@ impl Api {
             None => (self.engine().ask(|exchange| exchange.seq().0).await?, Cursor::ALL),
         };
         let journal = self.engine().journal_id();
-        let frames = follow(self.clone(), lookout, from);
+        let frames = follow(self.clone(), lookout, live, from);
         Ok(frames.map(move |frame| {
             let frame = frame?;
             let (seq, index) = frame.place;

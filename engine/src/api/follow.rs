@@ -5,6 +5,7 @@
 use super::Api;
 use super::lookout::{Lookout, Sight};
 use crate::chunk::Chunk;
+use crate::engine::Engine;
 use crate::own_feeds::OwnFeed;
 use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
@@ -53,24 +54,26 @@ impl Events {
 pub(super) fn follow(
     api: Api,
     lookout: Lookout,
+    live: Live,
     place: Place,
 ) -> impl Stream<Item = Result<Frame, ApiError>> + Send + use<> {
-    // Before the end is read: what comes behind that end is received.
-    let live = match &lookout.query.account {
-        Some(account) => Live::Own(api.engine().subscribe_to(account.clone())),
-        None => Live::All(api.engine().subscribe()),
-    };
-    let head = api.engine().applied().max(live.looked());
-    let behind = (place < (head, Cursor::ALL)).then_some(head);
-    let follow = Follow { api, lookout, live, place, behind, held: None, last: None };
+    let behind = (place < (live.began, Cursor::ALL)).then_some(live.began);
+    let follow = Follow { api, lookout, live: live.commits, place, behind, held: None, last: None };
     stream::try_unfold(follow, |mut follow| async {
         let frame = follow.next().await?;
         Ok(Some((frame, follow)))
     })
 }
 
-/// What is heard of as it happens.
-enum Live {
+/// What is heard of as it happens. To be had before the place is asked for from which somebody follows: who begins at
+/// the end then has all that comes behind it, and reads no table.
+pub(super) struct Live {
+    commits: Commits,
+    /// All that comes behind this command is heard.
+    began: u64,
+}
+
+enum Commits {
     /// All commits, one behind the other.
     All(broadcast::Receiver<Arc<Chunk>>),
     /// Those that may concern the account whose events are looked for.
@@ -78,25 +81,37 @@ enum Live {
 }
 
 impl Live {
-    fn commits(&mut self) -> &mut broadcast::Receiver<Arc<Chunk>> {
+    pub(super) fn listen(engine: &Engine, lookout: &Lookout) -> Live {
+        let commits = match &lookout.query.account {
+            Some(account) => Commits::Own(engine.subscribe_to(account.clone())),
+            None => Commits::All(engine.subscribe()),
+        };
+        // Both asked for behind the line above.
+        let began = engine.applied().max(commits.looked());
+        Live { commits, began }
+    }
+}
+
+impl Commits {
+    fn receiver(&mut self) -> &mut broadcast::Receiver<Arc<Chunk>> {
         match self {
-            Live::All(commits) => commits,
-            Live::Own(feed) => &mut feed.commits,
+            Commits::All(commits) => commits,
+            Commits::Own(feed) => &mut feed.commits,
         }
     }
 
     fn is_empty(&self) -> bool {
         match self {
-            Live::All(commits) => commits.is_empty(),
-            Live::Own(feed) => feed.commits.is_empty(),
+            Commits::All(commits) => commits.is_empty(),
+            Commits::Own(feed) => feed.commits.is_empty(),
         }
     }
 
     /// Up to here commits were left out because they are of no concern.
     fn looked(&self) -> u64 {
         match self {
-            Live::All(_) => 0,
-            Live::Own(feed) => feed.looked(),
+            Commits::All(_) => 0,
+            Commits::Own(feed) => feed.looked(),
         }
     }
 }
@@ -104,7 +119,7 @@ impl Live {
 struct Follow {
     api: Api,
     lookout: Lookout,
-    live: Live,
+    live: Commits,
     /// Everything up to and with it has been looked at.
     place: Place,
     /// The table has to be read up to this command first.
@@ -182,7 +197,7 @@ impl Follow {
         }
         // A first frame, and one that holds something already, do not wait.
         let heard = if self.last.is_none() || !events.is_empty() {
-            match self.live.commits().try_recv() {
+            match self.live.receiver().try_recv() {
                 Ok(chunk) => Ok(chunk),
                 Err(TryRecvError::Empty) => return Ok(()),
                 Err(TryRecvError::Closed) => Err(RecvError::Closed),
@@ -191,7 +206,7 @@ impl Follow {
         } else {
             let due = self.look_around_at();
             tokio::select! {
-                heard = self.live.commits().recv() => heard,
+                heard = self.live.receiver().recv() => heard,
                 () = tokio::time::sleep_until(due) => {
                     self.look_around();
                     return Ok(());
@@ -214,9 +229,9 @@ impl Follow {
     fn look_around_at(&self) -> Instant {
         let due = self.frame_due().unwrap_or_else(Instant::now);
         match self.live {
-            Live::All(_) => due,
+            Commits::All(_) => due,
             // That others go on is not heard.
-            Live::Own(_) => due.min(Instant::now() + BOOKMARK),
+            Commits::Own(_) => due.min(Instant::now() + BOOKMARK),
         }
     }
 
@@ -228,10 +243,10 @@ impl Follow {
             return;
         }
         match self.live {
-            Live::Own(_) => self.place = self.place.max((looked, Cursor::ALL)),
+            Commits::Own(_) => self.place = self.place.max((looked, Cursor::ALL)),
             // A chunk may have been sent just before we listened, and applied just after we read the end.
-            Live::All(_) if self.place < (applied, Cursor::ALL) => self.behind = Some(applied),
-            Live::All(_) => {}
+            Commits::All(_) if self.place < (applied, Cursor::ALL) => self.behind = Some(applied),
+            Commits::All(_) => {}
         }
     }
 
@@ -240,7 +255,7 @@ impl Follow {
         if self.place >= (last, Cursor::ALL) {
             return;
         }
-        if matches!(self.live, Live::All(_)) && self.place < (before, Cursor::ALL) {
+        if matches!(self.live, Commits::All(_)) && self.place < (before, Cursor::ALL) {
             // Something is missing in between.
             self.behind = Some(before);
             self.held = Some(chunk);

@@ -5,7 +5,7 @@
 
 use super::Api;
 use super::billing::{instant, known};
-use super::follow::{Frame as Changes, follow};
+use super::follow::{Frame as Changes, Live, follow};
 use super::lookout::{Lookout, Sight};
 use crate::caller::Caller;
 use crate::projections::rows::PricePoint;
@@ -186,6 +186,8 @@ impl Api {
         if !request.markets.is_empty() && !request.instance_type.is_empty() {
             return Err(ApiError::new(Code::Market(Reject::BadMarkets)));
         }
+        let lookout = Lookout::prices(request.markets.iter().map(|name| MarketName::new(name)).collect());
+        let live = Live::listen(self.engine(), &lookout);
         // Before the views: what they do not have yet is still to come.
         let applied = (self.engine().applied(), Cursor::ALL);
         let markets = self.engine().views().markets();
@@ -211,8 +213,7 @@ impl Api {
             first = Some(Ok(frame(views.iter().map(|view| market::present(view)).collect(), applied)));
             shown.extend(views.iter().map(|view| (view.name.to_string(), view.seq.0)));
         }
-        let lookout = Lookout::prices(request.markets.iter().map(|name| MarketName::new(name)).collect());
-        let changes = follow(self.clone(), lookout, from.unwrap_or(applied));
+        let changes = follow(self.clone(), lookout, live, from.unwrap_or(applied));
         let changes = changes.map(move |changes| {
             let Changes { sights, place } = changes?;
             let points = sights.iter().flat_map(Sight::events).filter_map(market::point);

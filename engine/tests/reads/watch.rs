@@ -16,6 +16,11 @@ fn request(kinds: &[&str], cursor: &str) -> v1::WatchEventsRequest {
     v1::WatchEventsRequest { cursor: cursor.to_owned(), from_start: cursor.is_empty(), filter }
 }
 
+fn bid() -> v1::PlaceBidRequest {
+    let markets = vec![crate::world::MARKET.to_owned()];
+    v1::PlaceBidRequest { markets, ceiling_micros: 2 * SECOND, max_nodes: 1, ..Default::default() }
+}
+
 /// Frames until so many events have come.
 async fn take(
     frames: impl Stream<Item = Result<v1::WatchEventsResponse, ApiError>>,
@@ -59,14 +64,7 @@ async fn there_is_no_seam_between_the_past_and_the_present() {
     let bidding = tokio::spawn(async move {
         let mut bids = Vec::new();
         for _ in 0..200 {
-            let markets = vec![crate::world::MARKET.to_owned()];
-            let bid = v1::PlaceBidRequest {
-                markets,
-                ceiling_micros: 2 * SECOND,
-                max_nodes: 1,
-                ..Default::default()
-            };
-            bids.push(api.place_bid(&caller("t1"), bid).await.unwrap().bid);
+            bids.push(api.place_bid(&caller("t1"), bid()).await.unwrap().bid);
         }
         bids
     });
@@ -91,12 +89,9 @@ async fn each_tenant_hears_what_concerns_it_while_the_others_trade() {
         let watch = world.api.watch_events(&caller(name), request(&["bid_placed"], "")).await.unwrap();
         let api = world.api.clone();
         tenants.push(tokio::spawn(async move {
-            let markets = vec![crate::world::MARKET.to_owned()];
-            let bid =
-                v1::PlaceBidRequest { markets, ceiling_micros: SECOND, max_nodes: 1, ..Default::default() };
             let mut bids = Vec::new();
             for _ in 0..100 {
-                bids.push(api.place_bid(&caller(name), bid.clone()).await.unwrap().bid);
+                bids.push(api.place_bid(&caller(name), bid()).await.unwrap().bid);
             }
             bids
         }));
@@ -121,6 +116,26 @@ async fn each_tenant_hears_what_concerns_it_while_the_others_trade() {
     let (heard, heard_again) = (take(first, 1).await.0, take(resumed, 1).await.0);
     assert_eq!(heard[0].0, own);
     assert_eq!(heard, heard_again);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_begins_at_the_end_waits_for_no_table() {
+    let world = World::with(|options| {
+        options.leave_out.projections = true;
+        options.projection_lag = u64::MAX;
+    })
+    .await;
+    let api = world.api.clone();
+    let bidding = tokio::spawn(async move {
+        loop {
+            api.place_bid(&caller("t1"), bid()).await.unwrap();
+        }
+    });
+    for name in ["t1", "admin"].repeat(20) {
+        let watch = world.api.watch_events(&caller(name), v1::WatchEventsRequest::default()).await.unwrap();
+        take(watch, 1).await;
+    }
+    bidding.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
