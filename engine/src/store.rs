@@ -67,6 +67,7 @@ pub use lease::{Lease, LeaseFound, Taking};
 pub use record::{Batch, BatchBuilder, BatchHash, Position, Record};
 pub use rows::Rows;
 pub use snapshot::{Snapshot, Snapshots};
+pub use sqlite::forget_sqlite;
 pub use tokens::{NewToken, Token};
 
 /// Where a store is and how patient we are with it.

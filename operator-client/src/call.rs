@@ -100,7 +100,10 @@ impl Client {
                 // In a box of its own: it is large, and would be copied on its way into those that wait for it.
                 let sent = Box::pin(send(channel, method.path, request));
                 let status = match in_time(timeout, sent).await {
-                    Ok(answer) => return Ok(answer.into_inner()),
+                    Ok(answer) => {
+                        tries.reset();
+                        return Ok(answer.into_inner());
+                    }
                     Err(status) => status,
                 };
                 let pause = tries.after(status, limits)?;
@@ -183,6 +186,7 @@ impl Tries {
 
     /// It got on: what fails next is a new trouble.
     pub(crate) fn reset(&mut self) {
+        self.client.endpoints.works(self.endpoint);
         self.count = 0;
         self.renewed = false;
         self.not_leading = None;

@@ -8,12 +8,14 @@ pub(crate) struct Endpoints {
     /// Never empty.
     list: Vec<(String, Channel)>,
     at: AtomicUsize,
+    /// The last one that did what it was asked.
+    works: AtomicUsize,
 }
 
 impl Endpoints {
     pub(crate) fn new(list: Vec<(String, Channel)>) -> Self {
         assert!(!list.is_empty(), "a client has an endpoint");
-        Endpoints { list, at: AtomicUsize::new(0) }
+        Endpoints { list, at: AtomicUsize::new(0), works: AtomicUsize::new(0) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -34,12 +36,17 @@ impl Endpoints {
         &self.list[at].0
     }
 
+    /// One did what it was asked. Said when it is another than before; not while all are tried in turn.
+    pub(crate) fn works(&self, at: usize) {
+        if self.works.load(Ordering::Relaxed) != at {
+            let before = self.works.swap(at, Ordering::Relaxed);
+            tracing::info!(from = self.list[before].0, to = self.list[at].0, "another endpoint");
+        }
+    }
+
     /// Goes on to the next, unless another call has left `from` already.
     pub(crate) fn leave(&self, from: usize) {
         let next = (from + 1) % self.list.len();
-        if self.at.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() && next != from
-        {
-            tracing::info!(from = self.list[from].0, to = self.list[next].0, "another endpoint");
-        }
+        let _ = self.at.compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

@@ -11,7 +11,7 @@ use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::clock::Clock;
 use kubebid_engine::server::{Server, ServerConfig};
-use kubebid_engine::store::{Place, StoreOptions};
+use kubebid_engine::store::{Place, StoreOptions, forget_sqlite};
 use kubebid_engine::{Engine, EngineOptions};
 use market_sim::living::{self, Cast, setting};
 use std::collections::BTreeMap;
@@ -61,11 +61,11 @@ impl Up {
         let at = |error: std::io::Error| Failure::new(Exit::Fault, format!("{}: {error}", folder.display()));
         fs::create_dir_all(&folder).map_err(at)?;
         let (database, admin_file) = (folder.join("market.db"), folder.join("admin.token"));
-        // First of all: where another `kubebid up` has the ports, its files are not to be forgotten.
+        // Before anything is forgotten: an engine that cannot be reached starts no market anew.
         let server = self.bind().await?;
         if self.fresh {
-            forget(&[&database, &folder.join("market.db-wal"), &folder.join("market.db-shm"), &admin_file])
-                .map_err(at)?;
+            forget_sqlite(&database).map_err(|error| local::fault(&error))?;
+            forget(&admin_file).map_err(at)?;
         }
         let endpoint = format!("http://{}", server.address());
         let options = EngineOptions::new(StoreOptions::new(Place::Sqlite(database)), Clock::Real);
@@ -111,14 +111,11 @@ impl Up {
     }
 }
 
-fn forget(files: &[&Path]) -> std::io::Result<()> {
-    for file in files {
-        match fs::remove_file(file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+fn forget(file: &Path) -> std::io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
-    Ok(())
 }
 
 fn client(endpoint: &str, token: &str) -> Result<Client, Failure> {

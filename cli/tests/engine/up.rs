@@ -1,8 +1,26 @@
-//! `kubebid up` beside somebody who has its ports.
+//! `kubebid up --fresh` beside a market that it must not forget.
 
 use crate::process::binary;
+use kubebid_testkit::Port;
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+fn up(folder: &Path, listen: &str) -> Command {
+    let mut command = Command::new(binary());
+    command.args(["up", "--quiet", "--listen", listen, "--ops-listen", "127.0.0.1:0", "--folder"]);
+    command.arg(folder).stdin(Stdio::null());
+    command
+}
+
+/// Ends with its code for faults, and says this.
+fn refuses(mut fresh: Command, what: &str) {
+    let ended = fresh.arg("--fresh").output().expect("it runs");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains(what), "{said}");
+}
 
 #[test]
 fn a_market_is_not_forgotten_while_its_ports_are_taken() {
@@ -11,14 +29,31 @@ fn a_market_is_not_forgotten_while_its_ports_are_taken() {
     std::fs::write(&database, "a market").expect("it is written");
     let other = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let listen = other.local_addr().expect("its address").to_string();
-    let ended = Command::new(binary())
-        .args(["up", "--fresh", "--listen", &listen, "--ops-listen", "127.0.0.1:0", "--folder"])
-        .arg(folder.path())
-        .stdin(Stdio::null())
-        .output()
-        .expect("it runs");
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(said.contains("is another engine running?"), "{said}");
+    refuses(up(folder.path(), &listen), "is another engine running?");
     assert_eq!(std::fs::read_to_string(&database).expect("it is there"), "a market");
+}
+
+/// Killed when dropped.
+struct Living(Child);
+
+impl Drop for Living {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_market_is_not_forgotten_while_it_lives_at_other_ports() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (port, other) = (Port::hold(), Port::hold());
+    let market = up(folder.path(), &port.address().to_string()).stdout(Stdio::piped()).spawn();
+    let mut market = Living(market.expect("it runs"));
+    // Kept: who writes to a pipe that nobody reads ends.
+    let mut said = BufReader::new(market.0.stdout.take().expect("it is piped"));
+    let mut first = String::new();
+    said.read_line(&mut first).expect("it says that it is up");
+    refuses(up(folder.path(), &other.address().to_string()), "another engine has");
+    assert!(folder.path().join("market.db").exists(), "{first}");
+    assert!(folder.path().join("admin.token").exists(), "{first}");
 }

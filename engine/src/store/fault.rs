@@ -26,6 +26,8 @@ pub enum Fault {
     InUse { file: PathBuf, lock: PathBuf },
     #[error("cannot lock {}", .lock.display())]
     Lock { lock: PathBuf, source: std::io::Error },
+    #[error("cannot delete {}", .file.display())]
+    Delete { file: PathBuf, source: std::io::Error },
     #[error("cannot open the SQLite file {}", .file.display())]
     OpenFile { file: PathBuf, source: sqlx::Error },
     #[error("cannot bring the schema up to date")]
@@ -61,6 +63,7 @@ impl Fault {
             | Self::Encoding { .. }
             | Self::InUse { .. }
             | Self::Lock { .. }
+            | Self::Delete { .. }
             | Self::OpenFile { .. }
             | Self::Migrate(_)
             | Self::Unresolved

@@ -5,7 +5,8 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -75,6 +76,23 @@ impl Sqlite {
     fn open_fault(&self, source: sqlx::Error) -> Fault {
         Fault::OpenFile { file: self.path.clone(), source }
     }
+}
+
+/// Deletes the store in a file, unless an engine has it. Where there is none it is no error.
+pub fn forget_sqlite(path: &Path) -> Result<(), Fault> {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let _lock = lock(&path)?;
+    for beside in ["", "-wal", "-shm"] {
+        let mut file = OsString::from(&path);
+        file.push(beside);
+        match fs::remove_file(&file) {
+            Err(source) if source.kind() != ErrorKind::NotFound => {
+                return Err(Fault::Delete { file: file.into(), source });
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Locks `PATH.lock`, a file that stays.
