@@ -91,9 +91,10 @@ impl OwnFeed {
 impl Drop for OwnFeed {
     fn drop(&mut self) {
         let mut followed = self.feeds.followed();
-        let last =
-            followed.accounts.get(&self.account).is_some_and(|follower| follower.receiver_count() == 1);
-        if last {
+        // Under the lock: of two that go at once the second is the last.
+        self.commits = broadcast::channel(1).1;
+        let follower = followed.accounts.get(&self.account);
+        if follower.is_some_and(|follower| follower.receiver_count() == 0) {
             followed.accounts.remove(&self.account);
         }
     }
