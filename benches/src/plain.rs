@@ -2,12 +2,12 @@
 //! those that rest are cancelled, one in ten takes the best.
 
 use kubebid_core::units::{BidId, Seq};
-use kubebid_core::{Ladder, Price, Rank};
+use kubebid_core::{Handle, Ladder, Price, Rank};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::cmp::Reverse;
 
-/// Of `market`, one of many.
+/// Of `market`, one of many, in which orders are numbered from 1.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     Place { market: u32, id: u64, price: u64 },
@@ -34,19 +34,38 @@ pub trait Book: Default {
     fn take(&mut self) -> Option<u64>;
 }
 
-impl Book for Ladder {
+/// The exchange's ladder, and each order's handle by number: the exchange has that with its bids.
+#[derive(Debug, Default)]
+pub struct Numbered {
+    ladder: Ladder,
+    handles: Vec<Option<Handle>>,
+}
+
+impl Numbered {
+    fn rests(&self, id: u64) -> bool {
+        self.handles[id as usize].is_some()
+    }
+}
+
+impl Book for Numbered {
     fn place(&mut self, id: u64, price: u64) {
-        self.insert(BidId(id), Rank { ceiling: Reverse(Price(price)), seq: Seq(id) });
+        let handle = self.ladder.insert(BidId(id), Rank { ceiling: Reverse(Price(price)), seq: Seq(id) });
+        if self.handles.len() <= id as usize {
+            self.handles.resize(id as usize + 1, None);
+        }
+        self.handles[id as usize] = Some(handle);
     }
 
     fn cancel(&mut self, id: u64) {
-        self.remove(BidId(id));
+        if let Some(handle) = self.handles[id as usize].take() {
+            self.ladder.remove(handle);
+        }
     }
 
     fn take(&mut self) -> Option<u64> {
-        let (_, best) = self.first()?;
-        self.remove(best);
-        Some(best.0)
+        let (_, BidId(best)) = self.ladder.first()?;
+        self.cancel(best);
+        Some(best)
     }
 }
 
@@ -56,26 +75,28 @@ impl Plain {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let mut stream = Plain { markets, resting: Vec::new(), ops: Vec::new() };
         // Which orders rest is known only to a book.
-        let mut books: Vec<Ladder> = (0..markets).map(|_| Ladder::default()).collect();
+        let mut books: Vec<Numbered> = (0..markets).map(|_| Numbered::default()).collect();
         let mut live: Vec<Vec<u64>> = vec![Vec::new(); markets as usize];
-        let mut next = 0;
+        let mut last = vec![0; markets as usize];
         while stream.ops.len() < ops {
             let fills = stream.resting.len() < resting * markets as usize;
-            let market = if fills { next as u32 % markets } else { rng.random_range(0..markets) };
+            let market =
+                if fills { stream.resting.len() as u32 % markets } else { rng.random_range(0..markets) };
             let (book, live) = (&mut books[market as usize], &mut live[market as usize]);
             let op = match if fills { 0 } else { rng.random_range(0..10) } {
                 0..=4 => {
-                    next += 1;
+                    let id = &mut last[market as usize];
+                    *id += 1;
                     let price = rng.random_range(1..=PRICES) * crate::TICK;
-                    live.push(next);
-                    Op::Place { market, id: next, price }
+                    live.push(*id);
+                    Op::Place { market, id: *id, price }
                 }
                 5..=8 => {
                     // An order that was taken meanwhile is found to be gone.
                     let id = std::iter::from_fn(|| {
                         (!live.is_empty()).then(|| live.swap_remove(rng.random_range(0..live.len())))
                     });
-                    let Some(id) = { id }.find(|id| book.rank(BidId(*id)).is_some()) else { continue };
+                    let Some(id) = { id }.find(|id| book.rests(*id)) else { continue };
                     Op::Cancel { market, id }
                 }
                 _ => Op::Take { market },
@@ -122,7 +143,7 @@ mod tests {
     #[test]
     fn a_ladder_that_is_warm_allocates_nothing() {
         let stream = Plain::new(1, 5_000, 100_000);
-        let mut ladders = stream.books::<Ladder>();
+        let mut ladders = stream.books::<Numbered>();
         let (warm, steady) = stream.ops.split_at(stream.ops.len() / 2);
         warm.iter().for_each(|op| _ = op.play(&mut ladders[0]));
         let counted =
@@ -134,7 +155,7 @@ mod tests {
     #[test]
     fn the_ladder_and_the_naive_book_take_the_same_orders() {
         let stream = Plain::new(3, 500, 20_000);
-        let (mut ladders, mut naive) = (stream.books::<Ladder>(), stream.books::<Naive>());
+        let (mut ladders, mut naive) = (stream.books::<Numbered>(), stream.books::<Naive>());
         for op in &stream.ops {
             let market = op.market() as usize;
             assert_eq!(op.play(&mut ladders[market]), op.play(&mut naive[market]));

@@ -8,9 +8,8 @@
 //! ```
 
 use benches::naive::Naive;
-use benches::plain::{Book, Plain};
+use benches::plain::{Book, Numbered, Plain};
 use criterion::{Criterion, SamplingMode};
-use kubebid_core::Ladder;
 use peers::{Lobster, OrderBookRs};
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -29,7 +28,7 @@ fn main() {
         let stream = Plain::new(markets, resting, LENGTH);
         let tallies = RefCell::new(Vec::new());
         play::<Naive>(&mut criterion, size, "naive", &stream, &tallies);
-        play::<Ladder>(&mut criterion, size, "ladder", &stream, &tallies);
+        play::<Numbered>(&mut criterion, size, "ladder", &stream, &tallies);
         play::<Lobster>(&mut criterion, size, "lobster", &stream, &tallies);
         play::<OrderBookRs>(&mut criterion, size, "orderbook-rs", &stream, &tallies);
         report(size, &tallies.into_inner());

@@ -7,14 +7,18 @@
 use benches::curves::{Curve, Panel, draw};
 use benches::one_node::OneNode;
 use benches::overloaded::{Overloaded, Prices};
-use benches::plain::{Op, Plain};
+use benches::plain::{Numbered, Op, Plain};
 use clap::Parser;
 use kubebid_core::answer::Auction;
-use kubebid_core::{Exchange, Ladder, Stamped};
+use kubebid_core::{Exchange, Stamped};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::time::Instant;
+
+/// As the programs have it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Time commands in ever larger markets, and draw how their cost grows
 #[derive(Debug, Parser)]
@@ -81,7 +85,7 @@ fn best(rounds: usize, cost: impl Fn() -> f64) -> f64 {
 
 fn ladder(size: usize, steps: usize) -> f64 {
     let stream = Plain::new(1, size, 2 * steps);
-    let mut books = stream.books::<Ladder>();
+    let mut books = stream.books::<Numbered>();
     let mut play = |ops: &[Op]| {
         for op in ops {
             black_box(op.play(&mut books[0]));

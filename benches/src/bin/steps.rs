@@ -9,10 +9,10 @@
 use benches::naive::Naive;
 use benches::one_node::OneNode;
 use benches::overloaded::{Overloaded, Prices};
-use benches::plain::{Book, Plain};
+use benches::plain::{Book, Numbered, Plain};
 use clap::{Parser, ValueEnum};
 use kubebid_core::answer::Auction;
-use kubebid_core::{Exchange, Ladder, Stamped};
+use kubebid_core::{Exchange, Stamped};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ fn main() {
     let Arguments { stream, size, markets, steps } = Arguments::parse();
     // The first half warms up.
     match stream {
-        Stream::Plain => plain::<Ladder>(&Plain::new(markets as u32, size, 2 * steps), size * markets),
+        Stream::Plain => plain::<Numbered>(&Plain::new(markets as u32, size, 2 * steps), size * markets),
         Stream::Naive => plain::<Naive>(&Plain::new(markets as u32, size, 2 * steps), size * markets),
         Stream::OneNode => {
             let stream = OneNode::new(markets, size, 2 * steps);

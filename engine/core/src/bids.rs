@@ -33,6 +33,21 @@ impl Bids {
         self.places.push(id, place);
     }
 
+    /// One to which nothing can happen any more, unless [`Bids::count_again`] says so.
+    pub(crate) fn insert_ended(&mut self, id: BidId, terms: BidTerms) {
+        let place = self.put_ended(terms);
+        self.places.push(id, place);
+    }
+
+    /// A bid counts after all: it has a node or a claim, but does not search.
+    pub(crate) fn count_again(&mut self, id: BidId) {
+        let Some(place) = self.places.get(id).filter(|place| place & ENDED != 0) else { return };
+        let terms = self.ended[place & !ENDED];
+        self.ended.free(place & !ENDED);
+        let place = self.counting.put(Bid::new(terms, false));
+        self.places.move_to(id, place);
+    }
+
     pub(crate) fn kept(&self, id: BidId) -> Option<Kept<'_>> {
         self.places.get(id).map(|place| self.at(place))
     }
@@ -59,10 +74,15 @@ impl Bids {
     /// From here on a bid that counts does not any more.
     pub(crate) fn end(&mut self, id: BidId) {
         let place = self.places.get(id).expect("a bid that counts");
-        let ended = self.ended.put(self.counting[place].terms.clone());
-        assert!(ended < NONE & !ENDED, "two billion bids have not ended");
-        self.places.move_to(id, ended | ENDED);
+        let ended = self.put_ended(self.counting[place].terms);
+        self.places.move_to(id, ended);
         self.counting.free(place);
+    }
+
+    fn put_ended(&mut self, terms: BidTerms) -> u32 {
+        let place = self.ended.put(terms);
+        assert!(place < NONE & !ENDED, "two billion bids have not ended");
+        place | ENDED
     }
 
     /// By number.

@@ -4,27 +4,26 @@
 mod demand;
 mod held;
 mod ladder;
-mod prices;
 mod rescues;
 mod rivals;
 mod supply;
 
 pub(crate) use demand::Demand;
 pub(crate) use held::{Held, Live, Victim};
-pub use ladder::{Ladder, Rank};
+pub use ladder::{Handle, Ladder, Rank};
 pub(crate) use rescues::Rescues;
 pub(crate) use supply::Free;
 
 use crate::money::Price;
+use crate::sorted::SortedSet;
 use crate::state::Place;
 use crate::units::{AllocationId, Micros};
-use std::collections::BTreeSet;
 
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) free: Free,
     /// Standing notices: lowest reserve, earliest deadline, oldest first (R6).
-    pub(crate) standing: BTreeSet<(Price, Micros, AllocationId)>,
+    pub(crate) standing: SortedSet<(Price, Micros, AllocationId)>,
     pub(crate) held: Held,
     pub(crate) demand: Demand,
     pub(crate) rescues: Rescues,
@@ -56,7 +55,7 @@ impl Book {
                 self.held.remove_claim(id, ceiling, number, reserve)
             }
             Place::Standing { reserve, deadline } => {
-                self.standing.remove(&(reserve, deadline, id));
+                self.standing.remove((reserve, deadline, id));
             }
             Place::Orphan { .. } | Place::Leaving => {}
         }

@@ -77,7 +77,7 @@ impl Exchange {
         let mut notices: BTreeMap<Price, u64> = BTreeMap::new();
         let orphans = self.orphans.iter().map(|(_, node)| node.0);
         let orphans = orphans.filter(|node| self.allocation(*node).unit.market == id);
-        let standing = market.book.standing.iter().map(|(.., node)| *node);
+        let standing = market.book.standing.iter().map(|(.., node)| node);
         for node in market.book.held.claims().chain(standing).chain(orphans) {
             *notices.entry(self.offer(self.allocation(node).unit).reserve).or_default() += 1;
         }

@@ -1,10 +1,10 @@
 //! What happened: the answer of the market to a command, in order.
 
+use crate::market_list::MarketList;
 use crate::money::{Amount, Price};
 use crate::picture::Numbers;
 use crate::reject::Reject;
 use crate::units::{AccountId, AllocationId, BidId, InstanceType, MarketId, Micros, Seq, UnitId};
-use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -30,10 +30,10 @@ pub struct Bidder {
 }
 
 /// Where a bid looks for nodes (R13).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// In the order in which the bid named them.
-    Markets(Arc<[MarketId]>),
+    Markets(MarketList),
     InstanceType(InstanceType),
 }
 

@@ -5,7 +5,7 @@ use crate::bids::Bids;
 use crate::book::Book;
 use crate::closing::Closing;
 use crate::command::{Command, Stamped};
-use crate::event::{Bidder, Event, Fact, Node, Scope};
+use crate::event::{Bidder, Event, Fact, Node};
 use crate::keys::Keys;
 use crate::meter::Meter;
 use crate::money::{Price, Totals};
@@ -14,20 +14,17 @@ use crate::open::Open;
 use crate::picture::{Numbers, Picture};
 use crate::reject::Reject;
 use crate::rules::MarketRules;
+use crate::scopes::Scopes;
 use crate::settle::Queue;
+use crate::sorted::SortedSet;
 use crate::state::{Allocation, Bid, Offer};
 use crate::table::{ByName, MarketSet};
 use crate::timers::{Due, Timers};
 use crate::units::{
-    AccountId, AccountName, AllocationId, BidId, InstanceType, MarketId, MarketName, Micros, Names, Seq,
-    UnitId,
+    AccountId, AccountName, AllocationId, BidId, MarketId, MarketName, Micros, Names, Seq, UnitId,
 };
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-/// The markets of each instance type, in the order in which they were opened.
-pub(crate) type Types = ByName<InstanceType, Arc<[MarketId]>>;
+use std::collections::BTreeMap;
 
 /// All markets, bids and offers. `apply` is deterministic: the same commands give the same events.
 #[derive(Debug, Default)]
@@ -37,7 +34,7 @@ pub struct Exchange {
     pub(crate) names: Names,
     pub(crate) account_ids: ByName<AccountName, AccountId>,
     pub(crate) market_ids: ByName<MarketName, MarketId>,
-    pub(crate) types: Types,
+    pub(crate) scopes: Scopes,
     pub(crate) accounts: Vec<Account>,
     pub(crate) markets: Vec<Market>,
     pub(crate) bids: Bids,
@@ -47,7 +44,7 @@ pub struct Exchange {
     pub(crate) totals: Totals,
     pub(crate) timers: Timers,
     /// Notices without a claim whose holders want them back: lowest ceiling first, newest first (R6).
-    pub(crate) orphans: BTreeSet<(Price, Reverse<AllocationId>)>,
+    pub(crate) orphans: SortedSet<(Price, Reverse<AllocationId>)>,
     /// Markets whose book changed since they were last settled.
     pub(crate) dirty: MarketSet,
     /// Markets that were settled since somebody asked.
@@ -80,8 +77,6 @@ pub(crate) struct Account {
 #[derive(Debug)]
 pub(crate) struct Market {
     pub(crate) rules: MarketRules,
-    /// This market and no other, as a bid for it names it.
-    pub(crate) alone: Arc<[MarketId]>,
     pub(crate) offers: BTreeMap<AccountId, Offer>,
     pub(crate) units: u64,
     pub(crate) book: Book,
@@ -94,7 +89,6 @@ impl Market {
     pub(crate) fn new(rules: MarketRules) -> Market {
         Market {
             rules,
-            alone: Arc::default(),
             offers: BTreeMap::new(),
             units: 0,
             book: Book::default(),
@@ -113,7 +107,9 @@ impl Auction for Exchange {
         let (seq, outcome) = self.step(command);
         std::mem::swap(&mut self.closed, &mut self.closing);
         self.closing.clear();
-        Answer { seq, at: self.now, outcome, events: self.events.drain(..).collect() }
+        let mut events = Vec::with_capacity(self.events.len());
+        events.append(&mut self.events);
+        Answer { seq, at: self.now, outcome, events }
     }
 
     fn picture(&self) -> Picture {
@@ -291,11 +287,7 @@ impl Exchange {
 
     /// The markets a bid names, or all of its instance type (R13).
     pub(crate) fn markets_of(&self, bid: BidId) -> &[MarketId] {
-        self.markets_in(&self.bid(bid).terms.scope)
-    }
-
-    pub(crate) fn markets_in<'a>(&'a self, scope: &'a Scope) -> &'a [MarketId] {
-        markets_in(&self.types, scope)
+        self.scopes.markets(self.bid(bid).terms.scope)
     }
 
     /// Nobody bids where he sells: a unit that is leaving counts too (R17).
@@ -318,12 +310,5 @@ impl Exchange {
             Due::Expiry(id) => self.expire(id),
         }
         true
-    }
-}
-
-pub(crate) fn markets_in<'a>(types: &'a Types, scope: &'a Scope) -> &'a [MarketId] {
-    match scope {
-        Scope::Markets(markets) => markets,
-        Scope::InstanceType(kind) => types.get(kind).map_or(&[], |markets| markets),
     }
 }

@@ -1,10 +1,10 @@
 //! Keeps the books true to the state: each function works out where something belongs, compares
 //! that with where the book has it, and moves it. Called after every change of what it reads.
 
-use crate::book::Live;
-use crate::exchange::{Exchange, markets_in};
+use crate::book::{Demand, Handle, Live};
+use crate::exchange::Exchange;
 use crate::money::Price;
-use crate::state::{Bid, Place, Rescue};
+use crate::state::{Bid, Place, Queued};
 use crate::units::{AccountId, AllocationId, BidId, MarketId};
 use std::cmp::Reverse;
 
@@ -36,7 +36,7 @@ impl Exchange {
             self.allocation_mut(id).handle = book.insert(id, place);
         }
         if let Some(Place::Orphan { ceiling, .. }) = before {
-            self.orphans.remove(&(ceiling, Reverse(id)));
+            self.orphans.remove((ceiling, Reverse(id)));
         }
         if let Some(Place::Orphan { ceiling, .. }) = place {
             self.orphans.insert((ceiling, Reverse(id)));
@@ -79,31 +79,51 @@ impl Exchange {
     /// After a change of what a bid wants or has: its place in the queues, and whether it wants its
     /// nodes under notice back.
     pub(crate) fn reindex_bid(&mut self, id: BidId) {
-        let Exchange { bids, markets, types, accounts, dirty, ending, .. } = self;
-        let bid = bids.get_mut(id).expect("a bid that counts");
-        accounts[bid.terms.tenant.0 as usize].open.count(bid);
+        let bid = self.bids.get_mut(id).expect("a bid that counts");
+        self.accounts[bid.terms.tenant.0 as usize].open.count(bid);
         let queued = bid.queue();
-        let before = std::mem::replace(&mut bid.queued, queued);
-        if before != queued {
-            let tenant = bid.terms.tenant;
-            for id_of_market in markets_in(types, &bid.terms.scope) {
-                let market = &mut markets[id_of_market.0 as usize];
-                let queued = queued.filter(|_| !market.sells(tenant));
-                let demand = &mut market.book.demand;
-                let removed = before.is_some_and(|before| demand.remove(id, tenant, before));
-                let inserted = queued.is_some_and(|queued| demand.insert(id, tenant, queued));
-                if removed || inserted {
-                    dirty.insert(*id_of_market);
-                }
-            }
+        if bid.queued != queued {
+            self.requeue(id, queued);
         }
+        let Exchange { bids, ending, .. } = self;
+        let bid = bids.get_mut(id).expect("a bid that counts");
         if bid.has_ended() {
             ending.push(id);
         }
-        for notice in bid.notices.clone().iter() {
-            self.reindex_allocation(notice);
+        if !bid.notices.is_empty() {
+            for notice in bid.notices.clone().iter() {
+                self.reindex_allocation(notice);
+            }
         }
         self.reindex_rescue(id);
+    }
+
+    /// Before a change of a bid's rank: it leaves the books, and [`Exchange::reindex_bid`] brings it back.
+    pub(crate) fn unindex_bid(&mut self, id: BidId) {
+        self.requeue(id, None);
+        if std::mem::take(&mut self.bid_mut(id).is_rescuable) {
+            for at in 0..self.markets_of(id).len() {
+                let (market, rank) = (self.markets_of(id)[at], self.bid(id).rank());
+                self.market_mut(market).book.rescues.set(id, rank, None);
+            }
+        }
+    }
+
+    fn requeue(&mut self, id: BidId, queued: Option<Queued>) {
+        let Exchange { bids, markets, scopes, dirty, .. } = self;
+        let bid = bids.get_mut(id).expect("a bid that counts");
+        let before = std::mem::replace(&mut bid.queued, queued);
+        let (tenant, rank) = (bid.terms.tenant, bid.rank());
+        for (at, id_of_market) in scopes.markets(bid.terms.scope).iter().enumerate() {
+            let market = &mut markets[id_of_market.0 as usize];
+            let queued = queued.filter(|_| !market.sells(tenant));
+            let (demand, handle) = (&mut market.book.demand, bid.handle(at));
+            let removed = before.is_some_and(|before| demand.remove(tenant, before, rank, handle));
+            let inserted = queued.is_some_and(|queued| demand.insert(id, tenant, queued, rank, handle));
+            if removed || inserted {
+                dirty.insert(*id_of_market);
+            }
+        }
     }
 
     /// After a change of its ceiling: besides, its nodes and claims, and whom the claims on its
@@ -128,7 +148,7 @@ impl Exchange {
     /// which free unit the bid would take in their stead (R6). Where no unit is free that can wait.
     pub(crate) fn reindex_rescue(&mut self, id: BidId) {
         let bid = self.bid(id);
-        if bid.rescue_is_stale || bid.claims.len() == 0 && bid.rescuable.is_empty() {
+        if bid.rescue_is_stale || bid.claims.is_empty() && !bid.is_rescuable {
             return;
         }
         self.bid_mut(id).rescue_is_stale = true;
@@ -149,33 +169,27 @@ impl Exchange {
     }
 
     pub(crate) fn refresh_rescue(&mut self, id: BidId) {
-        let rescuable = self.rescues_of(id);
-        let before = std::mem::take(&mut self.bid_mut(id).rescuable);
-        if before != rescuable {
-            for (market, rescue) in &before {
-                self.market_mut(*market).book.rescues.remove(*rescue);
-            }
-            for (market, rescue) in &rescuable {
-                self.market_mut(*market).book.rescues.insert(id, *rescue);
-                self.dirty.insert(*market);
+        let mut is_rescuable = false;
+        for at in 0..self.markets_of(id).len() {
+            let market = self.markets_of(id)[at];
+            let accepts = self.accepts_instead(id, market);
+            is_rescuable |= accepts.is_some();
+            let rank = self.bid(id).rank();
+            if self.market_mut(market).book.rescues.set(id, rank, accepts) && accepts.is_some() {
+                self.dirty.insert(market);
             }
         }
-        self.bid_mut(id).rescuable = rescuable;
+        self.bid_mut(id).is_rescuable = is_rescuable;
     }
 
-    fn rescues_of(&self, id: BidId) -> Vec<(MarketId, Rescue)> {
+    /// The highest unit reserve that a bid would accept in a market instead of one of its claims (R6).
+    fn accepts_instead(&self, id: BidId, market: MarketId) -> Option<Price> {
         let bid = self.bid(id);
-        if bid.claims.len() == 0 {
-            return Vec::new();
+        if bid.claims.is_empty() || self.sells(bid.terms.tenant, market) {
+            return None;
         }
-        let open =
-            self.markets_of(id).iter().copied().filter(|market| !self.sells(bid.terms.tenant, *market));
-        open.filter_map(|market| {
-            let victim = self.dearest_victim(id, bid.rescue_market(market))?;
-            let accepts = self.needed_against(victim).min(bid.terms.ceiling);
-            Some((market, Rescue { accepts, rank: bid.rank() }))
-        })
-        .collect()
+        let victim = self.dearest_victim(id, bid.rescue_market(market))?;
+        Some(self.needed_against(victim).min(bid.terms.ceiling))
     }
 
     /// The claim of a bid that it gives up first: the one whose victim has the highest ceiling,
@@ -199,20 +213,29 @@ impl Exchange {
         for n in 0..self.accounts[account.0 as usize].bids.len() {
             let id = self.accounts[account.0 as usize].bids[n];
             let Some(bid) = self.bids.get(id) else { continue };
-            let seeks = bid.queued.is_some() || bid.claims.len() > 0;
+            let seeks = bid.queued.is_some() || !bid.claims.is_empty();
             if !seeks || !self.markets_of(id).contains(&market) {
                 continue;
             }
             if let Some(queued) = self.bid(id).queued {
-                let demand = &mut self.market_mut(market).book.demand;
-                demand.remove(id, account, queued);
+                let rank = self.bid(id).rank();
+                let (demand, handle) = self.demand_of(id, market);
+                demand.remove(account, queued, rank, handle);
                 if !sells {
-                    demand.insert(id, account, queued);
+                    demand.insert(id, account, queued, rank, handle);
                 }
                 self.dirty.insert(market);
             }
             self.reindex_rescue(id);
         }
+    }
+
+    /// Of one of a bid's markets, with the bid's handle there.
+    pub(crate) fn demand_of(&mut self, id: BidId, market: MarketId) -> (&mut Demand, &mut Option<Handle>) {
+        let bid = self.bids.get_mut(id).expect("a bid that counts");
+        let mut named = self.scopes.markets(bid.terms.scope).iter();
+        let at = named.position(|named| *named == market).expect("one of its markets");
+        (&mut self.markets[market.0 as usize].book.demand, bid.handle(at))
     }
 
     /// After a change of an offer's reserve, place, units or free units.

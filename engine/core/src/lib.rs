@@ -19,6 +19,7 @@ mod exchange;
 mod heap;
 mod index;
 mod keys;
+pub mod market_list;
 mod meter;
 pub mod money;
 mod nodes;
@@ -34,9 +35,11 @@ mod price;
 mod random;
 pub mod reject;
 pub mod rules;
+mod scopes;
 mod settle;
 mod slab;
 mod snapshot;
+mod sorted;
 mod state;
 mod table;
 mod timers;
@@ -45,7 +48,7 @@ pub mod views;
 
 pub use answer::{Answer, Auction};
 /// What bids wait on; public for its benchmarks.
-pub use book::{Ladder, Rank};
+pub use book::{Handle, Ladder, Rank};
 pub use command::{Command, Stamped};
 pub use event::{Event, Fact};
 pub use exchange::Exchange;

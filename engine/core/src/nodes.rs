@@ -10,7 +10,7 @@ impl Exchange {
     /// The bid takes the free unit of an offer that comes first (R2).
     pub(crate) fn take_free(&mut self, bid: BidId, market: MarketId, provider: AccountId) {
         let offer = &self.market(market).offers[&provider];
-        let number = *offer.free.first().expect("an offer with a free unit");
+        let number = offer.free.first().expect("an offer with a free unit");
         self.allocate(bid, UnitId { market, provider, number });
     }
 
@@ -22,7 +22,7 @@ impl Exchange {
         let protected_until = start_by.after(rules.min_runtime);
         let tenant = self.bid(bid_id).terms.tenant;
         let offer = self.offer_mut(unit);
-        offer.free.remove(&unit.number);
+        offer.free.remove(unit.number);
         offer.units.get_mut(unit.number).expect("a unit to allocate").allocation = Some(id);
         let reserve = offer.reserve;
         self.reindex_offer(unit.market, unit.provider);

@@ -202,7 +202,7 @@ impl Exchange {
 impl Bid {
     /// How many nodes it takes at a time: a waiting gang its minimum (R12).
     fn wanted_at_once(&self) -> u32 {
-        self.queue().and_then(|queued| queued.gang).unwrap_or(1)
+        self.gang().unwrap_or(1)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::book::Victim;
 use crate::exchange::Exchange;
 use crate::money::Price;
+use crate::state::BidTerms;
 use crate::units::{AccountId, AllocationId, BidId, MarketId};
 use std::cmp::Ordering;
 
@@ -66,7 +67,7 @@ impl Exchange {
 
     pub(crate) fn standing_notices(&self, id: MarketId) -> impl Iterator<Item = Offering> {
         let standing = self.market(id).book.standing.iter();
-        standing.map(|(reserve, _, node)| Offering { what: What::Standing(*node), needed: *reserve })
+        standing.map(|(reserve, _, node)| Offering { what: What::Standing(node), needed: reserve })
     }
 
     /// Displacements one after another, each as if those before it were done.
@@ -106,11 +107,11 @@ impl Exchange {
 
     /// What a bid would take now if it took one node, over all its markets (R3, R4, R13).
     pub(crate) fn best_for(&self, bid: BidId) -> Option<Offering> {
-        let ceiling = self.bid(bid).terms.ceiling;
+        let terms = &self.bid(bid).terms;
         let (mut displacement, mut free, mut standing) =
             (Cheapest::default(), Cheapest::default(), Cheapest::default());
-        for market in self.open_markets(bid) {
-            let affordable = |o: &Offering| o.needed <= ceiling;
+        for market in self.open_to(terms) {
+            let affordable = |o: &Offering| o.needed <= terms.ceiling;
             displacement.look_at(market, self.displacement(market).filter(affordable));
             free.look_at(market, self.free_unit(market).filter(affordable));
             standing.look_at(market, self.standing_notices(market).next().filter(affordable));
@@ -126,18 +127,21 @@ impl Exchange {
         bid: BidId,
         in_market: impl Fn(MarketId) -> Option<Offering>,
     ) -> Option<Offering> {
-        let (ceiling, mut best) = (self.bid(bid).terms.ceiling, Cheapest::default());
-        for market in self.open_markets(bid) {
-            best.look_at(market, in_market(market).filter(|offering| offering.needed <= ceiling));
+        let (terms, mut best) = (&self.bid(bid).terms, Cheapest::default());
+        for market in self.open_to(terms) {
+            best.look_at(market, in_market(market).filter(|offering| offering.needed <= terms.ceiling));
         }
         best.offering()
     }
 
     /// The markets of a bid in which it may buy (R17), in the order in which they were named.
     pub(crate) fn open_markets(&self, bid: BidId) -> impl Iterator<Item = MarketId> {
-        let tenant = self.bid(bid).terms.tenant;
-        let markets = self.markets_of(bid).iter().copied();
-        markets.filter(move |market| !self.sells(tenant, *market))
+        self.open_to(&self.bid(bid).terms)
+    }
+
+    fn open_to<'a>(&'a self, terms: &'a BidTerms) -> impl Iterator<Item = MarketId> + use<'a> {
+        let markets = self.scopes.markets(terms.scope).iter().copied();
+        markets.filter(|market| !self.sells(terms.tenant, *market))
     }
 
     /// How many of `nodes` a bid would take in a market now, and how many of these only after notice.

@@ -12,8 +12,14 @@ use crate::units::{MarketId, UnitId};
 impl MarketRules {
     /// How much more than this ceiling a challenger must offer: Δ of R4, rounded up, the incumbent gains.
     pub fn increment(&self, ceiling: Price) -> u64 {
-        let share = (u128::from(ceiling.0) * u128::from(self.increment_bps)).div_ceil(10_000);
-        self.tick.max(u64::try_from(share).unwrap_or(u64::MAX))
+        let share = match ceiling.0.checked_mul(self.increment_bps) {
+            Some(share) => share.div_ceil(10_000),
+            None => {
+                let share = (u128::from(ceiling.0) * u128::from(self.increment_bps)).div_ceil(10_000);
+                u64::try_from(share).unwrap_or(u64::MAX)
+            }
+        };
+        self.tick.max(share)
     }
 
     /// The least ceiling that may displace this one (R4), before the unit's reserve.
@@ -40,11 +46,9 @@ impl Exchange {
     pub(crate) fn publish_prices(&mut self, id: MarketId) {
         let numbers = self.numbers(id);
         let now = self.now;
-        let market = self.market_mut(id);
-        let tariff = market.tariff();
-        market.meter.set(now, tariff);
         self.changed.insert(id);
         let market = self.market_mut(id);
+        market.meter.set(now, market.tariff());
         if market.numbers != Some(numbers) {
             market.numbers = Some(numbers);
             self.tell(Fact::PriceChanged { market: id, numbers });
@@ -53,13 +57,12 @@ impl Exchange {
 
     pub(crate) fn numbers(&self, id: MarketId) -> Numbers {
         let market = self.market(id);
-        let losing = market.highest_losing();
         Numbers {
             market_price: market.market_price(),
             entry_price: self.entry_price_of(id, 1),
             floor: market.book.free.floor(),
             lowest_accepted: market.book.held.lowest(),
-            highest_losing: losing,
+            highest_losing: market.highest_losing(),
         }
     }
 
@@ -111,7 +114,7 @@ impl Market {
             return self.price_with(losing);
         }
         let free = self.book.free.first().map(|(reserve, ..)| reserve);
-        let standing = self.book.standing.first().map(|(reserve, ..)| *reserve);
+        let standing = self.book.standing.first().map(|(reserve, ..)| reserve);
         free.into_iter().chain(standing).min().unwrap_or(losing)
     }
 

@@ -55,10 +55,10 @@ impl Exchange {
     }
 
     /// Of bids that have ended, only what is left to tell is kept on.
-    pub(crate) fn end_bids(&mut self) {
+    fn end_bids(&mut self) {
         while let Some(id) = self.ending.pop() {
             let Some(bid) = self.bids.get(id).filter(|bid| bid.has_ended()) else { continue };
-            if !bid.rescuable.is_empty() {
+            if bid.is_rescuable {
                 self.refresh_rescue(id);
             }
             self.bids.end(id);
@@ -67,7 +67,7 @@ impl Exchange {
 
     /// Step 2: an orphan passes to the best unmet plain bid that would displace it, were it back (R6).
     fn pass_on_orphan(&mut self) -> bool {
-        let orphans = self.orphans.iter().map(|(ceiling, id)| (*ceiling, id.0));
+        let orphans = self.orphans.iter().map(|(ceiling, id)| (ceiling, id.0));
         let passed = orphans.filter_map(|(ceiling, id)| Some((id, self.taker_of(id, ceiling)?))).next();
         let Some((orphan, bid)) = passed else { return false };
         self.pass_on(orphan, bid);
@@ -134,7 +134,7 @@ impl Exchange {
             if waits.is_some_and(|(other, _)| other == rank) {
                 queue.pop_first();
             }
-            if self.bid(bid).queue().is_some_and(|queued| queued.gang.is_some()) {
+            if self.bid(bid).gang().is_some() {
                 // Only gangs that can be placed are in the queue.
                 return false;
             }
@@ -205,7 +205,7 @@ impl Exchange {
     /// A claim holder takes a free unit and lets off the dearest of its victims (R6).
     fn rescue(&mut self, id: BidId) -> bool {
         let bid = self.bid(id);
-        if bid.claims.len() == 0 || bid.unmet() + bid.claims.len() <= self.own_orphans(id) {
+        if bid.claims.is_empty() || bid.unmet() + bid.claims.len() <= self.own_orphans(id) {
             return false;
         }
         let acceptable = self.best_of(id, |market| {
@@ -221,7 +221,7 @@ impl Exchange {
 
     /// Step 4: an orphan that is left stays with its holder, the dearest holder's first, then the oldest.
     fn rescind_orphan(&mut self) -> bool {
-        let Some((_, id)) = self.orphans.last().copied() else { return false };
+        let Some((_, id)) = self.orphans.last() else { return false };
         self.rescind(id.0);
         true
     }
@@ -233,7 +233,7 @@ impl Exchange {
 
     fn serve_first_of(&mut self, queue: &mut Queue) -> bool {
         while let Some((_, bid)) = queue.pop_first() {
-            if let Some(nodes) = self.bid(bid).queue().and_then(|queued| queued.gang) {
+            if let Some(nodes) = self.bid(bid).gang() {
                 let Some(gang) = self.place_for_gang(bid, nodes) else { continue };
                 for offering in gang.taken {
                     self.take(bid, offering);

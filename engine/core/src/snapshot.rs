@@ -11,7 +11,8 @@ use crate::money::{Amount, Bill, Price, Totals};
 use crate::numbered::{Number, Numbered};
 use crate::reject::Reject;
 use crate::rules::{MarketRules, Pricing};
-use crate::state::{Allocation, Bid, BidTerms, Claim, Notice, Offer, Running, Unit};
+use crate::scopes::Scopes;
+use crate::state::{Allocation, Bid, BidTerms, Claim, Expiry, Notice, Offer, Running, Unit};
 use crate::timers::Due;
 use crate::units::{
     AccountId, AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketId, MarketName, Micros, Seq,
@@ -43,7 +44,7 @@ impl Exchange {
         w.number(self.bids.iter().count() as u64);
         for (id, kept) in self.bids.iter() {
             w.number(id.0);
-            w.bid(kept);
+            w.bid(kept, self.scopes.scope(kept.terms().scope));
         }
         w.numbered(&self.allocations, |w, allocation| {
             w.allocation(allocation);
@@ -83,23 +84,17 @@ impl Exchange {
             exchange.list_market(&name, market);
         }
         for _ in 0..r.number::<u64>()? {
-            let (id, bid) = (BidId(r.number()?), r.bid()?);
-            exchange.bids.insert(id, exchange.sharing(bid));
+            let (id, bid) = (BidId(r.number()?), r.bid(&mut exchange.scopes)?);
+            if bid.searching {
+                exchange.bids.insert(id, bid);
+            } else {
+                exchange.bids.insert_ended(id, bid.terms);
+            }
         }
         let nodes = r.list(|r| Ok((AllocationId(r.number()?), r.allocation()?, Bill(r.number()?))))?;
         r.end()?;
         exchange.rebuild(nodes);
         Ok(exchange)
-    }
-
-    /// As placed: one row for all that name a market alone.
-    fn sharing(&self, mut bid: Bid) -> Bid {
-        if let Scope::Markets(markets) = &mut bid.terms.scope
-            && let [market] = **markets
-        {
-            *markets = self.market(market).alone.clone();
-        }
-        bid
     }
 
     /// Books, timers, meters and prices from the facts.
@@ -116,13 +111,16 @@ impl Exchange {
         for (market, provider) in offers {
             self.reindex_offer(market, provider);
         }
-        let bids: Vec<BidId> = self.bids.iter().map(|(id, _)| id).collect();
-        for id in bids {
-            let Bid { terms: BidTerms { tenant, expire_at, .. }, searching, .. } = *self.bid(id);
-            self.accounts[tenant.0 as usize].bids.push(id);
-            if let Some(at) = expire_at.filter(|_| searching) {
+        let mut counting = Vec::new();
+        for (id, kept) in self.bids.iter() {
+            self.accounts[kept.terms().tenant.0 as usize].bids.push(id);
+            let Some(bid) = kept.counting() else { continue };
+            counting.push(id);
+            if let Some(at) = bid.terms.expiry.get().filter(|_| bid.searching) {
                 self.timers.set(at, Due::Expiry(id));
             }
+        }
+        for id in counting {
             self.reindex_bid_and_nodes(id);
         }
         for i in 0..self.markets.len() {
@@ -141,13 +139,12 @@ impl Exchange {
             }
         }
         self.dirty.clear();
-        self.end_bids();
     }
 
     fn rebuild_node(&mut self, id: AllocationId, allocation: Allocation) {
         let offer = self.offer_mut(allocation.unit);
         offer.units.get_mut(allocation.unit.number).expect("the unit of an allocation").allocation = Some(id);
-        offer.free.remove(&allocation.unit.number);
+        offer.free.remove(allocation.unit.number);
         let now = self.now;
         if allocation.protected_until > now {
             self.timers.set(allocation.protected_until, Due::ProtectionEnds(id));
@@ -158,6 +155,7 @@ impl Exchange {
         if let Some(at) = allocation.raise_at {
             self.timers.set(at, Due::ReserveCounts(id));
         }
+        self.bids.count_again(allocation.bid);
         let bid = self.bid_mut(allocation.bid);
         match allocation.notice {
             None => bid.live.insert(id),
@@ -165,6 +163,7 @@ impl Exchange {
                 bid.notices.insert(id);
                 self.timers.set(notice.deadline, Due::Deadline(id));
                 if let Some(claim) = notice.claim {
+                    self.bids.count_again(claim.by.bid);
                     self.bid_mut(claim.by.bid).claims.insert(id);
                 }
             }
@@ -222,10 +221,10 @@ impl Writer {
         });
     }
 
-    fn bid(&mut self, kept: Kept<'_>) {
+    fn bid(&mut self, kept: Kept<'_>, scope: &Scope) {
         let terms = kept.terms();
         self.number(terms.tenant.0);
-        match &terms.scope {
+        match scope {
             Scope::Markets(markets) => {
                 self.byte(0);
                 self.list(markets.iter(), |w, market| w.number(market.0));
@@ -239,7 +238,7 @@ impl Writer {
         self.number(terms.seq.0);
         self.number(terms.min_nodes);
         self.number(terms.max_nodes);
-        self.option(terms.expire_at, |w, at| w.number(at.0));
+        self.option(terms.expiry.get(), |w, at| w.number(at.0));
         self.flag(terms.closes);
         self.flag(kept.searching());
     }
@@ -318,21 +317,21 @@ impl Reader<'_> {
         Ok(Offer { reserve, place, last_number, units, free, leaving })
     }
 
-    fn bid(&mut self) -> Result<Bid, DecodeError> {
+    fn bid(&mut self, scopes: &mut Scopes) -> Result<Bid, DecodeError> {
         let tenant = AccountId(self.number()?);
         let scope = match self.byte()? {
-            0 => Scope::Markets(self.list(|r| r.number().map(MarketId))?.into()),
+            0 => Scope::Markets(self.list(|r| r.number().map(MarketId))?.as_slice().into()),
             1 => Scope::InstanceType(InstanceType::new(self.text()?)),
             other => return Err(DecodeError::UnknownVariant(other)),
         };
         let terms = BidTerms {
             tenant,
-            scope,
+            scope: scopes.keep(&scope),
             ceiling: Price(self.number()?),
             seq: Seq(self.number()?),
             min_nodes: self.number()?,
             max_nodes: self.number()?,
-            expire_at: self.option(|r| r.number().map(Micros))?,
+            expiry: Expiry::at(self.option(|r| r.number().map(Micros))?),
             closes: self.flag()?,
         };
         Ok(Bid::new(terms, self.flag()?))

@@ -1,27 +1,43 @@
 //! What the market remembers of a bid, an allocation, an offer.
 
-use crate::book::{Live, Rank};
-use crate::event::{Bidder, NoticeReason, Scope};
+use crate::book::{Handle, Live, Rank};
+use crate::event::{Bidder, NoticeReason};
 use crate::meter::Terms;
 use crate::money::Price;
 use crate::numbered::Numbered;
-use crate::units::{AccountId, AllocationId, BidId, MarketId, Micros, Seq, UnitId};
+use crate::scopes::ScopeId;
+use crate::sorted::SortedSet;
+use crate::units::{AccountId, AllocationId, BidId, Micros, Seq, UnitId};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 
 /// What its tenant asks for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct BidTerms {
     pub(crate) tenant: AccountId,
-    pub(crate) scope: Scope,
+    pub(crate) scope: ScopeId,
     pub(crate) ceiling: Price,
     /// Of the command that last gave a new ceiling or enlarged the bid (R2).
     pub(crate) seq: Seq,
     pub(crate) min_nodes: u32,
     pub(crate) max_nodes: u32,
-    pub(crate) expire_at: Option<Micros>,
+    pub(crate) expiry: Expiry,
     /// CLOSE rather than REQUEUE (R7).
     pub(crate) closes: bool,
+}
+
+/// When a bid stops searching, if it has such a time (R14): never at the beginning of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expiry(Option<NonZeroU64>);
+
+impl Expiry {
+    pub(crate) fn at(at: Option<Micros>) -> Expiry {
+        Expiry(at.and_then(|at| NonZeroU64::new(at.0)))
+    }
+
+    pub(crate) fn get(self) -> Option<Micros> {
+        self.0.map(|at| Micros(at.get()))
+    }
 }
 
 #[derive(Debug)]
@@ -34,10 +50,15 @@ pub(crate) struct Bid {
     pub(crate) notices: NodeList,
     /// Other bids' nodes under notice on which this bid has a claim, by number.
     pub(crate) claims: NodeList,
-    /// Where the book has it.
+    /// How the books have it, by its rank.
     pub(crate) queued: Option<Queued>,
-    pub(crate) rescuable: Vec<(MarketId, Rescue)>,
-    /// `rescuable` is to be worked out again.
+    /// By which the ladder of its first market finds it.
+    handle: Option<Handle>,
+    /// And those of further ones.
+    #[expect(clippy::box_collection, reason = "few bids look in several markets")]
+    handles: Option<Box<Vec<Option<Handle>>>>,
+    /// A market's book may have it among those that a free unit would rescue, and that is to be worked out again.
+    pub(crate) is_rescuable: bool,
     pub(crate) rescue_is_stale: bool,
     /// Counted among what its tenant has open, with so many nodes.
     pub(crate) is_counted: bool,
@@ -46,18 +67,11 @@ pub(crate) struct Bid {
 
 /// How a bid with unmet demand waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Queued {
-    pub(crate) rank: Rank,
-    /// The nodes a waiting gang needs at once (R12); a plain bid takes one at a time.
-    pub(crate) gang: Option<u32>,
-}
-
-/// What a claim holder would take instead of its claims (R6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rescue {
-    /// The highest unit reserve it would accept.
-    pub(crate) accepts: Price,
-    pub(crate) rank: Rank,
+pub(crate) enum Queued {
+    /// It takes one node at a time.
+    Plain,
+    /// It needs so many nodes at once (R12).
+    Gang(u32),
 }
 
 impl Bid {
@@ -69,7 +83,9 @@ impl Bid {
             notices: NodeList::default(),
             claims: NodeList::default(),
             queued: None,
-            rescuable: Vec::new(),
+            handle: None,
+            handles: None,
+            is_rescuable: false,
             rescue_is_stale: false,
             is_counted: false,
             counted_nodes: 0,
@@ -78,7 +94,7 @@ impl Bid {
 
     /// Nothing can happen to it any more.
     pub(crate) fn has_ended(&self) -> bool {
-        !self.searching && !self.holds_nodes() && self.claims.len() == 0
+        !self.searching && !self.holds_nodes() && self.claims.is_empty()
     }
 
     pub(crate) fn rank(&self) -> Rank {
@@ -95,7 +111,7 @@ impl Bid {
     }
 
     pub(crate) fn holds_nodes(&self) -> bool {
-        self.live.len() + self.notices.len() > 0
+        !self.live.is_empty() || !self.notices.is_empty()
     }
 
     pub(crate) fn queue(&self) -> Option<Queued> {
@@ -103,29 +119,44 @@ impl Bid {
             return None;
         }
         let least = self.terms.min_nodes.min(self.terms.max_nodes);
-        let waits = least > 1 && self.live.len() == 0 && self.claims.len() == 0;
-        Some(Queued { rank: self.rank(), gang: waits.then_some(least) })
+        let waits = least > 1 && self.live.is_empty() && self.claims.is_empty();
+        Some(if waits { Queued::Gang(least) } else { Queued::Plain })
+    }
+
+    /// The nodes that it needs at once.
+    pub(crate) fn gang(&self) -> Option<u32> {
+        match self.queue()? {
+            Queued::Plain => None,
+            Queued::Gang(nodes) => Some(nodes),
+        }
+    }
+
+    /// By which the ladder of the `at`-th of its markets finds it.
+    pub(crate) fn handle(&mut self, at: usize) -> &mut Option<Handle> {
+        let Some(further) = at.checked_sub(1) else { return &mut self.handle };
+        let handles = self.handles.get_or_insert_default();
+        if handles.len() <= further {
+            handles.resize(further + 1, None);
+        }
+        &mut handles[further]
     }
 }
 
 /// A short sorted list of allocation numbers. Most bids have one node, for which nothing is allocated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NodeList {
-    Few(Option<AllocationId>),
+    #[default]
+    None,
+    One(AllocationId),
     #[expect(clippy::box_collection, reason = "every bid has three lists, few have many nodes")]
     Many(Box<Vec<AllocationId>>),
-}
-
-impl Default for NodeList {
-    fn default() -> NodeList {
-        NodeList::Few(None)
-    }
 }
 
 impl NodeList {
     fn as_slice(&self) -> &[AllocationId] {
         match self {
-            NodeList::Few(id) => id.as_slice(),
+            NodeList::None => &[],
+            NodeList::One(id) => std::slice::from_ref(id),
             NodeList::Many(ids) => ids,
         }
     }
@@ -134,27 +165,35 @@ impl NodeList {
         self.as_slice().len() as u32
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, NodeList::None)
+    }
+
     pub(crate) fn insert(&mut self, id: AllocationId) {
-        let at = self.as_slice().binary_search(&id).expect_err("in a list once");
         match self {
-            NodeList::Few(one @ None) => *one = Some(id),
-            NodeList::Few(Some(one)) => {
-                let mut both = vec![*one];
-                both.insert(at, id);
-                *self = NodeList::Many(Box::new(both));
+            NodeList::None => *self = NodeList::One(id),
+            NodeList::One(one) => {
+                debug_assert_ne!(*one, id, "in a list once");
+                *self = NodeList::Many(Box::new(vec![id.min(*one), id.max(*one)]));
             }
-            NodeList::Many(ids) => ids.insert(at, id),
+            NodeList::Many(ids) => {
+                let at = ids.binary_search(&id).expect_err("in a list once");
+                ids.insert(at, id);
+            }
         }
     }
 
     pub(crate) fn remove(&mut self, id: AllocationId) {
-        let at = self.as_slice().binary_search(&id).expect("in the list");
         match self {
-            NodeList::Few(one) => *one = None,
+            NodeList::None => unreachable!("in the list"),
+            NodeList::One(one) => {
+                assert_eq!(*one, id, "in the list");
+                *self = NodeList::None;
+            }
             NodeList::Many(ids) => {
-                ids.remove(at);
+                ids.remove(ids.binary_search(&id).expect("in the list"));
                 if let [one] = ids[..] {
-                    *self = NodeList::Few(Some(one));
+                    *self = NodeList::One(one);
                 }
             }
         }
@@ -247,7 +286,7 @@ pub(crate) struct Offer {
     pub(crate) last_number: u64,
     /// All units, by number; those that are not leaving are the capacity.
     pub(crate) units: Numbered<u64, Unit>,
-    pub(crate) free: BTreeSet<u64>,
+    pub(crate) free: SortedSet<u64>,
     pub(crate) leaving: u64,
 }
 

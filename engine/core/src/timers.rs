@@ -78,7 +78,7 @@ impl Exchange {
                 self.allocations.get(id).is_some_and(|a| a.ready.is_none() && a.start_by == at)
             }
             Due::Expiry(id) => {
-                self.bids.get(id).is_some_and(|bid| bid.searching && bid.terms.expire_at == Some(at))
+                self.bids.get(id).is_some_and(|bid| bid.searching && bid.terms.expiry.get() == Some(at))
             }
         }
     }

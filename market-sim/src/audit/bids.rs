@@ -4,8 +4,8 @@ use super::Lie;
 use foldhash::HashMap;
 use kubebid_core::Price;
 use kubebid_core::event::{Bidder, Node, Scope};
+use kubebid_core::market_list::MarketList;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, Micros};
-use std::sync::Arc;
 
 #[derive(Debug, Default)]
 pub(super) struct Bids {
@@ -18,7 +18,7 @@ pub(super) struct Bids {
 #[derive(Debug)]
 pub(super) struct Bid {
     pub(super) tenant: AccountId,
-    markets: Option<Arc<[MarketId]>>,
+    markets: Option<MarketList>,
     pub(super) ceiling: Price,
     pub(super) max_nodes: u32,
     searching: bool,
@@ -38,7 +38,7 @@ struct Wants {
 
 /// A change of unmet demand.
 pub(super) struct Change {
-    pub(super) markets: Arc<[MarketId]>,
+    pub(super) markets: MarketList,
     pub(super) nodes: i64,
 }
 

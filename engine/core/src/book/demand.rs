@@ -1,12 +1,11 @@
 //! Bids with unmet demand in one market.
 
-use crate::book::ladder::{Ladder, Rank};
+use crate::book::ladder::{Handle, Ladder, Rank};
 use crate::book::rivals::Rivals;
 use crate::money::Price;
+use crate::sorted::Sorted;
 use crate::state::Queued;
-use crate::units::{AccountId, BidId, Seq};
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use crate::units::{AccountId, BidId};
 
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
@@ -14,7 +13,7 @@ pub(crate) struct Demand {
     plain: Ladder,
     rivals: Rivals,
     /// Waiting gangs, by the nodes they need, each in the order of R2 (R12).
-    gangs: BTreeMap<(u32, Rank), BidId>,
+    gangs: Sorted<(u32, Rank), BidId>,
 }
 
 /// The highest losing bid and the highest of all other tenants.
@@ -26,25 +25,43 @@ pub(crate) struct Losing {
 
 impl Demand {
     /// Whether that may give anybody a node or change a number: a plain bid behind the best of two tenants does
-    /// neither, for those could not be served.
-    pub(crate) fn insert(&mut self, bid: BidId, tenant: AccountId, queued: Queued) -> bool {
-        match queued.gang {
-            Some(nodes) => {
-                self.gangs.insert((nodes, queued.rank), bid);
+    /// neither, for those could not be served. `handle` becomes that of a plain bid.
+    pub(crate) fn insert(
+        &mut self,
+        bid: BidId,
+        tenant: AccountId,
+        queued: Queued,
+        rank: Rank,
+        handle: &mut Option<Handle>,
+    ) -> bool {
+        match queued {
+            Queued::Gang(nodes) => {
+                self.gangs.insert((nodes, rank), bid);
                 true
             }
-            None => {
-                self.plain.insert(bid, queued.rank);
-                self.rivals.insert(tenant, queued.rank, bid, &self.plain)
+            Queued::Plain => {
+                let at = self.plain.insert(bid, rank);
+                *handle = Some(at);
+                self.rivals.insert(tenant, rank, at, &self.plain)
             }
         }
     }
 
     /// Takes the bid out where it is in. Whether that may change anything, as for [`Demand::insert`].
-    pub(crate) fn remove(&mut self, bid: BidId, tenant: AccountId, queued: Queued) -> bool {
-        match queued.gang {
-            Some(nodes) => self.gangs.remove(&(nodes, queued.rank)).is_some(),
-            None => self.plain.remove(bid) && self.rivals.remove(tenant, queued.rank, &self.plain),
+    pub(crate) fn remove(
+        &mut self,
+        tenant: AccountId,
+        queued: Queued,
+        rank: Rank,
+        handle: &mut Option<Handle>,
+    ) -> bool {
+        match (queued, handle.take()) {
+            (Queued::Gang(nodes), _) => self.gangs.remove((nodes, rank)).is_some(),
+            (Queued::Plain, Some(at)) => {
+                self.plain.remove(at);
+                self.rivals.remove(tenant, rank, &self.plain)
+            }
+            (Queued::Plain, None) => false,
         }
     }
 
@@ -63,7 +80,7 @@ impl Demand {
 
     /// Waiting gangs, by the nodes they need.
     pub(crate) fn gangs(&self) -> impl Iterator<Item = (Rank, BidId)> {
-        self.gangs.iter().map(|((_, rank), bid)| (*rank, *bid))
+        self.gangs.iter().map(|((_, rank), bid)| (rank, bid))
     }
 
     pub(crate) fn first(&self) -> Option<(Rank, BidId)> {
@@ -79,14 +96,9 @@ impl Demand {
     pub(crate) fn first_gangs(&self) -> impl Iterator<Item = (u32, Rank, BidId)> {
         let mut next = 0;
         std::iter::from_fn(move || {
-            let (&(nodes, rank), &bid) = self.gangs.range((next, Rank::FIRST)..).next()?;
+            let ((nodes, rank), bid) = self.gangs.at_least((next, Rank::FIRST)).next()?;
             next = nodes + 1;
             Some((nodes, rank, bid))
         })
     }
-}
-
-impl Rank {
-    /// Before any bid's.
-    const FIRST: Rank = Rank { ceiling: Reverse(Price(u64::MAX)), seq: Seq(0) };
 }

@@ -1,23 +1,22 @@
 //! Live allocations by the ceiling of their bids, and claims: who would yield first (R4).
 
-use crate::book::prices::PriceMap;
 use crate::heap::Heap;
 use crate::money::Price;
+use crate::sorted::{Sorted, SortedSet};
 use crate::units::{AllocationId, Micros};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    levels: PriceMap<Level>,
+    levels: Sorted<Price, Level>,
     /// Lowest ceiling first, newest first.
     unprotected: Heap<(Price, Reverse<AllocationId>)>,
     /// Lowest ceiling first, whose protection ends first.
     protected: Heap<(Price, Micros, AllocationId)>,
     /// Lowest ceiling first, last claimed first.
-    claims: BTreeSet<(Price, Reverse<u64>, AllocationId)>,
+    claims: SortedSet<(Price, Reverse<u64>, AllocationId)>,
     /// The reserves of live and claimed units, counted (R8).
-    reserves: PriceMap<u64>,
+    reserves: Sorted<Price, u64>,
     pub(crate) live: u64,
 }
 
@@ -89,7 +88,7 @@ impl Held {
     }
 
     pub(crate) fn remove_claim(&mut self, id: AllocationId, ceiling: Price, number: u64, reserve: Price) {
-        self.claims.remove(&(ceiling, Reverse(number), id));
+        self.claims.remove((ceiling, Reverse(number), id));
         self.remove_reserve(reserve);
     }
 
@@ -106,18 +105,18 @@ impl Held {
     }
 
     pub(crate) fn claims(&self) -> impl Iterator<Item = AllocationId> {
-        self.claims.iter().map(|(.., id)| *id)
+        self.claims.iter().map(|(.., id)| id)
     }
 
     /// Of the bids that have the claims, lowest first.
     pub(crate) fn claim_ceilings(&self) -> impl DoubleEndedIterator<Item = Price> {
-        self.claims.iter().map(|(ceiling, ..)| *ceiling)
+        self.claims.iter().map(|(ceiling, ..)| ceiling)
     }
 
     /// The lowest ceiling among live allocations and claims: L of R8.
     pub(crate) fn lowest(&self) -> Option<Price> {
         let live = self.levels.first().map(|(ceiling, _)| ceiling);
-        let claim = self.claims.first().map(|(ceiling, ..)| *ceiling);
+        let claim = self.claims.first().map(|(ceiling, ..)| ceiling);
         live.into_iter().chain(claim).min()
     }
 
@@ -170,8 +169,8 @@ impl Held {
         let lowest = self.levels.first().map(|(lowest, _)| lowest);
         let live = self.unprotected.first().filter(|(ceiling, _)| Some(*ceiling) == lowest);
         match (live, self.claims.first()) {
-            (live, Some((ceiling, _, id))) if live.is_none_or(|(level, _)| *ceiling <= level) => {
-                Some(Victim { allocation: *id, ceiling: *ceiling, claimed: true })
+            (live, Some((ceiling, _, id))) if live.is_none_or(|(level, _)| ceiling <= level) => {
+                Some(Victim { allocation: id, ceiling, claimed: true })
             }
             (Some((ceiling, Reverse(allocation))), _) => Some(Victim { allocation, ceiling, claimed: false }),
             (None, _) => None,
@@ -187,6 +186,6 @@ impl Held {
             Some(lowest) => ceiling < lowest,
             None => true,
         };
-        first_live && self.claims.first().is_none_or(|(claim, ..)| ceiling < *claim)
+        first_live && self.claims.first().is_none_or(|(claim, ..)| ceiling < claim)
     }
 }

@@ -4,20 +4,56 @@
 //! links: an order that comes behind all others of its price, one that goes from anywhere, the best. An order
 //! that comes back to an older place than others of its price have (R7) waits in a tree beside the row.
 
-use crate::book::prices::PriceMap;
 use crate::money::Price;
 use crate::slab::Slab;
-use crate::table::Table;
+use crate::sorted::Sorted;
 use crate::units::{BidId, Seq};
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 /// A bid's place among others: higher ceiling first, then lower `seq` (R2). Unique, since a
 /// command concerns one bid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
     pub ceiling: Reverse<Price>,
     pub seq: Seq,
+}
+
+impl Rank {
+    /// As one number, which is compared in one step.
+    fn number(self) -> u128 {
+        u128::from(!self.ceiling.0.0) << 64 | u128::from(self.seq.0)
+    }
+
+    /// Before any bid's.
+    pub(crate) const FIRST: Rank = Rank { ceiling: Reverse(Price(u64::MAX)), seq: Seq(0) };
+}
+
+impl Ord for Rank {
+    fn cmp(&self, other: &Rank) -> Ordering {
+        self.number().cmp(&other.number())
+    }
+}
+
+impl PartialOrd for Rank {
+    fn partial_cmp(&self, other: &Rank) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// By which the ladder finds a bid. Given again once the bid is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Handle(NonZeroU32);
+
+impl Handle {
+    fn of(order: u32) -> Handle {
+        Handle(NonZeroU32::MIN.saturating_add(order))
+    }
+
+    fn order(self) -> u32 {
+        self.0.get() - 1
+    }
 }
 
 /// Bids in the order of their ranks.
@@ -25,14 +61,15 @@ pub struct Rank {
 pub struct Ladder {
     orders: Slab<Order>,
     rows: Slab<Row>,
-    prices: PriceMap<u32>,
-    slots: Table<BidId, u32>,
+    prices: Sorted<Price, u32>,
+    len: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Order {
     bid: BidId,
     seq: Seq,
+    /// [`NONE`] once it is gone.
     row: u32,
     /// Its neighbours in the row.
     before: u32,
@@ -45,56 +82,60 @@ struct Row {
     price: Price,
     first: u32,
     last: u32,
-    /// Those that came back to an older place, which are not linked.
-    returned: BTreeMap<Seq, u32>,
+    /// Those that came back to an older place, which are not linked; seldom any.
+    #[expect(clippy::box_collection, reason = "there are many rows, few have any")]
+    returned: Option<Box<BTreeMap<Seq, u32>>>,
 }
 
-/// No neighbour.
+/// No neighbour, no row.
 const NONE: u32 = u32::MAX;
 /// For both neighbours: the order is not linked.
 const RETURNED: u32 = u32::MAX - 1;
 
 impl Ladder {
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.len
     }
 
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.len == 0
     }
 
     /// A bid is on the ladder once.
-    pub fn insert(&mut self, bid: BidId, rank: Rank) {
+    pub fn insert(&mut self, bid: BidId, rank: Rank) -> Handle {
         let (price, seq) = (rank.ceiling.0, rank.seq);
         let rows = &mut self.rows;
-        let empty = || Row { price, first: NONE, last: NONE, returned: BTreeMap::new() };
-        let row = *self.prices.or_insert_with(price, || rows.put(empty()));
-        let last = self.rows[row].last;
-        let slot = if last == NONE || self.orders[last].seq < seq {
-            let slot = self.orders.put(Order { bid, seq, row, before: last, behind: NONE });
-            match last {
-                NONE => self.rows[row].first = slot,
-                last => self.orders[last].behind = slot,
-            }
-            self.rows[row].last = slot;
-            slot
-        } else {
-            let slot = self.orders.put(Order { bid, seq, row, before: RETURNED, behind: RETURNED });
-            self.rows[row].returned.insert(seq, slot);
-            slot
-        };
-        let twice = self.slots.insert(bid, slot);
-        debug_assert!(twice.is_none(), "bid {bid} is on the ladder twice");
+        let empty = || Row { price, first: NONE, last: NONE, returned: None };
+        let at = *self.prices.or_insert_with(price, || rows.put(empty()));
+        let row = &mut self.rows[at];
+        self.len += 1;
+        let last = row.last;
+        if last != NONE && self.orders[last].seq >= seq {
+            let order = self.orders.put(Order { bid, seq, row: at, before: RETURNED, behind: RETURNED });
+            row.returned.get_or_insert_default().insert(seq, order);
+            return Handle::of(order);
+        }
+        let order = self.orders.put(Order { bid, seq, row: at, before: last, behind: NONE });
+        row.last = order;
+        match last {
+            NONE => row.first = order,
+            last => self.orders[last].behind = order,
+        }
+        Handle::of(order)
     }
 
-    /// False where the bid is not on the ladder.
-    pub fn remove(&mut self, bid: BidId) -> bool {
-        let Some(slot) = self.slots.remove(&bid) else { return false };
-        let Order { seq, row: at, before, behind, .. } = self.orders[slot];
-        self.orders.free(slot);
+    /// Once for each handle.
+    pub fn remove(&mut self, handle: Handle) {
+        let order = &mut self.orders[handle.order()];
+        let Order { seq, row: at, before, behind, .. } = *order;
+        order.row = NONE;
+        self.orders.free(handle.order());
+        self.len -= 1;
         let row = &mut self.rows[at];
         if before == RETURNED {
-            row.returned.remove(&seq);
+            let mut returned = row.returned.take().expect("it came back");
+            returned.remove(&seq);
+            row.returned = Some(returned).filter(|returned| !returned.is_empty());
         } else {
             match before {
                 NONE => row.first = behind,
@@ -105,31 +146,27 @@ impl Ladder {
                 behind => self.orders[behind].before = before,
             }
         }
-        if row.first == NONE && row.returned.is_empty() {
+        if row.first == NONE && row.returned.is_none() {
             self.prices.remove(row.price);
             self.rows.free(at);
         }
-        true
     }
 
-    pub fn rank(&self, bid: BidId) -> Option<Rank> {
-        Some(self.rank_at(*self.slots.get(&bid)?))
-    }
-
-    fn rank_at(&self, slot: u32) -> Rank {
-        let order = &self.orders[slot];
-        Rank { ceiling: Reverse(self.rows[order.row].price), seq: order.seq }
+    /// Whether the handle is that of a bid with this rank.
+    pub(crate) fn has(&self, handle: Handle, rank: Rank) -> bool {
+        let order = &self.orders[handle.order()];
+        order.seq == rank.seq && order.row != NONE && self.rows[order.row].price == rank.ceiling.0
     }
 
     /// The best bid.
     pub fn first(&self) -> Option<(Rank, BidId)> {
         let (price, row) = self.prices.last()?;
         let Row { first, returned, .. } = &self.rows[row];
-        let slot = match returned.first_key_value() {
-            Some((seq, slot)) if *first == NONE || *seq < self.orders[*first].seq => *slot,
+        let order = match returned.as_ref().and_then(|returned| returned.first_key_value()) {
+            Some((seq, order)) if *first == NONE || *seq < self.orders[*first].seq => *order,
             Some(_) | None => *first,
         };
-        let Order { bid, seq, .. } = self.orders[slot];
+        let Order { bid, seq, .. } = self.orders[order];
         Some((Rank { ceiling: Reverse(price), seq }, bid))
     }
 
@@ -155,9 +192,10 @@ impl Ladder {
     /// The orders of one price, the oldest first.
     fn row(&self, at: u32) -> impl Iterator<Item = &Order> {
         let Row { first, returned, .. } = &self.rows[at];
-        let order = |slot: u32| (slot != NONE).then(|| &self.orders[slot]);
+        let order = |at: u32| (at != NONE).then(|| &self.orders[at]);
         let mut linked = std::iter::successors(order(*first), move |o| order(o.behind)).peekable();
-        let mut returned = returned.values().map(|slot| &self.orders[*slot]).peekable();
+        let returned = returned.iter().flat_map(|returned| returned.values());
+        let mut returned = returned.map(|at| &self.orders[*at]).peekable();
         std::iter::from_fn(move || match (linked.peek(), returned.peek()) {
             (Some(one), Some(other)) if other.seq < one.seq => returned.next(),
             (None, _) => returned.next(),
@@ -182,22 +220,23 @@ mod tests {
                     _ => Rank { ceiling: Reverse(Price(random(prices))), seq: Seq(seq) },
                 };
                 let bid = BidId(rank.seq.0);
-                ladder.insert(bid, rank);
-                naive.insert(rank, bid);
+                naive.insert(rank, (bid, ladder.insert(bid, rank)));
                 while random(5) < 2 && !naive.is_empty() {
                     let at = random(naive.len().min(50) as u64) as usize;
-                    let (rank, bid) = naive.iter().nth(at).map(|(rank, bid)| (*rank, *bid)).unwrap();
-                    assert_eq!(ladder.rank(bid), Some(rank));
-                    assert!(ladder.remove(bid) && !ladder.remove(bid));
+                    let (rank, handle) =
+                        naive.iter().nth(at).map(|(rank, (_, handle))| (*rank, *handle)).unwrap();
+                    assert!(ladder.has(handle, rank));
+                    ladder.remove(handle);
+                    assert!(!ladder.has(handle, rank));
                     naive.remove(&rank);
                     gone.push(rank);
                 }
-                assert_eq!(ladder.first(), naive.first_key_value().map(|(rank, bid)| (*rank, *bid)));
+                assert_eq!(ladder.first(), naive.first_key_value().map(|(rank, (bid, _))| (*rank, *bid)));
                 let after = naive.range(rank..).find(|(other, _)| **other != rank);
-                assert_eq!(ladder.after(rank), after.map(|(rank, bid)| (*rank, *bid)));
+                assert_eq!(ladder.after(rank), after.map(|(rank, (bid, _))| (*rank, *bid)));
                 assert_eq!(ladder.len(), naive.len());
             }
-            assert!(ladder.iter().eq(naive.iter().map(|(rank, bid)| (*rank, *bid))));
+            assert!(ladder.iter().eq(naive.iter().map(|(rank, (bid, _))| (*rank, *bid))));
             assert!(gone.len() > 100 && naive.len() > 100);
         }
     }

@@ -1,40 +1,46 @@
 //! Claim holders that would take a free unit instead, best first (R6).
 
 use crate::book::ladder::Rank;
-use crate::book::prices::PriceMap;
 use crate::money::Price;
-use crate::state::Rescue;
+use crate::sorted::Sorted;
 use crate::units::BidId;
-use std::collections::BTreeMap;
-use std::ops::Bound;
 
 #[derive(Debug, Default)]
 pub(crate) struct Rescues {
-    by_rank: BTreeMap<Rank, (Price, BidId)>,
+    by_rank: Sorted<Rank, (Price, BidId)>,
     /// The reserves that they accept at most, counted.
-    accepted: PriceMap<u32>,
+    accepted: Sorted<Price, u32>,
 }
 
 impl Rescues {
-    pub(crate) fn insert(&mut self, bid: BidId, rescue: Rescue) {
-        self.by_rank.insert(rescue.rank, (rescue.accepts, bid));
-        *self.accepted.or_insert_with(rescue.accepts, || 0) += 1;
-    }
-
-    pub(crate) fn remove(&mut self, rescue: Rescue) {
-        self.by_rank.remove(&rescue.rank);
-        let count = self.accepted.get_mut(rescue.accepts).expect("it was inserted");
-        *count -= 1;
-        if *count == 0 {
-            self.accepted.remove(rescue.accepts);
+    /// Up to which reserve a bid would take a unit of this market, if any. Whether that was otherwise.
+    pub(crate) fn set(&mut self, bid: BidId, rank: Rank, accepts: Option<Price>) -> bool {
+        let before = match accepts {
+            Some(accepts) => self.by_rank.insert(rank, (accepts, bid)),
+            None => self.by_rank.remove(rank),
+        };
+        let before = before.map(|(before, _)| before);
+        if before == accepts {
+            return false;
         }
+        if let Some(before) = before {
+            let count = self.accepted.get_mut(before).expect("it was counted");
+            *count -= 1;
+            if *count == 0 {
+                self.accepted.remove(before);
+            }
+        }
+        if let Some(accepts) = accepts {
+            *self.accepted.or_insert_with(accepts, || 0) += 1;
+        }
+        true
     }
 
     /// The best behind a rank that would take a unit of this reserve.
     pub(crate) fn first_for(&self, reserve: Price, behind: Option<Rank>) -> Option<(Rank, BidId)> {
         self.accepted.last().filter(|(most, _)| *most >= reserve)?;
-        let behind = behind.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rest = self.by_rank.range((behind, Bound::Unbounded));
-        rest.find(|(_, (accepts, _))| *accepts >= reserve).map(|(rank, (_, bid))| (*rank, *bid))
+        let mut rest = self.by_rank.at_least(behind.unwrap_or(Rank::FIRST));
+        let found = rest.find(|(rank, (accepts, _))| *accepts >= reserve && Some(*rank) != behind);
+        found.map(|(rank, (_, bid))| (rank, bid))
     }
 }

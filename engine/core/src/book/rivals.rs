@@ -1,15 +1,17 @@
 //! Each tenant's best bid, so that the price for a tenant need not count its own (R8).
 
-use crate::book::ladder::{Ladder, Rank};
+use crate::book::ladder::{Handle, Ladder, Rank};
+use crate::sorted::Sorted;
 use crate::table::Table;
-use crate::units::{AccountId, BidId};
+use crate::units::AccountId;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 #[derive(Debug, Default)]
 pub(crate) struct Rivals {
     tenants: Table<AccountId, Tenant>,
-    bests: BTreeMap<Rank, AccountId>,
+    /// The best last, where what comes and goes moves nothing else.
+    bests: Sorted<Reverse<Rank>, AccountId>,
     /// The first two of `bests`.
     top: [Option<(Rank, AccountId)>; 2],
 }
@@ -17,8 +19,8 @@ pub(crate) struct Rivals {
 #[derive(Debug, Default)]
 struct Tenant {
     best: Option<Rank>,
-    /// Its bids, and some that are on the ladder no more: they are passed over when they come up.
-    bids: BinaryHeap<Reverse<(Rank, BidId)>>,
+    /// Its bids with their handles, and some that are on the ladder no more: they are passed over when they come up.
+    bids: BinaryHeap<Reverse<(Rank, Handle)>>,
     waiting: usize,
 }
 
@@ -27,20 +29,20 @@ const SLACK: usize = 32;
 
 impl Rivals {
     /// Behind `ladder`, on which the bid is by now. Whether `top` changed.
-    pub(crate) fn insert(&mut self, tenant: AccountId, rank: Rank, bid: BidId, ladder: &Ladder) -> bool {
+    pub(crate) fn insert(&mut self, tenant: AccountId, rank: Rank, handle: Handle, ladder: &Ladder) -> bool {
         let entry = self.tenants.entry(tenant).or_default();
-        entry.bids.push(Reverse((rank, bid)));
+        entry.bids.push(Reverse((rank, handle)));
         entry.waiting += 1;
         if entry.bids.len() > 2 * entry.waiting + SLACK {
-            entry.bids.retain(|Reverse((rank, bid))| ladder.rank(*bid) == Some(*rank));
+            entry.bids.retain(|Reverse((rank, handle))| ladder.has(*handle, *rank));
         }
         if entry.best.is_some_and(|best| best < rank) {
             return false;
         }
         if let Some(best) = entry.best.replace(rank) {
-            self.bests.remove(&best);
+            self.bests.remove(Reverse(best));
         }
-        self.bests.insert(rank, tenant);
+        self.bests.insert(Reverse(rank), tenant);
         self.find_top(rank)
     }
 
@@ -51,15 +53,15 @@ impl Rivals {
         if entry.best != Some(rank) {
             return false;
         }
-        self.bests.remove(&rank);
-        while let Some(Reverse((rank, bid))) = entry.bids.peek()
-            && ladder.rank(*bid) != Some(*rank)
+        self.bests.remove(Reverse(rank));
+        while let Some(Reverse((rank, handle))) = entry.bids.peek()
+            && !ladder.has(*handle, *rank)
         {
             entry.bids.pop();
         }
         entry.best = entry.bids.peek().map(|Reverse((rank, _))| *rank);
         if let Some(best) = entry.best {
-            self.bests.insert(best, tenant);
+            self.bests.insert(Reverse(best), tenant);
         }
         self.find_top(rank)
     }
@@ -69,7 +71,7 @@ impl Rivals {
         if self.top[1].is_some_and(|(second, _)| second < rank) {
             return false;
         }
-        let mut bests = self.bests.iter().map(|(rank, tenant)| (*rank, *tenant));
+        let mut bests = self.bests.iter().rev().map(|(Reverse(rank), tenant)| (rank, tenant));
         self.top = [bests.next(), bests.next()];
         true
     }

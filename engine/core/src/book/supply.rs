@@ -1,16 +1,16 @@
 //! Free units, by offer.
 
 use crate::money::Price;
+use crate::sorted::{Sorted, SortedSet};
 use crate::units::{AccountId, Seq};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The offers of a market: those with free units in the order of R2, and all for the floor.
 #[derive(Debug, Default)]
 pub(crate) struct Free {
     /// Lower reserve, then older offer; with the number of free units.
-    offers: BTreeMap<(Price, Seq), (AccountId, u64)>,
+    offers: Sorted<(Price, Seq), (AccountId, u64)>,
     /// Offers that have units which are not leaving.
-    floors: BTreeSet<(Price, AccountId)>,
+    floors: SortedSet<(Price, AccountId)>,
     pub(crate) count: u64,
 }
 
@@ -18,7 +18,7 @@ impl Free {
     /// Says how many free units an offer has at this place.
     pub(crate) fn set(&mut self, reserve: Price, place: Seq, provider: AccountId, free: u64) {
         let before = if free == 0 {
-            self.offers.remove(&(reserve, place))
+            self.offers.remove((reserve, place))
         } else {
             self.offers.insert((reserve, place), (provider, free))
         };
@@ -29,27 +29,27 @@ impl Free {
         if offered {
             self.floors.insert((reserve, provider));
         } else {
-            self.floors.remove(&(reserve, provider));
+            self.floors.remove((reserve, provider));
         }
     }
 
     /// The offer whose free unit comes first (R2).
     pub(crate) fn first(&self) -> Option<(Price, Seq, AccountId)> {
-        self.offers.first_key_value().map(|(&(reserve, place), &(provider, _))| (reserve, place, provider))
+        self.offers.first().map(|((reserve, place), (provider, _))| (reserve, place, provider))
     }
 
     /// Reserves with the number of free units, cheapest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Price, u64, AccountId)> {
-        self.offers.iter().map(|(&(reserve, _), &(provider, free))| (reserve, free, provider))
+        self.offers.iter().map(|((reserve, _), (provider, free))| (reserve, free, provider))
     }
 
     /// Those who have units that are not leaving, the lowest reserve first.
     pub(crate) fn providers(&self) -> impl Iterator<Item = AccountId> {
-        self.floors.iter().map(|(_, provider)| *provider)
+        self.floors.iter().map(|(_, provider)| provider)
     }
 
     /// The lowest reserve of units that are not leaving (R9).
     pub(crate) fn floor(&self) -> Option<Price> {
-        self.floors.first().map(|(reserve, _)| *reserve)
+        self.floors.first().map(|(reserve, _)| reserve)
     }
 }

@@ -6,10 +6,9 @@ use crate::event::{Bidder, CloseReason, DropCause, EndReason, Fact, Scope};
 use crate::exchange::Exchange;
 use crate::money::Price;
 use crate::reject::Reject;
-use crate::state::{Bid, BidTerms};
+use crate::state::{Bid, BidTerms, Expiry};
 use crate::timers::Due;
 use crate::units::{AllocationId, BidId, MarketId};
-use std::sync::Arc;
 
 impl Exchange {
     pub(crate) fn place_bid(&mut self, bid: &PlaceBid) -> Result<(), Reject> {
@@ -39,19 +38,20 @@ impl Exchange {
         let id = BidId(self.seq.0);
         let bidder = Bidder { bid: id, tenant: self.caller };
         let &PlaceBid { ceiling, min_nodes, max_nodes, expire_at, .. } = bid;
-        self.tell(Fact::BidPlaced { bidder, scope: scope.clone(), ceiling, min_nodes, max_nodes });
+        let known = self.scopes.keep(&scope);
+        self.tell(Fact::BidPlaced { bidder, scope, ceiling, min_nodes, max_nodes });
         let immediate = bid.time_in_force == TimeInForce::Ioc;
         self.bids.insert(
             id,
             Bid::new(
                 BidTerms {
                     tenant: bidder.tenant,
-                    scope,
+                    scope: known,
                     ceiling,
                     seq: self.seq,
                     min_nodes,
                     max_nodes,
-                    expire_at,
+                    expiry: Expiry::at(expire_at),
                     closes,
                 },
                 true,
@@ -71,14 +71,21 @@ impl Exchange {
 
     fn scope_of(&self, bid: &PlaceBid) -> Result<Scope, Reject> {
         if let (Some([name]), None) = (bid.markets.as_deref(), &bid.instance_type) {
-            return Ok(Scope::Markets(self.market(self.market_named(name)?).alone.clone()));
+            return Ok(Scope::Markets(self.market_named(name)?.into()));
         }
         let named = bid.markets.iter().flatten().map(|name| self.market_named(name));
         let markets = named.collect::<Result<Vec<MarketId>, Reject>>()?;
         match (&bid.markets, &bid.instance_type) {
-            (Some(_), None) if all_different(&markets) => Ok(Scope::Markets(Arc::from(markets))),
+            (Some(_), None) if all_different(&markets) => Ok(Scope::Markets(markets.as_slice().into())),
             (None, Some(kind)) => Ok(Scope::InstanceType(kind.clone())),
             (Some(_), None | Some(_)) | (None, None) => Err(Reject::BadMarkets),
+        }
+    }
+
+    fn markets_in<'a>(&'a self, scope: &'a Scope) -> &'a [MarketId] {
+        match scope {
+            Scope::Markets(markets) => markets,
+            Scope::InstanceType(_) => self.scopes.find(scope).map_or(&[], |known| self.scopes.markets(known)),
         }
     }
 
@@ -139,8 +146,12 @@ impl Exchange {
 
         let seq = self.seq;
         let bidder = self.bidder(id);
+        let gets_another_rank = ceiling != old_ceiling || nodes > old_nodes;
+        if gets_another_rank {
+            self.unindex_bid(id);
+        }
         let bid = self.bid_mut(id);
-        if ceiling != old_ceiling || nodes > old_nodes {
+        if gets_another_rank {
             bid.terms.seq = seq;
         }
         (bid.terms.ceiling, bid.terms.max_nodes) = (ceiling, nodes);
@@ -227,7 +238,7 @@ impl Exchange {
             CancelMode::Unknown(_) => return Err(Reject::BadMode),
         };
         let bid = kept.counting().ok_or(Reject::Closed)?;
-        let has_any = bid.holds_nodes() || bid.claims.len() > 0;
+        let has_any = bid.holds_nodes() || !bid.claims.is_empty();
         let releases_any = release && has_any;
         if !bid.searching && !releases_any {
             return Err(Reject::Closed);
@@ -254,6 +265,9 @@ impl Exchange {
     }
 
     fn give_up_claims(&mut self, id: BidId, cause: DropCause) {
+        if self.bid(id).claims.is_empty() {
+            return;
+        }
         let bidder = self.bidder(id);
         for node in self.bid(id).claims.clone().iter() {
             self.charge_for_claim(node, bidder, self.bid(id).terms.ceiling);

@@ -5,9 +5,7 @@ use crate::event::{Fact, Scope};
 use crate::exchange::{Exchange, Market};
 use crate::reject::Reject;
 use crate::rules::MarketRules;
-use crate::state::{Bid, BidTerms};
 use crate::units::{InstanceType, MarketId, MarketName};
-use std::sync::Arc;
 
 impl Exchange {
     pub(crate) fn open_market(&mut self, name: &MarketName, changes: &[RuleChange]) -> Result<(), Reject> {
@@ -28,21 +26,21 @@ impl Exchange {
         let kind = InstanceType::new(name.parts().0);
         self.names.markets.push(name.clone());
         self.market_ids.insert(name.clone(), id);
-        self.markets.push(Market { alone: Arc::from([id]), ..market });
-        let of_type = self.types.entry(kind.clone()).or_default();
-        *of_type = of_type.iter().copied().chain([id]).collect();
+        self.markets.push(market);
+        self.scopes.open(id, &kind);
         (id, kind)
     }
 
     /// Bids for any region of the type look here too, from the beginning (R13).
     fn enter_waiting_bids(&mut self, market: MarketId, kind: &InstanceType) {
-        let scope = Scope::InstanceType(kind.clone());
+        let Some(scope) = self.scopes.find(&Scope::InstanceType(kind.clone())) else { return };
         let counting = self.bids.iter().filter_map(|(id, kept)| Some((id, kept.counting()?)));
         let concerned = counting.filter(|(_, bid)| bid.terms.scope == scope);
         for id in concerned.map(|(id, _)| id).collect::<Vec<_>>() {
-            let Bid { terms: BidTerms { tenant, .. }, queued, .. } = *self.bid(id);
-            if let Some(queued) = queued {
-                self.market_mut(market).book.demand.insert(id, tenant, queued);
+            let bid = self.bid(id);
+            if let (Some(queued), tenant, rank) = (bid.queued, bid.terms.tenant, bid.rank()) {
+                let (demand, handle) = self.demand_of(id, market);
+                demand.insert(id, tenant, queued, rank, handle);
             }
             self.reindex_rescue(id);
         }

@@ -5,6 +5,7 @@ use crate::exchange::Exchange;
 use crate::money::Price;
 use crate::numbered::Numbered;
 use crate::reject::Reject;
+use crate::sorted::SortedSet;
 use crate::state::{Offer, Unit};
 use crate::units::{AccountId, AllocationId, MarketId, MarketName, UnitId, UnitName};
 use std::cmp::Reverse;
@@ -58,7 +59,7 @@ impl Exchange {
             place,
             last_number: 0,
             units: Numbered::default(),
-            free: BTreeSet::new(),
+            free: SortedSet::default(),
             leaving: 0,
         });
         let claims: Vec<AllocationId> = self
@@ -209,7 +210,7 @@ impl Exchange {
     pub(crate) fn remove_unit(&mut self, id: UnitId) {
         let offer = self.offer_mut(id);
         let unit = offer.units.remove(id.number).expect("a unit to remove");
-        offer.free.remove(&id.number);
+        offer.free.remove(id.number);
         offer.leaving -= u64::from(unit.leaving);
         let sold_out = offer.units.is_empty();
         self.market_mut(id.market).units -= 1;

@@ -106,7 +106,7 @@ fn events_of_offers_are_for_the_provider() {
 
 #[test]
 fn events_of_bids_are_for_the_tenant() {
-    let scope = Scope::Markets([MARKET].into());
+    let scope = Scope::Markets(MARKET.into());
     let placed = Fact::BidPlaced { bidder: OF_ANN, scope, ceiling: Price(1), min_nodes: 1, max_nodes: 2 };
     let fields = "bid tenant max_nodes ceiling_micros";
     check(vec![placed], &[("all", fields), ("ann", fields)]);
