@@ -1,15 +1,19 @@
 //! From the store to a running exchange: the newest snapshot, then the journal behind it.
 
-use crate::chunk::{Chunk, Step};
+mod ahead;
+
+pub use ahead::{Commands, ReadAhead, command_of};
+
+use crate::chunk::Chunk;
 use crate::progress::Reached;
 use crate::projections::Projections;
 use crate::replay::{BEHAVIOUR, Replay};
-use crate::store::record::{Batch, Position};
-use crate::store::{BatchReader, Fault, Snapshot, Store};
+use crate::store::record::Position;
+use crate::store::{Fault, Snapshot, Store};
 use crate::view::{Publisher, Views};
 use kubebid_core::codec::DecodeError;
 use kubebid_core::units::{MarketId, Micros};
-use kubebid_core::{Auction, Exchange, Stamped};
+use kubebid_core::{Auction, Exchange};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -79,7 +83,7 @@ pub(crate) struct Follower {
     pub(crate) replay: Replay,
     pub(crate) publisher: Publisher,
     pub(crate) position: Position,
-    reader: BatchReader,
+    reader: ReadAhead,
 }
 
 impl Follower {
@@ -93,7 +97,12 @@ impl Follower {
         let mut publisher = Publisher::new(views);
         recall(projections, &replay, &mut publisher).await?;
         publisher.publish(&mut replay.exchange);
-        Ok(Follower { replay, publisher, position, reader: store.journal().read_after(position) })
+        Ok(Follower {
+            replay,
+            publisher,
+            position,
+            reader: ReadAhead::new(store.journal().read_after(position)),
+        })
     }
 
     pub(crate) fn seq(&self) -> u64 {
@@ -102,17 +111,17 @@ impl Follower {
 
     /// Applies some of the journal, and returns what of it lies behind `watermark`; none at the journal's end.
     pub(crate) async fn next(&mut self, watermark: u64) -> Result<Option<Vec<Arc<Chunk>>>, RecoveryError> {
-        let batches = self.reader.next_chunk().await?;
+        let batches = self.reader.next().await?;
         if batches.is_empty() {
             return Ok(None);
         }
         let mut chunks = Vec::new();
-        for batch in batches {
-            let steps = replay_batch(&mut self.replay, &batch)?;
+        for Commands { commands, end } in batches {
+            let steps = self.replay.steps(commands);
             steps.iter().for_each(|step| self.publisher.note(&step.events));
             self.publisher.publish(&mut self.replay.exchange);
-            self.position = batch.end();
-            if batch.last_seq() > watermark {
+            self.position = end;
+            if end.seq > watermark {
                 let chunk = Chunk::gather(steps, &self.replay.exchange, self.publisher.names());
                 chunks.push(Arc::new(chunk));
             }
@@ -144,20 +153,4 @@ async fn recall(projections: &Projections, replay: &Replay, publisher: &mut Publ
         }
     }
     Ok(())
-}
-
-pub(crate) fn replay_batch(replay: &mut Replay, batch: &Batch) -> Result<Vec<Step>, RecoveryError> {
-    let mut steps = Vec::with_capacity(batch.count() as usize);
-    for record in batch.records() {
-        steps.push(replay.step(command_of(record)?));
-    }
-    Ok(steps)
-}
-
-/// The command that a record of the journal holds.
-pub fn command_of(record: crate::store::record::Record<'_>) -> Result<Stamped, RecoveryError> {
-    if record.version != BEHAVIOUR {
-        return Err(RecoveryError::Behaviour { seq: record.seq, version: record.version });
-    }
-    Stamped::decode(record.payload).map_err(|source| RecoveryError::Record { seq: record.seq, source })
 }

@@ -24,6 +24,11 @@ impl Replay {
         Replay { exchange, next_hour }
     }
 
+    /// One after another.
+    pub(crate) fn steps(&mut self, commands: Vec<Stamped>) -> Vec<Step> {
+        commands.into_iter().map(|command| self.step(command)).collect()
+    }
+
     pub(crate) fn step(&mut self, command: Stamped) -> Step {
         let hours = self.pass_hours(command.at);
         let answer = self.exchange.apply(&command);

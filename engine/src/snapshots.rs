@@ -2,9 +2,9 @@
 //! more, from the last snapshot and the journal behind it, as a recovery would, and let go when it is saved.
 
 use crate::progress::{Reached, Reaching};
-use crate::recovery::{RecoveryError, from_snapshot, replay_batch};
+use crate::recovery::{Commands, ReadAhead, RecoveryError, from_snapshot};
 use crate::replay::Replay;
-use crate::store::record::{Batch, Position};
+use crate::store::record::Position;
 use crate::store::{Fault, Snapshot, Store};
 use kubebid_core::Exchange;
 use tokio::task::spawn_blocking;
@@ -63,14 +63,14 @@ impl Snapshotter {
     /// Up to the end of the batch that has this command, which is durable. Returns what that is.
     async fn save_up_to(&self, seq: u64) -> Result<u64, RecoveryError> {
         let (mut replay, mut position) = from_snapshot(&self.store, seq).await?;
-        let mut reader = self.store.journal().read_after(position);
+        let mut reader = ReadAhead::new(self.store.journal().read_after(position));
         while position.seq < seq {
-            let batches = reader.next_chunk().await?;
+            let batches = reader.next().await?;
             if batches.is_empty() {
                 break;
             }
             let replayed = spawn_blocking(move || replay_up_to(replay, position, batches, seq));
-            (replay, position) = replayed.await.expect("replaying what was applied does not panic")?;
+            (replay, position) = replayed.await.expect("replaying what was applied does not panic");
         }
         let taken = spawn_blocking(move || take(&replay.exchange, position));
         save_it(&self.store, &taken.await.expect("a snapshot can be taken")).await?;
@@ -81,15 +81,15 @@ impl Snapshotter {
 fn replay_up_to(
     mut replay: Replay,
     mut position: Position,
-    batches: Vec<Batch>,
+    batches: Vec<Commands>,
     seq: u64,
-) -> Result<(Replay, Position), RecoveryError> {
-    for batch in batches {
+) -> (Replay, Position) {
+    for Commands { commands, end } in batches {
         if position.seq >= seq {
             break;
         }
-        replay_batch(&mut replay, &batch)?;
-        position = batch.end();
+        replay.steps(commands);
+        position = end;
     }
-    Ok((replay, position))
+    (replay, position)
 }

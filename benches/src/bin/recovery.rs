@@ -13,11 +13,15 @@ use clap::Parser;
 use kubebid_core::answer::Auction;
 use kubebid_core::{Exchange, Stamped};
 use kubebid_engine::clock::Clock;
-use kubebid_engine::recovery::command_of;
+use kubebid_engine::recovery::ReadAhead;
 use kubebid_engine::store::{Position, Store, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions};
 use std::error::Error;
 use std::time::{Duration, Instant};
+
+/// As the programs have it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Recover a made-up market, and say how long it took
 #[derive(Debug, Parser)]
@@ -76,15 +80,15 @@ fn say(what: &str, commands: usize, took: Duration) {
 async fn replay(options: &StoreOptions) -> Result<Exchange, Box<dyn Error>> {
     let store = Store::open(options).await?;
     let mut exchange = Exchange::new();
-    let mut reader = store.journal().read_after(Position::START);
+    let mut reader = ReadAhead::new(store.journal().read_after(Position::START));
     loop {
-        let batches = reader.next_chunk().await?;
+        let batches = reader.next().await?;
         if batches.is_empty() {
             break;
         }
         for batch in batches {
-            for record in batch.records() {
-                exchange.apply(&command_of(record)?);
+            for command in &batch.commands {
+                exchange.apply(command);
             }
         }
     }

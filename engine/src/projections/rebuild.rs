@@ -3,7 +3,7 @@
 use super::projector::Projector;
 use crate::chunk::Chunk;
 use crate::progress;
-use crate::recovery::{RecoveryError, replay_batch};
+use crate::recovery::{Commands, ReadAhead, RecoveryError};
 use crate::replay::Replay;
 use crate::store::record::Position;
 use crate::store::{Fault, Store, StoreOptions};
@@ -37,22 +37,22 @@ pub async fn rebuild(options: &StoreOptions, mut hear: impl FnMut(u64, u64)) -> 
     let projector = tokio::spawn(Projector::new(tables, to_project, projected).run());
     let mut replay = Replay::new(Exchange::new());
     let mut names = Arc::new(Names::default());
-    let mut reader = store.journal().read_after(Position::START);
+    let mut reader = ReadAhead::new(store.journal().read_after(Position::START));
     let mut stopped = false;
     while !stopped {
-        let batches = reader.next_chunk().await?;
+        let batches = reader.next().await?;
         if batches.is_empty() {
             break;
         }
-        for batch in batches {
-            let steps = replay_batch(&mut replay, &batch)?;
+        for Commands { commands, end } in batches {
+            let steps = replay.steps(commands);
             let known = replay.exchange.names();
             if (known.accounts.len(), known.markets.len()) != (names.accounts.len(), names.markets.len()) {
                 names = Arc::new(known.clone());
             }
             let chunk = Chunk::gather(steps, &replay.exchange, names.clone());
             let _ = chunks.send(Arc::new(chunk));
-            let seq = batch.last_seq();
+            let seq = end.seq;
             let wanted = seq.saturating_sub(AHEAD);
             let done = done.wait(wanted).await;
             stopped = done < wanted;

@@ -1,5 +1,6 @@
 //! What a store promises, and that both databases keep it.
 
+mod ahead;
 mod conformance;
 mod damage;
 mod edge;

@@ -1,0 +1,51 @@
+//! Commands that are read ahead of whoever applies them.
+
+use crate::place::TestPlace;
+use kubebid_core::units::Micros;
+use kubebid_core::{Command, Stamped};
+use kubebid_engine::BEHAVIOUR;
+use kubebid_engine::recovery::{ReadAhead, RecoveryError};
+use kubebid_engine::store::{Batch, BatchBuilder, Position};
+
+crate::on_both! {
+    whoever_reads_ahead_at_the_end_misses_nothing_that_comes
+    what_is_no_command_is_told_when_its_turn_comes
+}
+
+/// One command that says when it came.
+fn at(after: Position, at: u64) -> Batch {
+    let mut builder = BatchBuilder::new(after);
+    let command = Stamped { at: Micros(at), key: None, command: Command::AdvanceTime };
+    builder.push_with(at, BEHAVIOUR, |bytes| command.encode(bytes));
+    builder.finish()
+}
+
+async fn times(reader: &mut ReadAhead) -> Vec<u64> {
+    let batches = reader.next().await.unwrap();
+    batches.iter().flat_map(|batch| &batch.commands).map(|command| command.at.0).collect()
+}
+
+async fn whoever_reads_ahead_at_the_end_misses_nothing_that_comes(place: TestPlace) {
+    let (store, mut writer, mut head) = place.lead().await;
+    let mut reader = ReadAhead::new(store.journal().read_after(head));
+    assert_eq!(times(&mut reader).await, [0; 0]);
+    for n in 1..50 {
+        let batch = at(head, n);
+        writer.append(&batch).await.unwrap();
+        head = batch.end();
+        // Behind each answer it reads ahead, often past the end as it is then.
+        assert_eq!(times(&mut reader).await, [n]);
+    }
+    assert_eq!(times(&mut reader).await, [0; 0]);
+}
+
+async fn what_is_no_command_is_told_when_its_turn_comes(place: TestPlace) {
+    let (store, mut writer, head) = place.lead().await;
+    let first = at(head, 1);
+    writer.append(&first).await.unwrap();
+    let mut reader = ReadAhead::new(store.journal().read_after(head));
+    assert_eq!(times(&mut reader).await, [1]);
+    writer.append(&crate::place::batch(first.end(), 1)).await.unwrap();
+    let told = reader.next().await.unwrap_err();
+    assert!(matches!(told, RecoveryError::Record { seq: 2, .. }), "{told}");
+}
