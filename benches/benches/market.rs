@@ -9,12 +9,17 @@
 use benches::naive::Naive;
 use benches::one_node::OneNode;
 use benches::overloaded::{Overloaded, Prices};
-use benches::plain::{Book, Plain};
+use benches::plain::{Book, Numbered, Plain};
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use kubebid_core::answer::Auction;
-use kubebid_core::{Exchange, Ladder, Stamped};
+use kubebid_core::{Exchange, Stamped};
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::{Duration, Instant};
+
+/// As the programs have it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Operations that are played on one state before it is made anew.
 const LENGTH: usize = 500_000;
@@ -23,24 +28,21 @@ fn plain(criterion: &mut Criterion) {
     for (name, markets, resting) in [("1x10k", 1, 10_000), ("100x1k", 100, 1_000), ("1x1M", 1, 1_000_000)] {
         let mut group = criterion.benchmark_group(format!("plain/{name}"));
         let stream = Plain::new(markets, resting, LENGTH);
-        play_plain::<Ladder>(&mut group, "ladder", &stream);
+        play_plain::<Numbered>(&mut group, "ladder", &stream);
         play_plain::<Naive>(&mut group, "naive", &stream);
         group.finish();
     }
 }
 
 fn play_plain<B: Book>(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, stream: &Plain) {
+    let mut rounds = Rounds::new(|| stream.books::<B>());
     group.bench_function(name, |bencher| {
-        bencher.iter_custom(|iterations| {
-            in_rounds(
-                iterations,
-                || stream.books::<B>(),
-                |books, count| {
-                    for op in &stream.ops[..count] {
-                        black_box(op.play(&mut books[op.market() as usize]));
-                    }
-                },
-            )
+        bencher.iter_custom(|steps| {
+            rounds.play(steps, |books, at| {
+                for op in &stream.ops[at] {
+                    black_box(op.play(&mut books[op.market() as usize]));
+                }
+            })
         });
     });
 }
@@ -71,10 +73,11 @@ fn apply(
     commands: &[Stamped],
     exchange: impl Fn() -> Exchange,
 ) {
+    let mut rounds = Rounds::new(exchange);
     group.bench_function(name, |bencher| {
-        bencher.iter_custom(|iterations| {
-            in_rounds(iterations, &exchange, |exchange, count| {
-                for command in &commands[..count] {
+        bencher.iter_custom(|steps| {
+            rounds.play(steps, |exchange, at| {
+                for command in &commands[at] {
                     black_box(exchange.apply(command));
                 }
             })
@@ -82,18 +85,34 @@ fn apply(
     });
 }
 
-/// The time of so many steps, in rounds that begin with a state made anew.
-fn in_rounds<S>(steps: u64, make: impl Fn() -> S, play: impl Fn(&mut S, usize)) -> Duration {
-    let (mut left, mut time) = (steps as usize, Duration::ZERO);
-    while left > 0 {
-        let mut state = make();
-        let count = left.min(LENGTH);
-        let started = Instant::now();
-        play(&mut state, count);
-        time += started.elapsed();
-        left -= count;
+/// A stream that is gone on with from one sample to the next; at its end the state is made anew.
+struct Rounds<S, M> {
+    make: M,
+    state: S,
+    at: usize,
+}
+
+impl<S, M: Fn() -> S> Rounds<S, M> {
+    fn new(make: M) -> Rounds<S, M> {
+        Rounds { state: make(), make, at: 0 }
     }
-    time
+
+    /// The time of so many steps.
+    fn play(&mut self, steps: u64, play: impl Fn(&mut S, Range<usize>)) -> Duration {
+        let (mut left, mut time) = (steps as usize, Duration::ZERO);
+        while left > 0 {
+            if self.at == LENGTH {
+                (self.state, self.at) = ((self.make)(), 0);
+            }
+            let end = (self.at + left).min(LENGTH);
+            let started = Instant::now();
+            play(&mut self.state, self.at..end);
+            time += started.elapsed();
+            left -= end - self.at;
+            self.at = end;
+        }
+        time
+    }
 }
 
 criterion_group! {

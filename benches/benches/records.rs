@@ -4,15 +4,19 @@
 //! cargo bench -p benches --bench records
 //! ```
 
+use benches::journal::pack;
 use benches::one_node::OneNode;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use kubebid_core::command::PlaceBid;
 use kubebid_core::units::{AccountName, ClientKey, MarketName, Micros};
 use kubebid_core::{Command, Exchange, Price, Stamped};
-use kubebid_engine::BEHAVIOUR;
 use kubebid_engine::recovery::command_of;
-use kubebid_engine::store::{Batch, BatchBuilder, Position};
+use kubebid_engine::store::{Batch, Position};
 use std::hint::black_box;
+
+/// As the programs have it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn records(criterion: &mut Criterion) {
     let command = Stamped {
@@ -47,13 +51,7 @@ fn records(criterion: &mut Criterion) {
 fn batches(criterion: &mut Criterion) {
     for size in [1, 128, 8192] {
         let commands = OneNode::new(1, size, 0).setup;
-        let pack = || {
-            let mut builder = BatchBuilder::with_capacity(Position::START, 128 * commands.len());
-            for command in &commands {
-                builder.push_with(command.at.0, BEHAVIOUR, |bytes| command.encode(bytes));
-            }
-            builder.finish()
-        };
+        let pack = || pack(Position::START, &commands);
         let bytes = pack().bytes().clone();
         let mut group = criterion.benchmark_group(format!("batch_of_{size}"));
         group.throughput(Throughput::Elements(commands.len() as u64));

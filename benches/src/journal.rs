@@ -2,7 +2,16 @@
 
 use kubebid_core::Stamped;
 use kubebid_engine::BEHAVIOUR;
-use kubebid_engine::store::{BatchBuilder, Fault, Store, StoreOptions};
+use kubebid_engine::store::{Batch, BatchBuilder, Fault, Position, Store, StoreOptions};
+
+/// The batch in which these commands follow what is there.
+pub fn pack(after: Position, commands: &[Stamped]) -> Batch {
+    let mut builder = BatchBuilder::with_capacity(after, 128 * commands.len());
+    for command in commands {
+        builder.push_with(command.at.0, BEHAVIOUR, |bytes| command.encode(bytes));
+    }
+    builder.finish()
+}
 
 /// Writes the commands to an empty store, `batch` of them to a commit.
 pub async fn write_journal(options: &StoreOptions, commands: &[Stamped], batch: usize) -> Result<(), Fault> {
@@ -11,11 +20,7 @@ pub async fn write_journal(options: &StoreOptions, commands: &[Stamped], batch: 
     let mut head = leadership.head;
     assert_eq!(head.seq, 0, "the store is not empty");
     for commands in commands.chunks(batch) {
-        let mut builder = BatchBuilder::new(head);
-        for command in commands {
-            builder.push_with(command.at.0, BEHAVIOUR, |bytes| command.encode(bytes));
-        }
-        let batch = builder.finish();
+        let batch = pack(head, commands);
         leadership.writer.append(&batch).await.expect("nobody else writes");
         head = batch.end();
     }

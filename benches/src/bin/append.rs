@@ -6,13 +6,17 @@
 //! cargo run --release -p benches --bin append -- --store sqlite:/tmp/append.db
 //! ```
 
+use benches::journal::pack;
 use benches::one_node::OneNode;
 use clap::Parser;
 use kubebid_core::Stamped;
-use kubebid_engine::BEHAVIOUR;
-use kubebid_engine::store::{BatchBuilder, Store, StoreOptions};
+use kubebid_engine::store::{Store, StoreOptions};
 use std::error::Error;
 use std::time::{Duration, Instant};
+
+/// As the programs have it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Append batches to the journal of an empty store, and say how long a commit took
 #[derive(Debug, Parser)]
@@ -42,11 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let mut times = Vec::new();
         let (started, whole) = (Instant::now(), Duration::from_secs(arguments.seconds));
         while started.elapsed() < whole {
-            let mut builder = BatchBuilder::with_capacity(head, 128 * size);
-            for command in &commands[..size] {
-                builder.push_with(command.at.0, BEHAVIOUR, |bytes| command.encode(bytes));
-            }
-            let batch = builder.finish();
+            let batch = pack(head, &commands[..size]);
             let began = Instant::now();
             leadership.writer.append(&batch).await?;
             times.push(began.elapsed().as_secs_f64() * 1e3);

@@ -20,6 +20,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::Instant;
 
+/// As the programs have it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Rebuild the projections of a made-up journal, and say how long it took
 #[derive(Debug, Parser)]
 struct Arguments {
