@@ -6,6 +6,8 @@
 
 pub(crate) mod bars;
 pub(crate) mod fold;
+pub mod packs;
+pub mod placed;
 mod projector;
 pub mod queries;
 mod rebuild;

@@ -21,6 +21,8 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Folded {
     pub(crate) events: Vec<Arc<Told>>,
+    /// Of the bids among the events that name no single market.
+    pub(crate) scopes: BTreeMap<BidId, Scoped>,
     pub(crate) markets: Vec<MarketRecord>,
     pub(crate) prices: Vec<(String, PricePoint)>,
     /// By provider and market.
@@ -38,6 +40,14 @@ pub(crate) struct MarketRecord {
     pub(crate) name: String,
     pub(crate) number: u32,
     pub(crate) opened_at: Micros,
+}
+
+/// Where a bid looks that names several markets, or an instance type.
+#[derive(Debug)]
+pub(crate) struct Scoped {
+    /// Empty with an instance type.
+    pub(crate) markets: Vec<String>,
+    pub(crate) instance_type: Option<String>,
 }
 
 /// A bid that was placed or touched.
@@ -172,6 +182,10 @@ impl Folded {
                 | Fact::Rejected { .. }
                 | Fact::Repeated { .. } => {}
             }
+            if let (None, Some(holder)) = (&told.market, &told.parties.holder) {
+                let bid = chunk.bid(holder.bid).expect("a bid with an event was touched");
+                self.scopes.entry(holder.bid).or_insert_with(|| Scoped::of(&bid.scope, names));
+            }
             self.events.push(told.clone());
         }
         Ok(())
@@ -214,6 +228,20 @@ impl Folded {
     }
 }
 
+impl Scoped {
+    fn of(scope: &Scope, names: &Names) -> Scoped {
+        match scope {
+            Scope::Markets(markets) => Scoped {
+                markets: markets.iter().map(|market| names.market(*market).to_string()).collect(),
+                instance_type: None,
+            },
+            Scope::InstanceType(kind) => {
+                Scoped { markets: Vec::new(), instance_type: Some(kind.to_string()) }
+            }
+        }
+    }
+}
+
 /// The record of a bid that closed, which the chunk touched.
 fn places_closed<'a>(
     bids: &'a mut BTreeMap<BidId, BidRecord>,
@@ -228,14 +256,10 @@ fn places_closed<'a>(
 
 fn placed(step: &Step, event: &Event, scope: &Scope, names: &Names) -> Placed {
     let Command::PlaceBid(command) = &step.command.command else { unreachable!("only PlaceBid places bids") };
-    let markets = match scope {
-        Scope::Markets(markets) => markets.iter().map(|market| names.market(*market).to_string()).collect(),
-        Scope::InstanceType(_) => Vec::new(),
-    };
     Placed {
         at: event.at,
         tenant: command.tenant.to_string(),
-        markets,
+        markets: Scoped::of(scope, names).markets,
         client_key: step.command.key.as_ref().map(|key| key.to_string()),
         time_in_force: match command.time_in_force {
             TimeInForce::Gtc => Tif::Gtc,

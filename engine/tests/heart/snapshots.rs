@@ -99,8 +99,10 @@ async fn a_snapshot_ahead_of_the_tables_waits_until_they_know_as_much() {
     let before = hash(&engine).await;
     stop(engine, running).await;
     // A crash of the machine may take the last rows of the tables with it; here it took all.
-    let tables = ["events", "bids", "bid_markets", "allocations", "offers", "markets", "price_changes"];
-    for table in tables.into_iter().chain(["charges", "charge_segments"]) {
+    let packs = ["event_packs", "placed_bids", "bid_states"];
+    let index = ["account", "market", "kind", "bid", "allocation"].map(|key| format!("events_by_{key}"));
+    let tables = ["allocations", "offers", "markets", "price_changes", "charges", "charge_segments"];
+    for table in packs.into_iter().chain(index.iter().map(|table| &table[..])).chain(tables) {
         change(folder.path(), format!("DELETE FROM {table}")).await;
     }
     change(folder.path(), "UPDATE projection SET watermark = 0".to_owned()).await;

@@ -1,42 +1,95 @@
 //! All that the tables hold, as text.
 
 use crate::place::TestPlace;
-use sqlx::any::AnyTypeInfoKind;
-use sqlx::{AssertSqlSafe, Column, Row, TypeInfo, ValueRef};
+use kubebid_core::Price;
+use kubebid_core::event::CloseReason;
+use kubebid_core::units::{Micros, Seq};
+use kubebid_engine::projections::packs::Pack;
+use kubebid_engine::projections::placed::PlacedBids;
+use kubebid_engine::projections::rows::{BidRow, BidState, EventRow};
+use sqlx::any::{AnyRow, AnyTypeInfoKind};
+use sqlx::{AnyConnection, AssertSqlSafe, Column, Row, TypeInfo, ValueRef};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-const TABLES: [&str; 10] = [
+/// All tables of the projections.
+pub(crate) const TABLES: [&str; 15] = [
     "projection",
-    "bids",
-    "bid_markets",
+    "event_packs",
+    "events_by_account",
+    "events_by_market",
+    "events_by_kind",
+    "events_by_bid",
+    "events_by_allocation",
+    "placed_bids",
+    "bid_states",
     "allocations",
     "offers",
-    "events",
     "markets",
     "price_changes",
     "charges",
     "charge_segments",
 ];
 
-/// The rows of each table, sorted.
+/// Those whose rows are the same however they came about. How events and bids lie in packs depends on which
+/// commands shared a transaction; what they say does not.
+const PLAIN: [&str; 7] =
+    ["projection", "allocations", "offers", "markets", "price_changes", "charges", "charge_segments"];
+
+/// What is said in rows of each table, and in packs of events and bids; sorted.
 pub(crate) type Dump = BTreeMap<&'static str, Vec<String>>;
 
 pub(crate) async fn dump(place: &TestPlace) -> Dump {
     let mut connection = place.connect().await;
     let mut dump = Dump::new();
-    for table in TABLES {
-        let sql = AssertSqlSafe(format!("SELECT * FROM {table}"));
-        let rows = sqlx::query(sql).fetch_all(&mut connection).await.unwrap();
-        let mut texts: Vec<String> = rows.iter().map(text).collect();
+    for table in PLAIN {
+        let mut texts: Vec<String> = rows(&mut connection, table).await.iter().map(text).collect();
         texts.sort();
         dump.insert(table, texts);
     }
+    let mut events: Vec<EventRow> = Vec::new();
+    for row in rows(&mut connection, "event_packs").await {
+        let pack = Pack::read(row.get("body")).unwrap();
+        let first_seq = row.get::<i64, _>("first_seq") as u64;
+        events.extend(pack.events(first_seq).map(|event| event.row().unwrap()));
+    }
+    events.sort_by_key(|row| (row.seq, row.index));
+    dump.insert("events", events.iter().map(|row| format!("{row:?}")).collect());
+    dump.insert("bids", bids(&mut connection).await.iter().map(|row| format!("{row:?}")).collect());
     dump
 }
 
+async fn rows(connection: &mut AnyConnection, table: &str) -> Vec<AnyRow> {
+    let sql = AssertSqlSafe(format!("SELECT * FROM {table}"));
+    sqlx::query(sql).fetch_all(connection).await.unwrap()
+}
+
+/// As they were placed, with what has changed since.
+async fn bids(connection: &mut AnyConnection) -> Vec<BidRow> {
+    let mut bids: BTreeMap<u64, BidRow> = BTreeMap::new();
+    for row in rows(connection, "placed_bids").await {
+        let placed = PlacedBids::read(row.get("tenant"), row.get("body")).unwrap();
+        bids.extend(placed.into_iter().map(|bid| (bid.bid.0, bid)));
+    }
+    for row in rows(connection, "bid_states").await {
+        let number = |column: &str| row.get::<i64, _>(column) as u64;
+        let bid = bids.get_mut(&number("bid")).unwrap();
+        let closed = row.get::<&str, _>("state") == "CLOSED";
+        bid.state = if closed { BidState::Closed } else { BidState::Open };
+        if let Some(word) = row.get::<Option<&str>, _>("close_reason") {
+            bid.close_reason = CloseReason::ALL.iter().copied().find(|reason| reason.word() == word);
+            bid.closed_at = Some(Micros(number("closed_at")));
+        }
+        (bid.ceiling, bid.bid_seq) = (Price(number("ceiling")), Seq(number("bid_seq")));
+        bid.max_nodes = number("max_nodes") as u32;
+        [bid.held, bid.under_notice, bid.claimed, bid.unmet] =
+            ["held", "under_notice", "claimed", "unmet"].map(|column| number(column) as u32);
+    }
+    bids.into_values().collect()
+}
+
 #[expect(clippy::wildcard_enum_match_arm, reason = "our tables have no other columns")]
-fn text(row: &sqlx::any::AnyRow) -> String {
+fn text(row: &AnyRow) -> String {
     let mut text = String::new();
     for column in row.columns() {
         let (name, index) = (column.name(), column.ordinal());
@@ -58,8 +111,9 @@ fn text(row: &sqlx::any::AnyRow) -> String {
 
 /// Shows the first row that differs, and not everything.
 pub(crate) fn assert_same(left: &Dump, right: &Dump) {
-    for table in TABLES {
-        let (left, right) = (&left[table], &right[table]);
+    assert!(left.keys().eq(right.keys()));
+    for (table, left) in left {
+        let right = &right[table];
         for n in 0..left.len().max(right.len()) {
             assert_eq!(left.get(n), right.get(n), "{table}, row {n}");
         }

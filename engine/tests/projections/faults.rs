@@ -1,6 +1,6 @@
 //! What may happen on the way to the tables.
 
-use crate::dump::{assert_same, dump};
+use crate::dump::{TABLES, assert_same, dump};
 use crate::market::{Market, projected};
 use crate::place::TestPlace;
 use kubebid_core::answer::Outcome;
@@ -28,9 +28,8 @@ async fn tables_that_stopped_earlier_than_the_journal_are_carried_on(place: Test
     drop(engine);
     running.stop().await.unwrap();
     // As they are here ...
-    let tables: Vec<&str> = dump(&place).await.keys().copied().collect();
     let mut connection = place.connect().await;
-    for table in &tables {
+    for table in TABLES {
         let save = format!("CREATE TABLE saved_{table} AS SELECT * FROM {table}");
         connection.execute(AssertSqlSafe(save)).await.unwrap();
     }
@@ -40,7 +39,7 @@ async fn tables_that_stopped_earlier_than_the_journal_are_carried_on(place: Test
     running.stop().await.unwrap();
     let wanted = dump(&place).await;
     // ... a crash may have left them.
-    for table in &tables {
+    for table in TABLES {
         connection.execute(AssertSqlSafe(format!("DELETE FROM {table}"))).await.unwrap();
         let restore = format!("INSERT INTO {table} SELECT * FROM saved_{table}");
         connection.execute(AssertSqlSafe(restore)).await.unwrap();

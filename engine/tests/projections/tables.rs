@@ -1,6 +1,6 @@
 //! Tables and exchange, restarts, rebuilding.
 
-use crate::dump::{assert_same, dump};
+use crate::dump::{TABLES, assert_same, dump};
 use crate::market::{Market, projected};
 use crate::place::TestPlace;
 use kubebid_core::Auction;
@@ -118,7 +118,7 @@ async fn an_engine_fills_empty_tables(place: TestPlace) {
     let before = dump(&place).await;
 
     let mut connection = place.connect().await;
-    for table in before.keys().filter(|table| **table != "projection") {
+    for table in TABLES.iter().filter(|table| **table != "projection") {
         connection.execute(sqlx::AssertSqlSafe(format!("DELETE FROM {table}"))).await.unwrap();
     }
     connection.execute("UPDATE projection SET watermark = 0").await.unwrap();

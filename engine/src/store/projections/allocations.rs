@@ -61,7 +61,7 @@ fn side(select: &mut Select, query: &AllocationQuery, account: Option<(&str, &St
     let states: Vec<&str> = query.states.iter().map(|state| state.word()).collect();
     select.one_of(" AND a.state IN ", &states, "");
     if query.under_notice_only {
-        select.add(" AND a.notice_reason IS NOT NULL AND a.state <> 'ENDED'", &[]);
+        select.add(" AND a.notice_reason IS NOT NULL AND a.ended_at IS NULL", &[]);
     }
     select.labelled("a.bid", &query.labels);
     select.add(" ORDER BY a.allocation LIMIT ?", &[&query.limit]);

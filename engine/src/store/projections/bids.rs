@@ -1,51 +1,142 @@
 //! Bids and offers.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
+use super::super::Fault;
 use super::super::rows::{number, optional_number};
-use super::super::{Fault, sought};
+use super::events::{StoredPack, those_with};
 use super::select::Select;
 use super::words::Word;
 use crate::projections::Projections;
+use crate::projections::packs::{PACK, RUN};
+use crate::projections::placed::PlacedBids;
 use crate::projections::queries::BidQuery;
 use crate::projections::rows::{BidRow, OfferRow};
 use kubebid_core::money::Price;
 use kubebid_core::units::{BidId, Micros, Seq};
 
+/// Bids whose state is asked for at once.
+const MANY: usize = 256;
+/// Rows of bids, or packs, in one answer of the database: at first, and then four times as many each time.
+const FIRST: u64 = 4;
+const MOST: u64 = 64;
+
 impl Projections {
     pub async fn bid(&self, bid: BidId) -> Result<Option<BidRow>, Fault> {
-        let rows = sqlx::query("SELECT * FROM bids WHERE bid = $1")
-            .bind(sought(bid.0))
-            .fetch_optional(&self.tables.pool)
-            .await
-            .map_err(Fault::database("reading a bid"))?;
-        rows.map(|row| read(&row)).transpose()
+        let Some(tenant) = self.bidder(bid).await? else { return Ok(None) };
+        let mut select = Select::new("SELECT * FROM placed_bids");
+        select.add(" WHERE tenant = ? AND run <= ? ORDER BY run DESC LIMIT 1", &[&tenant, &bid.0]);
+        let mut bids = self.placed(select).await?;
+        bids.retain(|row| row.bid == bid);
+        self.bring_up_to_date(&mut bids).await?;
+        Ok(bids.pop())
     }
 
     pub async fn bids(&self, query: &BidQuery) -> Result<Vec<BidRow>, Fault> {
-        let mut select = Select::new("SELECT b.* FROM bids b WHERE");
-        select.add(" b.bid > ?", &[&query.after]);
-        if let Some(account) = &query.account {
-            select.add(" AND b.tenant = ?", &[account]);
+        let (limit, mut found) = (query.limit as usize, Vec::new());
+        let (mut behind, mut many) = (Some(query.after), FIRST);
+        while let Some(after) = behind.take().filter(|_| found.len() < limit) {
+            let (mut bids, next) = match &query.account {
+                Some(account) => self.bids_of(account, after, many).await?,
+                None => self.bids_behind(after, many).await?,
+            };
+            bids.retain(|row| row.bid.0 > query.after && is_named(query, row));
+            let mut bids = &mut bids[..];
+            while !bids.is_empty() && found.len() < limit {
+                let (now, later) = bids.split_at_mut(MANY.min(bids.len()));
+                bids = later;
+                self.bring_up_to_date(now).await?;
+                let labelled = match &query.labels {
+                    none if none.is_empty() => None,
+                    labels => {
+                        let bids = now.iter().map(|row| row.bid.0).collect();
+                        Some(those_with(&self.tables.pool, labels, bids).await?)
+                    }
+                };
+                let wanted = now.iter().filter(|row| {
+                    (query.states.is_empty() || query.states.contains(&row.state))
+                        && (!query.unmet_only || row.unmet > 0)
+                        && labelled.as_ref().is_none_or(|labelled| labelled.contains(&row.bid.0))
+                });
+                found.extend(wanted.take(limit - found.len()).cloned());
+            }
+            behind = next;
+            many = (many * 4).min(MOST);
         }
-        if let Some(market) = &query.market {
-            let name = market.as_str();
-            select.add(
-                " AND (b.market = ? OR b.instance_type = ? OR EXISTS (
-                     SELECT 1 FROM bid_markets m WHERE m.market = ? AND m.bid = b.bid))",
-                &[&name, &market.parts().0, &name],
-            );
-        }
-        let states: Vec<&str> = query.states.iter().map(|state| state.word()).collect();
-        select.one_of(" AND b.state IN ", &states, "");
-        if query.unmet_only {
-            select.add(" AND b.unmet > 0", &[]);
-        }
-        select.labelled("b.bid", &query.labels);
-        select.add(" ORDER BY b.bid LIMIT ?", &[&query.limit]);
+        Ok(found)
+    }
+
+    /// Bids of a tenant from the run on that `after` is in, those of so many runs; and behind what to go on.
+    async fn bids_of(
+        &self,
+        tenant: &str,
+        after: u64,
+        many: u64,
+    ) -> Result<(Vec<BidRow>, Option<u64>), Fault> {
+        let mut select = Select::new("SELECT * FROM placed_bids");
+        select.add(" WHERE tenant = ? AND run > ?", &[&tenant, &after.saturating_sub(RUN)]);
+        select.add(" ORDER BY run LIMIT ?", &[&many]);
         let rows = select.all(&self.tables.pool, "listing bids").await?;
-        rows.iter().map(read).collect()
+        let more = rows.len() as u64 == many;
+        // What begins behind it is behind its run.
+        let next = rows.last().filter(|_| more).map(|row| number(row, "run") + RUN);
+        Ok((read_placed(&rows)?, next))
+    }
+
+    /// The bids that were placed in packs from the one on that `after` is in, so many packs; and behind what to
+    /// go on.
+    async fn bids_behind(&self, after: u64, many: u64) -> Result<(Vec<BidRow>, Option<u64>), Fault> {
+        let mut select = Select::new("SELECT * FROM event_packs");
+        select.add(" WHERE first_seq > ?", &[&after.saturating_sub(PACK)]);
+        select.add(" ORDER BY first_seq LIMIT ?", &[&many]);
+        let packs = StoredPack::all(select, &self.tables.pool).await?;
+        let (mut tenants, mut bids) = (BTreeMap::<u64, BTreeSet<&str>>::new(), BTreeSet::new());
+        for pack in &packs {
+            for (tenant, bid) in pack.events().filter_map(|event| event.placed()) {
+                tenants.entry(pack.run).or_default().insert(tenant);
+                bids.insert(bid);
+            }
+        }
+        let mut found = Vec::new();
+        for (run, tenants) in tenants {
+            let tenants: Vec<&str> = tenants.into_iter().collect();
+            for tenants in tenants.chunks(MANY) {
+                let mut select = Select::new("SELECT * FROM placed_bids");
+                select.add(" WHERE run = ?", &[&run]).one_of(" AND tenant IN ", tenants, "");
+                found.extend(self.placed(select).await?);
+            }
+        }
+        found.retain(|row| bids.contains(&row.bid.0));
+        found.sort_unstable_by_key(|row| row.bid);
+        let more = packs.len() as u64 == many;
+        let next = packs.last().filter(|_| more).map(|pack| pack.first_seq + PACK);
+        Ok((found, next))
+    }
+
+    /// Bids as they were behind their runs.
+    async fn placed(&self, select: Select) -> Result<Vec<BidRow>, Fault> {
+        read_placed(&select.all(&self.tables.pool, "reading bids").await?)
+    }
+
+    /// Gives bids the state that they have at the watermark.
+    async fn bring_up_to_date(&self, bids: &mut [BidRow]) -> Result<(), Fault> {
+        if bids.is_empty() {
+            return Ok(());
+        }
+        let numbers: Vec<u64> = bids.iter().map(|row| row.bid.0).collect();
+        let mut select = Select::new("SELECT * FROM bid_states");
+        select.one_of(" WHERE bid IN ", &numbers, "");
+        let rows = select.all(&self.tables.pool, "reading the states of bids").await?;
+        let mut states: BTreeMap<u64, &AnyRow> = rows.iter().map(|row| (number(row, "bid"), row)).collect();
+        for bid in bids {
+            if let Some(state) = states.remove(&bid.bid.0) {
+                change(bid, state)?;
+            }
+        }
+        Ok(())
     }
 
     /// Offers as they were last put, by provider and market.
@@ -75,33 +166,36 @@ impl Projections {
     }
 }
 
-fn read(row: &AnyRow) -> Result<BidRow, Fault> {
-    let (market, several): (Option<String>, Option<String>) = (row.get("market"), row.get("markets"));
-    let several = several.map(|list| {
-        serde_json::from_str(&list).map_err(|e| Fault::Row { table: "bids", what: format!("markets: {e}") })
-    });
-    let several: Option<Vec<String>> = several.transpose()?;
-    let close_reason: Option<String> = row.get("close_reason");
-    Ok(BidRow {
-        bid: BidId(number(row, "bid")),
-        tenant: row.get("tenant"),
-        markets: several.unwrap_or_else(|| market.into_iter().collect()),
-        instance_type: row.get("instance_type"),
-        ceiling: Price(number(row, "ceiling")),
-        min_nodes: number(row, "min_nodes") as u32,
-        max_nodes: number(row, "max_nodes") as u32,
-        time_in_force: Word::read("bids", row.get("tif"))?,
-        expire_at: optional_number(row, "expire_at").map(Micros),
-        closes_on_preemption: row.get::<&str, _>("on_preemption") == "CLOSE",
-        client_key: row.get("client_key"),
-        bid_seq: Seq(number(row, "bid_seq")),
-        placed_at: Micros(number(row, "placed_at")),
-        state: Word::read("bids", row.get("state"))?,
-        close_reason: close_reason.map(|word| Word::read("bids", &word)).transpose()?,
-        closed_at: optional_number(row, "closed_at").map(Micros),
-        held: number(row, "held") as u32,
-        under_notice: number(row, "under_notice") as u32,
-        claimed: number(row, "claimed") as u32,
-        unmet: number(row, "unmet") as u32,
+/// It names the market that is asked for, or is of its instance type.
+fn is_named(query: &BidQuery, row: &BidRow) -> bool {
+    query.market.as_ref().is_none_or(|market| {
+        row.markets.iter().any(|name| name == market.as_str())
+            || row.instance_type.as_deref() == Some(market.parts().0)
     })
+}
+
+fn read_placed(rows: &[AnyRow]) -> Result<Vec<BidRow>, Fault> {
+    let mut bids = Vec::new();
+    for row in rows {
+        let placed = PlacedBids::read(row.get("tenant"), row.get("body"));
+        bids.extend(placed.map_err(|what| Fault::Row { table: "placed_bids", what })?);
+    }
+    Ok(bids)
+}
+
+fn change(bid: &mut BidRow, state: &AnyRow) -> Result<(), Fault> {
+    let close_reason: Option<&str> = state.get("close_reason");
+    bid.ceiling = Price(number(state, "ceiling"));
+    bid.max_nodes = number(state, "max_nodes") as u32;
+    bid.bid_seq = Seq(number(state, "bid_seq"));
+    bid.state = Word::read("bid_states", state.get("state"))?;
+    if let Some(word) = close_reason {
+        bid.close_reason = Some(Word::read("bid_states", word)?);
+        bid.closed_at = optional_number(state, "closed_at").map(Micros);
+    }
+    bid.held = number(state, "held") as u32;
+    bid.under_notice = number(state, "under_notice") as u32;
+    bid.claimed = number(state, "claimed") as u32;
+    bid.unmet = number(state, "unmet") as u32;
+    Ok(())
 }

@@ -56,7 +56,7 @@ impl Projections {
     /// Nodes that are being billed, those behind `after`. `from`, `to` and `after` of the query do not matter.
     pub async fn running(&self, query: &ChargeQuery, after: AllocationId) -> Result<Vec<RunningRow>, Fault> {
         let mut select = Select::new("SELECT a.* FROM allocations a WHERE a.state = 'ACTIVE'");
-        select.add(" AND a.state <> 'ENDED' AND a.allocation > ?", &[&after.0]);
+        select.add(" AND a.ended_at IS NULL AND a.allocation > ?", &[&after.0]);
         match &query.account {
             None => {}
             Some(account) if query.bid.is_some() || !query.labels.is_empty() => {

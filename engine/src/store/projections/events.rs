@@ -1,66 +1,95 @@
-//! Events: found by those whom they concern, and as what.
+//! Events: where they are is looked up in the index, which of them are wanted is seen when their packs are read.
 
-use prost::Message;
-use sqlx::Row;
-use sqlx::any::AnyRow;
+mod search;
+mod wanted;
 
-use super::super::rows::{number, optional_number};
-use super::super::{Fault, sought};
+use std::collections::BTreeSet;
+
+use sqlx::{AnyPool, Row};
+
+use super::super::rows::number;
+use super::super::{Fault, Labels};
 use super::select::Select;
 use crate::projections::Projections;
+use crate::projections::packs::{PACK, Pack, Packed};
 use crate::projections::queries::EventQuery;
-use crate::projections::rows::{EventRow, Place};
-use crate::wire::event::{Parties, Party};
-use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros, Seq};
-use kubebid_proto::v1;
+use crate::projections::rows::EventRow;
+use kubebid_core::units::{AllocationId, BidId};
+use search::Search;
+use wanted::Wanted;
 
-/// Kinds that concern everyone.
-const OF_MARKETS: [&str; 3] = ["market_opened", "rules_changed", "price_changed"];
+/// So many bids with labels are looked for by their numbers; where there are more, labels are looked up for the
+/// bids that are found.
+const FEW: u32 = 500;
+/// Bids in one statement.
+const MANY: usize = 500;
+/// Packs in one answer of the database: at first, and then four times as many each time.
+const FIRST: usize = 4;
+const MOST: usize = 256;
 
-/// As what an account can be concerned by an event; each has an index.
-#[derive(Clone, Copy)]
-struct Side {
-    account: &'static str,
-    /// Its bid, where the event has one on this side.
-    bid: Option<&'static str>,
-    sees_allocation: bool,
+/// A pack of the table.
+#[derive(Debug)]
+pub(super) struct StoredPack {
+    pub(super) run: u64,
+    pub(super) first_seq: u64,
+    pack: Pack,
 }
 
-const SIDES: [Side; 5] = [
-    Side { account: "tenant", bid: Some("bid"), sees_allocation: true },
-    Side { account: "claim_tenant", bid: Some("claim_bid"), sees_allocation: false },
-    Side { account: "former_tenant", bid: Some("former_bid"), sees_allocation: false },
-    Side { account: "provider", bid: None, sees_allocation: true },
-    Side { account: "account", bid: None, sees_allocation: false },
-];
+impl StoredPack {
+    pub(super) fn events(&self) -> impl Iterator<Item = Packed<'_>> {
+        self.pack.events(self.first_seq)
+    }
+
+    /// Those that a statement finds.
+    pub(super) async fn all(select: Select, pool: &AnyPool) -> Result<Vec<StoredPack>, Fault> {
+        let rows = select.all(pool, "reading events").await?;
+        let packs = rows.iter().map(|row| {
+            let pack =
+                Pack::read(row.get("body")).map_err(|what| Fault::Row { table: "event_packs", what })?;
+            Ok(StoredPack { run: number(row, "run"), first_seq: number(row, "first_seq"), pack })
+        });
+        packs.collect()
+    }
+}
 
 impl Projections {
     pub async fn events(&self, query: &EventQuery) -> Result<Vec<EventRow>, Fault> {
-        let first = match query.from {
-            Some(from) => match self.first_place_from(from).await? {
-                Some(place) => Some(place),
-                None => return Ok(Vec::new()),
-            },
-            None => None,
-        };
-        let end = match query.to {
-            Some(to) => self.first_place_from(to).await?,
-            None => None,
-        };
-        let branches = branches(query, first, end);
-        if branches.is_empty() {
+        let pool = &self.tables.pool;
+        let few = if query.labels.is_empty() { None } else { few_with(pool, &query.labels).await? };
+        if few.as_ref().is_some_and(BTreeSet::is_empty) {
             return Ok(Vec::new());
         }
-        let mut select = Select::new("SELECT e.* FROM events e JOIN (");
-        for (n, branch) in branches.iter().enumerate() {
-            select.add(if n == 0 { "SELECT * FROM (" } else { " UNION SELECT * FROM (" }, &[]);
-            select.include(branch).add(&format!(") b{n}"), &[]);
+        let asks = !query.labels.is_empty() && few.is_none();
+        let Some(mut search) = Search::begin(pool, query, few.as_ref()).await? else { return Ok(Vec::new()) };
+        let wanted = Wanted::new(query, few);
+        let (limit, mut found, mut many) = (query.limit as usize, Vec::new(), FIRST);
+        while found.len() < limit {
+            let packs = search.next(pool, many).await?;
+            if packs.is_empty() {
+                break;
+            }
+            let mut events = Vec::new();
+            for pack in &packs {
+                let first = events.len();
+                events.extend(pack.events().filter(|event| wanted.has(event)));
+                if query.newest_first {
+                    events[first..].reverse();
+                }
+            }
+            if asks {
+                let bids = events.iter().flat_map(Packed::bidders).flatten().map(|(_, bid)| bid);
+                let labelled = those_with(pool, &query.labels, bids.collect()).await?;
+                let wanted = Wanted::new(query, Some(labelled));
+                events.retain(|event| wanted.has(event));
+            }
+            for event in events.into_iter().take(limit - found.len()) {
+                let broken =
+                    |error: prost::DecodeError| Fault::Row { table: "event_packs", what: error.to_string() };
+                found.push(event.row().map_err(broken)?);
+            }
+            many = (many * 4).min(MOST);
         }
-        let order = if query.newest_first { "DESC" } else { "ASC" };
-        select.add(") k ON e.seq = k.seq AND e.idx = k.idx", &[]);
-        select.add(&format!(" ORDER BY e.seq {order}, e.idx {order} LIMIT ?"), &[&query.limit]);
-        let rows = select.all(&self.tables.pool, "listing events").await?;
-        rows.iter().map(read).collect()
+        Ok(found)
     }
 
     /// The last `limit` events of a bid, its nodes and its claims, oldest first.
@@ -83,147 +112,42 @@ impl Projections {
         Ok(events)
     }
 
-    /// Time never falls from one event to the next: an instant is a place, found by halving.
-    async fn first_place_from(&self, at: Micros) -> Result<Option<Place>, Fault> {
-        let row = sqlx::query(
-            // SQLite has the recursive table in one FROM only, so the question is asked twice.
-            "WITH RECURSIVE halves (low, high) AS (
-                 SELECT CAST(0 AS bigint), watermark FROM projection
-                 UNION ALL
-                 SELECT CASE WHEN (SELECT e.at_us FROM events e WHERE e.seq > (low + high) / 2
-                                   ORDER BY e.seq, e.idx LIMIT 1) < $1 THEN (low + high) / 2 ELSE low END,
-                        CASE WHEN (SELECT e.at_us FROM events e WHERE e.seq > (low + high) / 2
-                                   ORDER BY e.seq, e.idx LIMIT 1) < $1 THEN high ELSE (low + high) / 2 END
-                 FROM halves WHERE high - low > 1
-             )
-             SELECT seq, idx FROM events WHERE seq > (SELECT MAX(low) FROM halves) AND at_us >= $1
-             ORDER BY seq, idx LIMIT 1",
-        )
-        .bind(sought(at.0))
-        .fetch_optional(&self.tables.pool)
-        .await
-        .map_err(Fault::database("finding an instant among the events"))?;
-        Ok(row.map(|row| (number(&row, 0), row.get::<i64, _>(1) as u32)))
+    /// Who placed a bid.
+    pub(super) async fn bidder(&self, bid: BidId) -> Result<Option<String>, Fault> {
+        let mut select = Select::new("SELECT * FROM event_packs");
+        select.add(" WHERE first_seq > ? AND first_seq <= ?", &[&bid.0.saturating_sub(PACK), &bid.0]);
+        select.add(" ORDER BY first_seq DESC LIMIT 1", &[]);
+        let packs = StoredPack::all(select, &self.tables.pool).await?;
+        let mut placed = packs.iter().flat_map(StoredPack::events).filter_map(|event| event.placed());
+        Ok(placed.find(|(_, number)| *number == bid.0).map(|(tenant, _)| tenant.to_owned()))
     }
 }
 
-/// Questions that an index can answer each; together they are the one that was asked.
-fn branches(query: &EventQuery, first: Option<Place>, end: Option<Place>) -> Vec<Select> {
-    let by_bid = !query.bids.is_empty() || !query.labels.is_empty();
-    let by_allocation = !query.allocations.is_empty();
-    let sides = SIDES.iter().filter(|side| {
-        (!by_bid || side.bid.is_some()) && (query.account.is_none() || !by_allocation || side.sees_allocation)
-    });
-    let mut selects: Vec<Select> = match &query.account {
-        None if by_bid => sides.flat_map(|side| by_bids(everything(), query, side)).collect(),
-        None => vec![everything()],
-        Some(account) => {
-            let mine = sides.flat_map(|side| {
-                let mut select = everything();
-                select.add(&format!(" AND e.{} = ?", side.account), &[&account.as_str()]);
-                by_bids(select, query, side)
-            });
-            let asked = |kind: &&str| query.kinds.is_empty() || query.kinds.iter().any(|asked| asked == kind);
-            let of_markets = (!by_bid && !by_allocation && OF_MARKETS.iter().any(asked)).then(|| {
-                let mut select = everything();
-                select.one_of(" AND e.kind IN ", &OF_MARKETS, "");
-                select
-            });
-            mine.chain(of_markets).collect()
-        }
-    };
-    let allocations: Vec<u64> = query.allocations.iter().map(|id| id.0).collect();
-    for select in &mut selects {
-        select.one_of(" AND e.allocation IN ", &allocations, "");
-        select.one_of(" AND e.kind IN ", &query.kinds, "");
-        bound(select, query, first, end);
+/// The bids with these labels, where they are few.
+async fn few_with(pool: &AnyPool, labels: &Labels) -> Result<Option<BTreeSet<u64>>, Fault> {
+    let mut select = Select::new("SELECT DISTINCT b.bid FROM bid_labels b WHERE true");
+    if let Some((key, value)) = labels.first_key_value() {
+        select.add(" AND b.key = ? AND b.value = ?", &[key, value]);
     }
-    if !query.markets.is_empty() {
-        selects = selects.iter().flat_map(|select| in_markets(select, query)).collect();
-    }
-    selects.into_iter().map(|select| close(select, query)).collect()
+    select.labelled("b.bid", labels).add(" LIMIT ?", &[&(FEW + 1)]);
+    let rows = select.all(pool, "finding bids by label").await?;
+    let few = rows.len() <= FEW as usize;
+    Ok(few.then(|| rows.iter().map(|row| number(row, 0)).collect()))
 }
 
-fn everything() -> Select {
-    Select::new("SELECT e.seq, e.idx FROM events e WHERE true")
-}
-
-/// Only those with the bids that are asked for on this side.
-fn by_bids(mut select: Select, query: &EventQuery, side: &Side) -> Vec<Select> {
-    let Some(bid) = side.bid.filter(|_| !query.bids.is_empty() || !query.labels.is_empty()) else {
-        return vec![select];
-    };
-    let bids: Vec<u64> = query.bids.iter().map(|bid| bid.0).collect();
-    select.add(&format!(" AND e.{bid} IS NOT NULL"), &[]);
-    select.one_of(&format!(" AND e.{bid} IN "), &bids, "");
-    select.labelled(&format!("e.{bid}"), &query.labels);
-    if bids.is_empty() {
-        return vec![select];
+/// Those of the bids that have these labels.
+pub(super) async fn those_with(
+    pool: &AnyPool,
+    labels: &Labels,
+    bids: BTreeSet<u64>,
+) -> Result<BTreeSet<u64>, Fault> {
+    let bids: Vec<u64> = bids.into_iter().collect();
+    let mut found = BTreeSet::new();
+    for bids in bids.chunks(MANY) {
+        let mut select = Select::new("SELECT DISTINCT b.bid FROM bid_labels b");
+        select.one_of(" WHERE b.bid IN ", bids, "").labelled("b.bid", labels);
+        let rows = select.all(pool, "reading labels").await?;
+        found.extend(rows.iter().map(|row| number(row, 0)));
     }
-    // The number of a bid is that of the command that placed it, and the index leaves it out.
-    let mut placed = select.clone();
-    placed.add(" AND e.kind = 'bid_placed'", &[]).one_of(" AND e.seq IN ", &bids, "");
-    select.add(" AND e.kind <> 'bid_placed'", &[]);
-    vec![select, placed]
-}
-
-/// Events that have one of the markets, and those of bids that name one of them among others.
-fn in_markets(select: &Select, query: &EventQuery) -> Vec<Select> {
-    let names: Vec<&str> = query.markets.iter().map(MarketName::as_str).collect();
-    let types: Vec<&str> = query.markets.iter().map(|market| market.parts().0).collect();
-    let mut of_market = select.clone();
-    of_market.one_of(" AND e.tenant IS NULL AND e.market IN ", &names, "");
-    let mut of_tenant = select.clone();
-    of_tenant.one_of(" AND e.tenant IS NOT NULL AND e.market IN ", &names, "");
-    let mut of_bid = select.clone();
-    of_bid.add(" AND e.market IS NULL AND e.bid IS NOT NULL AND (EXISTS (SELECT 1 FROM bid_markets m", &[]);
-    of_bid.one_of(" WHERE m.bid = e.bid AND m.market IN ", &names, ")");
-    of_bid.one_of(
-        " OR EXISTS (SELECT 1 FROM bids t WHERE t.bid = e.bid AND t.instance_type IN ",
-        &types,
-        "))",
-    );
-    vec![of_market, of_tenant, of_bid]
-}
-
-fn bound(branch: &mut Select, query: &EventQuery, first: Option<Place>, end: Option<Place>) {
-    if let Some((seq, index)) = first {
-        branch.add(" AND (e.seq, e.idx) >= (?, ?)", &[&seq, &index]);
-    }
-    if let Some((seq, index)) = end {
-        branch.add(" AND (e.seq, e.idx) < (?, ?)", &[&seq, &index]);
-    }
-    if let Some((seq, index)) = query.after {
-        let behind = if query.newest_first { "<" } else { ">" };
-        branch.add(&format!(" AND (e.seq, e.idx) {behind} (?, ?)"), &[&seq, &index]);
-    }
-}
-
-fn close(mut branch: Select, query: &EventQuery) -> Select {
-    let order = if query.newest_first { "DESC" } else { "ASC" };
-    branch.add(&format!(" ORDER BY e.seq {order}, e.idx {order} LIMIT ?"), &[&query.limit]);
-    branch
-}
-
-fn read(row: &AnyRow) -> Result<EventRow, Fault> {
-    let name = |column: &str| row.get::<Option<&str>, _>(column).map(AccountName::new);
-    let party = |account: &str, bid: &str| {
-        let bid = optional_number(row, bid).map(BidId);
-        name(account).zip(bid).map(|(account, bid)| Party { account, bid })
-    };
-    let event = v1::Event::decode(row.get::<&[u8], _>("body"))
-        .map_err(|e| Fault::Row { table: "events", what: e.to_string() })?;
-    Ok(EventRow {
-        seq: Seq(number(row, "seq")),
-        index: row.get::<i64, _>("idx") as u32,
-        at: Micros(number(row, "at_us")),
-        parties: Parties {
-            holder: party("tenant", "bid"),
-            claimant: party("claim_tenant", "claim_bid"),
-            former: party("former_tenant", "former_bid"),
-            provider: name("provider"),
-            account: name("account"),
-        },
-        event,
-    })
+    Ok(found)
 }

@@ -3,20 +3,26 @@
 mod allocations;
 mod bids;
 mod charges;
+mod events;
 
-use super::bulk::{Bulk, Change, Columns, How, Kind::Bytes, Kind::Number, Kind::Text};
+use super::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text};
 use crate::projections::fold::{Folded, MarketRecord};
+use crate::projections::packs;
 use crate::projections::rows::{OfferRow, PricePoint};
-use crate::wire::event::{Party, Told};
-use std::sync::Arc;
+use events::{ACCOUNT, ALLOCATION, BID, KIND, MARKET};
 
 /// All tables, for those who empty them.
-pub(super) const TABLES: [&str; 9] = [
-    "bids",
-    "bid_markets",
+pub(super) const TABLES: [&str; 14] = [
+    "event_packs",
+    "events_by_account",
+    "events_by_market",
+    "events_by_kind",
+    "events_by_bid",
+    "events_by_allocation",
+    "placed_bids",
+    "bid_states",
     "allocations",
     "offers",
-    "events",
     "markets",
     "price_changes",
     "charges",
@@ -34,62 +40,27 @@ impl Changes {
 }
 
 fn changes(folded: &Folded) -> Vec<Change> {
-    let (placed, touched): (Vec<_>, Vec<_>) =
-        folded.bids.iter().map(|(id, bid)| (*id, bid)).partition(|(_, bid)| bid.placed.is_some());
     let (begun, held): (Vec<_>, Vec<_>) =
         folded.allocations.iter().map(|(id, a)| (*id, a)).partition(|(_, a)| a.begun.is_some());
+    let runs = packs::runs(folded);
     vec![
-        events(&folded.events),
+        events::packs(&runs),
+        events::by_name("events_by_account", ACCOUNT, &runs, |run| &run.accounts),
+        events::by_name("events_by_market", MARKET, &runs, |run| &run.markets),
+        events::by_name("events_by_kind", KIND, &runs, |run| &run.kinds),
+        events::by_number("events_by_bid", BID, &runs, |run| &run.bids),
+        events::by_number("events_by_allocation", ALLOCATION, &runs, |run| &run.allocations),
+        bids::place(&runs, folded),
+        bids::touch(folded),
         markets(&folded.markets),
         prices(&folded.prices),
         offers(folded.offers.values()),
-        bids::markets(&placed),
-        bids::place(&placed),
-        bids::touch(&touched),
         allocations::begin(&begun),
         allocations::touch(&held),
         charges::charges(&folded.charges),
         charges::segments(&folded.segments),
         charges::free(&folded.free),
     ]
-}
-
-fn events(events: &[Arc<Told>]) -> Change {
-    const COLUMNS: Columns = &[
-        ("seq", Number),
-        ("idx", Number),
-        ("at_us", Number),
-        ("kind", Text),
-        ("market", Text),
-        ("unit", Text),
-        ("allocation", Number),
-        ("bid", Number),
-        ("tenant", Text),
-        ("claim_bid", Number),
-        ("claim_tenant", Text),
-        ("former_bid", Number),
-        ("former_tenant", Text),
-        ("provider", Text),
-        ("account", Text),
-        ("body", Bytes),
-    ];
-    let mut rows = Bulk::new(&[COLUMNS], events.len());
-    for told in events {
-        let Told { kind, market, unit, allocation, parties, event, .. } = &**told;
-        let mut row = rows.row();
-        row.number(event.seq).number(event.index.into()).number(event.at_us).text(kind);
-        row.some_text(market.as_ref().map(|name| name.as_str()));
-        row.some_text(unit.as_deref()).some_number(allocation.map(|id| id.0));
-        for party in [&parties.holder, &parties.claimant, &parties.former] {
-            let party: Option<&Party> = party.as_ref();
-            row.some_number(party.map(|party| party.bid.0));
-            row.some_text(party.map(|party| party.account.as_str()));
-        }
-        row.some_text(parties.provider.as_ref().map(|name| name.as_str()));
-        row.some_text(parties.account.as_ref().map(|name| name.as_str()));
-        row.bytes(|bytes| bytes.extend_from_slice(told.encoded()));
-    }
-    Change { how: How::Append("events"), rows }
 }
 
 fn markets(markets: &[MarketRecord]) -> Change {

@@ -69,7 +69,7 @@ impl Tables {
                      AND s.claim_idx = 0 AND s.from_us = (
                          SELECT MAX(l.from_us) FROM charge_segments l
                          WHERE l.allocation = a.allocation AND l.claim_seq = 0 AND l.claim_idx = 0)
-                 WHERE a.state <> 'ENDED' AND a.ready_at IS NOT NULL",
+                 WHERE a.ended_at IS NULL AND a.ready_at IS NOT NULL",
             )
             .fetch_all(&self.pool)
             .await

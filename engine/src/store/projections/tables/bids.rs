@@ -1,76 +1,53 @@
-//! Bids.
+//! Bids: as they were placed, and what has changed since.
 
-use super::super::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text, Row};
-use super::super::words::Word;
-use crate::projections::fold::BidRecord;
-use kubebid_core::event::Scope;
-use kubebid_core::units::BidId;
+use super::super::bulk::{Bulk, Change, Columns, How, Kind::Bytes, Kind::Number, Kind::Text, Row};
+use crate::projections::fold::{BidRecord, Folded};
+use crate::projections::packs::Run;
+use crate::projections::placed::PlacedBids;
+use prost::Message;
+use std::collections::BTreeMap;
 
-pub(super) fn markets(bids: &[(BidId, &BidRecord)]) -> Change {
-    let mut rows = Bulk::new(&[&[("market", Text), ("bid", Number)]], bids.len());
-    for (bid, record) in bids {
-        let several = record.placed.as_ref().filter(|placed| placed.markets.len() > 1);
-        for market in several.iter().flat_map(|placed| &placed.markets) {
-            rows.row().text(market).number(bid.0);
+/// A row for each tenant and run.
+pub(super) fn place(runs: &[Run<'_>], folded: &Folded) -> Change {
+    const COLUMNS: Columns = &[("tenant", Text), ("run", Number), ("body", Bytes)];
+    let mut rows = Bulk::new(&[COLUMNS], 0);
+    for run in runs {
+        let mut placed: BTreeMap<&str, PlacedBids> = BTreeMap::new();
+        for bid in &run.placed {
+            let record = &folded.bids[bid];
+            let of = record.placed.as_ref().expect("a bid of a run was placed in it");
+            placed.entry(&of.tenant).or_default().add(*bid, of, record);
+        }
+        for (tenant, bids) in placed {
+            let mut row = rows.row();
+            row.text(tenant).number(run.first_seq);
+            row.bytes(|bytes| bids.encode(bytes).expect("a vector grows"));
         }
     }
-    Change { how: How::Append("bid_markets"), rows }
+    Change { how: How::Append("placed_bids"), rows }
 }
 
-pub(super) fn place(bids: &[(BidId, &BidRecord)]) -> Change {
-    const COLUMNS: Columns = &[
-        ("bid", Number),
-        ("tenant", Text),
-        ("market", Text),
-        ("markets", Text),
-        ("instance_type", Text),
-        ("min_nodes", Number),
-        ("tif", Text),
-        ("expire_at", Number),
-        ("on_preemption", Text),
-        ("client_key", Text),
-        ("placed_at", Number),
-    ];
-    let mut rows = Bulk::new(&[COLUMNS, AS_IT_IS], bids.len());
-    for (bid, record) in bids {
-        let Some(placed) = &record.placed else { continue };
-        let view = &record.view;
-        let instance_type = match &view.scope {
-            Scope::Markets(_) => None,
-            Scope::InstanceType(kind) => Some(kind.as_str()),
-        };
-        let (market, markets) = match &placed.markets[..] {
-            [market] => (Some(&market[..]), None),
-            [] if instance_type.is_some() => (None, None),
-            several => (None, Some(serde_json::json!(several).to_string())),
-        };
-        let mut row = rows.row();
-        row.number(bid.0).text(&placed.tenant).some_text(market).some_text(markets.as_deref());
-        row.some_text(instance_type);
-        row.number(view.min_nodes.into()).text(placed.time_in_force.word());
-        row.some_number(view.expire_at.map(|at| at.0));
-        row.text(if view.closes_on_preemption { "CLOSE" } else { "REQUEUE" });
-        row.some_text(placed.client_key.as_deref()).number(placed.at.0);
-        as_it_is(&mut row, record);
-    }
-    Change { how: How::Append("bids"), rows }
-}
-
-pub(super) fn touch(bids: &[(BidId, &BidRecord)]) -> Change {
-    let mut rows = Bulk::new(&[&[("bid", Number)], AS_IT_IS], bids.len());
-    for (bid, record) in bids {
+/// Bids that were placed before.
+pub(super) fn touch(folded: &Folded) -> Change {
+    let touched = folded.bids.iter().filter(|(_, record)| record.placed.is_none());
+    let mut rows = Bulk::new(&[&[("bid", Number)], AS_IT_IS], 0);
+    for (bid, record) in touched {
         let mut row = rows.row();
         row.number(bid.0);
         as_it_is(&mut row, record);
     }
     Change {
+        // Without WHERE, SQLite would read ON as that of a join.
         how: How::Statement(
-            "UPDATE bids SET
-                  ceiling = v.ceiling, max_nodes = v.max_nodes, bid_seq = v.bid_seq, state = v.state,
-                  close_reason = COALESCE(v.close_reason, bids.close_reason),
-                  closed_at = COALESCE(v.closed_at, bids.closed_at), held = v.held,
-                  under_notice = v.under_notice, claimed = v.claimed, unmet = v.unmet
-              FROM v WHERE bids.bid = v.bid",
+            "INSERT INTO bid_states (bid, ceiling, max_nodes, bid_seq, state, close_reason, closed_at,
+                                     held, under_notice, claimed, unmet)
+              SELECT * FROM v WHERE true
+              ON CONFLICT (bid) DO UPDATE SET
+                  ceiling = excluded.ceiling, max_nodes = excluded.max_nodes, bid_seq = excluded.bid_seq,
+                  state = excluded.state,
+                  close_reason = COALESCE(excluded.close_reason, bid_states.close_reason),
+                  closed_at = COALESCE(excluded.closed_at, bid_states.closed_at), held = excluded.held,
+                  under_notice = excluded.under_notice, claimed = excluded.claimed, unmet = excluded.unmet",
         ),
         rows,
     }

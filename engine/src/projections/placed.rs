@@ -1,0 +1,148 @@
+//! Bids as they were behind the run in which they were placed, those of a tenant in one message.
+
+use super::fold::{BidRecord, Placed};
+use super::rows::{BidRow, BidState, Tif};
+use kubebid_core::event::{CloseReason, Scope};
+use kubebid_core::money::Price;
+use kubebid_core::units::{BidId, Micros, Seq};
+use prost::Message;
+
+/// The bids that a tenant placed in a run, in order.
+#[derive(Clone, PartialEq, Message)]
+pub struct PlacedBids {
+    #[prost(message, repeated, tag = "1")]
+    bids: Vec<PlacedBid>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PlacedBid {
+    #[prost(uint64, tag = "1")]
+    bid: u64,
+    /// In the tenant's order; none with an instance type.
+    #[prost(string, repeated, tag = "2")]
+    markets: Vec<String>,
+    #[prost(string, optional, tag = "3")]
+    instance_type: Option<String>,
+    #[prost(uint64, tag = "4")]
+    ceiling: u64,
+    #[prost(uint32, tag = "5")]
+    min_nodes: u32,
+    #[prost(uint32, tag = "6")]
+    max_nodes: u32,
+    #[prost(enumeration = "TimeInForce", tag = "7")]
+    time_in_force: i32,
+    #[prost(uint64, optional, tag = "8")]
+    expire_at_us: Option<u64>,
+    #[prost(bool, tag = "9")]
+    closes_on_preemption: bool,
+    #[prost(string, optional, tag = "10")]
+    client_key: Option<String>,
+    #[prost(uint64, tag = "11")]
+    bid_seq: u64,
+    #[prost(uint64, tag = "12")]
+    placed_at_us: u64,
+    #[prost(bool, tag = "13")]
+    searching: bool,
+    /// The word of the reason.
+    #[prost(string, optional, tag = "14")]
+    close_reason: Option<String>,
+    #[prost(uint64, optional, tag = "15")]
+    closed_at_us: Option<u64>,
+    #[prost(uint32, tag = "16")]
+    held: u32,
+    #[prost(uint32, tag = "17")]
+    under_notice: u32,
+    #[prost(uint32, tag = "18")]
+    claimed: u32,
+    #[prost(uint32, tag = "19")]
+    unmet: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+enum TimeInForce {
+    Gtc = 0,
+    Gtt = 1,
+    Ioc = 2,
+}
+
+impl PlacedBids {
+    pub(crate) fn add(&mut self, bid: BidId, placed: &Placed, record: &BidRecord) {
+        let view = &record.view;
+        self.bids.push(PlacedBid {
+            bid: bid.0,
+            markets: placed.markets.clone(),
+            instance_type: match &view.scope {
+                Scope::Markets(_) => None,
+                Scope::InstanceType(kind) => Some(kind.to_string()),
+            },
+            ceiling: view.ceiling.0,
+            min_nodes: view.min_nodes,
+            max_nodes: view.max_nodes,
+            time_in_force: match placed.time_in_force {
+                Tif::Gtc => TimeInForce::Gtc,
+                Tif::Gtt => TimeInForce::Gtt,
+                Tif::Ioc => TimeInForce::Ioc,
+            }
+            .into(),
+            expire_at_us: view.expire_at.map(|at| at.0),
+            closes_on_preemption: view.closes_on_preemption,
+            client_key: placed.client_key.clone(),
+            bid_seq: view.bid_seq.0,
+            placed_at_us: placed.at.0,
+            searching: view.searching,
+            close_reason: record.closed.map(|(_, reason)| reason.word().to_owned()),
+            closed_at_us: record.closed.map(|(at, _)| at.0),
+            held: view.live.len() as u32,
+            under_notice: view.under_notice.len() as u32,
+            claimed: view.claims.len() as u32,
+            unmet: view.unmet,
+        });
+    }
+
+    /// Those of the message, in order.
+    ///
+    /// # Errors
+    /// It is none: what is wrong.
+    pub fn read(tenant: &str, body: &[u8]) -> Result<Vec<BidRow>, String> {
+        let PlacedBids { bids } = PlacedBids::decode(body).map_err(|error| error.to_string())?;
+        bids.into_iter().map(|bid| bid.row(tenant)).collect()
+    }
+}
+
+impl PlacedBid {
+    fn row(self, tenant: &str) -> Result<BidRow, String> {
+        let time_in_force = match TimeInForce::try_from(self.time_in_force) {
+            Ok(TimeInForce::Gtc) => Tif::Gtc,
+            Ok(TimeInForce::Gtt) => Tif::Gtt,
+            Ok(TimeInForce::Ioc) => Tif::Ioc,
+            Err(error) => return Err(error.to_string()),
+        };
+        let reason = |word: String| {
+            let found = CloseReason::ALL.iter().copied().find(|reason| reason.word() == word);
+            found.ok_or_else(|| format!("{word:?}"))
+        };
+        Ok(BidRow {
+            bid: BidId(self.bid),
+            tenant: tenant.to_owned(),
+            markets: self.markets,
+            instance_type: self.instance_type,
+            ceiling: Price(self.ceiling),
+            min_nodes: self.min_nodes,
+            max_nodes: self.max_nodes,
+            time_in_force,
+            expire_at: self.expire_at_us.map(Micros),
+            closes_on_preemption: self.closes_on_preemption,
+            client_key: self.client_key,
+            bid_seq: Seq(self.bid_seq),
+            placed_at: Micros(self.placed_at_us),
+            state: if self.searching { BidState::Open } else { BidState::Closed },
+            close_reason: self.close_reason.map(reason).transpose()?,
+            closed_at: self.closed_at_us.map(Micros),
+            held: self.held,
+            under_notice: self.under_notice,
+            claimed: self.claimed,
+            unmet: self.unmet,
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! Which events a question is about, told from what a pack says of each.
+
+use std::collections::BTreeSet;
+
+use crate::projections::packs::Packed;
+use crate::projections::queries::EventQuery;
+
+/// Kinds that concern everyone.
+pub(super) const OF_MARKETS: [&str; 3] = ["market_opened", "rules_changed", "price_changed"];
+
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    query: &'a EventQuery,
+    bids: BTreeSet<u64>,
+    allocations: BTreeSet<u64>,
+    /// The bids with the labels that are asked for, where they are known.
+    labelled: Option<BTreeSet<u64>>,
+}
+
+/// As what somebody is concerned by an event.
+struct Side<'a> {
+    account: &'a str,
+    /// Its bid, where the event has one on this side.
+    bid: Option<u64>,
+    sees_allocation: bool,
+}
+
+impl<'a> Wanted<'a> {
+    pub(super) fn new(query: &'a EventQuery, labelled: Option<BTreeSet<u64>>) -> Wanted<'a> {
+        let bids = query.bids.iter().map(|bid| bid.0).collect();
+        let allocations = query.allocations.iter().map(|id| id.0).collect();
+        Wanted { query, bids, allocations, labelled }
+    }
+
+    pub(super) fn has(&self, event: &Packed<'_>) -> bool {
+        let query = self.query;
+        let (place, at) = (event.place(), event.at());
+        let behind = |after| if query.newest_first { place < after } else { place > after };
+        query.after.is_none_or(behind)
+            && query.from.is_none_or(|from| at >= from)
+            && query.to.is_none_or(|to| at < to)
+            && (query.kinds.is_empty() || query.kinds.iter().any(|kind| kind == event.kind()))
+            && (self.allocations.is_empty()
+                || event.allocation().is_some_and(|id| self.allocations.contains(&id)))
+            && self.is_in_market(event)
+            && self.concerns(event)
+    }
+
+    /// It has one of the markets, or is about a bid that names one of them among others.
+    fn is_in_market(&self, event: &Packed<'_>) -> bool {
+        let markets = &self.query.markets;
+        if markets.is_empty() {
+            return true;
+        }
+        if let Some(name) = event.market() {
+            return markets.iter().any(|market| market.as_str() == name);
+        }
+        markets.iter().any(|market| {
+            event.markets().any(|name| name == market.as_str())
+                || event.instance_type().is_some_and(|kind| kind == market.parts().0)
+        })
+    }
+
+    /// By bid, label and allocation an account finds what it can see of the event.
+    fn concerns(&self, event: &Packed<'_>) -> bool {
+        let by_bid = !self.bids.is_empty() || !self.query.labels.is_empty();
+        let by_allocation = !self.allocations.is_empty();
+        let has_bid = |side: &Side<'_>| !by_bid || side.bid.is_some_and(|bid| self.is_about(bid));
+        match &self.query.account {
+            None => !by_bid || sides(event).any(|side| has_bid(&side)),
+            Some(account) => {
+                let everyone = !by_bid && !by_allocation && OF_MARKETS.contains(&event.kind());
+                let mut own = sides(event).filter(|side| side.account == account.as_str());
+                everyone || own.any(|side| (!by_allocation || side.sees_allocation) && has_bid(&side))
+            }
+        }
+    }
+
+    fn is_about(&self, bid: u64) -> bool {
+        (self.bids.is_empty() || self.bids.contains(&bid))
+            && self.labelled.as_ref().is_none_or(|labelled| labelled.contains(&bid))
+    }
+}
+
+fn sides<'a>(event: &Packed<'a>) -> impl Iterator<Item = Side<'a>> {
+    let bidders = event.bidders().into_iter().enumerate().filter_map(|(n, bidder)| {
+        let (account, bid) = bidder?;
+        Some(Side { account, bid: Some(bid), sees_allocation: n == 0 })
+    });
+    let provider = event.provider().map(|account| Side { account, bid: None, sees_allocation: true });
+    let account = event.account().map(|account| Side { account, bid: None, sees_allocation: false });
+    bidders.chain(provider).chain(account)
+}
