@@ -17,60 +17,41 @@ ALTER TABLE event_packs ALTER COLUMN body SET STORAGE EXTERNAL;
 CREATE INDEX event_packs_by_time ON event_packs (last_at_us, first_seq);
 
 -- In which packs of a run something occurs: bit n of packs is pack n. One row for all of a run.
-CREATE TABLE events_by_account (
+CREATE TABLE account_runs (
     account text COLLATE "C" NOT NULL, -- as any party; '' are the events that concern everyone
     run     bigint           NOT NULL,
     packs   bigint           NOT NULL,
+    placed  bytea,                     -- the bids that it placed in the run: PlacedBids of .../placed.rs
     PRIMARY KEY (account, run)
 );
-CREATE TABLE events_by_market (
+ALTER TABLE account_runs ALTER COLUMN placed SET STORAGE EXTERNAL;
+CREATE TABLE market_runs (
     market text COLLATE "C" NOT NULL, -- also each one that a bid names, or the instance type that it names
     run    bigint           NOT NULL,
     packs  bigint           NOT NULL,
     PRIMARY KEY (market, run)
 );
-CREATE TABLE events_by_kind (
+CREATE TABLE kind_runs (
     kind  text COLLATE "C" NOT NULL, -- the field of kubebid.auction.v1.Event
     run   bigint           NOT NULL,
     packs bigint           NOT NULL,
     PRIMARY KEY (kind, run)
 );
-CREATE TABLE events_by_bid (
-    bid   bigint NOT NULL, -- of any party; the number of a bid says where it was placed
-    run   bigint NOT NULL,
-    packs bigint NOT NULL,
+CREATE TABLE bid_runs (
+    bid    bigint NOT NULL, -- of any party; the number of a bid says where it was placed
+    run    bigint NOT NULL,
+    packs  bigint NOT NULL,
+    state  bytea,           -- what became of it: Touched of engine/src/projections/placed.rs
+    closed bigint,          -- 1 where it closed in this run
     PRIMARY KEY (bid, run)
 );
-CREATE TABLE events_by_allocation (
+CREATE INDEX bids_closed ON bid_runs (bid) WHERE closed = 1;
+CREATE TABLE allocation_runs (
     allocation bigint NOT NULL,
     run        bigint NOT NULL,
     packs      bigint NOT NULL,
     PRIMARY KEY (allocation, run)
 );
-
--- The bids that a tenant placed in a run, as they were behind it.
-CREATE TABLE placed_bids (
-    tenant text COLLATE "C" NOT NULL,
-    run    bigint           NOT NULL,
-    body   bytea            NOT NULL, -- the message PlacedBids of engine/src/projections/placed.rs
-    PRIMARY KEY (tenant, run)
-);
-ALTER TABLE placed_bids ALTER COLUMN body SET STORAGE EXTERNAL;
-
--- What has changed about bids since, as they are at the watermark.
-CREATE TABLE bid_states (
-    bid          bigint PRIMARY KEY,
-    ceiling      bigint NOT NULL, -- micro-dollars per node-hour
-    max_nodes    bigint NOT NULL,
-    bid_seq      bigint NOT NULL, -- its place among bids of the same ceiling
-    state        text   NOT NULL, -- OPEN, CLOSED
-    close_reason text,            -- where it closed since
-    closed_at    bigint,          -- microseconds since 1970
-    held         bigint NOT NULL,
-    under_notice bigint NOT NULL,
-    claimed      bigint NOT NULL,
-    unmet        bigint NOT NULL
-) WITH (fillfactor = 85); -- what changes is in no index
 
 -- Until it ends, what changes about an allocation is in no index.
 DROP INDEX allocations_live;

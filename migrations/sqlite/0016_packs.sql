@@ -21,59 +21,40 @@ CREATE TABLE event_packs (
 CREATE INDEX event_packs_by_time ON event_packs (last_at_us, first_seq);
 
 -- In which packs of a run something occurs: bit n of packs is pack n. One row for all of a run.
-CREATE TABLE events_by_account (
+CREATE TABLE account_runs (
     account TEXT    NOT NULL, -- as any party; '' are the events that concern everyone
     run     INTEGER NOT NULL,
     packs   INTEGER NOT NULL,
+    placed  BLOB,             -- the bids that it placed in the run: PlacedBids of .../placed.rs
     PRIMARY KEY (account, run)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE events_by_market (
+) STRICT;
+CREATE TABLE market_runs (
     market TEXT    NOT NULL, -- also each one that a bid names, or the instance type that it names
     run    INTEGER NOT NULL,
     packs  INTEGER NOT NULL,
     PRIMARY KEY (market, run)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE events_by_kind (
+CREATE TABLE kind_runs (
     kind  TEXT    NOT NULL, -- the field of kubebid.auction.v1.Event
     run   INTEGER NOT NULL,
     packs INTEGER NOT NULL,
     PRIMARY KEY (kind, run)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE events_by_bid (
-    bid   INTEGER NOT NULL, -- of any party; the number of a bid says where it was placed
-    run   INTEGER NOT NULL,
-    packs INTEGER NOT NULL,
+CREATE TABLE bid_runs (
+    bid    INTEGER NOT NULL, -- of any party; the number of a bid says where it was placed
+    run    INTEGER NOT NULL,
+    packs  INTEGER NOT NULL,
+    state  BLOB,             -- what became of it: Touched of engine/src/projections/placed.rs
+    closed INTEGER,          -- 1 where it closed in this run
     PRIMARY KEY (bid, run)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE events_by_allocation (
+CREATE INDEX bids_closed ON bid_runs (bid) WHERE closed = 1;
+CREATE TABLE allocation_runs (
     allocation INTEGER NOT NULL,
     run        INTEGER NOT NULL,
     packs      INTEGER NOT NULL,
     PRIMARY KEY (allocation, run)
 ) STRICT, WITHOUT ROWID;
-
--- The bids that a tenant placed in a run, as they were behind it.
-CREATE TABLE placed_bids (
-    tenant TEXT    NOT NULL,
-    run    INTEGER NOT NULL,
-    body   BLOB    NOT NULL, -- the message PlacedBids of engine/src/projections/placed.rs
-    PRIMARY KEY (tenant, run)
-) STRICT;
-
--- What has changed about bids since, as they are at the watermark.
-CREATE TABLE bid_states (
-    bid          INTEGER PRIMARY KEY,
-    ceiling      INTEGER NOT NULL, -- micro-dollars per node-hour
-    max_nodes    INTEGER NOT NULL,
-    bid_seq      INTEGER NOT NULL, -- its place among bids of the same ceiling
-    state        TEXT    NOT NULL, -- OPEN, CLOSED
-    close_reason TEXT,             -- where it closed since
-    closed_at    INTEGER,          -- microseconds since 1970
-    held         INTEGER NOT NULL,
-    under_notice INTEGER NOT NULL,
-    claimed      INTEGER NOT NULL,
-    unmet        INTEGER NOT NULL
-) STRICT;
 
 -- Until it ends, what changes about an allocation is in no index.
 DROP INDEX allocations_live;

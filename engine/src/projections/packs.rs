@@ -5,7 +5,7 @@ use super::fold::{Folded, Scoped};
 use super::rows::{EventRow, Place};
 use crate::wire::event::{Parties, Party, Told};
 use bytes::Bytes;
-use kubebid_core::units::{AccountName, BidId, Micros, Seq};
+use kubebid_core::units::{AccountName, AllocationId, BidId, Micros, Seq};
 use kubebid_proto::v1;
 use prost::{DecodeError, Message};
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ pub(crate) struct Run<'a> {
     pub(crate) markets: BTreeMap<&'a str, u64>,
     pub(crate) kinds: BTreeMap<&'a str, u64>,
     /// Without those that were placed: the number of a bid says where that was.
-    pub(crate) bids: BTreeMap<u64, u64>,
-    pub(crate) allocations: BTreeMap<u64, u64>,
+    pub(crate) bids: BTreeMap<BidId, u64>,
+    pub(crate) allocations: BTreeMap<AllocationId, u64>,
     /// In order.
     pub(crate) placed: Vec<BidId>,
 }
@@ -99,7 +99,7 @@ impl<'a> Run<'a> {
             if placed {
                 self.placed.push(party.bid);
             } else {
-                *self.bids.entry(party.bid.0).or_default() |= bit;
+                *self.bids.entry(party.bid).or_default() |= bit;
             }
         }
         for account in provider.iter().chain(account) {
@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
             *self.accounts.entry(EVERYONE).or_default() |= bit;
         }
         if let Some(allocation) = told.allocation {
-            *self.allocations.entry(allocation.0).or_default() |= bit;
+            *self.allocations.entry(allocation).or_default() |= bit;
         }
         let named = scope.into_iter().flat_map(|scope| scope.markets.iter().chain(&scope.instance_type));
         for market in told.market.iter().map(|market| market.as_str()).chain(named.map(|name| &name[..])) {

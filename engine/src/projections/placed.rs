@@ -1,4 +1,5 @@
-//! Bids as they were behind the run in which they were placed, those of a tenant in one message.
+//! Bids as they were behind the run in which they were placed, those of a tenant in one message, and behind
+//! each later run that touched them.
 
 use super::fold::{BidRecord, Placed};
 use super::rows::{BidRow, BidState, Tif};
@@ -23,38 +24,45 @@ struct PlacedBid {
     markets: Vec<String>,
     #[prost(string, optional, tag = "3")]
     instance_type: Option<String>,
-    #[prost(uint64, tag = "4")]
-    ceiling: u64,
-    #[prost(uint32, tag = "5")]
+    #[prost(uint32, tag = "4")]
     min_nodes: u32,
-    #[prost(uint32, tag = "6")]
-    max_nodes: u32,
-    #[prost(enumeration = "TimeInForce", tag = "7")]
+    #[prost(enumeration = "TimeInForce", tag = "5")]
     time_in_force: i32,
-    #[prost(uint64, optional, tag = "8")]
+    #[prost(uint64, optional, tag = "6")]
     expire_at_us: Option<u64>,
-    #[prost(bool, tag = "9")]
+    #[prost(bool, tag = "7")]
     closes_on_preemption: bool,
-    #[prost(string, optional, tag = "10")]
+    #[prost(string, optional, tag = "8")]
     client_key: Option<String>,
-    #[prost(uint64, tag = "11")]
-    bid_seq: u64,
-    #[prost(uint64, tag = "12")]
+    #[prost(uint64, tag = "9")]
     placed_at_us: u64,
-    #[prost(bool, tag = "13")]
+    #[prost(message, required, tag = "10")]
+    state: Touched,
+}
+
+/// What may change about a bid, as it was behind a run that touched it.
+#[derive(Clone, PartialEq, Message)]
+pub struct Touched {
+    #[prost(uint64, tag = "1")]
+    ceiling: u64,
+    #[prost(uint32, tag = "2")]
+    max_nodes: u32,
+    #[prost(uint64, tag = "3")]
+    bid_seq: u64,
+    #[prost(bool, tag = "4")]
     searching: bool,
-    /// The word of the reason.
-    #[prost(string, optional, tag = "14")]
+    /// The word of the reason, where it closed in this run.
+    #[prost(string, optional, tag = "5")]
     close_reason: Option<String>,
-    #[prost(uint64, optional, tag = "15")]
+    #[prost(uint64, optional, tag = "6")]
     closed_at_us: Option<u64>,
-    #[prost(uint32, tag = "16")]
+    #[prost(uint32, tag = "7")]
     held: u32,
-    #[prost(uint32, tag = "17")]
+    #[prost(uint32, tag = "8")]
     under_notice: u32,
-    #[prost(uint32, tag = "18")]
+    #[prost(uint32, tag = "9")]
     claimed: u32,
-    #[prost(uint32, tag = "19")]
+    #[prost(uint32, tag = "10")]
     unmet: u32,
 }
 
@@ -76,9 +84,7 @@ impl PlacedBids {
                 Scope::Markets(_) => None,
                 Scope::InstanceType(kind) => Some(kind.to_string()),
             },
-            ceiling: view.ceiling.0,
             min_nodes: view.min_nodes,
-            max_nodes: view.max_nodes,
             time_in_force: match placed.time_in_force {
                 Tif::Gtc => TimeInForce::Gtc,
                 Tif::Gtt => TimeInForce::Gtt,
@@ -88,15 +94,8 @@ impl PlacedBids {
             expire_at_us: view.expire_at.map(|at| at.0),
             closes_on_preemption: view.closes_on_preemption,
             client_key: placed.client_key.clone(),
-            bid_seq: view.bid_seq.0,
             placed_at_us: placed.at.0,
-            searching: view.searching,
-            close_reason: record.closed.map(|(_, reason)| reason.word().to_owned()),
-            closed_at_us: record.closed.map(|(at, _)| at.0),
-            held: view.live.len() as u32,
-            under_notice: view.under_notice.len() as u32,
-            claimed: view.claims.len() as u32,
-            unmet: view.unmet,
+            state: Touched::of(record),
         });
     }
 
@@ -118,31 +117,72 @@ impl PlacedBid {
             Ok(TimeInForce::Ioc) => Tif::Ioc,
             Err(error) => return Err(error.to_string()),
         };
-        let reason = |word: String| {
-            let found = CloseReason::ALL.iter().copied().find(|reason| reason.word() == word);
-            found.ok_or_else(|| format!("{word:?}"))
-        };
-        Ok(BidRow {
+        let mut row = BidRow {
             bid: BidId(self.bid),
             tenant: tenant.to_owned(),
             markets: self.markets,
             instance_type: self.instance_type,
-            ceiling: Price(self.ceiling),
+            ceiling: Price::default(),
             min_nodes: self.min_nodes,
-            max_nodes: self.max_nodes,
+            max_nodes: 0,
             time_in_force,
             expire_at: self.expire_at_us.map(Micros),
             closes_on_preemption: self.closes_on_preemption,
             client_key: self.client_key,
-            bid_seq: Seq(self.bid_seq),
+            bid_seq: Seq(0),
             placed_at: Micros(self.placed_at_us),
-            state: if self.searching { BidState::Open } else { BidState::Closed },
-            close_reason: self.close_reason.map(reason).transpose()?,
-            closed_at: self.closed_at_us.map(Micros),
-            held: self.held,
-            under_notice: self.under_notice,
-            claimed: self.claimed,
-            unmet: self.unmet,
-        })
+            state: BidState::Open,
+            close_reason: None,
+            closed_at: None,
+            held: 0,
+            under_notice: 0,
+            claimed: 0,
+            unmet: 0,
+        };
+        self.state.tell(&mut row)?;
+        Ok(row)
+    }
+}
+
+impl Touched {
+    pub(crate) fn of(record: &BidRecord) -> Touched {
+        let view = &record.view;
+        Touched {
+            ceiling: view.ceiling.0,
+            max_nodes: view.max_nodes,
+            bid_seq: view.bid_seq.0,
+            searching: view.searching,
+            close_reason: record.closed.map(|(_, reason)| reason.word().to_owned()),
+            closed_at_us: record.closed.map(|(at, _)| at.0),
+            held: view.live.len() as u32,
+            under_notice: view.under_notice.len() as u32,
+            claimed: view.claims.len() as u32,
+            unmet: view.unmet,
+        }
+    }
+
+    /// Brings a bid to how it was behind a later run.
+    ///
+    /// # Errors
+    /// The message is none: what is wrong.
+    pub fn change(row: &mut BidRow, body: &[u8]) -> Result<(), String> {
+        Touched::decode(body).map_err(|error| error.to_string())?.tell(row)
+    }
+
+    fn tell(self, row: &mut BidRow) -> Result<(), String> {
+        row.ceiling = Price(self.ceiling);
+        row.max_nodes = self.max_nodes;
+        row.bid_seq = Seq(self.bid_seq);
+        row.state = if self.searching { BidState::Open } else { BidState::Closed };
+        if let Some(word) = self.close_reason {
+            let found = CloseReason::ALL.iter().copied().find(|reason| reason.word() == word);
+            row.close_reason = Some(found.ok_or_else(|| format!("{word:?}"))?);
+            row.closed_at = self.closed_at_us.map(Micros);
+        }
+        row.held = self.held;
+        row.under_notice = self.under_notice;
+        row.claimed = self.claimed;
+        row.unmet = self.unmet;
+        Ok(())
     }
 }

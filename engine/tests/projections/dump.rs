@@ -1,28 +1,23 @@
 //! All that the tables hold, as text.
 
 use crate::place::TestPlace;
-use kubebid_core::Price;
-use kubebid_core::event::CloseReason;
-use kubebid_core::units::{Micros, Seq};
 use kubebid_engine::projections::packs::Pack;
-use kubebid_engine::projections::placed::PlacedBids;
-use kubebid_engine::projections::rows::{BidRow, BidState, EventRow};
+use kubebid_engine::projections::placed::{PlacedBids, Touched};
+use kubebid_engine::projections::rows::{BidRow, EventRow};
 use sqlx::any::{AnyRow, AnyTypeInfoKind};
 use sqlx::{AnyConnection, AssertSqlSafe, Column, Row, TypeInfo, ValueRef};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// All tables of the projections.
-pub(crate) const TABLES: [&str; 15] = [
+pub(crate) const TABLES: [&str; 13] = [
     "projection",
     "event_packs",
-    "events_by_account",
-    "events_by_market",
-    "events_by_kind",
-    "events_by_bid",
-    "events_by_allocation",
-    "placed_bids",
-    "bid_states",
+    "account_runs",
+    "market_runs",
+    "kind_runs",
+    "bid_runs",
+    "allocation_runs",
     "allocations",
     "offers",
     "markets",
@@ -59,31 +54,20 @@ pub(crate) async fn dump(place: &TestPlace) -> Dump {
     dump
 }
 
-async fn rows(connection: &mut AnyConnection, table: &str) -> Vec<AnyRow> {
-    let sql = AssertSqlSafe(format!("SELECT * FROM {table}"));
+async fn rows(connection: &mut AnyConnection, of: &str) -> Vec<AnyRow> {
+    let sql = AssertSqlSafe(format!("SELECT * FROM {of}"));
     sqlx::query(sql).fetch_all(connection).await.unwrap()
 }
 
-/// As they were placed, with what has changed since.
+/// As they were placed, with what became of them since.
 async fn bids(connection: &mut AnyConnection) -> Vec<BidRow> {
-    let mut bids: BTreeMap<u64, BidRow> = BTreeMap::new();
-    for row in rows(connection, "placed_bids").await {
-        let placed = PlacedBids::read(row.get("tenant"), row.get("body")).unwrap();
-        bids.extend(placed.into_iter().map(|bid| (bid.bid.0, bid)));
+    let mut bids: BTreeMap<i64, BidRow> = BTreeMap::new();
+    for row in rows(connection, "account_runs WHERE placed IS NOT NULL").await {
+        let placed = PlacedBids::read(row.get("account"), row.get("placed")).unwrap();
+        bids.extend(placed.into_iter().map(|bid| (bid.bid.0 as i64, bid)));
     }
-    for row in rows(connection, "bid_states").await {
-        let number = |column: &str| row.get::<i64, _>(column) as u64;
-        let bid = bids.get_mut(&number("bid")).unwrap();
-        let closed = row.get::<&str, _>("state") == "CLOSED";
-        bid.state = if closed { BidState::Closed } else { BidState::Open };
-        if let Some(word) = row.get::<Option<&str>, _>("close_reason") {
-            bid.close_reason = CloseReason::ALL.iter().copied().find(|reason| reason.word() == word);
-            bid.closed_at = Some(Micros(number("closed_at")));
-        }
-        (bid.ceiling, bid.bid_seq) = (Price(number("ceiling")), Seq(number("bid_seq")));
-        bid.max_nodes = number("max_nodes") as u32;
-        [bid.held, bid.under_notice, bid.claimed, bid.unmet] =
-            ["held", "under_notice", "claimed", "unmet"].map(|column| number(column) as u32);
+    for row in rows(connection, "bid_runs WHERE state IS NOT NULL ORDER BY bid, run").await {
+        Touched::change(bids.get_mut(&row.get("bid")).unwrap(), row.get("state")).unwrap();
     }
     bids.into_values().collect()
 }

@@ -6,17 +6,16 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 
 use super::super::Fault;
-use super::super::rows::{number, optional_number};
+use super::super::rows::number;
 use super::events::{StoredPack, those_with};
 use super::select::Select;
-use super::words::Word;
 use crate::projections::Projections;
 use crate::projections::packs::{PACK, RUN};
-use crate::projections::placed::PlacedBids;
+use crate::projections::placed::{PlacedBids, Touched};
 use crate::projections::queries::BidQuery;
 use crate::projections::rows::{BidRow, OfferRow};
 use kubebid_core::money::Price;
-use kubebid_core::units::{BidId, Micros, Seq};
+use kubebid_core::units::{BidId, Micros};
 
 /// Bids whose state is asked for at once.
 const MANY: usize = 256;
@@ -27,8 +26,8 @@ const MOST: u64 = 64;
 impl Projections {
     pub async fn bid(&self, bid: BidId) -> Result<Option<BidRow>, Fault> {
         let Some(tenant) = self.bidder(bid).await? else { return Ok(None) };
-        let mut select = Select::new("SELECT * FROM placed_bids");
-        select.add(" WHERE tenant = ? AND run <= ? ORDER BY run DESC LIMIT 1", &[&tenant, &bid.0]);
+        let mut select = placed();
+        select.add(" AND account = ? AND run <= ? ORDER BY run DESC LIMIT 1", &[&tenant, &bid.0]);
         let mut bids = self.placed(select).await?;
         bids.retain(|row| row.bid == bid);
         self.bring_up_to_date(&mut bids).await?;
@@ -76,8 +75,8 @@ impl Projections {
         after: u64,
         many: u64,
     ) -> Result<(Vec<BidRow>, Option<u64>), Fault> {
-        let mut select = Select::new("SELECT * FROM placed_bids");
-        select.add(" WHERE tenant = ? AND run > ?", &[&tenant, &after.saturating_sub(RUN)]);
+        let mut select = placed();
+        select.add(" AND account = ? AND run > ?", &[&tenant, &after.saturating_sub(RUN)]);
         select.add(" ORDER BY run LIMIT ?", &[&many]);
         let rows = select.all(&self.tables.pool, "listing bids").await?;
         let more = rows.len() as u64 == many;
@@ -104,8 +103,8 @@ impl Projections {
         for (run, tenants) in tenants {
             let tenants: Vec<&str> = tenants.into_iter().collect();
             for tenants in tenants.chunks(MANY) {
-                let mut select = Select::new("SELECT * FROM placed_bids");
-                select.add(" WHERE run = ?", &[&run]).one_of(" AND tenant IN ", tenants, "");
+                let mut select = placed();
+                select.add(" AND run = ?", &[&run]).one_of(" AND account IN ", tenants, "");
                 found.extend(self.placed(select).await?);
             }
         }
@@ -126,14 +125,22 @@ impl Projections {
         if bids.is_empty() {
             return Ok(());
         }
+        // What a bid is like says the last run that touched it, and why it closed the one in which it did.
+        let mut select = Select::new(
+            "SELECT b.column1,
+                    (SELECT r.state FROM bid_runs r WHERE r.bid = b.column1 AND r.state IS NOT NULL
+                     ORDER BY r.run DESC LIMIT 1),
+                    (SELECT r.state FROM bid_runs r WHERE r.bid = b.column1 AND r.closed = 1 LIMIT 1)
+             FROM",
+        );
         let numbers: Vec<u64> = bids.iter().map(|row| row.bid.0).collect();
-        let mut select = Select::new("SELECT * FROM bid_states");
-        select.one_of(" WHERE bid IN ", &numbers, "");
+        select.values(&numbers).add(" b", &[]);
         let rows = select.all(&self.tables.pool, "reading the states of bids").await?;
-        let mut states: BTreeMap<u64, &AnyRow> = rows.iter().map(|row| (number(row, "bid"), row)).collect();
+        let states: BTreeMap<u64, &AnyRow> = rows.iter().map(|row| (number(row, 0), row)).collect();
         for bid in bids {
-            if let Some(state) = states.remove(&bid.bid.0) {
-                change(bid, state)?;
+            let row = states[&bid.bid.0];
+            for state in [row.get::<Option<&[u8]>, _>(2), row.get(1)].into_iter().flatten() {
+                Touched::change(bid, state).map_err(|what| Fault::Row { table: "bid_runs", what })?;
             }
         }
         Ok(())
@@ -174,28 +181,16 @@ fn is_named(query: &BidQuery, row: &BidRow) -> bool {
     })
 }
 
+/// Where bids were placed.
+fn placed() -> Select {
+    Select::new("SELECT account, run, placed FROM account_runs WHERE placed IS NOT NULL")
+}
+
 fn read_placed(rows: &[AnyRow]) -> Result<Vec<BidRow>, Fault> {
     let mut bids = Vec::new();
     for row in rows {
-        let placed = PlacedBids::read(row.get("tenant"), row.get("body"));
-        bids.extend(placed.map_err(|what| Fault::Row { table: "placed_bids", what })?);
+        let placed = PlacedBids::read(row.get("account"), row.get("placed"));
+        bids.extend(placed.map_err(|what| Fault::Row { table: "account_runs", what })?);
     }
     Ok(bids)
-}
-
-fn change(bid: &mut BidRow, state: &AnyRow) -> Result<(), Fault> {
-    let close_reason: Option<&str> = state.get("close_reason");
-    bid.ceiling = Price(number(state, "ceiling"));
-    bid.max_nodes = number(state, "max_nodes") as u32;
-    bid.bid_seq = Seq(number(state, "bid_seq"));
-    bid.state = Word::read("bid_states", state.get("state"))?;
-    if let Some(word) = close_reason {
-        bid.close_reason = Some(Word::read("bid_states", word)?);
-        bid.closed_at = optional_number(state, "closed_at").map(Micros);
-    }
-    bid.held = number(state, "held") as u32;
-    bid.under_notice = number(state, "under_notice") as u32;
-    bid.claimed = number(state, "claimed") as u32;
-    bid.unmet = number(state, "unmet") as u32;
-    Ok(())
 }

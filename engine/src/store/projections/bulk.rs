@@ -1,5 +1,7 @@
 //! Many rows at once, by column.
 
+use prost::Message;
+
 /// What a column holds.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) enum Kind {
@@ -127,16 +129,23 @@ impl Row<'_> {
         self
     }
 
-    /// What `write` adds to the end of the buffer.
-    pub(super) fn bytes(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// The message, encoded.
+    pub(super) fn message(&mut self, message: &impl Message) -> &mut Self {
+        self.some_message(Some(message))
+    }
+
+    pub(super) fn some_message(&mut self, message: Option<&impl Message>) -> &mut Self {
         match self.columns.next() {
             Some(Column::Bytes(Pieces { bytes, spans })) => {
                 let start = bytes.len();
-                write(bytes);
-                spans.push(Some((start, bytes.len())));
+                spans.push(message.map(|message| {
+                    message.encode(bytes).expect("a vector grows");
+                    (start, bytes.len())
+                }));
             }
             other => panic!("bytes for {other:?}"),
         }
+        self
     }
 }
 

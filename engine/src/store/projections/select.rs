@@ -90,6 +90,16 @@ impl Select {
         self
     }
 
+    /// Adds a relation of these numbers, whose only column is `column1`.
+    pub(super) fn values(&mut self, numbers: &[u64]) -> &mut Select {
+        self.add(" (VALUES ", &[]);
+        for (n, number) in numbers.iter().enumerate() {
+            // Otherwise PostgreSQL takes it for a text.
+            self.add(if n == 0 { "(CAST(? AS bigint))" } else { ", (CAST(? AS bigint))" }, &[number]);
+        }
+        self.add(")", &[])
+    }
+
     /// Adds that the bid in `column` has all of these labels.
     pub(super) fn labelled(&mut self, column: &str, labels: &Labels) -> &mut Select {
         for (key, value) in labels {

@@ -1,7 +1,6 @@
 //! Which rows go where. The statements are the same on both databases; `v` are the rows.
 
 mod allocations;
-mod bids;
 mod charges;
 mod events;
 
@@ -9,18 +8,16 @@ use super::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text};
 use crate::projections::fold::{Folded, MarketRecord};
 use crate::projections::packs;
 use crate::projections::rows::{OfferRow, PricePoint};
-use events::{ACCOUNT, ALLOCATION, BID, KIND, MARKET};
+use events::{RUNS_OF_KIND, RUNS_OF_MARKET};
 
 /// All tables, for those who empty them.
-pub(super) const TABLES: [&str; 14] = [
+pub(super) const TABLES: [&str; 12] = [
     "event_packs",
-    "events_by_account",
-    "events_by_market",
-    "events_by_kind",
-    "events_by_bid",
-    "events_by_allocation",
-    "placed_bids",
-    "bid_states",
+    "account_runs",
+    "market_runs",
+    "kind_runs",
+    "bid_runs",
+    "allocation_runs",
     "allocations",
     "offers",
     "markets",
@@ -45,13 +42,11 @@ fn changes(folded: &Folded) -> Vec<Change> {
     let runs = packs::runs(folded);
     vec![
         events::packs(&runs),
-        events::by_name("events_by_account", ACCOUNT, &runs, |run| &run.accounts),
-        events::by_name("events_by_market", MARKET, &runs, |run| &run.markets),
-        events::by_name("events_by_kind", KIND, &runs, |run| &run.kinds),
-        events::by_number("events_by_bid", BID, &runs, |run| &run.bids),
-        events::by_number("events_by_allocation", ALLOCATION, &runs, |run| &run.allocations),
-        bids::place(&runs, folded),
-        bids::touch(folded),
+        events::accounts(&runs, folded),
+        events::bids(&runs, folded),
+        events::allocations(&runs),
+        events::by_name("market_runs", RUNS_OF_MARKET, &runs, |run| &run.markets),
+        events::by_name("kind_runs", RUNS_OF_KIND, &runs, |run| &run.kinds),
         markets(&folded.markets),
         prices(&folded.prices),
         offers(folded.offers.values()),

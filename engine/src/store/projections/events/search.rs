@@ -229,12 +229,12 @@ fn conditions(query: &EventQuery, bids: Vec<u64>) -> Vec<Condition> {
     let mut conditions = Vec::new();
     if !bids.is_empty() {
         // Where they were placed is known besides, and a bid is enough to go by.
-        return vec![Condition { table: "events_by_bid", column: "bid", keys: Keys::Numbers(bids) }];
+        return vec![Condition { table: "bid_runs", column: "bid", keys: Keys::Numbers(bids) }];
     }
     if !query.allocations.is_empty() {
         let numbers = query.allocations.iter().map(|id| id.0).collect();
         let keys = Keys::Numbers(numbers);
-        conditions.push(Condition { table: "events_by_allocation", column: "allocation", keys });
+        conditions.push(Condition { table: "allocation_runs", column: "allocation", keys });
     }
     if let Some(account) = &query.account {
         let kinds = &query.kinds;
@@ -242,15 +242,15 @@ fn conditions(query: &EventQuery, bids: Vec<u64>) -> Vec<Condition> {
         let everyone =
             query.labels.is_empty() && query.allocations.is_empty() && OF_MARKETS.iter().any(asked);
         let names = [account.as_str()].into_iter().chain(everyone.then_some(EVERYONE));
-        conditions.push(Condition::names("events_by_account", "account", names));
+        conditions.push(Condition::names("account_runs", "account", names));
     }
     if !query.markets.is_empty() {
         let names = query.markets.iter().flat_map(|market| [market.as_str(), market.parts().0]);
-        conditions.push(Condition::names("events_by_market", "market", names));
+        conditions.push(Condition::names("market_runs", "market", names));
     }
     if !query.kinds.is_empty() {
         let names = query.kinds.iter().map(|kind| &kind[..]);
-        conditions.push(Condition::names("events_by_kind", "kind", names));
+        conditions.push(Condition::names("kind_runs", "kind", names));
     }
     conditions
 }
@@ -261,12 +261,9 @@ async fn placed_in(pool: &AnyPool, bids: &[u64]) -> Result<BTreeSet<(u64, u64)>,
     for bids in bids.chunks(MANY) {
         let mut select = Select::new(
             "SELECT p.run, p.first_seq FROM event_packs p WHERE p.first_seq IN (
-                 SELECT (SELECT MAX(m.first_seq) FROM event_packs m WHERE m.first_seq <= b.column1) FROM (VALUES",
+                 SELECT (SELECT MAX(m.first_seq) FROM event_packs m WHERE m.first_seq <= b.column1) FROM",
         );
-        for (n, bid) in bids.iter().enumerate() {
-            select.add(if n == 0 { " (CAST(? AS bigint))" } else { ", (CAST(? AS bigint))" }, &[bid]);
-        }
-        select.add(") b)", &[]);
+        select.values(bids).add(" b)", &[]);
         let rows = select.all(pool, "finding bids").await?;
         found.extend(rows.iter().map(|row| (number(row, 0), number(row, 1))));
     }

@@ -1,15 +1,13 @@
-//! Events in packs, and what is in which.
+//! Events in packs, and what runs have of whom and what.
 
 use super::super::bulk::{Bulk, Change, Columns, How, Kind::Bytes, Kind::Number, Kind::Text};
+use crate::projections::fold::Folded;
 use crate::projections::packs::Run;
-use prost::Message;
+use crate::projections::placed::{PlacedBids, Touched};
 use std::collections::BTreeMap;
 
-pub(super) const ACCOUNT: Columns = &[("account", Text), ("run", Number), ("packs", Number)];
-pub(super) const MARKET: Columns = &[("market", Text), ("run", Number), ("packs", Number)];
-pub(super) const KIND: Columns = &[("kind", Text), ("run", Number), ("packs", Number)];
-pub(super) const BID: Columns = &[("bid", Number), ("run", Number), ("packs", Number)];
-pub(super) const ALLOCATION: Columns = &[("allocation", Number), ("run", Number), ("packs", Number)];
+pub(super) const RUNS_OF_MARKET: Columns = &[("market", Text), ("run", Number), ("packs", Number)];
+pub(super) const RUNS_OF_KIND: Columns = &[("kind", Text), ("run", Number), ("packs", Number)];
 
 pub(super) fn packs(runs: &[Run<'_>]) -> Change {
     const COLUMNS: Columns =
@@ -18,11 +16,59 @@ pub(super) fn packs(runs: &[Run<'_>]) -> Change {
     for run in runs {
         for pack in &run.packs {
             let mut row = rows.row();
-            row.number(pack.first_seq).number(run.first_seq).number(pack.last_at);
-            row.bytes(|bytes| pack.body.encode(bytes).expect("a vector grows"));
+            row.number(pack.first_seq).number(run.first_seq).number(pack.last_at).message(&pack.body);
         }
     }
     Change { how: How::Append("event_packs"), rows }
+}
+
+/// Which packs concern an account, and what it placed.
+pub(super) fn accounts(runs: &[Run<'_>], folded: &Folded) -> Change {
+    const COLUMNS: Columns = &[("account", Text), ("run", Number), ("packs", Number), ("placed", Bytes)];
+    let mut rows = Bulk::new(&[COLUMNS], 0);
+    for run in runs {
+        let mut placed: BTreeMap<&str, PlacedBids> = BTreeMap::new();
+        for bid in &run.placed {
+            let record = &folded.bids[bid];
+            let of = record.placed.as_ref().expect("a bid of a run was placed in it");
+            placed.entry(&of.tenant).or_default().add(*bid, of, record);
+        }
+        for (account, packs) in &run.accounts {
+            let mut row = rows.row();
+            row.text(account).number(run.first_seq).number(*packs).some_message(placed.get(account));
+        }
+    }
+    Change { how: How::Append("account_runs"), rows }
+}
+
+/// Which packs are about a bid, and how it was behind them.
+pub(super) fn bids(runs: &[Run<'_>], folded: &Folded) -> Change {
+    const COLUMNS: Columns =
+        &[("bid", Number), ("run", Number), ("packs", Number), ("state", Bytes), ("closed", Number)];
+    let mut rows = Bulk::new(&[COLUMNS], 0);
+    for run in runs {
+        for (bid, packs) in &run.bids {
+            // What is known of one that was placed in the same transaction is where it was placed.
+            let touched = folded.bids.get(bid).filter(|record| record.placed.is_none());
+            let state = touched.map(Touched::of);
+            let closed = touched.and_then(|record| record.closed).map(|_| 1);
+            let mut row = rows.row();
+            row.number(bid.0).number(run.first_seq).number(*packs);
+            row.some_message(state.as_ref()).some_number(closed);
+        }
+    }
+    Change { how: How::Append("bid_runs"), rows }
+}
+
+pub(super) fn allocations(runs: &[Run<'_>]) -> Change {
+    const COLUMNS: Columns = &[("allocation", Number), ("run", Number), ("packs", Number)];
+    let mut rows = Bulk::new(&[COLUMNS], 0);
+    for run in runs {
+        for (allocation, packs) in &run.allocations {
+            rows.row().number(allocation.0).number(run.first_seq).number(*packs);
+        }
+    }
+    Change { how: How::Append("allocation_runs"), rows }
 }
 
 pub(super) fn by_name<'a>(
@@ -35,21 +81,6 @@ pub(super) fn by_name<'a>(
     for run in runs {
         for (name, packs) in names(run) {
             rows.row().text(name).number(run.first_seq).number(*packs);
-        }
-    }
-    Change { how: How::Append(table), rows }
-}
-
-pub(super) fn by_number<'a>(
-    table: &'static str,
-    columns: Columns,
-    runs: &'a [Run<'a>],
-    numbers: impl Fn(&'a Run<'a>) -> &'a BTreeMap<u64, u64>,
-) -> Change {
-    let mut rows = Bulk::new(&[columns], 0);
-    for run in runs {
-        for (number, packs) in numbers(run) {
-            rows.row().number(*number).number(run.first_seq).number(*packs);
         }
     }
     Change { how: How::Append(table), rows }
