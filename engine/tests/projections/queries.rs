@@ -4,6 +4,7 @@ use crate::market::{ACCOUNTS, MARKETS, Market, projected};
 use crate::place::TestPlace;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
 use kubebid_engine::projections::queries::{AllocationQuery, BidQuery, ChargeQuery, EventQuery};
+use kubebid_engine::projections::rebuild;
 use kubebid_engine::projections::rows::{BidRow, EventRow};
 use kubebid_engine::store::Labels;
 use kubebid_engine::wire::event::{Viewer, redact};
@@ -17,6 +18,7 @@ crate::on_both! {
     an_account_finds_the_events_that_it_may_see
     events_are_found_by_market_and_time_and_kind
     events_come_in_pages_both_ways
+    answers_are_the_same_however_events_lie_in_packs
     numbers_beyond_all_of_ours_are_not_found_and_bound_nothing
 }
 
@@ -247,6 +249,86 @@ async fn events_come_in_pages_both_ways(place: TestPlace) {
         assert_eq!(found, all);
     }
     running.stop().await.unwrap();
+}
+
+/// A running engine writes many small runs, as many as were commits; who rebuilds writes few large ones.
+async fn answers_are_the_same_however_events_lie_in_packs(place: TestPlace) {
+    let (engine, running) = after(&place, 38).await;
+    let mut market = Market::new(39);
+    market.run(&engine, 150).await;
+    projected(&engine).await;
+    let all = all_events(&engine).await;
+    let questions = questions(&all);
+    let mut before = Vec::new();
+    for question in &questions {
+        before.push(pages(&engine, question).await);
+    }
+    let bids = all_bids(&engine).await;
+    assert!(before.iter().filter(|found| found.is_empty()).count() < questions.len() / 4);
+    drop(engine);
+    running.stop().await.unwrap();
+    rebuild(&place.options, |_, _| ()).await.unwrap();
+    let (engine, running) = place.start().await;
+    assert_eq!(all_events(&engine).await, all);
+    assert_eq!(all_bids(&engine).await, bids);
+    for (question, before) in questions.iter().zip(&before) {
+        assert_eq!(&pages(&engine, question).await, before, "{question:?}");
+    }
+    drop(engine);
+    running.stop().await.unwrap();
+}
+
+fn questions(all: &[EventRow]) -> Vec<EventQuery> {
+    let (from, to) = (all[all.len() / 3].at, all[all.len() * 2 / 3].at);
+    let kinds = |kinds: &[&str]| kinds.iter().map(|kind| (*kind).to_owned()).collect::<Vec<_>>();
+    let everything = EventQuery { limit: 40, ..EventQuery::default() };
+    let of = |account: &str| EventQuery { account: Some(AccountName::new(account)), ..everything.clone() };
+    let bids: Vec<BidId> = all.iter().filter_map(|row| Some(row.parties.claimant.as_ref()?.bid)).collect();
+    let mut questions = vec![
+        everything.clone(),
+        EventQuery { kinds: kinds(&["notice_started", "claimed"]), ..everything.clone() },
+        EventQuery { from: Some(from), to: Some(to), kinds: kinds(&["bid_closed"]), ..everything.clone() },
+        EventQuery { bids: bids[..2].to_vec(), ..everything.clone() },
+        EventQuery { bids, labels: blue(), ..everything.clone() },
+        EventQuery { labels: blue(), ..everything.clone() },
+        EventQuery { allocations: (1..9).map(AllocationId).collect(), ..everything.clone() },
+    ];
+    for account in ACCOUNTS {
+        let allocations = (1..30).map(AllocationId).collect();
+        questions.extend([
+            of(account),
+            EventQuery { kinds: kinds(&["bid_placed", "allocated"]), ..of(account) },
+            EventQuery { labels: blue(), from: Some(from), ..of(account) },
+            EventQuery { allocations, kinds: kinds(&["ended"]), ..of(account) },
+        ]);
+    }
+    for market in MARKETS {
+        let markets = vec![MarketName::new(market)];
+        questions.push(EventQuery { markets: markets.clone(), to: Some(to), ..everything.clone() });
+        questions.push(EventQuery { markets, kinds: kinds(&["price_changed"]), ..of(ACCOUNTS[0]) });
+    }
+    let backwards =
+        questions.clone().into_iter().map(|question| EventQuery { newest_first: true, ..question });
+    let backwards: Vec<EventQuery> = backwards.collect();
+    questions.extend(backwards);
+    questions
+}
+
+/// All that is found, page by page.
+async fn pages(engine: &Engine, question: &EventQuery) -> Vec<EventRow> {
+    let mut found: Vec<EventRow> = Vec::new();
+    loop {
+        let after = found.last().map(|row| (row.seq.0, row.index));
+        // Larger each time.
+        let limit = question.limit + found.len() as u32;
+        let query = EventQuery { after, limit, ..question.clone() };
+        let page = engine.projections().events(&query).await.unwrap();
+        let last = (page.len() as u32) < limit;
+        found.extend(page);
+        if last {
+            return found;
+        }
+    }
 }
 
 async fn numbers_beyond_all_of_ours_are_not_found_and_bound_nothing(place: TestPlace) {

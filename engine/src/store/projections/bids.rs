@@ -18,7 +18,8 @@ use kubebid_core::money::Price;
 use kubebid_core::units::{BidId, Micros};
 
 /// Bids whose state is asked for at once.
-const MANY: usize = 256;
+const LEAST: usize = 64;
+const MANY: usize = 1024;
 /// Rows of bids, or packs, in one answer of the database: at first, and then four times as many each time.
 const FIRST: u64 = 4;
 const MOST: u64 = 64;
@@ -45,7 +46,8 @@ impl Projections {
             bids.retain(|row| row.bid.0 > query.after && is_named(query, row));
             let mut bids = &mut bids[..];
             while !bids.is_empty() && found.len() < limit {
-                let (now, later) = bids.split_at_mut(MANY.min(bids.len()));
+                // Those of a page are of one moment, but where some are left out.
+                let (now, later) = bids.split_at_mut(limit.clamp(LEAST, MANY).min(bids.len()));
                 bids = later;
                 self.bring_up_to_date(now).await?;
                 let labelled = match &query.labels {

@@ -56,9 +56,6 @@ impl Projections {
     pub async fn events(&self, query: &EventQuery) -> Result<Vec<EventRow>, Fault> {
         let pool = &self.tables.pool;
         let few = if query.labels.is_empty() { None } else { few_with(pool, &query.labels).await? };
-        if few.as_ref().is_some_and(BTreeSet::is_empty) {
-            return Ok(Vec::new());
-        }
         let asks = !query.labels.is_empty() && few.is_none();
         let Some(mut search) = Search::begin(pool, query, few.as_ref()).await? else { return Ok(Vec::new()) };
         let wanted = Wanted::new(query, few);

@@ -71,6 +71,9 @@ impl Search {
             high = high.min(first + PACK - 1);
         }
         let bids = bids(query, labelled);
+        if bids.is_empty() && (!query.bids.is_empty() || labelled.is_some()) {
+            return Ok(None);
+        }
         let placed = placed_in(pool, &bids).await?;
         let conditions = conditions(query, bids);
         let runs = Some((low.saturating_sub(RUN - 1), high));
