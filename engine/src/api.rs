@@ -123,13 +123,22 @@ impl Api {
         Cursor::behind(self.0.engine.journal_id(), seq).to_string()
     }
 
-    /// One more request of this caller, or one more bid of a frame.
+    /// One more request of this caller.
     fn count_request(&self, caller: &Caller) -> Result<(), ApiError> {
+        match self.count_requests(caller, 1) {
+            (0, limit) => Err(limit()),
+            (_, _) => Ok(()),
+        }
+    }
+
+    /// That many more of this caller: how many of them may be, and why not more.
+    fn count_requests(&self, caller: &Caller, more: usize) -> (usize, impl Fn() -> ApiError + use<>) {
         let rate = self.limits_of(caller).requests_per_second;
-        caller.session.holder.bucket.take(rate).map_err(|wait| {
-            ApiError::limit("requests_per_second", format!("more than {rate} requests a second"))
-                .again_after(wait)
-        })
+        let (taken, wait) = caller.session.holder.bucket.take_some(more as u64, rate);
+        let limit = move || {
+            ApiError::limit("requests_per_second", format!("more than {rate} requests a second")).again_after(wait)
+        };
+        (taken as usize, limit)
     }
 
     /// Waits until exchange and views know the market up to `min_seq`.

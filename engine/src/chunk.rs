@@ -66,7 +66,9 @@ impl Chunk {
         bids.dedup();
         allocations.sort_unstable();
         allocations.dedup();
-        let bids: Vec<BidView> = bids.into_iter().filter_map(|id| exchange.view_bid(id)).collect();
+        let mut views = Vec::with_capacity(bids.len());
+        views.extend(bids.into_iter().filter_map(|id| exchange.view_bid(id)));
+        let bids: Vec<BidView> = views;
         let mut tenants: Vec<AccountId> = bids.iter().map(|bid| bid.tenant).collect();
         tenants.sort_unstable();
         tenants.dedup();

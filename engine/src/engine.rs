@@ -2,7 +2,7 @@
 
 use crate::chunk::{Chunk, Step};
 use crate::clock::Clock;
-use crate::intake::{Intake, Looked, NotDone, Submission, Taker, Ticket, Waiting, Work};
+use crate::intake::{Answer, Intake, Looked, NotDone, Submission, Taker, Ticket, Waiting, Work, unstamped};
 use crate::leave_out::{self, LeaveOut};
 use crate::own_feeds::{OwnFeed, OwnFeeds};
 use crate::owner::Owner;
@@ -17,10 +17,10 @@ use crate::store::{Fault, Store, StoreOptions};
 use crate::tenure::Tenure;
 use crate::view::Views;
 use futures_util::future::BoxFuture;
-use kubebid_core::Exchange;
 use kubebid_core::units::AccountName;
+use kubebid_core::{Exchange, Stamped};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -215,23 +215,31 @@ impl Engine {
         let once = move |exchange: &Exchange, step: &Step| {
             look.take().map(|look| look(exchange, step)).expect("one command is looked at once")
         };
-        let seen = self.submit_all(vec![command], once).await?;
+        let Submission { key, command, at, deadline } = command;
+        let (waiting, answer) = Waiting::new(1, once);
+        let commands = vec![unstamped(key, command)];
+        let seen = self.wait_for(Ticket { commands, at, deadline, reply: Box::new(waiting) }, answer).await?;
         Ok(seen.into_iter().next().expect("something is seen behind each command"))
     }
 
-    /// As [`Engine::submit`], for commands with one deadline that follow each other: what `look` saw behind each.
-    pub async fn submit_all<T: Send + 'static>(
+    /// As [`Engine::submit`], for commands that follow each other: what `look` saw behind each.
+    pub(crate) async fn submit_all<T: Send + 'static>(
         &self,
-        commands: Vec<Submission>,
+        commands: Vec<Stamped>,
+        deadline: Option<Instant>,
         look: impl FnMut(&Exchange, &Step) -> T + Send + 'static,
     ) -> Result<Vec<T>, NotDone> {
+        let (waiting, answer) = Waiting::new(commands.len(), look);
+        self.wait_for(Ticket { commands, at: None, deadline, reply: Box::new(waiting) }, answer).await
+    }
+
+    async fn wait_for<T>(&self, ticket: Ticket, answer: Answer<T>) -> Result<Vec<T>, NotDone> {
         if self.applied().saturating_sub(self.projected()) > self.0.projection_lag {
             return Err(NotDone::Full);
         }
-        let (waiting, receiver) = Waiting::new(commands.len(), look);
-        self.hand_over(Work::Commands(Ticket { commands, reply: Box::new(waiting) }))?;
+        self.hand_over(Work::Commands(ticket))?;
         // The sender is only dropped unused when the exchange stops with the command in hand.
-        let Looked { last, seen } = receiver.await.unwrap_or(Err(NotDone::Unknown))?;
+        let Looked { last, seen } = answer.await.unwrap_or(Err(NotDone::Unknown))?;
         spans::stamped(last);
         Ok(seen)
     }

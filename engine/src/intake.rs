@@ -12,7 +12,7 @@ use crate::chunk::Step;
 use crossbeam_queue::ArrayQueue;
 use door::{Door, Queue, Refuse};
 use kubebid_core::units::{ClientKey, Micros};
-use kubebid_core::{Command, Exchange};
+use kubebid_core::{Command, Exchange, Stamped};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -29,15 +29,18 @@ pub(crate) type Question = Box<dyn FnOnce(&Exchange) + Send>;
 
 /// Commands of one caller that wait to be stamped, one behind the other.
 pub(crate) struct Ticket {
-    /// All with one deadline.
-    pub(crate) commands: Vec<Submission>,
+    /// Their time is set when they are taken.
+    pub(crate) commands: Vec<Stamped>,
+    /// Where to move a stepped clock.
+    pub(crate) at: Option<Micros>,
+    /// Not taken any more behind this moment.
+    pub(crate) deadline: Option<Instant>,
     pub(crate) reply: Box<dyn Reply>,
 }
 
-impl Ticket {
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.commands.first()?.deadline
-    }
+/// A command that is to be stamped.
+pub(crate) fn unstamped(key: Option<ClientKey>, command: Command) -> Stamped {
+    Stamped { at: Micros::default(), key, command }
 }
 
 /// A command to be handed over.
@@ -222,8 +225,9 @@ mod tests {
 
     fn frame(intake: &Intake, bids: usize) -> Result<Answer<()>, NotDone> {
         let (waiting, receiver) = Waiting::new(bids, |_: &Exchange, _: &Step| ());
-        let commands = (0..bids).map(|_| Submission::new(None, Command::AdvanceTime)).collect();
-        intake.push(Work::Commands(Ticket { commands, reply: Box::new(waiting) }))?;
+        let commands = (0..bids).map(|_| unstamped(None, Command::AdvanceTime)).collect();
+        let reply = Box::new(waiting);
+        intake.push(Work::Commands(Ticket { commands, at: None, deadline: None, reply }))?;
         Ok(receiver)
     }
 

@@ -7,7 +7,7 @@ use crate::leave_out::NoJournal;
 use crate::progress::{Reached, Reaching};
 use crate::projections::Projections;
 use crate::recovery::{Follower, ToProjections};
-use crate::sequencer::{Sequencer, Stopped};
+use crate::sequencer::{Journaling, Market, Sequencer, Stopped};
 use crate::snapshots;
 use crate::standby::{self, Led, Start, Unprojected};
 use crate::store::{Fault, Leadership, Store};
@@ -85,17 +85,22 @@ impl Owner {
             let (expected, found) = (leadership.head, head);
             return Err(Fault::Diverged { expected, found }.into());
         }
-        let sequencer = Sequencer {
-            intake: self.intake.clone(),
-            clock: options.clock,
+        let writer = if options.leave_out.journal { Box::new(NoJournal) } else { leadership.writer };
+        let market = Market {
             replay,
-            head,
-            writer: if options.leave_out.journal { Box::new(NoJournal) } else { leadership.writer },
             publisher,
             feed: self.feed.clone(),
             own_feeds: self.own_feeds.clone(),
             projections: self.chunks.clone(),
             applied: self.applied.clone(),
+        };
+        let journaling = Journaling { writer, head };
+        let sequencer = Sequencer {
+            intake: self.intake.clone(),
+            clock: options.clock,
+            journaling,
+            stamped: market.replay.exchange.now(),
+            market,
         };
         Ok((sequencer, keeper))
     }
@@ -119,8 +124,9 @@ impl Owner {
     ) -> Result<(), EngineError> {
         let Owner { store, options, applied, saved, projecting, .. } = self;
         drop(projecting);
-        applied.reach(sequencer.head.seq);
-        info!(seq = sequencer.head.seq, "ready");
+        let seq = sequencer.journaling.head.seq;
+        applied.reach(seq);
+        info!(seq, "ready");
         let _ = ready.send(());
         let (replay, head) = sequencer.run().await?;
         // Before the snapshot, which takes a while: nothing is written to the journal any more.

@@ -1,39 +1,36 @@
-//! The one thread that owns the exchange: stamps what waits, makes it durable, applies it, tells.
+//! The one thread that owns the exchange: stamps what waits, makes it durable, applies it, tells. While much is
+//! applied, what came meanwhile is on its way into the journal.
 
-use crate::chunk::{Chunk, Step};
+mod journaling;
+mod market;
+
+pub(crate) use journaling::Journaling;
+pub(crate) use market::Market;
+
 use crate::clock::Clock;
-use crate::intake::{Intake, NotDone, Question, Reply, Submission, Ticket, Work};
+use crate::intake::{Intake, NotDone, Question, Ticket, Work};
 use crate::metrics;
-use crate::progress::Reaching;
 use crate::replay::{BEHAVIOUR, Replay};
 use crate::store::record::{Batch, BatchBuilder, Position};
-use crate::store::{AppendError, JournalWriter, Resolution};
-use crate::view::Publisher;
+use futures_util::future::join;
 use kubebid_core::units::Micros;
 use kubebid_core::{Command, Stamped};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{broadcast, mpsc};
-use tracing::{error, info, warn};
 
 /// As many share one commit; those that came together are not parted.
 const BATCH_COMMANDS: usize = 8192;
-/// How long to wait before a store that does not answer is asked again.
-const RETRY: Duration = Duration::from_millis(200);
+/// From so many on a batch is applied while the next one becomes durable. Fewer are applied before that: commits that
+/// are shared by less cost more than such a moment.
+const MUCH: usize = 64;
 
 pub(crate) struct Sequencer {
     pub(crate) intake: Arc<Intake>,
     pub(crate) clock: Clock,
-    pub(crate) replay: Replay,
-    pub(crate) head: Position,
-    pub(crate) writer: Box<dyn JournalWriter>,
-    pub(crate) publisher: Publisher,
-    /// To those who watch; a slow one is told that it missed some.
-    pub(crate) feed: broadcast::Sender<Arc<Chunk>>,
-    pub(crate) own_feeds: mpsc::UnboundedSender<Arc<Chunk>>,
-    /// To the projections, which miss nothing.
-    pub(crate) projections: mpsc::UnboundedSender<Arc<Chunk>>,
-    pub(crate) applied: Reaching,
+    pub(crate) journaling: Journaling,
+    pub(crate) market: Market,
+    /// The time of the last command that was stamped.
+    pub(crate) stamped: Micros,
 }
 
 /// Why the sequencer ended.
@@ -44,28 +41,74 @@ pub enum Stopped {
     Superseded(String),
 }
 
+/// What is taken from the intake at once.
+#[derive(Default)]
+struct Taken {
+    tickets: Vec<Ticket>,
+    /// In place of commands, where time itself brings what is due.
+    advance: Option<Stamped>,
+    /// Answered when the commands that came before them are applied: all that they see is durable.
+    questions: Vec<Question>,
+}
+
+impl Taken {
+    /// How many commands it is.
+    fn count(&self) -> usize {
+        self.commands().count()
+    }
+
+    fn commands(&self) -> impl Iterator<Item = &Stamped> {
+        self.tickets.iter().flat_map(|ticket| &ticket.commands).chain(&self.advance)
+    }
+}
+
 impl Sequencer {
     /// Runs until the intake is closed and empty.
     pub(crate) async fn run(mut self) -> Result<(Replay, Position), Stopped> {
-        let (mut tickets, mut questions) = (Vec::new(), Vec::new());
+        // What is in the journal and not applied yet.
+        let mut durable = None;
         loop {
-            self.wait().await;
-            self.drain(&mut tickets, &mut questions);
-            if tickets.is_empty() && !self.is_due() {
-                self.answer(&mut questions);
-                if self.intake.is_closed() && self.intake.len() == 0 {
-                    return Ok((self.replay, self.head));
-                }
-                continue;
+            if let Some(few) = durable.take_if(|durable: &mut Taken| durable.count() < MUCH) {
+                self.market.apply(few, self.intake.waiting());
             }
-            self.commit(&mut tickets).await?;
-            self.answer(&mut questions);
+            if durable.is_none() {
+                self.wait().await;
+            }
+            let mut taken = self.take();
+            if taken.count() == 0 {
+                if durable.is_none() && self.is_due() {
+                    let now = self.now();
+                    taken.advance = Some(Stamped { at: now, key: None, command: Command::AdvanceTime });
+                } else {
+                    durable.into_iter().for_each(|much| self.market.apply(much, self.intake.waiting()));
+                    durable = None;
+                    taken.questions.into_iter().for_each(|question| question(&self.market.replay.exchange));
+                    if self.intake.is_closed() && self.intake.len() == 0 {
+                        return Ok((self.market.replay, self.journaling.head));
+                    }
+                    continue;
+                }
+            }
+            let batch = self.pack(&taken);
+            let Sequencer { journaling, market, intake, stamped, .. } = &mut self;
+            // The store is given the batch before anything is applied here.
+            let applying = async { durable.take().map(|much| market.apply(much, intake.waiting())) };
+            let (committed, _) = join(journaling.commit(&batch), applying).await;
+            match committed? {
+                Ok(()) => durable = Some(taken),
+                Err(not_done) => {
+                    // As if it had never been stamped.
+                    *stamped = market.replay.exchange.now();
+                    taken.tickets.into_iter().for_each(|ticket| ticket.reply.refuse(not_done));
+                    taken.questions.into_iter().for_each(|question| question(&market.replay.exchange));
+                }
+            }
         }
     }
 
     /// Until there is work, or something falls due.
     async fn wait(&self) {
-        let due = match (self.clock, self.replay.exchange.next_due()) {
+        let due = match (self.clock, self.market.replay.exchange.next_due()) {
             (Clock::Real, Some(due)) => due,
             (Clock::Real, None) | (Clock::Stepped, _) => return self.intake.ready().await,
         };
@@ -74,169 +117,48 @@ impl Sequencer {
         let _ = tokio::time::timeout(left, self.intake.ready()).await;
     }
 
+    /// Never before what was stamped, though it may not be applied yet.
     fn now(&self) -> Micros {
-        self.clock.now(self.replay.exchange.now())
+        self.clock.now(self.market.replay.exchange.now().max(self.stamped))
     }
 
     fn is_due(&self) -> bool {
-        let due = self.replay.exchange.next_due();
+        let due = self.market.replay.exchange.next_due();
         self.clock == Clock::Real && due.is_some_and(|due| due <= self.now())
     }
 
-    fn drain(&self, tickets: &mut Vec<Ticket>, questions: &mut Vec<Question>) {
-        let mut commands = 0;
+    /// What waits, stamped. Those whose caller has gone or whose deadline has passed are left out, unjournaled.
+    fn take(&mut self) -> Taken {
+        let (now, moment) = (self.now(), Instant::now());
+        let (mut taken, mut commands) = (Taken::default(), 0);
         while commands < BATCH_COMMANDS {
             match self.intake.pop() {
-                Some(Work::Commands(ticket)) => {
-                    commands += ticket.commands.len();
-                    tickets.push(ticket);
+                Some(Work::Commands(mut ticket)) => {
+                    if !ticket.reply.is_awaited() {
+                        metrics::dropped();
+                    } else if ticket.deadline.is_some_and(|deadline| deadline <= moment) {
+                        metrics::dropped();
+                        ticket.reply.refuse(NotDone::TooLate);
+                    } else {
+                        commands += ticket.commands.len();
+                        let at = ticket.at.unwrap_or(now);
+                        self.stamped = self.stamped.max(at);
+                        ticket.commands.iter_mut().for_each(|command| command.at = at);
+                        taken.tickets.push(ticket);
+                    }
                 }
-                Some(Work::Question(question)) => questions.push(question),
+                Some(Work::Question(question)) => taken.questions.push(question),
                 None => break,
             }
         }
+        taken
     }
 
-    /// Answers what was asked before or while the last commit ran: all of it is durable.
-    fn answer(&self, questions: &mut Vec<Question>) {
-        for question in questions.drain(..) {
-            question(&self.replay.exchange);
-        }
-    }
-
-    async fn commit(&mut self, tickets: &mut Vec<Ticket>) -> Result<(), Stopped> {
-        let now = self.now();
-        let (commands, mut replies) = stamp(tickets, now);
-        let mut builder = BatchBuilder::with_capacity(self.head, 128 * commands.len());
-        let mut stamped = Vec::with_capacity(commands.len().max(1));
-        for command in commands {
+    fn pack(&self, taken: &Taken) -> Batch {
+        let mut builder = BatchBuilder::with_capacity(self.journaling.head, 128 * taken.count());
+        for command in taken.commands() {
             builder.push_with(command.at.0, BEHAVIOUR, |bytes| command.encode(bytes));
-            stamped.push(command);
         }
-        if stamped.is_empty() {
-            if !self.is_due() {
-                return Ok(());
-            }
-            // What is due and no command brings: time itself.
-            let advance = Stamped { at: now, key: None, command: Command::AdvanceTime };
-            builder.push_with(now.0, BEHAVIOUR, |bytes| advance.encode(bytes));
-            stamped.push(advance);
-        }
-        let batch = builder.finish();
-        let started = Instant::now();
-        match self.append(&batch).await? {
-            Ok(()) => {}
-            Err(not_done) => {
-                replies.drain(..).for_each(|(reply, _)| reply.refuse(not_done));
-                return Ok(());
-            }
-        }
-        metrics::commit(batch.count(), batch.bytes().len(), started.elapsed());
-        self.head = batch.end();
-        self.apply(stamped, replies);
-        Ok(())
+        builder.finish()
     }
-
-    /// Appends a batch, and when that has no answer finds out what became of it.
-    async fn append(&mut self, batch: &Batch) -> Result<Result<(), NotDone>, Stopped> {
-        loop {
-            match self.writer.append(batch).await {
-                Ok(()) => return Ok(Ok(())),
-                Err(AppendError::Fenced { epoch }) => {
-                    return Err(Stopped::Superseded(format!("another engine took over from epoch {epoch}")));
-                }
-                Err(AppendError::Refused(refused)) => {
-                    error!(error = %refused, "the store refused a batch");
-                    metrics::store_refused();
-                    return Ok(Err(NotDone::StoreRefused));
-                }
-                Err(AppendError::Unknown { source }) => {
-                    warn!(error = %source, "an append has no answer; finding out what became of it");
-                    metrics::store_unknown();
-                }
-            }
-            match self.resolve(batch).await? {
-                Resolution::Committed => return Ok(Ok(())),
-                Resolution::NotCommitted => {}
-                Resolution::Fenced => {
-                    return Err(Stopped::Superseded("another engine took over".to_owned()));
-                }
-            }
-        }
-    }
-
-    async fn resolve(&mut self, batch: &Batch) -> Result<Resolution, Stopped> {
-        loop {
-            match self.writer.resolve(batch).await {
-                Ok(resolution) => {
-                    info!(?resolution, "the append is resolved");
-                    return Ok(resolution);
-                }
-                Err(fault @ crate::store::Fault::Diverged { .. }) => {
-                    return Err(Stopped::Superseded(fault.to_string()));
-                }
-                Err(fault) => {
-                    warn!(error = %fault, "the store does not answer");
-                    tokio::time::sleep(RETRY).await;
-                }
-            }
-        }
-    }
-
-    /// Everything here is durable: apply it, publish it, tell the callers, in this order.
-    fn apply(&mut self, commands: Vec<Stamped>, mut replies: Replies) {
-        let mut steps: Vec<Step> = Vec::with_capacity(commands.len());
-        let mut commands = commands.into_iter();
-        for (reply, count) in &mut replies {
-            for command in commands.by_ref().take(*count) {
-                let step = self.step(command);
-                reply.look(&self.replay.exchange, &step);
-                steps.push(step);
-            }
-        }
-        // Time that nobody waits for.
-        steps.extend(commands.map(|command| self.step(command)));
-        metrics::applied(&steps, self.intake.waiting());
-        self.publisher.publish(&mut self.replay.exchange);
-        let seq = self.replay.exchange.seq().0;
-        let chunk = Arc::new(Chunk::gather(steps, &self.replay.exchange, self.publisher.names()));
-        // Nobody may be watching, and the others end when the engine does.
-        let _ = self.feed.send(chunk.clone());
-        let _ = self.own_feeds.send(chunk.clone());
-        let _ = self.projections.send(chunk);
-        self.applied.reach(seq);
-        replies.into_iter().for_each(|(reply, _)| reply.tell());
-    }
-
-    fn step(&mut self, command: Stamped) -> Step {
-        let step = self.replay.step(command);
-        self.publisher.note(&step.events);
-        step
-    }
-}
-
-/// Who waits, and for how many commands.
-type Replies = Vec<(Box<dyn Reply>, usize)>;
-
-/// Leaves out those whose caller has gone or whose deadline has passed, unjournaled.
-fn stamp(tickets: &mut Vec<Ticket>, now: Micros) -> (Vec<Stamped>, Replies) {
-    let moment = Instant::now();
-    let mut replies = Vec::with_capacity(tickets.len());
-    let mut commands = Vec::with_capacity(tickets.len());
-    for ticket in tickets.drain(..) {
-        if !ticket.reply.is_awaited() {
-            metrics::dropped();
-        } else if ticket.deadline().is_some_and(|deadline| deadline <= moment) {
-            metrics::dropped();
-            ticket.reply.refuse(NotDone::TooLate);
-        } else {
-            replies.push((ticket.reply, ticket.commands.len()));
-            commands.extend(ticket.commands.into_iter().map(|Submission { key, command, at, .. }| Stamped {
-                at: at.unwrap_or(now),
-                key,
-                command,
-            }));
-        }
-    }
-    (commands, replies)
 }

@@ -2,12 +2,12 @@
 
 use crate::Client;
 use crate::call::{Limits, Repeat, Tries, in_time};
+use crate::encoded::{add_bid, place_bids};
 use crate::error::{Error, Refusal};
 use crate::keys::Keyed as _;
-use crate::methods::MESSAGE_MAX;
-use crate::v1::bid_service_client::BidServiceClient;
 use crate::v1::place_bids_response::result::Outcome;
-use crate::v1::{PlaceBidRequest, PlaceBidResponse, PlaceBidsRequest, PlaceBidsResponse};
+use crate::v1::{PlaceBidRequest, PlaceBidResponse, PlaceBidsResponse};
+use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt as _};
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,6 +16,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
+use prost::Message as _;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, Streaming};
 
@@ -97,8 +98,8 @@ struct Sent {
 }
 
 struct Link {
-    frames: UnboundedSender<PlaceBidsRequest>,
-    answers: Streaming<PlaceBidsResponse>,
+    frames: UnboundedSender<Bytes>,
+    answers: Streaming<Bytes>,
 }
 
 struct Placing {
@@ -118,7 +119,7 @@ struct Placing {
 }
 
 enum Step {
-    Answer(Result<Option<PlaceBidsResponse>, Status>),
+    Answer(Result<Option<Bytes>, Status>),
     Bids(Option<Vec<PlaceBidRequest>>),
     Again,
     Silence,
@@ -146,7 +147,7 @@ impl Placing {
                     self.send(bids.into_iter().map(|bid| Sent { bid, times: 0 }).collect());
                 }
                 Step::Again => self.send_again(),
-                Step::Answer(Ok(Some(answer))) => self.take(answer)?,
+                Step::Answer(Ok(Some(answer))) => self.take(&answer)?,
                 Step::Answer(Ok(None)) => {
                     self.recover(Status::unavailable("the engine ended the stream")).await?;
                 }
@@ -185,10 +186,9 @@ impl Placing {
             let _ = frames.send(frame_of(sent));
         }
         let (channel, request) = self.tries.request(UnboundedReceiverStream::new(receiver));
-        let mut stub = BidServiceClient::new(channel).max_decoding_message_size(MESSAGE_MAX);
-        let opened = in_time(self.tries.client.options.timeout, stub.place_bids(request)).await?;
+        let answers = in_time(self.tries.client.options.timeout, place_bids(channel, request)).await?;
         self.progress = Instant::now();
-        Ok(Link { frames, answers: opened.into_inner() })
+        Ok(Link { frames, answers })
     }
 
     async fn recover(&mut self, status: Status) -> Result<(), Error> {
@@ -226,7 +226,9 @@ impl Placing {
         self.send(due);
     }
 
-    fn take(&mut self, answer: PlaceBidsResponse) -> Result<(), Error> {
+    fn take(&mut self, answer: &[u8]) -> Result<(), Error> {
+        let answer = PlaceBidsResponse::decode(answer)
+            .map_err(|unreadable| Error::Fault(Box::new(Status::internal(unreadable.to_string()))))?;
         self.tries.reset();
         self.progress = Instant::now();
         let sent = self.sent.pop_front().unwrap_or_default();
@@ -254,6 +256,8 @@ impl Placing {
     }
 }
 
-fn frame_of(sent: &[Sent]) -> PlaceBidsRequest {
-    PlaceBidsRequest { bids: sent.iter().map(|sent| sent.bid.clone()).collect() }
+fn frame_of(sent: &[Sent]) -> Bytes {
+    let mut frame = Vec::with_capacity(128 * sent.len());
+    sent.iter().for_each(|sent| add_bid(&sent.bid, &mut frame));
+    frame.into()
 }

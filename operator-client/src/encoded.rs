@@ -1,17 +1,18 @@
-//! Watches as the bytes they are on the wire, for who reads only a part of each frame.
+//! Streams as the bytes they are on the wire, for who reads only a part of each frame.
 
 use crate::Client;
 use crate::call::{Limits, Repeat, Tries, in_time};
 use crate::error::Error;
 use crate::methods::MESSAGE_MAX;
-use crate::v1::{WatchEventsRequest, WatchPricesRequest};
+use crate::v1::{PlaceBidRequest, WatchEventsRequest, WatchPricesRequest};
 use bytes::Bytes;
-use futures_util::stream::{Stream, TryStreamExt};
+use futures_util::stream::{Stream, StreamExt as _, TryStreamExt as _};
 use kubebid_proto::Encoded;
 use prost::Message;
-use tonic::Status;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{Request, Status, Streaming};
 
 impl Client {
     /// The frames of WatchEvents, each an encoded `WatchEventsResponse`. Over one connection, and over with it:
@@ -32,6 +33,21 @@ impl Client {
         self.encoded("/kubebid.auction.v1.MarketService/WatchPrices", request).await
     }
 
+    /// The answers to frames of PlaceBids as they come, each an encoded `PlaceBidsResponse`, in the order of the
+    /// frames, which [`add_bid`] makes. Over one connection, and over with it: what [`place_bids`](Self::place_bids)
+    /// does about that, and about bids without a key or that there is no room for, is not done.
+    pub async fn place_bids_encoded<F: Stream<Item = Bytes> + Send + 'static>(
+        &self,
+        frames: F,
+    ) -> Result<impl Stream<Item = Result<Bytes, Error>> + Send + Unpin + use<F>, Error> {
+        let mut tries = Tries::new(self.clone(), None);
+        let (channel, request) = tries.request(frames.boxed());
+        match in_time(self.options.timeout, place_bids(channel, request)).await {
+            Ok(answers) => Ok(answers.map_err(move |status| over(&mut tries, status))),
+            Err(status) => Err(over(&mut tries, status)),
+        }
+    }
+
     async fn encoded<Q: Message>(
         &self,
         path: &'static str,
@@ -49,6 +65,25 @@ impl Client {
             Err(status) => Err(over(&mut tries, status)),
         }
     }
+}
+
+/// Adds a bid to what is encoded of a frame of PlaceBids.
+pub fn add_bid(bid: &PlaceBidRequest, frame: &mut Vec<u8>) {
+    prost::encoding::message::encode(BIDS, bid, frame);
+}
+
+/// The field of `PlaceBidsRequest` that the bids are in.
+const BIDS: u32 = 1;
+
+/// Opens a stream of frames; their answers.
+pub(crate) async fn place_bids(
+    channel: Channel,
+    frames: Request<impl Stream<Item = Bytes> + Send + 'static>,
+) -> Result<Streaming<Bytes>, Status> {
+    let mut stub = Grpc::new(channel).max_decoding_message_size(MESSAGE_MAX);
+    stub.ready().await.map_err(|error| Status::from_error(error.into()))?;
+    let path = PathAndQuery::from_static("/kubebid.auction.v1.BidService/PlaceBids");
+    Ok(stub.streaming(frames, path, Encoded).await?.into_inner())
 }
 
 /// What it means that the only try failed.

@@ -1,6 +1,7 @@
 //! Requests that carry a client key: repeated with the same one they are done at most once.
 
 use crate::v1;
+use uuid::Uuid;
 
 /// A request with a client key.
 pub trait Keyed {
@@ -8,12 +9,12 @@ pub trait Keyed {
     fn client_key_mut(&mut self) -> &mut String;
 
     /// Gives it a random key, unless it has one, and says which.
-    fn ensure_key(&mut self) -> String {
+    fn ensure_key(&mut self) -> &str {
         let key = self.client_key_mut();
         if key.is_empty() {
-            *key = uuid::Uuid::new_v4().to_string();
+            key.push_str(Uuid::new_v4().hyphenated().encode_lower(&mut Uuid::encode_buffer()));
         }
-        key.clone()
+        key
     }
 }
 

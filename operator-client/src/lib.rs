@@ -44,6 +44,7 @@ pub use bids::{PlaceBids, Placed};
 pub use call::Options;
 pub use code::Code;
 pub use config::{Builder, DEFAULT_ENDPOINT};
+pub use encoded::add_bid;
 pub use error::{Error, GaveUp, Kind, Refusal};
 pub use keys::Keyed;
 pub use kubebid_proto::v1;

@@ -22,7 +22,7 @@ macro_rules! methods {
     };
     (@keyed $request:ident) => {{
         let mut request = $request;
-        let key = request.ensure_key();
+        let key = request.ensure_key().to_owned();
         (request, Repeat::Safe, Some(key))
     }};
     (@safe $request:ident) => { ($request, Repeat::Safe, None) };

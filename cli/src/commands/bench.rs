@@ -8,6 +8,7 @@ mod metrics;
 mod place;
 mod price;
 mod report;
+mod scan;
 mod stage;
 mod watch;
 

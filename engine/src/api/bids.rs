@@ -3,16 +3,19 @@
 use super::Api;
 use super::commands::{Done, done};
 use crate::caller::Caller;
-use crate::intake::Submission;
+use crate::intake::unstamped;
 use crate::limits::{Reservation, Room};
 use crate::store::Labels;
 use crate::wire::command;
 use crate::wire::status::{ApiError, Code};
-use kubebid_core::Command;
-use kubebid_core::command::PlaceBid;
 use kubebid_core::event::Scope;
 use kubebid_core::units::{BidId, ClientKey};
+use kubebid_core::{Command, Stamped};
 use kubebid_proto::v1;
+use std::cmp::Reverse;
+use std::mem;
+use std::slice;
+use std::sync::Arc;
 use v1::place_bids_response::{Result as BidResult, result::Outcome};
 
 /// Bids in one frame of PlaceBids.
@@ -22,11 +25,10 @@ impl Api {
     pub async fn place_bid(
         &self,
         caller: &Caller,
-        request: v1::PlaceBidRequest,
+        mut request: v1::PlaceBidRequest,
     ) -> Result<v1::PlaceBidResponse, ApiError> {
-        let placing = self.prepare(caller, request).await?;
-        let placed = self.place_all(caller, vec![placing]).await.pop().expect("an answer for each bid");
-        placed.map(response)
+        let placed = self.place_all(caller, slice::from_mut(&mut request)).await.pop();
+        placed.expect("an answer for each bid").map(response).map_err(|refused| *refused)
     }
 
     /// A frame of PlaceBids: all are on their way, in their order, before the first is waited for. Fails as a
@@ -36,28 +38,21 @@ impl Api {
         caller: &Caller,
         request: v1::PlaceBidsRequest,
     ) -> Result<v1::PlaceBidsResponse, ApiError> {
-        if request.bids.len() > FRAME {
-            let what = format!("a frame of {} bids; {FRAME} are allowed", request.bids.len());
+        let mut bids = request.bids;
+        if bids.len() > FRAME {
+            let what = format!("a frame of {} bids; {FRAME} are allowed", bids.len());
             return Err(ApiError::new(Code::TooLarge).at("bids").saying(what));
         }
-        let keys: Vec<String> = request.bids.iter().map(|bid| bid.client_key.clone()).collect();
-        let (mut placing, mut outcomes) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
-        for bid in request.bids {
-            let prepared = match self.count_request(caller) {
-                Ok(()) => self.prepare(caller, bid).await,
-                Err(limit) => Err(limit),
-            };
-            outcomes.push(prepared.map(|bid| placing.push(bid)));
-        }
-        let mut placed = self.place_all(caller, placing).await.into_iter();
-        let outcomes = outcomes.into_iter().map(|prepared| {
-            match prepared.and_then(|()| placed.next().expect("an answer for each bid")) {
+        let (counted, limit) = self.count_requests(caller, bids.len());
+        let mut outcomes = self.place_all(caller, &mut bids[..counted]).await;
+        outcomes.resize_with(bids.len(), || Err(Box::new(limit())));
+        let results = bids.into_iter().zip(outcomes).map(|(bid, outcome)| {
+            let outcome = match outcome {
                 Ok(done) => Outcome::Placed(response(done)),
-                Err(error) => Outcome::Refused(error.into_refusal()),
-            }
+                Err(refused) => Outcome::Refused(refused.into_refusal()),
+            };
+            BidResult { client_key: bid.client_key, outcome: Some(outcome) }
         });
-        let results = keys.into_iter().zip(outcomes);
-        let results = results.map(|(client_key, outcome)| BidResult { client_key, outcome: Some(outcome) });
         Ok(v1::PlaceBidsResponse { results: results.collect() })
     }
 
@@ -78,11 +73,14 @@ impl Api {
             None => None,
         };
         let reservation = match self.room_to_amend(caller, &request, wanted) {
-            Ok(reservation) => reservation,
-            Err(limit) => self.room_to_repeat(caller, keyed.key.clone(), limit).await?,
+            Ok(reservation) => Some(reservation),
+            Err(_) if self.repeats(caller, keyed.key.as_ref()).await? => None,
+            Err(limit) => return Err(limit),
         };
         let done = self.obey(caller, keyed).await?;
-        if !done.repeated {
+        if let Some(mut reservation) = reservation
+            && !done.repeated
+        {
             reservation.taken(done.seq);
         }
         Ok(v1::AmendBidResponse { seq: done.seq, repeated: done.repeated })
@@ -97,54 +95,106 @@ impl Api {
         Ok(v1::CancelBidResponse { seq: done.seq, repeated: done.repeated })
     }
 
-    /// What a bid needs before it is handed over: fields that can be read, and room under the limits.
-    async fn prepare(&self, caller: &Caller, request: v1::PlaceBidRequest) -> Result<Placing, ApiError> {
-        let (key, bid, labels) = command::place_bid(&caller.account, request)?;
-        let reservation = match self.room_to_place(caller, &bid) {
-            Ok(reservation) => reservation,
-            Err(limit) => self.room_to_repeat(caller, key.clone(), limit).await?,
+    /// Hands bids over, one behind the other, and waits for what becomes of each.
+    async fn place_all(
+        &self,
+        caller: &Caller,
+        requests: &mut [v1::PlaceBidRequest],
+    ) -> Vec<Result<Done, Box<ApiError>>> {
+        let (placing, refused) = self.prepare(caller, requests).await;
+        let placed = if placing.commands.is_empty() { Vec::new() } else { self.hand_over(caller, placing).await };
+        let mut placed = placed.into_iter();
+        let outcome = |refused: Option<Box<ApiError>>| match refused {
+            Some(refused) => Err(refused),
+            None => placed.next().expect("an answer for each bid"),
         };
-        let submission =
-            Submission { deadline: caller.deadline, ..Submission::new(key, Command::PlaceBid(bid)) };
-        Ok(Placing { submission, reservation, labels })
+        refused.into_iter().map(outcome).collect()
     }
 
-    /// Hands bids over, one behind the other, and waits for what becomes of each.
-    async fn place_all(&self, caller: &Caller, bids: Vec<Placing>) -> Vec<Result<Done, ApiError>> {
-        if bids.is_empty() {
-            return Vec::new();
-        }
-        let labels: Vec<Labels> = bids.iter().map(|bid| bid.labels.clone()).collect();
-        let (mut commands, mut rest) = (Vec::with_capacity(bids.len()), Vec::with_capacity(bids.len()));
-        for Placing { submission, reservation, labels } in bids {
-            commands.push(submission);
-            rest.push((reservation, labels));
-        }
-        let (unwritten, mut rest) = (self.0.unwritten.clone(), rest.into_iter());
-        let placed = self.0.engine.submit_all(commands, move |exchange, step| {
-            let (reservation, labels) = rest.next().expect("one for each command");
-            let done = done(exchange, step)?;
-            if !done.repeated {
-                // Before its commit is counted, or the bid would count twice for a moment.
-                reservation.taken(done.seq);
-                if !labels.is_empty() {
-                    unwritten.note(done.seq, labels);
-                }
-            }
-            Ok::<_, ApiError>(done)
-        });
-        let placed = match placed.await {
-            Ok(placed) => placed,
-            Err(not_done) => return labels.iter().map(|_| Err(ApiError::from(not_done))).collect(),
-        };
-        let mut settled = Vec::with_capacity(placed.len());
-        for (placed, labels) in placed.into_iter().zip(labels) {
-            settled.push(match placed {
-                Ok(done) => self.settle_labels(caller, done, &labels).await.map(|()| done),
-                Err(error) => Err(error),
+    /// What bids need before they are handed over: fields that can be read, and room under the limits. Which of them
+    /// may not be, and why.
+    async fn prepare(
+        &self,
+        caller: &Caller,
+        requests: &mut [v1::PlaceBidRequest],
+    ) -> (Placing, Vec<Option<Box<ApiError>>>) {
+        let limits = self.limits_of(caller);
+        let most = Room { bids: limits.open_bids, nodes: limits.nodes_wanted };
+        let (bids, mut refused) = (requests.len(), Vec::with_capacity(requests.len()));
+        let (mut commands, mut rooms) = (Vec::with_capacity(bids), Vec::with_capacity(bids));
+        let (mut labels, mut over) = (Vec::with_capacity(bids), Vec::new());
+        for request in requests {
+            let read = command::place_bid(&caller.account, request).map(|(key, bid, of_bid)| {
+                rooms.push(match check_ceiling(bid.ceiling.0, limits.ceiling_micros) {
+                    Ok(()) => Room { bids: 1, nodes: u64::from(bid.max_nodes) },
+                    Err(limit) => {
+                        over.push((commands.len(), limit));
+                        Room::default()
+                    }
+                });
+                commands.push(unstamped(key, Command::PlaceBid(bid)));
+                labels.push(of_bid);
             });
+            refused.push(read.err().map(Box::new));
         }
-        settled
+        let (reservation, without_room) = self.0.usage.reserve_each(&caller.account, &rooms, most);
+        for (at, has) in without_room {
+            let room = mem::take(&mut rooms[at]);
+            // What the market would refuse anyway is for the market to say.
+            if !self.is_too_large(&commands[at].command) {
+                over.push((at, exceeded(has, room, most)));
+            }
+        }
+        over.sort_unstable_by_key(|(at, _)| Reverse(*at));
+        for (at, limit) in over {
+            let limit = match self.repeats(caller, commands[at].key.as_ref()).await {
+                Ok(true) => continue,
+                Ok(false) => limit,
+                Err(error) => error,
+            };
+            // Those before it have the places they had.
+            drop((commands.remove(at), rooms.remove(at), labels.remove(at)));
+            let mut handed_over = refused.iter_mut().filter(|refused| refused.is_none());
+            *handed_over.nth(at).expect("there is one for each command") = Some(Box::new(limit));
+        }
+        (Placing { commands, rooms, reservation, labels: labels.into() }, refused)
+    }
+
+    async fn hand_over(&self, caller: &Caller, placing: Placing) -> Vec<Result<Done, Box<ApiError>>> {
+        let Placing { commands, rooms, mut reservation, labels } = placing;
+        let (unwritten, noting, bids) = (self.0.unwritten.clone(), labels.clone(), rooms.len());
+        let (mut rooms, mut last) = (rooms.into_iter().enumerate(), None);
+        let placed = self.0.engine.submit_all(commands, caller.deadline, move |exchange, step| {
+            let (at, room) = rooms.next().expect("one for each command");
+            let placed = done(exchange, step).map_err(Box::new);
+            match &placed {
+                Ok(done) if !done.repeated => {
+                    last = Some(done.seq);
+                    if !noting[at].is_empty() {
+                        unwritten.note(done.seq, noting[at].clone());
+                    }
+                }
+                Ok(_) | Err(_) => reservation.give_back(room),
+            }
+            // Before their commit is counted, or the bids would count twice for a moment.
+            if let (0, Some(last)) = (rooms.len(), last) {
+                reservation.taken(last);
+            }
+            placed
+        });
+        let mut placed = match placed.await {
+            Ok(placed) => placed,
+            Err(not_done) => return (0..bids).map(|_| Err(Box::new(not_done.into()))).collect(),
+        };
+        for (placed, labels) in placed.iter_mut().zip(&*labels) {
+            if let Ok(done) = *placed
+                && (done.repeated || !labels.is_empty())
+                && let Err(error) = self.settle_labels(caller, done, labels).await
+            {
+                *placed = Err(Box::new(error));
+            }
+        }
+        placed
     }
 
     /// A bid is answered when its labels are rows; who repeats one has to repeat them too.
@@ -154,23 +204,6 @@ impl Api {
             (false, false) => self.labels_kept(caller, done.seq).await,
             (false, true) => Ok(()),
         }
-    }
-
-    /// What the market would refuse anyway is for the market to say.
-    fn room_to_place(&self, caller: &Caller, bid: &PlaceBid) -> Result<Reservation, ApiError> {
-        let limits = self.limits_of(caller);
-        check_ceiling(bid.ceiling.0, limits.ceiling_micros)?;
-        let most = Room { bids: limits.open_bids, nodes: limits.nodes_wanted };
-        let room = Room { bids: 1, nodes: u64::from(bid.max_nodes) };
-        let usage = &self.0.usage;
-        usage.reserve(&caller.account, room, most).or_else(|has| {
-            if self.is_too_large(bid) {
-                return usage
-                    .reserve(&caller.account, Room::default(), most)
-                    .map_err(|has| exceeded(has, room, most));
-            }
-            Err(exceeded(has, room, most))
-        })
     }
 
     /// `wanted` are the nodes that it wants so far.
@@ -195,19 +228,10 @@ impl Api {
     }
 
     /// Whoever repeats a command asks for nothing more, and hears what the first one was answered.
-    async fn room_to_repeat(
-        &self,
-        caller: &Caller,
-        key: Option<ClientKey>,
-        limit: ApiError,
-    ) -> Result<Reservation, ApiError> {
-        let Some(key) = key else { return Err(limit) };
+    async fn repeats(&self, caller: &Caller, key: Option<&ClientKey>) -> Result<bool, ApiError> {
+        let Some(key) = key.cloned() else { return Ok(false) };
         let account = caller.account.clone();
-        if !self.0.engine.ask(move |exchange| exchange.knows_key(&account, &key)).await? {
-            return Err(limit);
-        }
-        let nothing = Room::default();
-        self.0.usage.reserve(&caller.account, nothing, nothing).map_err(|_| limit)
+        Ok(self.0.engine.ask(move |exchange| exchange.knows_key(&account, &key)).await?)
     }
 
     /// Whether no market is open whose rules would bound the ceiling of this bid.
@@ -220,8 +244,9 @@ impl Api {
         }))
     }
 
-    /// Whether a market that it names does not take a bid for so many nodes.
-    fn is_too_large(&self, bid: &PlaceBid) -> bool {
+    /// Whether a market that a new bid names does not take one for so many nodes.
+    fn is_too_large(&self, command: &Command) -> bool {
+        let Command::PlaceBid(bid) = command else { return false };
         let markets = self.0.engine.views().markets();
         let named = bid.markets.iter().flatten().filter_map(|market| markets.get(market));
         let of_type = bid.instance_type.iter().flat_map(|kind| markets.of_type(kind.as_str()));
@@ -230,11 +255,13 @@ impl Api {
     }
 }
 
-/// A bid that may be handed over.
+/// Bids that may be handed over: of each the command, the room that it takes up, its labels.
 struct Placing {
-    submission: Submission,
+    commands: Vec<Stamped>,
+    rooms: Vec<Room>,
+    labels: Arc<[Labels]>,
+    /// All of the room.
     reservation: Reservation,
-    labels: Labels,
 }
 
 fn response(done: Done) -> v1::PlaceBidResponse {

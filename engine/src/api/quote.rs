@@ -21,14 +21,14 @@ impl Api {
         self.applied_up_to(caller, request.min_seq).await?;
         let asked = request.ceiling_micros.map(Price);
         let nodes = request.nodes.unwrap_or(1);
-        let like = v1::PlaceBidRequest {
+        let mut like = v1::PlaceBidRequest {
             markets: request.markets,
             instance_type: request.instance_type,
             ceiling_micros: asked.map_or(0, |ceiling| ceiling.0),
             max_nodes: nodes,
             ..v1::PlaceBidRequest::default()
         };
-        let (_, like, _) = command::place_bid(&caller.account, like)?;
+        let (_, like, _) = command::place_bid(&caller.account, &mut like)?;
         let quoted = self.0.engine.ask(move |exchange| {
             let markets = markets(exchange, &like, asked).map_err(|reject| {
                 let error = refusal(exchange, &Command::PlaceBid(like.clone()), reject);

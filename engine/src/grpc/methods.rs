@@ -94,7 +94,8 @@ pub(super) const METHODS: &[(&str, Call)] = &[
 
 /// A message, or the field that is to blame.
 pub(super) fn read<M: Message + Default>(message: Bytes) -> Result<M, ApiError> {
-    M::decode(message).map_err(|error| unreadable(&error.to_string()))
+    // Of a slice prost reads a text at once, of `Bytes` by a clone of them.
+    M::decode(&*message).map_err(|error| unreadable(&error.to_string()))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ struct Account {
     on_the_way: Room,
 }
 
-/// Room that a command on its way will take up; given back when dropped.
+/// Room that commands on their way will take up; given back when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     usage: Usage,
@@ -78,16 +78,37 @@ impl Usage {
 
     /// Sets `room` aside for an account that may have `most` in all; says what it has where that is too much.
     pub fn reserve(&self, account: &AccountName, room: Room, most: Room) -> Result<Reservation, Room> {
+        let (reservation, refused) = self.reserve_each(account, &[room], most);
+        match refused.first() {
+            Some((_, has)) => Err(*has),
+            None => Ok(reservation),
+        }
+    }
+
+    /// As [`Usage::reserve`], for commands that follow each other: for which of them there is no room, and what the
+    /// account has then. The others have theirs together.
+    pub fn reserve_each(
+        &self,
+        account: &AccountName,
+        rooms: &[Room],
+        most: Room,
+    ) -> (Reservation, Vec<(usize, Room)>) {
+        let (mut all, mut refused) = (Room::default(), Vec::new());
         let mut table = self.table();
         let used = table.accounts.entry(account.clone()).or_default();
-        let has = used.has();
+        let mut has = used.has();
         // Who asks for nothing more is not refused for having too much.
         let too_many = |has: u64, more: u64, most: u64| more > 0 && has.saturating_add(more) > most;
-        if too_many(has.bids, room.bids, most.bids) || too_many(has.nodes, room.nodes, most.nodes) {
-            return Err(has);
+        for (at, room) in rooms.iter().enumerate() {
+            if too_many(has.bids, room.bids, most.bids) || too_many(has.nodes, room.nodes, most.nodes) {
+                refused.push((at, has));
+            } else {
+                has.add(*room);
+                all.add(*room);
+            }
         }
-        used.on_the_way.add(room);
-        Ok(Reservation { usage: self.clone(), account: account.clone(), room })
+        used.on_the_way.add(all);
+        (Reservation { usage: self.clone(), account: account.clone(), room: all }, refused)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -96,8 +117,14 @@ impl Usage {
 }
 
 impl Reservation {
-    /// The command was obeyed under this number: the room is used up, and from its commit on counted.
-    pub fn taken(mut self, seq: u64) {
+    /// A part of it is not needed after all.
+    pub fn give_back(&mut self, room: Room) {
+        self.room.remove(room);
+        self.usage.table().give_back(&self.account, room);
+    }
+
+    /// The last of the commands was obeyed under this number: the room is used up, and from their commit on counted.
+    pub fn taken(&mut self, seq: u64) {
         let mut table = self.usage.table();
         if seq > table.counted {
             // On the way until then.
@@ -196,13 +223,25 @@ mod tests {
     fn what_is_on_its_way_counts_until_it_is_given_back() {
         let (usage, t1) = (Usage::default(), AccountName::new("t1"));
         let first = usage.reserve(&t1, one(4), MOST).unwrap();
-        let second = usage.reserve(&t1, one(6), MOST).unwrap();
+        let mut second = usage.reserve(&t1, one(6), MOST).unwrap();
         assert_eq!(usage.reserve(&t1, one(0), MOST).unwrap_err(), Room { bids: 2, nodes: 10 });
         drop(first);
         assert!(usage.reserve(&t1, one(5), MOST).is_err());
         second.taken(7);
         assert_eq!(usage.reserve(&t1, one(5), MOST).unwrap_err(), Room { bids: 1, nodes: 6 });
         assert!(usage.reserve(&AccountName::new("t2"), one(10), MOST).is_ok());
+    }
+
+    #[test]
+    fn commands_that_follow_each_other_have_room_one_after_the_other() {
+        let (usage, t1) = (Usage::default(), AccountName::new("t1"));
+        let (mut three, refused) = usage.reserve_each(&t1, &[one(4), one(7), one(6), one(0)], MOST);
+        assert_eq!(refused, [(1, one(4)), (3, Room { bids: 2, nodes: 10 })]);
+        three.give_back(one(4));
+        assert_eq!(usage.reserve(&t1, one(5), MOST).unwrap_err(), one(6));
+        three.taken(7);
+        drop(three);
+        assert_eq!(usage.table().accounts[&t1].has(), one(6));
     }
 
     #[test]
@@ -214,12 +253,12 @@ mod tests {
             table.set(&names, &[(AccountId(0), Open { bids, nodes })]);
             table.settle(seq);
         };
-        let reserved = usage.reserve(&t1, one(4), MOST).unwrap();
+        let mut reserved = usage.reserve(&t1, one(4), MOST).unwrap();
         reserved.taken(7);
         count(7, 1, 4);
         assert_eq!(usage.table().accounts[&t1].has(), one(4));
 
-        let reserved = usage.reserve(&t1, one(2), MOST).unwrap();
+        let mut reserved = usage.reserve(&t1, one(2), MOST).unwrap();
         count(8, 2, 6);
         reserved.taken(8);
         assert_eq!(usage.table().accounts[&t1].has(), Room { bids: 2, nodes: 6 });

@@ -9,6 +9,7 @@ use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, Micros};
 use kubebid_core::{Command, Price};
 use kubebid_proto::v1;
 use v1::cancel_bid_request::Mode;
+use std::mem;
 use v1::market_rules::Pricing;
 
 /// A command and the key it came with.
@@ -35,12 +36,13 @@ pub fn number(field: &str, number: u64) -> Result<u64, ApiError> {
     Ok(number)
 }
 
+/// The labels are taken out of the request.
 pub fn place_bid(
     tenant: &AccountName,
-    request: v1::PlaceBidRequest,
+    request: &mut v1::PlaceBidRequest,
 ) -> Result<(Option<ClientKey>, PlaceBid, Labels), ApiError> {
     let key = text::client_key(&request.client_key)?;
-    let labels = text::labels("labels", request.labels)?;
+    let labels = text::labels("labels", mem::take(&mut request.labels))?;
     let markets = request.markets.iter().map(|market| text::market("markets", market));
     let markets = markets.collect::<Result<Vec<_>, _>>()?;
     let instance_type = match &request.instance_type[..] {
@@ -203,13 +205,13 @@ mod tests {
 
     #[test]
     fn words_that_nobody_knows_reach_the_market() {
-        let request = v1::PlaceBidRequest {
+        let mut request = v1::PlaceBidRequest {
             markets: vec!["a/b".to_owned()],
             time_in_force: 9,
             on_preemption: -1,
             ..v1::PlaceBidRequest::default()
         };
-        let (key, bid, _) = place_bid(&AccountName::new("t1"), request).unwrap();
+        let (key, bid, _) = place_bid(&AccountName::new("t1"), &mut request).unwrap();
         assert_eq!(key, None);
         assert_eq!(bid.time_in_force, TimeInForce::Unknown("9".into()));
         assert_eq!(bid.on_preemption, OnPreemption::Unknown("-1".into()));

@@ -183,16 +183,24 @@ impl Tally {
 
     /// Of something that was sent, or due, at `since`.
     pub(super) fn take(&mut self, run: &Run, since: Instant, answer: Answer) {
+        self.take_all(run, since, [answer]);
+    }
+
+    /// Of things that were sent, or due, together and are answered together.
+    pub(super) fn take_all(&mut self, run: &Run, since: Instant, answers: impl IntoIterator<Item = Answer>) {
         if since < run.begin {
             return;
         }
-        let now = Instant::now();
-        self.times.saturating_record(micros(now - since));
-        self.last = Some(now);
-        match answer {
-            Answer::Done => self.done += 1,
-            Answer::Refused(code) => *self.refused.entry(code).or_default() += 1,
+        let (now, mut count) = (Instant::now(), 0);
+        for answer in answers {
+            count += 1;
+            match answer {
+                Answer::Done => self.done += 1,
+                Answer::Refused(code) => *self.refused.entry(code).or_default() += 1,
+            }
         }
+        self.times.saturating_record_n(micros(now - since), count);
+        self.last = Some(now);
     }
 
     fn add(&mut self, other: Tally) {

@@ -2,22 +2,30 @@
 
 use super::load::{self, Answer, Pace, Run, Tally};
 use super::report::Shape;
+use super::scan;
 use super::stage::Stage;
 use super::{Load, Measured, Target, perform};
 use crate::config::Connection;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use clap::{Args, value_parser};
-use futures_util::stream::{self, Stream, StreamExt as _};
+use futures_util::stream::{self, StreamExt as _};
 use kubebid_client::v1::PlaceBidRequest;
-use kubebid_client::{Client, Error, Options};
+use kubebid_client::{Client, add_bid};
+use prost::bytes::Bytes;
 use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::Duration;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
+use uuid::Uuid;
 
 /// Frames of a stream that are without an answer: as many as the engine works on at once.
 const FRAMES: usize = 4;
+/// How long a frame may be without its answer.
+const SILENCE: Duration = Duration::from_secs(60);
 const TICK: u64 = 100;
 /// Prices that bids are spread over.
 const LEVELS: u64 = 5_000;
@@ -69,31 +77,54 @@ pub(super) enum Ceilings {
     Rising(Arc<AtomicU64>),
 }
 
-/// The bids of one caller.
-pub(super) struct Bids {
-    market: String,
+/// The bids of one caller: the same but for ceiling and key.
+struct Bids {
+    bid: PlaceBidRequest,
     ceilings: Ceilings,
     caller: u64,
     n: u64,
+    /// What the keys of this caller begin with: a random one, up to the last group of its digits.
+    keys: String,
 }
 
 impl Bids {
-    pub(super) fn new(market: &str, ceilings: &Ceilings, caller: u64) -> Bids {
-        Bids { market: market.to_owned(), ceilings: ceilings.clone(), caller, n: 0 }
+    fn new(market: &str, ceilings: &Ceilings, caller: u64) -> Bids {
+        let bid = PlaceBidRequest {
+            markets: vec![market.to_owned()],
+            max_nodes: 1,
+            ..PlaceBidRequest::default()
+        };
+        let mut keys = Uuid::new_v4().to_string();
+        keys.truncate(24);
+        Bids { bid, ceilings: ceilings.clone(), caller, n: 0, keys }
     }
 
-    pub(super) fn next(&mut self) -> PlaceBidRequest {
+    /// One whose key the client sees to.
+    fn next(&mut self) -> PlaceBidRequest {
+        self.move_on();
+        self.bid.clone()
+    }
+
+    /// Some with keys of the length that clients give them, encoded.
+    fn frame(&mut self, bids: u32) -> Bytes {
+        let mut frame = Vec::with_capacity(128 * bids as usize);
+        for _ in 0..bids {
+            self.move_on();
+            let key = &mut self.bid.client_key;
+            key.clone_from(&self.keys);
+            write!(key, "{:012x}", self.n).expect("a text grows");
+            add_bid(&self.bid, &mut frame);
+        }
+        frame.into()
+    }
+
+    fn move_on(&mut self) {
         self.n += 1;
         let level = match &self.ceilings {
             Ceilings::Spread => (self.caller * 7919 + self.n * 104_729) % LEVELS,
             Ceilings::Rising(last) => last.fetch_add(1, Ordering::Relaxed),
         };
-        PlaceBidRequest {
-            markets: vec![self.market.clone()],
-            ceiling_micros: TICK * (1 + level),
-            max_nodes: 1,
-            ..PlaceBidRequest::default()
-        }
+        self.bid.ceiling_micros = TICK * (1 + level);
     }
 }
 
@@ -121,38 +152,53 @@ pub(super) async fn place(
     Tally::of(callers).await
 }
 
-async fn in_frames(client: Client, pace: Pace, run: Run, bids: Bids, frame: u32) -> Result<Tally, Failure> {
-    let frame = frame as usize;
-    let client = client.with_options(Options { frame, window: FRAMES * frame, ..*client.options() });
-    let (sent, since) = mpsc::channel();
-    let mut answers = client.place_bids(frames(pace, bids, frame, sent));
-    let mut tally = Tally::new();
-    while let Some(placed) = answers.next().await {
-        // One try each: answers come in the order of the bids.
-        let since = since.try_recv().expect("a bid was sent before its answer");
-        let outcome = placed?.outcome.map_err(|refusal| Error::Refused(Box::new(refusal)));
-        let answer: Answer = load::answer(outcome)?;
-        tally.take(&run, since, answer);
+/// A stream of frames, so many of them on the way, each answered by one.
+async fn in_frames(
+    client: Client,
+    mut pace: Pace,
+    run: Run,
+    mut bids: Bids,
+    frame: u32,
+) -> Result<Tally, Failure> {
+    let (frames, mut to_send) = mpsc::unbounded_channel();
+    let to_send = stream::poll_fn(move |context| to_send.poll_recv(context));
+    let mut answers = client.place_bids_encoded(to_send).await?;
+    let (mut sent, mut over, mut tally) = (VecDeque::with_capacity(FRAMES), false, Tally::new());
+    let mut outcomes = Vec::with_capacity(frame as usize);
+    while !over || !sent.is_empty() {
+        tokio::select! {
+            biased;
+            answer = timeout(SILENCE, answers.next()), if !sent.is_empty() => {
+                let answer = answer.map_err(|_| broken("a frame has no answer within a minute"))?;
+                let answer = answer.ok_or_else(|| broken("the engine ended a stream of bids"))??;
+                read(&answer, &mut outcomes)?;
+                if outcomes.len() != frame as usize {
+                    return Err(broken(&format!("{} answers to a frame of {frame} bids", outcomes.len())));
+                }
+                let since = sent.pop_front().expect("a frame is on the way");
+                tally.take_all(&run, since, outcomes.drain(..));
+            }
+            since = pace.next(), if !over && sent.len() < FRAMES => match since {
+                Some(since) => {
+                    // Where the stream is broken there is no answer.
+                    let _ = frames.send(bids.frame(frame));
+                    sent.push_back(since);
+                }
+                None => over = true,
+            },
+        }
     }
     Ok(tally)
 }
 
-/// As many bids as a frame holds each time that the pace says so; `sent` is told the instant of each.
-fn frames(
-    pace: Pace,
-    bids: Bids,
-    frame: usize,
-    sent: mpsc::Sender<Instant>,
-) -> impl Stream<Item = PlaceBidRequest> + Send {
-    let state = (pace, bids, VecDeque::with_capacity(frame), sent);
-    stream::unfold(state, move |(mut pace, mut bids, mut ready, sent)| async move {
-        if ready.is_empty() {
-            let since = pace.next().await?;
-            ready.extend((0..frame).map(|_| since));
-        }
-        // Nobody minds where the answers are read no more.
-        let _ = sent.send(ready.pop_front()?);
-        Some((bids.next(), (pace, bids, ready, sent)))
-    })
-    .fuse()
+/// What became of the bids of a frame.
+fn read(answer: &[u8], outcomes: &mut Vec<Answer>) -> Result<(), Failure> {
+    let read = scan::outcomes(answer, |refusal| {
+        outcomes.push(refusal.map_or(Answer::Done, |refusal| Answer::Refused(refusal.reason)));
+    });
+    read.map_err(|unreadable| broken(&format!("an answer: {unreadable}")))
+}
+
+fn broken(what: &str) -> Failure {
+    Failure::new(Exit::Fault, what.to_owned())
 }

@@ -3,6 +3,7 @@
 use super::load::{self, Run};
 use super::place::{Ceilings, place};
 use super::report::{Quantiles, Shape, Watched};
+use super::scan;
 use super::stage::Stage;
 use super::{Load, Measured, Target, perform};
 use crate::config::Connection;
@@ -13,9 +14,7 @@ use futures_util::stream::{Stream, StreamExt as _};
 use hdrhistogram::Histogram;
 use kubebid_client::Error;
 use kubebid_client::v1::{WatchEventsRequest, WatchPricesRequest};
-use prost::DecodeError;
 use prost::bytes::Bytes;
-use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -191,7 +190,7 @@ impl Subscriber {
             let (frame, now, now_us) = (frame?, Instant::now(), now_us());
             got.in_time |= now < self.begin;
             let mut counted = false;
-            let read = times(&frame, at_us, |at_us| {
+            let read = scan::times(&frame, at_us, |at_us| {
                 if at_us >= self.begin_us {
                     got.delays.saturating_record(now_us.saturating_sub(at_us));
                     counted = true;
@@ -213,61 +212,7 @@ async fn quiet(placed: &mut watch::Receiver<bool>) {
     tokio::time::sleep(QUIET).await;
 }
 
-/// The field of a frame that holds the events, or the points.
-const THINGS: u32 = 1;
 /// The field of an event with its time.
 const EVENT_AT_US: u32 = 3;
 /// The field of a point with its time.
 const POINT_AT_US: u32 = 4;
-
-/// The time of each thing in a frame. The rest is passed over: who takes part in a market reads it, a bench would
-/// measure its own reading.
-fn times(mut frame: &[u8], at_us: u32, mut each: impl FnMut(u64)) -> Result<(), DecodeError> {
-    while !frame.is_empty() {
-        let (field, wire) = decode_key(&mut frame)?;
-        let mut behind = frame;
-        skip_field(wire, field, &mut behind, DecodeContext::default())?;
-        if field == THINGS {
-            decode_varint(&mut frame)?;
-            each(number(&frame[..frame.len() - behind.len()], at_us)?);
-        }
-        frame = behind;
-    }
-    Ok(())
-}
-
-/// A field of a message that is a number; 0 where it is absent.
-fn number(mut message: &[u8], wanted: u32) -> Result<u64, DecodeError> {
-    while !message.is_empty() {
-        let (field, wire) = decode_key(&mut message)?;
-        if field == wanted {
-            return decode_varint(&mut message);
-        }
-        skip_field(wire, field, &mut message, DecodeContext::default())?;
-    }
-    Ok(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kubebid_client::v1::{Event, PricePoint, WatchEventsResponse, WatchPricesResponse};
-    use prost::Message;
-
-    #[test]
-    fn of_a_frame_the_times_are_read() {
-        let read = |frame: Vec<u8>, at_us| {
-            let mut all = Vec::new();
-            times(&frame, at_us, |at_us| all.push(at_us)).map(|()| all)
-        };
-        let event = |at_us| Event { seq: 7, at_us, ..Event::default() };
-        let events = WatchEventsResponse { events: vec![event(3), event(0)], cursor: "x".into(), seq: 9 };
-        assert_eq!(read(events.encode_to_vec(), EVENT_AT_US), Ok(vec![3, 0]));
-        let point = PricePoint { market: "h100/eu".into(), at_us: 5, ..PricePoint::default() };
-        let points = WatchPricesResponse { points: vec![point], ..WatchPricesResponse::default() };
-        assert_eq!(read(points.encode_to_vec(), POINT_AT_US), Ok(vec![5]));
-        let mut cut = events.encode_to_vec();
-        cut.truncate(2);
-        assert!(read(cut, EVENT_AT_US).is_err());
-    }
-}

@@ -5,7 +5,7 @@ use crate::api::Api;
 use crate::api::commands::{Done, done};
 use crate::caller::Caller;
 use crate::chunk::Step;
-use crate::intake::Submission;
+use crate::intake::unstamped;
 use crate::projections::rows::OfferRow;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::text;
@@ -155,11 +155,8 @@ impl Api {
         targets: Vec<Target>,
         going: Going,
     ) -> Result<Vec<Result<Taken, ApiError>>, ApiError> {
-        let submission = |target: &Target| Submission {
-            deadline: caller.deadline,
-            ..Submission::new(None, going.command(target.name.clone()))
-        };
-        let commands = targets.iter().map(submission).collect();
+        let command = |target: &Target| unstamped(None, going.command(target.name.clone()));
+        let commands = targets.iter().map(command).collect();
         let mut targets = targets.into_iter();
         let look = move |exchange: &Exchange, step: &Step| {
             let target = targets.next().expect("one for each command");
@@ -168,7 +165,7 @@ impl Api {
             let from = from.map(|(node, ends_at)| told(exchange, &target, node, done.at, ends_at));
             Ok(Taken { done, from })
         };
-        Ok(self.0.engine.submit_all(commands, look).await?)
+        Ok(self.0.engine.submit_all(commands, caller.deadline, look).await?)
     }
 }
 
