@@ -17,6 +17,7 @@ mod lookout;
 mod markets;
 mod offer_reads;
 mod offers;
+mod prices;
 mod quote;
 
 use crate::auth::{Auth, Secret, Session};
@@ -136,7 +137,8 @@ impl Api {
         let rate = self.limits_of(caller).requests_per_second;
         let (taken, wait) = caller.session.holder.bucket.take_some(more as u64, rate);
         let limit = move || {
-            ApiError::limit("requests_per_second", format!("more than {rate} requests a second")).again_after(wait)
+            ApiError::limit("requests_per_second", format!("more than {rate} requests a second"))
+                .again_after(wait)
         };
         (taken as usize, limit)
     }

@@ -15,11 +15,13 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
+use futures_util::stream;
 use kubebid_proto::Encoded;
 use methods::{Call, METHODS};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tonic::Status;
 use tonic::server::Grpc;
 use tonic::service::Routes;
@@ -122,11 +124,23 @@ async fn called(api: Api, call: Call, caller: Caller, request: Request) -> Respo
             grpc(MESSAGE).unary(service, request).await
         }
         Call::Watch(call) => {
+            let (watch, mut watched) = oneshot::channel();
+            let mut watch = Some(watch);
             let service = service_fn(|request: tonic::Request<Bytes>| {
                 let answer = call(api.clone(), caller.clone(), request.into_inner());
-                async move { answered(answer.await) }
+                let watch = watch.take();
+                async move {
+                    let begun = answer.await?;
+                    let _ = watch.map(|watch| watch.send(begun));
+                    Ok::<_, Status>(tonic::Response::new(stream::empty::<Result<Bytes, Status>>()))
+                }
             });
-            grpc(MESSAGE).server_streaming(service, request).await
+            // All of the response but its body.
+            let response = grpc(MESSAGE).server_streaming(service, request).await;
+            return match watched.try_recv() {
+                Ok(begun) => response.map(|_| streams::body(begun)),
+                Err(_) => response.map(Body::new),
+            };
         }
         Call::Frames(call) => {
             let service = service_fn(|request: tonic::Request<tonic::Streaming<Bytes>>| {

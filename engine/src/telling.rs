@@ -2,15 +2,17 @@
 //! whom they concern.
 
 use crate::wire::event::{Parties, Told};
+use crate::wire::market;
 use bytes::Bytes;
 use kubebid_core::units::AccountName;
+use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The field of `WatchEventsResponse` that the events are in.
-const EVENTS: u32 = 1;
+/// The field of `WatchEventsResponse` that the events are in, and that of `WatchPricesResponse` with the points.
+const THINGS: u32 = 1;
 
 #[derive(Debug)]
 pub(crate) struct Telling {
@@ -18,6 +20,7 @@ pub(crate) struct Telling {
     pub(crate) events: Vec<Arc<Told>>,
     encoded: OnceLock<Encoded>,
     concerned: OnceLock<Concerned>,
+    prices: OnceLock<Prices>,
 }
 
 #[derive(Debug)]
@@ -25,6 +28,28 @@ struct Encoded {
     bytes: Bytes,
     /// Where each event begins, and where the last one ends.
     begins: Vec<usize>,
+}
+
+impl Encoded {
+    /// Of some that follow each other.
+    fn run(&self, run: &Range<usize>) -> Bytes {
+        self.bytes.slice(self.begins[run.start]..self.begins[run.end])
+    }
+}
+
+/// The changes of prices among the events, as those who watch prices hear them.
+#[derive(Debug)]
+pub(crate) struct Prices {
+    /// The places of their events, in order.
+    pub(crate) events: Vec<usize>,
+    encoded: Encoded,
+}
+
+impl Prices {
+    /// Some points that follow each other, as they are in a frame of WatchPrices.
+    pub(crate) fn encoded(&self, run: &Range<usize>) -> Bytes {
+        self.encoded.run(run)
+    }
 }
 
 /// Which events concern whom, by their places.
@@ -36,13 +61,24 @@ struct Concerned {
 
 impl Telling {
     pub(crate) fn new(events: Vec<Arc<Told>>) -> Telling {
-        Telling { events, encoded: OnceLock::new(), concerned: OnceLock::new() }
+        Telling { events, encoded: OnceLock::new(), concerned: OnceLock::new(), prices: OnceLock::new() }
     }
 
     /// Some events that follow each other, as they are in a frame of WatchEvents.
     pub(crate) fn encoded(&self, run: &Range<usize>) -> Bytes {
-        let Encoded { bytes, begins } = self.encoded.get_or_init(|| encode(&self.events));
-        bytes.slice(begins[run.start]..begins[run.end])
+        let encode = || encode(self.events.iter().map(|told| told.encoded()));
+        self.encoded.get_or_init(encode).run(run)
+    }
+
+    /// Made when first somebody who watches prices asks.
+    pub(crate) fn prices(&self) -> &Prices {
+        self.prices.get_or_init(|| {
+            let points = self.events.iter().enumerate();
+            let points =
+                points.filter_map(|(at, told)| Some((at, market::point(&told.event)?.encode_to_vec())));
+            let (events, points): (Vec<usize>, Vec<Vec<u8>>) = points.unzip();
+            Prices { events, encoded: encode(points.iter()) }
+        })
     }
 
     /// The places of all events that may concern an account, or of all where none is named; in order.
@@ -70,22 +106,22 @@ impl Telling {
     }
 }
 
-fn encode(events: &[Arc<Told>]) -> Encoded {
-    let mut bytes = Vec::with_capacity(128 * events.len());
-    let mut begins = Vec::with_capacity(events.len() + 1);
+fn encode(things: impl ExactSizeIterator<Item = impl AsRef<[u8]>>) -> Encoded {
+    let mut bytes = Vec::with_capacity(128 * things.len());
+    let mut begins = Vec::with_capacity(things.len() + 1);
     begins.push(0);
-    for told in events {
-        add_event(told.encoded(), &mut bytes);
+    for thing in things {
+        add(thing.as_ref(), &mut bytes);
         begins.push(bytes.len());
     }
     Encoded { bytes: bytes.into(), begins }
 }
 
-/// Adds an event to what is encoded of a frame.
-pub(crate) fn add_event(event: &[u8], frame: &mut Vec<u8>) {
-    encode_key(EVENTS, WireType::LengthDelimited, frame);
-    encode_varint(event.len() as u64, frame);
-    frame.extend_from_slice(event);
+/// Adds an event, or a point, to what is encoded of a frame.
+pub(crate) fn add(thing: &[u8], frame: &mut Vec<u8>) {
+    encode_key(THINGS, WireType::LengthDelimited, frame);
+    encode_varint(thing.len() as u64, frame);
+    frame.extend_from_slice(thing);
 }
 
 fn index(events: &[Arc<Told>]) -> Concerned {

@@ -10,6 +10,7 @@ pub mod event;
 pub(crate) mod market;
 pub mod offer;
 pub mod page;
+pub(crate) mod pieces;
 pub mod refusal;
 pub mod status;
 pub mod text;

@@ -9,6 +9,7 @@ use crate::v1::place_bids_response::result::Outcome;
 use crate::v1::{PlaceBidRequest, PlaceBidResponse, PlaceBidsResponse};
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt as _};
+use prost::Message as _;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -16,7 +17,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
-use prost::Message as _;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, Streaming};
 

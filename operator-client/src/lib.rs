@@ -38,6 +38,7 @@ mod judge;
 mod keys;
 mod methods;
 mod pages;
+pub mod scan;
 mod watch;
 
 pub use bids::{PlaceBids, Placed};

@@ -8,7 +8,6 @@ mod metrics;
 mod place;
 mod price;
 mod report;
-mod scan;
 mod stage;
 mod watch;
 

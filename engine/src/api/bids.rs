@@ -102,7 +102,8 @@ impl Api {
         requests: &mut [v1::PlaceBidRequest],
     ) -> Vec<Result<Done, Box<ApiError>>> {
         let (placing, refused) = self.prepare(caller, requests).await;
-        let placed = if placing.commands.is_empty() { Vec::new() } else { self.hand_over(caller, placing).await };
+        let placed =
+            if placing.commands.is_empty() { Vec::new() } else { self.hand_over(caller, placing).await };
         let mut placed = placed.into_iter();
         let outcome = |refused: Option<Box<ApiError>>| match refused {
             Some(refused) => Err(refused),

@@ -9,6 +9,7 @@ use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
 use crate::wire::cursor::Cursor;
 use crate::wire::page;
+use crate::wire::pieces::Pieces;
 use crate::wire::status::{ApiError, Code};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -128,14 +129,15 @@ impl EventFrame {
     }
 
     /// As its message is encoded. What is seen in full is encoded once for all who see it.
-    pub(crate) fn encode(&self) -> Bytes {
-        let count: usize = self.sights.iter().map(Sight::count).sum();
-        let mut frame = Vec::with_capacity(128 * (1 + count));
+    pub(crate) fn encode(&self) -> Vec<Bytes> {
+        let shared = |sight: &&Sight| matches!(sight, Sight::Run(..));
+        let own: usize = self.sights.iter().filter(|sight| !shared(sight)).map(Sight::count).sum();
+        let mut frame = Pieces::with_capacity(128 * (1 + own));
         for sight in &self.sights {
             sight.encode(&mut frame);
         }
-        self.rest.encode(&mut frame).expect("a vector grows");
-        frame.into()
+        self.rest.encode(frame.own()).expect("a vector grows");
+        frame.finish()
     }
 }
 

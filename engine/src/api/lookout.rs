@@ -5,9 +5,10 @@ use crate::caller::{Caller, Whose};
 use crate::chunk::Chunk;
 use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
-use crate::telling::add_event;
+use crate::telling::add;
 use crate::wire::cursor::Cursor;
 use crate::wire::event::{Parties, Told, Viewer, redact};
+use crate::wire::pieces::Pieces;
 use crate::wire::status::ApiError;
 use crate::wire::text;
 use kubebid_core::event::Scope;
@@ -15,6 +16,7 @@ use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names};
 use kubebid_proto::v1;
 use kubebid_proto::v1::event::Kind;
 use prost::Message;
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -48,6 +50,8 @@ pub(super) const KINDS: [&str; 21] = [
 pub(super) enum Sight {
     /// Events of a chunk that follow each other, in full, and shared with all who see them so.
     Run(Arc<Chunk>, Range<usize>),
+    /// Changes of prices of a chunk that follow each other, shared with all who watch prices.
+    Prices(Arc<Chunk>, Range<usize>),
     /// One event in full.
     Whole(Arc<Told>),
     /// One event as this viewer may see it.
@@ -58,26 +62,32 @@ impl Sight {
     /// How many events it is.
     pub(super) fn count(&self) -> usize {
         match self {
-            Sight::Run(_, run) => run.len(),
+            Sight::Run(_, run) | Sight::Prices(_, run) => run.len(),
             Sight::Whole(_) | Sight::Own(_) => 1,
         }
     }
 
-    pub(super) fn events(&self) -> impl Iterator<Item = &v1::Event> {
-        let (run, one) = match self {
-            Sight::Run(chunk, run) => (&chunk.telling().events[run.clone()], None),
-            Sight::Whole(told) => (&[][..], Some(&told.event)),
-            Sight::Own(event) => (&[][..], Some(event)),
-        };
-        run.iter().map(|told| &told.event).chain(one)
+    pub(super) fn events(&self) -> Box<dyn Iterator<Item = &v1::Event> + '_> {
+        match self {
+            Sight::Run(chunk, run) => {
+                Box::new(chunk.telling().events[run.clone()].iter().map(|told| &told.event))
+            }
+            Sight::Prices(chunk, run) => {
+                let telling = chunk.telling();
+                Box::new(telling.prices().events[run.clone()].iter().map(|at| &telling.events[*at].event))
+            }
+            Sight::Whole(told) => Box::new(iter::once(&told.event)),
+            Sight::Own(event) => Box::new(iter::once(event)),
+        }
     }
 
     /// Adds the events to what is encoded of a frame.
-    pub(super) fn encode(&self, frame: &mut Vec<u8>) {
+    pub(super) fn encode(&self, frame: &mut Pieces) {
         match self {
-            Sight::Run(chunk, run) => frame.extend_from_slice(&chunk.telling().encoded(run)),
-            Sight::Whole(told) => add_event(told.encoded(), frame),
-            Sight::Own(event) => add_event(&event.encode_to_vec(), frame),
+            Sight::Run(chunk, run) => frame.share(chunk.telling().encoded(run)),
+            Sight::Prices(..) => self.events().for_each(|event| add(&event.encode_to_vec(), frame.own())),
+            Sight::Whole(told) => add(told.encoded(), frame.own()),
+            Sight::Own(event) => add(&event.encode_to_vec(), frame.own()),
         }
     }
 }
@@ -87,6 +97,8 @@ pub(super) struct Lookout {
     viewer: Viewer,
     /// Without a place and a limit.
     pub(super) query: EventQuery,
+    /// Changes of prices are looked for, and nothing else.
+    prices: bool,
 }
 
 impl Lookout {
@@ -115,13 +127,13 @@ impl Lookout {
             account,
             ..EventQuery::default()
         };
-        Ok(Lookout { viewer, query })
+        Ok(Lookout { viewer, query, prices: false })
     }
 
     /// Changes of prices, as everyone may see them.
     pub(super) fn prices(markets: Vec<MarketName>) -> Lookout {
         let query = EventQuery { kinds: vec!["price_changed".to_owned()], markets, ..EventQuery::default() };
-        Lookout { viewer: Viewer::All, query }
+        Lookout { viewer: Viewer::All, query, prices: true }
     }
 
     /// Nothing is left out, neither by the filter nor by what the caller may see.
@@ -150,6 +162,9 @@ impl Lookout {
             let place = if run.end < told.len() { place_of(run.end - 1) } else { end };
             return (vec![Sight::Run(chunk.clone(), run)], place);
         }
+        if self.prices {
+            return self.pick_prices(chunk, behind, most);
+        }
         let places = chunk.telling().places(self.query.account.as_ref());
         let ahead = places.filter(|at| *at >= behind);
         let mut found = ahead.filter_map(|at| Some((at, self.look_at(&told[at], chunk)?)));
@@ -162,9 +177,36 @@ impl Lookout {
         (sights, last.map_or(end, place_of))
     }
 
+    /// As [`Lookout::pick`], behind the event at this place of the chunk.
+    fn pick_prices(&self, chunk: &Arc<Chunk>, behind: usize, most: usize) -> (Vec<Sight>, Place) {
+        let (told, changes) = (&chunk.telling().events, &chunk.telling().prices().events);
+        let markets = &self.query.markets;
+        let wanted = |change: &usize| {
+            let market = told[changes[*change]].market.as_ref();
+            markets.is_empty() || market.is_some_and(|market| markets.contains(market))
+        };
+        let from = changes.partition_point(|at| *at < behind);
+        let mut wanted = (from..changes.len()).filter(wanted).peekable();
+        let (mut sights, mut count) = (Vec::new(), 0);
+        while let Some(first) = wanted.next() {
+            let mut run = first..first + 1;
+            count += 1;
+            while count < most && wanted.next_if_eq(&run.end).is_some() {
+                run.end += 1;
+                count += 1;
+            }
+            let last = &told[changes[run.end - 1]].event;
+            sights.push(Sight::Prices(chunk.clone(), run));
+            if count >= most && wanted.peek().is_some() {
+                return (sights, (last.seq, last.index));
+            }
+        }
+        (sights, (chunk.last_seq().0, Cursor::ALL))
+    }
+
     /// An event of a chunk, as the caller may see it, if he looks for it.
     fn look_at(&self, told: &Arc<Told>, chunk: &Chunk) -> Option<Sight> {
-        let Lookout { viewer, query } = self;
+        let Lookout { viewer, query, .. } = self;
         let wanted = query.kinds.is_empty() || query.kinds.iter().any(|kind| kind == told.kind);
         if !wanted || !self.is_in_market(told, chunk) {
             return None;

@@ -1,12 +1,10 @@
-//! ListMarkets, ListInstanceTypes, GetMarketPrice, GetDepth, ListPriceHistory, WatchPrices.
+//! ListMarkets, ListInstanceTypes, GetMarketPrice, GetDepth, ListPriceHistory. WatchPrices is in a file of its own.
 //!
 //! Present numbers come from the views: no SQL, and the views take no lock (what the request around them takes is
 //! in docs/lock-freedom.md). Only an entry price for several nodes and the depth are asked of the exchange.
 
 use super::Api;
 use super::billing::{instant, known};
-use super::follow::{Frame as Changes, Live, follow};
-use super::lookout::{Lookout, Sight};
 use crate::caller::Caller;
 use crate::projections::rows::PricePoint;
 use crate::store;
@@ -14,11 +12,10 @@ use crate::view::{MarketView, Markets};
 use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{market, page, text};
-use futures_util::{Stream, StreamExt, stream};
 use kubebid_core::units::{MarketId, MarketName, Micros, Seq};
 use kubebid_core::{Auction, Reject};
 use kubebid_proto::v1;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -176,53 +173,6 @@ impl Api {
             bars: bars.iter().map(market::bar).collect(),
             next_page_token,
         })
-    }
-
-    pub async fn watch_prices(
-        &self,
-        _caller: &Caller,
-        request: v1::WatchPricesRequest,
-    ) -> Result<impl Stream<Item = Result<v1::WatchPricesResponse, ApiError>> + Send + use<>, ApiError> {
-        if !request.markets.is_empty() && !request.instance_type.is_empty() {
-            return Err(ApiError::new(Code::Market(Reject::BadMarkets)));
-        }
-        let lookout = Lookout::prices(request.markets.iter().map(|name| MarketName::new(name)).collect());
-        let live = Live::listen(self.engine(), &lookout);
-        // Before the views: what they do not have yet is still to come.
-        let applied = (self.engine().applied(), Cursor::ALL);
-        let markets = self.engine().views().markets();
-        let mut views = Vec::new();
-        for name in &request.markets {
-            views.push(self.market_view(&markets, name)?);
-        }
-        if request.markets.is_empty() {
-            views = markets.iter().collect();
-        }
-        let kind = request.instance_type;
-        let of_type = move |name: &str| kind.is_empty() || name.split('/').next() == Some(&kind[..]);
-        views.retain(|view| of_type(view.name.as_str()));
-        let from = self.place_of(&request.cursor).await?;
-        let journal = self.engine().journal_id();
-        let frame = move |points, (seq, index)| v1::WatchPricesResponse {
-            points,
-            cursor: Cursor { journal, seq, index }.to_string(),
-        };
-        let mut shown = HashMap::new();
-        let mut first = None;
-        if from.is_none() {
-            first = Some(Ok(frame(views.iter().map(|view| market::present(view)).collect(), applied)));
-            shown.extend(views.iter().map(|view| (view.name.to_string(), view.seq.0)));
-        }
-        let changes = follow(self.clone(), lookout, live, from.unwrap_or(applied));
-        let changes = changes.map(move |changes| {
-            let Changes { sights, place } = changes?;
-            let points = sights.iter().flat_map(Sight::events).filter_map(market::point);
-            let points = points.filter(|point| of_type(&point.market));
-            // The present numbers may be of later than the place where the changes begin.
-            let points = points.filter(|point| shown.get(&point.market).is_none_or(|seq| point.seq > *seq));
-            Ok(frame(points.collect(), place))
-        });
-        Ok(stream::iter(first).chain(changes))
     }
 
     /// The numbers of markets, with the entry price of several nodes, all of one moment.

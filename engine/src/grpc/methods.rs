@@ -2,7 +2,7 @@
 //! compiled once, not once for each of them.
 
 use super::malformed::unreadable;
-use super::streams::{self, Frames};
+use super::streams::{self, Frames, Watched};
 use crate::api::Api;
 use crate::caller::Caller;
 use crate::wire::status::ApiError;
@@ -17,7 +17,7 @@ pub(super) enum Call {
     /// A message by a message.
     Once(fn(Api, Caller, Bytes) -> BoxFuture<'static, Result<Bytes, ApiError>>),
     /// A message by a stream.
-    Watch(fn(Api, Caller, Bytes) -> BoxFuture<'static, Result<Frames, ApiError>>),
+    Watch(fn(Api, Caller, Bytes) -> BoxFuture<'static, Result<Watched, ApiError>>),
     /// A stream by a stream.
     Frames(fn(Api, Caller, Streaming<Bytes>) -> Frames),
 }
@@ -66,10 +66,7 @@ pub(super) const METHODS: &[(&str, Call)] = &[
     ("/kubebid.auction.v1.MarketService/GetMarketPrice", once!(get_market_price)),
     ("/kubebid.auction.v1.MarketService/GetDepth", once!(get_depth)),
     ("/kubebid.auction.v1.MarketService/ListPriceHistory", once!(list_price_history)),
-    (
-        "/kubebid.auction.v1.MarketService/WatchPrices",
-        watch!(watch_prices, |frame| frame.encode_to_vec().into()),
-    ),
+    ("/kubebid.auction.v1.MarketService/WatchPrices", watch!(watch_price_frames, |frame| frame.encode())),
     ("/kubebid.auction.v1.EventService/WatchEvents", watch!(watch_event_frames, |frame| frame.encode())),
     ("/kubebid.auction.v1.EventService/ListEvents", once!(list_events)),
     ("/kubebid.auction.v1.EventService/Explain", once!(explain)),

@@ -4,15 +4,24 @@ use super::malformed::malformed;
 use super::methods::read;
 use crate::api::Api;
 use crate::caller::Caller;
+use crate::wire::pieces::WORTH_SHARING;
 use crate::wire::status::ApiError;
+use axum::body::Body;
 use bytes::Bytes;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt};
+use http::{HeaderMap, HeaderValue};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use prost::Message;
+use std::convert::Infallible;
+use std::iter;
 use tonic::{Status, Streaming};
 
 /// What a stream of answers is.
 pub(super) type Frames = BoxStream<'static, Result<Bytes, Status>>;
+/// What a watch answers with: messages in pieces, which may be shared with other watches.
+pub(super) type Watched = BoxStream<'static, Result<Vec<Bytes>, Status>>;
 
 /// Frames of one stream that are on their way at once, so that one is read while another becomes durable.
 const AT_ONCE: usize = 4;
@@ -40,8 +49,44 @@ pub(super) fn answers<T: Send + 'static>(
     api: &Api,
     caller: Caller,
     frames: impl Stream<Item = Result<T, ApiError>> + Send + 'static,
-    encode: fn(T) -> Bytes,
-) -> Frames {
+    encode: fn(T) -> Vec<Bytes>,
+) -> Watched {
     let frames = frames.map(move |frame| frame.map(encode));
     api.until_ended(caller, frames).map(|frame| frame.map_err(ApiError::into_status)).boxed()
+}
+
+/// A watch as the body of its response: tonic would copy each message into a buffer of its own, and here a hundred
+/// watches send the same bytes.
+pub(super) fn body(watched: Watched) -> Body {
+    let frames = stream::unfold(Some(watched), async |open| {
+        let mut watched = open?;
+        match watched.next().await {
+            Some(Ok(message)) => Some((framed(message), Some(watched))),
+            Some(Err(status)) => Some((vec![end(&status)], None)),
+            None => Some((vec![end(&Status::ok(""))], None)),
+        }
+    });
+    Body::new(StreamBody::new(frames.flat_map(stream::iter).map(Ok::<_, Infallible>)))
+}
+
+/// A message with what gRPC puts before it: that it is not compressed, and its length.
+fn framed(message: Vec<Bytes>) -> Vec<Frame<Bytes>> {
+    let length: usize = message.iter().map(Bytes::len).sum();
+    let length = u32::try_from(length).expect("a message is smaller than 4 GiB");
+    let mut pieces = message.into_iter().peekable();
+    let own = pieces.next_if(|first| first.len() <= WORTH_SHARING).unwrap_or_default();
+    let mut head = Vec::with_capacity(5 + own.len());
+    head.push(0);
+    head.extend_from_slice(&length.to_be_bytes());
+    head.extend_from_slice(&own);
+    iter::once(head.into()).chain(pieces).map(Frame::data).collect()
+}
+
+/// How a stream ends.
+fn end(status: &Status) -> Frame<Bytes> {
+    let mut trailers = HeaderMap::new();
+    if status.add_header(&mut trailers).is_err() {
+        trailers.insert("grpc-status", HeaderValue::from_static("13"));
+    }
+    Frame::trailers(trailers)
 }

@@ -25,8 +25,8 @@ impl Bucket {
         let mut full_at = self.full_at.load(Ordering::Relaxed);
         loop {
             let from = full_at.max(now);
-            let there = latest.saturating_sub(from).checked_div(each).unwrap_or(most);
-            let taken = there.min(most);
+            let room = latest.checked_sub(from);
+            let taken = room.map_or(0, |room| room.checked_div(each).unwrap_or(most).min(most));
             let next = from + taken * each;
             match self.full_at.compare_exchange_weak(full_at, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return (taken, Duration::from_nanos((next + each).saturating_sub(latest))),
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(bucket.take_at(SECOND, 4, 10), (4, Duration::ZERO));
         assert_eq!(bucket.take_at(SECOND, 20, 10), (6, tenth));
         assert_eq!(bucket.take_at(SECOND + SECOND / 4, 20, 10), (2, tenth / 2));
-        assert_eq!(bucket.take_at(SECOND, 20, 2_000_000_000), (20, Duration::ZERO));
+        assert_eq!(Bucket::default().take_at(SECOND, 20, 2_000_000_000), (20, Duration::ZERO));
     }
 
     #[test]

@@ -126,10 +126,12 @@ impl Reservation {
     /// The last of the commands was obeyed under this number: the room is used up, and from their commit on counted.
     pub fn taken(&mut self, seq: u64) {
         let mut table = self.usage.table();
+        let room = std::mem::take(&mut self.room);
         if seq > table.counted {
             // On the way until then.
-            let room = std::mem::take(&mut self.room);
             table.stamped.insert(seq, (self.account.clone(), room));
+        } else {
+            table.give_back(&self.account, room);
         }
     }
 }

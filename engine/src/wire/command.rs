@@ -8,8 +8,8 @@ use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, Rule
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, Micros};
 use kubebid_core::{Command, Price};
 use kubebid_proto::v1;
-use v1::cancel_bid_request::Mode;
 use std::mem;
+use v1::cancel_bid_request::Mode;
 use v1::market_rules::Pricing;
 
 /// A command and the key it came with.

@@ -5,6 +5,7 @@ use crate::commands::local;
 use crate::failure::{Exit, Failure};
 use hdrhistogram::Histogram;
 use kubebid_client::Error;
+use kubebid_client::v1::Refusal;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -146,6 +147,13 @@ pub(super) enum Answer {
     Done,
     /// With its code.
     Refused(String),
+}
+
+impl Answer {
+    /// Of a bid in a frame.
+    pub(super) fn to_bid(refusal: Option<Refusal>) -> Answer {
+        refusal.map_or(Answer::Done, |refusal| Answer::Refused(refusal.reason))
+    }
 }
 
 /// A refusal is an answer; that nobody can answer is not.

@@ -2,7 +2,6 @@
 
 use super::load::{self, Answer, Pace, Run, Tally};
 use super::report::Shape;
-use super::scan;
 use super::stage::Stage;
 use super::{Load, Measured, Target, perform};
 use crate::config::Connection;
@@ -10,7 +9,7 @@ use crate::failure::{Exit, Failure};
 use clap::{Args, value_parser};
 use futures_util::stream::{self, StreamExt as _};
 use kubebid_client::v1::PlaceBidRequest;
-use kubebid_client::{Client, add_bid};
+use kubebid_client::{Client, add_bid, scan};
 use prost::bytes::Bytes;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -89,11 +88,8 @@ struct Bids {
 
 impl Bids {
     fn new(market: &str, ceilings: &Ceilings, caller: u64) -> Bids {
-        let bid = PlaceBidRequest {
-            markets: vec![market.to_owned()],
-            max_nodes: 1,
-            ..PlaceBidRequest::default()
-        };
+        let bid =
+            PlaceBidRequest { markets: vec![market.to_owned()], max_nodes: 1, ..PlaceBidRequest::default() };
         let mut keys = Uuid::new_v4().to_string();
         keys.truncate(24);
         Bids { bid, ceilings: ceilings.clone(), caller, n: 0, keys }
@@ -164,19 +160,18 @@ async fn in_frames(
     let to_send = stream::poll_fn(move |context| to_send.poll_recv(context));
     let mut answers = client.place_bids_encoded(to_send).await?;
     let (mut sent, mut over, mut tally) = (VecDeque::with_capacity(FRAMES), false, Tally::new());
-    let mut outcomes = Vec::with_capacity(frame as usize);
     while !over || !sent.is_empty() {
         tokio::select! {
             biased;
             answer = timeout(SILENCE, answers.next()), if !sent.is_empty() => {
                 let answer = answer.map_err(|_| broken("a frame has no answer within a minute"))?;
                 let answer = answer.ok_or_else(|| broken("the engine ended a stream of bids"))??;
-                read(&answer, &mut outcomes)?;
+                let outcomes = scan::outcomes(&answer).map_err(|error| broken(&format!("an answer: {error}")))?;
                 if outcomes.len() != frame as usize {
                     return Err(broken(&format!("{} answers to a frame of {frame} bids", outcomes.len())));
                 }
                 let since = sent.pop_front().expect("a frame is on the way");
-                tally.take_all(&run, since, outcomes.drain(..));
+                tally.take_all(&run, since, outcomes.into_iter().map(Answer::to_bid));
             }
             since = pace.next(), if !over && sent.len() < FRAMES => match since {
                 Some(since) => {
@@ -189,14 +184,6 @@ async fn in_frames(
         }
     }
     Ok(tally)
-}
-
-/// What became of the bids of a frame.
-fn read(answer: &[u8], outcomes: &mut Vec<Answer>) -> Result<(), Failure> {
-    let read = scan::outcomes(answer, |refusal| {
-        outcomes.push(refusal.map_or(Answer::Done, |refusal| Answer::Refused(refusal.reason)));
-    });
-    read.map_err(|unreadable| broken(&format!("an answer: {unreadable}")))
 }
 
 fn broken(what: &str) -> Failure {

@@ -3,7 +3,6 @@
 use super::load::{self, Run};
 use super::place::{Ceilings, place};
 use super::report::{Quantiles, Shape, Watched};
-use super::scan;
 use super::stage::Stage;
 use super::{Load, Measured, Target, perform};
 use crate::config::Connection;
@@ -12,8 +11,9 @@ use crate::time::now_us;
 use clap::{Args, ValueEnum, value_parser};
 use futures_util::stream::{Stream, StreamExt as _};
 use hdrhistogram::Histogram;
-use kubebid_client::Error;
 use kubebid_client::v1::{WatchEventsRequest, WatchPricesRequest};
+use kubebid_client::{Error, scan};
+use prost::DecodeError;
 use prost::bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -99,14 +99,14 @@ impl Watch {
             match self.feed {
                 What::Events => subscribers.spawn(async move {
                     let frames = client.watch_events_encoded(&WatchEventsRequest::default()).await?;
-                    subscriber.watch(frames, EVENT_AT_US).await
+                    subscriber.watch(frames, scan::event_times).await
                 }),
                 What::Prices => {
                     let markets = vec![stage.market.clone()];
                     let request = WatchPricesRequest { markets, ..WatchPricesRequest::default() };
                     subscribers.spawn(async move {
                         let frames = client.watch_prices_encoded(&request).await?;
-                        subscriber.watch(frames, POINT_AT_US).await
+                        subscriber.watch(frames, scan::point_times).await
                     })
                 }
             };
@@ -177,7 +177,7 @@ impl Subscriber {
     async fn watch(
         mut self,
         mut frames: impl Stream<Item = Result<Bytes, Error>> + Unpin,
-        at_us: u32,
+        times: fn(&[u8]) -> Result<scan::Times, DecodeError>,
     ) -> Result<Got, Failure> {
         let mut got = Got { delays: delays(), frames: 0, last: None, in_time: false };
         loop {
@@ -189,14 +189,13 @@ impl Subscriber {
             let Some(frame) = frame else { return Ok(got) };
             let (frame, now, now_us) = (frame?, Instant::now(), now_us());
             got.in_time |= now < self.begin;
+            let times = times(&frame);
+            let times = times.map_err(|error| Failure::new(Exit::Fault, format!("a frame: {error}")))?;
             let mut counted = false;
-            let read = scan::times(&frame, at_us, |at_us| {
-                if at_us >= self.begin_us {
-                    got.delays.saturating_record(now_us.saturating_sub(at_us));
-                    counted = true;
-                }
-            });
-            read.map_err(|unreadable| Failure::new(Exit::Fault, format!("a frame: {unreadable}")))?;
+            for (at_us, count) in times.into_iter().filter(|(at_us, _)| *at_us >= self.begin_us) {
+                got.delays.saturating_record_n(now_us.saturating_sub(at_us), count);
+                counted = true;
+            }
             if counted {
                 got.frames += 1;
                 got.last = Some(now);
@@ -211,8 +210,3 @@ async fn quiet(placed: &mut watch::Receiver<bool>) {
     let _ = placed.wait_for(|placed| *placed).await;
     tokio::time::sleep(QUIET).await;
 }
-
-/// The field of an event with its time.
-const EVENT_AT_US: u32 = 3;
-/// The field of a point with its time.
-const POINT_AT_US: u32 = 4;

@@ -1,0 +1,132 @@
+//! WatchPrices: the present numbers, and each change behind them, encoded once for all who watch.
+
+use super::Api;
+use super::follow::{Frame as Changes, Live, follow};
+use super::lookout::{Lookout, Sight};
+use crate::caller::Caller;
+use crate::chunk::Chunk;
+use crate::telling::add;
+use crate::wire::cursor::Cursor;
+use crate::wire::market;
+use crate::wire::pieces::Pieces;
+use crate::wire::status::{ApiError, Code};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use kubebid_core::Reject;
+use kubebid_core::units::MarketName;
+use kubebid_proto::v1;
+use prost::Message;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Api {
+    pub async fn watch_prices(
+        &self,
+        caller: &Caller,
+        request: v1::WatchPricesRequest,
+    ) -> Result<impl Stream<Item = Result<v1::WatchPricesResponse, ApiError>> + Send + use<>, ApiError> {
+        let frames = self.watch_price_frames(caller, request).await?;
+        Ok(frames.map(|frame| frame.map(PriceFrame::into_message)))
+    }
+
+    /// As [`Api::watch_prices`], for who sends them on as bytes.
+    pub(crate) async fn watch_price_frames(
+        &self,
+        _caller: &Caller,
+        request: v1::WatchPricesRequest,
+    ) -> Result<impl Stream<Item = Result<PriceFrame, ApiError>> + Send + use<>, ApiError> {
+        if !request.markets.is_empty() && !request.instance_type.is_empty() {
+            return Err(ApiError::new(Code::Market(Reject::BadMarkets)));
+        }
+        let lookout = Lookout::prices(request.markets.iter().map(|name| MarketName::new(name)).collect());
+        let live = Live::listen(self.engine(), &lookout);
+        // Before the views: what they do not have yet is still to come.
+        let applied = (self.engine().applied(), Cursor::ALL);
+        let markets = self.engine().views().markets();
+        let mut views = Vec::new();
+        for name in &request.markets {
+            views.push(self.market_view(&markets, name)?);
+        }
+        if request.markets.is_empty() {
+            views = markets.iter().collect();
+        }
+        let kind = request.instance_type;
+        let of_type = move |name: &str| kind.is_empty() || name.split('/').next() == Some(&kind[..]);
+        views.retain(|view| of_type(view.name.as_str()));
+        let from = self.place_of(&request.cursor).await?;
+        let journal = self.engine().journal_id();
+        let cursor = move |(seq, index)| Cursor { journal, seq, index }.to_string();
+        let (mut shown, mut first) = (HashMap::new(), None);
+        if from.is_none() {
+            let present = views.iter().map(|view| Shown::Own(market::present(view))).collect();
+            first = Some(Ok(PriceFrame { shown: present, cursor: cursor(applied) }));
+            shown.extend(views.iter().map(|view| (view.name.to_string(), view.seq.0)));
+        }
+        let changes = follow(self.clone(), lookout, live, from.unwrap_or(applied));
+        let changes = changes.map(move |changes| {
+            let Changes { sights, place } = changes?;
+            // The present numbers may be of later than the place where the changes begin.
+            let asked = |name: &str, seq| of_type(name) && shown.get(name).is_none_or(|shown| seq > *shown);
+            let shown = sights.into_iter().flat_map(|sight| show(sight, asked));
+            Ok(PriceFrame { shown: shown.collect(), cursor: cursor(place) })
+        });
+        Ok(stream::iter(first).chain(changes))
+    }
+}
+
+/// A message of WatchPrices, whose points many watches may share.
+#[derive(Debug)]
+pub(crate) struct PriceFrame {
+    shown: Vec<Shown>,
+    cursor: String,
+}
+
+/// Points of a frame.
+#[derive(Debug)]
+enum Shown {
+    /// Changes of a chunk that follow each other.
+    Run(Arc<Chunk>, Range<usize>),
+    Own(v1::PricePoint),
+}
+
+/// Of what was found, what is asked for, by the market's name and the number of the command.
+fn show(sight: Sight, asked: impl Fn(&str, u64) -> bool) -> Vec<Shown> {
+    let Sight::Prices(chunk, run) = sight else {
+        let points = sight.events().filter_map(market::point);
+        return points.filter(|point| asked(&point.market, point.seq)).map(Shown::Own).collect();
+    };
+    let telling = chunk.telling();
+    let is_asked = |change: &usize| {
+        let told = &telling.events[telling.prices().events[*change]];
+        told.market.as_ref().is_some_and(|market| asked(market.as_str(), told.event.seq))
+    };
+    let changes: Vec<usize> = run.filter(is_asked).collect();
+    let runs = changes.chunk_by(|one, next| one + 1 == *next);
+    runs.map(|run| Shown::Run(chunk.clone(), run[0]..run[run.len() - 1] + 1)).collect()
+}
+
+impl PriceFrame {
+    fn into_message(self) -> v1::WatchPricesResponse {
+        let points = self.shown.into_iter().flat_map(|shown| match shown {
+            Shown::Run(chunk, run) => Sight::Prices(chunk, run).events().filter_map(market::point).collect(),
+            Shown::Own(point) => vec![point],
+        });
+        v1::WatchPricesResponse { points: points.collect(), cursor: self.cursor }
+    }
+
+    /// As its message is encoded.
+    pub(crate) fn encode(self) -> Vec<Bytes> {
+        let own = self.shown.iter().filter(|shown| matches!(shown, Shown::Own(_))).count();
+        let mut frame = Pieces::with_capacity(128 * (1 + own));
+        for shown in self.shown {
+            match shown {
+                Shown::Run(chunk, run) => frame.share(chunk.telling().prices().encoded(&run)),
+                Shown::Own(point) => add(&point.encode_to_vec(), frame.own()),
+            }
+        }
+        let rest = v1::WatchPricesResponse { points: Vec::new(), cursor: self.cursor };
+        rest.encode(frame.own()).expect("a vector grows");
+        frame.finish()
+    }
+}

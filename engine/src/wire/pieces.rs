@@ -1,0 +1,65 @@
+//! A message in pieces: what many get is shared by them, and not copied for each.
+
+use bytes::Bytes;
+use std::mem;
+
+/// Less than this is copied: a piece has a frame of HTTP/2 of its own.
+pub(crate) const WORTH_SHARING: usize = 4096;
+
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    done: Vec<Bytes>,
+    open: Vec<u8>,
+}
+
+impl Pieces {
+    /// With room for what is not shared.
+    pub(crate) fn with_capacity(own: usize) -> Pieces {
+        Pieces { done: Vec::new(), open: Vec::with_capacity(own) }
+    }
+
+    /// To add what is this message's own.
+    pub(crate) fn own(&mut self) -> &mut Vec<u8> {
+        &mut self.open
+    }
+
+    /// Adds what others get too.
+    pub(crate) fn share(&mut self, bytes: Bytes) {
+        if bytes.len() < WORTH_SHARING {
+            self.open.extend_from_slice(&bytes);
+        } else {
+            self.close();
+            self.done.push(bytes);
+        }
+    }
+
+    fn close(&mut self) {
+        if !self.open.is_empty() {
+            self.done.push(mem::take(&mut self.open).into());
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<Bytes> {
+        self.close();
+        self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_large_is_not_copied() {
+        let large = Bytes::from(vec![7; WORTH_SHARING]);
+        let mut pieces = Pieces::with_capacity(8);
+        pieces.own().push(1);
+        pieces.share(Bytes::from_static(&[2]));
+        pieces.share(large.clone());
+        pieces.own().push(3);
+        let pieces = pieces.finish();
+        assert_eq!((&pieces[0][..], &pieces[2][..]), (&[1, 2][..], &[3][..]));
+        assert_eq!(pieces[1].as_ptr(), large.as_ptr());
+        assert!(Pieces::with_capacity(0).finish().is_empty());
+    }
+}
