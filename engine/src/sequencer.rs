@@ -80,8 +80,9 @@ impl Sequencer {
                     let now = self.now();
                     taken.advance = Some(Stamped { at: now, key: None, command: Command::AdvanceTime });
                 } else {
-                    durable.into_iter().for_each(|much| self.market.apply(much, self.intake.waiting()));
-                    durable = None;
+                    if let Some(much) = durable.take() {
+                        self.market.apply(much, self.intake.waiting());
+                    }
                     taken.questions.into_iter().for_each(|question| question(&self.market.replay.exchange));
                     if self.intake.is_closed() && self.intake.len() == 0 {
                         return Ok((self.market.replay, self.journaling.head));
@@ -92,8 +93,12 @@ impl Sequencer {
             let batch = self.pack(&taken);
             let Sequencer { journaling, market, intake, stamped, .. } = &mut self;
             // The store is given the batch before anything is applied here.
-            let applying = async { durable.take().map(|much| market.apply(much, intake.waiting())) };
-            let (committed, _) = join(journaling.commit(&batch), applying).await;
+            let applying = async {
+                if let Some(much) = durable.take() {
+                    market.apply(much, intake.waiting());
+                }
+            };
+            let (committed, ()) = join(journaling.commit(&batch), applying).await;
             match committed? {
                 Ok(()) => durable = Some(taken),
                 Err(not_done) => {

@@ -151,7 +151,7 @@ pub(super) enum Answer {
 
 impl Answer {
     /// Of a bid in a frame.
-    pub(super) fn to_bid(refusal: Option<Refusal>) -> Answer {
+    pub(super) fn of_bid(refusal: Option<Refusal>) -> Answer {
         refusal.map_or(Answer::Done, |refusal| Answer::Refused(refusal.reason))
     }
 }

@@ -171,7 +171,7 @@ async fn in_frames(
                     return Err(broken(&format!("{} answers to a frame of {frame} bids", outcomes.len())));
                 }
                 let since = sent.pop_front().expect("a frame is on the way");
-                tally.take_all(&run, since, outcomes.into_iter().map(Answer::to_bid));
+                tally.take_all(&run, since, outcomes.into_iter().map(Answer::of_bid));
             }
             since = pace.next(), if !over && sent.len() < FRAMES => match since {
                 Some(since) => {
