@@ -1,8 +1,9 @@
 //! What is taken, what is refused, what shares a commit.
 
-use crate::{bid, hold, open_market, options, start, stop, submit, submit_keyed};
+use crate::{bid, hash, hold, open_market, options, start, stop, submit, submit_keyed};
 use kubebid_core::Command;
 use kubebid_core::answer::Outcome;
+use kubebid_core::units::Micros;
 use kubebid_engine::clock::Clock;
 use kubebid_engine::{EngineOptions, NotDone, Submission};
 use std::time::Instant;
@@ -88,4 +89,39 @@ async fn nothing_is_taken_any_more_once_it_stops() {
     running.stop().await.expect("it stops");
     let refused = submit_keyed(&engine, None, Command::PlaceBid(bid("t", 1000))).await;
     assert_eq!(refused, Err(NotDone::Stopping));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_while_others_are_applied_keeps_its_order_and_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    submit(&engine, open_market()).await;
+    let mut callers = JoinSet::new();
+    for n in 0..256 {
+        let engine = engine.clone();
+        callers.spawn(async move {
+            let mut told = Vec::new();
+            for round in 1..=4 {
+                let command = match n % 16 {
+                    0 => Submission {
+                        at: Some(Micros(1000 * round + n)),
+                        ..Submission::new(None, Command::AdvanceTime)
+                    },
+                    _ => Submission::new(None, Command::PlaceBid(bid("t1", 1000))),
+                };
+                let answer = engine.submit(command, |_, step| (step.seq.0, step.at));
+                told.push(answer.await.expect("the command is taken"));
+            }
+            told
+        });
+    }
+    let mut told = callers.join_all().await.concat();
+    told.sort_unstable();
+    assert!(told.iter().map(|(seq, _)| *seq).eq(2..2 + 4 * 256));
+    assert!(told.is_sorted_by_key(|(_, at)| *at) && told.last().is_some_and(|(_, at)| *at >= Micros(4000)));
+    let before = hash(&engine).await;
+    stop(engine, running).await;
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    assert_eq!(hash(&engine).await, before);
+    stop(engine, running).await;
 }
