@@ -57,8 +57,9 @@ pub(crate) struct Bid {
     /// And those of further ones.
     #[expect(clippy::box_collection, reason = "few bids look in several markets")]
     handles: Option<Box<Vec<Option<Handle>>>>,
-    /// A market's book may have it among those that a free unit would rescue, and that is to be worked out again.
+    /// A market's book has it among those that a free unit would rescue.
     pub(crate) is_rescuable: bool,
+    /// That is to be worked out again.
     pub(crate) rescue_is_stale: bool,
     /// Counted among what its tenant has open, with so many nodes.
     pub(crate) is_counted: bool,
