@@ -164,7 +164,7 @@ impl<'a> Filling<'a> {
     }
 }
 
-/// Events of up to [`PACK`] commands, as a message.
+/// Events of some commands that follow each other, as a message.
 #[derive(Clone, PartialEq, Message)]
 pub struct Pack {
     /// Of accounts, markets, instance types and kinds: events name them by their places here.
