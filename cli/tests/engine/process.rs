@@ -58,12 +58,12 @@ impl Engine {
         kill_process(Pid::from_child(&self.process), signal).expect("the process is ours");
     }
 
-    /// Stops it where it is, and waits until none of its threads runs any more.
+    /// Stops it where it is, and waits until none of its threads runs any more. It may have ended by itself.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
         let threads = format!("/proc/{}/task", self.process.id());
         // Behind the name, which is in parentheses.
-        let stands = |stat: String| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'));
+        let stands = |stat: String| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 'Z']));
         let all_stand = || {
             let mut threads = std::fs::read_dir(&threads).expect("it is there");
             threads.all(|thread| {
