@@ -85,15 +85,13 @@ impl Exchange {
         if bid.queued != queued {
             self.requeue(id, queued);
         }
-        let Exchange { bids, ending, .. } = self;
-        let bid = bids.get_mut(id).expect("a bid that counts");
-        if bid.has_ended() {
-            ending.push(id);
+        let bid = self.bid(id);
+        let (has_ended, notices) = (bid.has_ended(), bid.notices.clone());
+        if has_ended {
+            self.ending.push(id);
         }
-        if !bid.notices.is_empty() {
-            for notice in bid.notices.clone().iter() {
-                self.reindex_allocation(notice);
-            }
+        for notice in notices.iter() {
+            self.reindex_allocation(notice);
         }
         self.reindex_rescue(id);
     }

@@ -151,6 +151,22 @@ impl<K: Copy + Ord, V: Copy> Sorted<K, V> {
     }
 }
 
+impl<K: Copy + Ord> Sorted<K, u64> {
+    /// One more of a key.
+    pub(crate) fn count(&mut self, key: K) {
+        *self.or_insert_with(key, || 0) += 1;
+    }
+
+    /// One less of a key that was counted; behind the last one it is not there any more.
+    pub(crate) fn discount(&mut self, key: K) {
+        let count = self.get_mut(key).expect("it was counted");
+        *count -= 1;
+        if *count == 0 {
+            self.remove(key);
+        }
+    }
+}
+
 impl<K: Copy, V: Copy> Leaf<K, V> {
     fn iter(&self) -> impl DoubleEndedIterator<Item = (K, V)> {
         self.keys.iter().copied().zip(self.values.iter().copied())

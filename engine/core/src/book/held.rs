@@ -50,7 +50,7 @@ impl Held {
     pub(crate) fn insert_live(&mut self, id: AllocationId, live: Live) -> u32 {
         let level = self.levels.or_insert_with(live.ceiling, Level::default);
         self.live += 1;
-        *self.reserves.or_insert_with(live.reserve, || 0) += 1;
+        self.reserves.count(live.reserve);
         match live.protected {
             Some(until) => {
                 level.protected += 1;
@@ -79,25 +79,17 @@ impl Held {
             self.levels.remove(live.ceiling);
         }
         self.live -= 1;
-        self.remove_reserve(live.reserve);
+        self.reserves.discount(live.reserve);
     }
 
     pub(crate) fn insert_claim(&mut self, id: AllocationId, ceiling: Price, number: u64, reserve: Price) {
         self.claims.insert((ceiling, Reverse(number), id));
-        *self.reserves.or_insert_with(reserve, || 0) += 1;
+        self.reserves.count(reserve);
     }
 
     pub(crate) fn remove_claim(&mut self, id: AllocationId, ceiling: Price, number: u64, reserve: Price) {
         self.claims.remove((ceiling, Reverse(number), id));
-        self.remove_reserve(reserve);
-    }
-
-    fn remove_reserve(&mut self, reserve: Price) {
-        let count = self.reserves.get_mut(reserve).expect("the reserve of a held unit");
-        *count -= 1;
-        if *count == 0 {
-            self.reserves.remove(reserve);
-        }
+        self.reserves.discount(reserve);
     }
 
     pub(crate) fn claimed(&self) -> u64 {

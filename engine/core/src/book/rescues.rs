@@ -9,7 +9,7 @@ use crate::units::BidId;
 pub(crate) struct Rescues {
     by_rank: Sorted<Rank, (Price, BidId)>,
     /// The reserves that they accept at most, counted.
-    accepted: Sorted<Price, u32>,
+    accepted: Sorted<Price, u64>,
 }
 
 impl Rescues {
@@ -24,14 +24,10 @@ impl Rescues {
             return false;
         }
         if let Some(before) = before {
-            let count = self.accepted.get_mut(before).expect("it was counted");
-            *count -= 1;
-            if *count == 0 {
-                self.accepted.remove(before);
-            }
+            self.accepted.discount(before);
         }
         if let Some(accepts) = accepts {
-            *self.accepted.or_insert_with(accepts, || 0) += 1;
+            self.accepted.count(accepts);
         }
         true
     }
