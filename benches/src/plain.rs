@@ -1,7 +1,7 @@
 //! The plain stream of an order book, on one side of it: half of the orders are placed and rest, four in ten of
 //! those that rest are cancelled, one in ten takes the best.
 
-use kubebid_core::units::{BidId, Seq};
+use kubebid_core::units::{AccountId, BidId, Seq};
 use kubebid_core::{Handle, Ladder, Price, Rank};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -49,7 +49,8 @@ impl Numbered {
 
 impl Book for Numbered {
     fn place(&mut self, id: u64, price: u64) {
-        let handle = self.ladder.insert(BidId(id), Rank { ceiling: Reverse(Price(price)), seq: Seq(id) });
+        let rank = Rank { ceiling: Reverse(Price(price)), seq: Seq(id) };
+        let handle = self.ladder.insert(BidId(id), AccountId(0), rank);
         if self.handles.len() <= id as usize {
             self.handles.resize(id as usize + 1, None);
         }

@@ -40,7 +40,7 @@ impl Demand {
                 true
             }
             Queued::Plain => {
-                let at = self.plain.insert(bid, rank);
+                let at = self.plain.insert(bid, tenant, rank);
                 *handle = Some(at);
                 self.rivals.insert(tenant, rank, at, &self.plain)
             }

@@ -7,7 +7,7 @@
 use crate::money::Price;
 use crate::slab::Slab;
 use crate::sorted::Sorted;
-use crate::units::{BidId, Seq};
+use crate::units::{AccountId, BidId, Seq};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -69,6 +69,7 @@ pub struct Ladder {
 struct Order {
     bid: BidId,
     seq: Seq,
+    tenant: AccountId,
     /// [`NONE`] once it is gone.
     row: u32,
     /// Its neighbours in the row.
@@ -102,7 +103,7 @@ impl Ladder {
     }
 
     /// A bid is on the ladder once.
-    pub fn insert(&mut self, bid: BidId, rank: Rank) -> Handle {
+    pub fn insert(&mut self, bid: BidId, tenant: AccountId, rank: Rank) -> Handle {
         let (price, seq) = (rank.ceiling.0, rank.seq);
         let rows = &mut self.rows;
         let empty = || Row { price, first: NONE, last: NONE, returned: None };
@@ -111,11 +112,12 @@ impl Ladder {
         self.len += 1;
         let last = row.last;
         if last != NONE && self.orders[last].seq >= seq {
-            let order = self.orders.put(Order { bid, seq, row: at, before: RETURNED, behind: RETURNED });
+            let (before, behind) = (RETURNED, RETURNED);
+            let order = self.orders.put(Order { bid, seq, tenant, row: at, before, behind });
             row.returned.get_or_insert_default().insert(seq, order);
             return Handle::of(order);
         }
-        let order = self.orders.put(Order { bid, seq, row: at, before: last, behind: NONE });
+        let order = self.orders.put(Order { bid, seq, tenant, row: at, before: last, behind: NONE });
         row.last = order;
         match last {
             NONE => row.first = order,
@@ -172,32 +174,40 @@ impl Ladder {
 
     /// The bid that comes next behind a rank.
     pub fn after(&self, rank: Rank) -> Option<(Rank, BidId)> {
-        let (price, row) = self.prices.at_most(rank.ceiling.0)?;
-        let mut rest = self.row(row).filter(|order| price < rank.ceiling.0 || order.seq > rank.seq);
-        let order = rest.next().or_else(|| {
-            let (_, row) = self.prices.at_most(Price(price.0.checked_sub(1)?))?;
-            self.row(row).next()
-        })?;
-        Some((Rank { ceiling: Reverse(self.rows[order.row].price), seq: order.seq }, order.bid))
+        self.behind(rank).next().map(|(rank, order)| (rank, self.orders[order].bid))
     }
 
     /// The best first.
     pub fn iter(&self) -> impl Iterator<Item = (Rank, BidId)> {
-        self.prices.iter().rev().flat_map(|(price, row)| {
+        self.behind(Rank::FIRST).map(|(rank, order)| (rank, self.orders[order].bid))
+    }
+
+    /// Whose the bids behind a rank are, the best first.
+    pub(crate) fn tenants_behind(&self, rank: Rank) -> impl Iterator<Item = (Rank, AccountId, Handle)> {
+        self.behind(rank).map(|(rank, order)| (rank, self.orders[order].tenant, Handle::of(order)))
+    }
+
+    /// The orders behind a rank, the best first.
+    fn behind(&self, rank: Rank) -> impl Iterator<Item = (Rank, u32)> {
+        let lower = |price: Price| self.prices.at_most(Price(price.0.checked_sub(1)?));
+        let rows =
+            std::iter::successors(self.prices.at_most(rank.ceiling.0), move |(price, _)| lower(*price));
+        rows.flat_map(move |(price, row)| {
             let ceiling = Reverse(price);
-            self.row(row).map(move |order| (Rank { ceiling, seq: order.seq }, order.bid))
+            self.row(row).map(move |order| (Rank { ceiling, seq: self.orders[order].seq }, order))
         })
+        .skip_while(move |(other, _)| *other <= rank)
     }
 
     /// The orders of one price, the oldest first.
-    fn row(&self, at: u32) -> impl Iterator<Item = &Order> {
+    fn row(&self, at: u32) -> impl Iterator<Item = u32> {
         let Row { first, returned, .. } = &self.rows[at];
-        let order = |at: u32| (at != NONE).then(|| &self.orders[at]);
-        let mut linked = std::iter::successors(order(*first), move |o| order(o.behind)).peekable();
-        let returned = returned.iter().flat_map(|returned| returned.values());
-        let mut returned = returned.map(|at| &self.orders[*at]).peekable();
+        let linked = |at: u32| Some(at).filter(|at| *at != NONE);
+        let linked = std::iter::successors(linked(*first), move |order| linked(self.orders[*order].behind));
+        let (mut linked, mut returned) =
+            (linked.peekable(), returned.iter().flat_map(|returned| returned.values().copied()).peekable());
         std::iter::from_fn(move || match (linked.peek(), returned.peek()) {
-            (Some(one), Some(other)) if other.seq < one.seq => returned.next(),
+            (Some(one), Some(other)) if self.orders[*other].seq < self.orders[*one].seq => returned.next(),
             (None, _) => returned.next(),
             (Some(_), _) => linked.next(),
         })
@@ -220,7 +230,7 @@ mod tests {
                     _ => Rank { ceiling: Reverse(Price(random(prices))), seq: Seq(seq) },
                 };
                 let bid = BidId(rank.seq.0);
-                naive.insert(rank, (bid, ladder.insert(bid, rank)));
+                naive.insert(rank, (bid, ladder.insert(bid, AccountId(0), rank)));
                 while random(5) < 2 && !naive.is_empty() {
                     let at = random(naive.len().min(50) as u64) as usize;
                     let (rank, handle) =

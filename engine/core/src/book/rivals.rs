@@ -7,8 +7,15 @@ use crate::units::AccountId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// The best bids of the ladder down to `bound`, by tenant: as many as it takes to know two tenants, so that what
+/// waits far below costs nothing here.
 #[derive(Debug, Default)]
 pub(crate) struct Rivals {
+    /// The last that is known; all are, where there is none.
+    bound: Option<Rank>,
+    /// How many bids are known, and how many may be before the first of the ladder are looked at anew.
+    known: usize,
+    most: usize,
     tenants: Table<AccountId, Tenant>,
     /// The best last, where what comes and goes moves nothing else.
     bests: Sorted<Reverse<Rank>, AccountId>,
@@ -26,28 +33,28 @@ struct Tenant {
 
 /// How many bids that are gone a tenant's heap may have beside as many that wait.
 const SLACK: usize = 32;
+/// How many bids are known when the first of the ladder have been looked at, if two tenants are among these.
+const NEAR: usize = 32;
 
 impl Rivals {
     /// Behind `ladder`, on which the bid is by now. Whether `top` changed.
     pub(crate) fn insert(&mut self, tenant: AccountId, rank: Rank, handle: Handle, ladder: &Ladder) -> bool {
-        let entry = self.tenants.entry(tenant).or_default();
-        entry.bids.push(Reverse((rank, handle)));
-        entry.waiting += 1;
-        if entry.bids.len() > 2 * entry.waiting + SLACK {
-            entry.bids.retain(|Reverse((rank, handle))| ladder.has(*handle, *rank));
-        }
-        if entry.best.is_some_and(|best| best < rank) {
+        if !self.knows(rank) {
             return false;
         }
-        if let Some(best) = entry.best.replace(rank) {
-            self.bests.remove(Reverse(best));
+        self.add(tenant, rank, handle, ladder);
+        if self.known > self.most.max(2 * NEAR) {
+            self.narrow(ladder);
         }
-        self.bests.insert(Reverse(rank), tenant);
         self.find_top(rank)
     }
 
     /// Behind `ladder`, from which the bid is gone by now. Whether `top` changed.
     pub(crate) fn remove(&mut self, tenant: AccountId, rank: Rank, ladder: &Ladder) -> bool {
+        if !self.knows(rank) {
+            return false;
+        }
+        self.known -= 1;
         let entry = self.tenants.get_mut(&tenant).expect("a tenant whose bid waited");
         entry.waiting -= 1;
         if entry.best != Some(rank) {
@@ -63,7 +70,61 @@ impl Rivals {
         if let Some(best) = entry.best {
             self.bests.insert(Reverse(best), tenant);
         }
+        self.widen(ladder);
         self.find_top(rank)
+    }
+
+    fn knows(&self, rank: Rank) -> bool {
+        self.bound.is_none_or(|bound| rank <= bound)
+    }
+
+    fn add(&mut self, tenant: AccountId, rank: Rank, handle: Handle, ladder: &Ladder) {
+        self.known += 1;
+        let entry = self.tenants.entry(tenant).or_default();
+        entry.bids.push(Reverse((rank, handle)));
+        entry.waiting += 1;
+        if entry.bids.len() > 2 * entry.waiting + SLACK {
+            entry.bids.retain(|Reverse((rank, handle))| ladder.has(*handle, *rank));
+        }
+        if entry.best.is_none_or(|best| rank < best) {
+            if let Some(best) = entry.best.replace(rank) {
+                self.bests.remove(Reverse(best));
+            }
+            self.bests.insert(Reverse(rank), tenant);
+        }
+    }
+
+    /// Knows the first bids of the ladder alone, where these are of two tenants.
+    fn narrow(&mut self, ladder: &Ladder) {
+        let near = || ladder.tenants_behind(Rank::FIRST).take(NEAR);
+        let mut tenants = near().map(|(_, tenant, _)| tenant);
+        let first = tenants.next();
+        if !tenants.any(|tenant| Some(tenant) != first) {
+            self.most = 2 * self.known;
+            return;
+        }
+        *self = Rivals { top: self.top, ..Rivals::default() };
+        for (rank, tenant, handle) in near() {
+            self.add(tenant, rank, handle, ladder);
+            self.bound = Some(rank);
+        }
+    }
+
+    /// Goes on down the ladder where fewer than two tenants are known, and as far again as it knows, so that it need
+    /// not soon again.
+    fn widen(&mut self, ladder: &Ladder) {
+        let Some(bound) = self.bound.filter(|_| self.bests.len() < 2) else { return };
+        let least = self.known + self.known.max(NEAR);
+        let mut further = ladder.tenants_behind(bound);
+        while self.bests.len() < 2 || self.known < least {
+            let Some((rank, tenant, handle)) = further.next() else {
+                self.bound = None;
+                break;
+            };
+            self.add(tenant, rank, handle, ladder);
+            self.bound = Some(rank);
+        }
+        self.most = self.most.max(2 * self.known);
     }
 
     /// After a change among the bests at a rank; those behind the second are of no consequence.
@@ -79,5 +140,52 @@ impl Rivals {
     /// The best bids of the two tenants that have the highest.
     pub(crate) fn top(&self) -> [Option<(Rank, AccountId)>; 2] {
         self.top
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::money::Price;
+    use crate::units::{BidId, Seq};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_best_of_two_tenants_are_known() {
+        let mut random = crate::random::below(3);
+        // Of many tenants, and of one that has nearly all bids.
+        for (tenants, often) in [(300, 0), (3, 0), (3, 97), (300, 97)] {
+            let (mut ladder, mut rivals, mut naive) = (Ladder::default(), Rivals::default(), BTreeMap::new());
+            let (mut changes, mut narrowed) = (0, 0);
+            for seq in 1..20_000u64 {
+                let rising = seq % 4_000 < 2_500;
+                if random(10) < if rising { 7 } else { 2 } {
+                    let tenant = if random(100) < often { 0 } else { random(tenants) };
+                    let tenant = AccountId(tenant as u32);
+                    let rank = Rank { ceiling: Reverse(Price(random(200))), seq: Seq(seq) };
+                    let handle = ladder.insert(BidId(seq), tenant, rank);
+                    naive.insert(rank, (tenant, handle));
+                    let before = rivals.top();
+                    let told = rivals.insert(tenant, rank, handle, &ladder);
+                    assert!(told || before == rivals.top());
+                    changes += u64::from(told);
+                } else if !naive.is_empty() {
+                    // Often the first or second, whose place another takes.
+                    let among = if random(2) == 0 { naive.len().min(3) } else { naive.len() };
+                    let (rank, (tenant, handle)) =
+                        naive.iter().nth(random(among as u64) as usize).map(|(r, o)| (*r, *o)).unwrap();
+                    ladder.remove(handle);
+                    naive.remove(&rank);
+                    let before = rivals.top();
+                    assert!(rivals.remove(tenant, rank, &ladder) || before == rivals.top());
+                }
+                let first = naive.iter().next().map(|(rank, (tenant, _))| (*rank, *tenant));
+                let mut others = naive.iter().map(|(rank, (tenant, _))| (*rank, *tenant));
+                let second = others.find(|(_, tenant)| Some(*tenant) != first.map(|(_, tenant)| tenant));
+                assert_eq!(rivals.top(), [first, second]);
+                narrowed += u64::from(rivals.bound.is_some());
+            }
+            assert!(changes > 100 && narrowed > 1_000, "{changes} {narrowed}");
+        }
     }
 }
