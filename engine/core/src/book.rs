@@ -32,8 +32,25 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// The handle with which [`Book::remove`] finds it again.
-    pub(crate) fn insert(&mut self, id: AllocationId, place: Place) -> u32 {
+    /// Takes an allocation from where it is to where it belongs; neither need be in the book. The handle by which it
+    /// is found there.
+    pub(crate) fn move_to(
+        &mut self,
+        id: AllocationId,
+        from: Option<Place>,
+        to: Option<Place>,
+        handle: u32,
+    ) -> u32 {
+        if let (Some(Place::Live(from)), Some(Place::Live(to))) = (from, to) {
+            return self.held.move_live(id, from, to, handle);
+        }
+        if let Some(from) = from {
+            self.remove(id, from, handle);
+        }
+        to.map_or(0, |to| self.insert(id, to))
+    }
+
+    fn insert(&mut self, id: AllocationId, place: Place) -> u32 {
         self.notices += u64::from(place.is_notice());
         match place {
             Place::Live(live) => return self.held.insert_live(id, live),
@@ -48,7 +65,7 @@ impl Book {
         0
     }
 
-    pub(crate) fn remove(&mut self, id: AllocationId, place: Place, handle: u32) {
+    fn remove(&mut self, id: AllocationId, place: Place, handle: u32) {
         match place {
             Place::Live(live) => self.held.remove_live(live, handle),
             Place::Claimed { ceiling, number, reserve } => {

@@ -28,13 +28,7 @@ impl Exchange {
             return;
         }
         let handle = allocation.handle;
-        let book = &mut self.market_mut(market).book;
-        if let Some(before) = before {
-            book.remove(id, before, handle);
-        }
-        if let Some(place) = place {
-            self.allocation_mut(id).handle = book.insert(id, place);
-        }
+        self.allocation_mut(id).handle = self.market_mut(market).book.move_to(id, before, place, handle);
         if let Some(Place::Orphan { ceiling, .. }) = before {
             self.orphans.remove((ceiling, Reverse(id)));
         }

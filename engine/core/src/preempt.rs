@@ -21,9 +21,14 @@ impl Allocation {
 }
 
 impl Exchange {
-    /// Notice is given at the end of the protection, if that lies ahead and the notice is not OUTBID,
-    /// which never falls into it.
     pub(crate) fn start_notice(&mut self, id: AllocationId, reason: NoticeReason) {
+        let bid = self.give_notice(id, reason);
+        self.reindex_bid(bid);
+    }
+
+    /// Notice is given at the end of the protection, if that lies ahead and the notice is not OUTBID,
+    /// which never falls into it. The bid that is to be indexed then, and its node with it.
+    fn give_notice(&mut self, id: AllocationId, reason: NoticeReason) -> BidId {
         let allocation = self.allocation(id);
         let (bid_id, protected_until) = (allocation.bid, allocation.protected_until);
         let notice = self.market(allocation.unit.market).rules.notice;
@@ -43,16 +48,16 @@ impl Exchange {
         self.timers.set(deadline, Due::Deadline(id));
         self.tell(Fact::NoticeStarted { node: self.node(id), deadline, max_nodes, reason });
         self.remeter(id);
-        self.reindex_allocation(id);
-        self.reindex_bid(bid_id);
+        bid_id
     }
 
     /// R4: the victim's notice begins, or the claim on it moves.
     pub(crate) fn displace(&mut self, by: BidId, victim: Victim) {
         let node = victim.allocation;
         if !victim.claimed {
-            self.start_notice(node, NoticeReason::Outbid);
+            let outbid = self.give_notice(node, NoticeReason::Outbid);
             self.claim(by, node, ClaimCause::Displaced);
+            self.reindex_bid(outbid);
         } else if self.allocation(node).bid == by {
             self.drop_claim(node, DropCause::HolderBack);
             self.rescind(node);

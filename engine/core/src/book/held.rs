@@ -27,6 +27,16 @@ struct Level {
     protected: u32,
 }
 
+impl Level {
+    /// The count in which an allocation is.
+    fn of(&mut self, live: Live) -> &mut u32 {
+        match live.protected {
+            Some(_) => &mut self.protected,
+            None => &mut self.unprotected,
+        }
+    }
+}
+
 /// A live allocation, as it is sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
@@ -48,38 +58,65 @@ pub(crate) struct Victim {
 impl Held {
     /// The handle by which it can be removed.
     pub(crate) fn insert_live(&mut self, id: AllocationId, live: Live) -> u32 {
-        let level = self.levels.or_insert_with(live.ceiling, Level::default);
         self.live += 1;
         self.reserves.count(live.reserve);
-        match live.protected {
-            Some(until) => {
-                level.protected += 1;
-                self.protected.push((live.ceiling, until, id))
-            }
-            None => {
-                level.unprotected += 1;
-                self.unprotected.push((live.ceiling, Reverse(id)))
-            }
-        }
+        self.enter_level(live);
+        self.push(id, live)
     }
 
     pub(crate) fn remove_live(&mut self, live: Live, handle: u32) {
-        let level = self.levels.get_mut(live.ceiling).expect("the level of a live allocation");
-        match live.protected {
-            Some(_) => {
-                level.protected -= 1;
-                self.protected.remove(handle);
-            }
-            None => {
-                level.unprotected -= 1;
-                self.unprotected.remove(handle);
-            }
+        self.live -= 1;
+        self.reserves.discount(live.reserve);
+        self.leave_level(live);
+        self.take(live, handle);
+    }
+
+    /// A live allocation is to be sorted otherwise. The handle that it has then.
+    pub(crate) fn move_live(&mut self, id: AllocationId, from: Live, to: Live, handle: u32) -> u32 {
+        if from.reserve != to.reserve {
+            self.reserves.discount(from.reserve);
+            self.reserves.count(to.reserve);
         }
+        if from.ceiling == to.ceiling {
+            let level = self.level(from);
+            *level.of(from) -= 1;
+            *level.of(to) += 1;
+        } else {
+            self.leave_level(from);
+            self.enter_level(to);
+        }
+        self.take(from, handle);
+        self.push(id, to)
+    }
+
+    fn push(&mut self, id: AllocationId, live: Live) -> u32 {
+        match live.protected {
+            Some(until) => self.protected.push((live.ceiling, until, id)),
+            None => self.unprotected.push((live.ceiling, Reverse(id))),
+        }
+    }
+
+    fn take(&mut self, live: Live, handle: u32) {
+        match live.protected {
+            Some(_) => self.protected.remove(handle),
+            None => self.unprotected.remove(handle),
+        }
+    }
+
+    fn enter_level(&mut self, live: Live) {
+        *self.levels.or_insert_with(live.ceiling, Level::default).of(live) += 1;
+    }
+
+    fn leave_level(&mut self, live: Live) {
+        let level = self.level(live);
+        *level.of(live) -= 1;
         if level.protected == 0 && level.unprotected == 0 {
             self.levels.remove(live.ceiling);
         }
-        self.live -= 1;
-        self.reserves.discount(live.reserve);
+    }
+
+    fn level(&mut self, live: Live) -> &mut Level {
+        self.levels.get_mut(live.ceiling).expect("the level of a live allocation")
     }
 
     pub(crate) fn insert_claim(&mut self, id: AllocationId, ceiling: Price, number: u64, reserve: Price) {
