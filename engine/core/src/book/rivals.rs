@@ -1,4 +1,4 @@
-//! Each tenant's best bid, so that the price for a tenant need not count its own (R8).
+//! The best bids of two tenants, so that the price for a tenant need not count its own (R8).
 
 use crate::book::ladder::{Handle, Ladder, Rank};
 use crate::sorted::Sorted;
