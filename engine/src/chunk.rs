@@ -99,7 +99,7 @@ impl Chunk {
     }
 
     fn tell(&self, step: &Step) -> impl Iterator<Item = Arc<Told>> {
-        let events = told(step, &self.names).into_iter().zip(&step.events);
+        let events = told(step, &self.names).zip(&step.events);
         events.map(|(mut told, event)| {
             if let Fact::BidAmended { bidder, .. } | Fact::BidClosed { bidder, .. } = &event.fact {
                 told.market = self.market_of(bidder.bid);

@@ -5,6 +5,7 @@
 //! here, purely; the SQL is in the store.
 
 pub(crate) mod bars;
+pub(crate) mod fields;
 pub(crate) mod fold;
 pub mod packs;
 pub mod placed;

@@ -4,104 +4,118 @@ mod billing;
 
 pub(crate) use billing::{Running, SegmentRecord};
 
-use super::rows::{ChargeRow, OfferRow, PricePoint, Tif};
+use super::rows::{ChargeRow, PricePoint, Tif};
 use crate::chunk::{Chunk, Step};
 use crate::store::Fault;
 use crate::wire::event::Told;
 use kubebid_core::closing::{ClosedNode, Closing};
 use kubebid_core::command::{Command, TimeInForce};
 use kubebid_core::event::{ChargeReason, CloseReason, EndReason, Event, Fact, Node, Scope};
-use kubebid_core::units::{AllocationId, BidId, Micros, Names};
+use kubebid_core::money::Price;
+use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, MarketName, Micros, Names};
 use kubebid_core::views::{AllocationView, BidView};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The rows that some chunks come to.
 #[derive(Debug, Default)]
-pub(crate) struct Folded {
-    pub(crate) events: Vec<Arc<Told>>,
-    /// Of the bids among the events that name no single market.
-    pub(crate) scopes: BTreeMap<BidId, Scoped>,
-    pub(crate) markets: Vec<MarketRecord>,
-    pub(crate) prices: Vec<(String, PricePoint)>,
+pub(crate) struct Folded<'a> {
+    pub(crate) events: Vec<Heard<'a>>,
+    pub(crate) markets: Vec<MarketRecord<'a>>,
+    pub(crate) prices: Vec<(&'a MarketName, PricePoint)>,
     /// By provider and market.
-    pub(crate) offers: BTreeMap<(String, String), OfferRow>,
-    pub(crate) bids: BTreeMap<BidId, BidRecord>,
-    pub(crate) allocations: BTreeMap<AllocationId, AllocationRecord>,
+    pub(crate) offers: BTreeMap<(&'a str, &'a str), OfferRecord>,
+    /// Looked up, and never gone through.
+    pub(crate) bids: HashMap<BidId, BidRecord<'a>, foldhash::quality::RandomState>,
+    pub(crate) allocations: BTreeMap<AllocationId, AllocationRecord<'a>>,
     pub(crate) charges: Vec<ChargeRow>,
     pub(crate) segments: Vec<SegmentRecord>,
     /// Ended free of charge: what they had accrued is forgotten.
     pub(crate) free: Vec<AllocationId>,
 }
 
+/// An event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard<'a> {
+    pub(crate) told: &'a Told,
+    /// Of a bid that names no single market.
+    pub(crate) scope: Option<Scoped<'a>>,
+}
+
 #[derive(Debug)]
-pub(crate) struct MarketRecord {
-    pub(crate) name: String,
+pub(crate) struct MarketRecord<'a> {
+    pub(crate) name: &'a MarketName,
     pub(crate) number: u32,
     pub(crate) opened_at: Micros,
 }
 
-/// Where a bid looks that names several markets, or an instance type.
+/// An offer as it was last put; by whom and in which market says the key.
 #[derive(Debug)]
-pub(crate) struct Scoped {
-    /// Empty with an instance type.
-    pub(crate) markets: Vec<String>,
-    pub(crate) instance_type: Option<String>,
+pub(crate) struct OfferRecord {
+    pub(crate) capacity: u64,
+    pub(crate) reserve: Price,
+    pub(crate) put_at: Micros,
+}
+
+/// Where a bid looks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scoped<'a> {
+    scope: &'a Scope,
+    names: &'a Names,
 }
 
 /// A bid that was placed or touched.
 #[derive(Debug)]
-pub(crate) struct BidRecord {
+pub(crate) struct BidRecord<'a> {
     /// Absent for bids that are in the table already.
-    pub(crate) placed: Option<Placed>,
+    pub(crate) placed: Option<Placed<'a>>,
     pub(crate) closed: Option<(Micros, CloseReason)>,
     /// As it is behind the last chunk that touched it.
-    pub(crate) view: BidView,
+    pub(crate) view: &'a BidView,
 }
 
-#[derive(Debug)]
-pub(crate) struct Placed {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed<'a> {
     pub(crate) at: Micros,
-    pub(crate) tenant: String,
-    pub(crate) markets: Vec<String>,
-    pub(crate) client_key: Option<String>,
+    pub(crate) scope: Scoped<'a>,
+    pub(crate) client_key: Option<&'a ClientKey>,
     pub(crate) time_in_force: Tif,
 }
 
 /// An allocation that began or was touched.
 #[derive(Debug)]
-pub(crate) struct AllocationRecord {
+pub(crate) struct AllocationRecord<'a> {
     /// Absent for allocations that are in the table already.
-    pub(crate) begun: Option<Begun>,
+    pub(crate) begun: Option<Begun<'a>>,
     pub(crate) notice_started_at: Option<Micros>,
-    pub(crate) last: Last,
+    pub(crate) last: Last<'a>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct Begun<'a> {
     pub(crate) at: Micros,
     pub(crate) bid: BidId,
-    pub(crate) tenant: String,
+    pub(crate) tenant: &'a AccountName,
     pub(crate) unit: String,
-    pub(crate) market: String,
-    pub(crate) provider: String,
+    pub(crate) market: &'a MarketName,
+    pub(crate) provider: &'a AccountName,
 }
 
 /// How an allocation is behind the last chunk that touched it.
 #[derive(Debug)]
-pub(crate) enum Last {
+pub(crate) enum Last<'a> {
     Unknown,
-    Held(AllocationView),
-    Ended { at: Micros, reason: EndReason, was: ClosedNode },
+    Held(&'a AllocationView),
+    Ended { at: Micros, reason: EndReason, was: &'a ClosedNode },
 }
 
-impl Folded {
+impl<'a> Folded<'a> {
     /// Adds what a chunk brought.
     ///
     /// # Errors
     /// An amount that the tables cannot hold.
-    pub(crate) fn add(&mut self, chunk: &Chunk, running: &mut Running) -> Result<(), Fault> {
+    pub(crate) fn add(&mut self, chunk: &'a Chunk, running: &mut Running) -> Result<(), Fault> {
         let mut places = Vec::new();
         for (step, told) in chunk.told() {
             self.pass_hours(step, running)?;
@@ -113,39 +127,36 @@ impl Folded {
 
     fn add_step(
         &mut self,
-        step: &Step,
-        told: &[Arc<Told>],
-        chunk: &Chunk,
+        step: &'a Step,
+        told: &'a [Arc<Told>],
+        chunk: &'a Chunk,
         running: &mut Running,
-        places: &mut Vec<(BidId, Placed)>,
+        places: &mut Vec<(BidId, Placed<'a>)>,
     ) -> Result<(), Fault> {
         let names = &*chunk.names;
         let mut closings = step.closings.iter();
         for (told, event) in told.iter().zip(&step.events) {
             match &event.fact {
                 Fact::MarketOpened { market } => self.markets.push(MarketRecord {
-                    name: names.market(*market).to_string(),
+                    name: names.market(*market),
                     number: market.0,
                     opened_at: event.at,
                 }),
                 Fact::PriceChanged { market, numbers } => {
                     let (seq, index) = (step.seq, told.event.index);
                     let point = PricePoint { seq, index, at: event.at, numbers: *numbers };
-                    self.prices.push((names.market(*market).to_string(), point));
+                    self.prices.push((names.market(*market), point));
                 }
                 Fact::OfferPut { provider, market, capacity, reserve } => {
-                    let provider = names.account(*provider).to_string();
-                    let market = names.market(*market).to_string();
-                    let key = (provider.clone(), market.clone());
+                    let key = (names.account(*provider).as_str(), names.market(*market).as_str());
                     let put_at = event.at;
-                    let offer = OfferRow { provider, market, capacity: *capacity, reserve: *reserve, put_at };
-                    self.offers.insert(key, offer);
+                    self.offers.insert(key, OfferRecord { capacity: *capacity, reserve: *reserve, put_at });
                 }
                 Fact::BidPlaced { bidder, scope, .. } => {
                     places.push((bidder.bid, placed(step, event, scope, names)));
                 }
                 Fact::BidClosed { bidder, reason, .. } => {
-                    places_closed(&mut self.bids, chunk, bidder.bid).closed = Some((event.at, *reason));
+                    self.bid(touched(chunk, bidder.bid)).closed = Some((event.at, *reason));
                 }
                 Fact::Allocated { node } => self.begin(*node, event.at, names),
                 Fact::Ready { node } => running.begin(node.allocation, event.at),
@@ -164,7 +175,7 @@ impl Folded {
                         self.free(was, running);
                     }
                     self.allocation(node.allocation).last =
-                        Last::Ended { at: event.at, reason: *reason, was: *was };
+                        Last::Ended { at: event.at, reason: *reason, was };
                 }
                 Fact::Charged { node, reason, .. } => {
                     let claim = if *reason == ChargeReason::ClaimDropped { closings.next() } else { None };
@@ -182,85 +193,88 @@ impl Folded {
                 | Fact::Rejected { .. }
                 | Fact::Repeated { .. } => {}
             }
-            if let (None, Some(holder)) = (&told.market, &told.parties.holder) {
-                let bid = chunk.bid(holder.bid).expect("a bid with an event was touched");
-                self.scopes.entry(holder.bid).or_insert_with(|| Scoped::of(&bid.scope, names));
-            }
-            self.events.push(told.clone());
+            let scope = match (&told.market, &told.parties.holder) {
+                (None, Some(holder)) => Some(Scoped { scope: &touched(chunk, holder.bid).scope, names }),
+                (Some(_), _) | (None, None) => None,
+            };
+            self.events.push(Heard { told, scope });
         }
         Ok(())
     }
 
-    fn begin(&mut self, node: Node, at: Micros, names: &Names) {
+    fn begin(&mut self, node: Node, at: Micros, names: &'a Names) {
         let begun = Begun {
             at,
             bid: node.bid,
-            tenant: names.account(node.tenant).to_string(),
+            tenant: names.account(node.tenant),
             unit: names.unit(node.unit).to_string(),
-            market: names.market(node.unit.market).to_string(),
-            provider: names.account(node.unit.provider).to_string(),
+            market: names.market(node.unit.market),
+            provider: names.account(node.unit.provider),
         };
         let record = AllocationRecord { begun: Some(begun), notice_started_at: None, last: Last::Unknown };
         self.allocations.insert(node.allocation, record);
     }
 
-    fn allocation(&mut self, id: AllocationId) -> &mut AllocationRecord {
+    fn allocation(&mut self, id: AllocationId) -> &mut AllocationRecord<'a> {
         let touched = AllocationRecord { begun: None, notice_started_at: None, last: Last::Unknown };
         self.allocations.entry(id).or_insert(touched)
     }
 
-    /// How things are behind the chunk.
-    fn take_views(&mut self, chunk: &Chunk, places: Vec<(BidId, Placed)>) {
-        for view in &chunk.bids {
-            match self.bids.entry(view.bid) {
-                Entry::Occupied(mut known) => known.get_mut().view = view.clone(),
-                Entry::Vacant(vacant) => {
-                    vacant.insert(BidRecord { placed: None, closed: None, view: view.clone() });
-                }
+    /// The record of a bid, which is from here on as `view` says.
+    fn bid(&mut self, view: &'a BidView) -> &mut BidRecord<'a> {
+        match self.bids.entry(view.bid) {
+            Entry::Occupied(known) => {
+                let record = known.into_mut();
+                record.view = view;
+                record
             }
+            Entry::Vacant(vacant) => vacant.insert(BidRecord { placed: None, closed: None, view }),
+        }
+    }
+
+    /// How things are behind the chunk.
+    fn take_views(&mut self, chunk: &'a Chunk, places: Vec<(BidId, Placed<'a>)>) {
+        for view in &chunk.bids {
+            self.bid(view);
         }
         for (bid, placed) in places {
             self.bids.get_mut(&bid).expect("a bid that was placed was touched").placed = Some(placed);
         }
         for view in &chunk.allocations {
-            self.allocation(view.allocation).last = Last::Held(view.clone());
+            self.allocation(view.allocation).last = Last::Held(view);
         }
     }
 }
 
-impl Scoped {
-    fn of(scope: &Scope, names: &Names) -> Scoped {
-        match scope {
-            Scope::Markets(markets) => Scoped {
-                markets: markets.iter().map(|market| names.market(*market).to_string()).collect(),
-                instance_type: None,
-            },
-            Scope::InstanceType(kind) => {
-                Scoped { markets: Vec::new(), instance_type: Some(kind.to_string()) }
-            }
+impl<'a> Scoped<'a> {
+    /// In the tenant's order; none with an instance type.
+    pub(crate) fn markets(self) -> impl Iterator<Item = &'a str> {
+        let markets = match self.scope {
+            Scope::Markets(markets) => &markets[..],
+            Scope::InstanceType(_) => &[],
+        };
+        markets.iter().map(move |market| self.names.market(*market).as_str())
+    }
+
+    pub(crate) fn instance_type(self) -> Option<&'a str> {
+        match self.scope {
+            Scope::Markets(_) => None,
+            Scope::InstanceType(kind) => Some(kind.as_str()),
         }
     }
 }
 
-/// The record of a bid that closed, which the chunk touched.
-fn places_closed<'a>(
-    bids: &'a mut BTreeMap<BidId, BidRecord>,
-    chunk: &Chunk,
-    bid: BidId,
-) -> &'a mut BidRecord {
-    bids.entry(bid).or_insert_with(|| {
-        let view = chunk.bid(bid).expect("a bid that closed was touched").clone();
-        BidRecord { placed: None, closed: None, view }
-    })
+/// A bid that has an event in the chunk.
+fn touched(chunk: &Chunk, bid: BidId) -> &BidView {
+    chunk.bid(bid).expect("a bid with an event was touched")
 }
 
-fn placed(step: &Step, event: &Event, scope: &Scope, names: &Names) -> Placed {
+fn placed<'a>(step: &'a Step, event: &Event, scope: &'a Scope, names: &'a Names) -> Placed<'a> {
     let Command::PlaceBid(command) = &step.command.command else { unreachable!("only PlaceBid places bids") };
     Placed {
         at: event.at,
-        tenant: command.tenant.to_string(),
-        markets: Scoped::of(scope, names).markets,
-        client_key: step.command.key.as_ref().map(|key| key.to_string()),
+        scope: Scoped { scope, names },
+        client_key: step.command.key.as_ref(),
         time_in_force: match command.time_in_force {
             TimeInForce::Gtc => Tif::Gtc,
             TimeInForce::Gtt => Tif::Gtt,

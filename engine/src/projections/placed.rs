@@ -1,9 +1,10 @@
 //! Bids as they were behind the run in which they were placed, those of a tenant in one message, and behind
 //! each later run that touched them.
 
+use super::fields::Fields;
 use super::fold::{BidRecord, Placed};
 use super::rows::{BidRow, BidState, Tif};
-use kubebid_core::event::{CloseReason, Scope};
+use kubebid_core::event::CloseReason;
 use kubebid_core::money::Price;
 use kubebid_core::units::{BidId, Micros, Seq};
 use prost::Message;
@@ -75,27 +76,20 @@ enum TimeInForce {
 }
 
 impl PlacedBids {
-    pub(crate) fn add(&mut self, bid: BidId, placed: &Placed, record: &BidRecord) {
-        let view = &record.view;
-        self.bids.push(PlacedBid {
-            bid: bid.0,
-            markets: placed.markets.clone(),
-            instance_type: match &view.scope {
-                Scope::Markets(_) => None,
-                Scope::InstanceType(kind) => Some(kind.to_string()),
-            },
-            min_nodes: view.min_nodes,
-            time_in_force: match placed.time_in_force {
-                Tif::Gtc => TimeInForce::Gtc,
-                Tif::Gtt => TimeInForce::Gtt,
-                Tif::Ioc => TimeInForce::Ioc,
-            }
-            .into(),
-            expire_at_us: view.expire_at.map(|at| at.0),
-            closes_on_preemption: view.closes_on_preemption,
-            client_key: placed.client_key.clone(),
-            placed_at_us: placed.at.0,
-            state: Touched::of(record),
+    /// Adds a bid to the bytes of the message, which they are then too.
+    pub(crate) fn add(bytes: &mut Vec<u8>, bid: BidId, placed: &Placed<'_>, record: &BidRecord<'_>) {
+        let view = record.view;
+        Fields(bytes).message(1, |fields| {
+            fields.number(1, bid.0);
+            placed.scope.markets().for_each(|market| fields.some_text(2, Some(market)));
+            fields.some_text(3, placed.scope.instance_type());
+            fields.number(4, view.min_nodes.into());
+            fields.number(5, TimeInForce::of(placed.time_in_force) as u64);
+            fields.some_number(6, view.expire_at.map(|at| at.0));
+            fields.number(7, view.closes_on_preemption.into());
+            fields.some_text(8, placed.client_key.map(|key| key.as_str()));
+            fields.number(9, placed.at.0);
+            fields.message(10, |state| Touched::fill(state, record));
         });
     }
 
@@ -144,21 +138,32 @@ impl PlacedBid {
     }
 }
 
-impl Touched {
-    pub(crate) fn of(record: &BidRecord) -> Touched {
-        let view = &record.view;
-        Touched {
-            ceiling: view.ceiling.0,
-            max_nodes: view.max_nodes,
-            bid_seq: view.bid_seq.0,
-            searching: view.searching,
-            close_reason: record.closed.map(|(_, reason)| reason.word().to_owned()),
-            closed_at_us: record.closed.map(|(at, _)| at.0),
-            held: view.live.len() as u32,
-            under_notice: view.under_notice.len() as u32,
-            claimed: view.claims.len() as u32,
-            unmet: view.unmet,
+impl TimeInForce {
+    fn of(tif: Tif) -> TimeInForce {
+        match tif {
+            Tif::Gtc => TimeInForce::Gtc,
+            Tif::Gtt => TimeInForce::Gtt,
+            Tif::Ioc => TimeInForce::Ioc,
         }
+    }
+}
+
+impl Touched {
+    /// Adds the message's fields.
+    pub(crate) fn fill(fields: &mut Fields<'_>, record: &BidRecord<'_>) {
+        let view = record.view;
+        fields.number(1, view.ceiling.0);
+        fields.number(2, view.max_nodes.into());
+        fields.number(3, view.bid_seq.0);
+        fields.number(4, view.searching.into());
+        if let Some((at, reason)) = record.closed {
+            fields.some_text(5, Some(reason.word()));
+            fields.some_number(6, Some(at.0));
+        }
+        fields.number(7, view.live.len() as u64);
+        fields.number(8, view.under_notice.len() as u64);
+        fields.number(9, view.claims.len() as u64);
+        fields.number(10, view.unmet.into());
     }
 
     /// Brings a bid to how it was behind a later run.

@@ -125,17 +125,30 @@ impl Projector {
     /// Folds a chunk and what waits behind it; nothing where the tables have it.
     async fn fold(&mut self, first: Arc<Chunk>) -> Result<Option<Group>, Fault> {
         let before = self.folded;
-        let (mut folded, mut chunks, mut commands) = (Folded::default(), Vec::new(), 0);
+        let chunks = self.gather(first);
+        if chunks.is_empty() {
+            return Ok(None);
+        }
+        let mut folded = Folded::default();
+        for chunk in &chunks {
+            folded.add(chunk, &mut self.running).inspect_err(stopped)?;
+            // Others want the thread too.
+            yield_now().await;
+        }
+        let changes = Changes::of(&folded);
+        Ok(Some(Group { before, after: self.folded, changes, chunks }))
+    }
+
+    /// A chunk and what waits behind it, without what the tables have.
+    fn gather(&mut self, first: Arc<Chunk>) -> Vec<Arc<Chunk>> {
+        let (mut chunks, mut commands) = (Vec::new(), 0);
         let mut next = Some(first);
         while let Some(chunk) = next.take() {
             if chunk.last_seq().0 > self.folded {
                 assert_eq!(chunk.first_seq().0, self.folded + 1, "chunks follow each other");
-                folded.add(&chunk, &mut self.running).inspect_err(stopped)?;
                 self.folded = chunk.last_seq().0;
                 commands += chunk.steps.len();
                 chunks.push(chunk);
-                // Others want the thread too.
-                yield_now().await;
             }
             if commands < self.tables.commands_at_once() {
                 next = self.chunks.try_recv().ok();
@@ -145,8 +158,7 @@ impl Projector {
         if commands < self.tables.commands_at_once() {
             self.rested = Instant::now() + self.tables.rest();
         }
-        let group = || Group { before, after: self.folded, changes: Changes::of(&folded), chunks };
-        Ok((self.folded > before).then(group))
+        chunks
     }
 
     /// Gives the writer back, or tries again with it.
@@ -183,12 +195,14 @@ impl Projector {
     /// The rest of a group of which others have written a part.
     async fn fold_again(&mut self, group: Group) -> Result<Group, Fault> {
         let (before, mut running) = self.tables.running_marks().await?;
-        let (mut folded, mut chunks) = (Folded::default(), group.chunks);
+        let mut chunks = group.chunks;
         chunks.retain(|chunk| chunk.last_seq().0 > before);
+        let mut folded = Folded::default();
         for chunk in &chunks {
             folded.add(chunk, &mut running)?;
         }
-        Ok(Group { before, after: group.after, changes: Changes::of(&folded), chunks })
+        let changes = Changes::of(&folded);
+        Ok(Group { before, after: group.after, changes, chunks })
     }
 
     /// Waits a little, and longer each time; gives up when nothing can come any more.

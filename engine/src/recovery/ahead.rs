@@ -37,7 +37,8 @@ impl ReadAhead {
         let batches = self.read().await?;
         // What was the end when it was read need not be the end any more.
         let batches = if batches.is_empty() && was_ahead { self.read().await? } else { batches };
-        if !batches.is_empty() {
+        // At the end there is nothing to be ahead of.
+        if self.idle.as_ref().is_some_and(BatchReader::is_behind) {
             self.begin();
         }
         Ok(batches)

@@ -52,12 +52,18 @@ impl Journal {
 
     /// The batches from the one that contains `seq` on.
     pub fn read_from(&self, seq: u64) -> BatchReader {
-        BatchReader { pool: self.pool.clone(), from: seq, before: None, rows: 16 }
+        BatchReader { pool: self.pool.clone(), from: seq, before: None, rows: 16, is_behind: false }
     }
 
     /// The batches after `position`, which the first of them has to continue.
     pub fn read_after(&self, position: Position) -> BatchReader {
-        BatchReader { pool: self.pool.clone(), from: position.seq + 1, before: Some(position), rows: 16 }
+        BatchReader {
+            pool: self.pool.clone(),
+            from: position.seq + 1,
+            before: Some(position),
+            rows: 16,
+            is_behind: false,
+        }
     }
 }
 
@@ -68,6 +74,7 @@ pub struct BatchReader {
     from: u64,
     before: Option<Position>,
     rows: usize,
+    is_behind: bool,
 }
 
 impl BatchReader {
@@ -87,6 +94,7 @@ impl BatchReader {
         .await
         .map_err(Fault::database("reading the journal"))?;
 
+        self.is_behind = rows.len() == self.rows;
         let mut batches = Vec::with_capacity(rows.len());
         let mut bytes = 0;
         for row in rows {
@@ -108,6 +116,12 @@ impl BatchReader {
             self.rows = (self.rows / 2).max(1);
         }
         Ok(batches)
+    }
+
+    /// Whether the last chunk was full, so that there may be more; one that was not reached the journal's end,
+    /// as it was then.
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     fn check(&self, first_seq: u64, last_seq: u64, hash: &[u8], records: Vec<u8>) -> Result<Batch, Corrupt> {

@@ -39,6 +39,14 @@ impl Told {
         self.encoded.get_or_init(|| self.event.encode_to_vec().into())
     }
 
+    /// Adds the same bytes to others, without keeping them where nobody has asked for them.
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        match self.encoded.get() {
+            Some(encoded) => bytes.extend_from_slice(encoded),
+            None => self.event.encode(bytes).expect("a vector grows"),
+        }
+    }
+
     /// It is about the market, not about somebody's bid, node, unit or command.
     pub(crate) fn concerns_everybody(&self) -> bool {
         let Parties { holder, claimant, former, provider, account } = &self.parties;
@@ -71,9 +79,9 @@ pub struct Party {
 }
 
 /// The events of a command, in full.
-pub fn told(step: &Step, names: &Names) -> Vec<Told> {
+pub fn told(step: &Step, names: &Names) -> impl Iterator<Item = Told> {
     let events = step.events.iter().enumerate();
-    let told = events.map(|(index, core)| {
+    events.map(move |(index, core)| {
         let (seq, index) = (step.seq, u32::try_from(index).expect("a command has fewer events"));
         let mut told = Told {
             kind: kind(&core.fact),
@@ -99,8 +107,7 @@ pub fn told(step: &Step, names: &Names) -> Vec<Told> {
             _ => {}
         }
         told
-    });
-    told.collect()
+    })
 }
 
 /// Of a charge for a claim: the claim, which is dropped just behind it.

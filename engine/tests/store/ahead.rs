@@ -9,6 +9,8 @@ use kubebid_engine::store::{Batch, BatchBuilder, Position};
 
 crate::on_both! {
     whoever_reads_ahead_at_the_end_misses_nothing_that_comes
+    whoever_read_as_much_as_there_was_misses_nothing_that_comes
+    a_chunk_that_is_not_full_is_the_last_as_yet
     what_is_no_command_is_told_when_its_turn_comes
 }
 
@@ -33,10 +35,41 @@ async fn whoever_reads_ahead_at_the_end_misses_nothing_that_comes(place: TestPla
         let batch = at(head, n);
         writer.append(&batch).await.unwrap();
         head = batch.end();
-        // Behind each answer it reads ahead, often past the end as it is then.
         assert_eq!(times(&mut reader).await, [n]);
     }
     assert_eq!(times(&mut reader).await, [0; 0]);
+}
+
+async fn whoever_read_as_much_as_there_was_misses_nothing_that_comes(place: TestPlace) {
+    let (store, mut writer, mut head) = place.lead().await;
+    for round in 1..20 {
+        let mut reader = ReadAhead::new(store.journal().read_after(head));
+        // A first chunk that is full: it reads ahead, and often finds the end as it is then.
+        for n in 0..16 {
+            let batch = at(head, 100 * round + n);
+            writer.append(&batch).await.unwrap();
+            head = batch.end();
+        }
+        assert_eq!(times(&mut reader).await.len(), 16);
+        let batch = at(head, 100 * round + 50);
+        writer.append(&batch).await.unwrap();
+        head = batch.end();
+        assert_eq!(times(&mut reader).await, [100 * round + 50]);
+        assert_eq!(times(&mut reader).await, [0; 0]);
+    }
+}
+
+async fn a_chunk_that_is_not_full_is_the_last_as_yet(place: TestPlace) {
+    let (store, mut writer, start) = place.lead().await;
+    let mut head = start;
+    for n in 1..20 {
+        let batch = at(head, n);
+        writer.append(&batch).await.unwrap();
+        head = batch.end();
+    }
+    let mut reader = store.journal().read_after(start);
+    let mut chunk = async || (reader.next_chunk().await.unwrap().len(), reader.is_behind());
+    assert_eq!((chunk().await, chunk().await, chunk().await), ((16, true), (3, false), (0, false)));
 }
 
 async fn what_is_no_command_is_told_when_its_turn_comes(place: TestPlace) {

@@ -65,7 +65,7 @@ fn mean(bill: Bill, span: Micros) -> Price {
     Price(u64::try_from(bill.0 / u128::from(span.0)).expect("a mean of prices is not above them"))
 }
 
-impl Folded {
+impl Folded<'_> {
     /// Cuts what runs at the full hours that passed before the command. Who is in a mark was ready before
     /// this command and ends behind the mark.
     pub(super) fn pass_hours(&mut self, step: &Step, running: &mut Running) -> Result<(), Fault> {

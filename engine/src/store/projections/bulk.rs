@@ -1,7 +1,5 @@
 //! Many rows at once, by column.
 
-use prost::Message;
-
 /// What a column holds.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) enum Kind {
@@ -129,17 +127,17 @@ impl Row<'_> {
         self
     }
 
-    /// The message, encoded.
-    pub(super) fn message(&mut self, message: &impl Message) -> &mut Self {
-        self.some_message(Some(message))
+    /// Bytes that `fill` adds to those of the column.
+    pub(super) fn bytes(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
+        self.some_bytes(Some(fill))
     }
 
-    pub(super) fn some_message(&mut self, message: Option<&impl Message>) -> &mut Self {
+    pub(super) fn some_bytes(&mut self, fill: Option<impl FnOnce(&mut Vec<u8>)>) -> &mut Self {
         match self.columns.next() {
             Some(Column::Bytes(Pieces { bytes, spans })) => {
                 let start = bytes.len();
-                spans.push(message.map(|message| {
-                    message.encode(bytes).expect("a vector grows");
+                spans.push(fill.map(|fill| {
+                    fill(bytes);
                     (start, bytes.len())
                 }));
             }

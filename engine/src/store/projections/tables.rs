@@ -5,10 +5,12 @@ mod charges;
 mod events;
 
 use super::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text};
-use crate::projections::fold::{Folded, MarketRecord};
+use crate::projections::fold::{Folded, MarketRecord, OfferRecord};
 use crate::projections::packs;
-use crate::projections::rows::{OfferRow, PricePoint};
+use crate::projections::rows::PricePoint;
 use events::{RUNS_OF_KIND, RUNS_OF_MARKET};
+use kubebid_core::units::MarketName;
+use std::collections::BTreeMap;
 
 /// All tables, for those who empty them.
 pub(super) const TABLES: [&str; 12] = [
@@ -31,15 +33,15 @@ pub(super) const TABLES: [&str; 12] = [
 pub(crate) struct Changes(pub(super) Vec<Change>);
 
 impl Changes {
-    pub(crate) fn of(folded: &Folded) -> Changes {
+    pub(crate) fn of(folded: &Folded<'_>) -> Changes {
         Changes(changes(folded))
     }
 }
 
-fn changes(folded: &Folded) -> Vec<Change> {
+fn changes(folded: &Folded<'_>) -> Vec<Change> {
     let (begun, held): (Vec<_>, Vec<_>) =
         folded.allocations.iter().map(|(id, a)| (*id, a)).partition(|(_, a)| a.begun.is_some());
-    let runs = packs::runs(folded);
+    let runs = packs::runs(&folded.events);
     vec![
         events::packs(&runs),
         events::accounts(&runs, folded),
@@ -49,7 +51,7 @@ fn changes(folded: &Folded) -> Vec<Change> {
         events::by_name("kind_runs", RUNS_OF_KIND, &runs, |run| &run.kinds),
         markets(&folded.markets),
         prices(&folded.prices),
-        offers(folded.offers.values()),
+        offers(&folded.offers),
         allocations::begin(&begun),
         allocations::touch(&held),
         charges::charges(&folded.charges),
@@ -58,16 +60,16 @@ fn changes(folded: &Folded) -> Vec<Change> {
     ]
 }
 
-fn markets(markets: &[MarketRecord]) -> Change {
+fn markets(markets: &[MarketRecord<'_>]) -> Change {
     const COLUMNS: Columns = &[("market", Text), ("number", Number), ("opened_at", Number)];
     let mut rows = Bulk::new(&[COLUMNS], markets.len());
     for MarketRecord { name, number, opened_at } in markets {
-        rows.row().text(name).number((*number).into()).number(opened_at.0);
+        rows.row().text(name.as_str()).number((*number).into()).number(opened_at.0);
     }
     Change { how: How::Append("markets"), rows }
 }
 
-fn prices(prices: &[(String, PricePoint)]) -> Change {
+fn prices(prices: &[(&MarketName, PricePoint)]) -> Change {
     const COLUMNS: Columns = &[
         ("market", Text),
         ("at_us", Number),
@@ -82,7 +84,7 @@ fn prices(prices: &[(String, PricePoint)]) -> Change {
     let mut rows = Bulk::new(&[COLUMNS], prices.len());
     for (market, PricePoint { seq, index, at, numbers }) in prices {
         let mut row = rows.row();
-        row.text(market).number(at.0).number(seq.0).number((*index).into());
+        row.text(market.as_str()).number(at.0).number(seq.0).number((*index).into());
         row.number(numbers.market_price.0);
         row.some_number(numbers.entry_price.map(|price| price.0));
         row.some_number(numbers.floor.map(|price| price.0));
@@ -92,7 +94,7 @@ fn prices(prices: &[(String, PricePoint)]) -> Change {
     Change { how: How::Append("price_changes"), rows }
 }
 
-fn offers<'a>(offers: impl ExactSizeIterator<Item = &'a OfferRow>) -> Change {
+fn offers(offers: &BTreeMap<(&str, &str), OfferRecord>) -> Change {
     const COLUMNS: Columns = &[
         ("provider", Text),
         ("market", Text),
@@ -101,7 +103,7 @@ fn offers<'a>(offers: impl ExactSizeIterator<Item = &'a OfferRow>) -> Change {
         ("put_at", Number),
     ];
     let mut rows = Bulk::new(&[COLUMNS], offers.len());
-    for OfferRow { provider, market, capacity, reserve, put_at } in offers {
+    for ((provider, market), OfferRecord { capacity, reserve, put_at }) in offers {
         rows.row().text(provider).text(market).number(*capacity).number(reserve.0).number(put_at.0);
     }
     Change {

@@ -71,7 +71,7 @@ fn seen(told: &Told, viewer: &str) -> Option<String> {
 /// `expected` by viewer; everyone else must not get the event at all.
 #[track_caller]
 fn check(facts: Vec<Fact>, expected: &[(&str, &str)]) {
-    let told = told(&step(facts), &names());
+    let told = told(&step(facts), &names()).collect::<Vec<_>>();
     for viewer in ["all", "ann", "bob", "cy", "acme", "stranger"] {
         let expected =
             expected.iter().find(|(who, _)| *who == viewer).map(|(_, fields)| (*fields).to_owned());
@@ -182,7 +182,7 @@ fn a_charge_is_for_who_pays_and_who_is_paid() {
 fn who_pays_for_a_claim_does_not_learn_on_what_nor_its_holder_of_it() {
     let dropped = Fact::ClaimDropped { node: NODE, by: OF_BOB, cause: DropCause::Cancelled };
     let facts = vec![charged(BOB, ChargeReason::ClaimDropped), dropped];
-    let told = told(&step(facts.clone()), &names());
+    let told = told(&step(facts.clone()), &names()).collect::<Vec<_>>();
     let Some(message::Kind::Charged(charge)) = &told[0].event.kind else { panic!("a charge") };
     assert_eq!((charge.bid, charge.tenant.as_deref()), (Some(20), Some("bob")));
     check(facts, &[("all", "allocation bid tenant"), ("bob", "bid tenant"), ("acme", "allocation")]);
@@ -198,7 +198,8 @@ fn refusals_are_for_the_account_of_the_command() {
 #[test]
 fn kinds_are_the_fields_of_the_message() {
     let numbers = Numbers::default();
-    let told = told(&step(vec![Fact::PriceChanged { market: MARKET, numbers }]), &names());
+    let told =
+        told(&step(vec![Fact::PriceChanged { market: MARKET, numbers }]), &names()).collect::<Vec<_>>();
     let json = serde_json::to_value(&told[0].event).unwrap();
     assert!(json.get(kind(&Fact::PriceChanged { market: MARKET, numbers })).is_some());
     assert_eq!((told[0].event.seq, told[0].event.index, told[0].event.at_us), (9, 0, 1));

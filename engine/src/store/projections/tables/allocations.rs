@@ -4,7 +4,7 @@ use super::super::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text, R
 use crate::projections::fold::{AllocationRecord, Last};
 use kubebid_core::units::{AllocationId, Micros};
 
-pub(super) fn begin(allocations: &[(AllocationId, &AllocationRecord)]) -> Change {
+pub(super) fn begin(allocations: &[(AllocationId, &AllocationRecord<'_>)]) -> Change {
     const COLUMNS: Columns = &[
         ("allocation", Number),
         ("bid", Number),
@@ -18,14 +18,14 @@ pub(super) fn begin(allocations: &[(AllocationId, &AllocationRecord)]) -> Change
     for (allocation, record) in allocations {
         let Some(begun) = &record.begun else { continue };
         let mut row = rows.row();
-        row.number(allocation.0).number(begun.bid.0).text(&begun.tenant).text(&begun.unit);
-        row.text(&begun.market).text(&begun.provider).number(begun.at.0);
+        row.number(allocation.0).number(begun.bid.0).text(begun.tenant.as_str()).text(&begun.unit);
+        row.text(begun.market.as_str()).text(begun.provider.as_str()).number(begun.at.0);
         how_it_stands(&mut row, record);
     }
     Change { how: How::Append("allocations"), rows }
 }
 
-pub(super) fn touch(allocations: &[(AllocationId, &AllocationRecord)]) -> Change {
+pub(super) fn touch(allocations: &[(AllocationId, &AllocationRecord<'_>)]) -> Change {
     let mut rows = Bulk::new(&[&[("allocation", Number)], HOW_IT_STANDS], allocations.len());
     for (allocation, record) in allocations {
         let mut row = rows.row();
@@ -61,7 +61,7 @@ const HOW_IT_STANDS: Columns = &[
     ("last_price", Number),
 ];
 
-fn how_it_stands(row: &mut Row<'_>, record: &AllocationRecord) {
+fn how_it_stands(row: &mut Row<'_>, record: &AllocationRecord<'_>) {
     let (start_by, ready_at, protected_until, notice, ended) = match &record.last {
         Last::Held(view) => {
             let notice = view.notice.map(|notice| (notice.reason, notice.deadline));

@@ -1,10 +1,10 @@
 //! Events in packs, and what runs have of whom and what.
 
 use super::super::bulk::{Bulk, Change, Columns, How, Kind::Bytes, Kind::Number, Kind::Text};
+use crate::projections::fields::Fields;
 use crate::projections::fold::Folded;
-use crate::projections::packs::Run;
+use crate::projections::packs::{Run, Written};
 use crate::projections::placed::{PlacedBids, Touched};
-use std::collections::BTreeMap;
 
 pub(super) const RUNS_OF_MARKET: Columns = &[("market", Text), ("run", Number), ("packs", Number)];
 pub(super) const RUNS_OF_KIND: Columns = &[("kind", Text), ("run", Number), ("packs", Number)];
@@ -12,49 +12,54 @@ pub(super) const RUNS_OF_KIND: Columns = &[("kind", Text), ("run", Number), ("pa
 pub(super) fn packs(runs: &[Run<'_>]) -> Change {
     const COLUMNS: Columns =
         &[("first_seq", Number), ("run", Number), ("last_at_us", Number), ("body", Bytes)];
-    let mut rows = Bulk::new(&[COLUMNS], 0);
+    let mut rows = Bulk::new(&[COLUMNS], runs.iter().map(|run| run.packs.len()).sum());
     for run in runs {
-        for pack in &run.packs {
+        for Written { first_seq, last_at, body } in &run.packs {
             let mut row = rows.row();
-            row.number(pack.first_seq).number(run.first_seq).number(pack.last_at).message(&pack.body);
+            row.number(*first_seq).number(run.first_seq).number(*last_at);
+            row.bytes(|bytes| bytes.extend_from_slice(body));
         }
     }
     Change { how: How::Append("event_packs"), rows }
 }
 
 /// Which packs concern an account, and what it placed.
-pub(super) fn accounts(runs: &[Run<'_>], folded: &Folded) -> Change {
+pub(super) fn accounts(runs: &[Run<'_>], folded: &Folded<'_>) -> Change {
     const COLUMNS: Columns = &[("account", Text), ("run", Number), ("packs", Number), ("placed", Bytes)];
-    let mut rows = Bulk::new(&[COLUMNS], 0);
+    let mut rows = Bulk::new(&[COLUMNS], runs.iter().map(|run| run.accounts.len()).sum());
     for run in runs {
-        let mut placed: BTreeMap<&str, PlacedBids> = BTreeMap::new();
-        for bid in &run.placed {
-            let record = &folded.bids[bid];
-            let of = record.placed.as_ref().expect("a bid of a run was placed in it");
-            placed.entry(&of.tenant).or_default().add(*bid, of, record);
-        }
-        for (account, packs) in &run.accounts {
+        for account in &run.accounts {
+            let placed = run.placed_by(account);
+            let fill = (placed.len() > 0).then_some(|bytes: &mut Vec<u8>| {
+                for bid in placed {
+                    let record = &folded.bids[&bid];
+                    let of = record.placed.as_ref().expect("a bid of a run was placed in it");
+                    PlacedBids::add(bytes, bid, of, record);
+                }
+            });
             let mut row = rows.row();
-            row.text(account).number(run.first_seq).number(*packs).some_message(placed.get(account));
+            row.text(account.name).number(run.first_seq).number(account.packs).some_bytes(fill);
         }
     }
     Change { how: How::Append("account_runs"), rows }
 }
 
 /// Which packs are about a bid, and how it was behind them.
-pub(super) fn bids(runs: &[Run<'_>], folded: &Folded) -> Change {
+pub(super) fn bids(runs: &[Run<'_>], folded: &Folded<'_>) -> Change {
     const COLUMNS: Columns =
         &[("bid", Number), ("run", Number), ("packs", Number), ("state", Bytes), ("closed", Number)];
-    let mut rows = Bulk::new(&[COLUMNS], 0);
+    let mut rows = Bulk::new(&[COLUMNS], runs.iter().map(|run| run.bids.len()).sum());
     for run in runs {
         for (bid, packs) in &run.bids {
             // What is known of one that was placed in the same transaction is where it was placed.
             let touched = folded.bids.get(bid).filter(|record| record.placed.is_none());
-            let state = touched.map(Touched::of);
             let closed = touched.and_then(|record| record.closed).map(|_| 1);
             let mut row = rows.row();
             row.number(bid.0).number(run.first_seq).number(*packs);
-            row.some_message(state.as_ref()).some_number(closed);
+            row.some_bytes(
+                touched.map(|record| |bytes: &mut Vec<u8>| Touched::fill(&mut Fields(bytes), record)),
+            );
+            row.some_number(closed);
         }
     }
     Change { how: How::Append("bid_runs"), rows }
@@ -62,7 +67,7 @@ pub(super) fn bids(runs: &[Run<'_>], folded: &Folded) -> Change {
 
 pub(super) fn allocations(runs: &[Run<'_>]) -> Change {
     const COLUMNS: Columns = &[("allocation", Number), ("run", Number), ("packs", Number)];
-    let mut rows = Bulk::new(&[COLUMNS], 0);
+    let mut rows = Bulk::new(&[COLUMNS], runs.iter().map(|run| run.allocations.len()).sum());
     for run in runs {
         for (allocation, packs) in &run.allocations {
             rows.row().number(allocation.0).number(run.first_seq).number(*packs);
@@ -75,7 +80,7 @@ pub(super) fn by_name<'a>(
     table: &'static str,
     columns: Columns,
     runs: &'a [Run<'a>],
-    names: impl Fn(&'a Run<'a>) -> &'a BTreeMap<&'a str, u64>,
+    names: impl Fn(&'a Run<'a>) -> &'a [(&'a str, u64)],
 ) -> Change {
     let mut rows = Bulk::new(&[columns], 0);
     for run in runs {
