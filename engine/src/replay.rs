@@ -2,9 +2,8 @@
 //! are rebuilt.
 
 use crate::chunk::{HourMark, Step};
-use kubebid_core::answer::Auction;
 use kubebid_core::units::Micros;
-use kubebid_core::{Exchange, Stamped};
+use kubebid_core::{Content, Exchange, Stamped};
 
 /// The version of the rules' behaviour that new records are written under. A later behaviour gets
 /// another number and is switched on by a journaled command; this one stays replayable.
@@ -26,12 +25,13 @@ impl Replay {
 
     /// One after another.
     pub(crate) fn steps(&mut self, commands: Vec<Stamped>) -> Vec<Step> {
-        commands.into_iter().map(|command| self.step(command)).collect()
+        commands.into_iter().map(|command| self.step(command, None)).collect()
     }
 
-    pub(crate) fn step(&mut self, command: Stamped) -> Step {
+    /// `content` is known of a command that was just written.
+    pub(crate) fn step(&mut self, command: Stamped, content: Option<Content>) -> Step {
         let hours = self.pass_hours(command.at);
-        let answer = self.exchange.apply(&command);
+        let answer = self.exchange.apply_keyed(&command, content);
         Step {
             seq: answer.seq,
             at: answer.at,

@@ -14,7 +14,7 @@ use crate::replay::{BEHAVIOUR, Replay};
 use crate::store::record::{Batch, BatchBuilder, Position};
 use futures_util::future::join;
 use kubebid_core::units::Micros;
-use kubebid_core::{Command, Stamped};
+use kubebid_core::{Command, Content, Stamped};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,10 @@ const BATCH_COMMANDS: usize = 8192;
 /// From so many on a batch is applied while the next one becomes durable. Fewer are applied before that: commits that
 /// are shared by less cost more than such a moment.
 const MUCH: usize = 64;
+/// So many callers with a command or so each are a crowd. They are answered before anything else, and given a moment to
+/// come back: a commit costs as much as thirty commands, whatever it has in it.
+const CROWD: usize = 24;
+const MOMENT: Duration = Duration::from_millis(1);
 
 pub(crate) struct Sequencer {
     pub(crate) intake: Arc<Intake>,
@@ -47,6 +51,8 @@ struct Taken {
     tickets: Vec<Ticket>,
     /// In place of commands, where time itself brings what is due.
     advance: Option<Stamped>,
+    /// What the key of each of the commands stands for, since they were packed.
+    contents: Vec<Option<Content>>,
     /// Answered when the commands that came before them are applied: all that they see is durable.
     questions: Vec<Question>,
 }
@@ -60,6 +66,10 @@ impl Taken {
     fn commands(&self) -> impl Iterator<Item = &Stamped> {
         self.tickets.iter().flat_map(|ticket| &ticket.commands).chain(&self.advance)
     }
+
+    fn is_of_a_crowd(&self) -> bool {
+        self.tickets.len() >= CROWD && self.count() < 2 * self.tickets.len()
+    }
 }
 
 impl Sequencer {
@@ -68,8 +78,13 @@ impl Sequencer {
         // What is in the journal and not applied yet.
         let mut durable = None;
         loop {
-            if let Some(few) = durable.take_if(|durable: &mut Taken| durable.count() < MUCH) {
+            let at_once = |durable: &mut Taken| durable.count() < MUCH || durable.is_of_a_crowd();
+            if let Some(few) = durable.take_if(at_once) {
+                let crowd = few.is_of_a_crowd();
                 self.market.apply(few, self.intake.waiting());
+                if crowd {
+                    tokio::time::sleep(MOMENT).await;
+                }
             }
             if durable.is_none() {
                 self.wait().await;
@@ -90,7 +105,7 @@ impl Sequencer {
                     continue;
                 }
             }
-            let batch = self.pack(&taken);
+            let batch = self.pack(&mut taken);
             let Sequencer { journaling, market, intake, stamped, .. } = &mut self;
             // The store is given the batch before anything is applied here.
             let applying = async {
@@ -159,11 +174,14 @@ impl Sequencer {
         taken
     }
 
-    fn pack(&self, taken: &Taken) -> Batch {
-        let mut builder = BatchBuilder::with_capacity(self.journaling.head, 128 * taken.count());
+    fn pack(&self, taken: &mut Taken) -> Batch {
+        let count = taken.count();
+        let mut builder = BatchBuilder::with_capacity(self.journaling.head, 128 * count);
+        let mut contents = Vec::with_capacity(count);
         for command in taken.commands() {
-            builder.push_with(command.at.0, BEHAVIOUR, |bytes| command.encode(bytes));
+            builder.push_with(command.at.0, BEHAVIOUR, |bytes| contents.push(command.encode_keyed(bytes)));
         }
+        taken.contents = contents;
         builder.finish()
     }
 }

@@ -4,6 +4,7 @@
 use crate::command::{
     CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue, Stamped, TimeInForce,
 };
+use crate::keys::Content;
 use crate::money::Price;
 use crate::units::{AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName};
 use std::fmt;
@@ -38,11 +39,24 @@ impl std::error::Error for DecodeError {}
 impl Stamped {
     /// Appends the bytes of this command, with its time and key.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
+        self.write(bytes);
+    }
+
+    /// As [`Stamped::encode`]: what its key stands for from then on, where it has one.
+    pub fn encode_keyed(&self, bytes: &mut Vec<u8>) -> Option<Content> {
+        let command = self.write(bytes);
+        self.key.is_some().then(|| Content::of_written(&bytes[command..]))
+    }
+
+    /// From where on the bytes are the command's.
+    fn write(&self, bytes: &mut Vec<u8>) -> usize {
         let mut writer = Writer(std::mem::take(bytes));
         writer.number(self.at.0);
         writer.option(self.key.as_ref(), |w, key| w.text(key.as_str()));
+        let begin = writer.0.len();
         writer.command(&self.command);
         *bytes = writer.0;
+        begin
     }
 
     /// The command that `bytes` hold, all of them.

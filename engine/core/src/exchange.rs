@@ -6,7 +6,7 @@ use crate::book::Book;
 use crate::closing::Closing;
 use crate::command::{Command, Stamped};
 use crate::event::{Bidder, Event, Fact, Node};
-use crate::keys::Keys;
+use crate::keys::{Content, First, Keys};
 use crate::meter::Meter;
 use crate::money::{Price, Totals};
 use crate::numbered::Numbered;
@@ -104,12 +104,7 @@ impl Market {
 
 impl Auction for Exchange {
     fn apply(&mut self, command: &Stamped) -> Answer {
-        let (seq, outcome) = self.step(command);
-        std::mem::swap(&mut self.closed, &mut self.closing);
-        self.closing.clear();
-        let mut events = Vec::with_capacity(self.events.len());
-        events.append(&mut self.events);
-        Answer { seq, at: self.now, outcome, events }
+        self.apply_keyed(command, None)
     }
 
     fn picture(&self) -> Picture {
@@ -128,6 +123,17 @@ impl Auction for Exchange {
 impl Exchange {
     pub fn new() -> Exchange {
         Exchange::default()
+    }
+
+    /// As [`Auction::apply`], for who has written the command: what [`Stamped::encode_keyed`] gave, that it need not be
+    /// written again.
+    pub fn apply_keyed(&mut self, command: &Stamped, content: Option<Content>) -> Answer {
+        let (seq, outcome) = self.step(command, content);
+        std::mem::swap(&mut self.closed, &mut self.closing);
+        self.closing.clear();
+        let mut events = Vec::with_capacity(self.events.len());
+        events.append(&mut self.events);
+        Answer { seq, at: self.now, outcome, events }
     }
 
     /// The number of the last command.
@@ -169,17 +175,18 @@ impl Exchange {
         self.now = self.now.max(at);
     }
 
-    fn step(&mut self, stamped: &Stamped) -> (Seq, Outcome) {
+    fn step(&mut self, stamped: &Stamped, content: Option<Content>) -> (Seq, Outcome) {
         self.seq.0 += 1;
         self.run_until(stamped.at);
         let at = self.now;
         let account = stamped.command.account().map(|name| self.account_named(name));
         self.caller = account.unwrap_or_default();
         let key = account.zip(stamped.key.as_ref());
+        let content = || content.unwrap_or_else(|| Content::of(&stamped.command));
         if let Some((account, key)) = key
             && let Some(known) = self.accounts[account.0 as usize].keys.find(key, at)
         {
-            return (self.seq, self.answer_again(known, &stamped.command));
+            return (self.seq, self.answer_again(known, content()));
         }
         let outcome = match self.obey(&stamped.command) {
             Ok(()) => {
@@ -192,15 +199,15 @@ impl Exchange {
             }
         };
         if let Some((account, key)) = key {
-            let first = crate::keys::First::of(self.seq, &stamped.command, outcome);
+            let first = First::of(self.seq, content(), outcome);
             self.accounts[account.0 as usize].keys.remember(key.clone(), at, first);
         }
         (self.seq, outcome)
     }
 
     /// A key that is known: the first answer, or a conflict (R16).
-    fn answer_again(&mut self, known: crate::keys::First, command: &Command) -> Outcome {
-        if known.content != crate::keys::content(command) {
+    fn answer_again(&mut self, known: First, content: Content) -> Outcome {
+        if known.content != content {
             self.tell(Fact::Rejected { reason: Reject::KeyConflict });
             return Outcome::Rejected(Reject::KeyConflict);
         }

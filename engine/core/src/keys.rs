@@ -14,12 +14,17 @@ use std::hash::BuildHasher;
 
 const LIFE: Micros = Micros::DAY;
 const MOST: usize = 1_000_000;
+/// So many are forgotten before they are taken out of the table, together: each is somewhere else in memory, and what is
+/// looked for at once is waited for once.
+const OUT_TOGETHER: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     used: Slab<Used>,
     /// The oldest first.
     by_age: VecDeque<Place>,
+    /// Forgotten, and in the table still.
+    forgotten: Vec<Place>,
     places: HashTable<Place>,
     /// Keys are chosen by somebody who may mean harm: seeded anew in each process.
     hasher: RandomState,
@@ -30,6 +35,7 @@ struct Used {
     at: Micros,
     key: ClientKey,
     first: First,
+    forgotten: bool,
 }
 
 /// Where a key lies, in so few bytes that a million of them are brought to a larger table within milliseconds, and
@@ -45,24 +51,34 @@ struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct First {
     pub(crate) seq: Seq,
-    pub(crate) content: u128,
+    pub(crate) content: Content,
     pub(crate) refusal: Option<Reject>,
 }
 
 /// All fields of a command but its time and key, as a fingerprint.
-pub(crate) fn content(command: &Command) -> u128 {
-    let mut writer = Writer::with_capacity(256);
-    writer.command(command);
-    xxhash_rust::xxh3::xxh3_128(writer.bytes())
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content(pub(crate) u128);
+
+impl Content {
+    pub(crate) fn of(command: &Command) -> Content {
+        let mut writer = Writer::with_capacity(256);
+        writer.command(command);
+        Content::of_written(writer.bytes())
+    }
+
+    /// Of a command as it is written.
+    pub(crate) fn of_written(command: &[u8]) -> Content {
+        Content(xxhash_rust::xxh3::xxh3_128(command))
+    }
 }
 
 impl First {
-    pub(crate) fn of(seq: Seq, command: &Command, outcome: Outcome) -> First {
+    pub(crate) fn of(seq: Seq, content: Content, outcome: Outcome) -> First {
         let refusal = match outcome {
             Outcome::Rejected(reject) => Some(reject),
             Outcome::Accepted | Outcome::Repeated { .. } => None,
         };
-        First { seq, content: content(command), refusal }
+        First { seq, content, refusal }
     }
 }
 
@@ -82,15 +98,16 @@ impl Keys {
 
     fn used(&self, key: &ClientKey) -> Option<&Used> {
         let hash = self.hash(key);
+        let is_it = |used: &Used| !used.forgotten && used.key == *key;
         let place =
-            self.places.find(spread(hash), |found| found.hash == hash && self.used[found.place].key == *key);
+            self.places.find(spread(hash), |found| found.hash == hash && is_it(&self.used[found.place]));
         place.map(|found| &self.used[found.place])
     }
 
     /// A key that is not known.
     pub(crate) fn remember(&mut self, key: ClientKey, now: Micros, first: First) {
         let hash = self.hash(&key);
-        let place = Place { hash, place: self.used.put(Used { at: now, key, first }) };
+        let place = Place { hash, place: self.used.put(Used { at: now, key, first, forgotten: false }) };
         self.places.insert_unique(spread(hash), place, |place| spread(place.hash));
         self.by_age.push_back(place);
         if self.by_age.len() > MOST {
@@ -100,16 +117,22 @@ impl Keys {
 
     fn forget_oldest(&mut self) {
         let Some(oldest) = self.by_age.pop_front() else { return };
-        if let Ok(found) = self.places.find_entry(spread(oldest.hash), |found| found.place == oldest.place) {
-            found.remove();
+        self.used[oldest.place].forgotten = true;
+        self.forgotten.push(oldest);
+        if self.forgotten.len() < OUT_TOGETHER {
+            return;
         }
-        self.used.free(oldest.place);
+        for gone in &self.forgotten {
+            let found = self.places.find_entry(spread(gone.hash), |found| found.place == gone.place);
+            found.expect("what is forgotten is in the table").remove();
+        }
+        self.forgotten.drain(..).for_each(|gone| self.used.free(gone.place));
     }
 
     /// All that is remembered, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Micros, &ClientKey, First)> {
         self.by_age.iter().map(|found| {
-            let Used { at, key, first } = &self.used[found.place];
+            let Used { at, key, first, .. } = &self.used[found.place];
             (*at, key, *first)
         })
     }
@@ -137,7 +160,7 @@ mod tests {
     fn the_last_million_of_a_day_is_known_by_all_that_was_answered() {
         let mut keys = Keys::default();
         let key = |n: u64| ClientKey::new(&format!("key {n}"));
-        let first = |n: u64| First { seq: Seq(n), content: u128::from(n) << 64, refusal: None };
+        let first = |n: u64| First { seq: Seq(n), content: Content(u128::from(n) << 64), refusal: None };
         let most = MOST as u64;
         for n in 0..most + 1_000 {
             assert!(keys.find(&key(n), Micros(n)).is_none());
@@ -148,8 +171,11 @@ mod tests {
         let all = keys.iter().map(|(at, known, first)| (at, known.clone(), first.seq));
         assert!(all.eq((1_000..most + 1_000).map(|n| (Micros(n), key(n), Seq(n)))));
         let late = Micros(most).after(LIFE);
-        assert_eq!(keys.find(&key(most + 1), late).unwrap().content, u128::from(most + 1) << 64);
+        assert_eq!(keys.find(&key(most + 1), late).unwrap().content, Content(u128::from(most + 1) << 64));
         assert!(keys.find(&key(most), late).is_none());
         assert_eq!(keys.len(), 999);
+        // Forgotten and known again: what is in the table of its first time does not count.
+        keys.remember(key(most), late, first(7));
+        assert_eq!(keys.find(&key(most), late).unwrap().seq, Seq(7));
     }
 }

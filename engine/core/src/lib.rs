@@ -52,6 +52,7 @@ pub use book::{Handle, Ladder, Rank};
 pub use command::{Command, Stamped};
 pub use event::{Event, Fact};
 pub use exchange::Exchange;
+pub use keys::Content;
 pub use money::{Amount, Price};
 pub use reject::Reject;
 pub use rules::MarketRules;

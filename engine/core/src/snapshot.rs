@@ -6,7 +6,7 @@ use crate::bids::Kept;
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::event::{Bidder, NoticeReason, Scope};
 use crate::exchange::{Account, Exchange, Market};
-use crate::keys::{First, Keys};
+use crate::keys::{Content, First, Keys};
 use crate::money::{Amount, Bill, Price, Totals};
 use crate::numbered::{Number, Numbered};
 use crate::reject::Reject;
@@ -187,7 +187,7 @@ impl Writer {
             self.number(at.0);
             self.text(key.as_str());
             self.number(first.seq.0);
-            self.number(first.content);
+            self.number(first.content.0);
             self.option(first.refusal, |w, refusal| w.text(refusal.code()));
         }
     }
@@ -275,7 +275,7 @@ impl Reader<'_> {
             let key = ClientKey::new(self.text()?);
             let (seq, content) = (Seq(self.number()?), self.number()?);
             let refusal = self.option(|r| r.word(Reject::ALL, |reject| reject.code()))?;
-            keys.remember(key, at, First { seq, content, refusal });
+            keys.remember(key, at, First { seq, content: Content(content), refusal });
         }
         Ok(keys)
     }

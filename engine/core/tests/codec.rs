@@ -1,11 +1,12 @@
 //! Commands as bytes: what is written can be read, and nothing else can.
 
+use kubebid_core::answer::Outcome;
 use kubebid_core::codec::DecodeError;
 use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce};
 use kubebid_core::units::{
     AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName,
 };
-use kubebid_core::{Command, Price, Stamped};
+use kubebid_core::{Auction, Command, Exchange, Price, Stamped};
 
 /// Every variant of every part of a command, with the least and the greatest numbers.
 fn samples() -> Vec<Stamped> {
@@ -103,6 +104,21 @@ fn encoding_appends() {
     let mut bytes = b"before".to_vec();
     command.encode(&mut bytes);
     assert_eq!(bytes.strip_prefix(b"before"), Some(&*bytes_of(command)));
+}
+
+#[test]
+fn a_command_is_known_again_by_its_key_whether_it_was_written_or_not() {
+    for command in samples().into_iter().map(|command| Stamped { at: Micros(5), ..command }) {
+        let mut bytes = Vec::new();
+        let content = command.encode_keyed(&mut bytes);
+        assert_eq!(bytes, bytes_of(&command));
+        assert_eq!(content.is_some(), command.key.is_some());
+        let mut exchange = Exchange::new();
+        exchange.apply_keyed(&command, content);
+        let again = exchange.apply(&command).outcome;
+        let keyed = command.key.is_some() && command.command.account().is_some();
+        assert_eq!(matches!(again, Outcome::Repeated { .. }), keyed, "{command:?}: {again:?}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::metrics;
 use crate::progress::Reaching;
 use crate::replay::Replay;
 use crate::view::Publisher;
-use kubebid_core::Stamped;
+use kubebid_core::{Content, Stamped};
 use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc};
 
@@ -27,16 +27,17 @@ impl Market {
     pub(super) fn apply(&mut self, taken: Taken, waiting: usize) {
         let mut steps: Vec<Step> = Vec::with_capacity(taken.count());
         let mut replies = Vec::with_capacity(taken.tickets.len());
+        let mut contents = taken.contents.into_iter();
         for Ticket { commands, mut reply, .. } in taken.tickets {
             for command in commands {
-                let step = self.step(command);
+                let step = self.step(command, contents.next().flatten());
                 reply.look(&self.replay.exchange, &step);
                 steps.push(step);
             }
             replies.push(reply);
         }
         // Time that nobody waits for.
-        steps.extend(taken.advance.map(|advance| self.step(advance)));
+        steps.extend(taken.advance.map(|advance| self.step(advance, None)));
         metrics::applied(&steps, waiting);
         self.publisher.publish(&mut self.replay.exchange);
         let seq = self.replay.exchange.seq().0;
@@ -50,8 +51,8 @@ impl Market {
         taken.questions.into_iter().for_each(|question| question(&self.replay.exchange));
     }
 
-    fn step(&mut self, command: Stamped) -> Step {
-        let step = self.replay.step(command);
+    fn step(&mut self, command: Stamped, content: Option<Content>) -> Step {
+        let step = self.replay.step(command, content);
         self.publisher.note(&step.events);
         step
     }
