@@ -124,8 +124,10 @@ impl Api {
         let (bids, mut refused) = (requests.len(), Vec::with_capacity(requests.len()));
         let (mut commands, mut rooms) = (Vec::with_capacity(bids), Vec::with_capacity(bids));
         let (mut labels, mut over) = (Vec::with_capacity(bids), Vec::new());
+        let mut market = None;
         for request in requests {
-            let read = command::place_bid(&caller.account, request).map(|(key, bid, of_bid)| {
+            let read = command::place_bid(&caller.account, request, &mut market);
+            let read = read.map(|(key, bid, of_bid)| {
                 rooms.push(match check_ceiling(bid.ceiling.0, limits.ceiling_micros) {
                     Ok(()) => Room { bids: 1, nodes: u64::from(bid.max_nodes) },
                     Err(limit) => {

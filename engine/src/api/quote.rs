@@ -28,7 +28,7 @@ impl Api {
             max_nodes: nodes,
             ..v1::PlaceBidRequest::default()
         };
-        let (_, like, _) = command::place_bid(&caller.account, &mut like)?;
+        let (_, like, _) = command::place_bid(&caller.account, &mut like, &mut None)?;
         let quoted = self.0.engine.ask(move |exchange| {
             let markets = markets(exchange, &like, asked).map_err(|reject| {
                 let error = refusal(exchange, &Command::PlaceBid(like.clone()), reject);

@@ -5,7 +5,7 @@ use super::status::ApiError;
 use super::text;
 use crate::store::Labels;
 use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce};
-use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, Micros};
+use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, MarketName, Micros};
 use kubebid_core::{Command, Price};
 use kubebid_proto::v1;
 use std::mem;
@@ -36,15 +36,23 @@ pub fn number(field: &str, number: u64) -> Result<u64, ApiError> {
     Ok(number)
 }
 
-/// The labels are taken out of the request.
+/// The labels are taken out of the request. `last` is the market that was named last: of many bids that come together
+/// most are for the same.
 pub fn place_bid(
     tenant: &AccountName,
     request: &mut v1::PlaceBidRequest,
+    last: &mut Option<MarketName>,
 ) -> Result<(Option<ClientKey>, PlaceBid, Labels), ApiError> {
     let key = text::client_key(&request.client_key)?;
     let labels = text::labels("labels", mem::take(&mut request.labels))?;
-    let markets = request.markets.iter().map(|market| text::market("markets", market));
-    let markets = markets.collect::<Result<Vec<_>, _>>()?;
+    let mut markets = Vec::with_capacity(request.markets.len());
+    for name in &request.markets {
+        let market = match last {
+            Some(last) if last.as_str() == name => last.clone(),
+            Some(_) | None => last.insert(text::market("markets", name)?).clone(),
+        };
+        markets.push(market);
+    }
     let instance_type = match &request.instance_type[..] {
         "" => None,
         name => {
@@ -211,7 +219,7 @@ mod tests {
             on_preemption: -1,
             ..v1::PlaceBidRequest::default()
         };
-        let (key, bid, _) = place_bid(&AccountName::new("t1"), &mut request).unwrap();
+        let (key, bid, _) = place_bid(&AccountName::new("t1"), &mut request, &mut None).unwrap();
         assert_eq!(key, None);
         assert_eq!(bid.time_in_force, TimeInForce::Unknown("9".into()));
         assert_eq!(bid.on_preemption, OnPreemption::Unknown("-1".into()));

@@ -33,7 +33,7 @@ async fn a_repeat_brings_the_labels_that_a_crash_lost(place: TestPlace) {
     let open = Command::OpenMarket { market: MarketName::new(MARKET), rules: Vec::new() };
     engine.submit(Submission::new(None, open), |_, _| ()).await.unwrap();
     // As far as the journal, and no further.
-    let (key, bid, labels) = command::place_bid(&caller.account, &mut mine.clone()).unwrap();
+    let (key, bid, labels) = command::place_bid(&caller.account, &mut mine.clone(), &mut None).unwrap();
     let placed = engine.submit(Submission::new(key, Command::PlaceBid(bid)), |_, step| step.seq.0);
     let placed = placed.await.unwrap();
     assert!(engine.ask(|_| -> () { panic!("as a bug would") }).await.is_err());
