@@ -48,13 +48,18 @@ impl Credential {
         Ok(Credential::File { path: path.to_owned(), read: Mutex::new(read) })
     }
 
+    /// As it is.
+    pub(crate) fn bearer(&self) -> Option<Bearer> {
+        match self {
+            Credential::None => None,
+            Credential::Fixed(bearer) => Some(bearer.clone()),
+            Credential::File { path, read } => Some(current(path, read, LOOK)),
+        }
+    }
+
     /// Puts the token into the metadata of a call, and says which it was.
     pub(crate) fn authorize(&self, metadata: &mut MetadataMap) -> Option<Bearer> {
-        let bearer = match self {
-            Credential::None => return None,
-            Credential::Fixed(bearer) => bearer.clone(),
-            Credential::File { path, read } => current(path, read, LOOK),
-        };
+        let bearer = self.bearer()?;
         metadata.insert("authorization", bearer.clone());
         Some(bearer)
     }

@@ -43,8 +43,8 @@ impl Client {
         let mut tries = Tries::new(self.clone(), None);
         let (channel, request) = tries.request(frames.boxed());
         match in_time(self.options.timeout, place_bids(channel, request)).await {
-            Ok(answers) => Ok(answers.map_err(move |status| over(&mut tries, status))),
-            Err(status) => Err(over(&mut tries, status)),
+            Ok(answers) => Ok(answers.map_err(move |status| broken(&mut tries, status))),
+            Err(status) => Err(broken(&mut tries, status)),
         }
     }
 
@@ -61,8 +61,8 @@ impl Client {
             stub.server_streaming(request, PathAndQuery::from_static(path), Encoded).await
         };
         match in_time(self.options.timeout, opening).await {
-            Ok(opened) => Ok(opened.into_inner().map_err(move |status| over(&mut tries, status))),
-            Err(status) => Err(over(&mut tries, status)),
+            Ok(opened) => Ok(opened.into_inner().map_err(move |status| broken(&mut tries, status))),
+            Err(status) => Err(broken(&mut tries, status)),
         }
     }
 }
@@ -86,8 +86,16 @@ pub(crate) async fn place_bids(
     Ok(stub.streaming(frames, path, Encoded).await?.into_inner())
 }
 
+/// What it means that the only try of a call failed.
+pub(crate) fn over(client: &Client, status: Status) -> Error {
+    let mut tries = Tries::new(client.clone(), None);
+    // It was the first, and it was made.
+    let _ = tries.request(());
+    broken(&mut tries, status)
+}
+
 /// What it means that the only try failed.
-fn over(tries: &mut Tries, status: Status) -> Error {
+fn broken(tries: &mut Tries, status: Status) -> Error {
     let limits = Limits { repeat: Repeat::Safe, tries: Some(1), until: None };
     tries.after(status.clone(), limits).err().unwrap_or_else(|| Error::Fault(Box::new(status)))
 }

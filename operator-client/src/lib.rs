@@ -26,6 +26,7 @@
 //!
 //! Units, keys, pages and cursors are explained at the head of `kubebid/auction/v1/common.proto`.
 
+mod bare;
 mod bids;
 mod call;
 mod code;
@@ -41,6 +42,7 @@ mod pages;
 pub mod scan;
 mod watch;
 
+pub use bare::Bare;
 pub use bids::{PlaceBids, Placed};
 pub use call::Options;
 pub use code::Code;

@@ -4,8 +4,8 @@ use super::Load;
 use crate::commands::local;
 use crate::failure::{Exit, Failure};
 use hdrhistogram::Histogram;
-use kubebid_client::Error;
 use kubebid_client::v1::Refusal;
+use kubebid_client::{Bare, Client, Error};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -157,7 +157,7 @@ impl Answer {
 }
 
 /// A refusal is an answer; that nobody can answer is not.
-pub(super) fn answer<T>(result: Result<T, Error>) -> Result<Answer, Failure> {
+fn answer<T>(result: Result<T, Error>) -> Result<Answer, Failure> {
     match result {
         Ok(_) => Ok(Answer::Done),
         Err(error) => match &error {
@@ -245,14 +245,25 @@ pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// For calls of one rpc, a connection for each client.
+pub(super) async fn connections(clients: &[Client], rpc: &'static str) -> Result<Vec<Bare>, Failure> {
+    let mut connections = Vec::with_capacity(clients.len());
+    for client in clients {
+        connections.push(client.bare(rpc).await?);
+    }
+    Ok(connections)
+}
+
 /// One caller: asks, waits for the answer, and asks again as its pace says.
-pub(super) async fn caller<F>(mut pace: Pace, run: Run, mut call: impl FnMut() -> F) -> Result<Tally, Failure>
-where
-    F: Future<Output = Result<Answer, Failure>>,
-{
+pub(super) async fn caller(
+    mut pace: Pace,
+    run: Run,
+    connection: Bare,
+    mut messages: impl FnMut() -> Vec<u8>,
+) -> Result<Tally, Failure> {
     let mut tally = Tally::new();
     while let Some(since) = pace.next().await {
-        let answer = call().await?;
+        let answer = answer(connection.call(&messages()).await)?;
         tally.take(&run, since, answer);
     }
     Ok(tally)

@@ -10,9 +10,9 @@ use clap::{Args, value_parser};
 use futures_util::stream::{self, StreamExt as _};
 use kubebid_client::v1::PlaceBidRequest;
 use kubebid_client::{Client, add_bid, scan};
+use prost::Message as _;
 use prost::bytes::Bytes;
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -82,45 +82,39 @@ struct Bids {
     ceilings: Ceilings,
     caller: u64,
     n: u64,
-    /// What the keys of this caller begin with: a random one, up to the last group of its digits.
-    keys: String,
+    /// The last key; each is the one before and one more.
+    key: u128,
 }
 
 impl Bids {
     fn new(market: &str, ceilings: &Ceilings, caller: u64) -> Bids {
         let bid =
             PlaceBidRequest { markets: vec![market.to_owned()], max_nodes: 1, ..PlaceBidRequest::default() };
-        let mut keys = Uuid::new_v4().to_string();
-        keys.truncate(24);
-        Bids { bid, ceilings: ceilings.clone(), caller, n: 0, keys }
+        Bids { bid, ceilings: ceilings.clone(), caller, n: 0, key: Uuid::new_v4().as_u128() }
     }
 
-    /// One whose key the client sees to.
-    fn next(&mut self) -> PlaceBidRequest {
-        self.move_on();
-        self.bid.clone()
-    }
-
-    /// Some with keys of the length that clients give them, encoded.
-    fn frame(&mut self, bids: u32) -> Bytes {
-        let mut frame = Vec::with_capacity(128 * bids as usize);
-        for _ in 0..bids {
-            self.move_on();
-            let key = &mut self.bid.client_key;
-            key.clone_from(&self.keys);
-            write!(key, "{:012x}", self.n).expect("a text grows");
-            add_bid(&self.bid, &mut frame);
-        }
-        frame.into()
-    }
-
-    fn move_on(&mut self) {
+    /// One with a key as clients make them.
+    fn next(&mut self) -> &PlaceBidRequest {
         self.n += 1;
         let level = match &self.ceilings {
             Ceilings::Spread => (self.caller * 7919 + self.n * 104_729) % LEVELS,
             Ceilings::Rising(last) => last.fetch_add(1, Ordering::Relaxed),
         };
         self.bid.ceiling_micros = TICK * (1 + level);
+        self.key = self.key.wrapping_add(1);
+        self.bid.client_key.clear();
+        let mut digits = Uuid::encode_buffer();
+        self.bid.client_key.push_str(Uuid::from_u128(self.key).hyphenated().encode_lower(&mut digits));
+        &self.bid
+    }
+
+    /// Some, encoded.
+    fn frame(&mut self, bids: u32) -> Bytes {
+        let mut frame = Vec::with_capacity(128 * bids as usize);
+        for _ in 0..bids {
+            add_bid(self.next(), &mut frame);
+        }
+        frame.into()
     }
 }
 
@@ -134,16 +128,21 @@ pub(super) async fn place(
     ceilings: Ceilings,
 ) -> Result<Tally, Failure> {
     let mut callers = JoinSet::new();
-    for (n, (pace, client)) in load::paces(run, load).into_iter().zip(clients.iter().cycle()).enumerate() {
-        let (run, client, mut bids) =
-            (run.clone(), client.clone(), Bids::new(&stage.market, &ceilings, n as u64));
-        match frame {
-            Some(frame) => callers.spawn(in_frames(client, pace, run, bids, frame)),
-            None => callers.spawn(load::caller(pace, run, move || {
-                let (client, bid) = (client.clone(), bids.next());
-                async move { load::answer(client.place_bid(bid).await) }
-            })),
-        };
+    let bids = (0..).map(|n| Bids::new(&stage.market, &ceilings, n));
+    let paces = load::paces(run, load).into_iter().zip(bids);
+    match frame {
+        Some(frame) => {
+            for ((pace, bids), client) in paces.zip(clients.iter().cycle()) {
+                callers.spawn(in_frames(client.clone(), pace, run.clone(), bids, frame));
+            }
+        }
+        None => {
+            let connections = load::connections(clients, "/kubebid.auction.v1.BidService/PlaceBid").await?;
+            for ((pace, mut bids), connection) in paces.zip(connections.iter().cycle()) {
+                let messages = move || bids.next().encode_to_vec();
+                callers.spawn(load::caller(pace, run.clone(), connection.clone(), messages));
+            }
+        }
     }
     Tally::of(callers).await
 }

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use clap::Args;
 use http::Uri;
 use kubebid_client::v1::GetMarketPriceRequest;
+use prost::Message as _;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
@@ -51,15 +52,14 @@ impl Price {
 }
 
 async fn grpc(stage: &Stage, run: &Run, load: &Load) -> Result<Tally, Failure> {
-    let clients = stage.callers(load.connections)?;
+    let rpc = "/kubebid.auction.v1.MarketService/GetMarketPrice";
+    let connections = load::connections(&stage.callers(load.connections)?, rpc).await?;
     let request = GetMarketPriceRequest { market: stage.market.clone(), ..GetMarketPriceRequest::default() };
+    let message = request.encode_to_vec();
     let mut callers = JoinSet::new();
-    for (pace, client) in load::paces(run, load).into_iter().zip(clients.iter().cycle()) {
-        let (client, request) = (client.clone(), request.clone());
-        callers.spawn(load::caller(pace, run.clone(), move || {
-            let (client, request) = (client.clone(), request.clone());
-            async move { load::answer(client.get_market_price(request).await) }
-        }));
+    for (pace, connection) in load::paces(run, load).into_iter().zip(connections.iter().cycle()) {
+        let message = message.clone();
+        callers.spawn(load::caller(pace, run.clone(), connection.clone(), move || message.clone()));
     }
     Tally::of(callers).await
 }

@@ -1,0 +1,61 @@
+//! Calls with nothing around them: encoded in, encoded out, tried once.
+
+mod support;
+
+use kubebid_client::v1::{PlaceBidRequest, PlaceBidResponse};
+use kubebid_client::{Client, Code, Error};
+use prost::Message as _;
+use std::sync::Arc;
+use std::time::Duration;
+use support::{Engine, busy, refused};
+use tokio::net::TcpSocket;
+use tonic::Code as Grpc;
+
+const PLACE_BID: &str = "/kubebid.auction.v1.BidService/PlaceBid";
+
+async fn client(engine: &Arc<Engine>) -> Client {
+    Client::builder().endpoints([engine.listen().await]).token("sesame").build().unwrap()
+}
+
+#[tokio::test]
+async fn a_bare_call_brings_its_answer_and_has_token_and_timeout() {
+    let engine = Arc::new(Engine::default());
+    let bare = client(&engine).await.bare(PLACE_BID).await.unwrap();
+    for bid in [7, 8] {
+        let placed = PlaceBidResponse { seq: bid, bid, repeated: false };
+        engine.place_bid.answers([Ok(placed)]);
+        let request = PlaceBidRequest { client_key: "mine".into(), max_nodes: 3, ..Default::default() };
+        let answer = bare.call(&request.encode_to_vec()).await.unwrap();
+        assert_eq!(PlaceBidResponse::decode(answer), Ok(placed));
+        let seen = engine.place_bid.seen().pop().unwrap();
+        assert_eq!(seen.request, request);
+        assert_eq!(seen.token.as_deref(), Some("Bearer sesame"));
+        assert_eq!(seen.timeout.as_deref(), Some("10S"));
+    }
+}
+
+#[tokio::test]
+async fn what_fails_is_told_as_other_calls_tell_it_and_not_tried_again() {
+    let engine = Arc::new(Engine::default());
+    let bare = client(&engine).await.bare(PLACE_BID).await.unwrap();
+    let off_tick = refused(Grpc::InvalidArgument, "NOT_A_TICK", "not a tick", None, Some(7));
+    engine.place_bid.answers([Err(off_tick), Err(busy(Duration::ZERO))]);
+    let answer = bare.call(&[]).await;
+    assert!(matches!(&answer, Err(Error::Refused(refusal)) if refusal.code == Code::NotATick), "{answer:?}");
+    let answer = bare.call(&[]).await;
+    assert!(matches!(answer, Err(Error::Busy(_))), "{answer:?}");
+    assert_eq!(engine.place_bid.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn who_is_not_there_or_speaks_something_else_is_named() {
+    // Bound, so that nobody else has it, and not listened on.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    let away = Client::builder().endpoints([format!("http://{address}")]).build().unwrap();
+    assert!(matches!(away.bare(PLACE_BID).await, Err(Error::Unavailable(_))));
+    let secure = Client::builder().endpoints(["https://market.example"]).build().unwrap();
+    let error = secure.bare(PLACE_BID).await.unwrap_err();
+    assert!(error.to_string().contains("https://market.example"), "{error}");
+}
