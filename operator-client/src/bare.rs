@@ -1,8 +1,8 @@
 //! Calls with nothing around them, for who measures an engine and not its client: made by the connection of HTTP/2
-//! itself, of encoded messages, and tried once.
+//! itself where that is plain, of encoded messages, and tried once.
 
 use crate::Client;
-use crate::call::in_time;
+use crate::call::{Tries, in_time, send};
 use crate::encoded::over;
 use crate::error::Error;
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tonic::codegen::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, TE};
 use tonic::codegen::http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use tonic::codegen::http::{Method, Request, StatusCode, Version};
-use tonic::{Code, Status};
+use tonic::{Code, Response, Status};
 
 /// What comes before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -20,29 +20,42 @@ const WINDOW: u32 = 1 << 20;
 /// The longest time that gRPC can say in seconds.
 const MOST_SECONDS: u64 = 99_999_999;
 
-/// A connection over plain `http`. Clones are cheap and share it.
+/// A way to call one rpc. Clones are cheap and share the connection.
 #[derive(Clone, Debug)]
 pub struct Bare {
     client: Client,
+    way: Way,
+}
+
+#[derive(Clone, Debug)]
+enum Way {
+    Plain(Plain),
+    /// The client's own connection, with TLS, for the rpc at this path.
+    Secure(&'static str),
+}
+
+/// A connection over plain `http`.
+#[derive(Clone, Debug)]
+struct Plain {
     requests: SendRequest<Bytes>,
     uri: Uri,
     headers: HeaderMap,
 }
 
 impl Client {
-    /// A connection of its own to the endpoint in use, with this client's token and timeout, for calls of the rpc at
-    /// `path`, as in `/kubebid.auction.v1.BidService/PlaceBid`. It knows of no retries, no other endpoints and no
-    /// other tokens.
+    /// For calls of the rpc at `path`, as in `/kubebid.auction.v1.BidService/PlaceBid`, with this client's token and
+    /// timeout: over `http` a connection of its own to the endpoint in use, which knows of no other endpoints and no
+    /// other tokens; over `https` the client's. Nothing is tried again.
     pub async fn bare(&self, path: &'static str) -> Result<Bare, Error> {
-        let name = self.endpoint();
-        let bad = || Error::Config(format!("only plain http is spoken here, and the endpoint is `{name}`"));
-        let mut parts = name.parse::<Uri>().map_err(|_| bad())?.into_parts();
-        let authority = parts.authority.clone().ok_or_else(bad)?;
-        if parts.scheme.get_or_insert(Scheme::HTTP) != &Scheme::HTTP {
-            return Err(bad());
-        }
+        let endpoint = self.endpoint();
+        let uri = endpoint.parse::<Uri>();
+        let mut parts = uri.map_err(|error| Error::Config(format!("`{endpoint}`: {error}")))?.into_parts();
+        let plain = parts.scheme.get_or_insert(Scheme::HTTP) == &Scheme::HTTP;
+        let Some(authority) = parts.authority.clone().filter(|_| plain) else {
+            return Ok(Bare { client: self.clone(), way: Way::Secure(path) });
+        };
         parts.path_and_query = Some(PathAndQuery::from_static(path));
-        let uri = Uri::from_parts(parts).map_err(|_| bad())?;
+        let uri = Uri::from_parts(parts).expect("with a scheme, an authority and a path");
         let requests = in_time(self.options.timeout, connect(&authority)).await;
         let requests = requests.map_err(|status| over(self, status))?;
         let mut headers = HeaderMap::new();
@@ -55,7 +68,7 @@ impl Client {
             let bearer = HeaderValue::from_bytes(bearer.as_bytes()).expect("it is a header's value");
             headers.insert(AUTHORIZATION, bearer);
         }
-        Ok(Bare { client: self.clone(), requests, uri, headers })
+        Ok(Bare { client: self.clone(), way: Way::Plain(Plain { requests, uri, headers }) })
     }
 }
 
@@ -74,10 +87,20 @@ async fn connect(authority: &Authority) -> Result<SendRequest<Bytes>, Status> {
 impl Bare {
     /// A call with an encoded message; the answer's.
     pub async fn call(&self, message: &[u8]) -> Result<Bytes, Error> {
-        let answer = in_time(self.client.options.timeout, self.send(message)).await;
+        let timeout = self.client.options.timeout;
+        let answer = match &self.way {
+            Way::Plain(plain) => in_time(timeout, plain.send(message)).await,
+            Way::Secure(path) => {
+                let mut tries = Tries::new(self.client.clone(), None);
+                let (channel, request) = tries.request(Bytes::copy_from_slice(message));
+                in_time(timeout, send(channel, path, request)).await.map(Response::into_inner)
+            }
+        };
         answer.map_err(|status| over(&self.client, status))
     }
+}
 
+impl Plain {
     async fn send(&self, message: &[u8]) -> Result<Bytes, Status> {
         let mut framed = BytesMut::with_capacity(PREFIX + message.len());
         framed.put_u8(0);

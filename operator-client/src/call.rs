@@ -113,7 +113,7 @@ impl Client {
     }
 }
 
-async fn send(
+pub(crate) async fn send(
     channel: Channel,
     path: &'static str,
     request: Request<Bytes>,
