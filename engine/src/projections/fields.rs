@@ -1,41 +1,40 @@
 //! Fields of messages, written straight into bytes: what is packed would otherwise be copied into messages first.
 
-/// The end of some bytes, to which fields of a message are added. Tags are below 16.
-pub(crate) struct Fields<'a>(pub(crate) &'a mut Vec<u8>);
+use prost::encoding::{WireType, encode_key, encode_varint};
 
-const VARINT: u8 = 0;
-const LENGTH_DELIMITED: u8 = 2;
+/// The end of some bytes, to which fields of a message are added.
+pub(crate) struct Fields<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Fields<'_> {
     /// Left out where it is 0, as readers take it then.
-    pub(crate) fn number(&mut self, tag: u8, number: u64) {
+    pub(crate) fn number(&mut self, tag: u32, number: u64) {
         self.some_number(tag, (number != 0).then_some(number));
     }
 
     /// A number that may be absent, or is one of several.
-    pub(crate) fn some_number(&mut self, tag: u8, number: Option<u64>) {
+    pub(crate) fn some_number(&mut self, tag: u32, number: Option<u64>) {
         if let Some(number) = number {
-            self.key(tag, VARINT);
-            self.varint(number);
+            encode_key(tag, WireType::Varint, self.0);
+            encode_varint(number, self.0);
         }
     }
 
     /// A text that may be absent, or is one of several.
-    pub(crate) fn some_text(&mut self, tag: u8, text: Option<&str>) {
+    pub(crate) fn some_text(&mut self, tag: u32, text: Option<&str>) {
         if let Some(text) = text {
             self.bytes(tag, text.as_bytes());
         }
     }
 
-    pub(crate) fn bytes(&mut self, tag: u8, bytes: &[u8]) {
-        self.key(tag, LENGTH_DELIMITED);
-        self.varint(bytes.len() as u64);
+    pub(crate) fn bytes(&mut self, tag: u32, bytes: &[u8]) {
+        encode_key(tag, WireType::LengthDelimited, self.0);
+        encode_varint(bytes.len() as u64, self.0);
         self.0.extend_from_slice(bytes);
     }
 
     /// A message, or other bytes, that `fill` adds.
-    pub(crate) fn message(&mut self, tag: u8, fill: impl FnOnce(&mut Fields<'_>)) {
-        self.key(tag, LENGTH_DELIMITED);
+    pub(crate) fn message(&mut self, tag: u32, fill: impl FnOnce(&mut Fields<'_>)) {
+        encode_key(tag, WireType::LengthDelimited, self.0);
         // Most are shorter than 128 bytes, so that their length is one.
         self.0.push(0);
         let begin = self.0.len();
@@ -49,26 +48,13 @@ impl Fields<'_> {
 
     /// Writes a longer length before what begins at `begin`.
     fn make_room(&mut self, begin: usize, len: usize) {
-        self.varint(len as u64);
+        encode_varint(len as u64, self.0);
         let more = self.0.len() - begin - len - 1;
         let mut length = [0; 10];
         length[..=more].copy_from_slice(&self.0[begin + len..]);
         self.0.truncate(begin + len + more);
         self.0.copy_within(begin..begin + len, begin + more);
         self.0[begin - 1..begin + more].copy_from_slice(&length[..=more]);
-    }
-
-    fn key(&mut self, tag: u8, kind: u8) {
-        debug_assert!(tag < 16);
-        self.0.push(tag << 3 | kind);
-    }
-
-    fn varint(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.0.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
     }
 }
 
