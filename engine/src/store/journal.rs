@@ -52,18 +52,16 @@ impl Journal {
 
     /// The batches from the one that contains `seq` on.
     pub fn read_from(&self, seq: u64) -> BatchReader {
-        BatchReader { pool: self.pool.clone(), from: seq, before: None, rows: 16, is_behind: false }
+        self.reader(seq, None)
     }
 
     /// The batches after `position`, which the first of them has to continue.
     pub fn read_after(&self, position: Position) -> BatchReader {
-        BatchReader {
-            pool: self.pool.clone(),
-            from: position.seq + 1,
-            before: Some(position),
-            rows: 16,
-            is_behind: false,
-        }
+        self.reader(position.seq + 1, Some(position))
+    }
+
+    fn reader(&self, from: u64, before: Option<Position>) -> BatchReader {
+        BatchReader { pool: self.pool.clone(), from, before, rows: 16, is_behind: false }
     }
 }
 
