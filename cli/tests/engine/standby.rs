@@ -3,7 +3,7 @@
 //!
 //! `KUBEBID_FAILOVERS` sets how often (20 by default), `KUBEBID_FAILOVER_LEASE_MS` the length of the lease (1500 by
 //! default, where the engine has 3000), `KUBEBID_BINARY` what is run. How long callers wait is printed; with
-//! `KUBEBID_FAILOVER_MOST_MS` the median is held to that when the leader is killed.
+//! `KUBEBID_FAILOVER_MOST_MS` it is held to that when the leader is killed.
 
 use crate::journal::run;
 use crate::kills::{MARKET, bid, judge};
@@ -102,9 +102,7 @@ async fn a_standby_takes_over_and_no_acknowledged_bid_is_lost() {
     );
     if let Some(most) = variable("KUBEBID_FAILOVER_MOST_MS") {
         let most = Duration::from_millis(most.parse().expect("a number"));
-        // A moment in which the machine does something else is no fault of the engine's.
-        let killed = &waits["SIGKILL"];
-        assert!(killed[killed.len() / 2] <= most, "{waits:?}");
+        assert!(waits["SIGKILL"].iter().all(|wait| *wait <= most), "{waits:?}");
     }
 }
 
