@@ -22,7 +22,7 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 
-/// The engine allocates for every request, on many threads (docs/decisions/0011).
+/// The engine allocates for every request, on many threads (docs/decisions/0052).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 }
 
 /// One core is left to the thread that owns the exchange: with a worker for each, it and the store wait for their
-/// turn (docs/decisions/0018).
+/// turn (docs/decisions/0052).
 fn runtime() -> std::io::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Builder::new_multi_thread().worker_threads(cores.saturating_sub(1).max(1)).enable_all().build()
