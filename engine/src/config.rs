@@ -1,7 +1,7 @@
 //! What can be set from outside: by flags or by the environment. Nobody else reads either.
 
 use crate::api::ApiOptions;
-use crate::clock::Clock;
+use crate::clock::{Clock, MAX_CLOCK_JUMP};
 use crate::engine::{EngineOptions, LEASE};
 use crate::leave_out::LeaveOut;
 use crate::limits::Defaults;
@@ -47,6 +47,14 @@ pub struct ServeArgs {
     /// Whether market time follows the machine's clock or is moved by AdvanceTime only.
     #[arg(long, env = "KUBEBID_CLOCK", value_enum, default_value_t = ClockArg::Real)]
     pub clock: ClockArg,
+    /// Seconds by which a step of the machine's clock may move market time. A longer step is refused: market time goes
+    /// on by the monotonic clock, and an alert says so.
+    #[arg(long, env = "KUBEBID_MAX_CLOCK_JUMP_SECONDS", default_value_t = MAX_CLOCK_JUMP.as_secs(), value_name = "N", value_parser = value_parser!(u64).range(1..=86_400))]
+    pub max_clock_jump_seconds: u64,
+    /// Starts although the machine's clock is farther than --max-clock-jump-seconds from the database's, was moved by
+    /// more since the last engine, or is behind the journal's last command: then market time goes on from that command.
+    #[arg(long, env = "KUBEBID_ACCEPT_TIME_JUMP")]
+    pub accept_time_jump: bool,
     /// Shows markets, prices and depth to those without a token too.
     #[arg(long, env = "KUBEBID_PUBLIC_MARKETS")]
     pub public_markets: bool,
@@ -125,6 +133,8 @@ impl ServeArgs {
         };
         let options = EngineOptions::new(store, clock);
         Ok(EngineOptions {
+            max_clock_jump: Duration::from_secs(self.max_clock_jump_seconds),
+            accept_time_jump: self.accept_time_jump,
             intake: self.intake,
             projection_lag: self.projection_lag,
             snapshot_every: self.snapshot_every,

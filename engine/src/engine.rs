@@ -1,7 +1,7 @@
 //! The engine put together: store, recovery, the exchange's thread, views, feed, projections.
 
 use crate::chunk::{Chunk, Step};
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockFault, MAX_CLOCK_JUMP, MachineClock, MarketClock, SystemClock};
 use crate::intake::{Answer, Intake, Looked, NotDone, Submission, Taker, Ticket, Waiting, Work, unstamped};
 use crate::leave_out::{self, LeaveOut};
 use crate::own_feeds::{OwnFeed, OwnFeeds};
@@ -34,6 +34,12 @@ pub const LEASE: Duration = Duration::from_secs(3);
 pub struct EngineOptions {
     pub store: StoreOptions,
     pub clock: Clock,
+    /// What a real clock reads.
+    pub machine_clock: Arc<dyn MachineClock>,
+    /// The longest step of the machine's clock that market time follows.
+    pub max_clock_jump: Duration,
+    /// Starts although the machine's clock contradicts the journal, the database or the last engine.
+    pub accept_time_jump: bool,
     /// Commands and questions that may wait to be taken; more are refused as busy.
     pub intake: usize,
     /// Commands that the projections may lag behind; beyond that commands are refused as busy.
@@ -55,6 +61,9 @@ impl EngineOptions {
         EngineOptions {
             store,
             clock,
+            machine_clock: Arc::new(SystemClock),
+            max_clock_jump: MAX_CLOCK_JUMP,
+            accept_time_jump: false,
             intake: 16_384,
             projection_lag: 1_000_000,
             feed: 4096,
@@ -73,7 +82,7 @@ pub struct Engine(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     intake: Arc<Intake>,
-    clock: Clock,
+    clock: MarketClock,
     store: Store,
     views: Arc<Views>,
     feed: broadcast::Sender<Arc<Chunk>>,
@@ -104,6 +113,8 @@ pub enum EngineError {
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     #[error(transparent)]
+    Clock(#[from] ClockFault),
+    #[error(transparent)]
     Stopped(#[from] Stopped),
     #[error(
         "another engine leads and lives; --standby waits to take over from it, --take-over fences it at once"
@@ -131,6 +142,7 @@ impl Engine {
             return Err(EngineError::NoStandby);
         }
         let projections = Projections::open(&store).await?;
+        let clock = MarketClock::new(options.clock, options.machine_clock.clone(), options.max_clock_jump);
         let tenure = Tenure::for_life();
         let intake = Intake::new(options.intake);
         let views = Arc::new(Views::default());
@@ -148,6 +160,7 @@ impl Engine {
             store: store.clone(),
             projections: projections.clone(),
             options: options.clone(),
+            clock: clock.clone(),
             intake: intake.clone(),
             views: views.clone(),
             feed: feed.clone(),
@@ -188,7 +201,7 @@ impl Engine {
         running.snapshotter = (!options.leave_out.journal).then(|| tokio::spawn(snapshotter.run()));
         let engine = Engine(Arc::new(Inner {
             intake,
-            clock: options.clock,
+            clock,
             store,
             views,
             feed,
@@ -312,7 +325,12 @@ impl Engine {
     }
 
     pub fn clock(&self) -> Clock {
-        self.0.clock
+        self.0.clock.kind()
+    }
+
+    /// Says what time it is between two commands.
+    pub(crate) fn market_clock(&self) -> &MarketClock {
+        &self.0.clock
     }
 
     /// The journal's name: part of every cursor.

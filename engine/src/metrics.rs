@@ -28,6 +28,7 @@ pub const SEQ: &str = "kubebid_seq";
 pub const PROJECTION_LAG: &str = "kubebid_projection_lag_commands";
 pub const LEADING: &str = "kubebid_leading";
 pub const LEASE_FAULTS: &str = "kubebid_lease_faults_total";
+pub const CLOCK_JUMP: &str = "kubebid_clock_jump_seconds";
 pub const SNAPSHOT_AGE: &str = "kubebid_snapshot_age_commands";
 
 const OUTCOMES: [&str; 3] = ["accepted", "rejected", "repeated"];
@@ -56,6 +57,12 @@ pub fn describe() {
     describe_gauge!(LEADING, "1 while this engine leads and its lease lasts; 0 on a standby");
     describe_counter!(LEASE_FAULTS, "Renewals of the lease that failed");
     describe_gauge!(SNAPSHOT_AGE, "Commands applied but not in the newest snapshot: a restart replays them");
+    describe_gauge!(
+        CLOCK_JUMP,
+        metrics::Unit::Seconds,
+        "How far the machine's clock is ahead of market time since a jump that was refused; 0 without one"
+    );
+    gauge!(CLOCK_JUMP).set(0.0);
     for outcome in OUTCOMES {
         counter!(COMMANDS, "outcome" => outcome).increment(0);
     }
@@ -103,13 +110,18 @@ pub(crate) fn behind(projections: u64, snapshot: u64) {
     gauge!(SNAPSHOT_AGE).set(snapshot as f64);
 }
 
-/// On a standby: how far it has followed the journal.
+/// How far the journal is known before commands are taken.
 pub(crate) fn followed(seq: u64) {
     gauge!(SEQ).set(seq as f64);
 }
 
 pub(crate) fn leading(leads: bool) {
     gauge!(LEADING).set(f64::from(u8::from(leads)));
+}
+
+/// The machine's clock is so many seconds ahead of market time.
+pub(crate) fn clock_jump(seconds: f64) {
+    gauge!(CLOCK_JUMP).set(seconds);
 }
 
 pub(crate) fn lease_not_renewed() {

@@ -1,9 +1,11 @@
 //! The exchange's thread from its beginning to its end: it comes to lead, knows the whole journal, and rules.
 
 use crate::chunk::Chunk;
+use crate::clock::{self, Clock, MarketClock};
 use crate::engine::{EngineError, EngineOptions};
 use crate::intake::Intake;
 use crate::leave_out::NoJournal;
+use crate::metrics;
 use crate::progress::{Reached, Reaching};
 use crate::projections::Projections;
 use crate::recovery::{Follower, ToProjections};
@@ -23,6 +25,7 @@ pub(crate) struct Owner {
     pub(crate) store: Store,
     pub(crate) projections: Projections,
     pub(crate) options: EngineOptions,
+    pub(crate) clock: MarketClock,
     pub(crate) intake: Arc<Intake>,
     pub(crate) views: Arc<Views>,
     pub(crate) feed: broadcast::Sender<Arc<Chunk>>,
@@ -53,6 +56,7 @@ impl Owner {
     /// Until this engine leads, and knows the whole journal.
     async fn lead(&self) -> Result<(Sequencer, Option<Keeper>), EngineError> {
         let Owner { store, projections, options, .. } = self;
+        self.check_clock().await?;
         // First the lead, where nobody is to be waited for: from then on nobody else adds to the journal.
         let mut led = match options.start {
             Start::TakeOver | Start::Alone => Some(self.keep(standby::lead_now(store, options).await?)),
@@ -95,14 +99,29 @@ impl Owner {
             applied: self.applied.clone(),
         };
         let journaling = Journaling { writer, head };
+        self.clock.go_on_from(market.replay.exchange.now());
         let sequencer = Sequencer {
             intake: self.intake.clone(),
-            clock: options.clock,
+            clock: self.clock.clone(),
+            store: store.clone(),
             journaling,
             stamped: market.replay.exchange.now(),
             market,
         };
         Ok((sequencer, keeper))
+    }
+
+    /// Refuses to begin by a clock that is wrong: what it stamps would be final.
+    async fn check_clock(&self) -> Result<(), EngineError> {
+        if self.options.clock == Clock::Stepped {
+            return Ok(());
+        }
+        let known = clock::Known {
+            last: self.store.journal().last_stamp().await?,
+            mark: self.store.clock_mark().await?,
+            database: self.store.database_time().await?,
+        };
+        Ok(clock::check(&self.clock, &known, self.options.accept_time_jump)?)
     }
 
     /// From here on the lease is renewed.
@@ -126,6 +145,7 @@ impl Owner {
         drop(projecting);
         let seq = sequencer.journaling.head.seq;
         applied.reach(seq);
+        metrics::followed(seq);
         info!(seq, "ready");
         let _ = ready.send(());
         let (replay, head) = sequencer.run().await?;

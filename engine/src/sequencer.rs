@@ -7,16 +7,18 @@ mod market;
 pub(crate) use journaling::Journaling;
 pub(crate) use market::Market;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, MarketClock};
 use crate::intake::{Intake, NotDone, Question, Ticket, Work};
 use crate::metrics;
 use crate::replay::{BEHAVIOUR, Replay};
+use crate::store::Store;
 use crate::store::record::{Batch, BatchBuilder, Position};
 use futures_util::future::join;
 use kubebid_core::units::Micros;
 use kubebid_core::{Command, Content, Stamped};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// As many share one commit; those that came together are not parted.
 const BATCH_COMMANDS: usize = 8192;
@@ -27,10 +29,15 @@ const MUCH: usize = 64;
 /// come back: a commit costs as much as thirty commands, whatever it has in it.
 const CROWD: usize = 24;
 const MOMENT: Duration = Duration::from_millis(1);
+/// The longest wait for something due: timers stand still in a suspended machine, and a jump of its clock is to be seen
+/// while nothing happens.
+const WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Sequencer {
     pub(crate) intake: Arc<Intake>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: MarketClock,
+    /// To leave word for the next engine.
+    pub(crate) store: Store,
     pub(crate) journaling: Journaling,
     pub(crate) market: Market,
     /// The time of the last command that was stamped.
@@ -87,6 +94,7 @@ impl Sequencer {
                 }
             }
             if durable.is_none() {
+                self.note_clock().await;
                 self.wait().await;
             }
             let mut taken = self.take();
@@ -128,13 +136,23 @@ impl Sequencer {
 
     /// Until there is work, or something falls due.
     async fn wait(&self) {
-        let due = match (self.clock, self.market.replay.exchange.next_due()) {
-            (Clock::Real, Some(due)) => due,
-            (Clock::Real, None) | (Clock::Stepped, _) => return self.intake.ready().await,
-        };
-        let left = Duration::from_micros(due.since(self.now()).0);
+        if self.clock.kind() == Clock::Stepped {
+            return self.intake.ready().await;
+        }
+        let now = self.now();
+        let due = self.market.replay.exchange.next_due();
+        let left = due.map_or(WAIT, |due| WAIT.min(Duration::from_micros(due.since(now).0)));
         // A commit may take a while: what falls due within it has been waited for already.
         let _ = tokio::time::timeout(left, self.intake.ready()).await;
+    }
+
+    /// Tells the next engine how this one's clock stands, when that has changed.
+    async fn note_clock(&self) {
+        if let Some(mark) = self.clock.to_note()
+            && let Err(fault) = self.store.note_clock(&mark).await
+        {
+            warn!(error = %fault, "the machine's clock could not be noted for the next engine");
+        }
     }
 
     /// Never before what was stamped, though it may not be applied yet.
@@ -144,7 +162,7 @@ impl Sequencer {
 
     fn is_due(&self) -> bool {
         let due = self.market.replay.exchange.next_due();
-        self.clock == Clock::Real && due.is_some_and(|due| due <= self.now())
+        self.clock.kind() == Clock::Real && due.is_some_and(|due| due <= self.now())
     }
 
     /// What waits, stamped. Those whose caller has gone or whose deadline has passed are left out, unjournaled.

@@ -2,14 +2,16 @@
 //! little left to do when its turn comes.
 
 use crate::chunk::Chunk;
+use crate::clock::since_boot;
 use crate::engine::{EngineError, EngineOptions};
 use crate::metrics;
 use crate::recovery::{Follower, RecoveryError};
 use crate::store::projections::Tables;
 use crate::store::{Fault, Leadership, Store, Taking};
+use kubebid_core::units::Micros;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -30,11 +32,11 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long a standby waits for a store that does not answer.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Leadership, and a moment before it began.
-pub(crate) type Led = (Leadership, Instant);
+/// Leadership, and an instant of [`since_boot`] before it began.
+pub(crate) type Led = (Leadership, Micros);
 
 async fn lead(store: &Store, taking: Taking, options: &EngineOptions) -> Result<Option<Led>, Fault> {
-    let before = Instant::now();
+    let before = since_boot();
     let led = store.lead_by_lease(taking, options.lease).await?;
     Ok(led.map(|leadership| (leadership, before)))
 }

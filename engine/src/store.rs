@@ -40,6 +40,7 @@ use sqlite::Sqlite;
 
 mod accounts;
 mod append;
+mod clock;
 mod copy;
 mod database;
 mod fault;
@@ -58,6 +59,7 @@ mod tokens;
 
 pub use accounts::{Account, Limits, Role, UnknownRole};
 pub use append::{AppendError, JournalWriter, Refused, Resolution};
+pub use clock::ClockMark;
 pub use copy::copy_sqlite;
 pub use fault::{Corrupt, Fault};
 pub use instance_types::InstanceType;

@@ -1,11 +1,13 @@
 //! For how long this engine leads: renews its lease, and knows when it may have lapsed.
 
+use crate::clock::since_boot;
 use crate::intake::Intake;
 use crate::metrics;
 use crate::store::Lease;
+use kubebid_core::units::Micros;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -17,29 +19,27 @@ pub(crate) struct Tenure(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    began: Instant,
-    /// Microseconds since then. The machine's clock counts them, also while the process stands still.
+    /// On the clock that goes on while the process stands still, and while the machine is suspended.
     until_us: AtomicU64,
 }
 
 impl Tenure {
     /// Where there is no lease: as long as the process lives.
     pub(crate) fn for_life() -> Tenure {
-        Tenure(Arc::new(Inner { began: Instant::now(), until_us: AtomicU64::new(u64::MAX) }))
+        Tenure(Arc::new(Inner { until_us: AtomicU64::new(u64::MAX) }))
     }
 
     /// Nobody else leads. When this says no somebody may, or does.
     pub(crate) fn is_sure(&self) -> bool {
         let until_us = self.0.until_us.load(Ordering::Acquire);
-        until_us == u64::MAX || self.us(Instant::now()) < until_us
+        until_us == u64::MAX || since_boot().0 < until_us
     }
 
-    fn set(&self, until: Instant) {
-        self.0.until_us.store(self.us(until), Ordering::Release);
-    }
-
-    fn us(&self, moment: Instant) -> u64 {
-        u64::try_from(moment.saturating_duration_since(self.0.began).as_micros()).unwrap_or(u64::MAX - 1)
+    /// Nobody else leads for `length` from an instant of [`since_boot`] on.
+    fn set(&self, from: Micros, length: Duration) {
+        let length_us = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        let until_us = from.0.saturating_add(length_us).min(u64::MAX - 1);
+        self.0.until_us.store(until_us, Ordering::Release);
     }
 }
 
@@ -52,9 +52,9 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// `taken` is a moment before the lease was. When somebody else has it the intake is closed: the engine ends.
-    pub(crate) fn start(lease: Lease, taken: Instant, tenure: Tenure, intake: Arc<Intake>) -> Keeper {
+    pub(crate) fn start(lease: Lease, taken: Micros, tenure: Tenure, intake: Arc<Intake>) -> Keeper {
         let (stop, stopped) = oneshot::channel();
-        tenure.set(taken + lease.length());
+        tenure.set(taken, lease.length());
         Keeper { stop, task: tokio::spawn(keep(lease, tenure, intake, stopped)) }
     }
 
@@ -80,15 +80,15 @@ async fn keep(
             _ = &mut stopped => break,
         }
         // It is ours for as long from the moment at which the database did it, which is not before this one.
-        let asked = Instant::now();
+        let asked = since_boot();
         pause = match lease.renew().await {
             Ok(true) => {
-                tenure.set(asked + lease.length());
+                tenure.set(asked, lease.length());
                 often
             }
             Ok(false) => {
                 error!("another engine has taken the lease");
-                tenure.set(asked);
+                tenure.set(asked, Duration::ZERO);
                 intake.close();
                 return false;
             }
@@ -100,7 +100,7 @@ async fn keep(
             }
         };
     }
-    tenure.set(Instant::now());
+    tenure.set(since_boot(), Duration::ZERO);
     match lease.give_back().await {
         Ok(()) => info!("gave the lease back"),
         Err(fault) => warn!(error = %fault, "the lease could not be given back; it lapses"),
@@ -116,9 +116,9 @@ mod tests {
     fn nobody_is_sure_behind_the_end_of_a_lease() {
         let tenure = Tenure::for_life();
         assert!(tenure.is_sure());
-        tenure.set(Instant::now() + Duration::from_secs(3600));
+        tenure.set(since_boot(), Duration::from_secs(3600));
         assert!(tenure.is_sure());
-        tenure.set(Instant::now());
+        tenure.set(since_boot(), Duration::ZERO);
         assert!(!tenure.is_sure());
     }
 }

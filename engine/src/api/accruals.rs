@@ -11,13 +11,13 @@ impl Api {
     /// The market's time: on the real clock it goes on between two commands.
     pub(super) async fn market_now(&self) -> Result<Micros, ApiError> {
         let last = self.engine().ask(|exchange| exchange.now()).await?;
-        Ok(self.engine().clock().now(last))
+        Ok(self.engine().market_clock().now(last))
     }
 
     /// What each of these nodes has cost so far; one that has ended meanwhile is left out.
     pub(super) async fn accrue(&self, rows: Vec<RunningRow>) -> Result<Vec<(RunningRow, Accrued)>, ApiError> {
         let ids: Vec<AllocationId> = rows.iter().map(|row| row.allocation).collect();
-        let clock = self.engine().clock();
+        let clock = self.engine().market_clock().clone();
         let asked = self.engine().ask(move |exchange| {
             let cuts = cuts(exchange.now(), clock.now(exchange.now()));
             let bills = ids.into_iter().map(|id| {

@@ -78,15 +78,15 @@ pub struct BatchReader {
 impl BatchReader {
     /// The next batches, in order, some megabytes of them; none at the journal's end.
     pub async fn next_chunk(&mut self) -> Result<Vec<Batch>, Fault> {
-        let from = match self.before {
-            Some(before) => before.seq + 1,
-            None => self.first_seq_of_the_batch_with(self.from).await?,
+        let before = match self.before {
+            Some(before) => before,
+            None => *self.before.insert(self.position_before(self.from).await?),
         };
         let rows = sqlx::query(
             "SELECT first_seq, last_seq, hash, records FROM journal
              WHERE first_seq >= $1 ORDER BY first_seq LIMIT $2",
         )
-        .bind(bigint(from))
+        .bind(bigint(before.seq + 1))
         .bind(bigint(self.rows as u64))
         .fetch_all(&self.pool)
         .await
@@ -94,16 +94,17 @@ impl BatchReader {
 
         self.is_behind = rows.len() == self.rows;
         let mut batches = Vec::with_capacity(rows.len());
-        let mut bytes = 0;
+        let (mut bytes, mut end) = (0, before);
         for row in rows {
             let first_seq = row.get::<i64, _>(0) as u64;
             let last_seq = row.get::<i64, _>(1) as u64;
             let records: Vec<u8> = row.get(3);
             bytes += records.len();
-            let batch = self
-                .check(first_seq, last_seq, &row.get::<Vec<u8>, _>(2), records)
+            let hash: Vec<u8> = row.get(2);
+            let batch = check(end, first_seq, last_seq, &hash, records)
                 .map_err(|source| Fault::Damaged { first_seq, source })?;
-            self.before = Some(batch.end());
+            end = batch.end();
+            self.before = Some(end);
             if batch.last_seq() >= self.from {
                 batches.push(batch);
             }
@@ -122,30 +123,37 @@ impl BatchReader {
         self.is_behind
     }
 
-    fn check(&self, first_seq: u64, last_seq: u64, hash: &[u8], records: Vec<u8>) -> Result<Batch, Corrupt> {
-        if let Some(before) = self.before
-            && first_seq != before.seq + 1
-        {
-            return Err(Corrupt::Gap { expected: before.seq + 1 });
-        }
-        let batch = Batch::decode(records.into())?;
-        if batch.first_seq() != first_seq || batch.last_seq() != last_seq || batch.end().hash.0 != hash {
-            return Err(Corrupt::Columns { first_seq, last_seq });
-        }
-        match self.before {
-            Some(before) if batch.before() != before => Err(Corrupt::Chain),
-            Some(_) | None => Ok(batch),
-        }
+    /// The place that the batch with `seq` follows: the end of the one before it, or the journal's beginning.
+    async fn position_before(&self, seq: u64) -> Result<Position, Fault> {
+        let row = sqlx::query(
+            "SELECT last_seq, hash FROM journal
+             WHERE first_seq < (SELECT MAX(first_seq) FROM journal WHERE first_seq <= $1)
+             ORDER BY first_seq DESC LIMIT 1",
+        )
+        .bind(sought(seq))
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(Fault::database("finding a seq in the journal"))?;
+        row.map_or(Ok(Position::START), |row| position(row.get(0), &row.get::<Vec<u8>, _>(1)))
     }
+}
 
-    async fn first_seq_of_the_batch_with(&self, seq: u64) -> Result<u64, Fault> {
-        let row = sqlx::query("SELECT MAX(first_seq) FROM journal WHERE first_seq <= $1")
-            .bind(sought(seq))
-            .fetch_one(&self.pool)
-            .await
-            .map_err(Fault::database("finding a seq in the journal"))?;
-        Ok(row.get::<Option<i64>, _>(0).map_or(1, |first_seq| first_seq as u64))
+/// Reads a row of the journal, which has to continue at `before`.
+fn check(
+    before: Position,
+    first_seq: u64,
+    last_seq: u64,
+    hash: &[u8],
+    records: Vec<u8>,
+) -> Result<Batch, Corrupt> {
+    if first_seq != before.seq + 1 {
+        return Err(Corrupt::Gap { expected: before.seq + 1 });
     }
+    let batch = Batch::decode(records.into())?;
+    if batch.first_seq() != first_seq || batch.last_seq() != last_seq || batch.end().hash.0 != hash {
+        return Err(Corrupt::Columns { first_seq, last_seq });
+    }
+    if batch.before() != before { Err(Corrupt::Chain) } else { Ok(batch) }
 }
 
 /// The journal's end: last seq and hash, or no row.

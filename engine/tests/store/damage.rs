@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use kubebid_engine::store::record::DecodeError;
-use kubebid_engine::store::{Batch, Corrupt, Fault, Store};
+use kubebid_engine::store::{Batch, Corrupt, Fault, Position, Store};
 use sqlx::{AnyConnection, Row};
 
 use crate::place::{TestPlace, append_all, batch, batch_saying, read_all};
@@ -12,6 +12,8 @@ crate::on_both! {
     a_flipped_bit_is_found
     a_shortened_row_is_found
     a_missing_row_is_found
+    a_journal_without_its_beginning_is_not_sound
+    a_first_batch_that_continues_another_journal_is_found
     a_row_of_another_history_is_found
     a_row_whose_columns_are_wrong_is_found
 }
@@ -78,6 +80,29 @@ async fn a_missing_row_is_found(place: TestPlace) {
             Err(Fault::Damaged { first_seq: 5, source: Corrupt::Gap { expected: 2 } }) => (),
             other => panic!("{other:?}"),
         }
+    }
+}
+
+async fn a_journal_without_its_beginning_is_not_sound(place: TestPlace) {
+    let (store, _, mut connection) = three_batches(&place).await;
+    let delete = sqlx::query("DELETE FROM journal WHERE first_seq = 1");
+    delete.execute(&mut connection).await.unwrap();
+    for seq in [0, 1, 2, 3] {
+        assert_eq!(damage(&store, seq).await, Corrupt::Gap { expected: 1 });
+    }
+}
+
+async fn a_first_batch_that_continues_another_journal_is_found(place: TestPlace) {
+    let (store, batches, mut connection) = three_batches(&place).await;
+    let elsewhere = Position { seq: 0, hash: batches[2].end().hash };
+    let other = batch(elsewhere, 1);
+    let update = sqlx::query("UPDATE journal SET records = $1, hash = $2 WHERE first_seq = 1")
+        .bind(&other.bytes()[..])
+        .bind(&other.end().hash.0[..]);
+    update.execute(&mut connection).await.unwrap();
+    match read_all(store.journal().read_from(1)).await {
+        Err(Fault::Damaged { first_seq: 1, source: Corrupt::Chain }) => (),
+        other => panic!("{other:?}"),
     }
 }
 

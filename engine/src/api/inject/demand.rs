@@ -38,7 +38,7 @@ impl Api {
         self.drills()?;
         let duration = command::number("duration_us", request.duration_us)?;
         let inject = self.inject_account(caller).await?;
-        let clock = self.0.engine.clock();
+        let clock = self.0.engine.market_clock().clone();
         let now = self.0.engine.ask(move |exchange| clock.now(exchange.now())).await?;
         let expire_at_us = now.0.saturating_add(duration);
         let bid = v1::PlaceBidRequest {

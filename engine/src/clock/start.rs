@@ -1,0 +1,75 @@
+//! What an engine that starts makes of the machine's clock.
+
+use super::{Clock, Inner, MarketClock, offset, seconds};
+use crate::store::ClockMark;
+use kubebid_core::units::Micros;
+use std::sync::atomic::Ordering;
+use tracing::warn;
+
+/// Why an engine does not start by the machine's clock.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum ClockFault {
+    #[error(
+        "the journal's last command was stamped {seconds:.0} s ahead of this machine's clock: set the clock right; if \
+         it is right, market time can go on from that command with --accept-time-jump (docs/runbooks.md#clockjumped)"
+    )]
+    JournalAhead { seconds: f64 },
+    #[error(
+        "this machine's clock was moved by {seconds:.0} s while no engine ran: set it right; if it is right, \
+         start with --accept-time-jump (docs/runbooks.md#clockjumped)"
+    )]
+    Moved { seconds: f64 },
+    #[error(
+        "this machine's clock and the database's are {seconds:.0} s apart: set the wrong one right; if this \
+         machine's is right, start with --accept-time-jump (docs/runbooks.md#clockjumped)"
+    )]
+    Apart { seconds: f64 },
+}
+
+/// What an engine that starts knows of the time, besides the machine's clock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    /// The stamp of the journal's last command.
+    pub(crate) last: Option<Micros>,
+    /// What the last engine noted.
+    pub(crate) mark: Option<ClockMark>,
+    /// The database's clock, asked just now.
+    pub(crate) database: Option<Micros>,
+}
+
+/// Compares the machine's clock with what else is known. A journal whose last stamp lies behind says nothing: an
+/// engine may be off for as long as its people like.
+pub(crate) fn check(clock: &MarketClock, known: &Known, accept: bool) -> Result<(), ClockFault> {
+    let Inner { kind, machine, max_jump_us, offset_us, .. } = &*clock.0;
+    if *kind == Clock::Stepped {
+        return Ok(());
+    }
+    let (kept, boot) = (offset_us.load(Ordering::Relaxed), machine.since_boot());
+    let beyond = |us: i64| us.unsigned_abs() > *max_jump_us;
+    let mut faults = Vec::new();
+    if let Some(mark) = known.mark.as_ref().filter(|mark| machine.boot_id().as_ref() == Some(&mark.boot_id)) {
+        let moved = kept.saturating_sub(mark.offset_us);
+        if beyond(moved) {
+            faults.push(ClockFault::Moved { seconds: seconds(moved) });
+        }
+    }
+    if let Some(database) = known.database {
+        let apart = kept.saturating_sub(offset(database, boot));
+        if beyond(apart) {
+            faults.push(ClockFault::Apart { seconds: seconds(apart) });
+        }
+    }
+    if let Some(last) = known.last {
+        let ahead = offset(last, boot).saturating_sub(kept);
+        if ahead > 0 && beyond(ahead) {
+            faults.push(ClockFault::JournalAhead { seconds: seconds(ahead) });
+        }
+    }
+    match faults.first() {
+        Some(fault) if !accept => Err(*fault),
+        Some(_) | None => {
+            faults.iter().for_each(|fault| warn!(%fault, "accepted"));
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What a store knows of the time: the journal's last stamp, the database's clock, and what the last engine noted.
+
+use kubebid_core::units::Micros;
+use sqlx::Row;
+use tokio::time::timeout;
+
+use super::rows::number;
+use super::{Fault, Journal, Store};
+
+/// What the last engine that led knew of its machine's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClockMark {
+    /// The start of the machine that it is about.
+    pub boot_id: String,
+    /// Market time less the time since boot, in microseconds.
+    pub offset_us: i64,
+}
+
+impl Store {
+    /// The mark of the last engine that led, if there is one.
+    pub async fn clock_mark(&self) -> Result<Option<ClockMark>, Fault> {
+        let row = sqlx::query("SELECT boot_id, offset_us FROM clock WHERE one = 1")
+            .fetch_optional(self.journal.pool())
+            .await
+            .map_err(Fault::database("reading the clock of the last engine"))?;
+        Ok(row.map(|row| ClockMark { boot_id: row.get(0), offset_us: row.get(1) }))
+    }
+
+    /// Leaves a mark for the next engine.
+    pub async fn note_clock(&self, mark: &ClockMark) -> Result<(), Fault> {
+        let doing = "noting the machine's clock";
+        let note = sqlx::query(
+            "INSERT INTO clock (one, boot_id, offset_us) VALUES (1, $1, $2)
+             ON CONFLICT (one) DO UPDATE SET boot_id = excluded.boot_id, offset_us = excluded.offset_us",
+        )
+        .bind(&mark.boot_id)
+        .bind(mark.offset_us);
+        let _turn = self.database.turn().take().await;
+        let noted = timeout(self.database.patience(), note.execute(self.journal.pool())).await;
+        noted.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing)).map(drop)
+    }
+
+    /// The database's clock, where it has one of its own.
+    pub async fn database_time(&self) -> Result<Option<Micros>, Fault> {
+        if !self.has_lease() {
+            return Ok(None);
+        }
+        let row = sqlx::query("SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint")
+            .fetch_one(self.journal.pool())
+            .await
+            .map_err(Fault::database("asking the database for the time"))?;
+        Ok(Some(Micros(number(&row, 0))))
+    }
+}
+
+impl Journal {
+    /// The stamp of the last command; none in an empty journal.
+    pub async fn last_stamp(&self) -> Result<Option<Micros>, Fault> {
+        let head = self.head().await?;
+        let batches = self.read_from(head.seq).next_chunk().await?;
+        let last = batches.last().and_then(|batch| batch.records().last());
+        Ok(last.map(|record| Micros(record.at_us)))
+    }
+}

@@ -1,0 +1,6 @@
+-- The clock of the engine that led last: one that starts on the same machine compares its own with it.
+CREATE TABLE clock (
+    one       INTEGER PRIMARY KEY CHECK (one = 1),
+    boot_id   TEXT    NOT NULL, -- of the start of the machine, as the kernel names it
+    offset_us INTEGER NOT NULL  -- market time less the time since that start, in microseconds
+) STRICT;
