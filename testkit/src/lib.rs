@@ -7,4 +7,4 @@ mod postgres;
 
 pub use plane::{Component, Plane};
 pub use port::Port;
-pub use postgres::Cluster;
+pub use postgres::{Cluster, Crash};

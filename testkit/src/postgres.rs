@@ -3,8 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::guardian::Guardian;
 
@@ -14,7 +14,8 @@ use crate::guardian::Guardian;
 /// process has ended, however it ended.
 #[derive(Debug)]
 pub struct Cluster {
-    guardian: Guardian,
+    guardian: Mutex<Guardian>,
+    folder: PathBuf,
     programs: PathBuf,
     databases: AtomicU64,
 }
@@ -41,7 +42,8 @@ impl Cluster {
             command.args(["-c", setting]);
         }
         let guardian = Guardian::start(command, &format!("PostgreSQL of {}", programs.display()));
-        Self { guardian, programs, databases: AtomicU64::new(0) }
+        let folder = guardian.folder().to_owned();
+        Self { guardian: Mutex::new(guardian), folder, programs, databases: AtomicU64::new(0) }
     }
 
     /// Makes an empty database and returns its URL.
@@ -52,12 +54,12 @@ impl Cluster {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let made = Command::new(self.programs.join("createdb"))
             .args(["-U", "kubebid", "-h"])
-            .arg(self.guardian.folder())
+            .arg(&self.folder)
             .arg(&name)
             .output()
             .expect("createdb is there");
         assert!(made.status.success(), "createdb: {}", String::from_utf8_lossy(&made.stderr));
-        format!("postgres://kubebid@localhost/{name}?host={}", self.guardian.folder().display())
+        format!("postgres://kubebid@localhost/{name}?host={}", self.folder.display())
     }
 
     /// Runs one of PostgreSQL's own programs, such as `pg_dump`, and returns what it prints.
@@ -72,8 +74,65 @@ impl Cluster {
 
     /// The socket to connect to.
     pub fn socket(&self) -> PathBuf {
-        self.guardian.folder().join(".s.PGSQL.5432")
+        self.folder.join(".s.PGSQL.5432")
     }
+
+    /// Crashes the server and waits until it answers again.
+    ///
+    /// # Panics
+    /// When it does not come back.
+    pub fn crash(&self, how: Crash) {
+        let order = match how {
+            Crash::Postmaster => "restart KILL".to_owned(),
+            Crash::Immediate => "restart QUIT".to_owned(),
+            Crash::Backend => {
+                // The first session that the database has anyway, whoever's it is.
+                let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'
+                           AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1";
+                let pid = self.sql(sql);
+                // Without one there is nothing that could crash.
+                if pid.is_empty() { "restart QUIT".to_owned() } else { format!("crash {pid}") }
+            }
+        };
+        let mut guardian = self.guardian.lock().unwrap_or_else(PoisonError::into_inner);
+        guardian.order(&order);
+    }
+
+    /// Runs a statement as the superuser, beside the tests' databases, and returns what it prints.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn sql(&self, statement: &str) -> String {
+        let folder = self.folder.display().to_string();
+        let printed = self.program(
+            "psql",
+            &[
+                "-U",
+                "kubebid",
+                "-h",
+                &folder,
+                "-d",
+                "postgres",
+                "-XqtA",
+                "-v",
+                "ON_ERROR_STOP=1",
+                "-c",
+                statement,
+            ],
+        );
+        printed.trim_end().to_owned()
+    }
+}
+
+/// How a server crashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Crash {
+    /// `kill -9` of the postmaster.
+    Postmaster,
+    /// `pg_ctl stop -m immediate`.
+    Immediate,
+    /// `kill -9` of one session's process: the postmaster ends all sessions and recovers.
+    Backend,
 }
 
 /// The folder with `initdb` and `postgres`: `KUBEBID_PG_BIN`, or the newest that Debian installed.
@@ -120,11 +179,22 @@ mod tests {
     #[test]
     fn a_dropped_cluster_is_gone() {
         let cluster = Cluster::start(&["fsync=off"]);
-        let (folder, socket) = (cluster.guardian.folder().to_owned(), cluster.socket());
+        let (folder, socket) = (cluster.folder.clone(), cluster.socket());
         assert!(socket.exists());
         assert_ne!(cluster.database(), cluster.database());
         drop(cluster);
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_crashed_cluster_comes_back_with_what_was_committed() {
+        let cluster = Cluster::start(&[]);
+        cluster.sql("CREATE TABLE kept (n int)");
+        for (n, how) in [Crash::Postmaster, Crash::Immediate, Crash::Backend].into_iter().enumerate() {
+            cluster.sql(&format!("INSERT INTO kept VALUES ({n})"));
+            cluster.crash(how);
+            assert_eq!(cluster.sql("SELECT count(*) FROM kept"), (n + 1).to_string());
+        }
     }
 
     #[test]
