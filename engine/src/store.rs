@@ -31,7 +31,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::Connection;
 use uuid::Uuid;
 
 use database::Database;
@@ -53,6 +52,7 @@ mod postgres;
 pub(crate) mod projections;
 pub mod record;
 mod rows;
+mod session;
 mod snapshot;
 mod sqlite;
 mod tokens;
@@ -168,15 +168,18 @@ impl Store {
         };
         let mut connection = database.connect().await?;
         // Not `run`: futures with its kind of bound cannot be boxed (rust-lang/rust#110338).
-        database.migrations().run_direct(None, &mut connection, false).await.map_err(Fault::Migrate)?;
+        database.migrations().run_direct(None, &mut *connection, false).await.map_err(Fault::Migrate)?;
         let naming = "giving the journal its UUID";
         sqlx::query(
             "INSERT INTO leader (one, journal, epoch, holder) VALUES (1, $1, 0, '') ON CONFLICT DO NOTHING",
         )
         .bind(Uuid::new_v4().to_string())
-        .execute(&mut connection)
+        .execute(&mut *connection)
         .await
         .map_err(Fault::database(naming))?;
+        if database.has_lease() {
+            lease::lay_out(&mut connection).await?;
+        }
         connection.close().await.map_err(Fault::database(naming))?;
 
         let pool = database.pool(options.connections).await?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::{AnyConnection, Connection, Row};
+use sqlx::{AnyConnection, Connection as _, Row};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -15,6 +15,7 @@ use super::journal::{HEAD, position};
 use super::lease::{self, Lease, Taking};
 use super::record::{Batch, Position};
 use super::rows::number;
+use super::session::Connection;
 use super::{Fault, Leadership, bigint};
 
 /// The one who may append.
@@ -103,7 +104,7 @@ struct Writer {
     holder: Uuid,
     epoch: u64,
     /// Ours alone. `None` while an append has no answer.
-    connection: Option<AnyConnection>,
+    connection: Option<Connection>,
 }
 
 #[async_trait]

@@ -4,18 +4,20 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sqlx::AnyPool;
 use sqlx::migrate::Migrator;
-use sqlx::{AnyConnection, AnyPool};
 
 use super::Fault;
 use super::projections::Rowwise;
 use super::rows::{Parameters, Turn};
+use super::session::Connection;
 
 /// A place with a database, and its dialect.
 #[async_trait]
 pub(super) trait Database: fmt::Debug + Send + Sync {
-    /// A connection for the journal's writer, with all that durability needs set and checked.
-    async fn connect(&self) -> Result<AnyConnection, Fault>;
+    /// A connection for the journal's writer, with all that durability needs set and checked. What earlier ones have
+    /// left at the server is ended first.
+    async fn connect(&self) -> Result<Connection, Fault>;
 
     /// Connections for everything else.
     async fn pool(&self, connections: u32) -> Result<AnyPool, Fault>;

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::database::Database;
 use super::rows::number;
+use super::session::Connection;
 use super::{Fault, Store, bigint};
 
 /// Whom a lease may be taken from.
@@ -78,6 +79,13 @@ async fn hold(
     Ok(held.rows_affected() == 1)
 }
 
+/// Makes the row of the lease if it is missing. It belongs to nobody then.
+pub(super) async fn lay_out(connection: &mut AnyConnection) -> Result<(), Fault> {
+    let row = "INSERT INTO lease (one, holder, until, pid, started) VALUES (1, '', 'epoch', 0, 'epoch')
+               ON CONFLICT DO NOTHING";
+    connection.execute(row).await.map(drop).map_err(Fault::database("making the row of the lease"))
+}
+
 /// A lease that was taken.
 #[derive(Debug)]
 pub struct Lease {
@@ -85,7 +93,7 @@ pub struct Lease {
     holder: Uuid,
     length: Duration,
     /// None before the first renewal, and after one that failed.
-    connection: Option<AnyConnection>,
+    connection: Option<Connection>,
 }
 
 impl Lease {
@@ -98,7 +106,7 @@ impl Lease {
         self.length
     }
 
-    /// Renews it, also one that has lapsed. Says no where somebody else has taken it.
+    /// Renews it, also one that has lapsed. Says no where somebody else has taken it, or its row is gone.
     ///
     /// # Errors
     /// When the database does not answer within half the length of a lease; it may be renewed all the same.
@@ -122,14 +130,14 @@ impl Lease {
             let mut connection = self.connect().await?;
             sqlx::query("UPDATE lease SET until = 'epoch' WHERE one = 1 AND holder = $1")
                 .bind(self.holder.to_string())
-                .execute(&mut connection)
+                .execute(&mut *connection)
                 .await
                 .map_err(Fault::database(doing))
         });
         given.await.map_err(|_| Fault::TimedOut { doing })?.map(drop)
     }
 
-    async fn connect(&mut self) -> Result<AnyConnection, Fault> {
+    async fn connect(&mut self) -> Result<Connection, Fault> {
         if let Some(connection) = self.connection.take() {
             return Ok(connection);
         }
@@ -155,6 +163,21 @@ impl Store {
         self.database.has_lease()
     }
 
+    /// Whether an engine holds the lease and lives, where there is one. On SQLite an engine holds the file.
+    pub async fn is_led(&self) -> Result<bool, Fault> {
+        if !self.has_lease() {
+            return Ok(false);
+        }
+        let held = sqlx::query(
+            "SELECT count(*) FROM lease WHERE until > clock_timestamp() AND EXISTS (
+                 SELECT 1 FROM pg_stat_activity a
+                 WHERE a.pid = lease.pid AND COALESCE(a.backend_start = lease.started, true))",
+        );
+        let row =
+            held.fetch_one(self.journal.pool()).await.map_err(Fault::database("looking at the lease"))?;
+        Ok(number(&row, 0) > 0)
+    }
+
     /// How the lease stands, where there is one.
     pub async fn lease(&self) -> Result<LeaseFound, Fault> {
         let doing = "looking at the lease";
@@ -163,8 +186,10 @@ impl Store {
                     (EXTRACT(EPOCH FROM until - clock_timestamp()) * 1000000)::bigint
              FROM lease WHERE one = 1",
         );
-        let row = timeout(self.database.patience(), look.fetch_one(self.journal.pool())).await;
+        let row = timeout(self.database.patience(), look.fetch_optional(self.journal.pool())).await;
         let row = row.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
+        let gone = || "its row is gone; an engine that starts makes it again".to_owned();
+        let row = row.ok_or_else(|| Fault::Row { table: "lease", what: gone() })?;
         let left = Duration::from_micros(u64::try_from(row.get::<i64, _>(1)).unwrap_or_default());
         Ok(LeaseFound { until_us: number(&row, 0), left })
     }

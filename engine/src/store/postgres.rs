@@ -8,12 +8,13 @@ use async_trait::async_trait;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
-use sqlx::{AnyConnection, AnyPool, ConnectOptions, Executor, Row};
+use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection as _, Executor, Row};
 use tokio::time::timeout;
 
 use super::database::Database;
 use super::projections::{PostgresTables, Rowwise};
 use super::rows::{Parameters, Turn};
+use super::session::{Connection, LeftSessions, Session, SessionName};
 use super::{Fault, migrations};
 
 const OLDEST: i32 = 150_000;
@@ -22,11 +23,22 @@ const OLDEST: i32 = 150_000;
 const SESSION: &str = "SET application_name TO 'kubebid'; SET synchronous_commit TO on;
                        SET default_transaction_isolation TO 'read committed'";
 
+/// How soon the server notices that we are gone, with our locks: a machine that has vanished does not say so, and TCP by
+/// itself waits for hours. The check of the connection, while a statement runs, is not on every system.
+pub(super) const GONE: &str = "SET tcp_keepalives_idle TO 5; SET tcp_keepalives_interval TO 2;
+     SET tcp_keepalives_count TO 3; SET tcp_user_timeout TO '10s';
+     SET idle_in_transaction_session_timeout TO '10s';
+     SELECT set_config('client_connection_check_interval', '2s', false) WHERE version() LIKE '%linux%'";
+
 /// The writer's statements each read one row by its key; a plan made while the tables were small must
 /// not outlive that. Who stands still in the middle of taking the journal does not keep it from the others.
 const WRITER: &str = "SET application_name TO 'kubebid journal'; SET enable_seqscan TO off;
                       SET jit TO off; SET plan_cache_mode TO force_generic_plan;
                       SET idle_in_transaction_session_timeout TO '5s'";
+
+/// What this session is called, as [`SessionName`] has it.
+pub(super) const NAME: &str = "SELECT pid, (EXTRACT(EPOCH FROM backend_start) * 1000000)::bigint
+                               FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 
 /// A server, or how to get to it.
 pub(super) struct Postgres {
@@ -37,6 +49,7 @@ pub(super) struct Postgres {
     name: String,
     patience: Duration,
     turn: Turn,
+    left: LeftSessions,
 }
 
 impl fmt::Debug for Postgres {
@@ -54,11 +67,46 @@ impl Postgres {
         let database = parsed.get_database().unwrap_or(parsed.get_username());
         let name = format!("{host}:{}/{database}", parsed.get_port());
         let options = AnyConnectOptions::from_str(url).map_err(wrong)?.disable_statement_logging();
-        Ok(Self { options, native: parsed, name, patience, turn: Turn::free() })
+        Ok(Self {
+            options,
+            native: parsed,
+            name,
+            patience,
+            turn: Turn::free(),
+            left: LeftSessions::default(),
+        })
     }
 
     fn connect_fault(&self, source: sqlx::Error) -> Fault {
         Fault::Connect { server: self.name.clone(), source }
+    }
+
+    /// Ends the sessions that we have left at the server.
+    async fn end_left(&self) -> Result<(), Fault> {
+        let left = self.left.take();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let ended = self.end(&left).await;
+        if ended.is_err() {
+            self.left.add(left);
+        }
+        ended.map_err(|source| self.connect_fault(source))
+    }
+
+    async fn end(&self, left: &[SessionName]) -> Result<(), sqlx::Error> {
+        let mut connection = self.options.connect().await?;
+        for SessionName { pid, began_us } in left {
+            sqlx::query(
+                "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity
+                 WHERE pid = $1 AND (EXTRACT(EPOCH FROM backend_start) * 1000000)::bigint = $2",
+            )
+            .bind(pid)
+            .bind(began_us)
+            .execute(&mut connection)
+            .await?;
+        }
+        connection.close().await
     }
 
     /// Refuses a server that could lose what it has acknowledged, or that we do not know.
@@ -95,15 +143,19 @@ impl Postgres {
 #[async_trait]
 impl Database for Postgres {
     /// Checks the settings each time: the server can be another one than when we began.
-    async fn connect(&self) -> Result<AnyConnection, Fault> {
+    async fn connect(&self) -> Result<Connection, Fault> {
         let connect = async {
+            self.end_left().await?;
             let connected = self.options.connect().await;
             let mut connection = connected.map_err(|source| self.connect_fault(source))?;
             self.check(&mut connection).await?;
-            for settings in [SESSION, WRITER] {
-                connection.execute(settings).await.map_err(Fault::database("setting up a connection"))?;
+            let doing = "setting up a connection";
+            for settings in [SESSION, GONE, WRITER] {
+                connection.execute(settings).await.map_err(Fault::database(doing))?;
             }
-            Ok(connection)
+            let row = sqlx::query(NAME).fetch_one(&mut connection).await.map_err(Fault::database(doing))?;
+            let name = SessionName { pid: row.get(0), began_us: row.get(1) };
+            Ok(Connection::new(connection, Some(Session::new(name, self.left.clone()))))
         };
         let late = |_| Fault::TimedOut { doing: "connecting to PostgreSQL" };
         timeout(self.patience, connect).await.map_err(late)?
@@ -114,7 +166,10 @@ impl Database for Postgres {
             .max_connections(connections)
             .acquire_timeout(self.patience)
             .after_connect(|connection, _| {
-                Box::pin(async move { connection.execute(SESSION).await.map(|_| ()) })
+                Box::pin(async move {
+                    connection.execute(SESSION).await?;
+                    connection.execute(GONE).await.map(drop)
+                })
             })
             .connect_with(self.options.clone())
             .await
@@ -123,8 +178,12 @@ impl Database for Postgres {
 
     async fn rowwise(&self) -> Result<Box<dyn Rowwise>, Fault> {
         let late = |_| Fault::TimedOut { doing: "connecting to PostgreSQL" };
-        let connected = timeout(self.patience, PostgresTables::connect(&self.native)).await.map_err(late)?;
-        Ok(Box::new(connected.map_err(|source| self.connect_fault(source))?))
+        let connect = async {
+            self.end_left().await?;
+            let connected = PostgresTables::connect(&self.native, &self.left).await;
+            connected.map_err(|source| self.connect_fault(source))
+        };
+        Ok(Box::new(timeout(self.patience, connect).await.map_err(late)??))
     }
 
     fn commands_at_once(&self) -> usize {
@@ -181,5 +240,38 @@ impl Database for Postgres {
 
     fn patience(&self) -> Duration {
         self.patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kubebid_testkit::Cluster;
+
+    #[tokio::test]
+    async fn the_server_notices_soon_that_a_machine_has_vanished() {
+        // An address of this process alone: the keepalives are those of TCP.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let address = format!("127.99.{high}.{low}");
+        let cluster = Cluster::start(&[&format!("listen_addresses={address}")]);
+        let database = cluster.database();
+        let database = database.split(['/', '?']).nth(3).expect("a name");
+        let url = format!("postgres://kubebid@{address}:5432/{database}?sslmode=disable");
+        let postgres = Postgres::new(&url, Duration::from_secs(30)).unwrap();
+        let mut writer = postgres.connect().await.unwrap();
+        let pool = postgres.pool(1).await.unwrap();
+        for (setting, value) in [
+            ("tcp_keepalives_idle", "5"),
+            ("tcp_keepalives_interval", "2"),
+            ("tcp_keepalives_count", "3"),
+            ("tcp_user_timeout", "10000"),
+            ("client_connection_check_interval", "2s"),
+        ] {
+            let show = "SELECT current_setting($1)";
+            let of_writer: String =
+                sqlx::query_scalar(show).bind(setting).fetch_one(&mut *writer).await.unwrap();
+            let of_pool: String = sqlx::query_scalar(show).bind(setting).fetch_one(&pool).await.unwrap();
+            assert_eq!((&of_writer[..], &of_pool[..]), (value, value), "{setting}");
+        }
     }
 }

@@ -19,6 +19,7 @@ use sqlx::{AnyConnection, AnyPool, ConnectOptions, Executor};
 use super::database::Database;
 use super::projections::{Rowwise, SqliteTables};
 use super::rows::{Parameters, Turn};
+use super::session::Connection;
 use super::{Fault, migrations};
 
 /// What every connection has. Only another process, which is a person's `sqlite3`, can make it busy.
@@ -113,12 +114,12 @@ fn lock(path: &Path) -> Result<File, Fault> {
 
 #[async_trait]
 impl Database for Sqlite {
-    async fn connect(&self) -> Result<AnyConnection, Fault> {
+    async fn connect(&self) -> Result<Connection, Fault> {
         let mut connection = self.options.connect().await.map_err(|source| self.open_fault(source))?;
         for settings in [SESSION, "PRAGMA journal_mode = WAL"] {
             connection.execute(settings).await.map_err(|source| self.open_fault(source))?;
         }
-        Ok(connection)
+        Ok(Connection::new(connection, None))
     }
 
     async fn pool(&self, connections: u32) -> Result<AnyPool, Fault> {
