@@ -20,6 +20,7 @@ use config::Connection;
 use failure::{Exit, Failure};
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// The engine allocates for every request, on many threads (docs/decisions/0052).
@@ -60,7 +61,12 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let run = async { cli.command.run(&cli.connection).await };
     let done = match runtime() {
-        Ok(runtime) => runtime.block_on(run),
+        Ok(runtime) => {
+            let done = runtime.block_on(run);
+            // A read of a store that does not answer is not waited for.
+            runtime.shutdown_timeout(Duration::from_secs(1));
+            done
+        }
         Err(error) => Err(Failure::new(Exit::Fault, format!("no threads to run on: {error}"))),
     };
     match done {

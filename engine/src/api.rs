@@ -38,6 +38,8 @@ use tokio::sync::watch;
 
 /// For how long a read waits for `min_seq` whose caller names no deadline.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long such a read goes on waiting when the server is about to go.
+const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// What is asked of the exchange at once: it waits while it answers.
 const ASKED_AT_ONCE: usize = 100;
@@ -148,7 +150,7 @@ impl Api {
         if self.0.engine.applied() >= min_seq {
             return Ok(());
         }
-        in_time(caller, min_seq, self.0.engine.wait_applied(min_seq)).await?;
+        in_time(caller, min_seq, self.or_closing(self.0.engine.wait_applied(min_seq))).await?;
         if self.0.engine.applied() < min_seq {
             return Err(ApiError::new(Code::Unavailable).saying("the engine has stopped"));
         }
@@ -160,11 +162,24 @@ impl Api {
         if self.0.engine.projected() >= min_seq {
             return Ok(());
         }
-        in_time(caller, min_seq, self.0.engine.wait_projected(min_seq)).await?;
+        in_time(caller, min_seq, self.or_closing(self.0.engine.wait_projected(min_seq))).await?;
         if self.0.engine.projected() < min_seq {
-            return Err(ApiError::new(Code::Unavailable).saying("the tables are not written any more"));
+            return Err(ApiError::new(Code::Unavailable)
+                .saying("the tables are not written in time, or not any more"));
         }
         Ok(())
+    }
+
+    /// Waits for what may never come no longer than a moment after the server is about to go.
+    async fn or_closing(&self, reached: impl Future<Output = ()>) {
+        let mut closing = self.0.closing.subscribe();
+        tokio::select! {
+            () = reached => {}
+            () = async {
+                let _ = closing.wait_for(|closing| *closing).await;
+                tokio::time::sleep(LAST_WAIT).await;
+            } => {}
+        }
     }
 
     /// Ends all streams: the server is about to go.

@@ -2,6 +2,7 @@
 
 use crate::chunk::{Chunk, Step};
 use crate::clock::{Clock, ClockFault, MAX_CLOCK_JUMP, MachineClock, MarketClock, SystemClock};
+use crate::health::Health;
 use crate::intake::{Answer, Intake, Looked, NotDone, Submission, Taker, Ticket, Waiting, Work, unstamped};
 use crate::leave_out::{self, LeaveOut};
 use crate::own_feeds::{OwnFeed, OwnFeeds};
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tracing::error;
+use tracing::{error, warn};
 use uuid::Uuid;
 
 /// A leader renews its lease every second, and its standby serves well within five when it is killed.
@@ -93,6 +94,7 @@ struct Inner {
     projection_lag: u64,
     saved: Reached,
     tenure: Tenure,
+    health: Health,
 }
 
 /// The engine's end: wait for it, or bring it about.
@@ -103,6 +105,7 @@ pub struct Running {
     projector: JoinHandle<Result<(), Fault>>,
     /// Absent while the exchange is being recovered.
     snapshotter: Option<JoinHandle<()>>,
+    health: Health,
 }
 
 /// Why the engine did not start, or ended by itself.
@@ -126,6 +129,11 @@ pub enum EngineError {
     Thread(#[source] std::io::Error),
     #[error("the exchange's thread ended unexpectedly")]
     Bug,
+    #[error(
+        "the store did not let the engine end within {} s{}; what was acknowledged is in the journal, and an engine \
+         that starts replays it", .grace.as_secs(), .why.as_ref().map_or(String::new(), |why| format!(" ({why})"))
+    )]
+    Cut { grace: Duration, why: Option<String> },
 }
 
 impl Engine {
@@ -144,6 +152,7 @@ impl Engine {
         let projections = Projections::open(&store).await?;
         let clock = MarketClock::new(options.clock, options.machine_clock.clone(), options.max_clock_jump);
         let tenure = Tenure::for_life();
+        let health = Health::default();
         let intake = Intake::new(options.intake);
         let views = Arc::new(Views::default());
         let (feed, _) = broadcast::channel(options.feed);
@@ -171,6 +180,7 @@ impl Engine {
             applied,
             saved: saved.clone(),
             tenure: tenure.clone(),
+            health: health.clone(),
             runtime: Handle::current(),
         };
         let taker = Taker(intake.clone());
@@ -190,9 +200,15 @@ impl Engine {
         let projector = if options.leave_out.projections {
             tokio::spawn(leave_out::no_projections(to_project))
         } else {
-            tokio::spawn(projections.clone().run(to_project, projected))
+            tokio::spawn(projections.clone().run(to_project, projected, health.clone()))
         };
-        let mut running = Running { intake: intake.clone(), exchange, projector, snapshotter: None };
+        let mut running = Running {
+            intake: intake.clone(),
+            exchange,
+            projector,
+            snapshotter: None,
+            health: health.clone(),
+        };
         if is_ready.await.is_err() {
             return Err(running.ended().await.err().unwrap_or(EngineError::Bug));
         }
@@ -212,6 +228,7 @@ impl Engine {
             projection_lag: options.projection_lag,
             saved: saved_seq,
             tenure,
+            health,
         }));
         Ok((engine, running))
     }
@@ -343,6 +360,12 @@ impl Engine {
         self.0.tenure.is_sure()
     }
 
+    /// Returns why requests should go to another engine though this one leads, or None if all is well: tables that
+    /// are not written any more, or a store that takes nothing.
+    pub fn trouble(&self) -> Option<String> {
+        self.0.health.trouble()
+    }
+
     /// Whether commands are taken.
     pub fn is_open(&self) -> bool {
         !self.0.intake.is_closed()
@@ -356,9 +379,37 @@ impl Running {
         self.ended().await
     }
 
+    /// As [`Running::stop`], for a store that may not answer any more: returns after `grace` at the latest.
+    ///
+    /// # Errors
+    /// [`EngineError::Cut`] if the exchange has not ended by then. Tables that are not complete by then are no error:
+    /// an engine that starts goes on from where they are.
+    pub async fn stop_within(mut self, grace: Duration) -> Result<(), EngineError> {
+        self.intake.close();
+        let (until, health) = (tokio::time::Instant::now() + grace, self.health.clone());
+        let ended = match tokio::time::timeout_at(until, self.wait()).await {
+            Ok(ended) => ended,
+            Err(_) => return Err(EngineError::Cut { grace, why: health.trouble() }),
+        };
+        if tokio::time::timeout_at(until, self.finish()).await.is_err() {
+            warn!(
+                why = health.trouble(),
+                "the readable tables are not complete; an engine that starts goes on"
+            );
+        }
+        ended
+    }
+
     /// Waits until the engine has ended by itself.
     pub async fn ended(self) -> Result<(), EngineError> {
-        let result = self.exchange.await.unwrap_or(Err(EngineError::Bug));
+        let mut running = self;
+        let result = running.wait().await;
+        running.finish().await;
+        result
+    }
+
+    /// Waits for what goes on after the exchange has ended.
+    async fn finish(self) {
         self.intake.close();
         // A snapshot that is only half saved does not count.
         if let Some(snapshotter) = self.snapshotter {
@@ -371,7 +422,6 @@ impl Running {
             Ok(Err(fault)) => error!(error = %fault, "the projections ended"),
             Err(bug) => error!(error = %bug, "the projections ended unexpectedly"),
         }
-        result
     }
 
     /// As [`Running::ended`], without giving up the handle.

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod config;
 mod engine;
 pub mod grpc;
+mod health;
 mod intake;
 mod leave_out;
 pub mod limits;

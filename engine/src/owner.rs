@@ -3,6 +3,7 @@
 use crate::chunk::Chunk;
 use crate::clock::{self, Clock, MarketClock};
 use crate::engine::{EngineError, EngineOptions};
+use crate::health::Health;
 use crate::intake::Intake;
 use crate::leave_out::NoJournal;
 use crate::metrics;
@@ -37,6 +38,7 @@ pub(crate) struct Owner {
     pub(crate) applied: Reaching,
     pub(crate) saved: Reaching,
     pub(crate) tenure: Tenure,
+    pub(crate) health: Health,
     /// That of the service: the lease is renewed there, whatever the exchange is busy with.
     pub(crate) runtime: Handle,
 }
@@ -98,7 +100,7 @@ impl Owner {
             projections: self.chunks.clone(),
             applied: self.applied.clone(),
         };
-        let journaling = Journaling { writer, head };
+        let journaling = Journaling::new(writer, head, self.health.clone());
         self.clock.go_on_from(market.replay.exchange.now());
         let sequencer = Sequencer {
             intake: self.intake.clone(),
@@ -153,7 +155,9 @@ impl Owner {
         if let Some(keeper) = keeper
             && !keeper.give_back().await
         {
-            return Err(Stopped::Superseded("another engine took the lease".to_owned()).into());
+            return Err(
+                Stopped::Superseded("another engine took the lease, or its row is gone".to_owned()).into()
+            );
         }
         if options.leave_out.journal {
             return Ok(());

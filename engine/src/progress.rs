@@ -26,6 +26,7 @@ pub(crate) fn from(seq: u64) -> (Reaching, Reached) {
 }
 
 impl Reaching {
+    /// Says how far it is. That is less than before if something was lost.
     pub(crate) fn reach(&self, seq: u64) {
         // What was done for the command is seen by whoever sees its number.
         self.seq.store(seq, Ordering::Release);

@@ -12,11 +12,13 @@ pub mod placed;
 mod projector;
 pub mod queries;
 mod rebuild;
+mod replayed;
 pub mod rows;
 
 pub use rebuild::{RebuildError, rebuild};
 
 use crate::chunk::Chunk;
+use crate::health::Health;
 use crate::progress::Reaching;
 use crate::store::projections::Tables;
 use crate::store::{Fault, Store};
@@ -29,6 +31,7 @@ use tokio::sync::mpsc;
 #[derive(Clone, Debug)]
 pub struct Projections {
     pub(crate) tables: Tables,
+    store: Store,
     watermark: u64,
 }
 
@@ -36,7 +39,7 @@ impl Projections {
     pub(crate) async fn open(store: &Store) -> Result<Projections, Fault> {
         let tables = store.tables();
         let watermark = tables.watermark().await?;
-        Ok(Projections { tables, watermark })
+        Ok(Projections { tables, store: store.clone(), watermark })
     }
 
     /// The last command they knew when they were opened.
@@ -49,8 +52,9 @@ impl Projections {
         self,
         chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
         projected: Reaching,
+        health: Health,
     ) -> Result<(), Fault> {
-        Projector::new(self.tables, chunks, projected).run().await
+        Projector::new(&self.store, chunks, projected, health).run().await
     }
 
     /// When the market was opened.

@@ -47,9 +47,15 @@ pub(crate) struct Sequencer {
 /// Why the sequencer ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Stopped {
-    /// Somebody else leads, or the store holds another history than we wrote.
+    /// Somebody else leads.
     #[error("this engine may not write any more: {0}")]
     Superseded(String),
+    /// The database was restored under the engine, or somebody changed its journal.
+    #[error(
+        "the store holds another history than this engine wrote: {0}. If the database was restored, see \"Restoring\" in \
+         docs/operations.md, and start the engine again"
+    )]
+    OtherHistory(String),
 }
 
 /// What is taken from the intake at once.

@@ -194,7 +194,7 @@ impl Server {
                 accepting.ended().await;
                 match ended {
                     Some(ended) => ended,
-                    None => running.stop().await,
+                    None => running.stop_within(self.config.grace).await,
                 }
                 .map_err(ServeError::from)
             }

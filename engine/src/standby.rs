@@ -4,6 +4,7 @@
 use crate::chunk::Chunk;
 use crate::clock::since_boot;
 use crate::engine::{EngineError, EngineOptions};
+use crate::health::in_full;
 use crate::metrics;
 use crate::recovery::{Follower, RecoveryError};
 use crate::store::projections::Tables;
@@ -98,7 +99,7 @@ pub(crate) async fn stand_by(
             }
             Ok(None) => {}
             Err(error) if passes(&error) => {
-                warn!(%error, source = ?std::error::Error::source(&error), "the store does not answer");
+                warn!(error = in_full(&error), "the store does not answer");
                 sleep(RETRY).await;
             }
             Err(error) => return Err(error.into()),

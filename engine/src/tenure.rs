@@ -1,6 +1,7 @@
 //! For how long this engine leads: renews its lease, and knows when it may have lapsed.
 
 use crate::clock::since_boot;
+use crate::health::in_full;
 use crate::intake::Intake;
 use crate::metrics;
 use crate::store::Lease;
@@ -87,13 +88,13 @@ async fn keep(
                 often
             }
             Ok(false) => {
-                error!("another engine has taken the lease");
+                error!("another engine has taken the lease, or its row is gone");
                 tenure.set(asked, Duration::ZERO);
                 intake.close();
                 return false;
             }
             Err(fault) => {
-                warn!(error = %fault, source = ?std::error::Error::source(&fault), "the lease is not renewed");
+                warn!(error = in_full(&fault), "the lease is not renewed");
                 metrics::lease_not_renewed();
                 // Soon again, for there is time for one or two more.
                 often.min(Duration::from_millis(200))
@@ -103,7 +104,7 @@ async fn keep(
     tenure.set(since_boot(), Duration::ZERO);
     match lease.give_back().await {
         Ok(()) => info!("gave the lease back"),
-        Err(fault) => warn!(error = %fault, "the lease could not be given back; it lapses"),
+        Err(fault) => warn!(error = in_full(&fault), "the lease could not be given back; it lapses"),
     }
     true
 }

@@ -6,6 +6,7 @@ mod journal;
 mod kills;
 mod otlp;
 mod party;
+mod postgres_crashes;
 mod process;
 mod replay;
 mod standby;

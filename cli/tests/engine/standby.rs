@@ -35,7 +35,7 @@ const WRITERS: usize = 4;
 const STUCK: Duration = Duration::from_secs(120);
 
 /// What callers were told: the bid of each key.
-type Acked = Arc<Mutex<BTreeMap<String, u64>>>;
+pub(crate) type Acked = Arc<Mutex<BTreeMap<String, u64>>>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_takes_over_and_no_acknowledged_bid_is_lost() {
@@ -131,7 +131,7 @@ async fn wake(leader: &mut Engine, alone: &Client, round: u32) {
     assert!(!status.success(), "it says that it was overtaken");
 }
 
-async fn place(client: &Client, key: &str, acked: &Acked) -> u64 {
+pub(crate) async fn place(client: &Client, key: &str, acked: &Acked) -> u64 {
     let placed = client.place_bid(bid(key)).await.expect("a patient client gets its answer");
     acked.lock().unwrap().insert(key.to_owned(), placed.bid);
     placed.bid
@@ -149,7 +149,7 @@ async fn write(client: Client, writer: usize, stop: Arc<AtomicBool>, acked: Acke
 }
 
 /// All bids, as one who watches from the beginning sees them placed, up to this one.
-async fn watch(client: Client, last: oneshot::Receiver<u64>) -> Vec<u64> {
+pub(crate) async fn watch(client: Client, last: oneshot::Receiver<u64>) -> Vec<u64> {
     let mut watch = client.watch_events_from_start(None);
     let mut placed = Vec::new();
     let mut last = pin!(last);
@@ -170,26 +170,26 @@ async fn watch(client: Client, last: oneshot::Receiver<u64>) -> Vec<u64> {
 }
 
 /// Goes round both, and leaves one that stands still after a second.
-fn client(both: &[String; 2], token: &str) -> Client {
+pub(crate) fn client(both: &[String], token: &str) -> Client {
     let (timeout, deadline) = (Duration::from_secs(1), Duration::from_secs(60));
     let options = Options { timeout, deadline, tries: u32::MAX, ..Options::default() };
-    Client::builder().endpoints(both.clone()).token(token).options(options).build().expect("a client")
+    Client::builder().endpoints(both.to_vec()).token(token).options(options).build().expect("a client")
 }
 
-struct Pair([Engine; 2]);
+pub(crate) struct Pair([Engine; 2]);
 
 impl Pair {
-    fn start(store: &str, folder: &Path, flags: &[&str]) -> Pair {
+    pub(crate) fn start(store: &str, folder: &Path, flags: &[&str]) -> Pair {
         Pair([Engine::start(store, folder, flags), Engine::start(store, folder, flags)])
     }
 
-    fn endpoints(&self) -> [String; 2] {
+    pub(crate) fn endpoints(&self) -> [String; 2] {
         self.0.each_ref().map(Engine::endpoint)
     }
 
     /// The one that leads, when the other one follows and has come so far. A machine that is busy elsewhere may let
     /// a lease lapse: whoever ended for that stands by again.
-    async fn leader(&mut self, flags: &[&str], seq: u64) -> &mut Engine {
+    pub(crate) async fn leader(&mut self, flags: &[&str], seq: u64) -> &mut Engine {
         let begun = Instant::now();
         loop {
             let mut said = Vec::new();
@@ -341,7 +341,7 @@ async fn an_engine_leaves_a_living_one_alone_and_follows_a_dead_one_at_once() {
     until("it leads again", || state(&second) == State::Leads).await;
 }
 
-async fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
         assert!(begun.elapsed() < STUCK, "{what} not");

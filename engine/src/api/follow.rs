@@ -167,10 +167,14 @@ impl Follow {
         if self.lookout.needs_table() {
             self.api.labels_written(target).await;
         }
-        // Before the page is read: the page has all of what is written by then.
-        let known = (engine.projected(), Cursor::ALL);
+        // Before the page is read: the page has all of what is written by then. The tables are asked themselves: they
+        // may have lost what they had, and the place does not move past what was not seen.
+        let tables = &engine.projections().tables;
+        let known = (engine.projected().min(tables.watermark().await?), Cursor::ALL);
         if known.0 < target {
-            return Err(ApiError::new(Code::Unavailable).saying("the events are not written any more"));
+            return Err(
+                ApiError::new(Code::Unavailable).saying("the events are not written yet, or not any more")
+            );
         }
         let query =
             EventQuery { after: Some(self.place), limit: FRAME_EVENTS as u32, ..self.lookout.query.clone() };

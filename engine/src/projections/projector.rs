@@ -1,16 +1,20 @@
-//! Writes what commits brought: while one transaction runs, the rows of the next are folded.
+//! Writes what commits brought: while one transaction runs, the rows of the next are folded. Tables that are found
+//! behind what they had, restored or emptied, are folded again from the journal.
 
 use super::fold::{Folded, Running};
+use super::replayed::Replayed;
 use crate::chunk::Chunk;
+use crate::health::{Health, in_full};
 use crate::progress::Reaching;
-use crate::store::Fault;
+use crate::recovery::RecoveryError;
 use crate::store::projections::{Changes, Tables, Writer, Written};
+use crate::store::{Fault, Store};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep, sleep_until};
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 /// How long to wait before a database that failed is asked again; longer each time.
 const RETRY: Duration = Duration::from_millis(100);
@@ -36,9 +40,11 @@ struct Attempt {
 
 #[derive(Debug)]
 pub(crate) struct Projector {
+    store: Store,
     tables: Tables,
     chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
     projected: Reaching,
+    health: Health,
     /// What is folded, and what ran then.
     folded: u64,
     running: Running,
@@ -49,14 +55,17 @@ pub(crate) struct Projector {
 
 impl Projector {
     pub(crate) fn new(
-        tables: Tables,
+        store: &Store,
         chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
         projected: Reaching,
+        health: Health,
     ) -> Projector {
         Projector {
-            tables,
+            store: store.clone(),
+            tables: store.tables(),
             chunks,
             projected,
+            health,
             folded: 0,
             running: Running::default(),
             wait: RETRY,
@@ -68,18 +77,26 @@ impl Projector {
     /// as long as something may come.
     pub(crate) async fn run(mut self) -> Result<(), Fault> {
         let mut writing = None;
-        let followed = self.follow(&mut writing).await;
+        let mut ended = self.follow(&mut writing).await;
         // Also where the next rows cannot be.
         while let Some(last) = writing.take() {
             let done = last.await.expect("writing does not panic");
-            self.finish(done, &mut writing).await?;
+            if let Err(fault) = self.finish(done, &mut writing).await {
+                ended = ended.and(Err(fault));
+            }
         }
-        followed
+        if let Err(fault) = &ended {
+            let why = in_full(fault);
+            error!(error = why, "the projections stop; an engine that starts goes on from where they are");
+            self.health.projector_ended(why);
+        }
+        ended
     }
 
     /// Until nothing comes any more; the last transaction may still be running.
     async fn follow(&mut self, writing: &mut Option<JoinHandle<Attempt>>) -> Result<(), Fault> {
         let Some(first) = self.chunks.recv().await else { return Ok(()) };
+        self.health.rows_wait();
         self.begin(&first).await?;
         let mut ready = self.fold(first).await?;
         let mut idle = Some(self.tables.writer());
@@ -87,6 +104,7 @@ impl Projector {
             let rested = self.rested;
             if let Some(group) = ready.take_if(|_| idle.is_some()) {
                 let writer = idle.take().expect("it is idle");
+                self.health.rows_wait();
                 *writing = Some(tokio::spawn(attempt(writer, group)));
             }
             tokio::select! {
@@ -103,20 +121,20 @@ impl Projector {
         }
     }
 
-    /// Finds out from where on to fold.
+    /// Finds out from where on to fold. What the tables have lost before the first chunk is written first.
     async fn begin(&mut self, first: &Chunk) -> Result<(), Fault> {
+        let before = first.first_seq().0 - 1;
+        let mut writer = self.tables.writer();
         loop {
+            self.fold_lost(&mut writer, before).await?;
             match self.tables.running_marks().await {
-                // Otherwise somebody is rebuilding the tables, and is not there yet.
-                Ok((watermark, running)) if watermark + 1 >= first.first_seq().0 => {
+                Ok((watermark, running)) if watermark >= before => {
                     (self.folded, self.running) = (watermark, running);
                     // Others may have written it: nothing that waits for it comes from here.
-                    self.projected.reach(watermark.max(self.projected.seq()));
+                    self.projected.reach(watermark);
                     return Ok(());
                 }
-                Ok((found, _)) => {
-                    self.pause(Fault::Overtaken { expected: first.first_seq().0 - 1, found }).await?;
-                }
+                Ok(_) => {}
                 Err(fault) => self.pause(fault).await?,
             }
         }
@@ -127,15 +145,10 @@ impl Projector {
         let before = self.folded;
         let chunks = self.gather(first);
         if chunks.is_empty() {
+            self.health.rows_written(false);
             return Ok(None);
         }
-        let mut folded = Folded::default();
-        for chunk in &chunks {
-            folded.add(chunk, &mut self.running).inspect_err(stopped)?;
-            // Others want the thread too.
-            yield_now().await;
-        }
-        let changes = Changes::of(&folded);
+        let changes = fold(&chunks, &mut self.running).await?;
         Ok(Some(Group { before, after: self.folded, changes, chunks }))
     }
 
@@ -167,7 +180,7 @@ impl Projector {
         done: Attempt,
         writing: &mut Option<JoinHandle<Attempt>>,
     ) -> Result<Option<Writer>, Fault> {
-        let Attempt { writer, mut group, result } = done;
+        let Attempt { mut writer, mut group, result } = done;
         let found = match result {
             Ok(Written::Done) => group.after,
             Ok(Written::Elsewhere { found }) => found,
@@ -179,43 +192,126 @@ impl Projector {
         };
         if found >= group.after {
             self.wait = RETRY;
-            self.projected.reach(group.after);
+            self.reached(group.after);
             return Ok(Some(writer));
         }
-        // A lost answer, another engine that writes the same, or somebody who rebuilds.
-        if found > group.before {
-            group = self.fold_again(group).await?;
-        } else {
-            self.pause(Fault::Overtaken { expected: group.before, found }).await?;
+        if found < group.before {
+            self.fold_lost(&mut writer, group.before).await?;
+        } else if found > group.before {
+            // A lost answer, another engine that writes the same, or a rebuild.
+            group = match self.fold_again(&group).await {
+                Ok(rest) => rest,
+                Err(fault) => {
+                    self.pause(fault).await?;
+                    group
+                }
+            };
         }
         *writing = Some(tokio::spawn(attempt(writer, group)));
         Ok(None)
     }
 
     /// The rest of a group of which others have written a part.
-    async fn fold_again(&mut self, group: Group) -> Result<Group, Fault> {
+    async fn fold_again(&self, group: &Group) -> Result<Group, Fault> {
         let (before, mut running) = self.tables.running_marks().await?;
-        let mut chunks = group.chunks;
-        chunks.retain(|chunk| chunk.last_seq().0 > before);
-        let mut folded = Folded::default();
-        for chunk in &chunks {
-            folded.add(chunk, &mut running)?;
-        }
-        let changes = Changes::of(&folded);
+        let chunks: Vec<_> =
+            group.chunks.iter().filter(|chunk| chunk.last_seq().0 > before).cloned().collect();
+        let changes = fold(&chunks, &mut running).await?;
         Ok(Group { before, after: group.after, changes, chunks })
+    }
+
+    /// Writes from the journal what the tables lack up to `before`, if they lack anything. Reads that name a command
+    /// which was lost wait meanwhile.
+    async fn fold_lost(&mut self, writer: &mut Writer, before: u64) -> Result<(), Fault> {
+        loop {
+            match self.fold_journal(writer, before).await {
+                Ok(()) => return Ok(()),
+                Err(RecoveryError::Store(fault)) => self.pause(fault).await?,
+                Err(error @ (RecoveryError::Behaviour { .. } | RecoveryError::Record { .. })) => {
+                    return Err(Fault::Row { table: "journal", what: error.to_string() });
+                }
+            }
+        }
+    }
+
+    async fn fold_journal(&mut self, writer: &mut Writer, to: u64) -> Result<(), RecoveryError> {
+        let (mut watermark, mut running) = self.tables.running_marks().await?;
+        if watermark >= to {
+            return Ok(());
+        }
+        warn!(watermark, to, "the tables have lost commands; folding them again from the journal");
+        self.projected.reach(watermark);
+        let mut replayed = Replayed::after(&self.store, watermark).await?;
+        while watermark < to {
+            let Some(mut chunks) = replayed.next().await? else {
+                return Err(Fault::Overtaken { expected: to, found: watermark }.into());
+            };
+            chunks.retain(|chunk| chunk.last_seq().0 > watermark);
+            for chunks in self.in_groups(&chunks) {
+                let after = chunks.last().expect("a group has a chunk").last_seq().0;
+                let changes = fold(chunks, &mut running).await?;
+                match writer.write(watermark, after, &changes).await? {
+                    Written::Done => watermark = after,
+                    // Another engine or a rebuild writes too.
+                    Written::Elsewhere { found } => {
+                        return Err(Fault::Overtaken { expected: watermark, found }.into());
+                    }
+                }
+                self.reached(watermark);
+            }
+        }
+        info!(watermark, "the tables have again what they had lost");
+        Ok(())
+    }
+
+    /// Divides chunks into as many as share a transaction.
+    fn in_groups<'a>(&self, chunks: &'a [Arc<Chunk>]) -> Vec<&'a [Arc<Chunk>]> {
+        let most = self.tables.commands_at_once();
+        let mut commands = 0;
+        let together = |_: &Arc<Chunk>, next: &Arc<Chunk>| {
+            commands += next.steps.len();
+            let together = commands < most;
+            if !together {
+                commands = 0;
+            }
+            together
+        };
+        chunks.chunk_by(together).collect()
+    }
+
+    fn reached(&self, seq: u64) {
+        self.projected.reach(seq);
+        self.health.rows_written(seq < self.folded || !self.chunks.is_empty());
     }
 
     /// Waits a little, and longer each time; gives up when nothing can come any more.
     async fn pause(&mut self, fault: Fault) -> Result<(), Fault> {
-        if self.chunks.is_closed() {
-            stopped(&fault);
+        if self.chunks.is_closed() || is_final(&fault) {
             return Err(fault);
         }
-        warn!(error = %fault, source = ?std::error::Error::source(&fault), "the projections wait");
-        sleep(self.wait).await;
+        let why = in_full(&fault);
+        warn!(error = why, "the projections wait");
+        self.health.rows_failed(why);
+        let until = Instant::now() + self.wait;
+        while Instant::now() < until && !self.chunks.is_closed() {
+            sleep(RETRY.min(until - Instant::now())).await;
+        }
         self.wait = (self.wait * 2).min(RETRY_MOST);
         Ok(())
     }
+}
+
+impl Drop for Projector {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.health.projector_ended("a bug; the log has its panic".to_owned());
+        }
+    }
+}
+
+/// Whether the same would fail again, however often it is tried.
+fn is_final(fault: &Fault) -> bool {
+    matches!(fault, Fault::TooLarge { .. } | Fault::Damaged { .. } | Fault::Row { .. })
 }
 
 async fn attempt(mut writer: Writer, group: Group) -> Attempt {
@@ -223,6 +319,12 @@ async fn attempt(mut writer: Writer, group: Group) -> Attempt {
     Attempt { writer, group, result }
 }
 
-fn stopped(fault: &Fault) {
-    error!(error = %fault, "the projections stop; an engine that starts goes on from where they are");
+async fn fold(chunks: &[Arc<Chunk>], running: &mut Running) -> Result<Changes, Fault> {
+    let mut folded = Folded::default();
+    for chunk in chunks {
+        folded.add(chunk, running)?;
+        // Others want the thread too.
+        yield_now().await;
+    }
+    Ok(Changes::of(&folded))
 }

@@ -1,15 +1,11 @@
 //! Makes the tables again, from the whole journal.
 
 use super::projector::Projector;
-use crate::chunk::Chunk;
+use super::replayed::Replayed;
+use crate::health::Health;
 use crate::progress;
-use crate::recovery::{Commands, ReadAhead, RecoveryError};
-use crate::replay::Replay;
-use crate::store::record::Position;
+use crate::recovery::RecoveryError;
 use crate::store::{Fault, Store, StoreOptions};
-use kubebid_core::units::Names;
-use kubebid_core::{Auction, Exchange};
-use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Commands that are replayed ahead of the tables.
@@ -23,36 +19,29 @@ pub enum RebuildError {
     Store(#[from] Fault),
     #[error(transparent)]
     Journal(#[from] RecoveryError),
+    #[error("an engine leads on this store: stop it first, for what it is asked meanwhile it would not find")]
+    Led,
 }
 
-/// Empties the tables and fills them again; `hear` is told of how many commands how many are done. On
-/// SQLite no engine may run; on Postgres one may, and its projections wait meanwhile.
+/// Empties the tables and fills them again; `hear` is told of how many commands how many are done. No engine
+/// may lead on the store.
 pub async fn rebuild(options: &StoreOptions, mut hear: impl FnMut(u64, u64)) -> Result<(), RebuildError> {
     let store = Store::open(options).await?;
+    if store.is_led().await? {
+        return Err(RebuildError::Led);
+    }
     let tables = store.tables();
     let total = store.journal().head().await?.seq;
     tables.clear().await?;
     let (chunks, to_project) = mpsc::unbounded_channel();
     let (projected, done) = progress::from(0);
-    let projector = tokio::spawn(Projector::new(tables, to_project, projected).run());
-    let mut replay = Replay::new(Exchange::new());
-    let mut names = Arc::new(Names::default());
-    let mut reader = ReadAhead::new(store.journal().read_after(Position::START));
+    let projector = tokio::spawn(Projector::new(&store, to_project, projected, Health::default()).run());
+    let mut replayed = Replayed::from_start(&store);
     let mut stopped = false;
-    while !stopped {
-        let batches = reader.next().await?;
-        if batches.is_empty() {
-            break;
-        }
-        for Commands { commands, end } in batches {
-            let steps = replay.steps(commands);
-            let known = replay.exchange.names();
-            if (known.accounts.len(), known.markets.len()) != (names.accounts.len(), names.markets.len()) {
-                names = Arc::new(known.clone());
-            }
-            let chunk = Chunk::gather(steps, &replay.exchange, names.clone());
-            let _ = chunks.send(Arc::new(chunk));
-            let seq = end.seq;
+    while !stopped && let Some(more) = replayed.next().await? {
+        for chunk in more {
+            let seq = chunk.last_seq().0;
+            let _ = chunks.send(chunk);
             let wanted = seq.saturating_sub(AHEAD);
             let done = done.wait(wanted).await;
             stopped = done < wanted;

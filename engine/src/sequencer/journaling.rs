@@ -1,74 +1,108 @@
 //! Adds batches to the journal, and when a store does not answer finds out what became of them.
 
 use super::Stopped;
+use crate::health::{Health, in_full};
 use crate::intake::NotDone;
 use crate::metrics;
 use crate::store::record::{Batch, Position};
-use crate::store::{AppendError, JournalWriter, Resolution};
+use crate::store::{AppendError, Fault, JournalWriter, Refused, Resolution};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// How long to wait before a store that does not answer is asked again.
+/// How long to wait before a store that does not answer, or refuses, is asked again; longer each time.
 const RETRY: Duration = Duration::from_millis(200);
+const RETRY_MOST: Duration = Duration::from_secs(1);
 
 pub(crate) struct Journaling {
     pub(crate) writer: Box<dyn JournalWriter>,
     /// The journal's end.
     pub(crate) head: Position,
+    health: Health,
+    /// How long to wait before the next batch. Zero unless the store refused the last one.
+    pause: Duration,
 }
 
 impl Journaling {
-    /// Makes a batch durable that follows the journal's end.
+    pub(crate) fn new(writer: Box<dyn JournalWriter>, head: Position, health: Health) -> Journaling {
+        Journaling { writer, head, health, pause: Duration::ZERO }
+    }
+
+    /// Makes a batch durable that follows the journal's end. A store that refused the last one is given a moment.
     pub(super) async fn commit(&mut self, batch: &Batch) -> Result<Result<(), NotDone>, Stopped> {
+        if !self.pause.is_zero() {
+            tokio::time::sleep(self.pause).await;
+        }
         let started = Instant::now();
         let appended = self.append(batch).await?;
         if appended.is_ok() {
             metrics::commit(batch.count(), batch.bytes().len(), started.elapsed());
             self.head = batch.end();
+            if !self.pause.is_zero() {
+                info!("the store takes batches again");
+            }
+            self.pause = Duration::ZERO;
+            self.health.answered();
         }
         Ok(appended)
     }
 
     async fn append(&mut self, batch: &Batch) -> Result<Result<(), NotDone>, Stopped> {
+        let mut pause = RETRY;
         loop {
             match self.writer.append(batch).await {
                 Ok(()) => return Ok(Ok(())),
                 Err(AppendError::Fenced { epoch }) => {
                     return Err(Stopped::Superseded(format!("another engine took over from epoch {epoch}")));
                 }
-                Err(AppendError::Refused(refused)) => {
-                    error!(error = %refused, "the store refused a batch");
+                // Every batch follows the end of the one before, which is durable.
+                Err(AppendError::Refused(other @ Refused::NotNext { .. })) => {
+                    return Err(Stopped::OtherHistory(other.to_string()));
+                }
+                Err(AppendError::Refused(refused @ Refused::Database { .. })) => {
+                    let why = in_full(&refused);
+                    self.pause = (self.pause * 2).clamp(RETRY, RETRY_MOST);
+                    error!(error = why, pause = ?self.pause, "the store refused a batch");
                     metrics::store_refused();
+                    self.health.refused(why);
                     return Ok(Err(NotDone::StoreRefused));
                 }
                 Err(AppendError::Unknown { source }) => {
-                    warn!(error = %source, "an append has no answer; finding out what became of it");
+                    let why = in_full(&source);
+                    warn!(error = why, "an append has no answer; finding out what became of it");
                     metrics::store_unknown();
+                    self.health.unanswered(why);
                 }
             }
             match self.resolve(batch).await? {
                 Resolution::Committed => return Ok(Ok(())),
-                Resolution::NotCommitted => {}
+                Resolution::NotCommitted => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(RETRY_MOST);
+                }
                 Resolution::Fenced => {
-                    return Err(Stopped::Superseded("another engine took over".to_owned()));
+                    return Err(Stopped::Superseded(
+                        "another engine took over, or the row of leader is gone".to_owned(),
+                    ));
                 }
             }
         }
     }
 
     async fn resolve(&mut self, batch: &Batch) -> Result<Resolution, Stopped> {
+        let mut pause = RETRY;
         loop {
             match self.writer.resolve(batch).await {
                 Ok(resolution) => {
                     info!(?resolution, "the append is resolved");
                     return Ok(resolution);
                 }
-                Err(fault @ crate::store::Fault::Diverged { .. }) => {
-                    return Err(Stopped::Superseded(fault.to_string()));
-                }
+                Err(fault @ Fault::Diverged { .. }) => return Err(Stopped::OtherHistory(fault.to_string())),
                 Err(fault) => {
-                    warn!(error = %fault, "the store does not answer");
-                    tokio::time::sleep(RETRY).await;
+                    let why = in_full(&fault);
+                    warn!(error = why, "the store does not answer");
+                    self.health.unanswered(why);
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(RETRY_MOST);
                 }
             }
         }

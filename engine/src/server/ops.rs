@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use std::borrow::Cow;
 use std::sync::OnceLock;
 use tracing::warn;
 
@@ -28,12 +29,15 @@ pub(super) fn router(entrance: Entrance, standby: bool) -> Router {
 }
 
 /// Whether requests are served.
-fn ready(entrance: &Entrance, waiting: &'static str) -> (StatusCode, &'static str) {
+fn ready(entrance: &Entrance, waiting: &'static str) -> (StatusCode, Cow<'static, str>) {
     let unready = match entrance.api() {
-        Some(api) if api.is_open() && api.engine().leads() => return (StatusCode::OK, "ok\n"),
-        Some(api) if api.is_open() => "the lease has lapsed\n",
-        Some(_) => "not ready\n",
-        None => waiting,
+        Some(api) if !api.is_open() => "not ready\n".into(),
+        Some(api) if !api.engine().leads() => "the lease has lapsed\n".into(),
+        Some(api) => match api.engine().trouble() {
+            Some(trouble) => format!("{trouble}\n").into(),
+            None => return (StatusCode::OK, "ok\n".into()),
+        },
+        None => waiting.into(),
     };
     (StatusCode::SERVICE_UNAVAILABLE, unready)
 }

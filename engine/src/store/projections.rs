@@ -1,8 +1,8 @@
 //! The tables of the projections: how rows get there, and how they are found.
 //!
 //! Rows and watermark move in one transaction, and only from the watermark that the rows continue: so
-//! each command's rows get there once, whoever writes and however often. Losing the end of it loses
-//! nothing, because the journal is the truth; so nobody waits for the disk here.
+//! each command's rows get there once, whoever writes and however often. Where the tables are found to
+//! have lost something, the projector folds it again from the journal, which is the truth.
 
 use std::fmt;
 use std::sync::Arc;

@@ -4,6 +4,7 @@ mod clocks;
 mod intake;
 mod restarts;
 mod snapshots;
+mod store_faults;
 
 use kubebid_core::answer::Outcome;
 use kubebid_core::command::PlaceBid;

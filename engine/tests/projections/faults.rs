@@ -15,9 +15,93 @@ use kubebid_proto::v1;
 use sqlx::{AssertSqlSafe, Executor};
 
 crate::on_both! {
+    tables_that_lost_commands_under_a_running_engine_are_folded_again_from_the_journal
+    tables_that_lost_commands_before_the_first_one_is_written_are_folded_again_from_the_journal
+    an_engine_whose_projector_has_ended_says_so_and_why
     tables_that_stopped_earlier_than_the_journal_are_carried_on
     a_debit_that_the_tables_cannot_hold_stops_them_and_says_why
     a_bill_that_the_tables_cannot_hold_stops_them_and_says_why
+}
+
+/// Copies the tables as they are.
+async fn save_tables(place: &TestPlace) {
+    let mut connection = place.connect().await;
+    for table in TABLES {
+        let save = format!("CREATE TABLE saved_{table} AS SELECT * FROM {table}");
+        connection.execute(AssertSqlSafe(save)).await.unwrap();
+    }
+}
+
+/// Puts the copies in the place of the tables, all at once.
+async fn restore_tables(place: &TestPlace) {
+    let mut restore = "BEGIN;".to_owned();
+    for table in TABLES {
+        restore += &format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM saved_{table};");
+    }
+    let mut connection = place.connect().await;
+    connection.execute(AssertSqlSafe(restore + "COMMIT")).await.unwrap();
+}
+
+async fn tables_that_lost_commands_under_a_running_engine_are_folded_again_from_the_journal(
+    place: TestPlace,
+) {
+    let mut market = Market::new(44);
+    let (engine, running) = place.start().await;
+    market.open(&engine).await;
+    market.run(&engine, 150).await;
+    projected(&engine).await;
+    save_tables(&place).await;
+    for _ in 0..2 {
+        market.run(&engine, 100).await;
+        projected(&engine).await;
+        restore_tables(&place).await;
+        market.run(&engine, 20).await;
+        projected(&engine).await;
+        assert_eq!(engine.projected(), engine.applied());
+    }
+    assert_eq!(engine.trouble(), None);
+    let live = dump(&place).await;
+    drop(engine);
+    running.stop().await.unwrap();
+    rebuild(&place.options, |_, _| ()).await.unwrap();
+    assert_same(&dump(&place).await, &live);
+}
+
+async fn tables_that_lost_commands_before_the_first_one_is_written_are_folded_again_from_the_journal(
+    place: TestPlace,
+) {
+    let mut market = Market::new(45);
+    let (engine, running) = place.start().await;
+    market.open(&engine).await;
+    market.run(&engine, 50).await;
+    projected(&engine).await;
+    save_tables(&place).await;
+    market.run(&engine, 50).await;
+    drop(engine);
+    running.stop().await.unwrap();
+    // The engine that starts finds them whole, and begins to write only with its first command.
+    let (engine, running) = place.start().await;
+    restore_tables(&place).await;
+    market.run(&engine, 20).await;
+    projected(&engine).await;
+    assert_eq!(engine.projected(), engine.applied());
+    let live = dump(&place).await;
+    drop(engine);
+    running.stop().await.unwrap();
+    rebuild(&place.options, |_, _| ()).await.unwrap();
+    assert_same(&dump(&place).await, &live);
+}
+
+async fn an_engine_whose_projector_has_ended_says_so_and_why(place: TestPlace) {
+    let (engine, running, ready) = dear_node(&place).await;
+    assert_eq!(engine.trouble(), None);
+    advance(&engine, ready + 9225 * Micros::HOUR.0).await;
+    engine.wait_projected(engine.applied()).await;
+    let trouble = engine.trouble().unwrap();
+    assert!(trouble.contains("not written any more"), "{trouble}");
+    assert!(trouble.contains("more than the tables hold"), "{trouble}");
+    drop(engine);
+    running.stop_within(std::time::Duration::from_secs(60)).await.unwrap();
 }
 
 async fn tables_that_stopped_earlier_than_the_journal_are_carried_on(place: TestPlace) {
@@ -28,22 +112,14 @@ async fn tables_that_stopped_earlier_than_the_journal_are_carried_on(place: Test
     drop(engine);
     running.stop().await.unwrap();
     // As they are here ...
-    let mut connection = place.connect().await;
-    for table in TABLES {
-        let save = format!("CREATE TABLE saved_{table} AS SELECT * FROM {table}");
-        connection.execute(AssertSqlSafe(save)).await.unwrap();
-    }
+    save_tables(&place).await;
     let (engine, running) = place.start().await;
     market.run(&engine, 150).await;
     drop(engine);
     running.stop().await.unwrap();
     let wanted = dump(&place).await;
     // ... a crash may have left them.
-    for table in TABLES {
-        connection.execute(AssertSqlSafe(format!("DELETE FROM {table}"))).await.unwrap();
-        let restore = format!("INSERT INTO {table} SELECT * FROM saved_{table}");
-        connection.execute(AssertSqlSafe(restore)).await.unwrap();
-    }
+    restore_tables(&place).await;
     let (engine, running) = place.start().await;
     projected(&engine).await;
     assert_same(&dump(&place).await, &wanted);
@@ -74,21 +150,21 @@ async fn a_lost_connection_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_tables_can_be_rebuilt_beside_a_running_engine() {
+async fn the_tables_are_not_rebuilt_beside_a_running_engine() {
     let place = TestPlace::postgres();
     let (engine, running) = place.start().await;
     let mut market = Market::new(43);
     market.open(&engine).await;
-    market.run(&engine, 150).await;
+    market.run(&engine, 50).await;
     projected(&engine).await;
-    let (rebuilt, ()) = tokio::join!(rebuild(&place.options, |_, _| ()), market.run(&engine, 60));
-    rebuilt.unwrap();
-    projected(&engine).await;
-    let together = dump(&place).await;
+    let live = dump(&place).await;
+    let refused = rebuild(&place.options, |_, _| ()).await;
+    assert!(matches!(refused, Err(RebuildError::Led)), "{refused:?}");
+    assert_same(&dump(&place).await, &live);
     drop(engine);
     running.stop().await.unwrap();
     rebuild(&place.options, |_, _| ()).await.unwrap();
-    assert_same(&dump(&place).await, &together);
+    assert_same(&dump(&place).await, &live);
 }
 
 /// At this price an hour, a node costs more than an `i64` holds after 9,223 hours and 22 minutes.

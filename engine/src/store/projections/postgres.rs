@@ -5,11 +5,14 @@ use async_trait::async_trait;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, Row};
 
+use super::super::postgres::{GONE, NAME};
+use super::super::session::{LeftSessions, Session, SessionName};
 use super::bulk::{Bulk, Column, How, Kind};
 use super::{Change, Rowwise};
 
-/// A crash may lose the last rows together with the watermark: no need to wait for the disk.
-const SESSION: &str = "SET application_name TO 'kubebid projections'; SET synchronous_commit TO off;
+/// A commit waits for the disk, as those of the journal do: what is said to be in the tables stays there when the
+/// server crashes, and the engine goes on without knowing of it.
+const SESSION: &str = "SET application_name TO 'kubebid projections'; SET synchronous_commit TO on;
                        SET default_transaction_isolation TO 'read committed'; SET jit TO off";
 
 /// What is there is found by its key, row by row; a plan made while the tables were small must not outlive
@@ -21,15 +24,21 @@ const BY_KEY: &str = "SET enable_seqscan TO off; SET enable_hashjoin TO off; SET
 #[derive(Debug)]
 pub(in crate::store) struct PostgresTables {
     connection: PgConnection,
+    _session: Session,
 }
 
 impl PostgresTables {
-    pub(in crate::store) async fn connect(options: &PgConnectOptions) -> Result<Self, sqlx::Error> {
+    pub(in crate::store) async fn connect(
+        options: &PgConnectOptions,
+        left: &LeftSessions,
+    ) -> Result<Self, sqlx::Error> {
         let mut connection = options.clone().disable_statement_logging().connect().await?;
-        for settings in [SESSION, BY_KEY] {
+        for settings in [SESSION, GONE, BY_KEY] {
             connection.execute(settings).await?;
         }
-        Ok(Self { connection })
+        let row = sqlx::query(NAME).fetch_one(&mut connection).await?;
+        let name = SessionName { pid: row.get(0), began_us: row.get(1) };
+        Ok(Self { connection, _session: Session::new(name, left.clone()) })
     }
 }
 

@@ -1,10 +1,11 @@
 //! Rows to SQLite: a few hundred a statement.
 
 use async_trait::async_trait;
-use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor, Row};
+use sqlx::{AssertSqlSafe, Connection as _, Executor, Row};
 
 use super::super::Fault;
 use super::super::rows::{Parameters, Turn};
+use super::super::session::Connection;
 use super::bulk::{Column, How};
 use super::{Change, Rowwise};
 
@@ -14,13 +15,14 @@ const ROWS: usize = 256;
 /// A writer of rows.
 #[derive(Debug)]
 pub(in crate::store) struct SqliteTables {
-    connection: AnyConnection,
+    connection: Connection,
     turn: Turn,
 }
 
 impl SqliteTables {
-    pub(in crate::store) async fn new(mut connection: AnyConnection, turn: Turn) -> Result<Self, Fault> {
-        // A crash may lose the last rows together with the watermark: no need to wait for the disk.
+    pub(in crate::store) async fn new(mut connection: Connection, turn: Turn) -> Result<Self, Fault> {
+        // The rows are in the same log as the journal, and a commit of the journal makes them durable. What a loss of
+        // power takes away it takes from a machine whose engine has ended too: no need to wait for the disk.
         connection
             .execute("PRAGMA synchronous = NORMAL")
             .await
