@@ -68,6 +68,10 @@ subscribers:
     cargo build --release -p kubebid
     cargo run --release -p benches --no-default-features --bin subscribers -- --picture docs/performance/subscribers.svg
 
+# PostgreSQL crashes 50 times under an engine, and under a standby that takes over (about ten minutes)
+crashes times="50":
+    KUBEBID_CRASHES={{times}} cargo test -p kubebid --test engine postgres_crashes -- --nocapture
+
 # core and model side by side, ten million commands (about ten minutes)
 same commands="10000000" seed="1000000":
     KUBEBID_COMMANDS={{commands}} KUBEBID_SEED={{seed}} cargo test --release -p market-sim --test same -- --nocapture
