@@ -56,6 +56,7 @@ mod session;
 mod snapshot;
 mod sqlite;
 mod tokens;
+mod warnings;
 
 pub use accounts::{Account, Limits, Role, UnknownRole};
 pub use append::{AppendError, JournalWriter, Refused, Resolution};

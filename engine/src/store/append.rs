@@ -151,10 +151,11 @@ impl JournalWriter for Writer {
 async fn append(
     database: &dyn Database,
     epoch: u64,
-    connection: &mut AnyConnection,
+    connection: &mut Connection,
     batch: &Batch,
 ) -> Result<(), AppendError> {
     let doing = "appending to the journal";
+    let (connection, warnings) = connection.and_warnings();
     let append = sqlx::query(database.append())
         .bind(bigint(epoch))
         .bind(bigint(batch.first_seq()))
@@ -164,9 +165,13 @@ async fn append(
         .bind(&batch.before().hash.0[..])
         .execute(&mut *connection);
     let turn = database.turn().take().await;
-    let answer = timeout(database.patience(), append).await;
+    let (answer, warning) = warnings.of(timeout(database.patience(), append)).await;
     drop(turn);
     match answer {
+        // It may be on no standby of the database. What became of it is found out by a commit that comes after.
+        Ok(Ok(_)) if let Some(warning) = warning => {
+            Err(AppendError::Unknown { source: Fault::Warned { doing, warning } })
+        }
         Err(_) => Err(AppendError::Unknown { source: Fault::TimedOut { doing } }),
         Ok(Err(source)) if database.surely_not_committed(&source) => Err(Refused::Database { source }.into()),
         Ok(Err(source)) => Err(AppendError::Unknown { source: Fault::Database { doing, source } }),
@@ -191,12 +196,13 @@ async fn why_not(epoch: u64, connection: &mut AnyConnection, batch: &Batch) -> A
 /// new epoch and the end, or `None` when the lease may not be taken or `sql` finds no row to take.
 async fn take(
     database: &dyn Database,
-    connection: &mut AnyConnection,
+    connection: &mut Connection,
     lease: Option<(Taking, Duration)>,
     sql: &'static str,
     holder: Uuid,
 ) -> Result<Option<(u64, Position)>, Fault> {
     let doing = "taking the journal";
+    let (connection, warnings) = connection.and_warnings();
     let take = async {
         let mut transaction = connection.begin_with(database.begin()).await?;
         if let Some((taking, length)) = lease
@@ -212,8 +218,12 @@ async fn take(
         Ok(row.map(|row| (number(&row, 0), head)))
     };
     let turn = database.turn().take().await;
-    let taken = timeout(database.patience(), take).await;
+    let (taken, warning) = warnings.of(timeout(database.patience(), take)).await;
     drop(turn);
+    // Others are no reason to ask for ever.
+    if let Some(warning) = warning.filter(|warning| warning.contains("synchronous replication")) {
+        return Err(Fault::Warned { doing, warning });
+    }
     let taken = taken.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
     let Some((epoch, head)) = taken else { return Ok(None) };
     let head = head.map_or(Ok(Position::START), |row| position(row.get(0), &row.get::<Vec<u8>, _>(1)))?;

@@ -7,7 +7,7 @@ use sqlx::Connection;
 use uuid::Uuid;
 
 use super::sqlite::Sqlite;
-use super::{Fault, Store, Taking};
+use super::{Fault, Store, Taking, bigint};
 
 /// Copies a SQLite file, as it is at one moment, while an engine may write to it.
 ///
@@ -31,14 +31,16 @@ impl Store {
             return Ok(None);
         };
         let (old, new) = (self.journal.id(), Uuid::new_v4());
-        sqlx::query("UPDATE leader SET journal = $1 WHERE one = 1")
+        // An engine may have taken the lead since: the cursors that it gives out name the journal as it found it.
+        let renamed = sqlx::query("UPDATE leader SET journal = $1 WHERE one = 1 AND epoch = $2")
             .bind(new.to_string())
+            .bind(bigint(led.writer.epoch()))
             .execute(self.journal.pool())
             .await
             .map_err(Fault::database(doing))?;
         if let Some(lease) = led.lease {
             lease.give_back().await?;
         }
-        Ok(Some((old, new)))
+        Ok((renamed.rows_affected() == 1).then_some((old, new)))
     }
 }

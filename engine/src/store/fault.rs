@@ -36,6 +36,8 @@ pub enum Fault {
     Database { doing: &'static str, source: sqlx::Error },
     #[error("the database did not answer in time while {doing}")]
     TimedOut { doing: &'static str },
+    #[error("the database warned while {doing}: {warning}")]
+    Warned { doing: &'static str, warning: String },
     #[error("an earlier append has no answer yet; it has to be resolved first")]
     Unresolved,
     #[error("the journal is damaged at the batch with first seq {first_seq}")]
@@ -54,9 +56,11 @@ impl Fault {
     /// Whether the same may go well in a moment: the database is away, or is about to become the primary.
     pub(crate) fn passes(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::Standby { .. } | Self::Database { .. } | Self::TimedOut { .. } => {
-                true
-            }
+            Self::Connect { .. }
+            | Self::Standby { .. }
+            | Self::Database { .. }
+            | Self::TimedOut { .. }
+            | Self::Warned { .. } => true,
             Self::Url
             | Self::TooOld { .. }
             | Self::Unsafe { .. }

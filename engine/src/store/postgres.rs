@@ -165,6 +165,8 @@ impl Database for Postgres {
         AnyPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(self.patience)
+            // Who waits in vain is told; a line in the log for each who waits says no more.
+            .acquire_slow_threshold(self.patience)
             .after_connect(|connection, _| {
                 Box::pin(async move {
                     connection.execute(SESSION).await?;

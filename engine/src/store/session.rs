@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sqlx::{AnyConnection, Connection as _};
 
+use super::warnings::Warnings;
+
 /// What a session is called at the server: its process, and when that began in microseconds since 1970. A number of a
 /// process is given again, so both are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,16 +57,22 @@ pub(super) struct Connection {
     connection: AnyConnection,
     /// None where the database has no sessions.
     session: Option<Session>,
+    warnings: Warnings,
 }
 
 impl Connection {
     pub(super) fn new(connection: AnyConnection, session: Option<Session>) -> Connection {
-        Connection { connection, session }
+        Connection { connection, session, warnings: Warnings::new() }
+    }
+
+    /// Returns the connection, and what hears the server's warnings while a statement of it runs.
+    pub(super) fn and_warnings(&mut self) -> (&mut AnyConnection, &Warnings) {
+        (&mut self.connection, &self.warnings)
     }
 
     /// Ends the session in order.
     pub(super) async fn close(self) -> Result<(), sqlx::Error> {
-        let Connection { connection, mut session } = self;
+        let Connection { connection, mut session, .. } = self;
         connection.close().await?;
         if let Some(session) = &mut session {
             session.name = None;

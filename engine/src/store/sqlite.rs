@@ -126,6 +126,7 @@ impl Database for Sqlite {
         AnyPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(self.patience)
+            .acquire_slow_threshold(self.patience)
             .after_connect(|connection, _| {
                 Box::pin(async move { connection.execute(SESSION).await.map(|_| ()) })
             })

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kubebid_engine::store::{AppendError, Leadership, Store, Taking};
+use sqlx::Executor;
 use tokio::task::JoinSet;
 
 use crate::place::{TestPlace, append_all, batch};
@@ -98,4 +99,26 @@ async fn sqlite_has_none() {
     let store = place.open().await;
     assert!(!store.has_lease());
     assert!(lead(&store, Taking::Lapsed, LONG).await.unwrap().lease.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_journal_is_not_renamed_once_another_engine_has_taken_it() {
+    let place = TestPlace::postgres();
+    let store = place.open().await;
+    // Whoever takes the journal is overtaken at once.
+    place
+        .connect()
+        .await
+        .execute(
+            "CREATE FUNCTION overtake() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF pg_trigger_depth() = 1 THEN UPDATE leader SET epoch = epoch + 1; END IF;
+                 RETURN NULL;
+             END $$;
+             CREATE TRIGGER overtake AFTER UPDATE OF holder ON leader FOR EACH ROW EXECUTE FUNCTION overtake()",
+        )
+        .await
+        .unwrap();
+    let name = store.journal().id();
+    assert_eq!(store.rename_journal().await.unwrap(), None);
+    assert_eq!(place.open().await.journal().id(), name);
 }

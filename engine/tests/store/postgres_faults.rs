@@ -1,5 +1,6 @@
 //! PostgreSQL that dies, hangs or is not to be trusted.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kubebid_engine::store::{
@@ -203,6 +204,53 @@ async fn a_commit_that_hangs_leaves_no_more_than_one_session_behind_however_ofte
     };
     assert_eq!(resolution, Resolution::Committed);
     append_all(&mut *writer, lost.end(), &[1]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_wait_for_a_standby_is_cancelled_is_not_acknowledged() {
+    let cluster = Cluster::start(&[]);
+    let place = TestPlace::postgres_on(&cluster);
+    let (store, mut writer, mut head) = place.lead().await;
+    wait_for_nobody(&cluster);
+    let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
+                  WHERE application_name = 'kubebid journal' AND wait_event = 'SyncRep'";
+    let cancelled = AtomicBool::new(false);
+    let cancel = async || {
+        while cluster.sql(cancel) == "0" {
+            tokio::task::yield_now().await;
+        }
+        cancelled.store(true, Ordering::Relaxed);
+    };
+    let doubtful = loop {
+        let next = batch(head, 1);
+        let answer = tokio::select! {
+            answer = writer.append(&next) => answer,
+            () = async { cancel().await; std::future::pending().await } => unreachable!("it is pending"),
+        };
+        match answer {
+            // The server has not read its settings yet.
+            Ok(()) if !cancelled.load(Ordering::Relaxed) => head = next.end(),
+            Err(AppendError::Unknown { source: Fault::Warned { warning, .. } }) => {
+                assert!(warning.contains("synchronous replication"), "{warning}");
+                break next;
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    // Finding out what became of it is a commit too.
+    let resolved = tokio::select! {
+        resolved = writer.resolve(&doubtful) => resolved,
+        () = async { cancel().await; std::future::pending().await } => unreachable!("it is pending"),
+    };
+    assert!(matches!(resolved, Err(Fault::Warned { .. })), "{resolved:?}");
+    wait_for_no_standby(&cluster);
+    let resolution = loop {
+        if let Ok(resolution) = writer.resolve(&doubtful).await {
+            break resolution;
+        }
+    };
+    assert_eq!(resolution, Resolution::Committed);
+    assert_eq!(store.journal().head().await.unwrap(), doubtful.end());
 }
 
 /// From here on every commit waits for a standby that there is not.
