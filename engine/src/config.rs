@@ -81,7 +81,8 @@ pub struct ServeArgs {
     /// that. In PostgreSQL only, and the same for all engines of a store.
     #[arg(long, env = "KUBEBID_LEASE_MS", default_value_t = LEASE.as_millis() as u64, value_name = "N", value_parser = value_parser!(u64).range(300..=600_000))]
     pub lease_ms: u64,
-    /// Seconds that open requests may go on when the service stops, and that the engine then has to write what is left.
+    /// Seconds that open requests may go on when the service stops, and that the engine then has to write what is
+    /// left, which is 10 at least.
     #[arg(long, env = "KUBEBID_GRACE_SECONDS", default_value_t = 10, value_name = "N")]
     pub grace_seconds: u64,
     /// Does without a part, as benchmarks do to see what it costs. Without a journal everything is forgotten.

@@ -27,6 +27,7 @@ pub const REQUEST_SECONDS: &str = "kubebid_request_duration_seconds";
 pub const SEQ: &str = "kubebid_seq";
 pub const PROJECTION_LAG: &str = "kubebid_projection_lag_commands";
 pub const LEADING: &str = "kubebid_leading";
+pub const READY: &str = "kubebid_ready";
 pub const LEASE_FAULTS: &str = "kubebid_lease_faults_total";
 pub const CLOCK_JUMP: &str = "kubebid_clock_jump_seconds";
 pub const SNAPSHOT_AGE: &str = "kubebid_snapshot_age_commands";
@@ -55,6 +56,7 @@ pub fn describe() {
     describe_gauge!(SEQ, "Number of the last command applied");
     describe_gauge!(PROJECTION_LAG, "Commands applied but not yet in the projections");
     describe_gauge!(LEADING, "1 while this engine leads and its lease lasts; 0 on a standby");
+    describe_gauge!(READY, "1 while /readyz says ok");
     describe_counter!(LEASE_FAULTS, "Renewals of the lease that failed");
     describe_gauge!(SNAPSHOT_AGE, "Commands applied but not in the newest snapshot: a restart replays them");
     describe_gauge!(
@@ -122,6 +124,10 @@ pub(crate) fn leading(leads: bool) {
 /// The machine's clock is so many seconds ahead of market time.
 pub(crate) fn clock_jump(seconds: f64) {
     gauge!(CLOCK_JUMP).set(seconds);
+}
+
+pub(crate) fn ready(is_ready: bool) {
+    gauge!(READY).set(f64::from(u8::from(is_ready)));
 }
 
 pub(crate) fn lease_not_renewed() {

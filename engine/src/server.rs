@@ -26,6 +26,9 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::info;
 
+/// An engine whose store answers saves a snapshot when it stops, which a short grace for requests should not cut off.
+const LEAST_TO_STOP: Duration = Duration::from_secs(10);
+
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Where gRPC and REST are served.
@@ -194,7 +197,7 @@ impl Server {
                 accepting.ended().await;
                 match ended {
                     Some(ended) => ended,
-                    None => running.stop_within(self.config.grace).await,
+                    None => running.stop_within(self.config.grace.max(LEAST_TO_STOP)).await,
                 }
                 .map_err(ServeError::from)
             }

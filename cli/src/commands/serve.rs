@@ -7,6 +7,10 @@ use clap::Args;
 use kubebid_engine::config::ServeArgs;
 use kubebid_engine::server;
 
+/// What is logged by default. When the database is away, the engine says so in its own words; the driver would add a line
+/// for each connection.
+const LOGGED: &str = "info,sqlx=warn,sqlx_core=error";
+
 /// Run the auction engine
 #[derive(Args)]
 #[command(after_help = "\
@@ -29,7 +33,7 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let collected = telemetry::collect("info", self.otlp_endpoint.as_deref())?;
+        let collected = telemetry::collect(LOGGED, self.otlp_endpoint.as_deref())?;
         let served = server::serve(&self.args, local::stop_signal()).await;
         collected.finish().await;
         served.map_err(|error| local::unserved(&error))

@@ -10,4 +10,5 @@ mod postgres_crashes;
 mod process;
 mod replay;
 mod standby;
+mod store_trouble;
 mod up;

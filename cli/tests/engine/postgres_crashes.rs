@@ -62,7 +62,8 @@ async fn a_standby_that_takes_over_after_a_crash_of_postgresql_reads_what_was_ac
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     for round in 0..crashes() {
         sleep(Duration::from_millis(rng.random_range(200..700))).await;
-        let leader = pair.leader(&flags, 0).await;
+        // One that still starts would end with the database.
+        let leader = pair.leader(&flags, load.newest()).await;
         leader.kill();
         cluster.crash(CRASHES[round % CRASHES.len()]);
         load.goes_on(round).await;
@@ -117,6 +118,11 @@ impl Load {
         let (last, last_bid) = oneshot::channel();
         let watched = tokio::spawn(watch(client.clone(), last_bid));
         Load { client: client.clone(), acked, stop, tasks, last, watched }
+    }
+
+    /// The newest bid that was acknowledged.
+    fn newest(&self) -> u64 {
+        self.acked.lock().unwrap().values().max().copied().unwrap_or(0)
     }
 
     /// A bid is placed and read after a crash.

@@ -19,7 +19,7 @@ const COUNTS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 2048.0, 4096.0, 8
 
 pub(super) fn router(entrance: Entrance, standby: bool) -> Router {
     let handle = recorder();
-    let waiting = if standby { "standby\n" } else { "starting\n" };
+    let waiting = if standby { "standby" } else { "starting" };
     let ready = async move |State(entrance): State<Entrance>| ready(&entrance, waiting);
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))
@@ -30,21 +30,28 @@ pub(super) fn router(entrance: Entrance, standby: bool) -> Router {
 
 /// Whether requests are served.
 fn ready(entrance: &Entrance, waiting: &'static str) -> (StatusCode, Cow<'static, str>) {
-    let unready = match entrance.api() {
-        Some(api) if !api.is_open() => "not ready\n".into(),
-        Some(api) if !api.engine().leads() => "the lease has lapsed\n".into(),
-        Some(api) => match api.engine().trouble() {
-            Some(trouble) => format!("{trouble}\n").into(),
-            None => return (StatusCode::OK, "ok\n".into()),
-        },
-        None => waiting.into(),
-    };
-    (StatusCode::SERVICE_UNAVAILABLE, unready)
+    match unready(entrance, waiting) {
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n").into()),
+        None => (StatusCode::OK, "ok\n".into()),
+    }
+}
+
+/// Returns why requests are not served, or None if they are.
+fn unready(entrance: &Entrance, waiting: &'static str) -> Option<Cow<'static, str>> {
+    let Some(api) = entrance.api() else { return Some(waiting.into()) };
+    if !api.is_open() {
+        return Some("not ready".into());
+    }
+    if !api.engine().leads() {
+        return Some("the lease has lapsed".into());
+    }
+    api.engine().trouble().map(Cow::from)
 }
 
 fn render(entrance: &Entrance, handle: Option<&PrometheusHandle>) -> (StatusCode, String) {
     let Some(handle) = handle else { return (StatusCode::NOT_FOUND, "metrics go elsewhere\n".to_owned()) };
     metrics::leading(entrance.api().is_some_and(|api| api.engine().leads()));
+    metrics::ready(unready(entrance, "").is_none());
     let mut of_markets = String::new();
     if let Some(api) = entrance.api() {
         let engine = api.engine();
