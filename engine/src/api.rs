@@ -20,16 +20,16 @@ mod offers;
 mod prices;
 mod quote;
 
-use crate::auth::{Auth, Secret, Session};
+use crate::auth::{Auth, Origin, Secret, Session};
 use crate::caller::Caller;
 use crate::engine::Engine;
-use crate::limits::{Defaults, Usage};
-use crate::policy::{self, Need};
+use crate::limits::{Defaults, Slot, Usage};
+use crate::policy::{self, Need, Opens};
 use crate::store::Rows;
 use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use futures_util::{Stream, StreamExt, stream};
-use http::{HeaderMap, header};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 use inject::Drills;
 use labels::Unwritten;
 use std::sync::Arc;
@@ -40,6 +40,9 @@ use tokio::sync::watch;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long such a read goes on waiting when the server is about to go.
 const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// For how long a caller waits that has too much open.
+const OPEN_AGAIN: Duration = Duration::from_millis(100);
 
 /// What is asked of the exchange at once: it waits while it answers.
 const ASKED_AT_ONCE: usize = 100;
@@ -90,27 +93,56 @@ impl Api {
         &self.0.engine
     }
 
-    /// Lets a request in, if this engine leads: says who asks, whether they may call this method (by its gRPC path),
-    /// and counts it against their rate. Everything that comes over a wire goes through here first.
-    pub fn admit(&self, method: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    /// Lets a request in, if this engine leads: says who asks, counts it against their limits, and says whether they
+    /// may call this method (by its gRPC path). Everything that comes over a wire goes through here first. What is
+    /// refused counts too.
+    pub fn admit(
+        &self,
+        method: &str,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<Caller, ApiError> {
         if !self.0.engine.leads() {
             return Err(ApiError::not_leading());
         }
-        let need = policy::need(method).ok_or(Code::UnknownMethod)?;
-        let caller = match headers.get(header::AUTHORIZATION) {
-            Some(header) => {
-                let caller = bearer(header.as_bytes()).and_then(|secret| self.0.auth.bearer(&secret));
-                let caller = caller.ok_or(Code::Unauthenticated)?;
-                if !need.allows(caller.roles) {
-                    return Err(Code::Forbidden.into());
-                }
-                caller
-            }
-            None if need == Need::Markets && self.0.public_markets => self.0.auth.nobody(),
-            None => return Err(Code::Unauthenticated.into()),
-        };
+        let authorization = header_of(headers, &header::AUTHORIZATION)?;
+        let known = authorization.and_then(|header| bearer(header.as_bytes()));
+        let known = known.and_then(|secret| self.0.auth.bearer(&secret));
+        let has_token = known.is_some();
+        let mut caller = known.unwrap_or_else(|| self.0.auth.nobody(extensions.get::<Origin>()));
         self.count_request(&caller)?;
+        let need = policy::need(method).ok_or(Code::UnknownMethod)?;
+        if !has_token && (authorization.is_some() || need != Need::Markets || !self.0.public_markets) {
+            return Err(Code::Unauthenticated.into());
+        }
+        if has_token && !need.allows(caller.roles) {
+            return Err(Code::Forbidden.into());
+        }
+        caller.slot = Some(self.open(&caller, policy::opens(method))?);
         Ok(caller)
+    }
+
+    /// Counts a request without a token for what is no method of ours, by where it comes from.
+    pub(crate) fn admit_anybody(&self, extensions: &Extensions) -> Result<Slot, ApiError> {
+        let caller = self.0.auth.nobody(extensions.get::<Origin>());
+        self.count_request(&caller)?;
+        self.open(&caller, Opens::Requests(1))
+    }
+
+    /// Counts one more open request or watch of this caller.
+    fn open(&self, caller: &Caller, opens: Opens) -> Result<Slot, ApiError> {
+        let (limits, holder) = (self.limits_of(caller), &caller.session.holder);
+        let (name, slots, weight, most) = match opens {
+            Opens::Watch => ("watches", &holder.watches, 1, limits.watches),
+            Opens::Requests(weight) => ("open_requests", &holder.open_requests, weight, limits.open_requests),
+        };
+        slots.take(weight, most).ok_or_else(|| {
+            let what = match opens {
+                Opens::Watch => "watches",
+                Opens::Requests(_) => "requests, with answers that are not read yet,",
+            };
+            ApiError::limit(name, format!("more than {most} {what} are open at once")).again_after(OPEN_AGAIN)
+        })
     }
 
     fn limits_of(&self, caller: &Caller) -> Defaults {
@@ -217,6 +249,19 @@ async fn ended(session: Session, mut closing: watch::Receiver<bool>) -> ApiError
         _ = closing.wait_for(|closing| *closing) => {
             ApiError::new(Code::Unavailable).saying("the server is stopping; go on elsewhere")
         }
+    }
+}
+
+/// Returns the only header of this name. Of two, each program on the way might believe another.
+pub(crate) fn header_of<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a HeaderValue>, ApiError> {
+    let mut found = headers.get_all(name).iter();
+    let first = found.next();
+    match found.next() {
+        None => Ok(first),
+        Some(_) => Err(ApiError::bad_field(name.as_str(), "is a header that is given twice")),
     }
 }
 

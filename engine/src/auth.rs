@@ -9,5 +9,6 @@ mod directory;
 mod secret;
 
 pub use bootstrap::{BootstrapError, bootstrap_admin};
+pub(crate) use directory::Origin;
 pub use directory::{Auth, Session};
 pub use secret::Secret;

@@ -1,6 +1,7 @@
 //! Who asks: the account of a credential, and what it may do.
 
 use crate::auth::Session;
+use crate::limits::Slot;
 use crate::store::Role;
 use crate::wire::status::{ApiError, Code};
 use kubebid_core::units::AccountName;
@@ -55,6 +56,8 @@ pub struct Caller {
     pub deadline: Option<Instant>,
     /// Whether its credential still counts, and what it may use.
     pub(crate) session: Session,
+    /// What its open request counts as; absent for what comes over no wire.
+    pub(crate) slot: Option<Slot>,
 }
 
 /// Whose things a list is to show.
@@ -69,7 +72,7 @@ impl Caller {
     pub fn new(account: &str, roles: impl IntoIterator<Item = Role>) -> Caller {
         let account = AccountName::new(account);
         let session = Session::free(account.clone());
-        Caller { account, roles: roles.into_iter().collect(), deadline: None, session }
+        Caller { account, roles: roles.into_iter().collect(), deadline: None, session, slot: None }
     }
 
     /// Whether it sees the things of all accounts.

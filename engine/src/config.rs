@@ -5,7 +5,7 @@ use crate::clock::{Clock, MAX_CLOCK_JUMP};
 use crate::engine::{EngineOptions, LEASE};
 use crate::leave_out::LeaveOut;
 use crate::limits::Defaults;
-use crate::server::{ServerConfig, TlsFiles};
+use crate::server::{ConnectionLimits, ServerConfig, TlsFiles};
 use crate::standby::Start;
 use crate::store::{Fault, StoreOptions};
 use clap::{Args, ValueEnum, value_parser};
@@ -85,6 +85,17 @@ pub struct ServeArgs {
     /// left, which is 10 at least.
     #[arg(long, env = "KUBEBID_GRACE_SECONDS", default_value_t = 10, value_name = "N")]
     pub grace_seconds: u64,
+    /// Connections to gRPC and REST that may be open at once; more are closed at once. [default: the files that the
+    /// process may have open less 256, at most 4096]
+    #[arg(long, env = "KUBEBID_MAX_CONNECTIONS", value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub max_connections: Option<u32>,
+    /// Connections from one address that may be open at once; an IPv6 network of 64 bits is one address. Behind a proxy
+    /// all callers may have the same. [default: half of --max-connections]
+    #[arg(long, env = "KUBEBID_MAX_CONNECTIONS_PER_ADDRESS", value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub max_connections_per_address: Option<u32>,
+    /// Seconds after which a connection is closed on which no request is open.
+    #[arg(long, env = "KUBEBID_IDLE_SECONDS", default_value_t = 600, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    pub idle_seconds: u64,
     /// Does without a part, as benchmarks do to see what it costs. Without a journal everything is forgotten.
     #[arg(long, hide = true, value_enum, value_delimiter = ',', value_name = "PART")]
     pub leave_out: Vec<PartArg>,
@@ -116,6 +127,17 @@ pub struct LimitArgs {
     /// Requests of an account in a second; a frame of bids counts as its bids.
     #[arg(long, env = "KUBEBID_LIMIT_REQUESTS_PER_SECOND", default_value_t = Defaults::default().requests_per_second, value_name = "N")]
     pub limit_requests_per_second: u64,
+    /// Requests of an account that are open at once, with answers that it has not read yet; a stream of bids counts as
+    /// 16.
+    #[arg(long, env = "KUBEBID_LIMIT_OPEN_REQUESTS", default_value_t = Defaults::default().open_requests, value_name = "N")]
+    pub limit_open_requests: u64,
+    /// Watches of an account that are open at once.
+    #[arg(long, env = "KUBEBID_LIMIT_WATCHES", default_value_t = Defaults::default().watches, value_name = "N")]
+    pub limit_watches: u64,
+    /// Requests without a valid token in a second from one address: health, reflection, the API's document, public
+    /// markets, wrong tokens.
+    #[arg(long, env = "KUBEBID_LIMIT_ANONYMOUS_REQUESTS_PER_SECOND", default_value_t = Defaults::default().anonymous_requests_per_second, value_name = "N")]
+    pub limit_anonymous_requests_per_second: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -160,6 +182,11 @@ impl ServeArgs {
             ops: Some(self.ops_listen),
             tls: tls.map(|(certificates, key)| TlsFiles { certificates, key }),
             grace: Duration::from_secs(self.grace_seconds),
+            connections: ConnectionLimits::new(
+                self.max_connections.map(|max| max as usize),
+                self.max_connections_per_address.map(|max| max as usize),
+                Duration::from_secs(self.idle_seconds),
+            ),
             api: ApiOptions {
                 public_markets: self.public_markets,
                 allow_inject: self.allow_inject,
@@ -176,6 +203,9 @@ impl LimitArgs {
             nodes_wanted: self.limit_nodes_wanted,
             ceiling_micros: self.limit_ceiling_micros.unwrap_or(u64::MAX),
             requests_per_second: self.limit_requests_per_second,
+            open_requests: self.limit_open_requests,
+            watches: self.limit_watches,
+            anonymous_requests_per_second: self.limit_anonymous_requests_per_second,
         }
     }
 }

@@ -4,10 +4,13 @@ mod gate;
 mod malformed;
 mod methods;
 mod streams;
+mod timed;
 
 use crate::api::Api;
 use crate::caller::Caller;
+use crate::held::held;
 use crate::metrics::Requests;
+use crate::policy::Opens;
 use crate::spans;
 use crate::wire::status::{ApiError, Code};
 use axum::Router;
@@ -53,8 +56,12 @@ struct Method {
     counted: Requests,
 }
 
-/// Where our services are; others are for everybody.
-const OURS: &str = "/kubebid.";
+/// Where the services are that are for everybody.
+const OTHERS: [&str; 3] = [
+    "/grpc.health.v1.Health/",
+    "/grpc.reflection.v1.ServerReflection/",
+    "/grpc.reflection.v1alpha.ServerReflection/",
+];
 
 /// The services, before there is anybody to answer. They take a while to make.
 pub(crate) struct Prepared {
@@ -97,13 +104,19 @@ impl Services {
             let span = spans::request("grpc", method.counted.method(), request.headers());
             return spans::within(span, gate::pass(api, &method.counted, request, behind)).await;
         }
-        if path.starts_with(OURS) {
-            let answer = async { gate::refused(Code::UnknownMethod.into()) };
-            return gate::counted(counted_others, answer).await;
-        }
         let path = path.to_owned();
-        let answer = async { others.clone().oneshot(request).await.unwrap_or_else(|never| match never {}) };
-        gate::counted(counted_others, gate::unpanicked(&path, answer)).await
+        let answer = async {
+            let slot = api.admit_anybody(request.extensions())?;
+            if !OTHERS.iter().any(|service| path.starts_with(service)) {
+                return Err(Code::UnknownMethod.into());
+            }
+            let answer =
+                async { others.clone().oneshot(request).await.unwrap_or_else(|never| match never {}) };
+            let answer = gate::unpanicked(&path, answer).await;
+            gate::explained(held(answer, Some(slot), Opens::Requests(1)))
+        };
+        let answer = async { answer.await.unwrap_or_else(gate::refused) };
+        gate::counted(counted_others, answer).await
     }
 }
 
@@ -121,7 +134,7 @@ async fn called(api: Api, call: Call, caller: Caller, request: Request) -> Respo
                 let answer = call(api.clone(), caller.clone(), request.into_inner());
                 async move { answered(answer.await) }
             });
-            grpc(MESSAGE).unary(service, request).await
+            grpc(MESSAGE).unary(service, request.map(timed::body)).await
         }
         Call::Watch(call) => {
             let (watch, mut watched) = oneshot::channel();
@@ -136,7 +149,7 @@ async fn called(api: Api, call: Call, caller: Caller, request: Request) -> Respo
                 }
             });
             // All of the response but its body.
-            let response = grpc(MESSAGE).server_streaming(service, request).await;
+            let response = grpc(MESSAGE).server_streaming(service, request.map(timed::body)).await;
             return match watched.try_recv() {
                 Ok(begun) => response.map(|_| streams::body(begun)),
                 Err(_) => response.map(Body::new),

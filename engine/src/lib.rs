@@ -9,6 +9,7 @@ pub mod config;
 mod engine;
 pub mod grpc;
 mod health;
+mod held;
 mod intake;
 mod leave_out;
 pub mod limits;

@@ -1,9 +1,11 @@
 //! What an account may use at most: requests a second, open bids, nodes, the height of a ceiling.
 
 mod bucket;
+mod slots;
 mod usage;
 
 pub use bucket::Bucket;
+pub use slots::{Slot, Slots};
 pub use usage::{Reservation, Room, Usage};
 
 use crate::store;
@@ -18,6 +20,12 @@ pub struct Defaults {
     /// The ceiling of a bid, per node-hour.
     pub ceiling_micros: u64,
     pub requests_per_second: u64,
+    /// Requests that are open at once, answers that are not read yet included.
+    pub open_requests: u64,
+    /// Watches that are open at once.
+    pub watches: u64,
+    /// Requests a second without a valid token, from one address.
+    pub anonymous_requests_per_second: u64,
 }
 
 impl Default for Defaults {
@@ -27,6 +35,9 @@ impl Default for Defaults {
             nodes_wanted: 1_000_000,
             ceiling_micros: u64::MAX,
             requests_per_second: 50_000,
+            open_requests: 256,
+            watches: 100,
+            anonymous_requests_per_second: 100,
         }
     }
 }
@@ -39,6 +50,7 @@ impl Defaults {
             nodes_wanted: own.nodes_wanted.unwrap_or(self.nodes_wanted),
             ceiling_micros: own.ceiling_micros.unwrap_or(self.ceiling_micros),
             requests_per_second: own.requests_per_second.unwrap_or(self.requests_per_second),
+            ..*self
         }
     }
 }

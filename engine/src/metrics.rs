@@ -31,6 +31,9 @@ pub const READY: &str = "kubebid_ready";
 pub const LEASE_FAULTS: &str = "kubebid_lease_faults_total";
 pub const CLOCK_JUMP: &str = "kubebid_clock_jump_seconds";
 pub const SNAPSHOT_AGE: &str = "kubebid_snapshot_age_commands";
+pub const CONNECTIONS: &str = "kubebid_connections";
+pub const CONNECTIONS_REFUSED: &str = "kubebid_connections_refused_total";
+pub const CONNECTIONS_CLOSED: &str = "kubebid_connections_closed_total";
 
 const OUTCOMES: [&str; 3] = ["accepted", "rejected", "repeated"];
 const REFUSED: &str = "refused";
@@ -65,8 +68,20 @@ pub fn describe() {
         "How far the machine's clock is ahead of market time since a jump that was refused; 0 without one"
     );
     gauge!(CLOCK_JUMP).set(0.0);
+    describe_gauge!(CONNECTIONS, "Open connections, by port: api, ops");
+    describe_counter!(
+        CONNECTIONS_REFUSED,
+        "Connections refused, by port and reason: max_connections, max_connections_per_address, no_connection"
+    );
+    describe_counter!(
+        CONNECTIONS_CLOSED,
+        "Connections closed by the server, by port and reason: no_request, idle"
+    );
     for outcome in OUTCOMES {
         counter!(COMMANDS, "outcome" => outcome).increment(0);
+    }
+    for reason in ["max_connections", "max_connections_per_address", "no_connection"] {
+        counter!(CONNECTIONS_REFUSED, "port" => "api", "reason" => reason).increment(0);
     }
     for kind in [REFUSED, UNKNOWN] {
         counter!(STORE_FAULTS, "kind" => kind).increment(0);
@@ -132,6 +147,19 @@ pub(crate) fn ready(is_ready: bool) {
 
 pub(crate) fn lease_not_renewed() {
     counter!(LEASE_FAULTS).increment(1);
+}
+
+/// `open` are the connections of a port.
+pub(crate) fn connections(port: &'static str, open: usize) {
+    gauge!(CONNECTIONS, "port" => port).set(open as f64);
+}
+
+pub(crate) fn connection_refused(port: &'static str, reason: &'static str) {
+    counter!(CONNECTIONS_REFUSED, "port" => port, "reason" => reason).increment(1);
+}
+
+pub(crate) fn connection_closed(port: &'static str, reason: &'static str) {
+    counter!(CONNECTIONS_CLOSED, "port" => port, "reason" => reason).increment(1);
 }
 
 pub(crate) fn dropped() {

@@ -71,6 +71,27 @@ pub fn need(method: &str) -> Option<Need> {
     NEEDS.get(method).copied()
 }
 
+/// How an open request of a method counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opens {
+    /// As so many requests.
+    Requests(u64),
+    /// As a watch, which goes on until its caller goes.
+    Watch,
+}
+
+/// A stream of bids counts as so many requests: a frame of it is so much larger.
+const STREAM_OF_BIDS: u64 = 16;
+
+/// Returns what a method, by its gRPC path, counts as while it is open.
+pub fn opens(method: &str) -> Opens {
+    match method.rsplit('/').next() {
+        Some("PlaceBids") => Opens::Requests(STREAM_OF_BIDS),
+        Some(name) if name.starts_with("Watch") => Opens::Watch,
+        Some(_) | None => Opens::Requests(1),
+    }
+}
+
 impl Need {
     /// Whether somebody with a credential for these roles may.
     pub fn allows(self, roles: Roles) -> bool {

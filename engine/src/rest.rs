@@ -8,17 +8,20 @@ mod problem;
 mod rpcs;
 mod sse;
 
-use crate::api::Api;
+use crate::api::{Api, header_of};
 use crate::caller::Caller;
+use crate::held::held;
 use crate::metrics::Requests;
+use crate::policy::{self, Opens};
 use crate::spans;
 use crate::wire::status::{ApiError, Code};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
-use axum::http::{HeaderMap, HeaderName, header};
-use axum::response::{Html, Response};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on};
 use bind::Given;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -27,6 +30,7 @@ use problem::problem;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use xxhash_rust::xxh3::xxh3_128;
 
 /// The largest body that is read.
 const BODY_BYTES: usize = 64 * 1024;
@@ -34,6 +38,11 @@ const BODY_BYTES: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest that a caller may wait.
 const PATIENCE_MAX: Duration = Duration::from_secs(300);
+
+/// What is read of a body that nobody needs, so that its connection can go on.
+const DISCARDED_BYTES: usize = 256 * 1024;
+/// How long such a body may take.
+const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -48,11 +57,15 @@ pub fn router(api: Api) -> Router {
 /// The same, before there is anybody to answer. It takes a while to make.
 pub(crate) fn routes() -> Router<Api> {
     let operations = operations::all();
-    let document: Bytes = document_of(&operations).into();
+    let document = Prepared::new(document_of(&operations).into());
     let rpcs = rpcs::all();
-    let mut router = Router::new()
-        .route("/", get(|| async { Html(include_str!("rest/index.html")) }))
-        .route("/openapi.json", get(async move || ([(header::CONTENT_TYPE, "application/json")], document)));
+    let index = async |State(api): State<Api>, request: Request| {
+        for_anybody(&api, request, |_| Html(include_str!("rest/index.html")).into_response()).await
+    };
+    let document = async move |State(api): State<Api>, request: Request| {
+        for_anybody(&api, request, |headers| document.answer(headers)).await
+    };
+    let mut router = Router::new().route("/", get(index)).route("/openapi.json", get(document));
     for operation in operations {
         let filter = MethodFilter::try_from(operation.method.clone()).expect("a method of REST");
         let path = operation.path;
@@ -65,15 +78,79 @@ pub(crate) fn routes() -> Router<Api> {
         router = router.route(path, on(filter, handler));
     }
     router
-        .fallback(async || {
-            problem(ApiError::new(Code::UnknownMethod).saying("there is nothing at this path"))
+        .fallback(async |State(api): State<Api>, request: Request| {
+            let nothing = ApiError::new(Code::UnknownMethod).saying("there is nothing at this path");
+            for_anybody(&api, request, |_| problem(nothing)).await
         })
-        .method_not_allowed_fallback(async || problem::wrong_method())
+        .method_not_allowed_fallback(async |State(api): State<Api>, request: Request| {
+            for_anybody(&api, request, |_| problem::wrong_method()).await
+        })
 }
 
-/// An answer to any request that is not to be served.
-pub(crate) fn refusal(error: ApiError) -> Response {
-    problem(error)
+/// Answers a request that is not to be served.
+pub(crate) async fn refuse(error: ApiError, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    in_order(problem(error), parts.version, body).await
+}
+
+/// Answers a request that needs no token. It counts by where it comes from.
+async fn for_anybody(api: &Api, request: Request, answer: impl FnOnce(&HeaderMap) -> Response) -> Response {
+    let (parts, body) = request.into_parts();
+    let response = match api.admit_anybody(&parts.extensions) {
+        Ok(slot) => held(answer(&parts.headers), Some(slot), Opens::Requests(1)),
+        Err(error) => problem(error),
+    };
+    in_order(response, parts.version, body).await
+}
+
+/// A document that is always the same.
+#[derive(Clone)]
+struct Prepared {
+    text: Bytes,
+    tag: HeaderValue,
+}
+
+impl Prepared {
+    fn new(text: Bytes) -> Prepared {
+        let tag = format!("\"{:032x}\"", xxh3_128(&text));
+        Prepared { text, tag: tag.parse().expect("hexadecimal digits in quotes") }
+    }
+
+    /// Returns the document, or that the caller has it already.
+    fn answer(&self, headers: &HeaderMap) -> Response {
+        let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
+        let tag = (header::ETAG, self.tag.clone());
+        if known.is_some_and(|known| self.tag.to_str().is_ok_and(|tag| known.contains(tag))) {
+            return (StatusCode::NOT_MODIFIED, [tag]).into_response();
+        }
+        let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        ([json, tag], self.text.clone()).into_response()
+    }
+}
+
+/// Returns the answer once the rest of the request's body is read, which nobody needs: a connection of HTTP/1 goes on
+/// then. If it does not come to its end soon, the answer says that the connection ends.
+async fn in_order(mut response: Response, version: Version, body: Body) -> Response {
+    if version < Version::HTTP_2 && !hyper::body::Body::is_end_stream(&body) && !discard(body).await {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Reads what is left of a body. Returns whether that was all of it.
+async fn discard(mut body: Body) -> bool {
+    let reading = async {
+        let mut left = DISCARDED_BYTES;
+        while let Some(frame) = body.frame().await {
+            let read = frame.ok().map(|frame| frame.data_ref().map_or(0, Bytes::len));
+            match read.and_then(|read| left.checked_sub(read)) {
+                Some(rest) => left = rest,
+                None => return false,
+            }
+        }
+        true
+    };
+    tokio::time::timeout(DISCARD_PATIENCE, reading).await.unwrap_or(false)
 }
 
 /// The OpenAPI document as it is served.
@@ -108,22 +185,30 @@ async fn answer(
     parameters: PathParameters,
     request: Request,
 ) -> Response {
-    let (parts, body) = request.into_parts();
-    let admitted = admit(&api, operation, rpc, &parts.headers);
-    let caller = match admitted {
-        Ok(caller) => caller,
-        Err(error) => return problem(error),
+    let (parts, mut body) = request.into_parts();
+    let gathered = async {
+        let caller = admit(&api, operation, rpc, &parts)?;
+        let deadline = caller.deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
+        let query = parts.uri.query().unwrap_or_default();
+        let gathering = gather(operation, parameters, query, &parts.headers, &mut body);
+        match tokio::time::timeout_at(deadline.into(), gathering).await {
+            Ok(given) => Ok((caller, given?)),
+            Err(_) => Err(ApiError::new(Code::NotYet).saying("the body did not come to its end in time")),
+        }
     };
-    let query = parts.uri.query().unwrap_or_default();
-    match gather(operation, parameters, query, &parts.headers, body).await {
-        Ok(given) => (operation.handler)(api, caller, given).await,
-        Err(error) => problem(error),
+    match gathered.await {
+        Ok((caller, given)) => {
+            let slot = caller.slot.clone();
+            held((operation.handler)(api, caller, given).await, slot, policy::opens(rpc))
+        }
+        Err(error) => in_order(problem(error), parts.version, body).await,
     }
 }
 
 /// Who asks, and until when; by the same check as gRPC.
-fn admit(api: &Api, operation: &Operation, rpc: &str, headers: &HeaderMap) -> Result<Caller, ApiError> {
-    let patience = match headers.get(REQUEST_TIMEOUT) {
+fn admit(api: &Api, operation: &Operation, rpc: &str, parts: &Parts) -> Result<Caller, ApiError> {
+    let caller = api.admit(rpc, &parts.headers, &parts.extensions)?;
+    let patience = match header_of(&parts.headers, &REQUEST_TIMEOUT)? {
         None => PATIENCE,
         Some(seconds) => {
             let seconds = seconds.to_str().ok().and_then(|text| text.trim().parse().ok());
@@ -133,7 +218,7 @@ fn admit(api: &Api, operation: &Operation, rpc: &str, headers: &HeaderMap) -> Re
         }
     };
     let deadline = (!operation.streams).then(|| Instant::now() + patience);
-    Ok(Caller { deadline, ..api.admit(rpc, headers)? })
+    Ok(Caller { deadline, ..caller })
 }
 
 async fn gather(
@@ -141,7 +226,7 @@ async fn gather(
     parameters: PathParameters,
     query: &str,
     headers: &HeaderMap,
-    body: Body,
+    body: &mut Body,
 ) -> Result<Given, ApiError> {
     let binding = &operation.binding;
     let mut given = Given::default();
@@ -154,8 +239,10 @@ async fn gather(
         given.set(field, text.into());
     }
     given.set_query(binding, query)?;
+    // Read even where it is no use: the next request comes after it.
+    let body = read(body).await?;
     if binding.has_body {
-        given.set_body(read(body).await?);
+        given.set_body(body);
     }
     if let Some(key) = text_of(headers, &IDEMPOTENCY_KEY)?.filter(|_| binding.has_body) {
         if !binding.has_key {
@@ -176,7 +263,7 @@ async fn gather(
     Ok(given)
 }
 
-async fn read(body: Body) -> Result<Bytes, ApiError> {
+async fn read(body: &mut Body) -> Result<Bytes, ApiError> {
     match Limited::new(body, BODY_BYTES).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
@@ -187,7 +274,7 @@ async fn read(body: Body) -> Result<Bytes, ApiError> {
 }
 
 fn text_of(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, ApiError> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
+    let Some(value) = header_of(headers, name)? else { return Ok(None) };
     let text = value.to_str().map_err(|_| ApiError::bad_field(name.as_str(), "is not plain text"))?;
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }

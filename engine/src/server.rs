@@ -1,6 +1,7 @@
 //! The service: one port for gRPC and REST, another for health and metrics.
 
 mod accept;
+mod connections;
 mod entrance;
 mod ops;
 mod tls;
@@ -12,9 +13,10 @@ use crate::engine::{Engine, EngineError, Running};
 use crate::standby::Start;
 use crate::store::Fault;
 use crate::wire::status::ApiError;
+pub use connections::ConnectionLimits;
+use connections::Connections;
 use entrance::{Entrance, Prepared};
 use futures_util::future::{BoxFuture, ready};
-use hyper_util::service::TowerToHyperService;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -38,6 +40,7 @@ pub struct ServerConfig {
     pub tls: Option<TlsFiles>,
     /// For how long requests may go on when the server stops.
     pub grace: Duration,
+    pub connections: ConnectionLimits,
     pub api: ApiOptions,
 }
 
@@ -67,7 +70,7 @@ pub enum ServeError {
 /// Bound to its ports; nothing is answered yet.
 pub struct Server {
     listener: TcpListener,
-    ops: Option<TcpListener>,
+    ops: Option<std::net::TcpListener>,
     tls: Option<TlsAcceptor>,
     config: ServerConfig,
 }
@@ -118,7 +121,10 @@ impl Server {
         let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
         let listener = bind(config.listen).await?;
         let ops = match config.ops {
-            Some(address) => Some(bind(address).await?),
+            Some(address) => {
+                let listener = bind(address).await?;
+                Some(listener.into_std().map_err(|source| ServeError::Listen { address, source })?)
+            }
             None => None,
         };
         Ok(Server { listener, ops, tls, config })
@@ -167,12 +173,15 @@ impl Server {
         let (stop_ops, stopping_ops) = watch::channel(false);
         // First: what is counted goes where the metrics are then.
         if let Some(ops) = self.ops.take() {
-            let router = ops::router(entrance.clone(), begin == Begin::WhileStandingBy);
-            let router = TowerToHyperService::new(router);
-            tokio::spawn(accept::serve(ops, None, router, stopping_ops, Duration::ZERO));
+            let standby = begin == Begin::WhileStandingBy;
+            let served = ops::serve(ops, entrance.clone(), standby, stopping_ops);
+            served
+                .map_err(|source| ServeError::Listen { address: ops_address.unwrap_or(address), source })?;
         }
         let prepared = Prepared::new();
-        let accepting = accept::serve(self.listener, self.tls, entrance.door(), stopping, self.config.grace);
+        let connections = Connections::new("api", self.config.connections, &self.config.api.limits);
+        let grace = self.config.grace;
+        let accepting = accept::serve(self.listener, self.tls, entrance.door(), connections, stopping, grace);
         let mut accepting = Accepting::Not(Box::pin(accepting));
         if begin == Begin::WhileStandingBy {
             accepting.begin();

@@ -2,7 +2,7 @@
 
 use super::Secret;
 use crate::caller::{Caller, Roles};
-use crate::limits::{Bucket, Defaults};
+use crate::limits::{Bucket, Defaults, Slots};
 use crate::store::{Fault, Limits, Rows};
 use arc_swap::ArcSwap;
 use kubebid_core::units::AccountName;
@@ -26,7 +26,7 @@ struct Inner {
     rows: Rows,
     defaults: Defaults,
     known: ArcSwap<Known>,
-    /// Whom all without a credential are.
+    /// Whom those without a credential are who come from nowhere in particular.
     nobody: Arc<Holder>,
     /// One reads at a time, so that an older reading never replaces a newer one.
     reading: Mutex<()>,
@@ -55,11 +55,19 @@ pub(crate) struct Holder {
     pub(crate) account: AccountName,
     limits: ArcSwap<Limits>,
     pub(crate) bucket: Bucket,
+    pub(crate) open_requests: Slots,
+    pub(crate) watches: Slots,
 }
 
 impl Holder {
     fn new(account: AccountName, limits: Limits) -> Arc<Holder> {
-        Arc::new(Holder { account, limits: ArcSwap::from_pointee(limits), bucket: Bucket::default() })
+        Arc::new(Holder {
+            account,
+            limits: ArcSwap::from_pointee(limits),
+            bucket: Bucket::default(),
+            open_requests: Slots::default(),
+            watches: Slots::default(),
+        })
     }
 
     pub(crate) fn limits(&self) -> Limits {
@@ -91,6 +99,23 @@ impl Session {
     }
 }
 
+/// Where requests come from: whose limits those use up that have no valid token. Every connection from one address has
+/// the same. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin(Arc<Holder>);
+
+impl Origin {
+    pub(crate) fn new(requests_per_second: u64) -> Origin {
+        let limits = Limits { requests_per_second: Some(requests_per_second), ..Limits::default() };
+        Origin(Holder::new(AccountName::new(""), limits))
+    }
+
+    /// Returns whether some of its requests were used up just now, or something of it is open.
+    pub(crate) fn is_used(&self) -> bool {
+        self.0.bucket.is_used() || Arc::strong_count(&self.0) > 1
+    }
+}
+
 impl Auth {
     /// Reads the store, and keeps reading it as long as a clone of this lives.
     pub async fn start(rows: Rows, defaults: Defaults) -> Result<Auth, Fault> {
@@ -112,16 +137,19 @@ impl Auth {
             roles: credential.roles,
             deadline: None,
             session: Session { holder, credential: Some(credential.clone()) },
+            slot: None,
         })
     }
 
-    /// Somebody without a credential.
-    pub(crate) fn nobody(&self) -> Caller {
+    /// Returns a caller without a credential, who uses up the limits of where it comes from.
+    pub(crate) fn nobody(&self, origin: Option<&Origin>) -> Caller {
+        let holder = origin.map_or(&self.0.nobody, |origin| &origin.0).clone();
         Caller {
-            account: self.0.nobody.account.clone(),
+            account: holder.account.clone(),
             roles: Roles::default(),
             deadline: None,
-            session: Session { holder: self.0.nobody.clone(), credential: None },
+            session: Session { holder, credential: None },
+            slot: None,
         }
     }
 

@@ -2,18 +2,22 @@
 //! could not read.
 
 use super::malformed::malformed;
-use crate::api::Api;
+use crate::api::{Api, header_of};
 use crate::caller::Caller;
+use crate::held::held;
 use crate::metrics::Requests;
+use crate::policy;
 use crate::wire::status::{ApiError, Code};
 use axum::extract::Request;
 use axum::response::Response;
 use futures_util::FutureExt;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 use tonic::Status;
 use tracing::error;
+
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// `behind` is what answers those who may pass.
 pub(super) async fn pass<F: Future<Output = Response>>(
@@ -40,7 +44,8 @@ async fn admit<F: Future<Output = Response>>(
     request: Request,
     behind: impl FnOnce(Caller, Request) -> F,
 ) -> Result<Response, ApiError> {
-    let mut caller = api.admit(path, request.headers())?;
+    let mut caller = api.admit(path, request.headers(), request.extensions())?;
+    let slot = caller.slot.clone();
     let deadline = deadline(request.headers())?;
     caller.deadline = deadline;
     let answering = unpanicked(path, behind(caller, request));
@@ -50,14 +55,23 @@ async fn admit<F: Future<Output = Response>>(
         Some(deadline) => tokio::time::timeout_at(deadline.into(), answering).await.map_err(|_| late())?,
         None => answering.await,
     };
+    let response = held(response, slot, policy::opens(path));
+    explained(response)
+}
+
+/// Gives a status of tonic's, which has no details, the code of the table. Those of ours have details.
+pub(super) fn explained(response: Response) -> Result<Response, ApiError> {
     match response.extensions().get::<Status>() {
-        // Ours have details; one without comes from reading the message.
         Some(status) if status.details().is_empty() => malformed(status).map_or(Ok(response), Err),
+        // A service of tonic's writes this without a status.
+        None if response.headers().get("grpc-status").is_some_and(|code| code == "12") => {
+            Err(Code::UnknownMethod.into())
+        }
         Some(_) | None => Ok(response),
     }
 }
 
-fn late() -> ApiError {
+pub(super) fn late() -> ApiError {
     let said = "the deadline came first; repeat a command with its client_key to learn what became of it";
     ApiError::new(Code::NotYet).saying(said)
 }
@@ -76,7 +90,7 @@ pub(super) fn refused(error: ApiError) -> Response {
 
 /// Until when the caller waits: `grpc-timeout`, as in "250m".
 fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError> {
-    let Some(header) = headers.get("grpc-timeout") else { return Ok(None) };
+    let Some(header) = header_of(headers, &GRPC_TIMEOUT)? else { return Ok(None) };
     let timeout = header.to_str().ok().and_then(timeout);
     let timeout =
         timeout.ok_or_else(|| ApiError::bad_field("grpc-timeout", "is not up to 8 digits and a unit"))?;

@@ -18,8 +18,13 @@ pub(super) fn malformed(status: &Status) -> Option<ApiError> {
             None => error,
         });
     }
-    if code != tonic::Code::Internal {
-        return None;
+    match code {
+        tonic::Code::Internal => {}
+        tonic::Code::Unimplemented if said.contains("compressed") => {
+            return Some(ApiError::new(Code::UnsupportedEncoding).at("grpc-encoding"));
+        }
+        tonic::Code::Unimplemented => return Some(Code::UnknownMethod.into()),
+        _ => return None,
     }
     Some(ApiError::new(Code::BadField).saying(format!("the request is malformed: {said}")))
 }

@@ -18,6 +18,11 @@ impl Bucket {
         self.take_at(nanos(), most, per_second)
     }
 
+    /// Returns whether fewer can be taken at once than from a new bucket of `per_second`.
+    pub fn is_used(&self) -> bool {
+        self.full_at.load(Ordering::Relaxed) > nanos()
+    }
+
     fn take_at(&self, now: u64, most: u64, per_second: u64) -> (u64, Duration) {
         const SECOND: u64 = 1_000_000_000;
         let Some(each) = SECOND.checked_div(per_second) else { return (0, Duration::from_secs(1)) };

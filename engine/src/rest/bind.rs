@@ -9,9 +9,11 @@ use super::operation::Message;
 use crate::wire::status::ApiError;
 use axum::http::Method;
 use percent_encoding::percent_decode_str;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
@@ -206,6 +208,7 @@ impl Given {
     /// The message, or the field to blame and where it is.
     pub(super) fn read<Q: DeserializeOwned>(self) -> Result<Q, ApiError> {
         let Some(body) = self.body else { return from_value(Value::Object(self.fields)) };
+        serde_json::from_slice(&body).map(|Once| ()).or_else(|error| blame_twice(&error))?;
         // Read as it came: only the text knows its lines.
         let mut reader = serde_json::Deserializer::from_slice(&body);
         let message: Q = serde_path_to_error::deserialize(&mut reader).map_err(|error| blame(&error))?;
@@ -261,6 +264,73 @@ fn decoded(name: &str, text: &str) -> Result<String, ApiError> {
     let decoded = percent_decode_str(&spaced).decode_utf8();
     decoded.map(|text| text.into_owned()).map_err(|_| ApiError::bad_field(name, "is not UTF-8"))
 }
+
+/// Reads a JSON and keeps nothing of it. Fails if an object has a key twice: programs differ in which of the two counts.
+struct Once;
+
+impl<'de> Deserialize<'de> for Once {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Once, D::Error> {
+        json.deserialize_any(Once)
+    }
+}
+
+impl<'de> Visitor<'de> for Once {
+    type Value = Once;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Once, E> {
+        Ok(Once)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Once, E> {
+        Ok(Once)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Once, E> {
+        Ok(Once)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Once, E> {
+        Ok(Once)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Once, E> {
+        Ok(Once)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Once, E> {
+        Ok(Once)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Once, A::Error> {
+        while let Some(Once) = entries.next_element()? {}
+        Ok(Once)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Once, A::Error> {
+        let mut keys = BTreeSet::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if keys.contains(&key) {
+                return Err(A::Error::custom(format_args!("{TWICE}{key}")));
+            }
+            keys.insert(key);
+            entries.next_value::<Once>()?;
+        }
+        Ok(Once)
+    }
+}
+
+/// Blames a key that is there twice; what else is wrong is found later.
+fn blame_twice(error: &serde_json::Error) -> Result<(), ApiError> {
+    let said = error.to_string();
+    let Some(key) = said.strip_prefix(TWICE) else { return Ok(()) };
+    Err(ApiError::bad_field("body", format_args!("has a key twice: {key}")))
+}
+
+const TWICE: &str = "twice: ";
 
 fn blame(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     let (inner, path) = (error.inner(), error.path().to_string());

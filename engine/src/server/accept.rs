@@ -1,10 +1,16 @@
 //! Connections: HTTP/1 and HTTP/2 on one port, with TLS or without, and their end.
 
+use super::connections::{Activity, Connections, Heard, Place, Silence};
 use super::entrance::Door;
+use crate::held::Held;
+use axum::body::Body;
+use futures_util::FutureExt;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use std::time::Duration;
+use std::pin::pin;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -12,11 +18,15 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 /// Requests that one connection may have open at once.
-const STREAMS: u32 = 4096;
-/// How long a peer may take for a handshake, for the head of a request, for the answer to a ping.
+const STREAMS: u32 = 256;
+/// Bytes of an answer that wait in the connection for the peer to read.
+const SEND_BUFFER: usize = 64 * 1024;
+/// How long a peer may take to answer a ping.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a quiet peer is asked whether it is there.
 const PING: Duration = Duration::from_secs(30);
+/// How long HTTP/1 waits for the head of a request after the first: longer than clients keep connections in their pools.
+const NEXT_REQUEST: Duration = Duration::from_secs(120);
 /// How long to wait when the system gives no connections: it may have run out of files.
 const EXHAUSTED: Duration = Duration::from_millis(50);
 
@@ -25,58 +35,111 @@ pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     door: impl Door,
+    connections: Connections,
     mut stopping: watch::Receiver<bool>,
     grace: Duration,
 ) {
-    let connections = GracefulShutdown::new();
+    let (alive, _) = watch::channel(());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
         match accepted {
-            Ok((stream, _)) => {
-                let (tls, door, watcher) = (tls.clone(), door.clone(), connections.watcher());
-                tokio::spawn(connection(stream, tls, door, watcher));
+            Ok((stream, peer)) => {
+                // One too many is closed at once.
+                let Some(place) = connections.admit(peer.ip()) else { continue };
+                let (tls, door, stopping, alive) =
+                    (tls.clone(), door.clone(), stopping.clone(), alive.subscribe());
+                let connections = connections.clone();
+                tokio::spawn(async move {
+                    connection(stream, tls, door, connections, place, stopping).await;
+                    drop(alive);
+                });
             }
             Err(error) => {
-                warn!(%error, "no connection could be taken");
+                connections.not_accepted(&error);
                 tokio::time::sleep(EXHAUSTED).await;
             }
         }
     }
     drop(listener);
-    if tokio::time::timeout(grace, connections.shutdown()).await.is_err() && !grace.is_zero() {
+    if tokio::time::timeout(grace, alive.closed()).await.is_err() && !grace.is_zero() {
         warn!("some requests did not finish in time");
     }
 }
 
-async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, door: impl Door, watcher: Watcher) {
+async fn connection(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    door: impl Door,
+    connections: Connections,
+    place: Place,
+    stopping: watch::Receiver<bool>,
+) {
+    let accepted = Instant::now();
     // Answers are small and waited for.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return http(stream, door, watcher).await };
-    match tokio::time::timeout(PATIENCE, tls.accept(stream)).await {
-        Ok(Ok(stream)) => http(stream, door, watcher).await,
+    let Some(tls) = tls else { return http(stream, accepted, door, connections, place, stopping).await };
+    let deadline = accepted + connections.limits().first_request;
+    match tokio::time::timeout_at(deadline.into(), tls.accept(stream)).await {
+        Ok(Ok(stream)) => http(stream, accepted, door, connections, place, stopping).await,
         Ok(Err(error)) => debug!(%error, "a handshake failed"),
-        Err(_) => debug!("a handshake took too long"),
+        Err(_) => connections.closed(Silence::NoRequest),
     }
 }
 
 async fn http(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    accepted: Instant,
     door: impl Door,
-    watcher: Watcher,
+    connections: Connections,
+    place: Place,
+    mut stopping: watch::Receiver<bool>,
 ) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(NEXT_REQUEST).max_buf_size(SEND_BUFFER);
     builder
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(PING)
         .keep_alive_timeout(PATIENCE)
-        .max_concurrent_streams(STREAMS);
-    let serving = builder.serve_connection(TokioIo::new(stream), door).into_owned();
-    if let Err(error) = watcher.watch(serving).await {
+        .max_concurrent_streams(STREAMS)
+        .max_send_buf_size(SEND_BUFFER);
+    let activity = Activity::new();
+    let stream = TokioIo::new(Heard::new(stream, activity.clone()));
+    let (active, origin) = (activity.clone(), place.origin.clone());
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        let open = active.begin();
+        request.extensions_mut().insert(origin.clone());
+        let answering = door.call(request);
+        answering.map(|answer| answer.map(|response| response.map(|body| Body::new(Held::new(body, open)))))
+    });
+    let mut serving = pin!(builder.serve_connection(stream, service));
+    let stopped = async {
+        let _ = stopping.wait_for(|stopping| *stopping).await;
+    };
+    let served = tokio::select! {
+        served = serving.as_mut() => Some(served),
+        () = stopped => None,
+        reason = activity.until_silent(accepted, connections.limits()) => {
+            connections.closed(reason);
+            if reason == Silence::Idle {
+                // What comes just before it hears of the end is answered.
+                serving.as_mut().graceful_shutdown();
+                let _ = tokio::time::timeout(PATIENCE, serving.as_mut()).await;
+            }
+            return;
+        }
+    };
+    let served = match served {
+        Some(served) => served,
+        None => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = served {
         debug!(error, "a connection broke");
     }
 }

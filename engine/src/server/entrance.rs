@@ -81,8 +81,11 @@ impl Entrance {
             let kind = request.headers().get(header::CONTENT_TYPE);
             let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
             let Some(open) = entrance.get() else {
-                let refusal = if is_grpc { grpc::refusal } else { rest::refusal };
-                return Either::Left(ready(Ok(refusal(ApiError::not_leading()))));
+                return Either::Left(if is_grpc {
+                    Either::Left(ready(Ok(grpc::refusal(ApiError::not_leading()))))
+                } else {
+                    Either::Right(rest::refuse(ApiError::not_leading(), request).map(Ok))
+                });
             };
             Either::Right(if is_grpc {
                 Either::Left(open.grpc.clone().answer(request).map(Ok))

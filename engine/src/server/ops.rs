@@ -1,15 +1,24 @@
 //! Health and metrics, on their own port.
 
+use super::accept;
+use super::connections::{ConnectionLimits, Connections};
 use super::entrance::Entrance;
+use crate::limits::Defaults;
 use crate::metrics;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
+use hyper_util::service::TowerToHyperService;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::borrow::Cow;
+use std::io;
+use std::net::TcpListener;
 use std::sync::OnceLock;
-use tracing::warn;
+use std::thread;
+use std::time::Duration;
+use tokio::sync::watch;
+use tracing::{error, warn};
 
 /// Bounds of durations, in seconds.
 const SECONDS: [f64; 14] =
@@ -17,14 +26,42 @@ const SECONDS: [f64; 14] =
 /// Bounds of counts.
 const COUNTS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 2048.0, 4096.0, 8192.0];
 
-pub(super) fn router(entrance: Entrance, standby: bool) -> Router {
+/// Serves on a thread of its own until `stopping` says so: probes are answered however busy the other threads are.
+pub(super) fn serve(
+    listener: TcpListener,
+    entrance: Entrance,
+    standby: bool,
+    stopping: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let router = TowerToHyperService::new(router(entrance, standby));
+    let connections = Connections::new("ops", ConnectionLimits::of_ops(), &Defaults::default());
+    let serving = move || {
+        let served = runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            accept::serve(listener, None, router, connections, stopping, Duration::ZERO).await;
+            Ok::<_, io::Error>(())
+        });
+        if let Err(error) = served {
+            error!(%error, "health and metrics are not served");
+        }
+    };
+    thread::Builder::new().name("kubebid-ops".to_owned()).spawn(serving).map(drop)
+}
+
+fn router(entrance: Entrance, standby: bool) -> Router {
     let handle = recorder();
     let waiting = if standby { "standby" } else { "starting" };
     let ready = async move |State(entrance): State<Entrance>| ready(&entrance, waiting);
+    // Elsewhere: there may be many series, and probes do not wait for them.
+    let metrics = async move |State(entrance): State<Entrance>| {
+        let rendered = tokio::task::spawn_blocking(move || render(&entrance, handle)).await;
+        rendered.unwrap_or((StatusCode::INTERNAL_SERVER_ERROR, "a bug of the engine\n".to_owned()))
+    };
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .route("/metrics", get(async move |State(entrance): State<Entrance>| render(&entrance, handle)))
+        .route("/metrics", get(metrics))
         .with_state(entrance)
 }
 

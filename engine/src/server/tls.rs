@@ -14,6 +14,9 @@ pub(super) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, ServeError> {
     let certificates = CertificateDer::pem_file_iter(&files.certificates)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| failed(&files.certificates, &error))?;
+    if certificates.is_empty() {
+        return Err(failed(&files.certificates, &"it holds no certificate in PEM"));
+    }
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| failed(&files.key, &error))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()

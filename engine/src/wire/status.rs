@@ -39,6 +39,8 @@ pub enum Code {
     NotYet,
     /// A method or a path that does not exist.
     UnknownMethod,
+    /// A message that is compressed.
+    UnsupportedEncoding,
     /// Another engine leads, or may do so.
     NotLeading,
     /// The store or the engine is away.
@@ -58,7 +60,7 @@ struct Row {
 
 impl Code {
     /// The codes of the edge; those of the market are [`Reject::ALL`].
-    pub const OF_THE_EDGE: [Code; 17] = [
+    pub const OF_THE_EDGE: [Code; 18] = [
         Code::BadField,
         Code::Unauthenticated,
         Code::Forbidden,
@@ -73,6 +75,7 @@ impl Code {
         Code::Gone,
         Code::NotYet,
         Code::UnknownMethod,
+        Code::UnsupportedEncoding,
         Code::NotLeading,
         Code::Unavailable,
         Code::Internal,
@@ -119,6 +122,7 @@ impl Code {
             Code::Gone => return row("GONE", OutOfRange, 410, Some("cursor"), "the cursor is of another journal or ahead of its end; read the lists afresh and watch from the cursor they give"),
             Code::NotYet => return row("NOT_YET", DeadlineExceeded, 504, None, "the deadline came first"),
             Code::UnknownMethod => return row("UNKNOWN_METHOD", Unimplemented, 404, None, "there is no such method"),
+            Code::UnsupportedEncoding => return row("UNSUPPORTED_ENCODING", Unimplemented, 415, None, "messages are not compressed here; send grpc-encoding: identity"),
             Code::NotLeading => return row("NOT_LEADING", Unavailable, 503, None, "this engine does not lead, and took nothing; try the others of its exchange, or again in a moment"),
             Code::Unavailable => return row("UNAVAILABLE", Unavailable, 503, None, "the engine or its store is away; whether a command was taken is unknown: repeat it with its client_key"),
             Code::Internal => return row("INTERNAL", Internal, 500, None, "a bug of the engine; its log says more"),

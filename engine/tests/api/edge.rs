@@ -119,7 +119,38 @@ async fn malformed_messages_are_the_callers_fault() {
     assert_refused(frame, Code::InvalidArgument, "BAD_FIELD");
     let nowhere = raw::call(&t1, "/kubebid.auction.v1.BidService/StealBid", Vec::new()).await;
     assert_refused(nowhere, Code::Unimplemented, "UNKNOWN_METHOD");
+    for nowhere in ["/other.v1.Service/Method", "/grpc.health.v1.Health/Heal"] {
+        let answer = raw::call(&t1, nowhere, Vec::new()).await;
+        assert_refused(answer, Code::Unimplemented, "UNKNOWN_METHOD");
+    }
     assert_eq!(world.seq().await, before);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compressed_message_is_refused_by_its_code() {
+    let world = World::start().await;
+    let t1 = world.tenant("t1").await;
+    let mut request = t1.in_time(v1::GetBidRequest::default(), "20S");
+    request.metadata_mut().insert("grpc-encoding", "gzip".parse().unwrap());
+    let refusal =
+        assert_refused(world.patient().get_bid(request).await, Code::Unimplemented, "UNSUPPORTED_ENCODING");
+    assert_eq!(refusal.field.as_deref(), Some("grpc-encoding"));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_that_is_given_twice_is_refused() {
+    let world = World::start().await;
+    let t1 = world.tenant("t1").await;
+    for name in ["authorization", "grpc-timeout"] {
+        let mut request = t1.in_time(v1::GetBidRequest::default(), "20S");
+        let value = request.metadata().get(name).unwrap().clone();
+        request.metadata_mut().append(name, value);
+        let answer = world.patient().get_bid(request).await;
+        let refusal = assert_refused(answer, Code::InvalidArgument, "BAD_FIELD");
+        assert_eq!(refusal.field.as_deref(), Some(name));
+    }
     world.stop().await;
 }
 

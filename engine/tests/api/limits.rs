@@ -107,6 +107,25 @@ async fn too_many_requests_a_second_are_told_when_to_come_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_forbidden_request_counts_against_the_rate() {
+    let world = World::start().await;
+    let limits = v1::AccountLimits { requests_per_second: Some(3), ..v1::AccountLimits::default() };
+    let t1 = world.limited("t1", &[Role::Tenant], limits).await;
+    let mut forbidden = 0;
+    let limited = loop {
+        let answer = t1.admin().list_accounts(v1::ListAccountsRequest::default()).await.unwrap_err();
+        match answer.code() {
+            Code::PermissionDenied => forbidden += 1,
+            _ => break answer,
+        }
+    };
+    assert!(forbidden >= 3, "a second's worth is to be had at once");
+    let refusal = assert_refused(Err::<(), _>(limited), Code::ResourceExhausted, "LIMIT");
+    assert_eq!(refusal.limit.as_deref(), Some("requests_per_second"));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_intake_is_busy_and_the_key_stays_free() {
     let world = World::with(ApiOptions::default(), 4).await;
     let t1 = world.tenant("t1").await;

@@ -3,10 +3,12 @@
 
 mod admin;
 mod allocations;
+mod connections;
 mod edge;
 mod limits;
 mod placing;
 mod raw;
 mod rights;
 mod service;
+mod unread;
 mod world;

@@ -35,7 +35,9 @@ async fn each_role_may_call_what_the_policy_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_gets_in_without_a_token_that_counts() {
-    let world = World::start().await;
+    let mut api = ApiOptions::default();
+    api.limits.anonymous_requests_per_second = 1_000_000;
+    let world = World::with(api, 64).await;
     let wrong = |secret: &str| Caller { bearer: Bearer(Some(secret.to_owned())), ..world.nobody() };
     let unknown = format!("kb_{}", "0".repeat(64));
     for caller in [world.nobody(), wrong(""), wrong("nonsense"), wrong(&unknown)] {

@@ -106,6 +106,10 @@ async fn tls_is_spoken_where_it_is_configured() {
     let broken = TlsFiles { key: files.certificates.clone(), ..files.clone() };
     let config = |tls| ServerConfig { tls: Some(tls), ops: None, ..World::config(ApiOptions::default()) };
     assert!(matches!(Server::bind(config(broken)).await, Err(ServeError::Tls(_))));
+    let empty = TlsFiles { certificates: folder.path().join("empty.pem"), ..files.clone() };
+    std::fs::write(&empty.certificates, "").unwrap();
+    let refused = Server::bind(config(empty)).await.unwrap_err().to_string();
+    assert!(refused.ends_with("empty.pem: it holds no certificate in PEM"), "{refused}");
 
     let store = StoreOptions::new(Place::Sqlite(folder.path().join("kubebid.db")));
     let (engine, running) = Engine::start(EngineOptions::new(store, Clock::Stepped)).await.unwrap();

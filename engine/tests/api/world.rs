@@ -6,7 +6,7 @@ use hyper_util::rt::TokioExecutor;
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::clock::Clock;
-use kubebid_engine::server::{Server, ServerConfig};
+use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
 use kubebid_engine::store::{Place, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions};
 use kubebid_proto::v1;
@@ -156,6 +156,10 @@ impl World {
 
     /// With one market open.
     pub(crate) async fn with(api: ApiOptions, intake: usize) -> World {
+        World::serving(World::config(api), intake).await
+    }
+
+    pub(crate) async fn serving(config: ServerConfig, intake: usize) -> World {
         let folder = tempfile::tempdir().unwrap();
         let store = StoreOptions::new(Place::Sqlite(folder.path().join("kubebid.db")));
         let options = EngineOptions { intake, ..EngineOptions::new(store, Clock::Stepped) };
@@ -163,7 +167,7 @@ impl World {
         let token = folder.path().join("admin.token");
         bootstrap_admin(engine.store(), &token).await.unwrap();
         let secret = std::fs::read_to_string(token).unwrap().trim().to_owned();
-        let server = Server::bind(World::config(api)).await.unwrap();
+        let server = Server::bind(config).await.unwrap();
         let (address, ops) = (server.address(), server.ops_address().unwrap());
         let (stop, stopped) = oneshot::channel();
         let served = engine.clone();
@@ -185,7 +189,8 @@ impl World {
     pub(crate) fn config(api: ApiOptions) -> ServerConfig {
         let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
         let grace = Duration::from_secs(5);
-        ServerConfig { listen: loopback, ops: Some(loopback), tls: None, grace, api }
+        let connections = ConnectionLimits::default();
+        ServerConfig { listen: loopback, ops: Some(loopback), tls: None, grace, connections, api }
     }
 
     pub(crate) async fn open(&self, market: &str, rules: v1::MarketRules) {

@@ -114,3 +114,15 @@ async fn the_document_and_a_page_for_people_are_served_to_anyone() {
     assert!(page.headers["content-type"].to_str().unwrap().starts_with("text/html"));
     assert!(page.text.contains("/openapi.json"));
 }
+
+#[tokio::test]
+async fn who_has_the_document_is_told_that_it_is_the_same() {
+    let world = World::new().await;
+    let stranger = world.stranger();
+    let first = stranger.get("/openapi.json").await;
+    let tag = first.headers["etag"].to_str().unwrap();
+    let again = stranger.send("GET", "/openapi.json", &[("if-none-match", tag)], "").await;
+    assert_eq!((again.status, &again.text[..]), (304, ""));
+    let other = stranger.send("GET", "/openapi.json", &[("if-none-match", "\"0\"")], "").await;
+    assert_eq!((other.status, other.text), (200, first.text));
+}

@@ -130,6 +130,36 @@ async fn without_a_token_there_is_nothing_to_see() {
 }
 
 #[tokio::test]
+async fn a_header_or_a_key_that_is_given_twice_is_refused() {
+    let world = World::new().await;
+    let tenant = world.client("t1");
+    for (name, value) in [
+        ("authorization", "Bearer x"),
+        ("idempotency-key", "k"),
+        ("request-timeout", "5"),
+        ("last-event-id", "c"),
+    ] {
+        let mut headers = vec![(name, value), (name, value)];
+        headers.truncate(if name == "authorization" { 1 } else { 2 });
+        let (method, path) = match name {
+            "last-event-id" => ("GET", "/v1/events/stream"),
+            _ => ("POST", "/v1/bids"),
+        };
+        let refused = tenant.send(method, path, &headers, "").await;
+        assert_eq!((refused.status, refused.code(), refused.field()), (400, "BAD_FIELD", name));
+    }
+    for body in [
+        r#"{"max_nodes": 1, "max_nodes": 2}"#,
+        r#"{"labels": {"team": "a", "team": "b"}}"#,
+        r#"{"client_key": null, "client_key": "k"}"#,
+    ] {
+        let refused = tenant.send("POST", "/v1/bids", &[], body).await;
+        assert_eq!((refused.status, refused.code(), refused.field()), (400, "BAD_FIELD", "body"), "{body}");
+        assert!(refused.text.contains("twice"), "{}", refused.text);
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_path_and_a_wrong_method_are_problems_too() {
     let world = World::new().await;
     let tenant = world.client("t1");

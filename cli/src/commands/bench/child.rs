@@ -19,6 +19,8 @@ use tokio::process::Command;
 
 /// More than any load comes to: what is measured is the engine, not its limits.
 const NO_LIMIT: &str = "1000000000000";
+/// More than any load has.
+const CONNECTIONS: &str = "1000000";
 const START: Duration = Duration::from_secs(60);
 /// The tables may be far behind.
 const STOP: Duration = Duration::from_secs(120);
@@ -49,6 +51,9 @@ impl Child {
             .arg(folder.path().join("admin.token"))
             .args(["--limit-requests-per-second", NO_LIMIT, "--limit-open-bids", NO_LIMIT])
             .args(["--limit-nodes-wanted", NO_LIMIT, "--projection-lag", NO_LIMIT])
+            .args(["--limit-open-requests", NO_LIMIT, "--limit-watches", NO_LIMIT])
+            .args(["--limit-anonymous-requests-per-second", NO_LIMIT])
+            .args(["--max-connections", CONNECTIONS, "--max-connections-per-address", CONNECTIONS])
             .args(without.iter().map(|part| format!("--leave-out={}", word(*part))))
             // A URL may hold a password, and arguments are for everybody to see.
             .env("KUBEBID_STORE", store.unwrap_or(&of_its_own))

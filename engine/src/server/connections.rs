@@ -1,0 +1,440 @@
+//! How many connections are open, in all and from one address, and how long one is kept that asks for nothing.
+
+use crate::auth::Origin;
+use crate::limits::Defaults;
+use crate::metrics;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tracing::warn;
+
+/// Descriptors that are kept for the store, the log, and the port of health and metrics.
+const RESERVED_FILES: u64 = 256;
+/// The most connections that are open at once, however many files the process may have.
+const CONNECTIONS: usize = 4096;
+/// Addresses that are remembered before those are forgotten that have nothing open.
+const ADDRESSES: usize = 1024;
+/// How often a refused connection is logged.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// What a connection of HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Limits of the connections of one port.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLimits {
+    /// Connections that are open at once.
+    pub max: usize,
+    /// Connections that are open at once from one address.
+    pub max_per_address: usize,
+    /// How long a new connection may take until its first request begins: the TLS handshake and the head of the
+    /// request are a part of it.
+    pub first_request: Duration,
+    /// How long a connection is kept on which no request is open.
+    pub idle: Duration,
+}
+
+impl ConnectionLimits {
+    /// Returns the limits that leave the process enough files for everything else. An address gets half of all
+    /// connections if nothing else is said.
+    pub fn new(max: Option<usize>, max_per_address: Option<usize>, idle: Duration) -> ConnectionLimits {
+        let max = max.unwrap_or_else(|| default_max(open_files()));
+        let max_per_address = max_per_address.unwrap_or((max / 2).max(1));
+        ConnectionLimits { max, max_per_address, idle, ..ConnectionLimits::default() }
+    }
+
+    /// Returns the limits of the port of health and metrics, which is for few.
+    pub(super) fn of_ops() -> ConnectionLimits {
+        ConnectionLimits {
+            max: 32,
+            max_per_address: 32,
+            idle: Duration::from_secs(120),
+            ..ConnectionLimits::default()
+        }
+    }
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> ConnectionLimits {
+        let max = default_max(open_files());
+        ConnectionLimits {
+            max,
+            max_per_address: (max / 2).max(1),
+            first_request: Duration::from_secs(20),
+            idle: Duration::from_secs(600),
+        }
+    }
+}
+
+/// Returns how many files this process may have open.
+fn open_files() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+fn default_max(files: u64) -> usize {
+    let left = files - RESERVED_FILES.min(files / 2);
+    usize::try_from(left).unwrap_or(usize::MAX).clamp(1, CONNECTIONS)
+}
+
+/// The open connections of a port by the address of their peers. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Connections(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    port: &'static str,
+    limits: ConnectionLimits,
+    requests_per_second: u64,
+    table: Mutex<Table>,
+    refused: LogInterval,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    open: usize,
+    addresses: HashMap<IpAddr, Address>,
+}
+
+#[derive(Debug)]
+struct Address {
+    open: usize,
+    origin: Origin,
+}
+
+/// A connection that is counted until this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    connections: Connections,
+    address: IpAddr,
+    pub(super) origin: Origin,
+}
+
+impl Connections {
+    /// `port` is the name of the port in metrics and in the log.
+    pub(super) fn new(port: &'static str, limits: ConnectionLimits, defaults: &Defaults) -> Connections {
+        let requests_per_second = defaults.anonymous_requests_per_second;
+        let (table, refused) = (Mutex::default(), LogInterval::default());
+        Connections(Arc::new(Inner { port, limits, requests_per_second, table, refused }))
+    }
+
+    pub(super) fn limits(&self) -> &ConnectionLimits {
+        &self.0.limits
+    }
+
+    /// Counts a new connection from this address. Returns `None` if there are too many.
+    pub(super) fn admit(&self, address: IpAddr) -> Option<Place> {
+        let address = prefix(address);
+        let Inner { port, limits, requests_per_second, .. } = *self.0;
+        let mut table = self.table();
+        if table.open >= limits.max {
+            drop(table);
+            self.refuse("max_connections", "there are too many");
+            return None;
+        }
+        table.forget_idle();
+        let known = table.addresses.entry(address);
+        let known = known.or_insert_with(|| Address { open: 0, origin: Origin::new(requests_per_second) });
+        if known.open >= limits.max_per_address {
+            drop(table);
+            self.refuse("max_connections_per_address", "there are too many from one address");
+            return None;
+        }
+        known.open += 1;
+        let origin = known.origin.clone();
+        table.open += 1;
+        metrics::connections(port, table.open);
+        drop(table);
+        Some(Place { connections: self.clone(), address, origin })
+    }
+
+    /// Says that the system gave no connection: the process may have run out of files.
+    pub(super) fn not_accepted(&self, error: &std::io::Error) {
+        self.refuse("no_connection", &error.to_string());
+    }
+
+    fn refuse(&self, reason: &'static str, said: &str) {
+        let port = self.0.port;
+        metrics::connection_refused(port, reason);
+        if let Some(count) = self.0.refused.note() {
+            warn!(port, reason, count, "connections are refused: {said}");
+        }
+    }
+
+    /// Counts a connection that the server closes.
+    pub(super) fn closed(&self, reason: Silence) {
+        metrics::connection_closed(self.0.port, reason.word());
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // It is consistent whenever the lock is released.
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Forgets addresses without connections once there are many. One that has used up its requests is kept: it would
+    /// begin with new ones otherwise.
+    fn forget_idle(&mut self) {
+        if self.addresses.len() >= ADDRESSES.max(2 * self.open) {
+            self.addresses.retain(|_, known| known.open > 0 || known.origin.is_used());
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut table = self.connections.table();
+        table.open -= 1;
+        let known = table.addresses.get_mut(&self.address).expect("it has an open connection");
+        known.open -= 1;
+        metrics::connections(self.connections.0.port, table.open);
+    }
+}
+
+/// Returns what is counted as one address: of IPv6 the network of 64 bits, which is what one machine gets.
+fn prefix(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+/// Lets one line a minute into the log, with what it is about counted.
+#[derive(Debug, Default)]
+struct LogInterval(Mutex<(Option<Instant>, u64)>);
+
+impl LogInterval {
+    /// Counts one more. Returns how many there were since the last line, if it is time for another.
+    fn note(&self) -> Option<u64> {
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, count) = &mut *noted;
+        *count += 1;
+        if last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
+            return None;
+        }
+        *last = Some(Instant::now());
+        Some(std::mem::take(count))
+    }
+}
+
+/// Why the server closes a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Silence {
+    /// No request began in time.
+    NoRequest,
+    /// No request was open for a long time.
+    Idle,
+}
+
+impl Silence {
+    fn word(self) -> &'static str {
+        match self {
+            Silence::NoRequest => "no_request",
+            Silence::Idle => "idle",
+        }
+    }
+}
+
+/// The requests of a connection. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Activity(Arc<Active>);
+
+#[derive(Debug)]
+struct Active {
+    open: AtomicUsize,
+    any: AtomicBool,
+    speaks_http2: AtomicBool,
+    quiet_since: Mutex<Instant>,
+}
+
+/// A request that is open until this is dropped.
+#[derive(Debug)]
+pub(super) struct OpenRequest(Activity);
+
+impl Activity {
+    pub(super) fn new() -> Activity {
+        Activity(Arc::new(Active {
+            open: AtomicUsize::new(0),
+            any: AtomicBool::new(false),
+            speaks_http2: AtomicBool::new(false),
+            quiet_since: Mutex::new(Instant::now()),
+        }))
+    }
+
+    pub(super) fn begin(&self) -> OpenRequest {
+        self.0.any.store(true, Ordering::Relaxed);
+        self.0.open.fetch_add(1, Ordering::Relaxed);
+        OpenRequest(self.clone())
+    }
+
+    /// Waits until the connection is to be closed. `accepted` is when it began.
+    pub(super) async fn until_silent(&self, accepted: Instant, limits: &ConnectionLimits) -> Silence {
+        tokio::time::sleep_until((accepted + limits.first_request).into()).await;
+        // A client of HTTP/2 may connect before it has anything to ask.
+        if !self.0.any.load(Ordering::Relaxed) && !self.0.speaks_http2.load(Ordering::Relaxed) {
+            return Silence::NoRequest;
+        }
+        loop {
+            let since = match self.0.open.load(Ordering::Relaxed) {
+                0 => *self.0.quiet_since.lock().unwrap_or_else(PoisonError::into_inner),
+                _ => Instant::now(),
+            };
+            if since.elapsed() >= limits.idle {
+                return Silence::Idle;
+            }
+            tokio::time::sleep_until((since + limits.idle).into()).await;
+        }
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        let active = &self.0.0;
+        *active.quiet_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        active.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream that notes whether its peer speaks HTTP/2.
+#[derive(Debug)]
+pub(super) struct Heard<S> {
+    stream: S,
+    activity: Activity,
+    /// How much of [`PREFACE`] was read; `None` once that is decided.
+    matched: Option<usize>,
+}
+
+impl<S> Heard<S> {
+    pub(super) fn new(stream: S, activity: Activity) -> Heard<S> {
+        Heard { stream, activity, matched: Some(0) }
+    }
+
+    fn hear(&mut self, read: &[u8]) {
+        let Some(matched) = self.matched.filter(|_| !read.is_empty()) else { return };
+        let rest = &PREFACE[matched..];
+        let length = rest.len().min(read.len());
+        self.matched = (rest[..length] == read[..length]).then_some(matched + length);
+        if self.matched == Some(PREFACE.len()) {
+            self.activity.0.speaks_http2.store(true, Ordering::Relaxed);
+            self.matched = None;
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        this.hear(&buffer.filled()[before..]);
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connections(max: usize, max_per_address: usize) -> Connections {
+        let limits = ConnectionLimits { max, max_per_address, ..ConnectionLimits::default() };
+        Connections::new("test", limits, &Defaults::default())
+    }
+
+    #[test]
+    fn files_are_reserved_for_everything_but_connections() {
+        assert_eq!(default_max(1024), 768);
+        assert_eq!(default_max(256), 128);
+        assert_eq!(default_max(1 << 20), CONNECTIONS);
+        assert_eq!(default_max(u64::MAX), CONNECTIONS);
+        assert_eq!(default_max(0), 1);
+    }
+
+    #[test]
+    fn one_address_does_not_get_all_connections_and_gives_back_what_it_closes() {
+        let connections = connections(3, 2);
+        let [one, other]: [IpAddr; 2] = ["127.0.0.1", "127.0.0.2"].map(|address| address.parse().unwrap());
+        let first = connections.admit(one).unwrap();
+        let _second = connections.admit(one).unwrap();
+        assert!(connections.admit(one).is_none());
+        let _third = connections.admit(other).unwrap();
+        assert!(connections.admit(other).is_none(), "there are three in all");
+        drop(first);
+        assert!(connections.admit(other).is_some());
+    }
+
+    #[test]
+    fn an_address_of_ipv6_is_its_network() {
+        let parse = |text: &str| prefix(text.parse().unwrap());
+        assert_eq!(parse("2001:db8::1"), parse("2001:db8::ffff:1"));
+        assert_ne!(parse("2001:db8::1"), parse("2001:db8:0:1::1"));
+        assert_eq!(parse("::ffff:10.0.0.1"), parse("10.0.0.1"));
+    }
+
+    #[test]
+    fn addresses_without_connections_are_forgotten_once_there_are_many() {
+        let connections = connections(10, 2);
+        let address = |n: usize| IpAddr::from([10, 0, (n / 256) as u8, n as u8]);
+        for n in 0..3 * ADDRESSES {
+            drop(connections.admit(address(n)).unwrap());
+        }
+        assert!(connections.table().addresses.len() <= ADDRESSES);
+    }
+
+    #[test]
+    fn the_log_hears_of_the_first_refusal_and_then_once_a_minute() {
+        let refused = LogInterval::default();
+        assert_eq!(refused.note(), Some(1));
+        assert_eq!((0..100).filter_map(|_| refused.note()).count(), 0);
+        refused.0.lock().unwrap().0 = Instant::now().checked_sub(LOG_INTERVAL);
+        assert_eq!(refused.note(), Some(101));
+    }
+
+    #[test]
+    fn http2_is_known_by_all_of_its_preface_and_by_no_part() {
+        for (pieces, speaks) in [
+            (vec![PREFACE], true),
+            (vec![&PREFACE[..3], &PREFACE[3..], b"more"], true),
+            (vec![&PREFACE[..23]], false),
+            (vec![b"POST / HTTP/1.1\r\n", PREFACE], false),
+        ] {
+            let activity = Activity::new();
+            let mut heard = Heard::new((), activity.clone());
+            pieces.iter().for_each(|piece| heard.hear(piece));
+            assert_eq!(activity.0.speaks_http2.load(Ordering::Relaxed), speaks, "{pieces:?}");
+        }
+    }
+}
