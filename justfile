@@ -59,6 +59,11 @@ mutants:
 instructions:
     scripts/instructions
 
+# what one tenant's worst takes from another: a table (half an hour; needs PostgreSQL). `just abuse --help`
+abuse *arguments:
+    cargo build --release -p kubebid
+    cargo run --release -p benches --no-default-features --features abuse --bin abuse -- {{arguments}}
+
 # how the core's cost grows with bids, nodes and markets: a table and docs/performance/growth.svg (a few minutes)
 growth:
     cargo run --release -p benches --no-default-features --bin growth -- --picture docs/performance/growth.svg
