@@ -18,13 +18,15 @@ pub(super) fn malformed(status: &Status) -> Option<ApiError> {
             None => error,
         });
     }
-    match code {
-        tonic::Code::Internal => {}
-        tonic::Code::Unimplemented if said.contains("compressed") => {
-            return Some(ApiError::new(Code::UnsupportedEncoding).at("grpc-encoding"));
-        }
-        tonic::Code::Unimplemented => return Some(Code::UnknownMethod.into()),
-        _ => return None,
+    if code == tonic::Code::Unimplemented {
+        let compressed = said.contains("compressed");
+        return Some(match compressed {
+            true => ApiError::new(Code::UnsupportedEncoding).at("grpc-encoding"),
+            false => Code::UnknownMethod.into(),
+        });
+    }
+    if code != tonic::Code::Internal {
+        return None;
     }
     Some(ApiError::new(Code::BadField).saying(format!("the request is malformed: {said}")))
 }

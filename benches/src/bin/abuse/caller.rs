@@ -91,7 +91,8 @@ impl Caller {
             let said = trailers.get("grpc-message").map(|said| said.to_str().unwrap_or_default().to_owned());
             return Err(format!("{method}: status {status}: {}", said.unwrap_or_default()).into());
         }
-        Ok(read.freeze().slice(5..))
+        let message = read.freeze();
+        Ok(message.slice(5.min(message.len())..))
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
     engine::raise_open_files();
-    let ways = if arguments.ways.is_empty() { Way::value_variants() } else { &arguments.ways };
+    let ways: &[Way] = if arguments.ways.is_empty() { Way::value_variants() } else { &arguments.ways };
     let places = arguments.store.map_or(vec![Place::Sqlite, Place::Postgres], |store| vec![store]);
     let head = CALLS.map(|(call, _)| format!("{:>30}", format!("{} p50, p99 ms", name(call))));
     println!("{:<9}{:<11}{} {:>9} {:>9}  goal", "store", "way", head.concat(), "MiB", "probe ms");
@@ -95,9 +95,8 @@ impl Arguments {
             let spell = Duration::from_secs(self.seconds);
             let load = ways::Load::prepare(way, engine.clone())?;
             let quiet = observe(&engine, spell).await?;
-            let stop = load.begin();
+            load.begin();
             let abused = observe(&engine, spell).await?;
-            drop(stop);
             Ok((quiet, abused))
         })
     }

@@ -56,18 +56,15 @@ impl Way {
     }
 }
 
-/// The load on threads of its own.
+/// The load on threads of its own. It ends when this is dropped.
 pub(crate) struct Load {
-    runtime: Runtime,
+    runtime: Option<Runtime>,
     begin: watch::Sender<bool>,
 }
 
-/// The load goes on until this is dropped.
-pub(crate) struct Begun(Option<Runtime>);
-
-impl Drop for Begun {
+impl Drop for Load {
     fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
@@ -86,9 +83,10 @@ impl Load {
             .enable_all()
             .build()?;
         let (begin, begun) = watch::channel(false);
+        let load = Load { runtime: Some(runtime), begin };
         let (address, loud) = (engine.address, engine.loud.clone());
         let (prepared, is_prepared) = std::sync::mpsc::channel();
-        runtime.spawn(async move {
+        load.runtime.as_ref().expect("made above").spawn(async move {
             let abuse = Abuse { address, loud, begun };
             let done = abuse.prepare(way).await;
             let failed = done.is_err();
@@ -99,12 +97,11 @@ impl Load {
             }
         });
         is_prepared.recv_timeout(PREPARE)??;
-        Ok(Load { runtime, begin })
+        Ok(load)
     }
 
-    pub(crate) fn begin(self) -> Begun {
+    pub(crate) fn begin(&self) {
         self.begin.send_replace(true);
-        Begun(Some(self.runtime))
     }
 }
 
@@ -192,7 +189,10 @@ impl Abuse {
             }
             Way::Silent => self.each(1_100, Abuse::be_silent).await,
             Way::Unread => self.each(4, Abuse::leave_unread).await,
-            Way::Watches => self.each(20, Abuse::watch_by_label).await,
+            Way::Watches => {
+                let place = self.repeat(1, "BidService/PlaceBid", |_| framed(&labelled()));
+                tokio::join!(self.each(20, Abuse::watch_by_label), place);
+            }
             Way::Depth => {
                 let depth = v1::GetDepthRequest { market: MARKET.to_owned(), levels: 1000, min_seq: 0 };
                 self.repeat(100, "MarketService/GetDepth", move |_| framed(&depth)).await;
@@ -335,9 +335,10 @@ impl Abuse {
                 let mut frame = vec![0, 0, 0x3f, 0xff, 0xff];
                 frame.resize(60_000, 0);
                 let begun = caller.begin("BidService/PlaceBids", frame.into(), false).await;
+                let piece = Bytes::from(vec![0; 60_000]);
                 if let Ok((_, mut body)) = begun {
                     for _ in 0..65 {
-                        if body.send_data(vec![0; 60_000].into(), false).is_err() {
+                        if body.send_data(piece.clone(), false).is_err() {
                             break;
                         }
                     }
@@ -351,9 +352,9 @@ impl Abuse {
 
     async fn read_document(self) -> Result<(), Failure> {
         let mut stream = connect(ABUSES, self.address).await?;
+        let mut read = vec![0; 1 << 20];
         loop {
             stream.write_all(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n").await?;
-            let mut read = vec![0; 1 << 20];
             let length = stream.read(&mut read).await?;
             if length == 0 {
                 return Ok(());
@@ -362,10 +363,10 @@ impl Abuse {
     }
 }
 
-/// A bid that never gets all that it takes at least.
+/// A bid that waits for so many nodes together.
 fn gang(nodes: u64) -> v1::PlaceBidRequest {
     let nodes = nodes as u32;
-    v1::PlaceBidRequest { min_nodes: nodes, max_nodes: nodes, ..bid(2_000_000) }
+    v1::PlaceBidRequest { min_nodes: Some(nodes), max_nodes: nodes, ..bid(500_000) }
 }
 
 fn labelled() -> v1::PlaceBidRequest {
