@@ -1,5 +1,6 @@
 //! What one commit brought: the commands with their events, and the state of all that they touched.
 
+use crate::store::Labels;
 use crate::telling::Telling;
 use crate::wire::event::{Told, only, told};
 use kubebid_core::answer::Outcome;
@@ -10,7 +11,9 @@ use kubebid_core::open::Open;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketName, Micros, Names, Seq};
 use kubebid_core::views::{AllocationView, BidView};
 use kubebid_core::{Exchange, Stamped};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
+use tokio::sync::OnceCell;
 
 /// A durable, applied batch. Shared by everything that follows the market.
 #[derive(Debug)]
@@ -24,6 +27,7 @@ pub struct Chunk {
     pub open: Vec<(AccountId, Open)>,
     pub names: Arc<Names>,
     telling: OnceLock<Telling>,
+    labels: OnceCell<BTreeMap<u64, Labels>>,
 }
 
 /// One command and what it did.
@@ -79,6 +83,7 @@ impl Chunk {
             open: tenants.into_iter().map(|tenant| (tenant, exchange.open_of(tenant))).collect(),
             names,
             telling: OnceLock::new(),
+            labels: OnceCell::new(),
         }
     }
 
@@ -86,6 +91,24 @@ impl Chunk {
     pub(crate) fn telling(&self) -> &Telling {
         self.telling
             .get_or_init(|| Telling::new(self.steps.iter().flat_map(|step| self.tell(step)).collect()))
+    }
+
+    /// Returns the labels of the bids that its events are about. They are read once, by whoever asks first.
+    pub(crate) async fn labels<E, F>(
+        &self,
+        read: impl FnOnce(Vec<u64>) -> F,
+    ) -> Result<&BTreeMap<u64, Labels>, E>
+    where
+        F: Future<Output = Result<BTreeMap<u64, Labels>, E>>,
+    {
+        self.labels
+            .get_or_try_init(|| {
+                let parties = self.telling().events.iter().map(|told| &told.parties);
+                let bids = parties.flat_map(|parties| [&parties.holder, &parties.claimant, &parties.former]);
+                let bids: BTreeSet<u64> = bids.flatten().map(|party| party.bid.0).collect();
+                read(bids.into_iter().collect())
+            })
+            .await
     }
 
     /// Each step with its events in full.

@@ -164,7 +164,7 @@ impl Follow {
     async fn read_table(&mut self, target: u64, events: &mut Events) -> Result<(), ApiError> {
         let engine = self.api.engine();
         engine.wait_projected(target).await;
-        if self.lookout.needs_table() {
+        if self.lookout.looks_for_labels() {
             self.api.labels_written(target).await;
         }
         // Before the page is read: the page has all of what is written by then. The tables are asked themselves: they
@@ -196,8 +196,7 @@ impl Follow {
     /// Waits for the next chunk, or until a frame is due.
     async fn hear(&mut self, events: &mut Events) -> Result<(), ApiError> {
         if let Some(chunk) = self.held.take() {
-            self.take(chunk, events);
-            return Ok(());
+            return self.take(chunk, events).await;
         }
         // A first frame, and one that holds something already, do not wait.
         let heard = if self.last.is_none() || !events.is_empty() {
@@ -218,7 +217,7 @@ impl Follow {
             }
         };
         match heard {
-            Ok(chunk) => self.take(chunk, events),
+            Ok(chunk) => self.take(chunk, events).await?,
             Err(RecvError::Lagged(_)) => self.behind = Some(self.api.engine().applied()),
             Err(RecvError::Closed) => {
                 return Err(
@@ -254,26 +253,27 @@ impl Follow {
         }
     }
 
-    fn take(&mut self, chunk: Arc<Chunk>, events: &mut Events) {
+    async fn take(&mut self, chunk: Arc<Chunk>, events: &mut Events) -> Result<(), ApiError> {
         let (before, last) = (chunk.first_seq().0 - 1, chunk.last_seq().0);
         if self.place >= (last, Cursor::ALL) {
-            return;
+            return Ok(());
         }
         if matches!(self.live, Commits::All(_)) && self.place < (before, Cursor::ALL) {
             // Something is missing in between.
             self.behind = Some(before);
             self.held = Some(chunk);
-            return;
+            return Ok(());
         }
-        if self.lookout.needs_table() {
-            self.behind = Some(last);
-            return;
-        }
-        let (sights, place) = self.lookout.pick(&chunk, self.place, FRAME_EVENTS - events.count);
+        let labels = match self.lookout.looks_for_labels() {
+            true => Some(self.api.labels_in(&chunk).await?),
+            false => None,
+        };
+        let (sights, place) = self.lookout.pick(&chunk, labels, self.place, FRAME_EVENTS - events.count);
         self.place = place;
         events.extend(sights);
         if self.place < (last, Cursor::ALL) {
             self.held = Some(chunk);
         }
+        Ok(())
     }
 }

@@ -9,6 +9,7 @@
 
 use super::{Api, PATIENCE};
 use crate::caller::Caller;
+use crate::chunk::Chunk;
 use crate::store::{Labels, Rows};
 use crate::wire::status::{ApiError, Code};
 use kubebid_core::Reject;
@@ -113,6 +114,18 @@ impl Api {
             self.0.unwritten.until_not(|bids| bids.first_key_value().is_some_and(|(bid, _)| *bid <= up_to));
         // The watch goes on without them.
         let _ = within(Instant::now() + REASON, written).await;
+    }
+
+    /// Returns the labels of the bids that a commit is about: read once for all who watch by labels.
+    pub(super) async fn labels_in<'a>(
+        &self,
+        chunk: &'a Chunk,
+    ) -> Result<&'a BTreeMap<u64, Labels>, ApiError> {
+        let read = async |bids: Vec<u64>| {
+            self.labels_written(chunk.last_seq().0).await;
+            Ok(self.rows().labels_of(&bids).await?)
+        };
+        chunk.labels(read).await
     }
 
     /// Compares the labels of a repeated request with those of the bid that the first one placed.

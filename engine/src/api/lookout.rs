@@ -5,6 +5,7 @@ use crate::caller::{Caller, Whose};
 use crate::chunk::Chunk;
 use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
+use crate::store::Labels;
 use crate::telling::add;
 use crate::wire::cursor::Cursor;
 use crate::wire::event::{Parties, Told, Viewer, redact};
@@ -16,6 +17,7 @@ use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names};
 use kubebid_proto::v1;
 use kubebid_proto::v1::event::Kind;
 use prost::Message;
+use std::collections::BTreeMap;
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
@@ -141,8 +143,8 @@ impl Lookout {
         matches!(self.viewer, Viewer::All) && self.query == EventQuery::default()
     }
 
-    /// Labels are rows of the store: what they find is read there too.
-    pub(super) fn needs_table(&self) -> bool {
+    /// Returns whether it depends on the labels of bids, which are rows of the store.
+    pub(super) fn looks_for_labels(&self) -> bool {
         !self.query.labels.is_empty()
     }
 
@@ -152,7 +154,14 @@ impl Lookout {
     }
 
     /// What the caller looks for in a chunk behind a place, and up to which place that is all; `most` events at most.
-    pub(super) fn pick(&self, chunk: &Arc<Chunk>, behind: Place, most: usize) -> (Vec<Sight>, Place) {
+    /// `labels` are those of the chunk's bids, if it looks for labels.
+    pub(super) fn pick(
+        &self,
+        chunk: &Arc<Chunk>,
+        labels: Option<&BTreeMap<u64, Labels>>,
+        behind: Place,
+        most: usize,
+    ) -> (Vec<Sight>, Place) {
         let told = &chunk.telling().events;
         let behind = told.partition_point(|told| (told.event.seq, told.event.index) <= behind);
         let end = (chunk.last_seq().0, Cursor::ALL);
@@ -167,7 +176,7 @@ impl Lookout {
         }
         let places = chunk.telling().places(self.query.account.as_ref());
         let ahead = places.filter(|at| *at >= behind);
-        let mut found = ahead.filter_map(|at| Some((at, self.look_at(&told[at], chunk)?)));
+        let mut found = ahead.filter_map(|at| Some((at, self.look_at(&told[at], chunk, labels)?)));
         let (mut sights, mut last) = (Vec::new(), None);
         while sights.len() < most {
             let Some((at, sight)) = found.next() else { return (sights, end) };
@@ -205,13 +214,19 @@ impl Lookout {
     }
 
     /// An event of a chunk, as the caller may see it, if he looks for it.
-    fn look_at(&self, told: &Arc<Told>, chunk: &Chunk) -> Option<Sight> {
+    fn look_at(
+        &self,
+        told: &Arc<Told>,
+        chunk: &Chunk,
+        labels: Option<&BTreeMap<u64, Labels>>,
+    ) -> Option<Sight> {
         let Lookout { viewer, query, .. } = self;
         let wanted = query.kinds.is_empty() || query.kinds.iter().any(|kind| kind == told.kind);
         if !wanted || !self.is_in_market(told, chunk) {
             return None;
         }
-        if !query.bids.is_empty() && !self.has_bid(&told.parties) {
+        let any_bid = query.bids.is_empty() && query.labels.is_empty();
+        if !any_bid && !self.has_bid(&told.parties, labels) {
             return None;
         }
         let seen = match viewer {
@@ -224,14 +239,25 @@ impl Lookout {
         nodes.then_some(seen)
     }
 
-    fn has_bid(&self, parties: &Parties) -> bool {
+    /// Returns whether the events' viewer can see that it is about a bid with one of the numbers and all of the labels
+    /// that are looked for.
+    fn has_bid(&self, parties: &Parties, labels: Option<&BTreeMap<u64, Labels>>) -> bool {
+        let EventQuery { bids, labels: wanted, account, .. } = &self.query;
         let Parties { holder, claimant, former, .. } = parties;
-        let visible = |account: &AccountName| match &self.viewer {
-            Viewer::All => true,
-            Viewer::Account(viewer) => viewer == account,
+        let visible = |party: &AccountName| match &self.viewer {
+            Viewer::All => account.as_ref().is_none_or(|account| account == party),
+            Viewer::Account(viewer) => viewer == party,
+        };
+        let has_labels = |bid: u64| {
+            let has = labels.and_then(|labels| labels.get(&bid));
+            wanted.iter().all(|(key, value)| has.and_then(|has| has.get(key)) == Some(value))
         };
         let mut parties = [holder, claimant, former].into_iter().flatten();
-        parties.any(|party| visible(&party.account) && self.query.bids.contains(&party.bid))
+        parties.any(|party| {
+            visible(&party.account)
+                && (bids.is_empty() || bids.contains(&party.bid))
+                && has_labels(party.bid.0)
+        })
     }
 
     fn is_in_market(&self, told: &Told, chunk: &Chunk) -> bool {

@@ -249,3 +249,24 @@ async fn a_cursor_of_another_journal_or_ahead_of_the_end_is_gone() {
     let now = Cursor::behind(journal, world.api.engine().applied()).to_string();
     assert!(world.api.watch_events(&caller("t1"), request(&[], &now)).await.is_ok());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_by_label_hear_of_commits_and_read_no_events_from_the_tables() {
+    // No tables are written: what is read there is never found.
+    let world = World::with(|options| options.leave_out.projections = true).await;
+    let labels = |team: &str| [("team".to_owned(), team.to_owned())].into();
+    let watch = async |team: &str| {
+        let filter = v1::EventFilter { labels: labels(team), ..Default::default() };
+        let request = v1::WatchEventsRequest { filter: Some(filter), ..Default::default() };
+        Box::pin(world.api.watch_events(&caller("t1"), request).await.unwrap())
+    };
+    let (mut vision, mut speech) = (watch("vision").await, watch("speech").await);
+    world.bid("t1", 1, 2 * SECOND).await;
+    let placed = world.place("t1", v1::PlaceBidRequest { labels: labels("vision"), ..bid() }).await;
+    let other = world.place("t1", v1::PlaceBidRequest { labels: labels("speech"), ..bid() }).await;
+    world.place("t2", v1::PlaceBidRequest { labels: labels("vision"), ..bid() }).await;
+    let last = world.place("t1", v1::PlaceBidRequest { labels: labels("vision"), ..bid() }).await;
+    let seqs = |places: Places| places.into_iter().map(|(seq, _)| seq).collect::<Vec<_>>();
+    assert_eq!(seqs(take(&mut vision, 2).await.0), [placed, last]);
+    assert_eq!(seqs(take(&mut speech, 1).await.0), [other]);
+}
