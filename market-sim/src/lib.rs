@@ -7,6 +7,7 @@ pub mod calibration;
 pub mod estimate;
 pub mod experiment;
 pub mod living;
+mod names;
 pub mod play;
 pub mod price_replay;
 pub mod replay;

@@ -49,7 +49,7 @@ Example:
 Exit codes: 0 done; 1 the trace cannot be read, or has no such prices; 2 wrong arguments.";
 
 pub(crate) fn on_demand(text: &str) -> Result<(String, Price), String> {
-    let (name, price) = text.split_once('=').ok_or("say TYPE=DOLLARS, as in g2.2xlarge=0.65")?;
+    let (name, price) = text.rsplit_once('=').ok_or("say TYPE=DOLLARS, as in g2.2xlarge=0.65")?;
     Ok((name.to_owned(), crate::dollars(price)?))
 }
 

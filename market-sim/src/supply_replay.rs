@@ -6,6 +6,7 @@ mod table;
 pub use table::{BidTable, MarketTable, SupplyTable};
 
 use crate::bid::standing_bid;
+use crate::names::Names;
 use crate::trace::{SupplyChange, TraceError};
 use kubebid_core::answer::Auction;
 use kubebid_core::command::{CancelMode, PlaceBid, RuleChange};
@@ -76,6 +77,8 @@ struct Anywhere {
 struct Replay<'a> {
     settings: &'a Settings,
     exchange: Exchange,
+    /// Of instance types, and of regions.
+    names: (Names, Names),
     now: Micros,
     ready: BTreeSet<(Micros, AllocationId)>,
     fleets: Vec<Fleet>,
@@ -93,6 +96,7 @@ pub fn replay_supply(
     let mut replay = Replay {
         settings,
         exchange: Exchange::new(),
+        names: Default::default(),
         now: Micros(0),
         ready: BTreeSet::new(),
         fleets: Vec::new(),
@@ -139,9 +143,10 @@ impl Replay<'_> {
         market.row = row;
         // An offer of nothing is no offer: there has to be one before it can be withdrawn.
         if std::mem::replace(&mut market.nodes, nodes) != nodes {
+            let market = self.market_name(&key.0, &key.1);
             self.say(Command::PutOffer {
                 provider: AccountName::new("provider"),
-                market: market_name(&key.0, &key.1),
+                market,
                 capacity: nodes,
                 reserve: self.settings.reserve,
             });
@@ -162,11 +167,17 @@ impl Replay<'_> {
             rule("min_runtime_us", self.settings.min_runtime.0),
             rule("notice_us", self.settings.notice.0),
         ];
-        let market = market_name(&change.instance_type, &change.region);
+        let market = self.market_name(&change.instance_type, &change.region);
         self.say(Command::OpenMarket { market, rules });
     }
 
+    fn market_name(&mut self, instance_type: &str, region: &str) -> MarketName {
+        let (types, regions) = &mut self.names;
+        MarketName::new(&format!("{}/{}", types.to_market(instance_type), regions.to_market(region)))
+    }
+
     fn place_bids(&mut self, instance_type: &str) {
+        let wanted = InstanceType::new(self.names.0.to_market(instance_type));
         for share in &self.settings.shares {
             let ticks = (share * self.settings.on_demand.0 as f64 / TICK as f64).round() as u64;
             let ceiling = Price(ticks.max(1) * TICK);
@@ -185,7 +196,7 @@ impl Replay<'_> {
                 paid_micros: 0,
             });
             self.say(Command::PlaceBid(PlaceBid {
-                instance_type: Some(InstanceType::new(instance_type)),
+                instance_type: Some(wanted.clone()),
                 ..standing_bid(tenant, ceiling, self.settings.nodes)
             }));
         }
@@ -299,10 +310,6 @@ impl Anywhere {
     }
 }
 
-fn market_name(instance_type: &str, region: &str) -> MarketName {
-    MarketName::new(&format!("{instance_type}/{region}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,6 +353,22 @@ mod tests {
         assert_eq!(table.anywhere, [("v".to_owned(), 1.0)]);
         let best = &table.bids[1];
         assert!(best.availability > 0.99 && best.lost == 1, "{table}");
+    }
+
+    #[test]
+    fn a_slash_in_a_type_or_a_region_changes_no_figure() {
+        let rows = "1970-01-01T00:00:00Z,v,a,1\n1970-01-01T00:00:00Z,v,b,0\n\
+            1970-01-01T05:00:00Z,v,a,0\n1970-01-01T05:00:00Z,v,b,1\n1970-01-01T10:00:00Z,v,b,1\n";
+        let plain = played(rows, None);
+        let table = played(&rows.replace(",v,a,", ",v/8 x,a/1,").replace(",v,b,", ",v/8 x,,"), None);
+        let figures = |table: &SupplyTable| {
+            let bids = table.bids.iter().map(|bid| (bid.availability, bid.lost, bid.mean_paid_usd));
+            bids.collect::<Vec<_>>()
+        };
+        assert_eq!(figures(&table), figures(&plain), "{table}");
+        assert!(table.bids.iter().all(|bid| bid.instance_type == "v/8 x"), "{table}");
+        let regions: Vec<&str> = table.markets.iter().map(|market| market.region.as_str()).collect();
+        assert_eq!(regions, ["", "a/1"]);
     }
 
     #[test]
