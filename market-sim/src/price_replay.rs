@@ -129,7 +129,7 @@ mod tests {
             regions: Vec::new(),
             longest_gap: longest_gap_minutes.map(|minutes| Micros::seconds(minutes * 60)),
         };
-        let trace = PriceTrace::of(Box::new(std::io::Cursor::new(text)));
+        let trace = PriceTrace::of(Box::new(std::io::Cursor::new(text))).expect("a heading");
         replay_prices(trace, &question).expect("a trace")
     }
 

@@ -41,6 +41,15 @@ pub(crate) struct Arguments {
     /// Work that was under way on a lost node starts again
     #[arg(long)]
     no_checkpoint: bool,
+    /// GPUs of a node: jobs of one tenant that need fewer share a node
+    #[arg(long, value_name = "GPUS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    gpus_per_node: u32,
+    /// Each job takes whole nodes, however few GPUs it needs
+    #[arg(long, conflicts_with = "gpus_per_node")]
+    whole_nodes: bool,
+    /// Jobs go on after their deadline; how many were late is counted
+    #[arg(long)]
+    ignore_deadlines: bool,
     /// Draws the bids of jobs that have no bid_proxy
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -71,9 +80,12 @@ enum Output {
 }
 
 const HELP: &str = "\
-A job is a bid for all its nodes at once, with a ceiling of its bid_proxy times the on-demand price. Its work
-goes on while it has any of its nodes, also under notice; when a node is taken away it goes on on the next one.
-When the work is done the bid is cancelled and the nodes are released.
+A job bids for all its nodes at once, with a ceiling of its bid_proxy times the on-demand price; without a
+bid_proxy the share is drawn, by its priority: low 0.25 to 0.5, normal 0.5 to 0.75, high 0.75 to 1, none 0.25 to 1.
+Jobs of one node that need fewer GPUs than it has share it with others of their tenant; its ceiling is the highest
+of theirs. A job without GPUs takes whole nodes. Work goes on while a job has any of its nodes, also under notice;
+when a node is taken away it goes on on the next one. When the work is done, or the deadline cannot be made any
+more, the job leaves, and with the last job the bid is cancelled and the nodes are released.
 
 The engine has to be fresh and on the stepped clock. The same seed gives the same result as --in-process.
 
@@ -109,6 +121,8 @@ fn play(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {
         min_runtime: Micros::seconds(arguments.min_runtime),
         notice: Micros::seconds(arguments.notice),
         checkpoint: !arguments.no_checkpoint,
+        gpus_per_node: (!arguments.whole_nodes).then_some(arguments.gpus_per_node),
+        keep_deadlines: !arguments.ignore_deadlines,
         seed: arguments.seed,
     };
     let mut venue = venue(arguments)?;

@@ -5,7 +5,7 @@ mod lifetimes;
 mod prices;
 mod supply;
 
-pub use demand::{Job, read_demand};
+pub use demand::{Job, Priority, read_demand};
 pub use prices::{PriceChange, PriceTrace};
 pub use supply::{SupplyChange, SupplyTrace};
 
@@ -15,7 +15,7 @@ use indicatif::ProgressBar;
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
 /// Why a trace cannot be read. Lines count from 1, the heading is the first.
@@ -23,6 +23,12 @@ use std::path::Path;
 pub enum TraceError {
     #[error("cannot open {path}")]
     Open { path: String, source: std::io::Error },
+    #[error("{path} is a folder; a trace is a file")]
+    Folder { path: String },
+    #[error("{path} is called .gz and is no gzip file: compress it, or give it another name")]
+    NoGzip { path: String },
+    #[error("{path} is empty")]
+    EmptyFile { path: String },
     #[error("{0}")]
     Csv(#[from] csv::Error),
     #[error("line {line}, {field}: {value:?} is not {expected}")]
@@ -37,14 +43,33 @@ pub enum TraceError {
     Empty(&'static str),
 }
 
-/// The text of a trace; `bar` follows how much of the file has been read.
+/// The first bytes of every gzip file (RFC 1952).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// The text of a trace; `bar` follows how much of the file has been read. What begins as gzip does is unpacked,
+/// whatever it is called.
 fn open(path: &Path, bar: &ProgressBar) -> Result<Box<dyn Read>, TraceError> {
     let fault = |source| TraceError::Open { path: path.display().to_string(), source };
+    let called = || path.display().to_string();
     let file = File::open(path).map_err(fault)?;
-    bar.set_length(file.metadata().map_or(0, |about| about.len()));
-    let file = bar.wrap_read(BufReader::new(file));
-    let gzipped = path.extension().is_some_and(|extension| extension == "gz");
-    Ok(if gzipped { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
+    let about = file.metadata().map_err(fault)?;
+    if about.is_dir() {
+        return Err(TraceError::Folder { path: called() });
+    }
+    bar.set_length(about.len());
+    let mut file = bar.wrap_read(BufReader::new(file));
+    let mut first = Vec::new();
+    file.by_ref().take(GZIP.len() as u64).read_to_end(&mut first).map_err(fault)?;
+    if first.is_empty() {
+        return Err(TraceError::EmptyFile { path: called() });
+    }
+    let (gzipped, named) = (first == GZIP, path.extension().is_some_and(|extension| extension == "gz"));
+    let file = Cursor::new(first).chain(file);
+    match (gzipped, named) {
+        (true, _) => Ok(Box::new(BufReader::new(MultiGzDecoder::new(file)))),
+        (false, true) => Err(TraceError::NoGzip { path: called() }),
+        (false, false) => Ok(Box::new(file)),
+    }
 }
 
 /// Whether the heading is that of a trace of jobs.

@@ -179,7 +179,7 @@ fn the_spare_nodes_of_a_cluster_go_to_the_highest_bid_first() {
 
 /// Plays the jobs and checks what must hold whatever they are.
 fn twice(jobs: &[Job], capacity: u64) -> Report {
-    let settings = Settings::of(capacity);
+    let settings = Settings { gpus_per_node: None, keep_deadlines: false, ..Settings::of(capacity) };
     let play = || replay(jobs, &settings, &mut InProcess::new(), |_| {}).expect("the exchange goes on");
     let report = play();
     assert_eq!(report, play());

@@ -177,7 +177,9 @@ mod tests {
             tenant: Some(format!("tenant-{}", n % 7)),
             class: "gpu".to_owned(),
             nodes: 1,
+            gpus: None,
             duration: Micros::HOUR,
+            priority: None,
             bid_proxy: Some(0.5),
             deadline: None,
         };

@@ -100,7 +100,7 @@ mod tests {
         let rows = "timestamp,instance_type,region,price_usd_per_hour\n\
             1970-01-01T00:00:00Z,g,a,1\n1970-01-02T00:00:00Z,g,a,3\n1970-01-02T12:00:00Z,x,b,1\n\
             1970-01-03T12:00:00Z,x,b,1\n";
-        let trace = || PriceTrace::of(Box::new(std::io::Cursor::new(rows)));
+        let trace = || PriceTrace::of(Box::new(std::io::Cursor::new(rows))).expect("a heading");
         let grids = read_grids(trace(), "g", &[]).expect("a trace");
         let grid = &grids[0];
         assert_eq!(grid.prices.len(), 2 * DAY + DAY / 2 + 1);

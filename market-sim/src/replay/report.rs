@@ -1,5 +1,6 @@
 //! What a replay comes to.
 
+use super::world::Settings;
 use kubebid_core::units::Micros;
 use kubebid_core::{Amount, Price};
 use serde::Serialize;
@@ -8,12 +9,24 @@ use std::fmt;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
+    /// GPUs of a node that jobs share; none where each job takes whole nodes.
+    pub gpus_per_node: Option<u32>,
+    /// Whether a job that cannot make its deadline gives up.
+    pub deadlines_kept: bool,
     pub venue: String,
     pub jobs: usize,
     pub bids: u64,
+    /// Jobs that shared a node which another job had bid for.
+    pub jobs_joined: u64,
     pub refused: BTreeMap<String, u64>,
     pub jobs_started: u64,
     pub jobs_done: u64,
+    /// Of those that are done, after their deadline.
+    pub jobs_late: u64,
+    /// Could not make their deadline any more, and of these the jobs that never could have.
+    pub jobs_gave_up: u64,
+    #[serde(rename = "jobs_gave_up_at_once")]
+    pub hopeless: u64,
     /// Still waiting or working when nothing could happen any more.
     pub jobs_unfinished: usize,
     /// Allocations.
@@ -53,8 +66,19 @@ fn as_text<S: serde::Serializer>(value: &u128, serializer: S) -> Result<S::Ok, S
 }
 
 impl Report {
-    pub(super) fn new(venue: String, jobs: usize) -> Report {
-        Report { venue, jobs, ..Report::default() }
+    pub(super) fn new(venue: String, jobs: usize, settings: &Settings) -> Report {
+        let Settings { gpus_per_node, keep_deadlines, .. } = *settings;
+        Report { gpus_per_node, deadlines_kept: keep_deadlines, venue, jobs, ..Report::default() }
+    }
+
+    /// How jobs lie on nodes, and what a deadline is.
+    pub(super) fn assumptions(&self) -> String {
+        let nodes = match self.gpus_per_node {
+            Some(gpus) => format!("jobs of a tenant share nodes of {gpus} GPUs"),
+            None => "NOT packed: each job takes whole nodes, whatever its GPUs".to_owned(),
+        };
+        let deadlines = if self.deadlines_kept { "deadlines are kept" } else { "deadlines are ignored" };
+        format!("{nodes}; {deadlines}")
     }
 
     pub(super) fn charge(&mut self, debit: Amount, fee: Amount) {
@@ -104,13 +128,21 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dollars = |micros: u128| format!("{}.{:02}", micros / 1_000_000, micros / 10_000 % 100);
         let mean = |sum: f64, count: u64| if count == 0 { 0.0 } else { sum / count as f64 / 3600.0 };
+        writeln!(f, "packing           {}", self.assumptions())?;
         writeln!(f, "venue             {}", self.venue)?;
         writeln!(
             f,
-            "jobs              {} ({} done, {} not)",
-            self.jobs, self.jobs_done, self.jobs_unfinished
+            "jobs              {} ({} done, {} gave up, {} neither)",
+            self.jobs, self.jobs_done, self.jobs_gave_up, self.jobs_unfinished
         )?;
-        writeln!(f, "bids              {}", self.bids)?;
+        if self.jobs_gave_up > 0 {
+            let once = self.hopeless;
+            writeln!(f, "  deadlines       {once} of those that gave up never had the time for their work")?;
+        }
+        if self.jobs_late > 0 {
+            writeln!(f, "  deadlines       {} were done too late", self.jobs_late)?;
+        }
+        writeln!(f, "bids              {}, {} jobs joined a node of others", self.bids, self.jobs_joined)?;
         for (reason, count) in &self.refused {
             writeln!(f, "  refused         {count} {reason}")?;
         }

@@ -58,14 +58,18 @@ impl Trails {
         let mut page = Page {
             title: "Replay of a demand trace".to_owned(),
             summary: format!(
-                "{} jobs bid for {} nodes of each class, {}. Lines are means over equal spans of time, their \
-                 bands the least and the most.",
-                report.jobs, settings.capacity, report.venue
+                "{} jobs bid for {} nodes of each class, {}; {}. Lines are means over equal spans of time, \
+                 their bands the least and the most.",
+                report.jobs,
+                settings.capacity,
+                report.venue,
+                report.assumptions()
             ),
             ..Page::default()
         };
         let hours = |sum: f64, count: u64| format!("{:.2} h", sum / count.max(1) as f64 / 3600.0);
         page.fact("jobs done", format!("{} of {}", report.jobs_done, report.jobs));
+        page.fact("jobs that gave up for their deadline", report.jobs_gave_up.to_string());
         page.fact("mean wait for the first node", hours(report.waited, report.jobs_started));
         page.fact("mean time to the end", hours(report.wait_and_run, report.jobs_done));
         page.fact("notices", report.preemptions.to_string());

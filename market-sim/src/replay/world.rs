@@ -1,10 +1,16 @@
-//! The world of a replay: jobs, the nodes they have, and what happens when.
+//! The world of a replay: jobs, the leases they run on, and what happens when.
+//!
+//! A *lease* is a bid and the nodes it holds. A job of several nodes, or of a whole one, has a lease to itself.
+//! Smaller jobs of one tenant share a node as long as its GPUs suffice, as pods do. A shared lease bids the most
+//! that any of its jobs would pay, and ends with the last of them.
 
+use super::gpus::{Gpus, Share};
 use super::report::{Prices, Report};
 use super::trails::Trails;
 use crate::bid::standing_bid;
+use crate::names::Names;
 use crate::report::Page;
-use crate::trace::Job;
+use crate::trace::{Job, Priority};
 use crate::venue::{Venue, VenueError};
 use kubebid_core::command::{CancelMode, PlaceBid, RuleChange};
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
@@ -29,6 +35,10 @@ pub struct Settings {
     pub notice: Micros,
     /// Work that was under way on a lost node goes on on the next; else it starts again.
     pub checkpoint: bool,
+    /// GPUs of a node, which jobs of one tenant share; without it each job takes whole nodes.
+    pub gpus_per_node: Option<u32>,
+    /// A job that cannot make its deadline any more gives up; else deadlines only count as missed.
+    pub keep_deadlines: bool,
     pub seed: u64,
 }
 
@@ -44,6 +54,8 @@ impl Settings {
             min_runtime: Micros::seconds(900),
             notice: Micros::seconds(300),
             checkpoint: true,
+            gpus_per_node: Some(8),
+            keep_deadlines: true,
             seed: 1,
         }
     }
@@ -57,10 +69,14 @@ enum Due {
     Market,
     Ready(AllocationId),
     Done(usize),
+    /// A job cannot make its deadline any more.
+    GiveUp(usize),
+    /// The ceiling of a lease may be more than its jobs would pay.
+    Lower(usize),
     Submit(usize),
 }
 
-/// Accounts of jobs that are nobody's: each has one to itself for as long as it runs. A trace may have thousands
+/// Accounts of leases that are nobody's: each has one to itself for as long as it runs. A trace may have thousands
 /// of them, of which few run at a time.
 #[derive(Debug, Default)]
 struct Nobodys {
@@ -69,10 +85,15 @@ struct Nobodys {
 }
 
 impl Nobodys {
-    fn take(&mut self) -> AccountName {
+    fn take(&mut self, accounts: &mut Names) -> AccountName {
         self.idle.pop().unwrap_or_else(|| {
-            self.made += 1;
-            AccountName::new(&format!("nobody-{}", self.made))
+            loop {
+                self.made += 1;
+                let name = format!("nobody-{}", self.made);
+                if accounts.claim(&name) {
+                    return AccountName::new(&name);
+                }
+            }
         })
     }
 }
@@ -85,9 +106,15 @@ struct World<'a> {
     now: Micros,
     agenda: BTreeSet<(Micros, Due)>,
     runs: Vec<Run>,
+    leases: Vec<Lease<'a>>,
+    /// Shared leases, by class and tenant.
+    shared: BTreeMap<(&'a str, Option<&'a str>), BTreeSet<usize>>,
     by_bid: BTreeMap<BidId, usize>,
+    accounts: Names,
+    classes: Names,
     nobodys: Nobodys,
-    nodes: BTreeMap<AllocationId, Node>,
+    /// The lease of each node.
+    nodes: BTreeMap<AllocationId, usize>,
     prices: Prices,
     trails: Trails,
     report: Report,
@@ -96,20 +123,52 @@ struct World<'a> {
 /// How far a job is.
 #[derive(Clone, Debug, Default)]
 struct Run {
-    /// Since it was submitted.
-    bid: Option<(AccountName, BidId)>,
+    /// Since it was submitted, and as long as it is not over.
+    lease: Option<usize>,
+    /// Of a lease that it shares.
+    share: Option<Share>,
+    ceiling: Price,
     started: bool,
-    finished: bool,
-    /// Node-time done, up to `since`, and the nodes that have been working since then.
+    /// Since when it has been on its lease.
+    joined: Micros,
+    /// Node-time done, up to `since`.
     done: u64,
     since: Micros,
-    working: BTreeSet<AllocationId>,
     due: Option<Micros>,
+    gives_up: Option<Micros>,
+    /// Done or given up.
+    over: bool,
 }
 
-struct Node {
-    job: usize,
-    ready: Option<Micros>,
+/// A bid and the nodes it holds.
+#[derive(Debug)]
+struct Lease<'a> {
+    class: &'a str,
+    tenant: AccountName,
+    bid: BidId,
+    ceiling: Price,
+    nodes: u32,
+    jobs: Vec<usize>,
+    /// Of a node that is shared.
+    free: Option<Gpus>,
+    /// Nodes, and since when they are ready.
+    held: BTreeMap<AllocationId, Option<Micros>>,
+    /// Those of them that are under notice.
+    noticed: BTreeSet<AllocationId>,
+}
+
+impl Lease<'_> {
+    fn working(&self) -> u32 {
+        self.held.values().filter(|ready| ready.is_some()).count() as u32
+    }
+
+    /// When the protection of its last live node ends; None while one of them boots.
+    fn protected_until(&self, min_runtime: Micros) -> Option<Micros> {
+        let live = self.held.iter().filter(|(id, _)| !self.noticed.contains(id));
+        let ends: Option<Vec<Micros>> =
+            live.map(|(_, ready)| Some(ready.as_ref()?.after(min_runtime))).collect();
+        Some(ends?.into_iter().max().unwrap_or(Micros(0)))
+    }
 }
 
 /// Plays the jobs; `progress` hears how many of them have been submitted.
@@ -129,7 +188,7 @@ pub fn replay_and_draw(
     venue: &mut dyn Venue,
     mut progress: impl FnMut(usize),
 ) -> Result<(Report, Page), VenueError> {
-    let report = Report::new(venue.name(), jobs.len());
+    let report = Report::new(venue.name(), jobs.len(), settings);
     let mut world = World {
         jobs,
         settings,
@@ -138,7 +197,11 @@ pub fn replay_and_draw(
         now: Micros(0),
         agenda: jobs.iter().enumerate().map(|(n, job)| (job.submitted, Due::Submit(n))).collect(),
         runs: vec![Run::default(); jobs.len()],
+        leases: Vec::new(),
+        shared: BTreeMap::new(),
         by_bid: BTreeMap::new(),
+        accounts: Names::default(),
+        classes: Names::default(),
         nobodys: Nobodys::default(),
         nodes: BTreeMap::new(),
         prices: Prices::default(),
@@ -156,13 +219,17 @@ pub fn replay_and_draw(
     Ok(world.finish())
 }
 
-impl World<'_> {
+impl<'a> World<'a> {
     fn open(&mut self) -> Result<(), VenueError> {
         self.step_to(self.jobs.first().map_or(Micros(0), |job| job.submitted))?;
         let classes: BTreeSet<&str> = self.jobs.iter().map(|job| job.class.as_str()).collect();
         let Settings { capacity, providers, reserve, min_runtime, notice, .. } = *self.settings;
+        let provider = |n: u32| format!("provider-{}", n + 1);
+        for n in 0..providers {
+            self.accounts.claim(&provider(n));
+        }
         for class in classes {
-            let market = market_of(class);
+            let market = self.market_of(class);
             let rules = vec![
                 RuleChange::number("min_runtime_us", min_runtime.0),
                 RuleChange::number("notice_us", notice.0),
@@ -172,13 +239,17 @@ impl World<'_> {
                 let share = capacity / u64::from(providers)
                     + u64::from(u64::from(n) < capacity % u64::from(providers));
                 if share > 0 {
-                    let provider = AccountName::new(&format!("provider-{}", n + 1));
+                    let provider = AccountName::new(&provider(n));
                     let market = market.clone();
                     self.act(Command::PutOffer { provider, market, capacity: share, reserve })?;
                 }
             }
         }
         Ok(())
+    }
+
+    fn market_of(&mut self, class: &str) -> MarketName {
+        MarketName::new(&format!("{}/trace", self.classes.to_market(class)))
     }
 
     /// Time that has come brings nothing when it comes again (I9).
@@ -205,60 +276,197 @@ impl World<'_> {
             Due::Market => Ok(()),
             Due::Submit(n) => self.submit(n),
             Due::Ready(id) => self.ready(now, id),
-            Due::Done(n) => self.done(now, n),
+            Due::Done(n) if !self.runs[n].over && self.runs[n].due == Some(now) => self.done(now, n),
+            Due::GiveUp(n) if !self.runs[n].over && self.runs[n].gives_up == Some(now) => self.give_up(n),
+            Due::Done(_) | Due::GiveUp(_) => Ok(()),
+            Due::Lower(lease) => self.lower(lease),
         }
     }
 
-    /// Bids for all nodes of the job, at its share of the on-demand price.
+    /// The share of the on-demand price that a job would pay: its bid_proxy, else one drawn by its priority.
+    fn share_of(&mut self, job: &Job) -> f64 {
+        let drawn: f64 = self.rng.random_range(0.0..1.0);
+        let (low, high) = match job.priority {
+            None => (0.25, 1.0),
+            Some(Priority::Low) => (0.25, 0.5),
+            Some(Priority::Normal) => (0.5, 0.75),
+            Some(Priority::High) => (0.75, 1.0),
+        };
+        job.bid_proxy.unwrap_or(low + (high - low) * drawn)
+    }
+
     fn submit(&mut self, n: usize) -> Result<(), VenueError> {
         let job = &self.jobs[n];
-        let drawn = self.rng.random_range(0.25..1.0);
-        let share = job.bid_proxy.unwrap_or(drawn);
-        let ticks = (share * self.settings.on_demand.0 as f64 / TICK as f64) as u64;
-        let ceiling = Price(ticks.max(1) * TICK);
+        let ticks = (self.share_of(job) * self.settings.on_demand.0 as f64 / TICK as f64) as u64;
+        let run = &mut self.runs[n];
+        run.ceiling = Price(ticks.max(1) * TICK);
+        (run.since, run.joined) = (self.now, self.now);
+        // A job whose bid is below the reserve would have no node to share.
+        let gpus = self.gpus_to_share(job).filter(|_| self.runs[n].ceiling >= self.settings.reserve);
+        let room = gpus.and_then(|gpus| self.node_with_room(job, gpus));
+        let boots = room.as_ref().is_none_or(|(lease, _)| self.leases[*lease].working() == 0);
+        let boot = if boots { self.settings.boot } else { Micros(0) };
+        if self.deadline_of(n).is_some_and(|deadline| self.now.after(boot).after(job.duration) > deadline) {
+            self.report.hopeless += 1;
+            return self.give_up(n);
+        }
+        match (room, gpus) {
+            (Some((lease, share)), _) => self.join(n, lease, share),
+            (None, Some(gpus)) => {
+                let mut free = Gpus::of_node(self.settings.gpus_per_node.unwrap_or_default());
+                self.runs[n].share = free.room_for(gpus);
+                free.take(self.runs[n].share.as_ref().expect("less than a node"));
+                self.bid(n, Some(free))
+            }
+            (None, None) => self.bid(n, None),
+        }
+    }
+
+    /// The GPUs of a job that needs less than a node, where nodes are shared.
+    fn gpus_to_share(&self, job: &Job) -> Option<f64> {
+        let node = f64::from(self.settings.gpus_per_node?);
+        // A part of a GPU beside whole ones takes a whole one.
+        let shares = |gpus: &f64| *gpus > 0.0 && (*gpus < 1.0 || gpus.ceil() < node);
+        job.gpus.filter(|gpus| job.nodes == 1 && shares(gpus))
+    }
+
+    /// The fullest node of its tenant on which the job has room; a node that works comes before one that is
+    /// waited for.
+    fn node_with_room(&self, job: &'a Job, gpus: f64) -> Option<(usize, Share)> {
+        let leases = self.shared.get(&(job.class.as_str(), job.tenant.as_deref()))?;
+        let with_room = leases.iter().filter_map(|id| {
+            let lease = &self.leases[*id];
+            let free = lease.free.as_ref().filter(|_| lease.noticed.is_empty())?;
+            Some((lease.working() == 0, free.free(), *id, free.room_for(gpus)?))
+        });
+        let best = with_room.min_by_key(|(waits, free, id, _)| (*waits, *free, *id));
+        best.map(|(.., id, share)| (id, share))
+    }
+
+    /// Bids for all nodes of a job, or for one that it shares.
+    fn bid(&mut self, n: usize, free: Option<Gpus>) -> Result<(), VenueError> {
+        let job = &self.jobs[n];
+        let ceiling = self.runs[n].ceiling;
         let tenant = match &job.tenant {
-            Some(name) => AccountName::new(name),
-            None => self.nobodys.take(),
+            Some(name) => AccountName::new(self.accounts.to_market(name)),
+            None => self.nobodys.take(&mut self.accounts),
         };
+        let market = self.market_of(&job.class);
         let answer = self.answer(Command::PlaceBid(PlaceBid {
-            markets: Some(vec![market_of(&job.class)]),
+            markets: Some(vec![market]),
             min_nodes: job.nodes,
             ..standing_bid(tenant.clone(), ceiling, job.nodes)
         }))?;
         let bid = BidId(answer.seq.0);
         self.report.bids += 1;
-        self.runs[n].bid = Some((tenant, bid));
-        self.by_bid.insert(bid, n);
-        self.trails.change(self.now, &market_of(&job.class).to_string(), i64::from(job.nodes), 0);
+        let id = self.leases.len();
+        if free.is_some() {
+            self.shared.entry((&job.class, job.tenant.as_deref())).or_default().insert(id);
+        }
+        let (held, noticed) = (BTreeMap::new(), BTreeSet::new());
+        let (class, nodes, jobs) = (job.class.as_str(), job.nodes, vec![n]);
+        self.leases.push(Lease { class, tenant, bid, ceiling, nodes, jobs, free, held, noticed });
+        self.runs[n].lease = Some(id);
+        self.by_bid.insert(bid, id);
+        self.trails.change(self.now, &trail_of(&job.class), i64::from(job.nodes), 0);
+        self.reschedule(n, self.now);
         self.hear(&answer.events);
         Ok(())
     }
 
+    /// The job works on a node that others of its tenant hold or wait for.
+    fn join(&mut self, n: usize, id: usize, share: Share) -> Result<(), VenueError> {
+        let lease = &mut self.leases[id];
+        lease.free.as_mut().expect("a shared lease").take(&share);
+        lease.jobs.push(n);
+        let ceiling = lease.ceiling;
+        let holds = !lease.held.is_empty();
+        let run = &mut self.runs[n];
+        (run.lease, run.share) = (Some(id), Some(share));
+        self.report.jobs_joined += 1;
+        if holds {
+            self.starts(n, self.now);
+        }
+        self.reschedule(n, self.now);
+        if self.runs[n].ceiling > ceiling { self.amend(id, self.runs[n].ceiling) } else { Ok(()) }
+    }
+
+    fn amend(&mut self, id: usize, ceiling: Price) -> Result<(), VenueError> {
+        let lease = &mut self.leases[id];
+        lease.ceiling = ceiling;
+        let (tenant, bid) = (lease.tenant.clone(), lease.bid);
+        self.act(Command::AmendBid { tenant, bid, ceiling: Some(ceiling), max_nodes: None })
+    }
+
+    /// Lowers the ceiling of a lease to what its jobs would pay, as soon as no node of it is protected (R2).
+    fn lower(&mut self, id: usize) -> Result<(), VenueError> {
+        let lease = &self.leases[id];
+        let wanted = lease.jobs.iter().map(|n| self.runs[*n].ceiling).max();
+        let Some(wanted) = wanted.filter(|wanted| *wanted < lease.ceiling) else { return Ok(()) };
+        match lease.protected_until(self.settings.min_runtime) {
+            Some(end) if end > self.now => {
+                self.agenda.insert((end, Due::Lower(id)));
+                Ok(())
+            }
+            Some(_) => self.amend(id, wanted),
+            // It is looked at again when the node is ready.
+            None => Ok(()),
+        }
+    }
+
     fn ready(&mut self, now: Micros, id: AllocationId) -> Result<(), VenueError> {
-        let Some(node) = self.nodes.get_mut(&id) else { return Ok(()) };
-        node.ready = Some(now);
-        let job = node.job;
-        self.wake_at(now.after(self.settings.min_runtime));
-        self.work_until(job, now);
-        self.runs[job].working.insert(id);
-        self.reschedule(job, now);
-        let by = self.runs[job].bid.as_ref().map(|(tenant, _)| tenant.clone());
+        let Some(lease) = self.nodes.get(&id).copied() else { return Ok(()) };
+        let protected_until = now.after(self.settings.min_runtime);
+        self.wake_at(protected_until);
+        self.agenda.insert((protected_until, Due::Lower(lease)));
+        self.change_nodes(lease, now, |lease| {
+            lease.held.insert(id, Some(now));
+        });
+        let by = Some(self.leases[lease].tenant.clone());
         self.act(Command::ReportReady { allocation: id, by })
     }
 
+    /// Counts the work of the jobs of a lease up to `now`, changes its nodes, and says when they will be done.
+    fn change_nodes(&mut self, id: usize, now: Micros, change: impl FnOnce(&mut Lease<'_>)) {
+        let jobs = self.leases[id].jobs.clone();
+        jobs.iter().for_each(|n| self.work_until(*n, now));
+        change(&mut self.leases[id]);
+        jobs.iter().for_each(|n| self.reschedule(*n, now));
+    }
+
     fn done(&mut self, now: Micros, n: usize) -> Result<(), VenueError> {
-        let run = &mut self.runs[n];
-        if run.finished || run.due != Some(now) {
-            return Ok(());
-        }
-        run.finished = true;
-        let (tenant, bid) = run.bid.clone().expect("a job that works has a bid");
+        let job = &self.jobs[n];
         self.report.jobs_done += 1;
-        let nodes = i64::from(self.jobs[n].nodes);
-        self.trails.change(now, &market_of(&self.jobs[n].class).to_string(), -nodes, 0);
-        self.report.wait_and_run += now.since(self.jobs[n].submitted).0 as f64 / 1e6;
+        self.report.jobs_late += u64::from(job.deadline.is_some_and(|deadline| now > deadline));
+        self.report.wait_and_run += now.since(job.submitted).0 as f64 / 1e6;
+        self.leave(n)
+    }
+
+    fn give_up(&mut self, n: usize) -> Result<(), VenueError> {
+        self.report.jobs_gave_up += 1;
+        self.leave(n)
+    }
+
+    /// The job is over; its lease ends with its last job.
+    fn leave(&mut self, n: usize) -> Result<(), VenueError> {
+        self.runs[n].over = true;
+        let Some(id) = self.runs[n].lease.take() else { return Ok(()) };
+        let lease = &mut self.leases[id];
+        lease.jobs.retain(|other| *other != n);
+        if let (Some(free), Some(share)) = (&mut lease.free, self.runs[n].share.take()) {
+            free.give_back(&share);
+        }
+        if !lease.jobs.is_empty() {
+            return self.lower(id);
+        }
+        let (tenant, bid, nodes) = (lease.tenant.clone(), lease.bid, lease.nodes);
+        let job = &self.jobs[n];
+        if let Some(shared) = self.shared.get_mut(&(job.class.as_str(), job.tenant.as_deref())) {
+            shared.remove(&id);
+        }
+        self.trails.change(self.now, &trail_of(&job.class), -i64::from(nodes), 0);
         self.act(Command::CancelBid { tenant: tenant.clone(), bid, mode: CancelMode::Release })?;
-        if self.jobs[n].tenant.is_none() {
+        if job.tenant.is_none() {
             self.nobodys.idle.push(tenant);
         }
         Ok(())
@@ -272,14 +480,18 @@ impl World<'_> {
         for Event { at, fact } in events {
             match fact {
                 Fact::Allocated { node } => self.allocated(*at, node.allocation, node.bid),
-                Fact::NoticeStarted { deadline, .. } => {
+                Fact::NoticeStarted { node, deadline, .. } => {
                     self.report.preemptions += 1;
                     self.trails.notice(*at);
                     self.wake_at(*deadline);
+                    self.leases[self.by_bid[&node.bid]].noticed.insert(node.allocation);
                 }
-                Fact::NoticeRescinded { .. } => {
+                Fact::NoticeRescinded { node, .. } => {
                     self.report.rescinded += 1;
                     self.wake_at(*at);
+                    let lease = self.by_bid[&node.bid];
+                    self.leases[lease].noticed.remove(&node.allocation);
+                    self.agenda.insert((*at, Due::Lower(lease)));
                 }
                 Fact::Ended { node, .. } => self.ended(*at, node.allocation),
                 Fact::Charged { debit, fee, .. } => {
@@ -287,7 +499,8 @@ impl World<'_> {
                     self.trails.charge(*at, debit.0);
                 }
                 Fact::PriceChanged { market, numbers } => {
-                    let market = self.venue.names().market(*market).to_string();
+                    let (class, _) = self.venue.names().market(*market).parts();
+                    let market = trail_of(self.classes.to_trace(class));
                     let price = numbers.floor.map(|_| numbers.market_price);
                     self.trails.price(*at, &market, price);
                     self.prices.change(*at, market, price);
@@ -312,60 +525,104 @@ impl World<'_> {
     }
 
     fn allocated(&mut self, at: Micros, id: AllocationId, bid: BidId) {
-        let job = self.by_bid[&bid];
+        let lease = self.by_bid[&bid];
         self.report.nodes_served += 1;
-        self.trails.change(at, &market_of(&self.jobs[job].class).to_string(), 0, 1);
-        if !self.runs[job].started {
-            self.runs[job].started = true;
-            self.report.waited += at.since(self.jobs[job].submitted).0 as f64 / 1e6;
-            self.report.jobs_started += 1;
+        self.trails.change(at, &trail_of(self.leases[lease].class), 0, 1);
+        self.change_nodes(lease, at, |lease| {
+            lease.held.insert(id, None);
+        });
+        for n in self.leases[lease].jobs.clone() {
+            self.starts(n, at);
         }
-        self.nodes.insert(id, Node { job, ready: None });
+        self.nodes.insert(id, lease);
         self.agenda.insert((at.after(self.settings.boot), Due::Ready(id)));
     }
 
-    fn ended(&mut self, at: Micros, id: AllocationId) {
-        let Some(node) = self.nodes.remove(&id) else { return };
-        let job = node.job;
-        self.trails.change(at, &market_of(&self.jobs[job].class).to_string(), 0, -1);
-        self.work_until(job, at);
-        self.runs[job].working.remove(&id);
-        if let (false, false, Some(ready)) = (self.settings.checkpoint, self.runs[job].finished, node.ready) {
-            let lost = at.since(ready).0;
-            self.runs[job].done = self.runs[job].done.saturating_sub(lost);
-            self.report.work_lost += lost as f64 / 3.6e9;
+    /// A job has its first node.
+    fn starts(&mut self, n: usize, at: Micros) {
+        if !std::mem::replace(&mut self.runs[n].started, true) {
+            self.report.waited += at.since(self.jobs[n].submitted).0 as f64 / 1e6;
+            self.report.jobs_started += 1;
         }
-        self.reschedule(job, at);
     }
 
-    /// Counts what the nodes of a job have done up to `now`.
+    fn ended(&mut self, at: Micros, id: AllocationId) {
+        let Some(lease) = self.nodes.remove(&id) else { return };
+        self.trails.change(at, &trail_of(self.leases[lease].class), 0, -1);
+        let ready = self.leases[lease].held.get(&id).copied().flatten();
+        let jobs = self.leases[lease].jobs.clone();
+        if let (false, Some(ready)) = (self.settings.checkpoint, ready) {
+            for n in jobs {
+                self.work_until(n, at);
+                let run = &mut self.runs[n];
+                let lost = at.since(ready.max(run.joined)).0.min(run.done);
+                run.done -= lost;
+                self.report.work_lost += lost as f64 / 3.6e9;
+            }
+        }
+        self.change_nodes(lease, at, |lease| {
+            lease.held.remove(&id);
+            lease.noticed.remove(&id);
+        });
+    }
+
+    /// Nodes that work for a job: while one of its nodes is under notice it may hold one more than it wants.
+    fn workers(&self, n: usize) -> u64 {
+        let lease = self.runs[n].lease.map(|id| &self.leases[id]);
+        lease.map_or(0, |lease| u64::from(lease.working().min(lease.nodes)))
+    }
+
+    /// Counts what a job has done up to `now`.
     fn work_until(&mut self, n: usize, now: Micros) {
+        let workers = self.workers(n);
         let run = &mut self.runs[n];
-        run.done += now.since(run.since).0 * run.working.len() as u64;
+        run.done += now.since(run.since).0 * workers;
         run.since = now;
     }
 
-    /// When the job will be done, if nothing changes. Its work is its duration on each of its nodes.
+    fn deadline_of(&self, n: usize) -> Option<Micros> {
+        self.jobs[n].deadline.filter(|_| self.settings.keep_deadlines)
+    }
+
+    /// When the job will be done, if nothing changes, and when it cannot make its deadline any more. Its work is
+    /// its duration on each of its nodes.
     fn reschedule(&mut self, n: usize, now: Micros) {
-        let run = &mut self.runs[n];
-        let workers = run.working.len() as u64;
-        run.due = None;
-        if workers > 0 && !run.finished {
-            let work = self.jobs[n].duration.0 * u64::from(self.jobs[n].nodes);
-            let due = now.after(Micros(work.saturating_sub(run.done).div_ceil(workers)));
-            run.due = Some(due);
-            self.agenda.insert((due, Due::Done(n)));
+        if self.runs[n].over {
+            return;
         }
+        let workers = self.workers(n);
+        let nodes = u64::from(self.jobs[n].nodes);
+        let left = (self.jobs[n].duration.0 * nodes).saturating_sub(self.runs[n].done);
+        let due = (workers > 0).then(|| now.after(Micros(left.div_ceil(workers))));
+        self.runs[n].due = due;
+        self.agenda.extend(due.map(|due| (due, Due::Done(n))));
+        let holds = self.runs[n].lease.is_some_and(|id| !self.leases[id].held.is_empty());
+        let boot = if holds { Micros(0) } else { self.settings.boot };
+        let gives_up = self.deadline_of(n).and_then(|deadline| {
+            // With all its nodes from now on.
+            let soonest = now.after(boot).after(Micros(left.div_ceil(nodes)));
+            if soonest > deadline {
+                return Some(now);
+            }
+            // With fewer nodes than it wants the time to spare goes by so much slower.
+            let spare = u128::from(deadline.since(soonest).0) * u128::from(nodes);
+            let missing = u128::from(nodes.saturating_sub(workers));
+            let span = u64::try_from(spare.checked_div(missing)?).unwrap_or(u64::MAX);
+            Some(now.after(Micros(span)).after(Micros(1)))
+        });
+        self.runs[n].gives_up = gives_up;
+        self.agenda.extend(gives_up.map(|at| (at, Due::GiveUp(n))));
     }
 
     fn finish(mut self) -> (Report, Page) {
-        self.report.jobs_unfinished = self.runs.iter().filter(|run| !run.finished).count();
+        self.report.jobs_unfinished = self.runs.iter().filter(|run| !run.over).count();
         self.report.prices = self.prices.quantiles();
         let page = self.trails.page(&self.report, self.settings);
         (self.report, page)
     }
 }
 
-fn market_of(class: &str) -> MarketName {
-    MarketName::new(&format!("{class}/trace"))
+/// What a market is called in reports: by the trace's own name.
+fn trail_of(class: &str) -> String {
+    format!("{class}/trace")
 }

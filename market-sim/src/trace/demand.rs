@@ -17,12 +17,23 @@ pub struct Job {
     pub tenant: Option<String>,
     pub class: String,
     pub nodes: u32,
+    /// GPUs in all, if the trace says; less than one is a share of a GPU.
+    pub gpus: Option<f64>,
     /// How long it takes with all its nodes.
     pub duration: Micros,
+    pub priority: Option<Priority>,
     /// What it would pay, as a share of the on-demand price, if the trace says.
     pub bid_proxy: Option<f64>,
     /// When it should be done, if the trace says.
     pub deadline: Option<Micros>,
+}
+
+/// How urgent a job is, where a trace says it in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    Low,
+    Normal,
+    High,
 }
 
 #[derive(Deserialize)]
@@ -32,7 +43,11 @@ struct Row {
     tenant: String,
     instance_class: String,
     nodes: String,
+    #[serde(default)]
+    gpus: String,
     duration_s: String,
+    #[serde(default)]
+    priority: String,
     bid_proxy: String,
     deadline: String,
 }
@@ -44,6 +59,8 @@ pub fn read_demand(path: &Path) -> Result<Vec<Job>, TraceError> {
 
 fn parse(text: impl Read) -> Result<Vec<Job>, TraceError> {
     let mut reader = csv::Reader::from_reader(text);
+    // A file that cannot be read is an error here; the rows below would only be none.
+    reader.headers()?;
     let mut jobs: Vec<Job> = Vec::new();
     for row in reader.deserialize() {
         let row: Row = row?;
@@ -76,6 +93,20 @@ fn job_of(row: Row, line: u64) -> Result<Job, TraceError> {
         "" => None,
         text => Some(field("deadline", text).time()?),
     };
+    let gpus = match row.gpus.as_str() {
+        "" => None,
+        text => {
+            let gpus = text.parse::<f64>().ok().filter(|gpus| (0.0..1e9).contains(gpus));
+            Some(gpus.ok_or_else(|| field("gpus", text).wrong("a number of GPUs"))?)
+        }
+    };
+    let priority = match row.priority.to_ascii_lowercase().as_str() {
+        "" => None,
+        "low" => Some(Priority::Low),
+        "normal" => Some(Priority::Normal),
+        "high" => Some(Priority::High),
+        _ => return Err(field("priority", &row.priority).wrong("low, normal or high")),
+    };
     let tenant = (!row.tenant.is_empty()).then_some(row.tenant);
     Ok(Job {
         submitted,
@@ -83,7 +114,9 @@ fn job_of(row: Row, line: u64) -> Result<Job, TraceError> {
         tenant,
         class: row.instance_class,
         nodes,
+        gpus,
         duration: Micros((seconds * 1e6) as u64),
+        priority,
         bid_proxy,
         deadline,
     })
@@ -112,6 +145,8 @@ mod tests {
         for (bad, field) in [
             ("yesterday,j2,t,gpu,2,9,1,low,0.5,,0\n", "line 3, submit_time"),
             ("1970-01-01T00:00:03Z,j2,t,gpu,0,9,1,low,0.5,,0\n", "line 3, nodes"),
+            ("1970-01-01T00:00:03Z,j2,t,gpu,1,-9,1,low,1,,0\n", "line 3, gpus"),
+            ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,1,urgent,1,,0\n", "line 3, priority"),
             ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,-1,low,0.5,,0\n", "line 3, duration_s"),
             ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,1,low,NaN,,0\n", "line 3, bid_proxy"),
             ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,1,low,1,soon,0\n", "line 3, deadline"),

@@ -42,13 +42,15 @@ struct Row {
 impl PriceTrace {
     /// `bar` follows how much of the file has been read.
     pub fn open(path: &Path, bar: &ProgressBar) -> Result<PriceTrace, TraceError> {
-        Ok(PriceTrace::of(open(path, bar)?))
+        PriceTrace::of(open(path, bar)?)
     }
 
     /// Of the text itself.
-    pub fn of(text: Box<dyn Read>) -> PriceTrace {
-        let rows = csv::Reader::from_reader(text).into_deserialize();
-        PriceTrace { rows, line: 1, last: Micros(0) }
+    pub fn of(text: Box<dyn Read>) -> Result<PriceTrace, TraceError> {
+        let mut reader = csv::Reader::from_reader(text);
+        // A file that cannot be read is an error here; the rows below would only be none.
+        reader.headers()?;
+        Ok(PriceTrace { rows: reader.into_deserialize(), line: 1, last: Micros(0) })
     }
 
     fn parse(&mut self, row: Row) -> Result<PriceChange, TraceError> {
