@@ -114,7 +114,9 @@ impl PriceTable {
             let markets = table.markets.iter().map(|market| (market.region.as_str(), &market.bids));
             for (region, outcomes) in mean.chain(markets) {
                 for o in outcomes {
-                    out.serialize((&table.instance_type, region, o))?;
+                    let Outcome { share, bid_usd, availability, preemptions_per_hour, mean_paid_usd } = *o;
+                    let figures = (share, bid_usd, availability, preemptions_per_hour, mean_paid_usd);
+                    out.serialize((&table.instance_type, region, figures))?;
                 }
             }
         }
