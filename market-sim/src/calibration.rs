@@ -73,3 +73,17 @@ fn autocorrelation(values: &[f64], lag: usize) -> f64 {
     let products = values.iter().zip(&values[lag..]).map(|(a, b)| (a - mean) * (b - mean));
     products.sum::<f64>() / (variance * values.len() as f64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Excursions are counted in steps of five minutes, so the tenth percentile of the real ones is exactly two.
+    #[test]
+    fn an_excursion_of_two_grid_points_is_inside_its_band_of_two_grid_points() {
+        let bands =
+            price_bands().into_iter().filter(|band| band.statistic == "excursion_hours_p50").collect();
+        let table = Table::new(bands, |_| Some(2.0 / 12.0));
+        assert_eq!(table.outside().count(), 0, "{table}");
+    }
+}
