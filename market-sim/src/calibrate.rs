@@ -13,15 +13,17 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Arguments {
-    /// Simulated days
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(2..=3660))]
-    days: u32,
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(2..=1000))]
-    markets: u32,
-    /// Everything that is drawn follows from it
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// A JSON object that says what is to be otherwise in the world; the outcome has all there is to say
+    /// Simulated days [default: what the world says, else 60]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=3660))]
+    days: Option<u32>,
+    /// Markets [default: what the world says, else 12]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    markets: Option<u32>,
+    /// Everything that is drawn follows from it [default: what the world says, else 1]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// A JSON or YAML object with the fields of the world that differ; docs/simulator.md lists all fields and
+    /// their ranges
     #[arg(long, value_name = "FILE")]
     world: Option<PathBuf>,
     /// Markets that live at the same time [default: one for each core]
@@ -68,9 +70,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// Prints the tables, and tells how many statistics are out of their bands.
 fn calibrate(arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
-    let (prices, demand) = tables(arguments)?;
+    let settings = settings(arguments)?;
+    let (prices, demand) = tables(arguments, &settings)?;
     match arguments.output {
-        Output::Text => print(arguments, &prices, &demand)?,
+        Output::Text => print(&settings, &prices, &demand)?,
         Output::Json => {
             let tables = serde_json::json!({ "prices": prices, "demand": demand });
             writeln!(Stdout, "{}", serde_json::to_string_pretty(&tables)?)?;
@@ -79,28 +82,38 @@ fn calibrate(arguments: &Arguments) -> Result<usize, Box<dyn Error>> {
     Ok(prices.outside().chain(demand.outside()).count())
 }
 
-fn tables(arguments: &Arguments) -> Result<(Table, Table), Box<dyn Error>> {
+fn settings(arguments: &Arguments) -> Result<Settings, Box<dyn Error>> {
+    let world = crate::simulate::settings(&Settings::default(), arguments.world.as_deref())?;
     let settings = Settings {
-        seed: arguments.seed,
-        days: arguments.days,
-        markets: arguments.markets,
+        seed: arguments.seed.unwrap_or(world.seed),
+        days: arguments.days.unwrap_or(world.days),
+        markets: arguments.markets.unwrap_or(world.markets),
+        // The statistics are those of prices every five minutes.
+        sample_seconds: Settings::default().sample_seconds,
         kept: Kept::Prices,
-        ..crate::simulate::settings(arguments.world.as_deref())?
+        ..world
     };
-    let demand = compare_demand(&settings);
-    let prices = compare_prices(&crate::simulate::watched(&settings, arguments.threads)?);
+    if settings.days < 2 || settings.markets < 2 {
+        return Err("a calibration takes a world of at least 2 days and 2 markets".into());
+    }
+    Ok(settings)
+}
+
+fn tables(arguments: &Arguments, settings: &Settings) -> Result<(Table, Table), Box<dyn Error>> {
+    let demand = compare_demand(settings);
+    let prices = compare_prices(&crate::simulate::watched(settings, arguments.threads)?);
     if arguments.chosen_rules_only {
         return Ok((prices, demand));
     }
-    let default = Settings { rules: Rules::DEFAULT, ..settings };
+    let default = Settings { rules: Rules::DEFAULT, ..settings.clone() };
     let beside = compare_prices(&crate::simulate::watched(&default, arguments.threads)?);
     Ok((prices.beside(&beside), demand))
 }
 
-fn print(arguments: &Arguments, prices: &Table, demand: &Table) -> std::io::Result<()> {
-    let Arguments { days, markets, seed, .. } = arguments;
+fn print(settings: &Settings, prices: &Table, demand: &Table) -> std::io::Result<()> {
+    let Settings { days, markets, seed, rules, .. } = settings;
     writeln!(Stdout, "{markets} markets, {days} days, seed {seed}")?;
-    writeln!(Stdout, "rules: {}\n", Rules::CHOSEN)?;
+    writeln!(Stdout, "rules: {rules}\n")?;
     writeln!(Stdout, "Prices\n{prices}\nDemand\n{demand}")?;
     let out: Vec<&str> = prices.outside().chain(demand.outside()).map(|row| row.statistic.as_str()).collect();
     match out.as_slice() {

@@ -16,23 +16,25 @@ use std::time::Instant;
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Arguments {
-    /// Simulated days
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=3660))]
-    days: u32,
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    markets: u32,
-    /// Everything that is drawn follows from it
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// A JSON object that says what is to be otherwise in the world; the outcome has all there is to say
+    /// Simulated days [default: what the world says, else 7]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3660))]
+    days: Option<u32>,
+    /// Markets [default: what the world says, else 4]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    markets: Option<u32>,
+    /// Everything that is drawn follows from it [default: what the world says, else 1]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// A JSON or YAML object with the fields of the world that differ; docs/simulator.md lists all fields and
+    /// their ranges, and the outcome has them too
     #[arg(long, value_name = "FILE")]
     world: Option<PathBuf>,
     /// Markets with the default rules, instead of no minimum runtime, 120 s of notice and a cap on ceilings
     #[arg(long)]
     default_rules: bool,
-    /// Seconds between two points of the series
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    sample: u64,
+    /// Seconds between two points of the series [default: what the world says, else 300]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    sample: Option<u64>,
     /// Markets that live at the same time, each in an exchange of its own [default: one for each core]
     #[arg(long)]
     threads: Option<NonZeroUsize>,
@@ -67,7 +69,8 @@ Examples:
   kubebid serve --store sqlite:world.db --clock stepped --admin-token-file admin.token &
   KUBEBID_TOKEN=$(cat admin.token) market-sim simulate --days 1 --markets 2 --endpoint http://127.0.0.1:7440
 
-Exit codes: 0 done; 1 the venue or the auditor ended it, or the result could not be written.";
+Exit codes: 0 done; 1 the world is not as it should be (the message names the field), the venue or the auditor
+ended the run, or the result could not be written.";
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match simulate(arguments) {
@@ -81,14 +84,16 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let wanted = [&arguments.json, &arguments.report, &arguments.picture].into_iter().any(Option::is_some);
+    let usual = Settings { days: 7, markets: 4, ..Settings::default() };
+    let world = settings(&usual, arguments.world.as_deref())?;
     let settings = Settings {
-        seed: arguments.seed,
-        days: arguments.days,
-        markets: arguments.markets,
-        rules: if arguments.default_rules { Rules::DEFAULT } else { Rules::CHOSEN },
-        sample_seconds: arguments.sample,
+        seed: arguments.seed.unwrap_or(world.seed),
+        days: arguments.days.unwrap_or(world.days),
+        markets: arguments.markets.unwrap_or(world.markets),
+        rules: if arguments.default_rules { Rules::DEFAULT } else { world.rules },
+        sample_seconds: arguments.sample.unwrap_or(world.sample_seconds),
         kept: if wanted { Kept::All } else { Kept::None },
-        ..settings(arguments.world.as_deref())?
+        ..world
     };
     let started = Instant::now();
     let outcome = match venue(arguments)? {
@@ -147,12 +152,12 @@ fn venue(arguments: &Arguments) -> Result<Option<Box<dyn Venue>>, Box<dyn Error>
     Ok(Some(Box::new(Live::connect(arguments.endpoint.clone(), token)?)))
 }
 
-/// The usual settings, but for what a file says.
-pub(crate) fn settings(file: Option<&Path>) -> Result<Settings, Box<dyn Error>> {
-    let Some(path) = file else { return Ok(Settings::default()) };
+/// The usual settings with the changes of a file.
+pub(crate) fn settings(usual: &Settings, file: Option<&Path>) -> Result<Settings, Box<dyn Error>> {
+    let Some(path) = file else { return Ok(usual.clone()) };
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|fault| format!("cannot read {}: {fault}", path.display()))?;
-    Ok(Settings::default().with(&text).map_err(|error| format!("{}: {error}", path.display()))?)
+    Ok(usual.with(&text).map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
 /// How many markets live at the same time, where nobody says.

@@ -9,6 +9,7 @@ mod agenda;
 mod apart;
 mod chance;
 mod demand;
+mod fields;
 mod hear;
 mod outcome;
 mod page;
@@ -21,6 +22,7 @@ mod work;
 
 pub use apart::live_apart;
 pub use demand::{Drawn, jobs_of};
+pub use fields::{BadWorld, FIELDS, Field};
 pub use outcome::{KindSums, MarketSeries, Outcome};
 pub use run::{START, WorldError, live, live_with};
 pub use settings::{Jobs, Kept, Rules, Rushes, Settings, Supply};

@@ -3,7 +3,7 @@
 use kubebid_core::units::Micros;
 use market_sim::calibration::{compare_demand, compare_prices};
 use market_sim::venue::{InProcess, Journaled};
-use market_sim::world::{Kind, Outcome, Rules, Settings, jobs_of, live, live_apart};
+use market_sim::world::{FIELDS, Kind, Outcome, Rules, Settings, jobs_of, live, live_apart};
 use std::num::{NonZeroU64, NonZeroUsize};
 
 fn lived(settings: &Settings) -> Outcome {
@@ -143,6 +143,91 @@ fn a_world_may_be_otherwise_but_not_misspelt() {
     assert_eq!(Settings { jobs: settings.jobs.clone(), ..changed }, settings);
     let error = settings.with(r#"{"jobs": {"per_our": 3.5}}"#).expect_err("no such field").to_string();
     assert!(error.contains("per_our"), "{error}");
+}
+
+#[test]
+fn a_world_may_be_yaml() {
+    let yaml = "# a calm week\ndays: 7\njobs:\n  per_hour: 5\n  kinds: [[truthful, 1.0]]\nsupply:\n  reserve: [0.1, 0.2]\n";
+    let json = r#"{"days": 7, "jobs": {"per_hour": 5, "kinds": [["truthful", 1]]}, "supply": {"reserve": [0.1, 0.2]}}"#;
+    let settings = Settings::default();
+    assert_eq!(settings.with(yaml).expect("a world"), settings.with(json).expect("a world"));
+}
+
+#[test]
+fn what_a_world_cannot_be_is_refused_by_field_before_anything_runs() {
+    for (world, field) in [
+        ("jobs: {per_hour: -5}", "jobs.per_hour"),
+        ("jobs: {per_hour: 1e9}", "jobs.per_hour"),
+        ("jobs: {per_hour: .nan}", "jobs.per_hour"),
+        ("jobs: {per_hour: many}", "jobs.per_hour"),
+        ("jobs: {kinds: []}", "jobs.kinds"),
+        ("jobs: {kinds: [[truthful, 0]]}", "jobs.kinds"),
+        ("jobs: {kinds: [[urgent, 1]]}", "jobs.kinds"),
+        ("jobs: {kinds: [[miser, 1]]}", "jobs.kinds"),
+        ("on_demand_micros: 0", "on_demand_micros"),
+        ("supply: {reserve: [0.2, 0.1]}", "supply.reserve"),
+        ("supply: {reserve: [0.2]}", "supply.reserve"),
+        ("supply: {outage_share: [0.5, 2]}", "supply.outage_share"),
+        ("supply: {units: 1e12}", "supply.units"),
+        ("rushes: {tenants: 0}", "rushes.tenants"),
+        ("rules: {ceiling_max_on_demand: 0}", "rules.ceiling_max_on_demand"),
+        ("rules: {notice_seconds: -1}", "rules.notice_seconds"),
+        ("days: 3.5", "days"),
+        ("weeks: 3", "weeks"),
+    ] {
+        let error = Settings::default().with(world).expect_err(world).to_string();
+        assert!(error.contains(field), "{world}: {error}");
+    }
+    for none in ["", "3", "[1, 2]", "{", "a: b: c"] {
+        assert!(Settings::default().with(none).is_err(), "{none:?}");
+    }
+}
+
+#[test]
+fn a_world_without_jobs_or_without_rushes_ends() {
+    let jobless = "jobs: {per_hour: 0}";
+    let calm = "rushes: {calm_rate: 0, hot_rate: 0}";
+    let rare = "jobs: {per_hour: 1e-300}\nrushes: {calm_rate: 1e-300, hot_rate: 0}";
+    let still =
+        "jobs: {per_hour: 0}\nrushes: {calm_rate: 0, hot_rate: 0}\nsupply: {churn_rate: 0, outage_rate: 0}";
+    for (world, has_jobs, has_rushes) in
+        [(jobless, false, true), (calm, true, false), (rare, false, false), (still, false, false)]
+    {
+        let outcome = lived(&small(1).with(world).expect("a fair wish"));
+        let of = |urgent: bool| {
+            let kinds = outcome.kinds.iter().filter(|(kind, _)| (**kind == Kind::Urgent) == urgent);
+            kinds.map(|(_, sums)| sums.jobs).sum::<u64>()
+        };
+        assert_eq!((of(false) > 0, of(true) > 0), (has_jobs, has_rushes), "{world}");
+        let _ = (compare_demand(&outcome.settings), compare_prices(&outcome));
+    }
+}
+
+/// Each number at its least and at its most, one at a time, in a small world.
+#[test]
+fn every_field_at_either_end_of_its_range_gives_a_world_that_ends() {
+    let small =
+        "days: 1\nmarkets: 1\njobs: {per_hour: 1}\nrushes: {calm_rate: 1, hot_rate: 5}\nsupply: {units: 10}";
+    let small = Settings::default().with(small).expect("a small world");
+    // More of these is only longer, and seeds have no ends.
+    let long = ["seed", "days", "markets", "supply.units", "supply.providers", "jobs.per_hour"];
+    let many =
+        ["supply.churn_rate", "supply.outage_rate", "rushes.calm_rate", "rushes.hot_rate", "sample_seconds"];
+    for field in FIELDS.iter().filter(|field| !long.contains(&field.name)) {
+        for end in [field.least, field.most] {
+            if many.contains(&field.name) && end != field.least.max(1.0) {
+                continue;
+            }
+            let pair = matches!(field.name, "supply.reserve" | "supply.outage_share");
+            let value = if pair { format!("[{end}, {end}]") } else { format!("{end}") };
+            let world = match field.name.split_once('.') {
+                Some((part, name)) => format!("{part}: {{{name}: {value}}}"),
+                None => format!("{}: {value}", field.name),
+            };
+            let settings = small.with(&world).unwrap_or_else(|error| panic!("{world}: {error}"));
+            live(&settings, &mut InProcess::new(), |_| {}).unwrap_or_else(|error| panic!("{world}: {error}"));
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,6 @@
 //! All of a job is drawn when it comes, so that the same jobs come whatever happens in the market.
 
 use super::chance::{Chance, Drift, chance_of};
-use super::run::START;
 use super::settings::{Jobs, Rushes, Settings};
 use super::tenants::Kind;
 use kubebid_core::units::Micros;
@@ -61,17 +60,19 @@ pub(super) struct Crowd {
     /// Of a gap, so that the mean rate is the one wanted.
     median_seconds: f64,
     now: Micros,
+    end: Micros,
 }
 
 impl Crowd {
-    pub(super) fn new(settings: Jobs, mut chance: Chance, start: Micros) -> Crowd {
+    /// The jobs between two instants; after the end the next one is not looked for.
+    pub(super) fn new(settings: Jobs, mut chance: Chance, (start, end): (Micros, Micros)) -> Crowd {
         let drift = Drift::new(settings.drift_sigma, settings.drift_hours, &mut chance);
         let burst = Drift::new(settings.burst_sigma, settings.burst_hours, &mut chance);
         let value = Drift::new(settings.value_drift_sigma, settings.value_drift_hours, &mut chance);
         let mean_seconds = HOUR_SECONDS / settings.per_hour / (1.0 - settings.together);
         let median_seconds = mean_seconds / (settings.gap_sigma * settings.gap_sigma / 2.0).exp();
         let peak_hour = chance.between(13.0, 19.0);
-        Crowd { settings, chance, drift, burst, value, peak_hour, median_seconds, now: start }
+        Crowd { settings, chance, drift, burst, value, peak_hour, median_seconds, now: start, end }
     }
 
     /// Goes on to when the next job comes.
@@ -87,7 +88,7 @@ impl Crowd {
                 self.burst.after(step / HOUR_SECONDS, &mut self.chance);
                 self.value.after(step / HOUR_SECONDS, &mut self.chance);
                 self.now = self.now.after(Micros((step * 1e6) as u64));
-                if left <= 1e-6 {
+                if left <= 1e-6 || self.now > self.end {
                     break;
                 }
             }
@@ -124,21 +125,22 @@ impl Crowd {
     }
 }
 
-/// Jobs without end, in the order in which they come.
+/// In the order in which they come.
 impl Iterator for Crowd {
     type Item = (Micros, Drawn);
 
     fn next(&mut self) -> Option<(Micros, Drawn)> {
+        if self.settings.per_hour == 0.0 {
+            return None;
+        }
         let at = self.advance();
-        Some((at, self.draw()))
+        (at <= self.end).then(|| (at, self.draw()))
     }
 }
 
 /// The jobs that come to one market, as every world with these settings has them.
 pub fn jobs_of(settings: &Settings, market: u32) -> Vec<(Micros, Drawn)> {
-    let crowd = Crowd::new(settings.jobs.clone(), chance_of(settings, market, "crowd"), START);
-    let end = START.after(Micros(u64::from(settings.days) * Micros::DAY.0));
-    crowd.take_while(|(at, _)| *at <= end).collect()
+    Crowd::new(settings.jobs.clone(), chance_of(settings, market, "crowd"), settings.span()).collect()
 }
 
 /// How much more than on average there is at this time of the day; `swing` is peak over trough.
@@ -197,17 +199,19 @@ pub(super) struct RushSource {
     threshold: f64,
     peak_hour: f64,
     now: Micros,
+    end: Micros,
 }
 
 impl RushSource {
-    pub(super) fn new(settings: Rushes, mut chance: Chance, start: Micros) -> RushSource {
+    pub(super) fn new(settings: Rushes, mut chance: Chance, (start, end): (Micros, Micros)) -> RushSource {
         let mood = Drift::new(1.0, settings.mood_hours, &mut chance);
         let peak_hour = chance.between(13.0, 19.0);
         let threshold = exceeded_by(settings.hot_share);
-        RushSource { settings, chance, mood, threshold, peak_hour, now: start }
+        RushSource { settings, chance, mood, threshold, peak_hour, now: start, end }
     }
 
-    /// Goes on to when the next rush comes, by the hour, since the rate drifts; none where none ever comes.
+    /// Goes on to when the next rush comes, by the hour, since the rate drifts; none where none comes before the
+    /// end.
     pub(super) fn advance(&mut self) -> Option<Micros> {
         if self.settings.calm_rate + self.settings.hot_rate == 0.0 {
             return None;
@@ -219,6 +223,9 @@ impl RushSource {
             left -= hours * rate;
             self.mood.after(hours, &mut self.chance);
             self.now = self.now.after(Micros((hours * 3.6e9) as u64));
+            if self.now > self.end {
+                return None;
+            }
             if left <= 1e-9 {
                 return Some(self.now);
             }

@@ -66,8 +66,16 @@ impl Provider {
         change
     }
 
-    /// Until its supply changes next; a stable one's never does.
+    /// Until its supply changes next; the supply of a stable provider, or at a rate of 0, never does.
     pub(super) fn pause(&mut self) -> Option<Micros> {
+        let rate = match self.temper {
+            Temper::Stable => 0.0,
+            Temper::Churning => self.settings.churn_rate,
+            Temper::Faltering => self.settings.outage_rate,
+        };
+        if rate == 0.0 {
+            return None;
+        }
         let days = match (self.temper, self.down) {
             (Temper::Stable, _) => return None,
             (Temper::Churning, _) => self.chance.exponential(1.0 / self.settings.churn_rate),

@@ -139,7 +139,7 @@ fn live_on(
         outcome: Outcome::new(settings.clone()),
     };
     world.open()?;
-    let end = START.after(Micros(u64::from(settings.days) * Micros::DAY.0));
+    let (_, end) = settings.span();
     let mut hours = 0;
     while let Some((now, due)) = world.agenda.next().filter(|(now, _)| *now <= end) {
         world.now = now;
@@ -166,9 +166,10 @@ impl World<'_> {
     fn open(&mut self) -> Result<(), WorldError> {
         let on_demand = Price(self.settings.on_demand_micros);
         for market in 0..self.stages.len() as u32 {
-            self.auditor.told(MarketId(market), self.settings.rules.market_rules(on_demand));
+            let name = self.stages[market as usize].name.clone();
+            self.auditor.told(MarketId(market), &name, self.settings.rules.market_rules(on_demand));
             let rules = self.settings.rules.changes(on_demand);
-            self.act(Command::OpenMarket { market: self.stages[market as usize].name.clone(), rules })?;
+            self.act(Command::OpenMarket { market: name, rules })?;
             for provider in 0..self.settings.supply.providers {
                 self.offer(market, provider)?;
                 self.pause(market, provider);

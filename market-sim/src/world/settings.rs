@@ -1,5 +1,7 @@
 //! What a world is like: everything that is chosen and not drawn.
 
+use super::fields::{self, BadWorld};
+use super::run::START;
 use super::tenants::Kind;
 use kubebid_core::command::RuleChange;
 use kubebid_core::units::Micros;
@@ -186,11 +188,19 @@ pub struct Rushes {
 }
 
 impl Settings {
-    /// These, but for what a JSON object of the same shape says; it may leave out whatever it likes.
-    pub fn with(&self, changes: &str) -> Result<Settings, serde_json::Error> {
-        let mut all = serde_json::to_value(self)?;
-        merge(&mut all, serde_json::from_str(changes)?);
-        serde_json::from_value(all)
+    /// When the world begins and ends.
+    pub(super) fn span(&self) -> (Micros, Micros) {
+        (START, START.after(Micros(u64::from(self.days) * Micros::DAY.0)))
+    }
+
+    /// These settings with the changes of a JSON or YAML object of the same shape, which may leave out any field.
+    /// Each field lies in its range afterwards.
+    pub fn with(&self, changes: &str) -> Result<Settings, BadWorld> {
+        let mut all = serde_json::to_value(self).map_err(|error| BadWorld::Syntax(error.to_string()))?;
+        merge(&mut all, fields::parse(changes)?);
+        let settings = fields::read(all)?;
+        settings.check()?;
+        Ok(Settings { kept: self.kept, ..settings })
     }
 }
 

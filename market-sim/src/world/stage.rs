@@ -55,9 +55,9 @@ impl Stage {
         });
         Stage {
             number: market,
-            jobs: Box::new(Crowd::new(settings.jobs.clone(), chance("crowd"), START)),
+            jobs: Box::new(Crowd::new(settings.jobs.clone(), chance("crowd"), settings.span())),
             coming: None,
-            rushes: RushSource::new(settings.rushes.clone(), chance("rushes"), START),
+            rushes: RushSource::new(settings.rushes.clone(), chance("rushes"), settings.span()),
             providers: providers.collect(),
             tenants: tenants.collect(),
             units,
