@@ -41,8 +41,8 @@ fn main() -> Result<(), Box<Disagreement>> {
 fn play(audited: bool) -> Result<u64, Box<Disagreement>> {
     let mut exchange = Exchange::new();
     let mut auditor = Auditor::new();
-    auditor.told(MarketId(0), MarketRules::default());
     let market = MarketName::new("gpu/lab");
+    auditor.told(MarketId(0), &market, MarketRules::default());
     let tenants: Vec<AccountName> = (0..100).map(|n| AccountName::new(&format!("tenant-{n}"))).collect();
     let mut commands = 0;
     let mut say = |at: u64, command: Command| {

@@ -1,28 +1,36 @@
 //! The auditor: keeps accounts of its own from events alone, and disagrees aloud.
 //!
 //! It knows what every market was told its rules are, hears every event in order, and asks of each
-//! whether it can be so: of units and offers, of bids, of nodes, notices and claims, of every bill. It
+//! whether it can be so: of units and offers, of bids, of nodes, notices and claims. It works out the prices of
+//! every tenant from the bids, nodes and reserves it knows of, and from them every bill, to the micro-dollar. It
 //! shares no code with the exchange beyond the types of events.
+//!
+//! Prices are in force from one settlement to the next. Events do not say where one ends, but for the instant: time
+//! never passes before all is settled. At one instant the things that are due are settled before the command that
+//! falls to it, so the first event that only a command can bring about ends the settlement before it.
 
 mod bids;
 mod lie;
 mod market;
+mod meter;
 mod money;
 mod nodes;
 mod supply;
+mod types;
 
 pub use lie::Lie;
 
-use bids::Bids;
-use kubebid_core::event::{Bidder, Fact};
+use bids::{Bids, Change};
+use kubebid_core::event::{Bidder, CloseReason, DropCause, EndReason, Fact, Scope};
 use kubebid_core::picture::Supply;
-use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, Micros, UnitId};
+use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, MarketName, Micros, UnitId};
 use kubebid_core::{Amount, Event, MarketRules, Price};
 pub use market::Market;
-use money::Owed;
+use money::{ClaimCharges, Owed};
 use nodes::Nodes;
 use std::fmt;
 use supply::Offers;
+use types::Types;
 
 /// An event that cannot be so, and why.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -52,9 +60,8 @@ pub struct Sums {
     pub allocations: u64,
     pub notices: u64,
     pub rescinded: u64,
-    /// Bills that were known to the micro-dollar beforehand, and those known within bounds.
+    /// Bills, each of which was known to the micro-dollar beforehand.
     pub bills_exact: u64,
-    pub bills_bounded: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +76,16 @@ pub struct Auditor {
     now: Micros,
     heard: u64,
     markets: Vec<Market>,
+    types: Types,
     offers: Offers,
     bids: Bids,
     nodes: Nodes,
     owed: Option<Owed>,
+    claim_charges: ClaimCharges,
+    /// The command at hand has begun: what was due before it is settled.
+    obeying: bool,
+    /// The bid that the command at hand amends, and its ceiling before.
+    amended: Option<(BidId, Price)>,
     /// A notice by displacement has just begun: its claim comes next.
     displaced: Option<AllocationId>,
     /// Units on their way from a notice to the claim on it.
@@ -89,13 +102,14 @@ impl Auditor {
         Auditor::default()
     }
 
-    /// What events do not say: the rules that a market will have once it is opened or changed.
-    pub fn told(&mut self, market: MarketId, rules: MarketRules) {
+    /// What events do not say: the name of a market, and the rules that it will have once it is opened or changed.
+    pub fn told(&mut self, market: MarketId, name: &MarketName, rules: MarketRules) {
         let index = market.0 as usize;
         if self.markets.len() <= index {
             self.markets.resize_with(index + 1, Market::default);
         }
-        self.markets[index].rules = rules;
+        self.markets[index].told = Some(rules);
+        self.types.name(market, name);
     }
 
     pub fn sums(&self) -> Sums {
@@ -113,6 +127,7 @@ impl Auditor {
 
     /// All events of one command, in order.
     pub fn hear(&mut self, events: &[Event]) -> Result<(), Box<Disagreement>> {
+        (self.obeying, self.amended) = (false, None);
         for event in events {
             self.heard += 1;
             let heard = self.heard;
@@ -145,6 +160,9 @@ impl Auditor {
             self.bids.forget(bid);
         }
         self.settle_owed()?;
+        self.settle_claim_charges()?;
+        self.raise_reserves(self.now)?;
+        self.settle();
         let Some(Promised { market, provider, capacity }) = self.promised.take() else { return Ok(()) };
         self.offers.has(market, provider, capacity)
     }
@@ -153,8 +171,16 @@ impl Auditor {
         if event.at < self.now {
             return Err(Lie::TimeRunsBack { now: self.now });
         }
-        self.now = event.at;
+        if event.at > self.now {
+            self.settle_owed()?;
+            self.settle_claim_charges()?;
+            self.pass(event.at)?;
+        }
         self.nodes.none_overdue(self.now)?;
+        if !self.obeying && is_of_a_command(&event.fact) {
+            self.obeying = true;
+            self.settle();
+        }
         if !matches!(event.fact, Fact::Charged { .. }) {
             self.settle_owed()?;
         }
@@ -166,10 +192,52 @@ impl Auditor {
         self.account(&event.fact)
     }
 
+    /// Goes on to an instant. Until then the prices hold that were settled; reserves that begin to count on the
+    /// way change them.
+    fn pass(&mut self, to: Micros) -> Result<(), Lie> {
+        self.settle();
+        while let Some((at, _)) = self.nodes.due_raise(to) {
+            self.now = self.now.max(at);
+            self.raise_reserves(at)?;
+            self.settle();
+        }
+        self.now = to;
+        Ok(())
+    }
+
+    /// Raises count that were put off to `now` or before.
+    fn raise_reserves(&mut self, now: Micros) -> Result<(), Lie> {
+        while let Some((_, node)) = self.nodes.due_raise(now) {
+            self.reserve_counts(node)?;
+        }
+        Ok(())
+    }
+
+    /// Puts into force the prices that follow from the books, in markets where something happened.
+    fn settle(&mut self) {
+        for (id, market) in self.markets.iter_mut().enumerate().filter(|(_, market)| market.touched) {
+            market.touched = false;
+            let tariff = market.tariff(self.offers.offered(MarketId(id as u32)));
+            market.meter.set(self.now, tariff);
+        }
+    }
+
     fn account(&mut self, fact: &Fact) -> Result<(), Lie> {
+        if let Some(market) = market_of(fact)
+            && let Some(market) = self.markets.get_mut(market.0 as usize)
+        {
+            market.touched = true;
+        }
         match fact {
             Fact::MarketOpened { market } => {
+                self.types.open(*market);
+                let kind = self.types.of(*market);
+                let losing = kind.map(|kind| self.bids.losing_of_type(kind)).unwrap_or_default();
                 let market = self.markets.get_mut(market.0 as usize).ok_or(Lie::UnknownMarket)?;
+                for (tenant, ceiling) in losing {
+                    market.losing.change(tenant, None, Some(ceiling));
+                }
+                market.rules = market.told.take().unwrap_or_default();
                 market.open()
             }
             Fact::OfferPut { provider, market, capacity, reserve } => {
@@ -213,10 +281,16 @@ impl Auditor {
             }
             Fact::PriceChanged { market, numbers } => {
                 self.known(*market)?;
+                self.raise_reserves(self.now)?;
                 let floor = self.offers.floor(*market);
-                self.markets[market.0 as usize].price(self.now, *numbers, floor)
+                self.markets[market.0 as usize].price(*numbers, floor, self.offers.offered(*market))
             }
-            Fact::RulesChanged { market } => self.known(*market),
+            Fact::RulesChanged { market } => {
+                self.known(*market)?;
+                let market = &mut self.markets[market.0 as usize];
+                market.rules = market.told.take().unwrap_or_else(|| market.rules.clone());
+                Ok(())
+            }
             Fact::Rejected { .. } | Fact::Repeated { .. } => Ok(()),
         }
     }
@@ -231,13 +305,19 @@ impl Auditor {
 
     fn amended(&mut self, bidder: Bidder, ceiling: Price, max_nodes: u32) -> Result<(), Lie> {
         let (before, bid) = self.bids.amend(bidder, ceiling, max_nodes)?;
+        self.amended = Some((bidder.bid, before));
         for node in &bid.live {
-            let market = self.nodes.known(*node)?.node.unit.market;
-            self.markets[market.0 as usize].live.shift(before, ceiling);
+            let market = &mut self.markets[self.nodes.known(*node)?.node.unit.market.0 as usize];
+            market.live.shift(before, ceiling);
+            market.touched = true;
         }
         for node in &bid.claims {
-            let market = self.nodes.known(*node)?.node.unit.market;
-            self.markets[market.0 as usize].claims.shift(before, ceiling);
+            let market = &mut self.markets[self.nodes.known(*node)?.node.unit.market.0 as usize];
+            market.claims.shift(before, ceiling);
+            market.touched = true;
+        }
+        for node in bid.notices.clone() {
+            self.remeter(node)?;
         }
         self.recount(bidder.bid);
         Ok(())
@@ -250,14 +330,81 @@ impl Auditor {
         Ok(())
     }
 
-    /// After any change of a bid: its unmet demand, in its markets and of its tenant.
+    /// After any change of a bid: its unmet demand, and whether it counts as losing, in its markets.
     fn recount(&mut self, bid: BidId) {
-        let now = self.now;
-        if let Some(change) = self.bids.recount(bid, now) {
-            for market in change.markets.iter() {
-                let market = &mut self.markets[market.0 as usize];
-                market.unmet = market.unmet.wrapping_add_signed(change.nodes);
+        let Some(change) = self.bids.recount(bid) else { return };
+        let Change { tenant, scope, nodes, before, after } = change;
+        let named = matches!(scope, Scope::Markets(_));
+        let markets = match &scope {
+            Scope::Markets(markets) => &markets[..],
+            Scope::InstanceType(kind) => self.types.markets(kind),
+        };
+        for market in markets {
+            let Some(market) = self.markets.get_mut(market.0 as usize) else { continue };
+            market.touched = true;
+            if named {
+                market.unmet = market.unmet.wrapping_add_signed(nodes);
             }
+            market.losing.change(tenant, before, after);
         }
+    }
+}
+
+/// Events with which a command may begin, and no settlement.
+fn is_of_a_command(fact: &Fact) -> bool {
+    match fact {
+        Fact::MarketOpened { .. }
+        | Fact::RulesChanged { .. }
+        | Fact::OfferPut { .. }
+        | Fact::UnitLeaving { .. }
+        | Fact::BidPlaced { .. }
+        | Fact::BidAmended { .. }
+        | Fact::Ready { .. }
+        | Fact::Rejected { .. }
+        | Fact::Repeated { .. } => true,
+        Fact::BidClosed { reason, .. } => *reason == CloseReason::Cancelled,
+        Fact::ClaimDropped { cause, .. } => {
+            matches!(
+                cause,
+                DropCause::Cancelled | DropCause::Lowered | DropCause::Shrunk | DropCause::UnitLost
+            )
+        }
+        Fact::Ended { reason, .. } => matches!(reason, EndReason::Released | EndReason::UnitLost),
+        Fact::UnitAdded { .. }
+        | Fact::UnitBack { .. }
+        | Fact::UnitRemoved { .. }
+        | Fact::Allocated { .. }
+        | Fact::NoticeStarted { .. }
+        | Fact::NoticeRescinded { .. }
+        | Fact::Claimed { .. }
+        | Fact::Charged { .. }
+        | Fact::PriceChanged { .. } => false,
+    }
+}
+
+/// The market whose books an event changes by itself; bids change those of their markets.
+fn market_of(fact: &Fact) -> Option<MarketId> {
+    match fact {
+        Fact::MarketOpened { market } | Fact::RulesChanged { market } | Fact::OfferPut { market, .. } => {
+            Some(*market)
+        }
+        Fact::UnitAdded { unit, .. }
+        | Fact::UnitLeaving { unit }
+        | Fact::UnitBack { unit }
+        | Fact::UnitRemoved { unit } => Some(unit.market),
+        Fact::Allocated { node }
+        | Fact::NoticeStarted { node, .. }
+        | Fact::NoticeRescinded { node, .. }
+        | Fact::Claimed { node, .. }
+        | Fact::ClaimDropped { node, .. }
+        | Fact::Ended { node, .. } => Some(node.unit.market),
+        Fact::BidPlaced { .. }
+        | Fact::BidAmended { .. }
+        | Fact::BidClosed { .. }
+        | Fact::Ready { .. }
+        | Fact::Charged { .. }
+        | Fact::PriceChanged { .. }
+        | Fact::Rejected { .. }
+        | Fact::Repeated { .. } => None,
     }
 }

@@ -10,6 +10,10 @@ use kubebid_core::units::{
 };
 use kubebid_core::{Amount, Command, Exchange, MarketRules, Price, Stamped};
 use market_sim::audit::{Auditor, Lie};
+use market_sim::play::{format_command, parse_command};
+
+#[path = "same/generate.rs"]
+mod generate;
 
 const MARKET: MarketId = MarketId(0);
 
@@ -86,7 +90,7 @@ fn lived() -> (Vec<Vec<Event>>, Exchange) {
 fn auditor() -> Auditor {
     let mut auditor = Auditor::new();
     let fee = RuleChange { name: "fee_bps".into(), value: RuleValue::Number(100) };
-    auditor.told(MARKET, MarketRules::default().with(&[fee]).expect("a rule"));
+    auditor.told(MARKET, &MarketName::new("gpu/test"), MarketRules::default().with(&[fee]).expect("a rule"));
     auditor
 }
 
@@ -135,7 +139,84 @@ fn what_the_exchange_says_is_so() {
     let sums = auditor.sums();
     assert_eq!((sums.debits, sums.fees), (exchange.totals().debits, exchange.totals().fees));
     assert_eq!((sums.allocations, sums.notices, sums.rescinded), (6, 2, 1));
-    assert!(sums.bills_exact > 0, "{sums:?}");
+    let charges = heard.iter().flatten().filter(|event| matches!(event.fact, Fact::Charged { .. })).count();
+    assert_eq!(sums.bills_exact, charges as u64);
+}
+
+/// Plays commands, and has the auditor hear what came of each.
+fn audited(story: &[Stamped]) -> Result<Auditor, String> {
+    let (mut exchange, mut auditor) = (Exchange::new(), Auditor::new());
+    let mut rules: Vec<MarketRules> = Vec::new();
+    for stamped in story {
+        match &stamped.command {
+            Command::OpenMarket { market, rules: changes } if exchange.market_id(market).is_none() => {
+                if let Ok(opened) = MarketRules::default().with(changes) {
+                    auditor.told(MarketId(rules.len() as u32), market, opened);
+                }
+            }
+            Command::ChangeRules { market, rules: changes } => {
+                if let Some(id) = exchange.market_id(market)
+                    && let Ok(changed) = rules[id.0 as usize].with(changes)
+                {
+                    auditor.told(id, market, changed);
+                }
+            }
+            _ => {}
+        }
+        let answer = exchange.apply(stamped);
+        for event in &answer.events {
+            let (Fact::MarketOpened { market } | Fact::RulesChanged { market }) = &event.fact else {
+                continue;
+            };
+            rules.resize(rules.len().max(market.0 as usize + 1), MarketRules::default());
+            let (Command::OpenMarket { rules: changes, .. } | Command::ChangeRules { rules: changes, .. }) =
+                &stamped.command
+            else {
+                continue;
+            };
+            let changed = rules[market.0 as usize].with(changes);
+            rules[market.0 as usize] = changed.expect("the exchange took them");
+        }
+        auditor.hear(&answer.events).map_err(|error| error.to_string())?;
+    }
+    let (sums, totals) = (auditor.sums(), exchange.totals());
+    assert_eq!((sums.debits, sums.fees), (totals.debits, totals.fees));
+    Ok(auditor)
+}
+
+#[test]
+fn every_bill_of_the_conformance_cases_is_known_beforehand() {
+    let mut bills = 0;
+    for file in ["scenarios.jsonl", "streams.jsonl"] {
+        let path = format!("{}/../conformance/{file}", env!("CARGO_MANIFEST_DIR"));
+        for case in std::fs::read_to_string(path).expect("the cases are in the repository").lines() {
+            let case: serde_json::Value = serde_json::from_str(case).expect("a case");
+            let commands = case["commands"].as_array().expect("commands");
+            let story: Vec<Stamped> = commands
+                .iter()
+                .map(|command| parse_command(&command.to_string()).expect("a command"))
+                .collect();
+            let auditor = audited(&story).unwrap_or_else(|error| panic!("{}: {error}", case["name"]));
+            bills += auditor.sums().bills_exact;
+        }
+    }
+    assert!(bills > 100, "{bills}");
+}
+
+#[test]
+fn every_bill_of_random_stories_is_known_beforehand() {
+    let mut bills = 0;
+    for seed in 0..400 {
+        for family in generate::Family::ALL {
+            let story = generate::story(family, seed, 80);
+            let auditor = audited(&story).unwrap_or_else(|error| {
+                let lines: Vec<String> = story.iter().map(format_command).collect();
+                panic!("{family:?} with seed {seed}: {error}\n{}", lines.join("\n"))
+            });
+            bills += auditor.sums().bills_exact;
+        }
+    }
+    assert!(bills > 5_000, "{bills}");
 }
 
 #[test]
@@ -298,7 +379,18 @@ fn the_lowest_ceiling_goes_first() {
         }
         _ => false,
     };
-    assert_eq!(told(weak), Lie::CeilingNeeded(Price(1_575_000)));
+    assert_eq!(told(weak), Lie::HighestLosing(Price(1_510_000)));
+    // The same lie, with prices that fit it.
+    let (mut heard, _) = lived();
+    for event in heard.iter_mut().flatten() {
+        weak(&mut event.fact);
+        if let Fact::PriceChanged { numbers, .. } = &mut event.fact
+            && numbers.highest_losing == Price(3_000_000)
+        {
+            numbers.highest_losing = Price(1_510_000);
+        }
+    }
+    assert_eq!(judged(&heard), Lie::CeilingNeeded(Price(1_575_000)));
 }
 
 #[test]
@@ -369,6 +461,8 @@ fn prices_follow_from_ceilings_and_reserves() {
     assert_eq!(numbers(|n| n.lowest_accepted = None), Lie::LowestAccepted(Some(Price(1_500_000))));
     assert_eq!(numbers(|n| n.floor = Some(Price(5))), Lie::Floor(Some(Price(1_000_000))));
     assert_eq!(numbers(|n| n.market_price = Price(9_000_000)), Lie::PriceAboveLowest);
+    assert!(matches!(numbers(|n| n.market_price.0 -= 100), Lie::MarketPrice(_)));
+    assert!(matches!(numbers(|n| n.highest_losing.0 += 100), Lie::HighestLosing(_)));
 }
 
 #[test]

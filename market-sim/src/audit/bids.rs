@@ -4,42 +4,36 @@ use super::Lie;
 use foldhash::HashMap;
 use kubebid_core::Price;
 use kubebid_core::event::{Bidder, Node, Scope};
-use kubebid_core::market_list::MarketList;
-use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, Micros};
+use kubebid_core::units::{AccountId, AllocationId, BidId, InstanceType, MarketId};
 
 #[derive(Debug, Default)]
 pub(super) struct Bids {
     bids: HashMap<BidId, Bid>,
     last: Option<BidId>,
-    /// By tenant.
-    wants: Vec<Wants>,
 }
 
 #[derive(Debug)]
 pub(super) struct Bid {
     pub(super) tenant: AccountId,
-    markets: Option<MarketList>,
+    pub(super) scope: Scope,
     pub(super) ceiling: Price,
+    min_nodes: u32,
     pub(super) max_nodes: u32,
     searching: bool,
-    pub(super) amended: bool,
     pub(super) live: Vec<AllocationId>,
-    pub(super) notices: u32,
+    pub(super) notices: Vec<AllocationId>,
     pub(super) claims: Vec<AllocationId>,
     unmet: u32,
+    losing: Option<Price>,
 }
 
-/// Whether a tenant wants nodes beyond those it has: then it may be billed less than others (R8).
-#[derive(Clone, Copy, Debug, Default)]
-struct Wants {
-    unmet: u64,
-    until: Micros,
-}
-
-/// A change of unmet demand.
+/// A change of unmet demand, and of the ceiling with which the bid counts for H (R8).
 pub(super) struct Change {
-    pub(super) markets: MarketList,
+    pub(super) tenant: AccountId,
+    pub(super) scope: Scope,
     pub(super) nodes: i64,
+    pub(super) before: Option<Price>,
+    pub(super) after: Option<Price>,
 }
 
 impl Bids {
@@ -61,21 +55,18 @@ impl Bids {
             return Err(Lie::MaxNodes { before: min_nodes, after: max_nodes });
         }
         self.last = Some(bidder.bid);
-        let markets = match scope {
-            Scope::Markets(markets) => Some(markets.clone()),
-            Scope::InstanceType(_) => None,
-        };
         let bid = Bid {
             tenant: bidder.tenant,
-            markets,
+            scope: scope.clone(),
             ceiling,
+            min_nodes,
             max_nodes,
             searching: true,
-            amended: false,
             live: Vec::new(),
-            notices: 0,
+            notices: Vec::new(),
             claims: Vec::new(),
             unmet: 0,
+            losing: None,
         };
         self.bids.insert(bidder.bid, bid);
         Ok(())
@@ -84,7 +75,6 @@ impl Bids {
     /// The bid and the ceiling it had.
     pub(super) fn amend(&mut self, by: Bidder, ceiling: Price, max_nodes: u32) -> Result<(Price, &Bid), Lie> {
         let bid = self.of(by)?;
-        bid.amended = true;
         bid.max_nodes = max_nodes;
         let before = std::mem::replace(&mut bid.ceiling, ceiling);
         Ok((before, bid))
@@ -110,42 +100,42 @@ impl Bids {
 
     /// A closed bid of which nothing is left.
     pub(super) fn forget(&mut self, id: BidId) {
-        let gone =
-            |bid: &Bid| !bid.searching && bid.live.is_empty() && bid.notices == 0 && bid.claims.is_empty();
+        let gone = |bid: &Bid| {
+            !bid.searching && bid.live.is_empty() && bid.notices.is_empty() && bid.claims.is_empty()
+        };
         if self.bids.get(&id).is_some_and(gone) {
             self.bids.remove(&id);
         }
     }
 
-    /// What the bid wants beyond what it has, and by how much that changed.
-    pub(super) fn recount(&mut self, id: BidId, now: Micros) -> Option<Change> {
+    /// What the bid wants beyond what it has, and whether it counts as losing, where either changed.
+    pub(super) fn recount(&mut self, id: BidId) -> Option<Change> {
         let bid = self.bids.get_mut(&id)?;
         let has = (bid.live.len() + bid.claims.len()) as u32;
         let unmet = if bid.searching { bid.max_nodes.saturating_sub(has) } else { 0 };
-        let before = std::mem::replace(&mut bid.unmet, unmet);
-        if unmet == before {
-            return None;
-        }
-        let nodes = i64::from(unmet) - i64::from(before);
-        let tenant = bid.tenant.0 as usize;
-        if self.wants.len() <= tenant {
-            self.wants.resize(tenant + 1, Wants::default());
-        }
-        let wants = &mut self.wants[tenant];
-        wants.unmet = wants.unmet.wrapping_add_signed(nodes);
-        wants.until = now;
-        bid.markets.clone().map(|markets| Change { markets, nodes })
+        // A bid that waits for several nodes at once sets no price (R12).
+        let waits = bid.min_nodes.min(bid.max_nodes) > 1 && has == 0;
+        let after = (unmet > 0 && !waits).then_some(bid.ceiling);
+        let nodes = i64::from(unmet) - i64::from(std::mem::replace(&mut bid.unmet, unmet));
+        let before = std::mem::replace(&mut bid.losing, after);
+        let changed = nodes != 0 || before != after;
+        changed.then(|| Change { tenant: bid.tenant, scope: bid.scope.clone(), nodes, before, after })
     }
 
-    /// Whether the tenant has wanted nothing more since then.
-    pub(super) fn content_since(&self, tenant: AccountId, then: Micros) -> bool {
-        self.wants.get(tenant.0 as usize).is_none_or(|wants| wants.unmet == 0 && wants.until <= then)
+    /// Bids for an instance type that count as losing, with their ceilings.
+    pub(super) fn losing_of_type(&self, wanted: &InstanceType) -> Vec<(AccountId, Price)> {
+        let of_type = |bid: &&Bid| matches!(&bid.scope, Scope::InstanceType(kind) if kind == wanted);
+        self.bids.values().filter(of_type).filter_map(|bid| Some((bid.tenant, bid.losing?))).collect()
     }
 }
 
 impl Bid {
-    pub(super) fn looks_in(&self, market: MarketId) -> bool {
-        self.markets.as_ref().is_none_or(|markets| markets.contains(&market))
+    /// Whether it names the market; where it names a type, the caller knows that.
+    pub(super) fn looks_in(&self, market: MarketId, instance_type: Option<&InstanceType>) -> bool {
+        match &self.scope {
+            Scope::Markets(markets) => markets.contains(&market),
+            Scope::InstanceType(kind) => instance_type == Some(kind),
+        }
     }
 
     pub(super) fn searches(&self) -> bool {

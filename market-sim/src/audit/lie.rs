@@ -89,16 +89,22 @@ pub enum Lie {
 
     #[error("nothing is owed for this")]
     NotOwed,
-    #[error("the bill is between {least} and {most} (I5)")]
-    Bill { least: Amount, most: Amount },
-    #[error("at least {least} is owed for allocation {node}, and was not charged (R15)")]
-    NotCharged { node: AllocationId, least: Amount },
+    #[error("the bill is {owed} (I5)")]
+    Bill { owed: Amount },
+    #[error("the bill would be below zero")]
+    BillBelowZero,
+    #[error("{owed} is owed for allocation {node}, and was not charged (R15)")]
+    NotCharged { node: AllocationId, owed: Amount },
     #[error("the fee on this debit is {0} (R15)")]
     Fee(Amount),
     #[error("the market price is above the lowest accepted ceiling (R8)")]
     PriceAboveLowest,
     #[error("the lowest ceiling of nodes and claims is {0:?} (R9)")]
     LowestAccepted(Option<Price>),
+    #[error("the highest ceiling of bids that want a node is {0} (R8)")]
+    HighestLosing(Price),
+    #[error("the market price is {0} (R8)")]
+    MarketPrice(Price),
     #[error("the lowest reserve of units that stay is {0:?} (R9)")]
     Floor(Option<Price>),
 }

@@ -1,32 +1,75 @@
-//! One market's books: its units by state, its ceilings, its price over time.
+//! One market's books: its units by state, its ceilings and reserves, its losing bids, its prices (R8).
 
 use super::Lie;
+use super::meter::{Meter, Tariff};
+use foldhash::HashMap;
 use kubebid_core::picture::{Numbers, Supply};
-use kubebid_core::units::Micros;
+use kubebid_core::rules::Pricing;
+use kubebid_core::units::AccountId;
 use kubebid_core::{MarketRules, Price};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub struct Market {
     pub(super) rules: MarketRules,
+    /// The rules that an event is about to announce.
+    pub(super) told: Option<MarketRules>,
     open: bool,
+    /// Something happened here since prices were last worked out.
+    pub(super) touched: bool,
     pub(super) supply: Supply,
     /// Ceilings of nodes that are not under notice, and of claims.
     pub(super) live: Levels,
     pub(super) claims: Levels,
+    /// Reserves of the same: of a live node the one that counts for it, of a claim that of its unit's offer.
+    pub(super) reserves: Levels,
+    pub(super) losing: Losing,
     /// Nodes that bids looking here still want; those that look in a whole instance type left out.
     pub(super) unmet: u64,
     numbers: Numbers,
-    since: Micros,
-    /// ∫ max(price, reserve) up to `since`, for the reserves that nodes are billed by.
-    integrals: BTreeMap<Price, Integral>,
+    pub(super) meter: Meter,
     pub(super) notices: u64,
 }
 
+/// The bids that want a node here and do not have it.
 #[derive(Debug, Default)]
-struct Integral {
-    users: u32,
-    total: u128,
+pub(super) struct Losing {
+    by_tenant: HashMap<AccountId, Levels>,
+    /// The highest ceiling of each tenant.
+    tops: BTreeSet<(Price, AccountId)>,
+}
+
+/// What the price of a market follows from, beside its own books.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offered<'a> {
+    /// The lowest reserve of free units.
+    pub(super) free: Option<Price>,
+    /// Accounts that have a unit here: their bids do not count (R17).
+    pub(super) sellers: &'a BTreeSet<AccountId>,
+}
+
+impl Losing {
+    /// A bid of this tenant counts with another ceiling than before, or no longer.
+    pub(super) fn change(&mut self, tenant: AccountId, before: Option<Price>, after: Option<Price>) {
+        let levels = self.by_tenant.entry(tenant).or_default();
+        let highest = levels.highest();
+        before.into_iter().for_each(|ceiling| levels.remove(ceiling));
+        after.into_iter().for_each(|ceiling| levels.add(ceiling));
+        let now_highest = levels.highest();
+        if highest != now_highest {
+            highest.map(|ceiling| self.tops.remove(&(ceiling, tenant)));
+            now_highest.map(|ceiling| self.tops.insert((ceiling, tenant)));
+        }
+        if now_highest.is_none() {
+            self.by_tenant.remove(&tenant);
+        }
+    }
+
+    /// The highest ceiling and its tenant, and the highest one of all other tenants: H and H(t).
+    fn highest(&self, sellers: &BTreeSet<AccountId>) -> (Option<(Price, AccountId)>, Price) {
+        let mut tops = self.tops.iter().rev().filter(|(_, tenant)| !sellers.contains(tenant));
+        (tops.next().copied(), tops.next().map_or(Price::ZERO, |(ceiling, _)| *ceiling))
+    }
 }
 
 impl Market {
@@ -70,8 +113,39 @@ impl Market {
         self.supply.free -= 1;
     }
 
-    pub(super) fn price(&mut self, now: Micros, numbers: Numbers, floor: Option<Price>) -> Result<(), Lie> {
-        let lowest = self.live.lowest().into_iter().chain(self.claims.lowest()).min();
+    /// L of R8.
+    fn lowest_accepted(&self) -> Option<Price> {
+        self.live.lowest().into_iter().chain(self.claims.lowest()).min()
+    }
+
+    /// `min(L, max(R, H))`, or L where `LowestAccepted` asks for it; H itself without L.
+    fn price_with(&self, highest_losing: Price, free: Option<Price>) -> Price {
+        let Some(lowest) = self.lowest_accepted() else { return highest_losing };
+        let sold_out = free.is_none_or(|reserve| reserve > lowest);
+        match self.rules.pricing {
+            Pricing::LowestAccepted if sold_out => lowest,
+            Pricing::LowestAccepted | Pricing::HighestLosing => {
+                lowest.min(self.reserves.highest_up_to(lowest).unwrap_or(Price::ZERO).max(highest_losing))
+            }
+        }
+    }
+
+    /// What each tenant pays (R8).
+    pub(super) fn tariff(&self, offered: Offered<'_>) -> Tariff {
+        let (top, of_others) = self.losing.highest(offered.sellers);
+        let highest = top.map_or(Price::ZERO, |(ceiling, _)| ceiling);
+        let top = top.map(|(_, tenant)| (tenant, self.price_with(of_others, offered.free)));
+        Tariff { price: self.price_with(highest, offered.free), top }
+    }
+
+    /// The numbers that are announced are the ones that follow from the books; the entry price is not judged.
+    pub(super) fn price(
+        &mut self,
+        numbers: Numbers,
+        floor: Option<Price>,
+        offered: Offered<'_>,
+    ) -> Result<(), Lie> {
+        let lowest = self.lowest_accepted();
         if numbers.lowest_accepted != lowest {
             return Err(Lie::LowestAccepted(lowest));
         }
@@ -81,40 +155,17 @@ impl Market {
         if lowest.is_some_and(|lowest| numbers.market_price > lowest) {
             return Err(Lie::PriceAboveLowest);
         }
-        self.run(now);
+        let highest = self.losing.highest(offered.sellers).0.map_or(Price::ZERO, |(ceiling, _)| ceiling);
+        if numbers.highest_losing != highest {
+            return Err(Lie::HighestLosing(highest));
+        }
+        let price = self.price_with(highest, offered.free);
+        // With nothing live or claimed the price is a reserve, which also depends on who wants nodes back.
+        if lowest.is_some() && numbers.market_price != price {
+            return Err(Lie::MarketPrice(price));
+        }
         self.numbers = numbers;
         Ok(())
-    }
-
-    /// What all pay but the tenant of the highest losing bid, who may pay less (R8).
-    pub(super) fn rate(&self) -> Price {
-        self.numbers.lowest_accepted.map_or(self.numbers.highest_losing, |_| self.numbers.market_price)
-    }
-
-    fn run(&mut self, now: Micros) {
-        let (rate, span) = (self.rate(), now.since(self.since));
-        for (reserve, integral) in &mut self.integrals {
-            integral.total += rate.max(*reserve).over(span).0;
-        }
-        self.since = now;
-    }
-
-    /// Begins to keep the integral for a reserve, and reads it.
-    pub(super) fn enter(&mut self, now: Micros, reserve: Price) -> u128 {
-        self.integrals.entry(reserve).or_default().users += 1;
-        self.reading(now, reserve)
-    }
-
-    pub(super) fn reading(&self, now: Micros, reserve: Price) -> u128 {
-        self.integrals[&reserve].total + self.rate().max(reserve).over(now.since(self.since)).0
-    }
-
-    pub(super) fn leave(&mut self, reserve: Price) {
-        let integral = self.integrals.get_mut(&reserve).expect("entered");
-        integral.users -= 1;
-        if integral.users == 0 {
-            self.integrals.remove(&reserve);
-        }
     }
 }
 
@@ -143,5 +194,13 @@ impl Levels {
 
     pub(super) fn lowest(&self) -> Option<Price> {
         self.0.first_key_value().map(|(price, _)| *price)
+    }
+
+    fn highest(&self) -> Option<Price> {
+        self.0.last_key_value().map(|(price, _)| *price)
+    }
+
+    fn highest_up_to(&self, most: Price) -> Option<Price> {
+        self.0.range(..=most).next_back().map(|(price, _)| *price)
     }
 }

@@ -1,49 +1,39 @@
-//! What is owed: each bill by an integral of the price that was announced (R8, R15).
+//! What is owed: each bill to the micro-dollar, by an integral of the price that follows from the events (R8, R11,
+//! R15).
 
-use super::market::Market;
+use super::meter::{Meter, Terms};
 use super::nodes::Held;
 use super::{Auditor, Lie};
-use kubebid_core::event::{ChargeReason, EndReason, Node};
+use kubebid_core::event::{Bidder, ChargeReason, DropCause, EndReason, Node};
 use kubebid_core::money::Bill;
-use kubebid_core::units::{AccountId, MarketId, Micros};
+use kubebid_core::units::{AccountId, AllocationId, MarketId, Micros};
 use kubebid_core::{Amount, Price};
 
-/// The meter of a node: what it costs is between its reserve and the price that all pay.
+/// The meter of a node that is ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running {
-    pub(super) since: Micros,
-    /// Reserves that count, or may by now.
-    least: Price,
-    most: Price,
-    /// Up to `mark`, where the reserve last changed.
-    least_bill: u128,
-    most_bill: u128,
-    mark: Micros,
-    reading: u128,
-    steady: bool,
+    since: Micros,
+    terms: Terms,
+    /// What it had cost when the meter stood at `mark`.
+    cost: i128,
+    mark: i128,
 }
 
 impl Running {
-    pub(super) fn begin(market: &mut Market, now: Micros, (least, most): (Price, Price)) -> Running {
-        let reading = market.enter(now, most);
-        let steady = least == most;
-        Running { since: now, least, most, least_bill: 0, most_bill: 0, mark: now, reading, steady }
+    fn begin(meter: &mut Meter, now: Micros, terms: Terms) -> Running {
+        meter.enter(now, terms);
+        Running { since: now, terms, cost: 0, mark: meter.reading(now, terms) }
     }
 
-    fn run(&mut self, market: &Market, now: Micros) {
-        let reading = market.reading(now, self.most);
-        self.most_bill += reading - self.reading;
-        self.least_bill += self.least.over(now.since(self.mark)).0;
-        (self.mark, self.reading) = (now, reading);
+    fn cost(&self, meter: &Meter, now: Micros) -> i128 {
+        self.cost + meter.reading(now, self.terms) - self.mark
     }
 
-    /// A lower reserve counts at once, a higher one at some time (R11).
-    fn reserve(&mut self, market: &mut Market, now: Micros, reserve: Price) {
-        self.run(market, now);
-        market.leave(self.most);
-        (self.least, self.most) = (self.least.min(reserve), reserve);
-        self.reading = market.enter(now, reserve);
-        self.steady = false;
+    fn change(&mut self, meter: &mut Meter, now: Micros, terms: Terms) {
+        let cost = self.cost(meter, now);
+        meter.enter(now, terms);
+        meter.leave(self.terms);
+        *self = Running { since: self.since, terms, cost, mark: meter.reading(now, terms) };
     }
 }
 
@@ -52,8 +42,14 @@ impl Running {
 pub(super) struct Owed {
     node: Node,
     reason: ChargeReason,
-    least: Amount,
-    most: Amount,
+    amount: Amount,
+}
+
+/// What was charged for claims that a command gave up, and what is owed for them: one may come before the other.
+#[derive(Debug, Default)]
+pub(super) struct ClaimCharges {
+    charged: Vec<(AllocationId, AccountId, Amount)>,
+    owed: Vec<(AllocationId, AccountId, Amount)>,
 }
 
 impl Auditor {
@@ -63,61 +59,143 @@ impl Auditor {
         provider: AccountId,
         reserve: Price,
     ) -> Result<(), Lie> {
-        for node in self.offers.put(market, provider, reserve) {
-            let held = self.nodes.known_mut(node)?;
-            held.reserve = held.reserve.min(reserve);
-            if let Some(running) = &mut held.running {
-                running.reserve(&mut self.markets[market.0 as usize], self.now, reserve);
+        let (before, nodes) = self.offers.put(market, provider, reserve);
+        for id in nodes {
+            let market = &mut self.markets[market.0 as usize];
+            let held = self.nodes.known_mut(id)?;
+            let ceiling = self.bids.holder(&held.node)?.ceiling;
+            match held.claimed() {
+                // Under notice a lower reserve counts at once, a higher one not at all (R11).
+                Some(claimed) => {
+                    if claimed {
+                        market.reserves.shift(before, reserve);
+                    }
+                    held.reserve = held.reserve.min(reserve);
+                }
+                // A reserve above the ceiling is a notice, which comes next.
+                None if reserve > held.reserve => {
+                    let at = self.now.after(market.rules.notice).max(held.protected_until);
+                    self.nodes.raise(id, (reserve <= ceiling).then_some(at));
+                }
+                None => {
+                    market.reserves.shift(held.reserve, reserve);
+                    held.reserve = reserve;
+                    self.nodes.raise(id, None);
+                }
             }
+            self.remeter(id)?;
         }
         Ok(())
     }
 
-    pub(super) fn owe(&mut self, held: &Held, reason: EndReason, ceiling: Option<Price>) {
+    /// The delay of a raise is over (R11).
+    pub(super) fn reserve_counts(&mut self, id: AllocationId) -> Result<(), Lie> {
+        self.nodes.raise(id, None);
+        let held = self.nodes.known_mut(id)?;
+        let reserve = self.offers.reserve(held.node.unit);
+        let market = &mut self.markets[held.node.unit.market.0 as usize];
+        market.touched = true;
+        market.reserves.shift(held.reserve, reserve);
+        held.reserve = reserve;
+        self.remeter(id)
+    }
+
+    /// The meter of a node begins to run.
+    pub(super) fn start_meter(&mut self, id: AllocationId) -> Result<(), Lie> {
+        let terms = self.terms(id)?;
+        let held = self.nodes.known_mut(id)?;
+        let meter = &mut self.markets[held.node.unit.market.0 as usize].meter;
+        held.running = Some(Running::begin(meter, self.now, terms));
+        Ok(())
+    }
+
+    /// After a change of what a node is billed by: its reserve, a notice, its ceiling under notice.
+    pub(super) fn remeter(&mut self, id: AllocationId) -> Result<(), Lie> {
+        let terms = self.terms(id)?;
+        let held = self.nodes.known_mut(id)?;
+        let meter = &mut self.markets[held.node.unit.market.0 as usize].meter;
+        if let Some(running) = held.running.as_mut().filter(|running| running.terms != terms) {
+            running.change(meter, self.now, terms);
+        }
+        Ok(())
+    }
+
+    fn terms(&mut self, id: AllocationId) -> Result<Terms, Lie> {
+        let held = self.nodes.known(id)?;
+        let cap = match held.claimed() {
+            Some(_) => Some(self.bids.holder(&held.node)?.ceiling),
+            None => None,
+        };
+        Ok(Terms { tenant: held.node.tenant, reserve: held.reserve, cap })
+    }
+
+    /// The bill of a node that has ended; `ceiling` is that of its bid.
+    pub(super) fn owe(&mut self, held: &Held, reason: EndReason, ceiling: Price) -> Result<(), Lie> {
         let node = held.node;
         let market = &mut self.markets[node.unit.market.0 as usize];
-        let reserve = self.offers.reserve(node.unit);
-        let rate = market.rate();
-        let (mut least, mut most, mut ran, mut exact) = (0, 0, Micros(0), false);
-        if let Some(mut running) = held.running {
-            running.run(market, self.now);
-            market.leave(running.most);
-            (least, most) = (running.least_bill, running.most_bill);
+        let (mut bill, mut ran) = (0, Micros(0));
+        if let Some(running) = held.running {
+            bill = running.cost(&market.meter, self.now);
+            market.meter.leave(running.terms);
             ran = self.now.since(running.since);
-            let content = self.bids.content_since(node.tenant, running.since);
-            exact = content && running.steady && !held.was_under_notice;
         }
-        let mut floor = held.running.map_or(Price::ZERO, |running| running.least);
-        if reason == EndReason::Released && held.notice.is_none() {
-            let missing = market.rules.min_charge.since(ran);
-            let top = rate.max(held.running.map_or(reserve, |running| running.most));
-            most += top.over(missing).0;
-            if held.running.is_none() {
-                floor = Price::ZERO;
+        if reason == EndReason::Released && held.claimed().is_none() {
+            let price = market.meter.tariff().price_for(node.tenant).max(held.reserve).min(ceiling);
+            bill += price.over(market.rules.min_charge.since(ran)).0 as i128;
+        }
+        if reason == EndReason::UnitLost && held.running.is_some() && self.now < held.protected_until {
+            bill = 0;
+        }
+        let amount = Bill(u128::try_from(bill).map_err(|_| Lie::BillBelowZero)?).round();
+        self.owed = Some(Owed { node, reason: reason.into(), amount });
+        Ok(())
+    }
+
+    /// A claim that its tenant gives up costs the minimum, at what its bid would have paid there as last settled.
+    pub(super) fn owe_for_claim(&mut self, node: &Node, by: Bidder, cause: DropCause) -> Result<(), Lie> {
+        match cause {
+            DropCause::Cancelled | DropCause::Lowered | DropCause::Shrunk | DropCause::Expired => {}
+            DropCause::Rescued
+            | DropCause::HolderBack
+            | DropCause::HolderRaised
+            | DropCause::OwnSupply
+            | DropCause::ReserveRaised
+            | DropCause::CapacityWithdrawn
+            | DropCause::UnitLost
+            | DropCause::StartTimeout => return Ok(()),
+        }
+        let market = &self.markets[node.unit.market.0 as usize];
+        let before = self.amended.filter(|(bid, _)| *bid == by.bid).map(|(_, ceiling)| ceiling);
+        let ceiling = before.unwrap_or(self.bids.of(by)?.ceiling);
+        let price =
+            market.meter.tariff().price_for(by.tenant).max(self.offers.reserve(node.unit)).min(ceiling);
+        let amount = price.over(market.rules.min_charge).round();
+        if amount > Amount::ZERO {
+            self.claim_charges.owed.push((node.allocation, by.tenant, amount));
+        }
+        Ok(())
+    }
+
+    /// Each claim that was given up has its charge, and each such charge its claim.
+    pub(super) fn settle_claim_charges(&mut self) -> Result<(), Lie> {
+        let ClaimCharges { mut charged, owed } = std::mem::take(&mut self.claim_charges);
+        for (node, tenant, amount) in owed {
+            let found = charged.iter().position(|(n, by, _)| (*n, *by) == (node, tenant));
+            let (.., debit) =
+                found.map(|at| charged.swap_remove(at)).ok_or(Lie::NotCharged { node, owed: amount })?;
+            if debit != amount {
+                return Err(Lie::Bill { owed: amount });
             }
-            least += floor.over(missing).0;
-        }
-        if let Some(ceiling) = ceiling.filter(|_| held.notice.is_some()) {
-            most = most.min(ceiling.over(ran).0.max(least));
-        }
-        if exact && reason != EndReason::UnitLost {
-            least = most;
             self.sums.bills_exact += 1;
-        } else {
-            self.sums.bills_bounded += 1;
         }
-        if reason == EndReason::UnitLost {
-            least = 0;
-        }
-        let (least, most) = (Bill(least).round(), Bill(most).round());
-        self.owed = Some(Owed { node, reason: reason.into(), least, most });
+        if charged.is_empty() { Ok(()) } else { Err(Lie::NotOwed) }
     }
 
     /// The charge follows the end, or nothing was owed.
     pub(super) fn settle_owed(&mut self) -> Result<(), Lie> {
         match self.owed.take() {
-            Some(Owed { node, least, .. }) if least > Amount::ZERO => {
-                Err(Lie::NotCharged { node: node.allocation, least })
+            Some(Owed { node, amount, .. }) if amount > Amount::ZERO => {
+                Err(Lie::NotCharged { node: node.allocation, owed: amount })
             }
             Some(_) | None => Ok(()),
         }
@@ -134,20 +212,18 @@ impl Auditor {
         if fee != debit.fee(market.rules.fee_bps) {
             return Err(Lie::Fee(debit.fee(market.rules.fee_bps)));
         }
-        let (least, most) = if reason == ChargeReason::ClaimDropped {
+        if reason == ChargeReason::ClaimDropped {
             self.settle_owed()?;
-            let market = &self.markets[node.unit.market.0 as usize];
-            let price = market.rate().max(self.offers.reserve(node.unit));
-            (Amount(1), price.over(market.rules.min_charge).round())
+            self.claim_charges.charged.push((node.allocation, tenant, debit));
         } else {
-            let owed = self.owed.take().ok_or(Lie::NotOwed)?;
+            let owed = self.owed.take().filter(|owed| owed.amount > Amount::ZERO).ok_or(Lie::NotOwed)?;
             if owed.node != *node || owed.reason != reason || tenant != node.tenant {
                 return Err(Lie::NotOwed);
             }
-            (owed.least.max(Amount(1)), owed.most)
-        };
-        if debit < least || debit > most {
-            return Err(Lie::Bill { least, most });
+            if debit != owed.amount {
+                return Err(Lie::Bill { owed: owed.amount });
+            }
+            self.sums.bills_exact += 1;
         }
         self.sums.debits.0 += debit.0;
         self.sums.fees.0 += fee.0;

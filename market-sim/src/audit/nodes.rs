@@ -14,6 +14,8 @@ pub(super) struct Nodes {
     nodes: HashMap<AllocationId, Held>,
     last: u64,
     deadlines: BTreeSet<(Micros, AllocationId)>,
+    /// When a raised reserve counts for a live node (R11).
+    raises: BTreeSet<(Micros, AllocationId)>,
 }
 
 #[derive(Debug)]
@@ -22,9 +24,9 @@ pub(super) struct Held {
     pub(super) start_by: Micros,
     pub(super) protected_until: Micros,
     pub(super) notice: Option<Notice>,
-    pub(super) was_under_notice: bool,
-    /// The lowest reserve since the award.
+    /// The reserve that counts for the bill and for R (R11).
     pub(super) reserve: Price,
+    raise_at: Option<Micros>,
     pub(super) running: Option<Running>,
 }
 
@@ -35,7 +37,28 @@ pub(super) struct Notice {
     claim: Option<Bidder>,
 }
 
+impl Held {
+    /// Under notice: whether there is a claim.
+    pub(super) fn claimed(&self) -> Option<bool> {
+        self.notice.map(|notice| notice.claim.is_some())
+    }
+}
+
 impl Nodes {
+    /// The first raise that counts at `now` or before.
+    pub(super) fn due_raise(&self, now: Micros) -> Option<(Micros, AllocationId)> {
+        self.raises.first().copied().filter(|(at, _)| *at <= now)
+    }
+
+    /// When a raise counts for a node; none for no raise.
+    pub(super) fn raise(&mut self, id: AllocationId, at: Option<Micros>) {
+        let Some(held) = self.nodes.get_mut(&id) else { return };
+        if let Some(before) = std::mem::replace(&mut held.raise_at, at) {
+            self.raises.remove(&(before, id));
+        }
+        self.raises.extend(at.map(|at| (at, id)));
+    }
+
     pub(super) fn known(&self, id: AllocationId) -> Result<&Held, Lie> {
         self.nodes.get(&id).ok_or(Lie::UnknownAllocation)
     }
@@ -79,7 +102,8 @@ impl Auditor {
             None if self.offers.sells(node.unit.market, node.tenant) => return Err(Lie::OwnSupply),
             None => {}
         }
-        if !bid.looks_in(node.unit.market) {
+        let kind = self.types.of(node.unit.market);
+        if !bid.looks_in(node.unit.market, kind) {
             return Err(Lie::OutOfScope);
         }
         if bid.ceiling < reserve {
@@ -89,6 +113,7 @@ impl Auditor {
         bid.within_max_nodes()?;
         let market = &mut self.markets[node.unit.market.0 as usize];
         market.live.add(bid.ceiling);
+        market.reserves.add(reserve);
         market.supply.free -= 1;
         market.supply.allocated += 1;
         let start_by = self.now.after(market.rules.start_timeout);
@@ -98,8 +123,8 @@ impl Auditor {
             start_by,
             protected_until,
             notice: None,
-            was_under_notice: false,
             reserve,
+            raise_at: None,
             running: None,
         };
         self.nodes.nodes.insert(node.allocation, held);
@@ -109,16 +134,13 @@ impl Auditor {
     }
 
     pub(super) fn ready(&mut self, node: &Node) -> Result<(), Lie> {
-        let reserve = self.offers.reserve(node.unit);
         let held = self.nodes.the(node)?;
         if held.running.is_some() {
             return Err(Lie::ReadyTwice);
         }
-        let market = &mut self.markets[node.unit.market.0 as usize];
+        let market = &self.markets[node.unit.market.0 as usize];
         held.protected_until = self.now.after(market.rules.min_runtime);
-        // A reserve that was raised since the award may not count yet (R11).
-        held.running = Some(Running::begin(market, self.now, (held.reserve, reserve)));
-        Ok(())
+        self.start_meter(node.allocation)
     }
 
     pub(super) fn notice_started(
@@ -149,16 +171,19 @@ impl Auditor {
             return Err(Lie::Deadline(due));
         }
         held.notice = Some(Notice { reason, deadline, claim: None });
-        held.was_under_notice = true;
+        let reserve = held.reserve;
         self.nodes.deadlines.insert((deadline, node.allocation));
         bid.set_max_nodes(max_nodes, [0, -1])?;
         remove(&mut bid.live, node.allocation);
-        bid.notices += 1;
+        bid.notices.push(node.allocation);
         market.live.remove(bid.ceiling);
+        market.reserves.remove(reserve);
         market.supply.allocated -= 1;
         market.supply.notice += 1;
         market.notices += 1;
         self.sums.notices += 1;
+        self.nodes.raise(node.allocation, None);
+        self.remeter(node.allocation)?;
         self.recount(node.bid);
         Ok(())
     }
@@ -169,17 +194,24 @@ impl Auditor {
         if notice.claim.is_some() {
             return Err(Lie::StillClaimed);
         }
+        let (reserve, protected_until) = (held.reserve, held.protected_until);
         self.nodes.deadlines.remove(&(notice.deadline, node.allocation));
         let bid = self.bids.holder(node)?;
         bid.set_max_nodes(max_nodes, [0, 1])?;
-        bid.notices -= 1;
+        remove(&mut bid.notices, node.allocation);
         bid.live.push(node.allocation);
         bid.within_max_nodes()?;
         let market = &mut self.markets[node.unit.market.0 as usize];
         market.live.add(bid.ceiling);
+        market.reserves.add(reserve);
         market.supply.notice -= 1;
         market.supply.allocated += 1;
         self.sums.rescinded += 1;
+        // A node that comes back bears a raise only after the delay (R11).
+        let raised = self.offers.reserve(node.unit) > reserve;
+        let at = self.now.after(market.rules.notice).max(protected_until);
+        self.nodes.raise(node.allocation, raised.then_some(at));
+        self.remeter(node.allocation)?;
         self.recount(node.bid);
         Ok(())
     }
@@ -211,7 +243,10 @@ impl Auditor {
                 remove(&mut bid.claims, node.allocation);
                 market.claims.remove(bid.ceiling);
             }
-            None => market.supply.claimed += 1,
+            None => {
+                market.supply.claimed += 1;
+                market.reserves.add(reserve);
+            }
         }
         let bid = self.bids.of(by)?;
         let needed = victim.map_or(reserve, |ceiling| market.rules.needed(ceiling).max(reserve));
@@ -239,6 +274,7 @@ impl Auditor {
             return Err(Lie::NoClaim);
         }
         self.unclaim(node, by)?;
+        self.owe_for_claim(node, by, cause)?;
         self.recount(by.bid);
         if cause == DropCause::Rescued {
             // A node takes its place, also where the search has ended (R6).
@@ -255,6 +291,7 @@ impl Auditor {
         remove(&mut bid.claims, node.allocation);
         let market = &mut self.markets[node.unit.market.0 as usize];
         market.claims.remove(bid.ceiling);
+        market.reserves.remove(self.offers.reserve(node.unit));
         market.supply.claimed -= 1;
         Ok(())
     }
@@ -262,6 +299,7 @@ impl Auditor {
     pub(super) fn ended(&mut self, node: &Node, max_nodes: u32, reason: EndReason) -> Result<(), Lie> {
         let now = self.now;
         self.nodes.the(node)?;
+        self.nodes.raise(node.allocation, None);
         let held = self.nodes.nodes.remove(&node.allocation).ok_or(Lie::UnknownAllocation)?;
         let notice = held.notice;
         let in_order = match reason {
@@ -280,20 +318,20 @@ impl Auditor {
         match notice {
             Some(notice) => {
                 market.supply.notice -= 1;
-                bid.notices -= 1;
+                remove(&mut bid.notices, node.allocation);
                 bid.set_max_nodes(max_nodes, [0, 0])?;
                 self.nodes.deadlines.remove(&(notice.deadline, node.allocation));
             }
             None => {
                 market.supply.allocated -= 1;
                 market.live.remove(ceiling);
+                market.reserves.remove(held.reserve);
                 remove(&mut bid.live, node.allocation);
                 bid.set_max_nodes(max_nodes, [0, -1])?;
             }
         }
-        let cap = (!bid.amended).then_some(ceiling);
         self.recount(node.bid);
-        self.owe(&held, reason, cap);
+        self.owe(&held, reason, ceiling)?;
         self.bids.forget(node.bid);
         let stays = self.offers.free(node.unit)?;
         if let Some(by) = notice.and_then(|notice| notice.claim) {

@@ -1,17 +1,20 @@
 //! Offers and their units, as events tell of them.
 
 use super::Lie;
-use super::market::Levels;
+use super::market::{Levels, Offered};
 use foldhash::HashMap;
 use kubebid_core::Price;
 use kubebid_core::units::{AccountId, AllocationId, MarketId, UnitId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     offers: HashMap<(MarketId, AccountId), Offer>,
-    /// Reserves of the units that stay, by market.
+    /// Reserves of the units that stay, and of the free ones, by market.
     reserves: HashMap<MarketId, Levels>,
+    free: HashMap<MarketId, Levels>,
+    /// Accounts that have a unit, by market.
+    sellers: HashMap<MarketId, BTreeSet<AccountId>>,
 }
 
 #[derive(Debug, Default)]
@@ -29,18 +32,34 @@ struct Unit {
 }
 
 impl Offers {
-    /// The allocations that bear another reserve from here on or later, when it is another.
-    pub(super) fn put(&mut self, market: MarketId, provider: AccountId, reserve: Price) -> Vec<AllocationId> {
+    /// The reserve before, and the allocations that bear another reserve from here on or later.
+    pub(super) fn put(
+        &mut self,
+        market: MarketId,
+        provider: AccountId,
+        reserve: Price,
+    ) -> (Price, Vec<AllocationId>) {
         let offer = self.offers.entry((market, provider)).or_default();
         let before = std::mem::replace(&mut offer.reserve, reserve);
         if before == reserve {
-            return Vec::new();
+            return (before, Vec::new());
         }
         let levels = self.reserves.entry(market).or_default();
         for _ in 0..offer.staying {
             levels.shift(before, reserve);
         }
-        offer.units.values().filter_map(|unit| unit.held).collect()
+        let levels = self.free.entry(market).or_default();
+        for _ in offer.units.values().filter(|unit| unit.held.is_none()) {
+            levels.shift(before, reserve);
+        }
+        (before, offer.units.values().filter_map(|unit| unit.held).collect())
+    }
+
+    /// What the price of a market follows from.
+    pub(super) fn offered(&self, market: MarketId) -> Offered<'_> {
+        const NONE: &BTreeSet<AccountId> = &BTreeSet::new();
+        let sellers = self.sellers.get(&market).unwrap_or(NONE);
+        Offered { free: self.free.get(&market).and_then(Levels::lowest), sellers }
     }
 
     pub(super) fn has(&self, market: MarketId, provider: AccountId, capacity: u64) -> Result<(), Lie> {
@@ -60,6 +79,8 @@ impl Offers {
         offer.staying += 1;
         offer.units.insert(id.number, Unit::default());
         self.reserves.entry(id.market).or_default().add(reserve);
+        self.free.entry(id.market).or_default().add(reserve);
+        self.sellers.entry(id.market).or_default().insert(id.provider);
         Ok(())
     }
 
@@ -98,6 +119,10 @@ impl Offers {
         if !unit.leaving {
             offer.staying -= 1;
             self.reserves.entry(id.market).or_default().remove(offer.reserve);
+            self.free.entry(id.market).or_default().remove(offer.reserve);
+        }
+        if offer.units.is_empty() {
+            self.sellers.entry(id.market).or_default().remove(&id.provider);
         }
         Ok(())
     }
@@ -113,6 +138,7 @@ impl Offers {
             return Err(Lie::UnitLeaves);
         }
         unit.held = Some(node);
+        self.free.entry(id.market).or_default().remove(offer.reserve);
         Ok(offer.reserve)
     }
 
@@ -121,6 +147,9 @@ impl Offers {
         let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Lie::UnknownUnit)?;
         let unit = offer.units.get_mut(&id.number).ok_or(Lie::UnknownUnit)?;
         unit.held = None;
+        if !unit.leaving {
+            self.free.entry(id.market).or_default().add(offer.reserve);
+        }
         Ok(!unit.leaving)
     }
 
@@ -129,7 +158,7 @@ impl Offers {
     }
 
     pub(super) fn sells(&self, market: MarketId, account: AccountId) -> bool {
-        self.offers.get(&(market, account)).is_some_and(|offer| !offer.units.is_empty())
+        self.sellers.get(&market).is_some_and(|sellers| sellers.contains(&account))
     }
 
     pub(super) fn floor(&self, market: MarketId) -> Option<Price> {

@@ -28,8 +28,8 @@ pub struct Outcome {
     pub notices: u64,
     pub rescinded: u64,
     pub debits_micros: u128,
+    /// Bills, each of which the auditor knew to the micro-dollar beforehand.
     pub bills_exact: u64,
-    pub bills_bounded: u64,
     /// Wanted, but the account had spent its budget of the day.
     pub over_budget: u64,
 }
@@ -134,14 +134,13 @@ impl Outcome {
             rescinded: 0,
             debits_micros: 0,
             bills_exact: 0,
-            bills_bounded: 0,
             over_budget: 0,
         }
     }
 
     pub(super) fn close(&mut self, sums: Sums) {
         (self.allocations, self.notices, self.rescinded) = (sums.allocations, sums.notices, sums.rescinded);
-        (self.bills_exact, self.bills_bounded) = (sums.bills_exact, sums.bills_bounded);
+        self.bills_exact = sums.bills_exact;
         self.debits_micros = sums.debits.0;
     }
 
@@ -168,7 +167,6 @@ impl Outcome {
         self.rescinded += other.rescinded;
         self.debits_micros += other.debits_micros;
         self.bills_exact += other.bills_exact;
-        self.bills_bounded += other.bills_bounded;
         self.over_budget += other.over_budget;
     }
 }
@@ -199,9 +197,8 @@ impl fmt::Display for Outcome {
         }
         writeln!(f, "allocations       {}", self.allocations)?;
         writeln!(f, "notices           {}, {} taken back", self.notices, self.rescinded)?;
-        let (exact, bounded) = (self.bills_exact, self.bills_bounded);
         writeln!(f, "charged           ${}", dollars(self.debits_micros))?;
-        writeln!(f, "audited           {exact} bills to the micro-dollar, {bounded} within bounds")?;
+        writeln!(f, "audited           {} bills, all of them to the micro-dollar", self.bills_exact)?;
         writeln!(
             f,
             "{:<24}{:>9}{:>9}{:>7}{:>9}{:>9}{:>14}",

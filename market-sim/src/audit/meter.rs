@@ -1,0 +1,170 @@
+//! What nodes cost over time (R8, R15), from the prices that the auditor works out itself.
+//!
+//! A node costs `min(ceiling, max(p(t), reserve))`, where `p(t)` is the price of its tenant. Live nodes cost at most
+//! the lowest ceiling of their market, so their own ceiling matters only under notice, and there
+//! `min(c, max(p, r)) = max(p, r) − max(p, c) + c`. So all bills are sums of integrals of `max(p, x)`, which the
+//! meter keeps for each `x` in use, and of what one tenant pays less than the others.
+
+use kubebid_core::Price;
+use kubebid_core::units::{AccountId, Micros};
+use std::collections::BTreeMap;
+
+/// The prices in force in a market, as last settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tariff {
+    pub(super) price: Price,
+    /// The tenant of the highest losing bid, and its price: its own bids do not count for it (R8).
+    pub(super) top: Option<(AccountId, Price)>,
+}
+
+impl Tariff {
+    pub(super) fn price_for(&self, tenant: AccountId) -> Price {
+        self.top.filter(|(top, _)| *top == tenant).map_or(self.price, |(_, own)| own)
+    }
+}
+
+/// What the price of a node depends on beside the tariff.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    pub(super) tenant: AccountId,
+    /// The reserve that counts (R11).
+    pub(super) reserve: Price,
+    /// The ceiling of the bid, under notice.
+    pub(super) cap: Option<Price>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    tariff: Tariff,
+    since: Micros,
+    /// ∫ max(price, x), by x.
+    integrals: BTreeMap<Price, Integral>,
+    /// ∫ max(price, x) − max(own price, x) over the time in which a tenant had a price of its own, by tenant and x.
+    discounts: BTreeMap<(AccountId, Price), Integral>,
+}
+
+/// Kept while a node uses it; only differences of two readings mean something.
+#[derive(Debug, Default)]
+struct Integral {
+    users: u32,
+    total: i128,
+}
+
+fn over(price: Price, span: Micros) -> i128 {
+    i128::from(price.0) * i128::from(span.0)
+}
+
+impl Meter {
+    pub(super) fn tariff(&self) -> Tariff {
+        self.tariff
+    }
+
+    /// Puts another tariff into force.
+    pub(super) fn set(&mut self, now: Micros, tariff: Tariff) {
+        if tariff == self.tariff {
+            return;
+        }
+        let (before, span) = (self.tariff, now.since(self.since));
+        for (x, integral) in &mut self.integrals {
+            integral.total += over(before.price.max(*x), span);
+        }
+        if let Some((top, own)) = before.top {
+            for ((_, x), discount) in self.discounts.range_mut((top, Price(0))..=(top, Price(u64::MAX))) {
+                discount.total += over(before.price.max(*x), span) - over(own.max(*x), span);
+            }
+        }
+        (self.tariff, self.since) = (tariff, now);
+    }
+
+    /// Begins to keep what readings of these terms need.
+    pub(super) fn enter(&mut self, now: Micros, terms: Terms) {
+        let span = now.since(self.since);
+        let Tariff { price, top } = self.tariff;
+        for x in terms.thresholds() {
+            // As if it had been kept since the tariff is in force: readings add that time.
+            let integral = self
+                .integrals
+                .entry(x)
+                .or_insert_with(|| Integral { users: 0, total: -over(price.max(x), span) });
+            integral.users += 1;
+            let own = top.filter(|(top, _)| *top == terms.tenant).map_or(price, |(_, own)| own);
+            let discount = over(price.max(x), span) - over(own.max(x), span);
+            let kept =
+                self.discounts.entry((terms.tenant, x)).or_insert(Integral { users: 0, total: -discount });
+            kept.users += 1;
+        }
+    }
+
+    pub(super) fn leave(&mut self, terms: Terms) {
+        for x in terms.thresholds() {
+            leave(&mut self.integrals, x);
+            leave(&mut self.discounts, (terms.tenant, x));
+        }
+    }
+
+    /// What a node with these terms has cost since a moment that all readings of the terms share, as long as a
+    /// node stays entered.
+    pub(super) fn reading(&self, now: Micros, terms: Terms) -> i128 {
+        let floor = self.integral(now, terms.tenant, terms.reserve);
+        terms.cap.map_or(floor, |cap| floor - self.integral(now, terms.tenant, cap) + over(cap, now))
+    }
+
+    /// ∫ max(price of the tenant, x).
+    fn integral(&self, now: Micros, tenant: AccountId, x: Price) -> i128 {
+        let own = self.tariff.price_for(tenant);
+        self.integrals[&x].total - self.discounts[&(tenant, x)].total
+            + over(own.max(x), now.since(self.since))
+    }
+}
+
+fn leave<K: Ord>(integrals: &mut BTreeMap<K, Integral>, key: K) {
+    let integral = integrals.get_mut(&key).expect("entered");
+    integral.users -= 1;
+    if integral.users == 0 {
+        integrals.remove(&key);
+    }
+}
+
+impl Terms {
+    fn thresholds(self) -> impl Iterator<Item = Price> {
+        [Some(self.reserve), self.cap].into_iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+
+    #[test]
+    fn readings_are_the_sum_over_every_microsecond() {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+        let mut below = |end: u64| rng.random_range(0..end);
+        let mut meter = Meter::default();
+        let mut nodes: Vec<(Terms, i128, i128)> = Vec::new();
+        for now in 0..3000 {
+            let now = Micros(now);
+            if below(5) == 0 {
+                let price = Price(below(12));
+                let top = (below(2) == 0).then(|| (AccountId(below(3) as u32), Price(below(price.0 + 1))));
+                meter.set(now, Tariff { price, top });
+            }
+            if below(7) == 0 {
+                let reserve = Price(below(10));
+                let cap = (below(2) == 0).then(|| Price(reserve.0 + below(4)));
+                let terms = Terms { tenant: AccountId(below(3) as u32), reserve, cap };
+                meter.enter(now, terms);
+                nodes.push((terms, meter.reading(now, terms), 0));
+            }
+            if below(9) == 0 && !nodes.is_empty() {
+                let (terms, ..) = nodes.remove(below(nodes.len() as u64) as usize);
+                meter.leave(terms);
+            }
+            for (terms, mark, sum) in &mut nodes {
+                assert_eq!(meter.reading(now, *terms) - *mark, *sum, "{terms:?} at {now}");
+                let price = meter.tariff().price_for(terms.tenant).max(terms.reserve);
+                *sum += i128::from(terms.cap.map_or(price, |cap| cap.min(price)).0);
+            }
+        }
+    }
+}

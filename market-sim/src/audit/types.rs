@@ -1,0 +1,31 @@
+//! Which markets an instance type has (R13).
+
+use foldhash::HashMap;
+use kubebid_core::units::{InstanceType, MarketId, MarketName};
+
+#[derive(Debug, Default)]
+pub(super) struct Types {
+    of: HashMap<MarketId, InstanceType>,
+    markets: HashMap<InstanceType, Vec<MarketId>>,
+}
+
+impl Types {
+    pub(super) fn name(&mut self, market: MarketId, name: &MarketName) {
+        self.of.entry(market).or_insert_with(|| InstanceType::new(name.parts().0));
+    }
+
+    pub(super) fn open(&mut self, market: MarketId) {
+        if let Some(kind) = self.of.get(&market) {
+            self.markets.entry(kind.clone()).or_default().push(market);
+        }
+    }
+
+    pub(super) fn of(&self, market: MarketId) -> Option<&InstanceType> {
+        self.of.get(&market)
+    }
+
+    /// The open markets of a type.
+    pub(super) fn markets(&self, kind: &InstanceType) -> &[MarketId] {
+        self.markets.get(kind).map_or(&[], Vec::as_slice)
+    }
+}
