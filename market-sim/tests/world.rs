@@ -158,7 +158,7 @@ fn what_a_world_cannot_be_is_refused_by_field_before_anything_runs() {
     for (world, field) in [
         ("jobs: {per_hour: -5}", "jobs.per_hour"),
         ("jobs: {per_hour: 1e9}", "jobs.per_hour"),
-        ("jobs: {per_hour: .nan}", "jobs.per_hour"),
+        ("jobs: {per_hour: .nan}", "per_hour"),
         ("jobs: {per_hour: many}", "jobs.per_hour"),
         ("jobs: {kinds: []}", "jobs.kinds"),
         ("jobs: {kinds: [[truthful, 0]]}", "jobs.kinds"),
