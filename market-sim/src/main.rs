@@ -16,7 +16,7 @@ mod stdout;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::Price;
-use market_sim::play::{self, PlayError};
+use market_sim::play::{self, PlayError, Shown};
 use market_sim::report::Page;
 use std::error::Error;
 use std::fs::File;
@@ -46,6 +46,9 @@ enum Task {
         /// Ask the slow reference model instead of the exchange
         #[arg(long)]
         model: bool,
+        /// Answer with seq, at_us and events only, without the state of the market
+        #[arg(long)]
+        events_only: bool,
     },
     /// Feed the jobs of a demand trace to a market and say what came of it
     ReplayDemand(replay_demand::Arguments),
@@ -94,7 +97,10 @@ Exit codes: 0 all answered; 1 could not read or write; 2 a line that is no comma
 
 fn main() -> ExitCode {
     match Arguments::parse().task {
-        Task::Play { file, model } => play_from(file.as_deref(), model),
+        Task::Play { file, model, events_only } => {
+            let shown = if events_only { Shown::Events } else { Shown::Everything };
+            play_from(file.as_deref(), model, shown)
+        }
         Task::ReplayDemand(arguments) => replay_demand::run(&arguments),
         Task::ReplayPrices(arguments) => replay_prices::run(&arguments),
         Task::ReplaySupply(arguments) => replay_supply::run(&arguments),
@@ -151,7 +157,7 @@ fn complain(error: &dyn Error) -> ExitCode {
     ExitCode::from(1)
 }
 
-fn play_from(file: Option<&Path>, model: bool) -> ExitCode {
+fn play_from(file: Option<&Path>, model: bool, shown: Shown) -> ExitCode {
     let input: Box<dyn BufRead> = match file {
         None => Box::new(stdin().lock()),
         Some(path) => match File::open(path) {
@@ -163,7 +169,7 @@ fn play_from(file: Option<&Path>, model: bool) -> ExitCode {
         },
     };
     let mut auction = market_sim::auction(model);
-    match play::play(input, stdout().lock(), auction.as_mut()) {
+    match play::play(input, stdout().lock(), auction.as_mut(), shown) {
         Ok(()) => ExitCode::SUCCESS,
         Err(PlayError::Write(fault)) if fault.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {

@@ -4,7 +4,7 @@ mod input;
 mod output;
 
 pub use input::{BadCommand, format_command, parse_command};
-pub use output::format_answer;
+pub use output::{format_answer, format_events};
 
 use kubebid_core::Auction;
 use std::fmt;
@@ -34,9 +34,23 @@ impl fmt::Display for PlayError {
 
 impl std::error::Error for PlayError {}
 
+/// What an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// The events of the command, and how the whole market stands afterwards.
+    Everything,
+    /// The events only: an answer is as long as what happened, however large the market is.
+    Events,
+}
+
 /// Answers each line of `input` on a line of `output`. Empty lines are passed over; a reader of the
 /// answers who goes away ends the run without an error.
-pub fn play(input: impl BufRead, mut output: impl Write, auction: &mut dyn Auction) -> Result<(), PlayError> {
+pub fn play(
+    input: impl BufRead,
+    mut output: impl Write,
+    auction: &mut dyn Auction,
+    shown: Shown,
+) -> Result<(), PlayError> {
     for (index, line) in input.lines().enumerate() {
         let line = line.map_err(PlayError::Read)?;
         if line.trim().is_empty() {
@@ -45,7 +59,10 @@ pub fn play(input: impl BufRead, mut output: impl Write, auction: &mut dyn Aucti
         let command =
             parse_command(&line).map_err(|reason| PlayError::BadLine { line: index as u64 + 1, reason })?;
         let answer = auction.apply(&command);
-        let text = format_answer(&answer, &auction.picture(), auction.names());
+        let text = match shown {
+            Shown::Everything => format_answer(&answer, &auction.picture(), auction.names()),
+            Shown::Events => format_events(&answer, auction.names()),
+        };
         match writeln!(output, "{text}") {
             Err(fault) if fault.kind() == ErrorKind::BrokenPipe => return Ok(()),
             written => written.map_err(PlayError::Write)?,

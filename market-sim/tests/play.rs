@@ -84,8 +84,12 @@ fn what_is_written_is_read_again() {
 }
 
 fn run(input: &str) -> Output {
+    run_with(&["play", "--model"], input)
+}
+
+fn run_with(arguments: &[&str], input: &str) -> Output {
     let mut tool = std::process::Command::new(env!("CARGO_BIN_EXE_market-sim"))
-        .args(["play", "--model"])
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -111,4 +115,25 @@ fn nothing_to_answer_is_no_error() {
     let out = run("");
     assert_eq!(out.status.code(), Some(0));
     assert!(out.stdout.is_empty());
+}
+
+#[test]
+fn events_only_says_the_same_without_the_state_of_the_market() {
+    let path = format!("{}/../conformance/scenarios.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let cases = std::fs::read_to_string(path).expect("the cases are in the repository");
+    let case: serde_json::Value = serde_json::from_str(cases.lines().next().expect("a case")).expect("JSON");
+    let commands: Vec<String> =
+        case["commands"].as_array().expect("commands").iter().map(ToString::to_string).collect();
+    let answers = |arguments: &[&str]| -> Vec<serde_json::Map<String, serde_json::Value>> {
+        let out = run_with(arguments, &commands.join("\n"));
+        assert!(out.status.success(), "{}", out.status);
+        let text = String::from_utf8(out.stdout).expect("text");
+        text.lines().map(|line| serde_json::from_str(line).expect("an answer")).collect()
+    };
+    let mut all = answers(&["play"]);
+    for answer in &mut all {
+        answer.retain(|field, _| ["seq", "at_us", "events"].contains(&field.as_str()));
+    }
+    assert!(!all.is_empty());
+    assert_eq!(answers(&["play", "--events-only"]), all);
 }

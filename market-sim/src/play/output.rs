@@ -26,6 +26,23 @@ pub fn format_answer(answer: &Answer, picture: &Picture, names: &Names) -> Strin
     serde_json::to_string(&line).expect("names are strings, values are plain")
 }
 
+/// One answer without the state of the market: number, time and events.
+pub fn format_events(answer: &Answer, names: &Names) -> String {
+    let line = EventsLine {
+        seq: answer.seq.0,
+        at_us: answer.at.0,
+        events: answer.events.iter().map(|event| event_line(event, names)).collect(),
+    };
+    serde_json::to_string(&line).expect("names are strings, values are plain")
+}
+
+#[derive(Serialize)]
+struct EventsLine<'a> {
+    seq: u64,
+    at_us: u64,
+    events: Vec<EventLine<'a>>,
+}
+
 /// An object whose fields stay in the order of the list.
 struct ByName<T>(Vec<(String, T)>);
 
