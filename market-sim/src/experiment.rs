@@ -11,8 +11,8 @@ mod page;
 mod world;
 
 pub use document::{NoPlace, with_tables};
-pub use optimum::optimum;
-pub use outcome::{Arm, Figure, Finding, Outcome};
+pub use optimum::{bound, optimum};
+pub use outcome::{Arm, Figure, Finding, Outcome, Yardstick};
 pub use page::{charts, markdown, page};
 pub use world::{Job, World, draw, play};
 
@@ -137,6 +137,7 @@ impl Experiment {
 pub fn experiment(
     experiment: Experiment,
     world: &World,
+    yardstick: Yardstick,
     seeds: std::ops::Range<u64>,
     mut progress: impl FnMut(),
 ) -> Finding {
@@ -144,14 +145,14 @@ pub fn experiment(
     let mut arms: Vec<Arm> = settings.into_iter().map(Arm::new).collect();
     for seed in seeds {
         let jobs = draw(world, seed);
-        let best = optimum(&jobs, world);
+        let best = yardstick.of(&jobs, world);
         for arm in &mut arms {
             let played = play(&jobs, world, &arm.setting);
             arm.outcomes.push(Outcome::of(&played, &jobs, world, best));
         }
         progress();
     }
-    Finding { experiment, arms }
+    Finding { experiment, yardstick, arms }
 }
 
 impl Arm {
@@ -168,7 +169,7 @@ mod tests {
     fn no_rules_beat_the_optimum_and_longer_protection_evicts_less() {
         let world = World { hours: 24, ..World::default() };
         for which in Experiment::ALL {
-            let finding = experiment(which, &world, 0..4, || {});
+            let finding = experiment(which, &world, Yardstick::Optimum, 0..4, || {});
             for arm in &finding.arms {
                 let welfare = arm.estimate(Figure::Welfare).mean;
                 assert!((70.0..=100.0).contains(&welfare), "{}: {welfare}", arm.setting.label);
@@ -178,6 +179,19 @@ mod tests {
                 assert!(churn.is_sorted_by(|shorter, longer| shorter >= longer), "{churn:?}");
             }
         }
+    }
+
+    #[test]
+    fn welfare_is_a_share_of_the_optimum_or_of_a_bound_or_dollars() {
+        let world = World { hours: 12, ..World::default() };
+        let welfare = |yardstick| {
+            let finding = experiment(Experiment::Pricing, &world, yardstick, 0..3, || {});
+            assert!(markdown(&finding).contains(Figure::Welfare.label(yardstick)));
+            finding.arms[0].estimate(Figure::Welfare).mean
+        };
+        let [optimum, bound, dollars] = [Yardstick::Optimum, Yardstick::Bound, Yardstick::None].map(welfare);
+        assert!(bound <= optimum && bound > 0.9 * optimum, "{optimum} {bound}");
+        assert!((0.1..10.0).contains(&dollars), "{dollars}");
     }
 
     #[test]

@@ -16,14 +16,40 @@ pub enum Figure {
     ShadersGain,
 }
 
+/// What welfare is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Yardstick {
+    /// The optimum, exactly: a time that grows with the cube of the jobs, and more.
+    Optimum,
+    /// An upper bound of the optimum, within some percent of it.
+    Bound,
+    /// Nothing: welfare is dollars per unit-hour on offer.
+    None,
+}
+
+impl Yardstick {
+    /// For each world: micro-dollars that are 100 % of welfare, or 1 $ per unit-hour.
+    pub(super) fn of(self, jobs: &[Job], world: &World) -> f64 {
+        match self {
+            Yardstick::Optimum => super::optimum(jobs, world),
+            Yardstick::Bound => super::bound(jobs, world),
+            Yardstick::None => 100.0 * 1e6 * (world.units * world.hours) as f64,
+        }
+    }
+}
+
 impl Figure {
     /// Those of every experiment.
     pub const COMMON: [Figure; 5] =
         [Figure::Welfare, Figure::Churn, Figure::Revenue, Figure::Served, Figure::Envy];
 
-    pub fn label(self) -> &'static str {
+    pub fn label(self, yardstick: Yardstick) -> &'static str {
         match self {
-            Figure::Welfare => "welfare, % of the optimum",
+            Figure::Welfare => match yardstick {
+                Yardstick::Optimum => "welfare, % of the optimum",
+                Yardstick::Bound => "welfare, % of a bound of the optimum",
+                Yardstick::None => "welfare, $ per unit-hour",
+            },
             Figure::Churn => "evictions per 100 allocations",
             Figure::Revenue => "revenue, $ per unit-hour",
             Figure::Served => "fairness of service (Jain)",
@@ -38,7 +64,7 @@ impl Figure {
 pub struct Outcome([f64; 6]);
 
 impl Outcome {
-    pub(super) fn of(played: &Played, jobs: &[Job], world: &World, optimum: f64) -> Outcome {
+    pub(super) fn of(played: &Played, jobs: &[Job], world: &World, best: f64) -> Outcome {
         let hours = |time: Micros| time.0 as f64 / Micros::HOUR.0 as f64;
         let worth = |n: usize| jobs[n].worth.0 as f64;
         // What the work is worth, less what the units cost their provider while they were held.
@@ -57,7 +83,7 @@ impl Outcome {
             .map(|n| (hours(played.jobs[n].done) * worth(n) - played.jobs[n].paid_micros as f64) / 1e6)
             .collect();
         Outcome([
-            100.0 * welfare / optimum,
+            100.0 * welfare / best,
             100.0 * played.evictions as f64 / played.allocations as f64,
             played.debits_micros as f64 / 1e6 / (world.units * world.hours) as f64,
             sum * sum / (shares.len() as f64 * squares),
@@ -87,6 +113,7 @@ impl Arm {
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub experiment: Experiment,
+    pub yardstick: Yardstick,
     pub arms: Vec<Arm>,
 }
 

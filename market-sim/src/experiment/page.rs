@@ -1,6 +1,6 @@
 //! Findings as tables and charts.
 
-use super::{Arm, Figure, Finding, World};
+use super::{Arm, Figure, Finding, World, Yardstick};
 use crate::estimate::Estimate;
 use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, Unit};
 use std::fmt::Write;
@@ -21,7 +21,7 @@ pub fn charts(finding: &Finding) -> Vec<Chart> {
         let points = finding.arms.iter().enumerate().map(point).collect();
         let unit = if figure == Figure::Revenue { Unit::Dollars } else { Unit::Number };
         let than = if figure == Figure::ShadersGain { ", more than by the truth" } else { "" };
-        let name = format!("{}{than}", figure.label());
+        let name = format!("{}{than}", figure.label(finding.yardstick));
         Chart {
             title: name.clone(),
             note: String::new(),
@@ -40,11 +40,11 @@ fn label(arm: &Arm) -> String {
 
 fn tables(finding: &Finding) -> [Table; 2] {
     let figures = finding.figures();
-    let headings = std::iter::once("").chain(figures.iter().map(|figure| figure.label()));
+    let headings = std::iter::once("").chain(figures.iter().map(|figure| figure.label(finding.yardstick)));
     let headings: Vec<String> = headings.map(str::to_owned).collect();
     let table = |title: String, note: &str, of: &dyn Fn(usize, Figure) -> Estimate| {
         let row = |(n, arm): (usize, &Arm)| {
-            let cells = figures.iter().map(|figure| written(of(n, *figure), *figure));
+            let cells = figures.iter().map(|figure| written(of(n, *figure), *figure, finding.yardstick));
             std::iter::once(label(arm)).chain(cells).collect()
         };
         let rows = finding.arms.iter().enumerate().map(row).collect();
@@ -65,8 +65,9 @@ fn tables(finding: &Finding) -> [Table; 2] {
     ]
 }
 
-fn written(estimate: Estimate, figure: Figure) -> String {
+fn written(estimate: Estimate, figure: Figure, yardstick: Yardstick) -> String {
     match figure {
+        Figure::Welfare if yardstick == Yardstick::None => format!("{estimate:.3}"),
         Figure::Welfare | Figure::Churn | Figure::Envy => format!("{estimate:.1}"),
         Figure::Revenue | Figure::Served | Figure::ShadersGain => format!("{estimate:.3}"),
     }
