@@ -73,7 +73,8 @@ const JOBS_FOR_EXACT: f64 = 400.0;
 const HELP: &str = "\
 Jobs want one node each and bid what it is worth to them. Each world is played once for each value of the rule
 that changes, all other rules at their defaults. Printed are tables in Markdown: mean ± half the 95 % confidence
-interval over the worlds, by Student's t.
+interval over the worlds, by Student's t. Without the waiting rule the slow reference model plays: with many units
+waiting-rule takes much longer than the others.
 
   welfare   worth of the work done less the reserve of the time held, in % of what a planner who knows all jobs
             beforehand and moves them for free can reach: computed exactly, or an upper bound of it, or left out

@@ -28,7 +28,7 @@ impl Names {
     }
 
     /// The name of the market for a name of the trace, the same one each time.
-    pub(crate) fn to_market(&mut self, name: &str) -> &str {
+    pub(crate) fn market_name(&mut self, name: &str) -> &str {
         if !self.market_of.contains_key(name) {
             let mut given = name.to_owned();
             while !fits(&given) || self.trace_of.contains_key(&given) {
@@ -42,7 +42,7 @@ impl Names {
     }
 
     /// The name of the trace behind a name of the market; a name that was never given stands for itself.
-    pub(crate) fn to_trace<'a>(&'a self, name: &'a str) -> &'a str {
+    pub(crate) fn trace_name<'a>(&'a self, name: &'a str) -> &'a str {
         self.trace_of.get(name).map_or(name, String::as_str)
     }
 }
@@ -62,12 +62,12 @@ mod tests {
         assert!(names.claim("provider-1"));
         let long = "x".repeat(64);
         let all = ["gpu.8_x-1", "a/b", "a/c", "", "ä", &long, "name-1", "provider-1"];
-        let given: Vec<String> = all.iter().map(|name| names.to_market(name).to_owned()).collect();
+        let given: Vec<String> = all.iter().map(|name| names.market_name(name).to_owned()).collect();
         assert_eq!(given[0], "gpu.8_x-1");
         assert!(given.iter().all(|name| fits(name) && name != "provider-1"), "{given:?}");
         for (name, given) in all.iter().zip(&given) {
-            assert_eq!(names.to_market(name), given);
-            assert_eq!(names.to_trace(given), *name);
+            assert_eq!(names.market_name(name), given);
+            assert_eq!(names.trace_name(given), *name);
         }
         assert!(!names.claim("provider-1") && !names.claim(&given[0]));
     }

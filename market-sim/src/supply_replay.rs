@@ -173,11 +173,11 @@ impl Replay<'_> {
 
     fn market_name(&mut self, instance_type: &str, region: &str) -> MarketName {
         let (types, regions) = &mut self.names;
-        MarketName::new(&format!("{}/{}", types.to_market(instance_type), regions.to_market(region)))
+        MarketName::new(&format!("{}/{}", types.market_name(instance_type), regions.market_name(region)))
     }
 
     fn place_bids(&mut self, instance_type: &str) {
-        let wanted = InstanceType::new(self.names.0.to_market(instance_type));
+        let wanted = InstanceType::new(self.names.0.market_name(instance_type));
         for share in &self.settings.shares {
             let ticks = (share * self.settings.on_demand.0 as f64 / TICK as f64).round() as u64;
             let ceiling = Price(ticks.max(1) * TICK);

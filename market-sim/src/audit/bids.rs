@@ -5,11 +5,13 @@ use foldhash::HashMap;
 use kubebid_core::Price;
 use kubebid_core::event::{Bidder, Node, Scope};
 use kubebid_core::units::{AccountId, AllocationId, BidId, InstanceType, MarketId};
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub(super) struct Bids {
     bids: HashMap<BidId, Bid>,
     last: Option<BidId>,
+    by_type: BTreeMap<InstanceType, BTreeSet<BidId>>,
 }
 
 #[derive(Debug)]
@@ -55,6 +57,9 @@ impl Bids {
             return Err(Lie::MaxNodes { before: min_nodes, after: max_nodes });
         }
         self.last = Some(bidder.bid);
+        if let Scope::InstanceType(kind) = scope {
+            self.by_type.entry(kind.clone()).or_default().insert(bidder.bid);
+        }
         let bid = Bid {
             tenant: bidder.tenant,
             scope: scope.clone(),
@@ -103,8 +108,11 @@ impl Bids {
         let gone = |bid: &Bid| {
             !bid.searching && bid.live.is_empty() && bid.notices.is_empty() && bid.claims.is_empty()
         };
-        if self.bids.get(&id).is_some_and(gone) {
-            self.bids.remove(&id);
+        if self.bids.get(&id).is_some_and(gone)
+            && let Some(Bid { scope: Scope::InstanceType(kind), .. }) = self.bids.remove(&id)
+            && let Some(bids) = self.by_type.get_mut(&kind)
+        {
+            bids.remove(&id);
         }
     }
 
@@ -124,8 +132,8 @@ impl Bids {
 
     /// Bids for an instance type that count as losing, with their ceilings.
     pub(super) fn losing_of_type(&self, wanted: &InstanceType) -> Vec<(AccountId, Price)> {
-        let of_type = |bid: &&Bid| matches!(&bid.scope, Scope::InstanceType(kind) if kind == wanted);
-        self.bids.values().filter(of_type).filter_map(|bid| Some((bid.tenant, bid.losing?))).collect()
+        let bids = self.by_type.get(wanted).into_iter().flatten().filter_map(|id| self.bids.get(id));
+        bids.filter_map(|bid| Some((bid.tenant, bid.losing?))).collect()
     }
 }
 

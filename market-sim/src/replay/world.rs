@@ -249,7 +249,7 @@ impl<'a> World<'a> {
     }
 
     fn market_of(&mut self, class: &str) -> MarketName {
-        MarketName::new(&format!("{}/trace", self.classes.to_market(class)))
+        MarketName::new(&format!("{}/trace", self.classes.market_name(class)))
     }
 
     /// Time that has come brings nothing when it comes again (I9).
@@ -348,7 +348,7 @@ impl<'a> World<'a> {
         let job = &self.jobs[n];
         let ceiling = self.runs[n].ceiling;
         let tenant = match &job.tenant {
-            Some(name) => AccountName::new(self.accounts.to_market(name)),
+            Some(name) => AccountName::new(self.accounts.market_name(name)),
             None => self.nobodys.take(&mut self.accounts),
         };
         let market = self.market_of(&job.class);
@@ -500,7 +500,7 @@ impl<'a> World<'a> {
                 }
                 Fact::PriceChanged { market, numbers } => {
                     let (class, _) = self.venue.names().market(*market).parts();
-                    let market = trail_of(self.classes.to_trace(class));
+                    let market = trail_of(self.classes.trace_name(class));
                     let price = numbers.floor.map(|_| numbers.market_price);
                     self.trails.price(*at, &market, price);
                     self.prices.change(*at, market, price);

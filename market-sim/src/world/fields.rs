@@ -151,15 +151,14 @@ impl Settings {
         let all = serde_json::to_value(self).map_err(|error| BadWorld::Syntax(error.to_string()))?;
         for field in FIELDS {
             let pointer = format!("/{}", field.name.replace('.', "/"));
-            match all.pointer(&pointer).unwrap_or(&Value::Null) {
-                Value::Null if field.name == "rules.ceiling_max_on_demand" => {}
-                Value::Array(ends) => {
-                    ends.iter().try_for_each(|end| field.check(end))?;
-                    if ends.windows(2).any(|pair| pair[0].as_f64() > pair[1].as_f64()) {
-                        return Err(bad(field.name, "the first number is above the second one".to_owned()));
-                    }
+            let value = all.pointer(&pointer).unwrap_or(&Value::Null);
+            if let Some(ends) = value.as_array() {
+                ends.iter().try_for_each(|end| field.check(end))?;
+                if ends.windows(2).any(|pair| pair[0].as_f64() > pair[1].as_f64()) {
+                    return Err(bad(field.name, "the first number is above the second one".to_owned()));
                 }
-                number => field.check(number)?,
+            } else if !(value.is_null() && field.name == "rules.ceiling_max_on_demand") {
+                field.check(value)?;
             }
         }
         self.check_kinds()
@@ -216,16 +215,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn leaves(prefix: &str, value: &Value, into: &mut BTreeSet<String>) {
-        match value {
-            Value::Object(fields) => {
-                for (name, value) in fields {
-                    let dot = if prefix.is_empty() { "" } else { "." };
-                    leaves(&format!("{prefix}{dot}{name}"), value, into);
-                }
-            }
-            _ => {
-                into.insert(prefix.to_owned());
-            }
+        let Some(fields) = value.as_object() else {
+            into.insert(prefix.to_owned());
+            return;
+        };
+        for (name, value) in fields {
+            let dot = if prefix.is_empty() { "" } else { "." };
+            leaves(&format!("{prefix}{dot}{name}"), value, into);
         }
     }
 
