@@ -1,7 +1,7 @@
-//! The world of a replay: jobs, the leases they run on, and what happens when.
+//! The world of a replay: jobs, the rentals they run on, and what happens when.
 //!
-//! A *lease* is a bid and the nodes it holds. A job of several nodes, or of a whole one, has a lease to itself.
-//! Smaller jobs of one tenant share a node as long as its GPUs suffice, as pods do. A shared lease bids the most
+//! A *rental* is a bid and the nodes it holds. A job of several nodes, or of a whole one, has a rental to itself.
+//! Smaller jobs of one tenant share a node as long as its GPUs suffice, as pods do. A shared rental bids the most
 //! that any of its jobs would pay, and ends with the last of them.
 
 use super::gpus::{Gpus, Share};
@@ -71,12 +71,12 @@ enum Due {
     Done(usize),
     /// A job cannot make its deadline any more.
     GiveUp(usize),
-    /// The ceiling of a lease may be more than its jobs would pay.
+    /// The ceiling of a rental may be more than its jobs would pay.
     Lower(usize),
     Submit(usize),
 }
 
-/// Accounts of leases that are nobody's: each has one to itself for as long as it runs. A trace may have thousands
+/// Accounts of rentals for jobs of no tenant: each has one to itself for as long as it runs. A trace may have thousands
 /// of them, of which few run at a time.
 #[derive(Debug, Default)]
 struct Nobodys {
@@ -106,14 +106,14 @@ struct World<'a> {
     now: Micros,
     agenda: BTreeSet<(Micros, Due)>,
     runs: Vec<Run>,
-    leases: Vec<Lease<'a>>,
-    /// Shared leases, by class and tenant.
+    rentals: Vec<Rental<'a>>,
+    /// Shared rentals, by class and tenant.
     shared: BTreeMap<(&'a str, Option<&'a str>), BTreeSet<usize>>,
     by_bid: BTreeMap<BidId, usize>,
     accounts: Names,
     classes: Names,
     nobodys: Nobodys,
-    /// The lease of each node.
+    /// The rental of each node.
     nodes: BTreeMap<AllocationId, usize>,
     prices: Prices,
     trails: Trails,
@@ -124,12 +124,12 @@ struct World<'a> {
 #[derive(Clone, Debug, Default)]
 struct Run {
     /// Since it was submitted, and as long as it is not over.
-    lease: Option<usize>,
-    /// Of a lease that it shares.
+    rental: Option<usize>,
+    /// Of a rental that it shares.
     share: Option<Share>,
     ceiling: Price,
     started: bool,
-    /// Since when it has been on its lease.
+    /// Since when it has been on its rental.
     joined: Micros,
     /// Node-time done, up to `since`.
     done: u64,
@@ -142,7 +142,7 @@ struct Run {
 
 /// A bid and the nodes it holds.
 #[derive(Debug)]
-struct Lease<'a> {
+struct Rental<'a> {
     class: &'a str,
     tenant: AccountName,
     bid: BidId,
@@ -157,7 +157,7 @@ struct Lease<'a> {
     noticed: BTreeSet<AllocationId>,
 }
 
-impl Lease<'_> {
+impl Rental<'_> {
     fn working(&self) -> u32 {
         self.held.values().filter(|ready| ready.is_some()).count() as u32
     }
@@ -197,7 +197,7 @@ pub fn replay_and_draw(
         now: Micros(0),
         agenda: jobs.iter().enumerate().map(|(n, job)| (job.submitted, Due::Submit(n))).collect(),
         runs: vec![Run::default(); jobs.len()],
-        leases: Vec::new(),
+        rentals: Vec::new(),
         shared: BTreeMap::new(),
         by_bid: BTreeMap::new(),
         accounts: Names::default(),
@@ -279,7 +279,7 @@ impl<'a> World<'a> {
             Due::Done(n) if !self.runs[n].over && self.runs[n].due == Some(now) => self.done(now, n),
             Due::GiveUp(n) if !self.runs[n].over && self.runs[n].gives_up == Some(now) => self.give_up(n),
             Due::Done(_) | Due::GiveUp(_) => Ok(()),
-            Due::Lower(lease) => self.lower(lease),
+            Due::Lower(rental) => self.lower(rental),
         }
     }
 
@@ -304,14 +304,14 @@ impl<'a> World<'a> {
         // A job whose bid is below the reserve would have no node to share.
         let gpus = self.gpus_to_share(job).filter(|_| self.runs[n].ceiling >= self.settings.reserve);
         let room = gpus.and_then(|gpus| self.node_with_room(job, gpus));
-        let boots = room.as_ref().is_none_or(|(lease, _)| self.leases[*lease].working() == 0);
+        let boots = room.as_ref().is_none_or(|(rental, _)| self.rentals[*rental].working() == 0);
         let boot = if boots { self.settings.boot } else { Micros(0) };
         if self.deadline_of(n).is_some_and(|deadline| self.now.after(boot).after(job.duration) > deadline) {
             self.report.hopeless += 1;
             return self.give_up(n);
         }
         match (room, gpus) {
-            (Some((lease, share)), _) => self.join(n, lease, share),
+            (Some((rental, share)), _) => self.join(n, rental, share),
             (None, Some(gpus)) => {
                 let mut free = Gpus::of_node(self.settings.gpus_per_node.unwrap_or_default());
                 self.runs[n].share = free.room_for(gpus);
@@ -333,11 +333,11 @@ impl<'a> World<'a> {
     /// The fullest node of its tenant on which the job has room; a node that works comes before one that is
     /// waited for.
     fn node_with_room(&self, job: &'a Job, gpus: f64) -> Option<(usize, Share)> {
-        let leases = self.shared.get(&(job.class.as_str(), job.tenant.as_deref()))?;
-        let with_room = leases.iter().filter_map(|id| {
-            let lease = &self.leases[*id];
-            let free = lease.free.as_ref().filter(|_| lease.noticed.is_empty())?;
-            Some((lease.working() == 0, free.free(), *id, free.room_for(gpus)?))
+        let rentals = self.shared.get(&(job.class.as_str(), job.tenant.as_deref()))?;
+        let with_room = rentals.iter().filter_map(|id| {
+            let rental = &self.rentals[*id];
+            let free = rental.free.as_ref().filter(|_| rental.noticed.is_empty())?;
+            Some((rental.working() == 0, free.free(), *id, free.room_for(gpus)?))
         });
         let best = with_room.min_by_key(|(waits, free, id, _)| (*waits, *free, *id));
         best.map(|(.., id, share)| (id, share))
@@ -359,14 +359,14 @@ impl<'a> World<'a> {
         }))?;
         let bid = BidId(answer.seq.0);
         self.report.bids += 1;
-        let id = self.leases.len();
+        let id = self.rentals.len();
         if free.is_some() {
             self.shared.entry((&job.class, job.tenant.as_deref())).or_default().insert(id);
         }
         let (held, noticed) = (BTreeMap::new(), BTreeSet::new());
         let (class, nodes, jobs) = (job.class.as_str(), job.nodes, vec![n]);
-        self.leases.push(Lease { class, tenant, bid, ceiling, nodes, jobs, free, held, noticed });
-        self.runs[n].lease = Some(id);
+        self.rentals.push(Rental { class, tenant, bid, ceiling, nodes, jobs, free, held, noticed });
+        self.runs[n].rental = Some(id);
         self.by_bid.insert(bid, id);
         self.trails.change(self.now, &trail_of(&job.class), i64::from(job.nodes), 0);
         self.reschedule(n, self.now);
@@ -376,13 +376,13 @@ impl<'a> World<'a> {
 
     /// The job works on a node that others of its tenant hold or wait for.
     fn join(&mut self, n: usize, id: usize, share: Share) -> Result<(), VenueError> {
-        let lease = &mut self.leases[id];
-        lease.free.as_mut().expect("a shared lease").take(&share);
-        lease.jobs.push(n);
-        let ceiling = lease.ceiling;
-        let holds = !lease.held.is_empty();
+        let rental = &mut self.rentals[id];
+        rental.free.as_mut().expect("a shared rental").take(&share);
+        rental.jobs.push(n);
+        let ceiling = rental.ceiling;
+        let holds = !rental.held.is_empty();
         let run = &mut self.runs[n];
-        (run.lease, run.share) = (Some(id), Some(share));
+        (run.rental, run.share) = (Some(id), Some(share));
         self.report.jobs_joined += 1;
         if holds {
             self.starts(n, self.now);
@@ -392,18 +392,18 @@ impl<'a> World<'a> {
     }
 
     fn amend(&mut self, id: usize, ceiling: Price) -> Result<(), VenueError> {
-        let lease = &mut self.leases[id];
-        lease.ceiling = ceiling;
-        let (tenant, bid) = (lease.tenant.clone(), lease.bid);
+        let rental = &mut self.rentals[id];
+        rental.ceiling = ceiling;
+        let (tenant, bid) = (rental.tenant.clone(), rental.bid);
         self.act(Command::AmendBid { tenant, bid, ceiling: Some(ceiling), max_nodes: None })
     }
 
-    /// Lowers the ceiling of a lease to what its jobs would pay, as soon as no node of it is protected (R2).
+    /// Lowers the ceiling of a rental to what its jobs would pay, as soon as no node of it is protected (R2).
     fn lower(&mut self, id: usize) -> Result<(), VenueError> {
-        let lease = &self.leases[id];
-        let wanted = lease.jobs.iter().map(|n| self.runs[*n].ceiling).max();
-        let Some(wanted) = wanted.filter(|wanted| *wanted < lease.ceiling) else { return Ok(()) };
-        match lease.protected_until(self.settings.min_runtime) {
+        let rental = &self.rentals[id];
+        let wanted = rental.jobs.iter().map(|n| self.runs[*n].ceiling).max();
+        let Some(wanted) = wanted.filter(|wanted| *wanted < rental.ceiling) else { return Ok(()) };
+        match rental.protected_until(self.settings.min_runtime) {
             Some(end) if end > self.now => {
                 self.agenda.insert((end, Due::Lower(id)));
                 Ok(())
@@ -415,22 +415,22 @@ impl<'a> World<'a> {
     }
 
     fn ready(&mut self, now: Micros, id: AllocationId) -> Result<(), VenueError> {
-        let Some(lease) = self.nodes.get(&id).copied() else { return Ok(()) };
+        let Some(rental) = self.nodes.get(&id).copied() else { return Ok(()) };
         let protected_until = now.after(self.settings.min_runtime);
         self.wake_at(protected_until);
-        self.agenda.insert((protected_until, Due::Lower(lease)));
-        self.change_nodes(lease, now, |lease| {
-            lease.held.insert(id, Some(now));
+        self.agenda.insert((protected_until, Due::Lower(rental)));
+        self.change_nodes(rental, now, |rental| {
+            rental.held.insert(id, Some(now));
         });
-        let by = Some(self.leases[lease].tenant.clone());
+        let by = Some(self.rentals[rental].tenant.clone());
         self.act(Command::ReportReady { allocation: id, by })
     }
 
-    /// Counts the work of the jobs of a lease up to `now`, changes its nodes, and says when they will be done.
-    fn change_nodes(&mut self, id: usize, now: Micros, change: impl FnOnce(&mut Lease<'_>)) {
-        let jobs = self.leases[id].jobs.clone();
+    /// Counts the work of the jobs of a rental up to `now`, changes its nodes, and says when they will be done.
+    fn change_nodes(&mut self, id: usize, now: Micros, change: impl FnOnce(&mut Rental<'_>)) {
+        let jobs = self.rentals[id].jobs.clone();
         jobs.iter().for_each(|n| self.work_until(*n, now));
-        change(&mut self.leases[id]);
+        change(&mut self.rentals[id]);
         jobs.iter().for_each(|n| self.reschedule(*n, now));
     }
 
@@ -447,19 +447,19 @@ impl<'a> World<'a> {
         self.leave(n)
     }
 
-    /// The job is over; its lease ends with its last job.
+    /// The job is over; its rental ends with its last job.
     fn leave(&mut self, n: usize) -> Result<(), VenueError> {
         self.runs[n].over = true;
-        let Some(id) = self.runs[n].lease.take() else { return Ok(()) };
-        let lease = &mut self.leases[id];
-        lease.jobs.retain(|other| *other != n);
-        if let (Some(free), Some(share)) = (&mut lease.free, self.runs[n].share.take()) {
+        let Some(id) = self.runs[n].rental.take() else { return Ok(()) };
+        let rental = &mut self.rentals[id];
+        rental.jobs.retain(|other| *other != n);
+        if let (Some(free), Some(share)) = (&mut rental.free, self.runs[n].share.take()) {
             free.give_back(&share);
         }
-        if !lease.jobs.is_empty() {
+        if !rental.jobs.is_empty() {
             return self.lower(id);
         }
-        let (tenant, bid, nodes) = (lease.tenant.clone(), lease.bid, lease.nodes);
+        let (tenant, bid, nodes) = (rental.tenant.clone(), rental.bid, rental.nodes);
         let job = &self.jobs[n];
         if let Some(shared) = self.shared.get_mut(&(job.class.as_str(), job.tenant.as_deref())) {
             shared.remove(&id);
@@ -484,14 +484,14 @@ impl<'a> World<'a> {
                     self.report.preemptions += 1;
                     self.trails.notice(*at);
                     self.wake_at(*deadline);
-                    self.leases[self.by_bid[&node.bid]].noticed.insert(node.allocation);
+                    self.rentals[self.by_bid[&node.bid]].noticed.insert(node.allocation);
                 }
                 Fact::NoticeRescinded { node, .. } => {
                     self.report.rescinded += 1;
                     self.wake_at(*at);
-                    let lease = self.by_bid[&node.bid];
-                    self.leases[lease].noticed.remove(&node.allocation);
-                    self.agenda.insert((*at, Due::Lower(lease)));
+                    let rental = self.by_bid[&node.bid];
+                    self.rentals[rental].noticed.remove(&node.allocation);
+                    self.agenda.insert((*at, Due::Lower(rental)));
                 }
                 Fact::Ended { node, .. } => self.ended(*at, node.allocation),
                 Fact::Charged { debit, fee, .. } => {
@@ -525,16 +525,16 @@ impl<'a> World<'a> {
     }
 
     fn allocated(&mut self, at: Micros, id: AllocationId, bid: BidId) {
-        let lease = self.by_bid[&bid];
+        let rental = self.by_bid[&bid];
         self.report.nodes_served += 1;
-        self.trails.change(at, &trail_of(self.leases[lease].class), 0, 1);
-        self.change_nodes(lease, at, |lease| {
-            lease.held.insert(id, None);
+        self.trails.change(at, &trail_of(self.rentals[rental].class), 0, 1);
+        self.change_nodes(rental, at, |rental| {
+            rental.held.insert(id, None);
         });
-        for n in self.leases[lease].jobs.clone() {
+        for n in self.rentals[rental].jobs.clone() {
             self.starts(n, at);
         }
-        self.nodes.insert(id, lease);
+        self.nodes.insert(id, rental);
         self.agenda.insert((at.after(self.settings.boot), Due::Ready(id)));
     }
 
@@ -547,10 +547,10 @@ impl<'a> World<'a> {
     }
 
     fn ended(&mut self, at: Micros, id: AllocationId) {
-        let Some(lease) = self.nodes.remove(&id) else { return };
-        self.trails.change(at, &trail_of(self.leases[lease].class), 0, -1);
-        let ready = self.leases[lease].held.get(&id).copied().flatten();
-        let jobs = self.leases[lease].jobs.clone();
+        let Some(rental) = self.nodes.remove(&id) else { return };
+        self.trails.change(at, &trail_of(self.rentals[rental].class), 0, -1);
+        let ready = self.rentals[rental].held.get(&id).copied().flatten();
+        let jobs = self.rentals[rental].jobs.clone();
         if let (false, Some(ready)) = (self.settings.checkpoint, ready) {
             for n in jobs {
                 self.work_until(n, at);
@@ -560,16 +560,16 @@ impl<'a> World<'a> {
                 self.report.work_lost += lost as f64 / 3.6e9;
             }
         }
-        self.change_nodes(lease, at, |lease| {
-            lease.held.remove(&id);
-            lease.noticed.remove(&id);
+        self.change_nodes(rental, at, |rental| {
+            rental.held.remove(&id);
+            rental.noticed.remove(&id);
         });
     }
 
     /// Nodes that work for a job: while one of its nodes is under notice it may hold one more than it wants.
     fn workers(&self, n: usize) -> u64 {
-        let lease = self.runs[n].lease.map(|id| &self.leases[id]);
-        lease.map_or(0, |lease| u64::from(lease.working().min(lease.nodes)))
+        let rental = self.runs[n].rental.map(|id| &self.rentals[id]);
+        rental.map_or(0, |rental| u64::from(rental.working().min(rental.nodes)))
     }
 
     /// Counts what a job has done up to `now`.
@@ -596,7 +596,7 @@ impl<'a> World<'a> {
         let due = (workers > 0).then(|| now.after(Micros(left.div_ceil(workers))));
         self.runs[n].due = due;
         self.agenda.extend(due.map(|due| (due, Due::Done(n))));
-        let holds = self.runs[n].lease.is_some_and(|id| !self.leases[id].held.is_empty());
+        let holds = self.runs[n].rental.is_some_and(|id| !self.rentals[id].held.is_empty());
         let boot = if holds { Micros(0) } else { self.settings.boot };
         let gives_up = self.deadline_of(n).and_then(|deadline| {
             // With all its nodes from now on.
