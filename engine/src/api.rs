@@ -44,9 +44,6 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 /// For how long a caller waits that has too much open.
 const OPEN_AGAIN: Duration = Duration::from_millis(100);
 
-/// What is asked of the exchange at once: it waits while it answers.
-const ASKED_AT_ONCE: usize = 100;
-
 /// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Api(Arc<Inner>);
@@ -168,13 +165,43 @@ impl Api {
 
     /// That many more of this caller: how many of them may be, and why not more.
     fn count_requests(&self, caller: &Caller, more: usize) -> (usize, impl Fn() -> ApiError + use<>) {
-        let rate = self.limits_of(caller).requests_per_second;
-        let (taken, wait) = caller.session.holder.bucket.take_some(more as u64, rate);
+        let rate = self.limits_of(caller).requests();
+        let (taken, wait) = caller.session.holder.requests.take_some(more as u64, rate);
         let limit = move || {
-            ApiError::limit("requests_per_second", format!("more than {rate} requests a second"))
+            ApiError::limit("requests_per_second", format!("more than {} requests a second", rate.count))
                 .again_after(wait)
         };
         (taken as usize, limit)
+    }
+
+    /// Counts commands that are to be handed over one after another, each with its cost. Returns how many of them may
+    /// be, and why no more.
+    fn count_commands(
+        &self,
+        caller: &Caller,
+        costs: impl IntoIterator<Item = u64>,
+    ) -> (usize, Option<ApiError>) {
+        let (limits, holder) = (self.limits_of(caller), &caller.session.holder);
+        let wait = holder.refusals.wait(limits.refusals());
+        if !wait.is_zero() {
+            let what = format!(
+                "the market refused more than {} commands a second; correct them first",
+                limits.refusals_per_second
+            );
+            return (0, Some(ApiError::limit("refusals_per_second", what).again_after(wait)));
+        }
+        for (counted, cost) in costs.into_iter().enumerate() {
+            if let Err(wait) = holder.commands.take(cost, limits.commands()) {
+                let what = format!("more than {} commands a day", limits.commands_per_day);
+                return (counted, Some(ApiError::limit("commands_per_day", what).again_after(wait)));
+            }
+        }
+        (usize::MAX, None)
+    }
+
+    /// Counts one command of this caller with its cost.
+    fn count_command(&self, caller: &Caller, cost: u64) -> Result<(), ApiError> {
+        self.count_commands(caller, [cost]).1.map_or(Ok(()), Err)
     }
 
     /// Waits until exchange and views know the market up to `min_seq`.

@@ -61,7 +61,7 @@ pub struct ServeArgs {
     /// Lets administrators inject demand spikes, supply losses, pre-emptions and a moving stepped clock, for drills.
     #[arg(long, env = "KUBEBID_ALLOW_INJECT")]
     pub allow_inject: bool,
-    /// Commands that may wait to be taken; more are refused as BUSY.
+    /// Commands that may wait to be taken, and as many questions to the exchange; more are refused as BUSY.
     #[arg(long, env = "KUBEBID_INTAKE", default_value_t = 16_384, value_name = "N")]
     pub intake: usize,
     /// Commands that the readable tables may lag behind; beyond that commands are refused as BUSY.
@@ -118,13 +118,13 @@ pub struct LimitArgs {
     /// Bids of an account that search.
     #[arg(long, env = "KUBEBID_LIMIT_OPEN_BIDS", default_value_t = Defaults::default().open_bids, value_name = "N")]
     pub limit_open_bids: u64,
-    /// Nodes that the searching bids of an account want in all.
+    /// Nodes that the searching bids of an account want, and its others still hold, in all.
     #[arg(long, env = "KUBEBID_LIMIT_NODES_WANTED", default_value_t = Defaults::default().nodes_wanted, value_name = "N")]
     pub limit_nodes_wanted: u64,
     /// The highest ceiling, in micro-dollars per node-hour; without, the markets' own.
     #[arg(long, env = "KUBEBID_LIMIT_CEILING_MICROS", value_name = "MICROS")]
     pub limit_ceiling_micros: Option<u64>,
-    /// Requests of an account in a second; a frame of bids counts as its bids.
+    /// Requests of an account in a second; a frame of bids counts as its bids, an offer as the units that it changes.
     #[arg(long, env = "KUBEBID_LIMIT_REQUESTS_PER_SECOND", default_value_t = Defaults::default().requests_per_second, value_name = "N")]
     pub limit_requests_per_second: u64,
     /// Requests of an account that are open at once, with answers that it has not read yet; a stream of bids counts as
@@ -138,6 +138,20 @@ pub struct LimitArgs {
     /// markets, wrong tokens.
     #[arg(long, env = "KUBEBID_LIMIT_ANONYMOUS_REQUESTS_PER_SECOND", default_value_t = Defaults::default().anonymous_requests_per_second, value_name = "N")]
     pub limit_anonymous_requests_per_second: u64,
+    /// Units that an account offers in all markets together.
+    #[arg(long, env = "KUBEBID_LIMIT_UNITS_OFFERED", default_value_t = Defaults::default().units_offered, value_name = "N")]
+    pub limit_units_offered: u64,
+    /// Units by which one command of an account may change an offer.
+    #[arg(long, env = "KUBEBID_LIMIT_UNITS_PER_COMMAND", default_value_t = Defaults::default().units_per_command, value_name = "N")]
+    pub limit_units_per_command: u64,
+    /// Commands of an account in a second that the market refuses: they are journaled too. Ten seconds' worth may come
+    /// at once.
+    #[arg(long, env = "KUBEBID_LIMIT_REFUSALS_PER_SECOND", default_value_t = Defaults::default().refusals_per_second, value_name = "N")]
+    pub limit_refusals_per_second: u64,
+    /// Commands of an account in a day, of which journal, client keys and tables grow; an offer counts as the units that
+    /// it changes, a bid once more for each 256 bytes of labels.
+    #[arg(long, env = "KUBEBID_LIMIT_COMMANDS_PER_DAY", default_value_t = Defaults::default().commands_per_day, value_name = "N")]
+    pub limit_commands_per_day: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -206,6 +220,10 @@ impl LimitArgs {
             open_requests: self.limit_open_requests,
             watches: self.limit_watches,
             anonymous_requests_per_second: self.limit_anonymous_requests_per_second,
+            units_offered: self.limit_units_offered,
+            units_per_command: self.limit_units_per_command,
+            refusals_per_second: self.limit_refusals_per_second,
+            commands_per_day: self.limit_commands_per_day,
         }
     }
 }

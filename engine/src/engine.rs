@@ -41,7 +41,7 @@ pub struct EngineOptions {
     pub max_clock_jump: Duration,
     /// Starts although the machine's clock contradicts the journal, the database or the last engine.
     pub accept_time_jump: bool,
-    /// Commands and questions that may wait to be taken; more are refused as busy.
+    /// Commands that may wait to be taken, and as many questions; more are refused as busy.
     pub intake: usize,
     /// Commands that the projections may lag behind; beyond that commands are refused as busy.
     pub projection_lag: u64,
@@ -280,8 +280,40 @@ impl Engine {
         question: impl FnOnce(&Exchange) -> T + Send + 'static,
     ) -> Result<T, NotDone> {
         let (sender, receiver) = oneshot::channel();
-        self.hand_over(Work::Question(Box::new(move |exchange| {
-            let _ = sender.send(question(exchange));
+        let mut asked = Some((question, sender));
+        self.hand_over(Work::Question(Box::new(move |exchange, _| {
+            if let Some((question, sender)) = asked.take().filter(|(_, sender)| !sender.is_closed()) {
+                let _ = sender.send(question(exchange));
+            }
+            true
+        })))?;
+        receiver.await.map_err(|_| NotDone::Stopping)
+    }
+
+    /// Reads something off the exchange for each of many things, in their order. That takes as many turns as it needs,
+    /// between which commands are applied, so that nobody waits for all of it.
+    pub(crate) async fn ask_each<S: Send + 'static, T: Send + 'static>(
+        &self,
+        things: Vec<S>,
+        mut question: impl FnMut(&Exchange, S) -> T + Send + 'static,
+    ) -> Result<Vec<T>, NotDone> {
+        let (sender, receiver) = oneshot::channel();
+        let (mut sender, mut found) = (Some(sender), Vec::with_capacity(things.len()));
+        let mut things = things.into_iter();
+        self.hand_over(Work::Question(Box::new(move |exchange, end_of_turn| {
+            if sender.as_ref().is_none_or(oneshot::Sender::is_closed) {
+                return true;
+            }
+            while let Some(thing) = things.next() {
+                found.push(question(exchange, thing));
+                if Instant::now() >= end_of_turn && things.len() > 0 {
+                    return false;
+                }
+            }
+            if let Some(sender) = sender.take() {
+                let _ = sender.send(std::mem::take(&mut found));
+            }
+            true
         })))?;
         receiver.await.map_err(|_| NotDone::Stopping)
     }

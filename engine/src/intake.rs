@@ -25,7 +25,9 @@ pub(crate) enum Work {
     Question(Question),
 }
 
-pub(crate) type Question = Box<dyn FnOnce(&Exchange) + Send>;
+/// Reads something off the exchange, as far as it comes until the end of its turn; returns true when it is answered,
+/// and gets another turn otherwise.
+pub(crate) type Question = Box<dyn FnMut(&Exchange, Instant) -> bool + Send>;
 
 /// Commands of one caller that wait to be stamped, one behind the other.
 pub(crate) struct Ticket {
@@ -146,12 +148,23 @@ pub enum NotDone {
 
 pub(crate) type Intake = Door<Ring>;
 
-/// The queue: a ring of work in which there may be no more than so many commands.
-#[derive(Debug)]
+/// The queue: a ring of tickets in which there may be no more than so many commands, and beside it a ring of as many
+/// questions, so that questions take no room from commands.
 pub(crate) struct Ring {
-    work: ArrayQueue<Work>,
+    tickets: ArrayQueue<Ticket>,
+    questions: ArrayQueue<Question>,
     commands: AtomicUsize,
     most: usize,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (tickets, questions) = (self.tickets.len(), self.questions.len());
+        f.debug_struct("Ring")
+            .field("tickets", &tickets)
+            .field("questions", &questions)
+            .finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for Work {
@@ -165,13 +178,23 @@ impl std::fmt::Debug for Work {
 
 impl Intake {
     pub(crate) fn new(capacity: usize) -> Arc<Intake> {
-        let (work, commands) = (ArrayQueue::new(capacity), AtomicUsize::new(0));
-        Arc::new(Door::before(Ring { work, commands, most: capacity }))
+        let (tickets, questions) = (ArrayQueue::new(capacity), ArrayQueue::new(capacity));
+        Arc::new(Door::before(Ring { tickets, questions, commands: AtomicUsize::new(0), most: capacity }))
     }
 
     /// Commands and questions that wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.queue.commands.load(Ordering::Relaxed)
+        self.queue.commands.load(Ordering::Relaxed) + self.queue.questions.len()
+    }
+
+    /// Takes the next ticket out.
+    pub(crate) fn pop_ticket(&self) -> Option<Ticket> {
+        self.queue.pop_ticket()
+    }
+
+    /// Takes the next question out.
+    pub(crate) fn pop_question(&self) -> Option<Question> {
+        self.queue.questions.pop()
     }
 }
 
@@ -179,32 +202,36 @@ impl Queue for Ring {
     type Work = Work;
 
     fn push(&self, work: Work) -> Result<(), Work> {
-        let commands = work.commands();
+        let ticket = match work {
+            Work::Commands(ticket) => ticket,
+            Work::Question(question) => return self.questions.push(question).map_err(Work::Question),
+        };
+        let commands = ticket.commands.len();
         let before = self.commands.fetch_add(commands, Ordering::Relaxed);
         // What is larger than all the room there is goes in alone.
         let pushed =
-            if before > 0 && before + commands > self.most { Err(work) } else { self.work.push(work) };
-        pushed.inspect_err(|_| _ = self.commands.fetch_sub(commands, Ordering::Relaxed))
+            if before > 0 && before + commands > self.most { Err(ticket) } else { self.tickets.push(ticket) };
+        pushed.map_err(|ticket| {
+            self.commands.fetch_sub(commands, Ordering::Relaxed);
+            Work::Commands(ticket)
+        })
     }
 
     fn pop(&self) -> Option<Work> {
-        let work = self.work.pop()?;
-        self.commands.fetch_sub(work.commands(), Ordering::Relaxed);
-        Some(work)
+        let ticket = self.pop_ticket().map(Work::Commands);
+        ticket.or_else(|| self.questions.pop().map(Work::Question))
     }
 
     fn len(&self) -> usize {
-        self.work.len()
+        self.tickets.len() + self.questions.len()
     }
 }
 
-impl Work {
-    /// How many it counts for.
-    fn commands(&self) -> usize {
-        match self {
-            Work::Commands(ticket) => ticket.commands.len(),
-            Work::Question(_) => 1,
-        }
+impl Ring {
+    fn pop_ticket(&self) -> Option<Ticket> {
+        let ticket = self.tickets.pop()?;
+        self.commands.fetch_sub(ticket.commands.len(), Ordering::Relaxed);
+        Some(ticket)
     }
 }
 
@@ -250,8 +277,21 @@ mod tests {
 
     fn question(intake: &Intake) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
-        intake.push(Work::Question(Box::new(|_| drop(sender)))).expect("it is open");
+        let mut sender = Some(sender);
+        let asked = Work::Question(Box::new(move |_, _| sender.take().is_some()));
+        intake.push(asked).expect("it is open");
         receiver
+    }
+
+    #[test]
+    fn questions_take_no_room_from_commands() {
+        let intake = Intake::new(2);
+        let _asked = (question(&intake), question(&intake));
+        assert_eq!(intake.push(Work::Question(Box::new(|_, _| true))).err(), Some(NotDone::Full));
+        let _waiting = frame(&intake, 2).expect("there is room for commands");
+        assert_eq!((intake.waiting(), intake.len()), (4, 3));
+        assert!(intake.pop_ticket().is_some() && intake.pop_ticket().is_none());
+        assert!(intake.pop_question().is_some());
     }
 
     #[tokio::test]

@@ -1,21 +1,22 @@
-//! What an account may use at most: requests a second, open bids, nodes, the height of a ceiling.
+//! What an account may use at most: requests a second, commands a day, open bids, nodes, units, the height of a ceiling.
 
 mod bucket;
 mod slots;
 mod usage;
 
-pub use bucket::Bucket;
+pub use bucket::{Bucket, Rate};
 pub use slots::{Slot, Slots};
 pub use usage::{Reservation, Room, Usage};
 
 use crate::store;
+use std::time::Duration;
 
 /// What holds for an account of which nothing else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// Bids that search.
     pub open_bids: u64,
-    /// Nodes that its searching bids want in all.
+    /// Nodes that its searching bids want, and its others still hold, in all.
     pub nodes_wanted: u64,
     /// The ceiling of a bid, per node-hour.
     pub ceiling_micros: u64,
@@ -26,15 +27,28 @@ pub struct Defaults {
     pub watches: u64,
     /// Requests a second without a valid token, from one address.
     pub anonymous_requests_per_second: u64,
+    /// Units that it offers in all markets together.
+    pub units_offered: u64,
+    /// Units by which one command may change an offer.
+    pub units_per_command: u64,
+    /// Commands that the market refuses, which are journaled all the same; ten seconds' worth at once.
+    pub refusals_per_second: u64,
+    /// Commands that are journaled, each with its cost, as many at once.
+    pub commands_per_day: u64,
 }
 
 impl Default for Defaults {
     fn default() -> Defaults {
         Defaults {
-            open_bids: 100_000,
-            nodes_wanted: 1_000_000,
+            open_bids: 10_000,
+            nodes_wanted: 10_000,
             ceiling_micros: u64::MAX,
-            requests_per_second: 50_000,
+            // Two full frames of bids.
+            requests_per_second: 2_000,
+            units_offered: 10_000,
+            units_per_command: 1_000,
+            refusals_per_second: 100,
+            commands_per_day: 250_000,
             open_requests: 256,
             watches: 100,
             anonymous_requests_per_second: 100,
@@ -51,6 +65,25 @@ impl Defaults {
             ceiling_micros: own.ceiling_micros.unwrap_or(self.ceiling_micros),
             requests_per_second: own.requests_per_second.unwrap_or(self.requests_per_second),
             ..*self
+            units_offered: own.units_offered.unwrap_or(self.units_offered),
+            units_per_command: own.units_per_command.unwrap_or(self.units_per_command),
+            refusals_per_second: own.refusals_per_second.unwrap_or(self.refusals_per_second),
+            commands_per_day: own.commands_per_day.unwrap_or(self.commands_per_day),
         }
+    }
+
+    pub(crate) fn requests(&self) -> Rate {
+        Rate::per_second(self.requests_per_second)
+    }
+
+    /// A wrong frame of bids is refused as a whole, and is no reason to stop an account.
+    pub(crate) fn refusals(&self) -> Rate {
+        const SECONDS: u32 = 10;
+        let count = self.refusals_per_second.saturating_mul(u64::from(SECONDS));
+        Rate { count, span: Duration::from_secs(1) * SECONDS }
+    }
+
+    pub(crate) fn commands(&self) -> Rate {
+        Rate::per_day(self.commands_per_day)
     }
 }

@@ -10,7 +10,7 @@ use crate::metrics;
 use crate::progress::{Reached, Reaching};
 use crate::projections::Projections;
 use crate::recovery::{Follower, ToProjections};
-use crate::sequencer::{Journaling, Market, Sequencer, Stopped};
+use crate::sequencer::{Journaling, Market, Questions, Sequencer, Stopped};
 use crate::snapshots;
 use crate::standby::{self, Led, Start, Unprojected};
 use crate::store::{Fault, Leadership, Store};
@@ -103,6 +103,7 @@ impl Owner {
         let journaling = Journaling::new(writer, head, self.health.clone());
         self.clock.go_on_from(market.replay.exchange.now());
         let sequencer = Sequencer {
+            questions: Questions::new(self.intake.clone()),
             intake: self.intake.clone(),
             clock: self.clock.clone(),
             store: store.clone(),

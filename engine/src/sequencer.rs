@@ -3,12 +3,14 @@
 
 mod journaling;
 mod market;
+mod questions;
 
 pub(crate) use journaling::Journaling;
 pub(crate) use market::Market;
+pub(crate) use questions::Questions;
 
 use crate::clock::{Clock, MarketClock};
-use crate::intake::{Intake, NotDone, Question, Ticket, Work};
+use crate::intake::{Intake, NotDone, Ticket};
 use crate::metrics;
 use crate::replay::{BEHAVIOUR, Replay};
 use crate::store::Store;
@@ -16,8 +18,10 @@ use crate::store::record::{Batch, BatchBuilder, Position};
 use futures_util::future::join;
 use kubebid_core::units::Micros;
 use kubebid_core::{Command, Content, Stamped};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::task::yield_now;
 use tracing::warn;
 
 /// As many share one commit; those that came together are not parted.
@@ -40,6 +44,7 @@ pub(crate) struct Sequencer {
     pub(crate) store: Store,
     pub(crate) journaling: Journaling,
     pub(crate) market: Market,
+    pub(crate) questions: Questions,
     /// The time of the last command that was stamped.
     pub(crate) stamped: Micros,
 }
@@ -66,8 +71,6 @@ struct Taken {
     advance: Option<Stamped>,
     /// What the key of each of the commands stands for, since they were packed.
     contents: Vec<Option<Content>>,
-    /// Answered when the commands that came before them are applied: all that they see is durable.
-    questions: Vec<Question>,
 }
 
 impl Taken {
@@ -101,6 +104,8 @@ impl Sequencer {
             }
             if durable.is_none() {
                 self.note_clock().await;
+            }
+            if durable.is_none() && !self.questions.is_in_the_middle() {
                 self.wait().await;
             }
             let mut taken = self.take();
@@ -112,29 +117,41 @@ impl Sequencer {
                     if let Some(much) = durable.take() {
                         self.market.apply(much, self.intake.waiting());
                     }
-                    taken.questions.into_iter().for_each(|question| question(&self.market.replay.exchange));
-                    if self.intake.is_closed() && self.intake.len() == 0 {
+                    let any_left = self.questions.take_a_turn(&self.market.replay.exchange);
+                    if self.intake.is_closed() && self.intake.len() == 0 && !any_left {
                         return Ok((self.market.replay, self.journaling.head));
+                    }
+                    if any_left {
+                        yield_now().await;
                     }
                     continue;
                 }
             }
             let batch = self.pack(&mut taken);
-            let Sequencer { journaling, market, intake, stamped, .. } = &mut self;
-            // The store is given the batch before anything is applied here.
-            let applying = async {
+            let Sequencer { journaling, market, questions, intake, stamped, .. } = &mut self;
+            let is_committed = Cell::new(false);
+            let committing = async {
+                let committed = journaling.commit(&batch).await;
+                is_committed.set(true);
+                committed
+            };
+            // The store is given the batch before anything is applied here. Questions have a turn in each commit, and
+            // the time that the store takes for it.
+            let meanwhile = async {
                 if let Some(much) = durable.take() {
                     market.apply(much, intake.waiting());
                 }
+                while questions.take_a_turn(&market.replay.exchange) && !is_committed.get() {
+                    yield_now().await;
+                }
             };
-            let (committed, ()) = join(journaling.commit(&batch), applying).await;
+            let (committed, ()) = join(committing, meanwhile).await;
             match committed? {
                 Ok(()) => durable = Some(taken),
                 Err(not_done) => {
                     // As if it had never been stamped.
                     *stamped = market.replay.exchange.now();
                     taken.tickets.into_iter().for_each(|ticket| ticket.reply.refuse(not_done));
-                    taken.questions.into_iter().for_each(|question| question(&market.replay.exchange));
                 }
             }
         }
@@ -176,23 +193,18 @@ impl Sequencer {
         let (now, moment) = (self.now(), Instant::now());
         let (mut taken, mut commands) = (Taken::default(), 0);
         while commands < BATCH_COMMANDS {
-            match self.intake.pop() {
-                Some(Work::Commands(mut ticket)) => {
-                    if !ticket.reply.is_awaited() {
-                        metrics::dropped();
-                    } else if ticket.deadline.is_some_and(|deadline| deadline <= moment) {
-                        metrics::dropped();
-                        ticket.reply.refuse(NotDone::TooLate);
-                    } else {
-                        commands += ticket.commands.len();
-                        let at = ticket.at.unwrap_or(now);
-                        self.stamped = self.stamped.max(at);
-                        ticket.commands.iter_mut().for_each(|command| command.at = at);
-                        taken.tickets.push(ticket);
-                    }
-                }
-                Some(Work::Question(question)) => taken.questions.push(question),
-                None => break,
+            let Some(mut ticket) = self.intake.pop_ticket() else { break };
+            if !ticket.reply.is_awaited() {
+                metrics::dropped();
+            } else if ticket.deadline.is_some_and(|deadline| deadline <= moment) {
+                metrics::dropped();
+                ticket.reply.refuse(NotDone::TooLate);
+            } else {
+                commands += ticket.commands.len();
+                let at = ticket.at.unwrap_or(now);
+                self.stamped = self.stamped.max(at);
+                ticket.commands.iter_mut().for_each(|command| command.at = at);
+                taken.tickets.push(ticket);
             }
         }
         taken

@@ -32,15 +32,27 @@ pub(crate) struct Put {
     /// How many bids may search
     #[arg(long, value_name = "N")]
     open_bids: Option<u32>,
-    /// How many nodes its searching bids may want in all
+    /// How many nodes its searching bids may want, and its others still hold, in all
     #[arg(long, value_name = "N")]
     nodes_wanted: Option<u32>,
     /// The highest ceiling of a bid, in dollars per node-hour
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     max_ceiling: Option<Dollars>,
-    /// How many requests a second
+    /// How many requests a second; an offer counts as the units that it changes
     #[arg(long, value_name = "N")]
     requests_per_second: Option<u32>,
+    /// How many units it may offer in all markets together
+    #[arg(long, value_name = "N")]
+    units_offered: Option<u32>,
+    /// By how many units one command may change an offer
+    #[arg(long, value_name = "N")]
+    units_per_command: Option<u32>,
+    /// How many of its commands a second the market may refuse
+    #[arg(long, value_name = "N")]
+    refusals_per_second: Option<u32>,
+    /// How many commands a day; an offer counts as the units that it changes
+    #[arg(long, value_name = "N")]
+    commands_per_day: Option<u32>,
 }
 
 impl Accounts {
@@ -53,6 +65,10 @@ impl Accounts {
                     nodes_wanted: put.nodes_wanted,
                     ceiling_micros: put.max_ceiling.map(|Dollars(micros)| micros),
                     requests_per_second: put.requests_per_second,
+                    units_offered: put.units_offered,
+                    units_per_command: put.units_per_command,
+                    refusals_per_second: put.refusals_per_second,
+                    commands_per_day: put.commands_per_day,
                 };
                 let request = PutAccountRequest { name: put.name.clone(), limits: Some(limits) };
                 let answer = client.put_account(request).await?;
@@ -77,6 +93,10 @@ fn list(accounts: &[Account], view: &View) -> String {
             number("NODES WANTED"),
             number("MAX CEILING"),
             number("REQUESTS/S"),
+            number("UNITS OFFERED"),
+            number("UNITS/COMMAND"),
+            number("REFUSALS/S"),
+            number("COMMANDS/DAY"),
             text("MADE"),
         ],
     );
@@ -88,6 +108,10 @@ fn list(accounts: &[Account], view: &View) -> String {
             or_dash(limits.nodes_wanted),
             dollars(limits.ceiling_micros),
             or_dash(limits.requests_per_second),
+            or_dash(limits.units_offered),
+            or_dash(limits.units_per_command),
+            or_dash(limits.refusals_per_second),
+            or_dash(limits.commands_per_day),
             view.brief(account.created_at_us),
         ]);
     }

@@ -156,7 +156,7 @@ fn serve(store: &str, folder: &Path, port: &Port, ops: &Port, flags: &[&str]) ->
     let process = Command::new(binary())
         .args(["serve", "--store", store, "--listen", &listen, "--ops-listen", &ops])
         .args(["--limit-requests-per-second", "1000000", "--limit-open-bids", "10000000"])
-        .args(["--limit-nodes-wanted", "10000000"])
+        .args(["--limit-nodes-wanted", "10000000", "--limit-commands-per-day", "1000000000"])
         .arg("--admin-token-file")
         .arg(folder.join("admin.token"))
         .args(flags)

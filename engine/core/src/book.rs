@@ -81,6 +81,14 @@ impl Book {
 }
 
 impl Place {
+    /// Whether the node is under notice and its unit is not leaving.
+    pub(crate) fn is_notice_of_staying_unit(self) -> bool {
+        match self {
+            Place::Live(_) | Place::Leaving => false,
+            Place::Claimed { .. } | Place::Standing { .. } | Place::Orphan { .. } => true,
+        }
+    }
+
     fn is_notice(self) -> bool {
         match self {
             Place::Live(_) => false,

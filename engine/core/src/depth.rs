@@ -41,6 +41,7 @@ impl Exchange {
     fn demand_levels(&self, market: MarketId, levels: usize) -> Vec<DemandLevel> {
         let book = &self.market(market).book;
         let mut found: BTreeMap<Price, DemandLevel> = BTreeMap::new();
+        // Each source has one entry for each of its ceilings, so that the work depends on `levels` only.
         let mut at = |ceiling: Price, add: &dyn Fn(&mut DemandLevel)| {
             let level = DemandLevel { ceiling, unmet: 0, held: 0, claimed: 0 };
             add(found.entry(ceiling).or_insert(level));
@@ -50,22 +51,23 @@ impl Exchange {
             // What comes next of the same kind is not higher.
             found.first_key_value().is_none_or(|(lowest, _)| found.len() < levels || ceiling >= *lowest)
         };
-        let unmet = |bid| u64::from(self.bid(bid).unmet());
-        for (rank, bid) in book.demand.plain() {
-            if !at(rank.ceiling.0, &|level| level.unmet += unmet(bid)) {
+        for (ceiling, nodes) in book.demand.levels() {
+            if !at(ceiling, &|level| level.unmet += nodes) {
                 break;
             }
         }
-        for (rank, bid) in book.demand.gangs() {
-            at(rank.ceiling.0, &|level| level.unmet += unmet(bid));
+        for (ceiling, nodes) in book.demand.gang_levels() {
+            if !at(ceiling, &|level| level.unmet += nodes) {
+                break;
+            }
         }
         for (ceiling, count) in book.held.levels().rev() {
             if !at(ceiling, &|level| level.held += count) {
                 break;
             }
         }
-        for ceiling in book.held.claim_ceilings().rev() {
-            if !at(ceiling, &|level| level.claimed += 1) {
+        for (ceiling, count) in book.held.claim_levels().rev() {
+            if !at(ceiling, &|level| level.claimed += count) {
                 break;
             }
         }
@@ -74,13 +76,6 @@ impl Exchange {
 
     fn supply_levels(&self, id: MarketId, levels: usize) -> Vec<SupplyLevel> {
         let market = self.market(id);
-        let mut notices: BTreeMap<Price, u64> = BTreeMap::new();
-        let orphans = self.orphans.iter().map(|(_, node)| node.0);
-        let orphans = orphans.filter(|node| self.allocation(*node).unit.market == id);
-        let standing = market.book.standing.iter().map(|(.., node)| node);
-        for node in market.book.held.claims().chain(standing).chain(orphans) {
-            *notices.entry(self.offer(self.allocation(node).unit).reserve).or_default() += 1;
-        }
         let mut found: Vec<SupplyLevel> = Vec::new();
         for provider in market.book.free.providers() {
             let offer = &market.offers[&provider];
@@ -89,16 +84,47 @@ impl Exchange {
                 if found.len() == levels {
                     break;
                 }
-                let notice = notices.get(&reserve).copied().unwrap_or(0);
-                found.push(SupplyLevel { reserve, free: 0, allocated: 0, notice });
+                found.push(SupplyLevel { reserve, free: 0, allocated: 0, notice: 0 });
             }
             let level = found.last_mut().expect("pushed above");
             level.free += offer.free.len() as u64;
-            level.allocated += offer.capacity() - offer.free.len() as u64;
-        }
-        for level in &mut found {
-            level.allocated -= level.notice;
+            level.allocated += offer.allocated();
+            level.notice += offer.notices;
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Auction;
+    use crate::command::{OnPreemption, PlaceBid, TimeInForce};
+    use crate::units::{AccountName, MarketName, Micros};
+    use crate::{Command, Stamped};
+
+    #[test]
+    fn a_hundred_thousand_waiting_gangs_are_looked_at_as_one_level() {
+        let (mut exchange, market) = (Exchange::new(), MarketName::new("a/b"));
+        let mut apply = |command| exchange.apply(&Stamped { at: Micros(0), key: None, command });
+        apply(Command::OpenMarket { market: market.clone(), rules: Vec::new() });
+        let bid = PlaceBid {
+            tenant: AccountName::new("t1"),
+            markets: Some(vec![market]),
+            instance_type: None,
+            ceiling: Price(1_000),
+            min_nodes: 2,
+            max_nodes: 3,
+            time_in_force: TimeInForce::Gtc,
+            expire_at: None,
+            on_preemption: OnPreemption::Requeue,
+        };
+        for _ in 0..100_000 {
+            apply(Command::PlaceBid(bid.clone()));
+        }
+        let book = &exchange.market(MarketId(0)).book;
+        assert_eq!(book.demand.gang_levels().collect::<Vec<_>>(), [(Price(1_000), 300_000)]);
+        let level = DemandLevel { ceiling: Price(1_000), unmet: 300_000, held: 0, claimed: 0 };
+        assert_eq!(exchange.depth(MarketId(0), 10).demand, [level]);
     }
 }

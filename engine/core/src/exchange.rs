@@ -69,7 +69,7 @@ pub struct Exchange {
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     pub(crate) keys: Keys,
-    /// All its bids, by number.
+    /// Its bids that count, by number, and some that have ended since they were last gone through.
     pub(crate) bids: Vec<BidId>,
     pub(crate) open: Open,
 }

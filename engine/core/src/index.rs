@@ -27,8 +27,14 @@ impl Exchange {
         if before == place {
             return;
         }
-        let handle = allocation.handle;
+        let (handle, unit) = (allocation.handle, allocation.unit);
         self.allocation_mut(id).handle = self.market_mut(market).book.move_to(id, before, place, handle);
+        let counted = before.is_some_and(Place::is_notice_of_staying_unit);
+        let counts = place.is_some_and(Place::is_notice_of_staying_unit);
+        if counted != counts {
+            let offer = self.offer_mut(unit);
+            offer.notices = offer.notices + u64::from(counts) - u64::from(counted);
+        }
         if let Some(Place::Orphan { ceiling, .. }) = before {
             self.orphans.remove((ceiling, Reverse(id)));
         }
@@ -75,9 +81,11 @@ impl Exchange {
     pub(crate) fn reindex_bid(&mut self, id: BidId) {
         let bid = self.bids.get_mut(id).expect("a bid that counts");
         self.accounts[bid.terms.tenant.0 as usize].open.count(bid);
-        let queued = bid.queue();
+        let (queued, unmet) = (bid.queue(), bid.unmet());
         if bid.queued != queued {
             self.requeue(id, queued);
+        } else if bid.queued_nodes != unmet && queued.is_some() {
+            self.count_unmet(id, unmet);
         }
         let bid = self.bid(id);
         let (has_ended, notices) = (bid.has_ended(), bid.notices.clone());
@@ -105,16 +113,29 @@ impl Exchange {
         let Exchange { bids, markets, scopes, dirty, .. } = self;
         let bid = bids.get_mut(id).expect("a bid that counts");
         let before = std::mem::replace(&mut bid.queued, queued);
-        let (tenant, rank) = (bid.terms.tenant, bid.rank());
+        let (tenant, rank, unmet) = (bid.terms.tenant, bid.rank(), bid.unmet());
+        bid.queued_nodes = unmet;
         for (at, id_of_market) in scopes.markets(bid.terms.scope).iter().enumerate() {
             let market = &mut markets[id_of_market.0 as usize];
             let queued = queued.filter(|_| !market.sells(tenant));
             let (demand, handle) = (&mut market.book.demand, bid.handle(at));
             let removed = before.is_some_and(|before| demand.remove(tenant, before, rank, handle));
-            let inserted = queued.is_some_and(|queued| demand.insert(id, tenant, queued, rank, handle));
+            let inserted =
+                queued.is_some_and(|queued| demand.insert(id, tenant, queued, unmet, rank, handle));
             if removed || inserted {
                 dirty.insert(*id_of_market);
             }
+        }
+    }
+
+    /// Tells the books of its markets that a bid which stays where it is wants more or fewer nodes.
+    fn count_unmet(&mut self, id: BidId, unmet: u32) {
+        let Exchange { bids, markets, scopes, .. } = self;
+        let bid = bids.get_mut(id).expect("a bid that counts");
+        bid.queued_nodes = unmet;
+        let (Some(queued), rank) = (bid.queued, bid.rank()) else { return };
+        for (at, market) in scopes.markets(bid.terms.scope).iter().enumerate() {
+            markets[market.0 as usize].book.demand.set_nodes(queued, unmet, rank, *bid.handle(at));
         }
     }
 
@@ -202,24 +223,27 @@ impl Exchange {
     /// All bids of an account that seek in a market, after it began or ceased to sell there (R17).
     pub(crate) fn requeue_in(&mut self, account: AccountId, market: MarketId) {
         let sells = self.sells(account, market);
-        for n in 0..self.accounts[account.0 as usize].bids.len() {
-            let id = self.accounts[account.0 as usize].bids[n];
-            let Some(bid) = self.bids.get(id) else { continue };
+        // What has ended does not count again, and is not looked at next time.
+        let mut bids = std::mem::take(&mut self.accounts[account.0 as usize].bids);
+        bids.retain(|id| self.bids.get(*id).is_some());
+        for id in bids.iter().copied() {
+            let bid = self.bid(id);
             let seeks = bid.queued.is_some() || !bid.claims.is_empty();
             if !seeks || !self.markets_of(id).contains(&market) {
                 continue;
             }
             if let Some(queued) = self.bid(id).queued {
-                let rank = self.bid(id).rank();
+                let (rank, unmet) = (self.bid(id).rank(), self.bid(id).queued_nodes);
                 let (demand, handle) = self.demand_of(id, market);
                 demand.remove(account, queued, rank, handle);
                 if !sells {
-                    demand.insert(id, account, queued, rank, handle);
+                    demand.insert(id, account, queued, unmet, rank, handle);
                 }
                 self.dirty.insert(market);
             }
             self.reindex_rescue(id);
         }
+        self.accounts[account.0 as usize].bids = bids;
     }
 
     /// Of one of a bid's markets, with the bid's handle there.

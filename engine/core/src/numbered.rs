@@ -66,6 +66,13 @@ impl<K: Number> Places<K> {
         }
     }
 
+    /// In the order of the numbers, those above `key`.
+    pub(crate) fn iter_after(&self, key: K) -> impl Iterator<Item = (K, u32)> {
+        let first = self.at(key).map_or(0, |at| at + 1).min(self.places.len());
+        let numbered = self.places.range(first..).copied().zip(self.base + first as u64..);
+        numbered.filter(|(place, _)| *place != NONE).map(|(place, number)| (K::of(number), place))
+    }
+
     /// In the order of the numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, u32)> {
         let numbered = self.places.iter().copied().zip(self.base..);
@@ -114,6 +121,11 @@ impl<K: Number, V> Numbered<K, V> {
     /// In the order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         self.places.iter().map(|(key, place)| (key, &self.things[place]))
+    }
+
+    /// In the order of their numbers, those above `key`.
+    pub(crate) fn iter_after(&self, key: K) -> impl Iterator<Item = (K, &V)> {
+        self.places.iter_after(key).map(|(key, place)| (key, &self.things[place]))
     }
 }
 

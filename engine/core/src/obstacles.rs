@@ -47,6 +47,9 @@ pub struct Obstacle {
     pub protected_until: Option<Micros>,
 }
 
+/// Protected nodes that are looked at for one answer, so that no question takes long.
+const PROTECTED: usize = 1000;
+
 impl Exchange {
     /// What keeps a bid with unmet demand from more, in each of its markets, in its order; empty for
     /// any other.
@@ -140,7 +143,7 @@ impl Exchange {
         let levels = self.levels_of_others(bid, id).take_while(|(_, count)| enough(&mut have, *count));
         needs.extend(levels.map(|(ceiling, count)| (market.rules.needed(ceiling), count)));
         let claims = market.book.held.claims();
-        let claims = claims.filter(|claim| bid.claims.iter().all(|own| own != *claim));
+        let claims = claims.filter(|claim| !bid.claims.contains(*claim));
         let claims = claims.take(nodes as usize).filter_map(|claim| self.allocation(claim).claim());
         needs.extend(claims.map(|claim| (market.rules.needed(self.bid(claim.by.bid).terms.ceiling), 1)));
         needs.sort_unstable();
@@ -175,7 +178,8 @@ impl Exchange {
         })
     }
 
-    /// When the first protection ends among the nodes that the bid could displace but for it.
+    /// When the first protection ends among the nodes that the bid could displace but for it; of a gang that looks at
+    /// many, among the [`PROTECTED`] with the lowest ceilings.
     fn first_protection(&self, bid: &Bid, market: MarketId) -> Option<Micros> {
         let rules = &self.market(market).rules;
         let levels = self.levels_of_others(bid, market);
@@ -185,8 +189,11 @@ impl Exchange {
         let highest =
             if bid.wanted_at_once() > 1 { within.last().map_or(lowest, |(c, _)| c) } else { lowest };
         let protected = self.market(market).book.held.protected();
-        let others = protected.filter(|(.., id)| !bid.live.iter().any(|own| own == *id));
-        others.take_while(|(ceiling, ..)| *ceiling <= highest).map(|(_, until, _)| until).min()
+        let others = protected.filter(|(.., id)| !bid.live.contains(*id));
+        let within = others.take_while(|(ceiling, ..)| *ceiling <= highest);
+        // Of one ceiling the first to end comes first.
+        let looked_at = if highest == lowest { 1 } else { PROTECTED };
+        within.take(looked_at).map(|(_, until, _)| until).min()
     }
 
     /// A ceiling as it may be asked of a bid: a multiple of the ticks of all its markets, and allowed.

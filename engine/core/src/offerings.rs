@@ -24,7 +24,7 @@ pub(crate) enum What {
 
 impl Exchange {
     /// What nodes there would need one after another, cheapest first (R9).
-    fn needs(&self, id: MarketId) -> impl Iterator<Item = Price> {
+    pub(crate) fn needs(&self, id: MarketId) -> impl Iterator<Item = Price> {
         let mut free = self.free_units(id).map(|o| o.needed).peekable();
         let mut standing = self.standing_notices(id).map(|o| o.needed).peekable();
         // None is passed over for a later one, so each needs what those before it did.

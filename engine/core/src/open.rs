@@ -6,7 +6,8 @@ use crate::state::Bid;
 pub struct Open {
     /// Those that search.
     pub bids: u64,
-    /// The `max_nodes` of these bids in all.
+    /// The `max_nodes` of these bids, and what the others still hold or claim, in all. A node under notice counts
+    /// beside `max_nodes` where a rescission would raise that again (R7).
     pub nodes: u64,
 }
 
@@ -16,7 +17,11 @@ impl Open {
         self.bids -= u64::from(bid.is_counted);
         self.nodes -= u64::from(bid.counted_nodes);
         bid.is_counted = bid.searching;
-        bid.counted_nodes = if bid.searching { bid.terms.max_nodes } else { 0 };
+        bid.counted_nodes = match (bid.searching, bid.terms.closes) {
+            (true, false) => bid.terms.max_nodes,
+            (true, true) => bid.terms.max_nodes + bid.notices.len(),
+            (false, _) => bid.live.len() + bid.notices.len() + bid.claims.len(),
+        };
         self.bids += u64::from(bid.is_counted);
         self.nodes += u64::from(bid.counted_nodes);
     }

@@ -44,6 +44,9 @@ impl Default for MarketRules {
     }
 }
 
+/// The units one offer may have: each is remembered by itself.
+pub const OFFER_UNITS_MAX: u64 = 100_000;
+
 /// Limits that keep sums inside their types: a thousand years, a billion dollars an hour.
 const SPAN_MAX: u64 = 1000 * 366 * Micros::DAY.0;
 const PRICE_MAX: u64 = 1_000_000_000_000_000;

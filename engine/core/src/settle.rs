@@ -175,9 +175,16 @@ impl Exchange {
             if let Some((rank, bid)) = demand.first() {
                 queue.insert(rank, bid);
             }
-            for (nodes, rank, bid) in demand.first_gangs() {
-                let needed = self.needed_for(market, nodes);
-                if needed.is_some_and(|needed| needed <= rank.ceiling.0) {
+            // Gangs of more nodes come later, so that what the market has is gone through once.
+            let mut gangs = demand.first_gangs().peekable();
+            if gangs.peek().is_none() {
+                continue;
+            }
+            let (mut needs, mut gone_through) = (self.needs(market), 0);
+            for (nodes, rank, bid) in gangs {
+                let Some(needed) = needs.nth((nodes - gone_through) as usize - 1) else { break };
+                gone_through = nodes;
+                if needed <= rank.ceiling.0 {
                     queue.insert(rank, bid);
                 }
             }

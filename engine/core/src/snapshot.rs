@@ -314,7 +314,7 @@ impl Reader<'_> {
         let leaving = units.iter().filter(|(_, unit)| unit.leaving).count() as u64;
         let free = units.iter().map(|(number, _)| *number).collect();
         let units: Numbered<u64, Unit> = units.into_iter().collect();
-        Ok(Offer { reserve, place, last_number, units, free, leaving })
+        Ok(Offer { reserve, place, last_number, units, free, leaving, notices: 0 })
     }
 
     fn bid(&mut self, scopes: &mut Scopes) -> Result<Bid, DecodeError> {

@@ -52,6 +52,8 @@ pub(crate) struct Bid {
     pub(crate) claims: NodeList,
     /// How the books have it, by its rank.
     pub(crate) queued: Option<Queued>,
+    /// The unmet demand that the books have of it, while it is in them.
+    pub(crate) queued_nodes: u32,
     /// By which the ladder of its first market finds it.
     handle: Option<Handle>,
     /// And those of further ones.
@@ -84,6 +86,7 @@ impl Bid {
             notices: NodeList::default(),
             claims: NodeList::default(),
             queued: None,
+            queued_nodes: 0,
             handle: None,
             handles: None,
             is_rescuable: false,
@@ -203,6 +206,10 @@ impl NodeList {
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = AllocationId> {
         self.as_slice().iter().copied()
     }
+
+    pub(crate) fn contains(&self, id: AllocationId) -> bool {
+        self.as_slice().binary_search(&id).is_ok()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -289,6 +296,8 @@ pub(crate) struct Offer {
     pub(crate) units: Numbered<u64, Unit>,
     pub(crate) free: SortedSet<u64>,
     pub(crate) leaving: u64,
+    /// Units under notice that are not leaving.
+    pub(crate) notices: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -300,5 +309,10 @@ pub(crate) struct Unit {
 impl Offer {
     pub(crate) fn capacity(&self) -> u64 {
         self.units.len() as u64 - self.leaving
+    }
+
+    /// Counts the units that are held, not under notice and not leaving.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.capacity() - self.free.len() as u64 - self.notices
     }
 }

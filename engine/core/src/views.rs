@@ -7,7 +7,7 @@ use crate::obstacles::lcm;
 use crate::open::Open;
 use crate::picture::{AllocationState, Numbers, Supply};
 use crate::rules::MarketRules;
-use crate::state::{Allocation, Bid, NodeList};
+use crate::state::{Allocation, Bid, NodeList, Offer};
 use crate::units::{
     AccountId, AccountName, AllocationId, BidId, ClientKey, MarketId, MarketName, Micros, Seq, UnitId,
 };
@@ -69,9 +69,14 @@ pub struct NoticeView {
 pub struct OfferView {
     pub market: MarketId,
     pub provider: AccountId,
+    /// The units that are not leaving: those that are free, allocated and under notice.
     pub capacity: u64,
     pub reserve: Price,
-    pub units: Vec<UnitView>,
+    pub free: u64,
+    /// Held, and not under notice.
+    pub allocated: u64,
+    pub notice: u64,
+    pub leaving: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +113,12 @@ impl Exchange {
     /// What an account has open.
     pub fn open_of(&self, account: AccountId) -> Open {
         self.accounts[account.0 as usize].open
+    }
+
+    /// The units that an account offers in all markets together.
+    pub fn units_offered(&self, account: AccountId) -> u64 {
+        let offers = self.markets.iter().filter_map(|market| market.offers.get(&account));
+        offers.map(Offer::capacity).sum()
     }
 
     /// Whether an account has used a key (R16).
@@ -153,7 +164,8 @@ impl Exchange {
         Some(self.why_unfilled(id, bid))
     }
 
-    /// The bids of an account from the highest number below `before` down, until `take` has said no.
+    /// The bids of an account that search or hold anything, and some that have ended: from the highest number below
+    /// `before` down.
     pub fn bids_of(&self, account: AccountId, before: Option<BidId>) -> impl Iterator<Item = BidId> {
         let bids = &self.accounts[account.0 as usize].bids;
         let end = before.map_or(bids.len(), |before| bids.partition_point(|bid| *bid < before));
@@ -202,18 +214,32 @@ impl Exchange {
 
     pub fn view_offer(&self, market: MarketId, provider: AccountId) -> Option<OfferView> {
         let offer = self.market(market).offers.get(&provider).filter(|offer| !offer.units.is_empty())?;
-        let units = offer.units.iter().map(|(number, unit)| UnitView {
-            unit: UnitId { market, provider, number },
-            leaving: unit.leaving,
-            allocation: unit.allocation,
-            under_notice: unit.allocation.is_some_and(|id| self.allocation(id).notice.is_some()),
-        });
         Some(OfferView {
             market,
             provider,
             capacity: offer.capacity(),
             reserve: offer.reserve,
-            units: units.collect(),
+            free: offer.free.len() as u64,
+            allocated: offer.allocated(),
+            notice: offer.notices,
+            leaving: offer.leaving,
+        })
+    }
+
+    /// The units of an offer whose numbers are above `after`, by number.
+    pub fn view_units(
+        &self,
+        market: MarketId,
+        provider: AccountId,
+        after: u64,
+    ) -> impl Iterator<Item = UnitView> {
+        let offer = self.market(market).offers.get(&provider);
+        let units = offer.into_iter().flat_map(move |offer| offer.units.iter_after(after));
+        units.map(move |(number, unit)| UnitView {
+            unit: UnitId { market, provider, number },
+            leaving: unit.leaving,
+            allocation: unit.allocation,
+            under_notice: unit.allocation.is_some_and(|id| self.allocation(id).notice.is_some()),
         })
     }
 

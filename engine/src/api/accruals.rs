@@ -18,13 +18,14 @@ impl Api {
     pub(super) async fn accrue(&self, rows: Vec<RunningRow>) -> Result<Vec<(RunningRow, Accrued)>, ApiError> {
         let ids: Vec<AllocationId> = rows.iter().map(|row| row.allocation).collect();
         let clock = self.engine().market_clock().clone();
-        let asked = self.engine().ask(move |exchange| {
-            let cuts = cuts(exchange.now(), clock.now(exchange.now()));
-            let bills = ids.into_iter().map(|id| {
-                let marks = cuts.iter().map(|at| Some(Mark { at: *at, bill: exchange.bill_at(id, *at)? }));
-                marks.collect::<Option<Vec<Mark>>>()
-            });
-            bills.collect::<Vec<_>>()
+        let mut cut = (Micros::default(), Vec::new());
+        let asked = self.engine().ask_each(ids, move |exchange, id| {
+            // The same for all nodes, unless a command comes between them.
+            if cut.0 != exchange.now() || cut.1.is_empty() {
+                cut = (exchange.now(), cuts(exchange.now(), clock.now(exchange.now())));
+            }
+            let marks = cut.1.iter().map(|at| Some(Mark { at: *at, bill: exchange.bill_at(id, *at)? }));
+            marks.collect::<Option<Vec<Mark>>>()
         });
         let marks = asked.await?;
         let markets = self.engine().views().markets();

@@ -1,6 +1,6 @@
 //! GetAllocation, ListAllocations, ReportReady, ReleaseAllocation.
 
-use super::{ASKED_AT_ONCE, Api};
+use super::Api;
 use crate::caller::{Caller, Whose};
 use crate::projections::queries::AllocationQuery;
 use crate::projections::rows::{AllocationRow, NodeState};
@@ -100,31 +100,21 @@ impl Api {
         let bids: Vec<u64> = rows.iter().map(|row| row.bid.0).collect();
         let labels = self.rows().labels_of(&bids).await?;
         let mut found = Vec::with_capacity(rows.len());
-        let mut rows = rows.into_iter();
-        loop {
-            let some: Vec<AllocationRow> = rows.by_ref().take(ASKED_AT_ONCE).collect();
-            if some.is_empty() {
-                return Ok(found);
+        let asked: Vec<_> = rows.iter().map(|row| (row.allocation, row.bid)).collect();
+        let present = self
+            .0
+            .engine
+            .ask_each(asked, |exchange, (node, bid)| (exchange.seq().0, now(exchange, node, bid)));
+        for (mut row, (seq, now)) in rows.into_iter().zip(present.await?) {
+            if row.state != NodeState::Ended && now.view.is_none() {
+                // It has ended since: what it was is written down.
+                self.projected_up_to(caller, seq).await?;
+                row = self.0.engine.projections().allocation(row.allocation).await?.unwrap_or(row);
             }
-            let asked: Vec<_> = some.iter().map(|row| (row.allocation, row.bid)).collect();
-            let (seq, present) = self
-                .0
-                .engine
-                .ask(move |exchange| {
-                    let all = asked.into_iter().map(|(node, bid)| now(exchange, node, bid));
-                    (exchange.seq().0, all.collect::<Vec<_>>())
-                })
-                .await?;
-            for (mut row, now) in some.into_iter().zip(present) {
-                if row.state != NodeState::Ended && now.view.is_none() {
-                    // It has ended since: what it was is written down.
-                    self.projected_up_to(caller, seq).await?;
-                    row = self.0.engine.projections().allocation(row.allocation).await?.unwrap_or(row);
-                }
-                let labels = labels.get(&row.bid.0).cloned().unwrap_or_default();
-                found.extend(allocation::message(row, labels, now, caller));
-            }
+            let labels = labels.get(&row.bid.0).cloned().unwrap_or_default();
+            found.extend(allocation::message(row, labels, now, caller));
         }
+        Ok(found)
     }
 
     /// As the tables have it; when they do not, as they will have it behind what has been applied.

@@ -1,6 +1,6 @@
 //! GetBid, ListBids.
 
-use super::{ASKED_AT_ONCE, Api};
+use super::Api;
 use crate::caller::{Caller, Whose};
 use crate::projections::queries::BidQuery;
 use crate::projections::rows::BidRow;
@@ -65,19 +65,14 @@ impl Api {
     async fn with_the_present(&self, rows: Vec<BidRow>) -> Result<Vec<v1::Bid>, ApiError> {
         let numbers: Vec<u64> = rows.iter().map(|row| row.bid.0).collect();
         let mut labels = self.rows().labels_of(&numbers).await?;
-        let mut bids = Vec::with_capacity(rows.len());
-        let mut rows = rows.into_iter();
-        for some in numbers.chunks(ASKED_AT_ONCE) {
-            let asked = some.to_vec();
-            let present = self.0.engine.ask(move |exchange| {
-                let bids = asked.into_iter().map(BidId);
-                bids.map(|bid| (exchange.view_bid(bid), exchange.unfilled(bid))).collect::<Vec<_>>()
-            });
-            for ((now, why), row) in present.await?.into_iter().zip(&mut rows) {
-                let labels = labels.remove(&row.bid.0).unwrap_or_default();
-                bids.push(bid::message(row, labels, now.as_ref(), why));
-            }
-        }
-        Ok(bids)
+        let present = self.0.engine.ask_each(numbers, |exchange, bid| {
+            let bid = BidId(bid);
+            (exchange.view_bid(bid), exchange.unfilled(bid))
+        });
+        let bids = present.await?.into_iter().zip(rows).map(|((now, why), row)| {
+            let labels = labels.remove(&row.bid.0).unwrap_or_default();
+            bid::message(row, labels, now.as_ref(), why)
+        });
+        Ok(bids.collect())
     }
 }

@@ -20,6 +20,8 @@ use v1::place_bids_response::{Result as BidResult, result::Outcome};
 
 /// Bids in one frame of PlaceBids.
 const FRAME: usize = 1000;
+/// So many bytes of labels count as one command more.
+const LABELS_PER_COMMAND: usize = 256;
 
 impl Api {
     pub async fn place_bid(
@@ -140,7 +142,7 @@ impl Api {
             });
             refused.push(read.err().map(Box::new));
         }
-        let (reservation, without_room) = self.0.usage.reserve_each(&caller.account, &rooms, most);
+        let (mut reservation, without_room) = self.0.usage.reserve_each(&caller.account, &rooms, most);
         for (at, has) in without_room {
             let room = mem::take(&mut rooms[at]);
             // What the market would refuse anyway is for the market to say.
@@ -160,6 +162,13 @@ impl Api {
             let mut handed_over = refused.iter_mut().filter(|refused| refused.is_none());
             *handed_over.nth(at).expect("there is one for each command") = Some(Box::new(limit));
         }
+        if let (counted, Some(limit)) = self.count_commands(caller, labels.iter().map(cost)) {
+            rooms.drain(counted..).for_each(|room| reservation.give_back(room));
+            commands.truncate(counted);
+            labels.truncate(counted);
+            let handed_over = refused.iter_mut().filter(|refused| refused.is_none());
+            handed_over.skip(counted).for_each(|refused| *refused = Some(Box::new(limit.clone())));
+        }
         (Placing { commands, rooms, reservation, labels: labels.into() }, refused)
     }
 
@@ -167,9 +176,10 @@ impl Api {
         let Placing { commands, rooms, mut reservation, labels } = placing;
         let (unwritten, noting, bids) = (self.0.unwritten.clone(), labels.clone(), rooms.len());
         let (mut rooms, mut last) = (rooms.into_iter().enumerate(), None);
+        let refusals = self.refusals_of(caller);
         let placed = self.0.engine.submit_all(commands, caller.deadline, move |exchange, step| {
             let (at, room) = rooms.next().expect("one for each command");
-            let placed = done(exchange, step).map_err(Box::new);
+            let placed = refusals.count(done(exchange, step)).map_err(Box::new);
             match &placed {
                 Ok(done) if !done.repeated => {
                     last = Some(done.seq);
@@ -231,7 +241,7 @@ impl Api {
     }
 
     /// Whoever repeats a command asks for nothing more, and hears what the first one was answered.
-    async fn repeats(&self, caller: &Caller, key: Option<&ClientKey>) -> Result<bool, ApiError> {
+    pub(super) async fn repeats(&self, caller: &Caller, key: Option<&ClientKey>) -> Result<bool, ApiError> {
         let Some(key) = key.cloned() else { return Ok(false) };
         let account = caller.account.clone();
         Ok(self.0.engine.ask(move |exchange| exchange.knows_key(&account, &key)).await?)
@@ -267,6 +277,12 @@ struct Placing {
     reservation: Reservation,
 }
 
+/// As how many commands a bid with these labels counts.
+fn cost(labels: &Labels) -> u64 {
+    let bytes: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+    1 + (bytes / LABELS_PER_COMMAND) as u64
+}
+
 fn response(done: Done) -> v1::PlaceBidResponse {
     v1::PlaceBidResponse { seq: done.seq, bid: done.seq, repeated: done.repeated }
 }
@@ -285,7 +301,7 @@ fn exceeded(has: Room, room: Room, most: Room) -> ApiError {
         return ApiError::limit("open_bids", what);
     }
     let what = format!(
-        "{} nodes are wanted and {} more; the account's limit is {}",
+        "{} nodes are wanted or held, and {} more are asked for; the account's limit is {}",
         has.nodes, room.nodes, most.nodes
     );
     ApiError::limit("nodes_wanted", what).at("max_nodes")

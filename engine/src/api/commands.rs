@@ -1,15 +1,18 @@
 //! Commands on their way to the exchange, and what became of them.
 
 use super::Api;
+use crate::auth::Holder;
 use crate::caller::Caller;
 use crate::chunk::Step;
 use crate::intake::Submission;
+use crate::limits::Rate;
 use crate::wire::command::Keyed;
 use crate::wire::refusal::refusal;
 use crate::wire::status::ApiError;
 use kubebid_core::answer::Outcome;
 use kubebid_core::units::Micros;
 use kubebid_core::{Command, Exchange};
+use std::sync::Arc;
 
 /// A command that was obeyed, just now or when its key was first used.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +26,34 @@ pub(super) struct Done {
 impl Api {
     /// Hands a command over and waits for what the market says.
     pub(super) async fn obey(&self, caller: &Caller, keyed: Keyed) -> Result<Done, ApiError> {
+        self.obey_counted(caller, keyed, 1, ()).await
+    }
+
+    /// As [`Api::obey`], for a command that counts as more than one. `held` is kept until it is applied or will never be.
+    pub(super) async fn obey_counted(
+        &self,
+        caller: &Caller,
+        keyed: Keyed,
+        cost: u64,
+        held: impl Send + 'static,
+    ) -> Result<Done, ApiError> {
+        self.count_command(caller, cost)?;
         let mut submission = Submission::new(keyed.key, keyed.command);
         submission.deadline = caller.deadline;
-        self.submit(submission).await
+        let refusals = self.refusals_of(caller);
+        self.0
+            .engine
+            .submit(submission, move |exchange, step| {
+                let _held = held;
+                refusals.count(done(exchange, step))
+            })
+            .await?
+    }
+
+    /// What counts the commands of a caller that the market refuses. It goes with them, for they are journaled even if
+    /// the caller goes.
+    pub(super) fn refusals_of(&self, caller: &Caller) -> Refusals {
+        Refusals { holder: caller.session.holder.clone(), rate: self.limits_of(caller).refusals() }
     }
 
     /// As [`Api::obey`], for commands that have no key.
@@ -35,6 +63,21 @@ impl Api {
 
     pub(super) async fn submit(&self, submission: Submission) -> Result<Done, ApiError> {
         self.0.engine.submit(submission, done).await?
+    }
+}
+
+/// Counts the refused commands of an account.
+pub(super) struct Refusals {
+    holder: Arc<Holder>,
+    rate: Rate,
+}
+
+impl Refusals {
+    pub(super) fn count(&self, done: Result<Done, ApiError>) -> Result<Done, ApiError> {
+        if done.is_err() {
+            self.holder.refusals.charge(1, self.rate);
+        }
+        done
     }
 }
 

@@ -175,22 +175,19 @@ impl Api {
         })
     }
 
-    /// The numbers of markets, with the entry price of several nodes, all of one moment.
+    /// The numbers of markets, with the entry price of several nodes, each as of the command that it names.
     async fn prices_for(
         &self,
         views: &[Arc<MarketView>],
         nodes: u32,
     ) -> Result<Vec<v1::MarketPrice>, ApiError> {
         let ids: Vec<MarketId> = views.iter().map(|view| view.market).collect();
-        let asked = self.engine().ask(move |exchange| {
-            let numbers = ids.into_iter().map(|id| {
-                let (numbers, supply) = exchange.market_numbers(id);
-                (numbers, supply, exchange.entry_price(id, nodes))
-            });
-            (exchange.seq(), exchange.now(), numbers.collect::<Vec<_>>())
+        let asked = self.engine().ask_each(ids, move |exchange, id| {
+            let (numbers, supply) = exchange.market_numbers(id);
+            (exchange.seq(), exchange.now(), numbers, supply, exchange.entry_price(id, nodes))
         });
-        let (seq, at, numbers) = asked.await?;
-        let prices = views.iter().zip(numbers).map(|(view, (numbers, supply, entry))| {
+        let numbers = asked.await?;
+        let prices = views.iter().zip(numbers).map(|(view, (seq, at, numbers, supply, entry))| {
             let numbers = v1::PriceNumbers {
                 entry_price_micros: entry.map(|entry| entry.0),
                 ..market::numbers(&numbers)

@@ -6,7 +6,7 @@ use crate::wire::offer;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{command, page, text};
 use kubebid_core::units::{AccountName, MarketId, MarketName};
-use kubebid_core::views::OfferView;
+use kubebid_core::views::{OfferView, UnitView};
 use kubebid_core::{Exchange, Reject};
 use kubebid_proto::v1;
 use std::fmt;
@@ -27,9 +27,14 @@ impl Api {
         let market = text::market("market", &request.market)?;
         self.applied_up_to(caller, request.min_seq).await?;
         let (name, of) = (market.clone(), provider.clone());
-        let (seq, view) =
-            self.0.engine.ask(move |exchange| (exchange.seq().0, view(exchange, &of, &name))).await?;
-        let view = view?.ok_or(Code::UnknownOffer)?;
+        let asked = self.0.engine.ask(move |exchange| {
+            let view = view(exchange, &of, &name)?;
+            let units = view.iter().flat_map(|view| exchange.view_units(view.market, view.provider, after));
+            let units: Vec<UnitView> = units.take(size as usize + 1).collect();
+            Ok::<_, ApiError>((exchange.seq().0, view, units))
+        });
+        let (seq, view, mut units) = asked.await??;
+        let view = view.ok_or(Code::UnknownOffer)?;
         let projections = self.0.engine.projections();
         let of = (Some(provider.as_str()), Some(market.as_str()));
         let mut put = projections.offers(of.0, of.1, 1).await?;
@@ -39,10 +44,8 @@ impl Api {
             put = projections.offers(of.0, of.1, 1).await?;
         }
         let put_at = put.first().map_or(0, |row| row.put_at.0);
-        let mut units: Vec<_> = view.units.iter().filter(|unit| unit.unit.number > after).collect();
-        units.truncate(size as usize + 1);
         let next_page_token = page::cut(&mut units, size, |unit| unit.unit.number);
-        let units = units.into_iter().map(|unit| offer::unit(unit, &market, &provider, &view)).collect();
+        let units = units.iter().map(|unit| offer::unit(unit, &market, &provider, &view)).collect();
         let offer = offer::message(&view, &market, &provider, put_at);
         Ok(v1::GetOfferResponse { seq, offer: Some(offer), units, next_page_token })
     }
@@ -73,14 +76,18 @@ impl Api {
         });
         let mut placed: Vec<_> = placed.filter(|(place, ..)| Some(place) > after.as_ref()).collect();
         placed.sort_by(|(one, ..), (other, ..)| one.cmp(other));
-        let views = self.0.engine.ask(move |exchange| {
-            let seen = placed.into_iter().filter_map(|(place, market, provider)| {
+        let (mut placed, mut views) = (placed.into_iter(), Vec::new());
+        while views.len() <= size as usize {
+            let some: Vec<_> = placed.by_ref().take(size as usize + 1).collect();
+            if some.is_empty() {
+                break;
+            }
+            let seen = self.0.engine.ask_each(some, |exchange, (place, market, provider)| {
                 let view = view(exchange, &provider, &market).ok()??;
                 Some((place, market, provider, view))
             });
-            seen.take(size as usize + 1).collect::<Vec<_>>()
-        });
-        let mut views = views.await?;
+            views.extend(seen.await?.into_iter().flatten());
+        }
         let next_page_token = page::cut(&mut views, size, |(place, ..)| place.to_string());
         let offers = views
             .iter()

@@ -4,6 +4,8 @@ use super::Api;
 use crate::caller::Caller;
 use crate::wire::command;
 use crate::wire::status::ApiError;
+use kubebid_core::Command;
+use kubebid_core::rules::OFFER_UNITS_MAX;
 use kubebid_proto::v1;
 
 impl Api {
@@ -12,8 +14,62 @@ impl Api {
         caller: &Caller,
         request: v1::PutOfferRequest,
     ) -> Result<v1::PutOfferResponse, ApiError> {
-        let done = self.obey(caller, command::put_offer(&caller.account, &request)?).await?;
+        let keyed = command::put_offer(&caller.account, &request)?;
+        // One after another, so that each is measured against what those before it have done.
+        let alone = caller.session.holder.offering.clone().lock_owned().await;
+        let cost = match self.cost_of_offer(caller, &keyed.command).await? {
+            Ok(cost) => cost,
+            Err(_) if self.repeats(caller, keyed.key.as_ref()).await? => 1,
+            Err(limit) => return Err(limit),
+        };
+        // The request itself is counted.
+        caller.session.holder.requests.charge(cost - 1, self.limits_of(caller).requests());
+        let done = self.obey_counted(caller, keyed, cost, alone).await?;
         Ok(v1::PutOfferResponse { seq: done.seq, repeated: done.repeated })
+    }
+
+    /// As how many commands an offer counts: as the units that it adds or takes, or as all its units if it looks at all.
+    /// Or the limit of the account that it exceeds.
+    async fn cost_of_offer(
+        &self,
+        caller: &Caller,
+        command: &Command,
+    ) -> Result<Result<u64, ApiError>, ApiError> {
+        let Command::PutOffer { provider, market, capacity, reserve } = command else { return Ok(Ok(1)) };
+        // What the market refuses anyway is for the market to say.
+        if *capacity > OFFER_UNITS_MAX {
+            return Ok(Ok(1));
+        }
+        let (provider, market) = (provider.clone(), market.clone());
+        let asked = self.0.engine.ask(move |exchange| {
+            let market = exchange.market_id(&market)?;
+            let provider = exchange.account_id(&provider);
+            let offer = provider.and_then(|provider| exchange.view_offer(market, provider));
+            Some((offer, provider.map_or(0, |provider| exchange.units_offered(provider))))
+        });
+        let Some((offer, offered_in_all)) = asked.await? else { return Ok(Ok(1)) };
+        let limits = self.limits_of(caller);
+        let offered = offer.as_ref().map_or(0, |offer| offer.capacity);
+        let change = capacity.abs_diff(offered);
+        if change > limits.units_per_command {
+            let most = limits.units_per_command;
+            let what = format!(
+                "the offer would change by {change} units; one command may change {most}: put it in several steps"
+            );
+            return Ok(Err(ApiError::limit("units_per_command", what).at("capacity")));
+        }
+        let more = capacity.saturating_sub(offered);
+        if more > 0 && offered_in_all + more > limits.units_offered {
+            let most = limits.units_offered;
+            let what = format!(
+                "{offered_in_all} units are offered in all markets, and {more} more; the account's limit is {most}"
+            );
+            return Ok(Err(ApiError::limit("units_offered", what).at("capacity")));
+        }
+        let looks_at_all =
+            offer.filter(|offer| offer.reserve != *reserve || offered - offer.free > *capacity);
+        let looked_at = looks_at_all.map_or(0, |offer| offer.capacity + offer.leaving);
+        Ok(Ok(change.max(looked_at).max(1)))
     }
 
     pub async fn withdraw_unit(

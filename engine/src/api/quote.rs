@@ -29,7 +29,8 @@ impl Api {
             ..v1::PlaceBidRequest::default()
         };
         let (_, like, _) = command::place_bid(&caller.account, &mut like, &mut None)?;
-        let quoted = self.0.engine.ask(move |exchange| {
+        let tenant = like.tenant.clone();
+        let asked_of = self.0.engine.ask(move |exchange| {
             let markets = markets(exchange, &like, asked).map_err(|reject| {
                 let error = refusal(exchange, &Command::PlaceBid(like.clone()), reject);
                 if error.field.as_deref() == Some("max_nodes") || reject == Reject::BadNodes {
@@ -38,14 +39,17 @@ impl Api {
                 }
                 error
             })?;
-            let quotes =
-                markets.into_iter().map(|market| quote(exchange, market, &like.tenant, asked, nodes));
-            let mut quotes: Vec<Quote> = quotes.collect();
-            // Stable: the first market comes first.
-            quotes.sort_by_key(|quote| quote.entry_price_micros.unwrap_or(u64::MAX));
-            Ok::<_, ApiError>(v1::QuoteBidResponse { seq: exchange.seq().0, quotes })
+            Ok::<_, ApiError>((exchange.seq().0, markets))
         });
-        quoted.await?
+        let (seq, markets) = asked_of.await??;
+        let quoted = self
+            .0
+            .engine
+            .ask_each(markets, move |exchange, market| quote(exchange, market, &tenant, asked, nodes));
+        let mut quotes = quoted.await?;
+        // Stable: the first market comes first.
+        quotes.sort_by_key(|quote| quote.entry_price_micros.unwrap_or(u64::MAX));
+        Ok(v1::QuoteBidResponse { seq, quotes })
     }
 }
 

@@ -54,7 +54,11 @@ struct Credential {
 pub(crate) struct Holder {
     pub(crate) account: AccountName,
     limits: ArcSwap<Limits>,
-    pub(crate) bucket: Bucket,
+    pub(crate) requests: Bucket,
+    pub(crate) refusals: Bucket,
+    pub(crate) commands: Bucket,
+    /// Held by the command that changes its offers, until it is applied: one at a time.
+    pub(crate) offering: Arc<Mutex<()>>,
     pub(crate) open_requests: Slots,
     pub(crate) watches: Slots,
 }
@@ -64,7 +68,10 @@ impl Holder {
         Arc::new(Holder {
             account,
             limits: ArcSwap::from_pointee(limits),
-            bucket: Bucket::default(),
+            requests: Bucket::default(),
+            refusals: Bucket::default(),
+            commands: Bucket::default(),
+            offering: Arc::default(),
             open_requests: Slots::default(),
             watches: Slots::default(),
         })
@@ -72,6 +79,14 @@ impl Holder {
 
     pub(crate) fn limits(&self) -> Limits {
         **self.limits.load()
+    }
+
+    /// Other limits count from now on: what was taken at another rate would take another time to come back.
+    fn change_limits(&self, limits: Limits) {
+        if self.limits() != limits {
+            self.limits.store(Arc::new(limits));
+            [&self.requests, &self.refusals, &self.commands].into_iter().for_each(Bucket::fill);
+        }
     }
 }
 
@@ -112,7 +127,7 @@ impl Origin {
 
     /// Returns whether some of its requests were used up just now, or something of it is open.
     pub(crate) fn is_used(&self) -> bool {
-        self.0.bucket.is_used() || Arc::strong_count(&self.0) > 1
+        self.0.requests.is_used() || Arc::strong_count(&self.0) > 1
     }
 }
 
@@ -219,7 +234,7 @@ impl Inner {
                 let name = AccountName::new(&account.name);
                 let holder = match before.holders.get(&name) {
                     Some(holder) => {
-                        holder.limits.store(Arc::new(account.limits));
+                        holder.change_limits(account.limits);
                         holder.clone()
                     }
                     None => Holder::new(name.clone(), account.limits),

@@ -1,8 +1,34 @@
-//! A token bucket: so many requests a second, and as many at once.
+//! A token bucket: so many in a span of time, and as many at once.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// How fast a bucket fills. It holds `count`, which come back within `span`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    pub count: u64,
+    pub span: Duration,
+}
+
+impl Rate {
+    pub const fn per_second(count: u64) -> Rate {
+        Rate { count, span: Duration::from_secs(1) }
+    }
+
+    pub const fn per_day(count: u64) -> Rate {
+        Rate { count, span: Duration::from_secs(86_400) }
+    }
+
+    fn span(self) -> u64 {
+        u64::try_from(self.span.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The nanoseconds after which there is one more; none where there never is one, 0 where there always is.
+    fn each(self) -> Option<u64> {
+        self.span().checked_div(self.count)
+    }
+}
 
 /// Holds the moment at which the bucket is full again, so that a request is one atomic exchange and nobody has
 /// to refill anything (GCRA).
@@ -12,21 +38,19 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Takes as many as there are out of a bucket of `per_second`, `most` at most: how many, and for how long there
-    /// is not one more.
-    pub fn take_some(&self, most: u64, per_second: u64) -> (u64, Duration) {
-        self.take_at(nanos(), most, per_second)
+    /// Takes as many as there are, `most` at most. Returns how many, and for how long there is not one more.
+    pub fn take_some(&self, most: u64, rate: Rate) -> (u64, Duration) {
+        self.take_at(nanos(), most, rate)
     }
 
-    /// Returns whether fewer can be taken at once than from a new bucket of `per_second`.
+    /// Returns whether fewer can be taken at once than from a new bucket.
     pub fn is_used(&self) -> bool {
         self.full_at.load(Ordering::Relaxed) > nanos()
     }
 
-    fn take_at(&self, now: u64, most: u64, per_second: u64) -> (u64, Duration) {
-        const SECOND: u64 = 1_000_000_000;
-        let Some(each) = SECOND.checked_div(per_second) else { return (0, Duration::from_secs(1)) };
-        let latest = now + SECOND.max(each);
+    fn take_at(&self, now: u64, most: u64, rate: Rate) -> (u64, Duration) {
+        let Some(each) = rate.each() else { return (0, rate.span) };
+        let latest = now + rate.span().max(each);
         let mut full_at = self.full_at.load(Ordering::Relaxed);
         loop {
             let from = full_at.max(now);
@@ -38,6 +62,54 @@ impl Bucket {
                 Err(other) => full_at = other,
             }
         }
+    }
+
+    /// Takes `cost` if there is one at least, on credit where there are fewer, so that what costs more than the bucket
+    /// holds can be had too. Returns otherwise for how long there is none.
+    pub fn take(&self, cost: u64, rate: Rate) -> Result<(), Duration> {
+        self.take_on_credit_at(nanos(), cost, rate)
+    }
+
+    fn take_on_credit_at(&self, now: u64, cost: u64, rate: Rate) -> Result<(), Duration> {
+        match self.wait_at(now, rate) {
+            Duration::ZERO => {
+                self.charge_at(now, cost, rate);
+                Ok(())
+            }
+            wait => Err(wait),
+        }
+    }
+
+    /// Returns for how long there is none; zero if there is one.
+    pub fn wait(&self, rate: Rate) -> Duration {
+        self.wait_at(nanos(), rate)
+    }
+
+    fn wait_at(&self, now: u64, rate: Rate) -> Duration {
+        let Some(each) = rate.each() else { return rate.span };
+        let latest = now + rate.span().max(each);
+        let from = self.full_at.load(Ordering::Relaxed).max(now);
+        Duration::from_nanos((from + each).saturating_sub(latest))
+    }
+
+    /// Makes the bucket full.
+    pub fn fill(&self) {
+        self.full_at.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes `cost`, on credit where there are fewer. The credit is at most what the bucket holds.
+    pub fn charge(&self, cost: u64, rate: Rate) {
+        self.charge_at(nanos(), cost, rate);
+    }
+
+    fn charge_at(&self, now: u64, cost: u64, rate: Rate) {
+        let Some(each) = rate.each() else { return };
+        let most = now + 2 * rate.span().max(each);
+        let next = |full_at: u64| {
+            let charged = full_at.max(now).saturating_add(cost.saturating_mul(each));
+            Some(charged.min(most).max(full_at))
+        };
+        let _ = self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 }
 
@@ -52,32 +124,36 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
+    const TEN: Rate = Rate::per_second(10);
 
     #[test]
     fn a_second_s_worth_is_to_be_had_at_once_and_then_as_it_comes() {
         let bucket = Bucket::default();
-        let at_once = (0..20).filter(|_| bucket.take_at(SECOND, 1, 10).0 == 1).count();
+        let at_once = (0..20).filter(|_| bucket.take_at(SECOND, 1, TEN).0 == 1).count();
         assert_eq!(at_once, 10);
         let tenth = Duration::from_millis(100);
-        assert_eq!(bucket.take_at(SECOND, 1, 10), (0, tenth));
-        assert_eq!(bucket.take_at(SECOND + SECOND / 10, 1, 10), (1, tenth));
-        assert_eq!(bucket.take_at(SECOND + SECOND / 10, 1, 10).0, 0);
+        assert_eq!(bucket.take_at(SECOND, 1, TEN), (0, tenth));
+        assert_eq!(bucket.take_at(SECOND + SECOND / 10, 1, TEN), (1, tenth));
+        assert_eq!(bucket.take_at(SECOND + SECOND / 10, 1, TEN).0, 0);
     }
 
     #[test]
     fn some_together_are_as_many_as_one_by_one() {
         let bucket = Bucket::default();
         let tenth = Duration::from_millis(100);
-        assert_eq!(bucket.take_at(SECOND, 4, 10), (4, Duration::ZERO));
-        assert_eq!(bucket.take_at(SECOND, 20, 10), (6, tenth));
-        assert_eq!(bucket.take_at(SECOND + SECOND / 4, 20, 10), (2, tenth / 2));
-        assert_eq!(Bucket::default().take_at(SECOND, 20, 2_000_000_000), (20, Duration::ZERO));
+        assert_eq!(bucket.take_at(SECOND, 4, TEN), (4, Duration::ZERO));
+        assert_eq!(bucket.take_at(SECOND, 20, TEN), (6, tenth));
+        assert_eq!(bucket.take_at(SECOND + SECOND / 4, 20, TEN), (2, tenth / 2));
+        assert_eq!(
+            Bucket::default().take_at(SECOND, 20, Rate::per_second(2_000_000_000)),
+            (20, Duration::ZERO)
+        );
     }
 
     #[test]
     fn threads_that_take_at_once_get_no_more_than_there_is() {
         let bucket = Bucket::default();
-        let take = || (0..100).map(|_| bucket.take_at(SECOND, 10, 1500).0).sum();
+        let take = || (0..100).map(|_| bucket.take_at(SECOND, 10, Rate::per_second(1500)).0).sum();
         let taken: u64 = std::thread::scope(|scope| {
             let taking = [(); 4].map(|()| scope.spawn(take));
             taking.map(|thread| thread.join().expect("it takes")).iter().sum()
@@ -87,6 +163,26 @@ mod tests {
 
     #[test]
     fn a_bucket_of_nothing_gives_nothing() {
-        assert_eq!(Bucket::default().take_at(SECOND, 1, 0), (0, Duration::from_secs(1)));
+        let none = Rate::per_second(0);
+        assert_eq!(Bucket::default().take_at(SECOND, 1, none), (0, Duration::from_secs(1)));
+        assert_eq!(Bucket::default().take_on_credit_at(SECOND, 1, none), Err(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn what_costs_more_than_there_is_is_had_on_credit_of_one_bucket_at_most() {
+        let bucket = Bucket::default();
+        assert_eq!(bucket.take_on_credit_at(SECOND, 9, TEN), Ok(()));
+        assert_eq!(bucket.take_on_credit_at(SECOND, 6, TEN), Ok(()), "there is one");
+        assert_eq!(bucket.take_on_credit_at(SECOND, 1, TEN), Err(Duration::from_millis(600)));
+        bucket.charge_at(SECOND, 1_000, TEN);
+        assert_eq!(bucket.take_on_credit_at(SECOND, 1, TEN), Err(Duration::from_millis(1_100)));
+        assert_eq!(bucket.take_on_credit_at(SECOND + 11 * SECOND / 10, 1, TEN), Ok(()));
+    }
+
+    #[test]
+    fn a_bucket_of_a_day_holds_a_day_s_worth() {
+        let (bucket, day) = (Bucket::default(), Rate::per_day(1_000));
+        assert_eq!(bucket.take_at(SECOND, 2_000, day).0, 1_000);
+        assert_eq!(bucket.take_at(SECOND + 86_400 * SECOND / 2, 2_000, day).0, 500);
     }
 }

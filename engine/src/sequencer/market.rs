@@ -48,7 +48,6 @@ impl Market {
         let _ = self.projections.send(chunk);
         self.applied.reach(seq);
         replies.into_iter().for_each(|reply| reply.tell());
-        taken.questions.into_iter().for_each(|question| question(&self.replay.exchange));
     }
 
     fn step(&mut self, command: Stamped, content: Option<Content>) -> Step {

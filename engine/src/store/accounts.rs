@@ -63,11 +63,17 @@ pub struct Account {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     pub open_bids: Option<u64>,
-    /// Over all open bids.
+    /// Wanted by its searching bids and held by its others.
     pub nodes_wanted: Option<u64>,
     /// Of a single bid, per node and hour.
     pub ceiling_micros: Option<u64>,
     pub requests_per_second: Option<u64>,
+    /// Over all its offers.
+    pub units_offered: Option<u64>,
+    /// By which a command may change an offer.
+    pub units_per_command: Option<u64>,
+    pub refusals_per_second: Option<u64>,
+    pub commands_per_day: Option<u64>,
 }
 
 impl Rows {
@@ -76,19 +82,28 @@ impl Rows {
         let _turn = self.turn.take().await;
         sqlx::query(
             "INSERT INTO accounts (name, max_open_bids, max_nodes_wanted, max_ceiling_micros,
-                                   max_requests_per_second, created_at_us)
-             VALUES ($1, $2, $3, $4, $5, $6)
+                                   max_requests_per_second, max_units_offered, max_units_per_command,
+                                   max_refusals_per_second, max_commands_per_day, created_at_us)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
              ON CONFLICT (name) DO UPDATE SET
                  max_open_bids = excluded.max_open_bids,
                  max_nodes_wanted = excluded.max_nodes_wanted,
                  max_ceiling_micros = excluded.max_ceiling_micros,
-                 max_requests_per_second = excluded.max_requests_per_second",
+                 max_requests_per_second = excluded.max_requests_per_second,
+                 max_units_offered = excluded.max_units_offered,
+                 max_units_per_command = excluded.max_units_per_command,
+                 max_refusals_per_second = excluded.max_refusals_per_second,
+                 max_commands_per_day = excluded.max_commands_per_day",
         )
         .bind(&account.name[..])
         .bind(account.limits.open_bids.map(bigint))
         .bind(account.limits.nodes_wanted.map(bigint))
         .bind(account.limits.ceiling_micros.map(bigint))
         .bind(account.limits.requests_per_second.map(bigint))
+        .bind(account.limits.units_offered.map(bigint))
+        .bind(account.limits.units_per_command.map(bigint))
+        .bind(account.limits.refusals_per_second.map(bigint))
+        .bind(account.limits.commands_per_day.map(bigint))
         .bind(bigint(account.created_at_us))
         .execute(&self.pool)
         .await
@@ -125,6 +140,10 @@ fn account(row: &AnyRow) -> Account {
             nodes_wanted: optional_number(row, "max_nodes_wanted"),
             ceiling_micros: optional_number(row, "max_ceiling_micros"),
             requests_per_second: optional_number(row, "max_requests_per_second"),
+            units_offered: optional_number(row, "max_units_offered"),
+            units_per_command: optional_number(row, "max_units_per_command"),
+            refusals_per_second: optional_number(row, "max_refusals_per_second"),
+            commands_per_day: optional_number(row, "max_commands_per_day"),
         },
         created_at_us: number(row, "created_at_us"),
     }

@@ -22,6 +22,10 @@ pub fn limits(limits: v1::AccountLimits) -> Result<Limits, ApiError> {
             .map(|most| number("limits.ceiling_micros", most))
             .transpose()?,
         requests_per_second: limits.requests_per_second.map(u64::from),
+        units_offered: limits.units_offered.map(u64::from),
+        units_per_command: limits.units_per_command.map(u64::from),
+        refusals_per_second: limits.refusals_per_second.map(u64::from),
+        commands_per_day: limits.commands_per_day.map(u64::from),
     })
 }
 
@@ -34,6 +38,10 @@ pub fn account_message(account: Account) -> v1::Account {
             nodes_wanted: small(account.limits.nodes_wanted),
             ceiling_micros: account.limits.ceiling_micros,
             requests_per_second: small(account.limits.requests_per_second),
+            units_offered: small(account.limits.units_offered),
+            units_per_command: small(account.limits.units_per_command),
+            refusals_per_second: small(account.limits.refusals_per_second),
+            commands_per_day: small(account.limits.commands_per_day),
         }),
         created_at_us: account.created_at_us,
     }

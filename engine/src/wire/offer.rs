@@ -6,16 +6,16 @@ use kubebid_proto::v1;
 use v1::unit::State;
 
 pub fn message(view: &OfferView, market: &MarketName, provider: &AccountName, put_at_us: u64) -> v1::Offer {
-    let count = |state: State| view.units.iter().filter(|unit| state_of(unit) == state).count() as u32;
+    let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     v1::Offer {
         provider: provider.to_string(),
         market: market.to_string(),
-        capacity: u32::try_from(view.capacity).unwrap_or(u32::MAX),
+        capacity: small(view.capacity),
         reserve_micros: view.reserve.0,
-        free: count(State::Free),
-        allocated: count(State::Allocated),
-        notice: count(State::Notice),
-        leaving: count(State::Leaving),
+        free: small(view.free),
+        allocated: small(view.allocated),
+        notice: small(view.notice),
+        leaving: small(view.leaving),
         put_at_us,
     }
 }

@@ -14,6 +14,8 @@ const KEY: usize = 128;
 const LABELS: usize = 64;
 const LABEL_KEY: usize = 63;
 const LABEL_VALUE: usize = 256;
+/// Keys and values together.
+const LABELS_BYTES: usize = 2048;
 /// The longest text that explains something.
 pub const NOTE: usize = 256;
 
@@ -93,6 +95,11 @@ pub fn labels(field: &str, labels: BTreeMap<String, String>) -> Result<Labels, A
         text(&format!("{field}.key"), key, LABEL_KEY).map_err(|error| error.at(field))?;
         text(&format!("{field}.value"), value, LABEL_VALUE).map_err(|error| error.at(field))?;
     }
+    let bytes: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if bytes > LABELS_BYTES {
+        let what = format!("have {bytes} bytes in all; {LABELS_BYTES} are allowed");
+        return Err(ApiError::bad_field(field, what));
+    }
     Ok(labels)
 }
 
@@ -124,6 +131,9 @@ mod tests {
         let many = |count: u32| (0..count).map(|n| (n.to_string(), String::new())).collect();
         assert!(labels("labels", many(64)).is_ok());
         assert!(labels("labels", many(65)).is_err());
+        let long = |count: u32| (0..count).map(|n| (n.to_string(), "v".repeat(255))).collect();
+        assert!(labels("labels", long(8)).is_ok());
+        assert!(labels("labels", long(9)).is_err(), "64 long ones would be 28 KB of a bid, for ever");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use crate::world::{World, assert_refused, bid};
 use futures_util::FutureExt;
-use kubebid_engine::NotDone;
+use kubebid_core::Command;
 use kubebid_engine::api::ApiOptions;
+use kubebid_engine::{NotDone, Submission};
 use kubebid_proto::v1;
 use tonic::Code;
+use v1::cancel_bid_request::Mode;
 use v1::place_bids_response::result::Outcome;
 use v1::token::Role;
 
@@ -20,7 +22,7 @@ async fn open_bids_nodes_and_ceilings_have_limits() {
         open_bids: Some(2),
         nodes_wanted: Some(10),
         ceiling_micros: Some(5_000_000),
-        requests_per_second: None,
+        ..v1::AccountLimits::default()
     };
     let t1 = world.limited("t1", &[Role::Tenant], limits).await;
     let limit = |answer, name: &str| {
@@ -130,14 +132,15 @@ async fn a_full_intake_is_busy_and_the_key_stays_free() {
     let world = World::with(ApiOptions::default(), 4).await;
     let t1 = world.tenant("t1").await;
     let held = world.hold_the_exchange().await;
-    let questions: Vec<_> = (0..4)
+    let advance = || Submission::new(None, Command::AdvanceTime);
+    let commands: Vec<_> = (0..4)
         .map(|_| {
             let engine = world.engine.clone();
-            tokio::spawn(async move { engine.ask(|_| ()).await })
+            tokio::spawn(async move { engine.submit(advance(), |_, _| ()).await })
         })
         .collect();
     // As soon as they are all in the intake.
-    while world.engine.ask(|_| ()).now_or_never() != Some(Err(NotDone::Full)) {
+    while world.engine.submit(advance(), |_, _| ()).now_or_never() != Some(Err(NotDone::Full)) {
         tokio::task::yield_now().await;
     }
     let refusal = assert_refused(t1.place(keyed("busy", 100, 1)).await, Code::ResourceExhausted, "BUSY");
@@ -150,13 +153,121 @@ async fn a_full_intake_is_busy_and_the_key_stays_free() {
         assert!(refusal.retry_after_us.is_some());
     }
     drop(held);
-    for question in questions {
-        let _ = question.await;
+    for command in commands {
+        let _ = command.await;
     }
     // What is answered was taken out of the intake, and all before it.
-    while world.engine.ask(|_| ()).await == Err(NotDone::Full) {
+    while world.engine.submit(advance(), |_, _| ()).await == Err(NotDone::Full) {
         tokio::task::yield_now().await;
     }
     assert!(!t1.place(keyed("busy", 100, 1)).await.unwrap().repeated);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_limited_to_ten_nodes_does_not_hold_forty_by_cancelling_with_keep() {
+    let world = World::start().await;
+    let limits = v1::AccountLimits { nodes_wanted: Some(10), ..v1::AccountLimits::default() };
+    let (t1, p1) = (world.limited("t1", &[Role::Tenant], limits).await, world.provider("p1").await);
+    p1.offer(40, 100).await;
+    let placed = t1.place(keyed("", 1_000, 10)).await.unwrap();
+    let cancel = |mode| v1::CancelBidRequest { client_key: String::new(), bid: placed.bid, mode };
+    t1.bids().cancel_bid(cancel(Mode::Keep.into())).await.unwrap();
+    let refusal = assert_refused(t1.place(keyed("", 1_000, 1)).await, Code::ResourceExhausted, "LIMIT");
+    assert_eq!(refusal.limit.as_deref(), Some("nodes_wanted"), "ten nodes are held");
+    let seq = t1.bids().cancel_bid(cancel(Mode::Release.into())).await.unwrap().into_inner().seq;
+    t1.bid(placed.bid, seq).await;
+    t1.place(keyed("", 1_000, 10)).await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_offer_does_not_make_a_hundred_thousand_events() {
+    let world = World::start().await;
+    let p1 = world.provider("p1").await;
+    let limited = |answer, name: &str| {
+        let refusal = assert_refused(answer, Code::ResourceExhausted, "LIMIT");
+        assert_eq!((refusal.limit.as_deref(), refusal.seq), (Some(name), None), "{refusal:?}");
+    };
+    limited(p1.put(100_000, 100).await, "units_per_command");
+    assert_refused(p1.put(100_001, 100).await, Code::InvalidArgument, "BAD_CAPACITY");
+    let limits = v1::AccountLimits {
+        requests_per_second: Some(1_000_000),
+        units_offered: Some(30),
+        units_per_command: Some(20),
+        ..v1::AccountLimits::default()
+    };
+    world.limit("p1", limits).await;
+    limited(p1.put(21, 100).await, "units_per_command");
+    p1.put(20, 100).await.unwrap();
+    limited(p1.put(31, 100).await, "units_offered");
+    p1.put(30, 100).await.unwrap();
+    limited(p1.put(9, 100).await, "units_per_command");
+    p1.put(10, 100).await.unwrap();
+    p1.put(0, 100).await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offer_counts_as_the_units_that_it_changes() {
+    let world = World::start().await;
+    let limits = v1::AccountLimits { commands_per_day: Some(100), ..v1::AccountLimits::default() };
+    let p1 = world.limited("p1", &[Role::Provider], limits).await;
+    p1.put(60, 100).await.unwrap();
+    p1.put(0, 100).await.unwrap();
+    let refusal = assert_refused(p1.put(1, 100).await, Code::ResourceExhausted, "LIMIT");
+    assert_eq!(refusal.limit.as_deref(), Some("commands_per_day"));
+    assert!(refusal.retries, "with the time until there is one more");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_commands_fill_the_journal_at_their_own_rate_only() {
+    let world = World::start().await;
+    let limits = v1::AccountLimits { refusals_per_second: Some(1), ..v1::AccountLimits::default() };
+    let t1 = world.limited("t1", &[Role::Tenant], limits).await;
+    let before = world.seq().await;
+    let wrong = v1::PlaceBidsRequest { bids: vec![bid(101); 10] };
+    let (mut refused, mut limited) = (0, 0);
+    for _ in 0..50 {
+        let frame = tokio_stream::iter([wrong.clone()]);
+        let mut answers = t1.bids().place_bids(frame).await.unwrap().into_inner();
+        for result in answers.message().await.unwrap().unwrap().results {
+            let Outcome::Refused(refusal) = result.outcome.unwrap() else { panic!("101 is no tick") };
+            match &refusal.reason[..] {
+                "NOT_A_TICK" => refused += 1,
+                "LIMIT" => {
+                    assert!(refusal.message.contains("the market refused"), "{refusal:?}");
+                    assert!(refusal.seq.is_none() && refusal.retry_after_us.is_some());
+                    limited += 1;
+                }
+                other => panic!("{other}"),
+            }
+        }
+    }
+    assert_eq!(refused + limited, 500);
+    assert!(limited > 0, "{refused} refused commands are journaled");
+    assert_eq!(world.seq().await, before + refused);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_keys_and_labels_grow_with_the_commands_of_a_day_only() {
+    let world = World::start().await;
+    let limits = v1::AccountLimits { commands_per_day: Some(10), ..v1::AccountLimits::default() };
+    let t1 = world.limited("t1", &[Role::Tenant], limits).await;
+    let labels = [("k".to_owned(), "v".repeat(255)), ("l".to_owned(), "v".repeat(255))];
+    let labelled = v1::PlaceBidRequest { labels: labels.into(), ..keyed("labelled", 100, 1) };
+    t1.place(labelled.clone()).await.unwrap();
+    let bids = (0..9).map(|n| keyed(&n.to_string(), 100, 1)).collect();
+    let frame = v1::PlaceBidsRequest { bids };
+    let mut answers = t1.bids().place_bids(tokio_stream::iter([frame])).await.unwrap().into_inner();
+    let results = answers.message().await.unwrap().unwrap().results;
+    let placed = results.iter().take_while(|result| matches!(result.outcome, Some(Outcome::Placed(_))));
+    assert_eq!(placed.count(), 7, "the labels count as two commands more");
+    let refusal = assert_refused(t1.place(labelled).await, Code::ResourceExhausted, "LIMIT");
+    assert_eq!(refusal.limit.as_deref(), Some("commands_per_day"), "a repeat is journaled too");
+    world.limit("t1", v1::AccountLimits::default()).await;
+    t1.place(keyed("8", 100, 1)).await.unwrap();
     world.stop().await;
 }

@@ -7,6 +7,7 @@ use tonic::Code;
 use v1::bid::{State, UnfilledReason};
 use v1::place_bid_request::TimeInForce;
 use v1::place_bids_response::result::Outcome;
+use v1::token::Role;
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -137,7 +138,8 @@ async fn the_market_refuses_by_its_own_codes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn frames_of_a_thousand_bids_are_answered_in_order() {
     let world = World::start().await;
-    let t1 = world.tenant("t1").await;
+    let limits = v1::AccountLimits { requests_per_second: Some(100_000), ..v1::AccountLimits::default() };
+    let t1 = world.limited("t1", &[Role::Tenant], limits).await;
     let frame = |frame: u32| v1::PlaceBidsRequest {
         bids: (0..1000)
             .map(|n| {

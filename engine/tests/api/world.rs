@@ -105,13 +105,21 @@ impl Caller {
     }
 
     pub(crate) async fn offer(&self, capacity: u32, reserve_micros: u64) -> u64 {
+        self.put(capacity, reserve_micros).await.unwrap().seq
+    }
+
+    pub(crate) async fn put(
+        &self,
+        capacity: u32,
+        reserve_micros: u64,
+    ) -> Result<v1::PutOfferResponse, Status> {
         let request = v1::PutOfferRequest {
             market: MARKET.to_owned(),
             capacity,
             reserve_micros,
             ..v1::PutOfferRequest::default()
         };
-        self.offers().put_offer(request).await.unwrap().into_inner().seq
+        self.offers().put_offer(request).await.map(tonic::Response::into_inner)
     }
 }
 

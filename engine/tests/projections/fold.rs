@@ -210,9 +210,10 @@ fn see_market(exchange: &Exchange, names: &Names, market: MarketId, known: &mut 
     let name = names.market(market).to_string();
     for provider in 0..names.accounts.len() as u32 {
         let Some(offer) = exchange.view_offer(market, AccountId(provider)) else { continue };
-        let staying = offer.units.iter().filter(|unit| !unit.leaving).count();
+        let units: Vec<_> = exchange.view_units(market, AccountId(provider), 0).collect();
+        let staying = units.iter().filter(|unit| !unit.leaving).count();
         assert_eq!(offer.capacity, staying as u64);
-        for unit in &offer.units {
+        for unit in &units {
             known.units.insert(names.unit(unit.unit).to_string(), unit.leaving);
         }
         let provider = names.account(AccountId(provider)).to_string();

@@ -8,6 +8,7 @@ use client::Client;
 use kubebid_engine::api::{Api, ApiOptions};
 use kubebid_engine::auth::Secret;
 use kubebid_engine::clock::Clock;
+use kubebid_engine::limits::Defaults;
 use kubebid_engine::store::{Account, Limits, NewToken, Place, Role, StoreOptions};
 use kubebid_engine::{Caller, Engine, EngineOptions, Running};
 use kubebid_proto::v1;
@@ -52,7 +53,9 @@ impl World {
             let roles: Vec<Role> = caller.roles.iter().collect();
             known.push(Who::make(&engine, name, &roles).await);
         }
-        let api = Api::start(engine, ApiOptions::default()).await.unwrap();
+        // Some stories need one command with many events.
+        let limits = Defaults { units_per_command: 10_000, ..Defaults::default() };
+        let api = Api::start(engine, ApiOptions { limits, ..ApiOptions::default() }).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = kubebid_engine::rest::router(api.clone());

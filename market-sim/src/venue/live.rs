@@ -86,6 +86,10 @@ impl Live {
                         nodes_wanted: Some(u32::MAX),
                         ceiling_micros: None,
                         requests_per_second: Some(u32::MAX),
+                        units_offered: Some(u32::MAX),
+                        units_per_command: Some(u32::MAX),
+                        refusals_per_second: Some(u32::MAX),
+                        commands_per_day: Some(u32::MAX),
                     };
                     let account = v1::PutAccountRequest { name: name.to_string(), limits: Some(limits) };
                     admin.put_account(account).await?;

@@ -1,11 +1,14 @@
 //! Both markets side by side.
 
 use kubebid_core::answer::{Answer, Auction};
-use kubebid_core::event::{Event, Fact};
+use kubebid_core::event::{Event, Fact, Scope};
 use kubebid_core::open::Open;
-use kubebid_core::units::{AccountId, MarketId, Micros};
-use kubebid_core::{Command, Exchange, Stamped};
+use kubebid_core::units::{AccountId, AllocationId, MarketId, Micros};
+use kubebid_core::views::{BidView, DemandLevel, Depth, SupplyLevel, UnitView};
+use kubebid_core::{Command, Exchange, Price, Stamped};
 use kubebid_model::{Model, invariants};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 pub(crate) struct Pair {
     exchange: Exchange,
@@ -39,6 +42,7 @@ impl Pair {
         same("allocations", &expected.allocations, &pictured.allocations)?;
         same("totals", &expected.totals, &pictured.totals)?;
         self.open_is_counted()?;
+        self.depth_is_counted()?;
         for market in 0..expected.markets.len() as u32 {
             for nodes in [1, 2, 3, 5] {
                 let (model, exchange) = (
@@ -52,17 +56,83 @@ impl Pair {
         self.snapshot()
     }
 
-    /// What each account has open is what its searching bids ask for.
+    /// What each account has open is what its searching bids ask for, and what the others hold.
     fn open_is_counted(&self) -> Result<(), String> {
         for (number, name) in self.exchange.names().accounts.iter().enumerate() {
             let account = AccountId(number as u32);
             let bids = self.exchange.bids_of(account, None);
-            let searching = bids.filter_map(|bid| self.exchange.view_bid(bid)).filter(|bid| bid.searching);
-            let counted = searching.fold(Open::default(), |open, bid| Open {
-                bids: open.bids + 1,
-                nodes: open.nodes + u64::from(bid.max_nodes),
+            let bids = bids.filter_map(|bid| self.exchange.view_bid(bid));
+            let counted = bids.fold(Open::default(), |open, bid| {
+                let held = bid.live.len() + bid.under_notice.len() + bid.claims.len();
+                let nodes = match (bid.searching, bid.closes_on_preemption) {
+                    (true, false) => bid.max_nodes as usize,
+                    (true, true) => bid.max_nodes as usize + bid.under_notice.len(),
+                    (false, _) => held,
+                };
+                Open { bids: open.bids + u64::from(bid.searching), nodes: open.nodes + nodes as u64 }
             });
             same(&format!("what {name} has open"), &counted, &self.exchange.open_of(account))?;
+        }
+        Ok(())
+    }
+
+    /// The depth of each market is what its bids, nodes and units add up to.
+    fn depth_is_counted(&self) -> Result<(), String> {
+        let exchange = &self.exchange;
+        let accounts = || (0..exchange.names().accounts.len() as u32).map(AccountId);
+        let bids: Vec<BidView> = accounts()
+            .flat_map(|account| exchange.bids_of(account, None))
+            .filter_map(|bid| exchange.view_bid(bid))
+            .collect();
+        for (number, name) in exchange.names().markets.iter().enumerate() {
+            let market = MarketId(number as u32);
+            let mut demand: BTreeMap<Reverse<Price>, DemandLevel> = BTreeMap::new();
+            let mut at = |ceiling, add: &dyn Fn(&mut DemandLevel)| {
+                let empty = DemandLevel { ceiling, unmet: 0, held: 0, claimed: 0 };
+                add(demand.entry(Reverse(ceiling)).or_insert(empty));
+            };
+            for bid in &bids {
+                let eligible = match &bid.scope {
+                    Scope::Markets(markets) => markets.contains(&market),
+                    Scope::InstanceType(kind) => kind.as_str() == name.parts().0,
+                };
+                if eligible && bid.unmet > 0 && exchange.view_offer(market, bid.tenant).is_none() {
+                    at(bid.ceiling, &|level| level.unmet += u64::from(bid.unmet));
+                }
+                let here = |id: &&AllocationId| {
+                    exchange.view_allocation(**id).is_some_and(|view| view.unit.market == market)
+                };
+                let (held, claimed) = (bid.live.iter().filter(here), bid.claims.iter().filter(here));
+                held.for_each(|_| at(bid.ceiling, &|level| level.held += 1));
+                claimed.for_each(|_| at(bid.ceiling, &|level| level.claimed += 1));
+            }
+            let mut supply: BTreeMap<Price, SupplyLevel> = BTreeMap::new();
+            for offer in accounts().filter_map(|account| exchange.view_offer(market, account)) {
+                let reserve = offer.reserve;
+                let units: Vec<_> = exchange.view_units(market, offer.provider, 0).collect();
+                let count = |is: fn(&UnitView) -> bool| units.iter().filter(|unit| is(unit)).count() as u64;
+                let leaving = count(|unit| unit.leaving);
+                let free = count(|unit| unit.allocation.is_none());
+                let notice = count(|unit| !unit.leaving && unit.under_notice);
+                let allocated = units.len() as u64 - leaving - free - notice;
+                let counted = (offer.free, offer.allocated, offer.notice, offer.leaving);
+                same(&format!("units in {name}"), &(free, allocated, notice, leaving), &counted)?;
+                if offer.capacity > 0 {
+                    let empty = SupplyLevel { reserve, free: 0, allocated: 0, notice: 0 };
+                    let level = supply.entry(reserve).or_insert(empty);
+                    level.free += free;
+                    level.allocated += allocated;
+                    level.notice += notice;
+                }
+            }
+            let all =
+                Depth { demand: demand.into_values().collect(), supply: supply.into_values().collect() };
+            same(&format!("depth of {name}"), &all, &exchange.depth(market, 1000))?;
+            let first = |levels| Depth {
+                demand: all.demand.iter().copied().take(levels).collect(),
+                supply: all.supply.iter().copied().take(levels).collect(),
+            };
+            same(&format!("first levels of {name}"), &first(2), &exchange.depth(market, 2))?;
         }
         Ok(())
     }

@@ -54,6 +54,8 @@ impl Child {
             .args(["--limit-open-requests", NO_LIMIT, "--limit-watches", NO_LIMIT])
             .args(["--limit-anonymous-requests-per-second", NO_LIMIT])
             .args(["--max-connections", CONNECTIONS, "--max-connections-per-address", CONNECTIONS])
+            .args(["--limit-units-offered", NO_LIMIT, "--limit-units-per-command", NO_LIMIT])
+            .args(["--limit-refusals-per-second", NO_LIMIT, "--limit-commands-per-day", NO_LIMIT])
             .args(without.iter().map(|part| format!("--leave-out={}", word(*part))))
             // A URL may hold a password, and arguments are for everybody to see.
             .env("KUBEBID_STORE", store.unwrap_or(&of_its_own))

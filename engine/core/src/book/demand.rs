@@ -13,7 +13,17 @@ pub(crate) struct Demand {
     plain: Ladder,
     rivals: Rivals,
     /// Waiting gangs, by the nodes they need, each in the order of R2 (R12).
-    gangs: Sorted<(u32, Rank), BidId>,
+    gangs: Sorted<(u32, Rank), Gang>,
+    /// The sum of the nodes that waiting gangs want, by ceiling.
+    gang_levels: Sorted<Price, u64>,
+}
+
+/// A waiting gang.
+#[derive(Clone, Copy, Debug)]
+struct Gang {
+    bid: BidId,
+    /// How many nodes it wants, which may be more than it needs at once.
+    nodes: u32,
 }
 
 /// The highest losing bid and the highest of all other tenants.
@@ -25,22 +35,25 @@ pub(crate) struct Losing {
 
 impl Demand {
     /// Whether that may give anybody a node or change a number: a plain bid behind the best of two tenants does
-    /// neither, for those could not be served. `handle` becomes that of a plain bid.
+    /// neither, for those could not be served. `handle` becomes that of a plain bid. `nodes` is its unmet demand.
     pub(crate) fn insert(
         &mut self,
         bid: BidId,
         tenant: AccountId,
         queued: Queued,
+        nodes: u32,
         rank: Rank,
         handle: &mut Option<Handle>,
     ) -> bool {
         match queued {
-            Queued::Gang(nodes) => {
-                self.gangs.insert((nodes, rank), bid);
+            Queued::Gang(least) => {
+                self.gangs.insert((least, rank), Gang { bid, nodes });
+                *self.gang_levels.or_insert_with(rank.ceiling.0, || 0) += u64::from(nodes);
                 true
             }
             Queued::Plain => {
                 let at = self.plain.insert(bid, tenant, rank);
+                self.plain.set_nodes(at, nodes);
                 *handle = Some(at);
                 self.rivals.insert(tenant, rank, at, &self.plain)
             }
@@ -56,13 +69,51 @@ impl Demand {
         handle: &mut Option<Handle>,
     ) -> bool {
         match (queued, handle.take()) {
-            (Queued::Gang(nodes), _) => self.gangs.remove((nodes, rank)).is_some(),
+            (Queued::Gang(least), _) => match self.gangs.remove((least, rank)) {
+                Some(gang) => {
+                    self.leave_gang_level(rank.ceiling.0, gang.nodes);
+                    true
+                }
+                None => false,
+            },
             (Queued::Plain, Some(at)) => {
                 self.plain.remove(at);
                 self.rivals.remove(tenant, rank, &self.plain)
             }
             (Queued::Plain, None) => false,
         }
+    }
+
+    /// Sets the unmet demand of a bid, where it is in. Only [`Demand::levels`] depends on it.
+    pub(crate) fn set_nodes(&mut self, queued: Queued, nodes: u32, rank: Rank, handle: Option<Handle>) {
+        match (queued, handle) {
+            (Queued::Gang(least), _) => {
+                let Some(gang) = self.gangs.get_mut((least, rank)) else { return };
+                let before = std::mem::replace(&mut gang.nodes, nodes);
+                *self.gang_levels.or_insert_with(rank.ceiling.0, || 0) += u64::from(nodes);
+                self.leave_gang_level(rank.ceiling.0, before);
+            }
+            (Queued::Plain, Some(at)) => self.plain.set_nodes(at, nodes),
+            (Queued::Plain, None) => {}
+        }
+    }
+
+    fn leave_gang_level(&mut self, ceiling: Price, nodes: u32) {
+        let level = self.gang_levels.get_mut(ceiling).expect("the level of a gang");
+        *level -= u64::from(nodes);
+        if *level == 0 {
+            self.gang_levels.remove(ceiling);
+        }
+    }
+
+    /// Returns the ceilings of plain bids, the highest first, with the sum of their unmet demand.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (Price, u64)> {
+        self.plain.levels()
+    }
+
+    /// Returns the ceilings of waiting gangs, the highest first, with the sum of their unmet demand.
+    pub(crate) fn gang_levels(&self) -> impl Iterator<Item = (Price, u64)> {
+        self.gang_levels.iter().rev()
     }
 
     pub(crate) fn losing(&self) -> Losing {
@@ -78,11 +129,6 @@ impl Demand {
         self.plain.iter()
     }
 
-    /// Waiting gangs, by the nodes they need.
-    pub(crate) fn gangs(&self) -> impl Iterator<Item = (Rank, BidId)> {
-        self.gangs.iter().map(|((_, rank), bid)| (rank, bid))
-    }
-
     pub(crate) fn first(&self) -> Option<(Rank, BidId)> {
         self.plain.first()
     }
@@ -92,13 +138,13 @@ impl Demand {
         self.plain.after(rank)
     }
 
-    /// The first of the gangs that wait for a number of nodes, for each such number.
+    /// The first of the gangs that wait for a number of nodes, for each such number in rising order.
     pub(crate) fn first_gangs(&self) -> impl Iterator<Item = (u32, Rank, BidId)> {
         let mut next = 0;
         std::iter::from_fn(move || {
-            let ((nodes, rank), bid) = self.gangs.at_least((next, Rank::FIRST)).next()?;
+            let ((nodes, rank), gang) = self.gangs.at_least((next, Rank::FIRST)).next()?;
             next = nodes + 1;
-            Some((nodes, rank, bid))
+            Some((nodes, rank, gang.bid))
         })
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Held {
     protected: Heap<(Price, Micros, AllocationId)>,
     /// Lowest ceiling first, last claimed first.
     claims: SortedSet<(Price, Reverse<u64>, AllocationId)>,
+    /// The claims, counted by the ceilings of their bids.
+    claim_levels: Sorted<Price, u64>,
     /// The reserves of live and claimed units, counted (R8).
     reserves: Sorted<Price, u64>,
     pub(crate) live: u64,
@@ -121,11 +123,13 @@ impl Held {
 
     pub(crate) fn insert_claim(&mut self, id: AllocationId, ceiling: Price, number: u64, reserve: Price) {
         self.claims.insert((ceiling, Reverse(number), id));
+        self.claim_levels.count(ceiling);
         self.reserves.count(reserve);
     }
 
     pub(crate) fn remove_claim(&mut self, id: AllocationId, ceiling: Price, number: u64, reserve: Price) {
         self.claims.remove((ceiling, Reverse(number), id));
+        self.claim_levels.discount(ceiling);
         self.reserves.discount(reserve);
     }
 
@@ -137,9 +141,9 @@ impl Held {
         self.claims.iter().map(|(.., id)| id)
     }
 
-    /// Of the bids that have the claims, lowest first.
-    pub(crate) fn claim_ceilings(&self) -> impl DoubleEndedIterator<Item = Price> {
-        self.claims.iter().map(|(ceiling, ..)| ceiling)
+    /// Returns the ceilings of the bids that have the claims, the lowest first, with the number of claims.
+    pub(crate) fn claim_levels(&self) -> impl DoubleEndedIterator<Item = (Price, u64)> {
+        self.claim_levels.iter()
     }
 
     /// The lowest ceiling among live allocations and claims: L of R8.

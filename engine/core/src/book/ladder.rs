@@ -70,6 +70,8 @@ struct Order {
     bid: BidId,
     seq: Seq,
     tenant: AccountId,
+    /// How many nodes it wants.
+    nodes: u32,
     /// [`NONE`] once it is gone.
     row: u32,
     /// Its neighbours in the row.
@@ -83,6 +85,8 @@ struct Row {
     price: Price,
     first: u32,
     last: u32,
+    /// The sum of the nodes that its orders want.
+    nodes: u64,
     /// Those that came back to an older place, which are not linked; seldom any.
     #[expect(clippy::box_collection, reason = "there are many rows, few have any")]
     returned: Option<Box<BTreeMap<Seq, u32>>>,
@@ -106,18 +110,19 @@ impl Ladder {
     pub fn insert(&mut self, bid: BidId, tenant: AccountId, rank: Rank) -> Handle {
         let (price, seq) = (rank.ceiling.0, rank.seq);
         let rows = &mut self.rows;
-        let empty = || Row { price, first: NONE, last: NONE, returned: None };
+        let empty = || Row { price, first: NONE, last: NONE, nodes: 0, returned: None };
         let at = *self.prices.or_insert_with(price, || rows.put(empty()));
         let row = &mut self.rows[at];
         self.len += 1;
         let last = row.last;
         if last != NONE && self.orders[last].seq >= seq {
             let (before, behind) = (RETURNED, RETURNED);
-            let order = self.orders.put(Order { bid, seq, tenant, row: at, before, behind });
+            let order = self.orders.put(Order { bid, seq, tenant, nodes: 0, row: at, before, behind });
             row.returned.get_or_insert_default().insert(seq, order);
             return Handle::of(order);
         }
-        let order = self.orders.put(Order { bid, seq, tenant, row: at, before: last, behind: NONE });
+        let order =
+            self.orders.put(Order { bid, seq, tenant, nodes: 0, row: at, before: last, behind: NONE });
         row.last = order;
         match last {
             NONE => row.first = order,
@@ -129,11 +134,12 @@ impl Ladder {
     /// Once for each handle.
     pub fn remove(&mut self, handle: Handle) {
         let order = &mut self.orders[handle.order()];
-        let Order { seq, row: at, before, behind, .. } = *order;
+        let Order { seq, nodes, row: at, before, behind, .. } = *order;
         order.row = NONE;
         self.orders.free(handle.order());
         self.len -= 1;
         let row = &mut self.rows[at];
+        row.nodes -= u64::from(nodes);
         if before == RETURNED {
             let mut returned = row.returned.take().expect("it came back");
             returned.remove(&seq);
@@ -152,6 +158,19 @@ impl Ladder {
             self.prices.remove(row.price);
             self.rows.free(at);
         }
+    }
+
+    /// Sets how many nodes a bid wants; 0 after it is inserted. Only [`Ladder::levels`] depends on it.
+    pub fn set_nodes(&mut self, handle: Handle, nodes: u32) {
+        let order = &mut self.orders[handle.order()];
+        let before = std::mem::replace(&mut order.nodes, nodes);
+        let row = &mut self.rows[order.row];
+        row.nodes = row.nodes - u64::from(before) + u64::from(nodes);
+    }
+
+    /// Returns each price, the highest first, with the sum of the nodes that its bids want.
+    pub fn levels(&self) -> impl Iterator<Item = (Price, u64)> {
+        self.prices.iter().rev().map(|(price, row)| (price, self.rows[row].nodes))
     }
 
     /// Whether the handle is that of a bid with this rank.
@@ -247,6 +266,14 @@ mod tests {
                 assert_eq!(ladder.len(), naive.len());
             }
             assert!(ladder.iter().eq(naive.iter().map(|(rank, (bid, _))| (*rank, *bid))));
+            let mut levels: BTreeMap<Reverse<Price>, u64> = BTreeMap::new();
+            for (rank, (bid, handle)) in &naive {
+                let nodes = (bid.0 % 7) as u32;
+                ladder.set_nodes(*handle, 3);
+                ladder.set_nodes(*handle, nodes);
+                *levels.entry(rank.ceiling).or_default() += u64::from(nodes);
+            }
+            assert!(ladder.levels().eq(levels.iter().map(|(price, nodes)| (price.0, *nodes))));
             assert!(gone.len() > 100 && naive.len() > 100);
         }
     }

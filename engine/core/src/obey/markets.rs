@@ -38,9 +38,10 @@ impl Exchange {
         let concerned = counting.filter(|(_, bid)| bid.terms.scope == scope);
         for id in concerned.map(|(id, _)| id).collect::<Vec<_>>() {
             let bid = self.bid(id);
-            if let (Some(queued), tenant, rank) = (bid.queued, bid.terms.tenant, bid.rank()) {
+            let (tenant, rank, unmet) = (bid.terms.tenant, bid.rank(), bid.queued_nodes);
+            if let Some(queued) = bid.queued {
                 let (demand, handle) = self.demand_of(id, market);
-                demand.insert(id, tenant, queued, rank, handle);
+                demand.insert(id, tenant, queued, unmet, rank, handle);
             }
             self.reindex_rescue(id);
         }

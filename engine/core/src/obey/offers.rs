@@ -5,14 +5,12 @@ use crate::exchange::Exchange;
 use crate::money::Price;
 use crate::numbered::Numbered;
 use crate::reject::Reject;
+use crate::rules::OFFER_UNITS_MAX;
 use crate::sorted::SortedSet;
 use crate::state::{Offer, Unit};
 use crate::units::{AccountId, AllocationId, MarketId, MarketName, UnitId, UnitName};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-
-/// The units one offer may have: each is remembered by itself.
-const CAPACITY_MAX: u64 = 100_000;
 
 impl Exchange {
     pub(crate) fn put_offer(
@@ -23,14 +21,15 @@ impl Exchange {
     ) -> Result<(), Reject> {
         let (provider, market) = (self.caller, self.market_named(market)?);
         let offered = self.market(market).offers.get(&provider).map_or(0, Offer::capacity);
-        if capacity == 0 && offered == 0 || capacity > CAPACITY_MAX {
+        if capacity == 0 && offered == 0 || capacity > OFFER_UNITS_MAX {
             return Err(Reject::BadCapacity);
         }
         if !reserve.is_multiple_of(self.market(market).rules.tick) {
             return Err(Reject::BadReserve);
         }
 
-        if !self.sells(provider, market) {
+        let sold = self.sells(provider, market);
+        if !sold {
             self.begin_to_sell(provider, market, reserve);
         }
         let offer = &self.market(market).offers[&provider];
@@ -45,7 +44,10 @@ impl Exchange {
         } else {
             self.lower_capacity(market, provider, offered - capacity);
         }
-        self.requeue_in(provider, market);
+        // When the last unit goes, `remove_unit` sees to it.
+        if !sold {
+            self.requeue_in(provider, market);
+        }
         Ok(())
     }
 
@@ -61,6 +63,7 @@ impl Exchange {
             units: Numbered::default(),
             free: SortedSet::default(),
             leaving: 0,
+            notices: 0,
         });
         let claims: Vec<AllocationId> = self
             .market(market)
@@ -120,9 +123,11 @@ impl Exchange {
     /// Leaving units come back first, highest ceiling first, then oldest; then units are added.
     fn raise_capacity(&mut self, market: MarketId, provider: AccountId, by: u64) {
         let offer = &self.market(market).offers[&provider];
-        let mut leaving: Vec<(Reverse<Price>, AllocationId, u64)> = offer
-            .units
-            .iter()
+        // Most offers have no unit that is leaving, and need not be gone through.
+        let units = (offer.leaving > 0).then_some(&offer.units);
+        let mut leaving: Vec<(Reverse<Price>, AllocationId, u64)> = units
+            .into_iter()
+            .flat_map(|units| units.iter())
             .filter(|(_, unit)| unit.leaving)
             .map(|(number, unit)| {
                 let id = unit.allocation.expect("a unit that is leaving still has its node");
@@ -162,6 +167,14 @@ impl Exchange {
             return;
         }
         let offer = &self.market(market).offers[&provider];
+        if by <= offer.free.len() as u64 {
+            // These come first: there is no need to look at the others.
+            let numbers: Vec<u64> = offer.free.iter().rev().take(by as usize).collect();
+            for number in numbers {
+                self.withdraw(UnitId { market, provider, number });
+            }
+            return;
+        }
         let staying = offer.units.iter().filter(|(_, unit)| !unit.leaving);
         let mut order: Vec<(Yield, u64)> = staying
             .map(|(number, unit)| {

@@ -244,7 +244,7 @@ fn targets(
     let leaving_too = units.is_none() && going == Going::Lost;
     let mut found: Vec<(Order, Target)> = offers
         .iter()
-        .flat_map(|offer| &offer.units)
+        .flat_map(|offer| exchange.view_units(offer.market, offer.provider, 0))
         .filter(|unit| leaving_too || !unit.leaving)
         .map(|unit| {
             let holder = unit.allocation.and_then(|id| exchange.view_allocation(id));
