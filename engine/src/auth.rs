@@ -9,6 +9,6 @@ mod directory;
 mod secret;
 
 pub use bootstrap::{BootstrapError, bootstrap_admin};
-pub(crate) use directory::{Holder, Origin};
 pub use directory::{Auth, Session};
+pub(crate) use directory::{Holder, Origin};
 pub use secret::Secret;

@@ -64,11 +64,11 @@ impl Defaults {
             nodes_wanted: own.nodes_wanted.unwrap_or(self.nodes_wanted),
             ceiling_micros: own.ceiling_micros.unwrap_or(self.ceiling_micros),
             requests_per_second: own.requests_per_second.unwrap_or(self.requests_per_second),
-            ..*self
             units_offered: own.units_offered.unwrap_or(self.units_offered),
             units_per_command: own.units_per_command.unwrap_or(self.units_per_command),
             refusals_per_second: own.refusals_per_second.unwrap_or(self.refusals_per_second),
             commands_per_day: own.commands_per_day.unwrap_or(self.commands_per_day),
+            ..*self
         }
     }
 

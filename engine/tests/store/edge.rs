@@ -51,6 +51,10 @@ async fn an_account_comes_back(place: TestPlace) {
         nodes_wanted: Some(2),
         ceiling_micros: Some(3),
         requests_per_second: Some(4),
+        units_offered: Some(5),
+        units_per_command: Some(6),
+        refusals_per_second: Some(7),
+        commands_per_day: Some(8),
     };
     for account in [
         account("acme"),
