@@ -277,7 +277,7 @@ struct Placing {
     reservation: Reservation,
 }
 
-/// As how many commands a bid with these labels counts.
+/// Returns how many commands a bid with these labels counts as.
 fn cost(labels: &Labels) -> u64 {
     let bytes: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
     1 + (bytes / LABELS_PER_COMMAND) as u64

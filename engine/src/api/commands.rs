@@ -50,8 +50,8 @@ impl Api {
             .await?
     }
 
-    /// What counts the commands of a caller that the market refuses. It goes with them, for they are journaled even if
-    /// the caller goes.
+    /// Returns the counter of a caller's refused commands. It travels with the commands, which are journaled even if the
+    /// caller has gone.
     pub(super) fn refusals_of(&self, caller: &Caller) -> Refusals {
         Refusals { holder: caller.session.holder.clone(), rate: self.limits_of(caller).refusals() }
     }

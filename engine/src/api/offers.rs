@@ -28,8 +28,8 @@ impl Api {
         Ok(v1::PutOfferResponse { seq: done.seq, repeated: done.repeated })
     }
 
-    /// As how many commands an offer counts: as the units that it adds or takes, or as all its units if it looks at all.
-    /// Or the limit of the account that it exceeds.
+    /// Returns how many commands an offer counts as: the units that it adds or withdraws, or all its units if it changes
+    /// the reserve or withdraws units that are held. Or returns the limit of the account that it exceeds.
     async fn cost_of_offer(
         &self,
         caller: &Caller,

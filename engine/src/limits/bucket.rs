@@ -38,7 +38,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Takes as many as there are, `most` at most. Returns how many, and for how long there is not one more.
+    /// Takes as many as there are, `most` at most. Returns how many, and the time until there is one more.
     pub fn take_some(&self, most: u64, rate: Rate) -> (u64, Duration) {
         self.take_at(nanos(), most, rate)
     }
@@ -65,7 +65,7 @@ impl Bucket {
     }
 
     /// Takes `cost` if there is one at least, on credit where there are fewer, so that what costs more than the bucket
-    /// holds can be had too. Returns otherwise for how long there is none.
+    /// holds can be had too. Returns the time until there is one otherwise.
     pub fn take(&self, cost: u64, rate: Rate) -> Result<(), Duration> {
         self.take_on_credit_at(nanos(), cost, rate)
     }
@@ -80,7 +80,7 @@ impl Bucket {
         }
     }
 
-    /// Returns for how long there is none; zero if there is one.
+    /// Returns the time until there is one; zero if there is one now.
     pub fn wait(&self, rate: Rate) -> Duration {
         self.wait_at(nanos(), rate)
     }
