@@ -132,31 +132,36 @@ fn play(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     };
     let worlds = arguments.seeds * chosen.len() as u64;
     let bar = crate::counting_bar(worlds, "worlds");
-    let findings: Vec<Finding> = chosen
-        .into_iter()
-        .map(|one| experiment(one, &world, yardstick, 0..arguments.seeds, || bar.inc(1)))
-        .collect();
-    bar.finish_and_clear();
-    for finding in &findings {
-        write!(Stdout, "{}\n\n{}", finding.experiment.title(), markdown(finding))?;
-        if let Some(path) = &arguments.into {
-            let page = std::fs::read_to_string(path);
-            let page = page.map_err(|fault| format!("cannot read {}: {fault}", path.display()))?;
-            let section = arguments.section.iter().map(|section| format!("{section}/")).collect::<String>();
-            let place = format!("{section}{}", finding.experiment.name());
-            let page = with_tables(&page, &place, &markdown(finding));
-            let page = page.map_err(|none| format!("{}: {none}", path.display()))?;
-            std::fs::write(path, page)
-                .map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
-        }
-        if let Some(folder) = &arguments.pictures {
-            let path = folder.join(finding.experiment.name()).with_extension("svg");
-            let written = std::fs::write(&path, pictures(finding.experiment.title(), &charts(finding)));
-            written.map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
-        }
+    let mut findings: Vec<Finding> = Vec::new();
+    for one in chosen {
+        let finding = experiment(one, &world, yardstick, 0..arguments.seeds, || bar.inc(1));
+        // A table is there as soon as its experiment is done: others may take much longer.
+        bar.suspend(|| write(arguments, &finding))?;
+        findings.push(finding);
     }
+    bar.finish_and_clear();
     if let Some(path) = &arguments.report {
         crate::write_page(&page(&findings, &world, arguments.seeds), path)?;
+    }
+    Ok(())
+}
+
+/// Prints the tables of a finding, and writes them and its picture where that is asked for.
+fn write(arguments: &Arguments, finding: &Finding) -> Result<(), Box<dyn Error>> {
+    write!(Stdout, "{}\n\n{}", finding.experiment.title(), markdown(finding))?;
+    if let Some(path) = &arguments.into {
+        let page = std::fs::read_to_string(path);
+        let page = page.map_err(|fault| format!("cannot read {}: {fault}", path.display()))?;
+        let section = arguments.section.iter().map(|section| format!("{section}/")).collect::<String>();
+        let place = format!("{section}{}", finding.experiment.name());
+        let page = with_tables(&page, &place, &markdown(finding));
+        let page = page.map_err(|none| format!("{}: {none}", path.display()))?;
+        std::fs::write(path, page).map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
+    }
+    if let Some(folder) = &arguments.pictures {
+        let path = folder.join(finding.experiment.name()).with_extension("svg");
+        let written = std::fs::write(&path, pictures(finding.experiment.title(), &charts(finding)));
+        written.map_err(|fault| format!("cannot write {}: {fault}", path.display()))?;
     }
     Ok(())
 }

@@ -140,6 +140,17 @@ fn a_world_is_written_as_json_and_as_a_picture() {
     assert!(std::fs::read_to_string(file("pricing.svg")).expect("a file").starts_with("<svg"));
 }
 
+/// With 40 units the exact optimum of one world takes minutes in a debug build; the bound is the default there.
+#[test]
+fn an_experiment_with_forty_units_gives_a_table_against_a_bound_and_says_so() {
+    let forty = ["experiment", "pricing", "--seeds", "1", "--units", "40"];
+    assert!(printed(&forty).contains("welfare, % of a bound of the optimum"));
+    let none = printed(&[&forty[..], &["--hours", "6", "--optimum", "none"]].concat());
+    assert!(none.contains("welfare, $ per unit-hour"), "{none}");
+    let exact = printed(&["experiment", "pricing", "--seeds", "1", "--hours", "6"]);
+    assert!(exact.contains("welfare, % of the optimum"), "{exact}");
+}
+
 #[test]
 fn a_trace_that_is_a_folder_or_no_gzip_file_or_empty_is_called_that() {
     let folder = tempfile::tempdir().expect("a folder");
