@@ -43,6 +43,7 @@ mod clock;
 mod copy;
 mod database;
 mod fault;
+mod history;
 mod instance_types;
 mod journal;
 mod labels;
@@ -63,6 +64,7 @@ pub use append::{AppendError, JournalWriter, Refused, Resolution};
 pub use clock::ClockMark;
 pub use copy::copy_sqlite;
 pub use fault::{Corrupt, Fault};
+pub use history::HistoryLost;
 pub use instance_types::InstanceType;
 pub use journal::{BatchReader, Journal};
 pub use labels::Labels;
@@ -82,6 +84,8 @@ pub struct StoreOptions {
     pub patience: Duration,
     /// Connections for everything but the journal's writer, which has its own.
     pub connections: u32,
+    /// Makes a new store in a file although the write-ahead log of an earlier one is left there.
+    pub over_remains: bool,
 }
 
 /// Where a store is.
@@ -94,9 +98,9 @@ pub enum Place {
 }
 
 impl StoreOptions {
-    /// With a patience of 10 s and 8 connections.
+    /// With a patience of 10 s and 8 connections, and not over the remains of another store.
     pub fn new(place: Place) -> Self {
-        Self { place, patience: Duration::from_secs(10), connections: 8 }
+        Self { place, patience: Duration::from_secs(10), connections: 8, over_remains: false }
     }
 
     /// Reads `postgres://…`, `postgresql://…` or `sqlite:PATH`.
@@ -165,7 +169,7 @@ impl Store {
     pub async fn open(options: &StoreOptions) -> Result<Self, Fault> {
         let database: Arc<dyn Database> = match &options.place {
             Place::Postgres(url) => Arc::new(Postgres::new(url, options.patience)?),
-            Place::Sqlite(path) => Arc::new(Sqlite::to_own(path, options.patience)?),
+            Place::Sqlite(path) => Arc::new(Sqlite::to_own(path, options.over_remains, options.patience)?),
         };
         let mut connection = database.connect().await?;
         // Not `run`: futures with its kind of bound cannot be boxed (rust-lang/rust#110338).
@@ -227,7 +231,10 @@ impl Journal {
     pub async fn open_to_read(options: &StoreOptions) -> Result<Self, Fault> {
         let pool = match &options.place {
             Place::Postgres(url) => Postgres::new(url, options.patience)?.pool(options.connections).await?,
-            Place::Sqlite(path) => Sqlite::to_read(path, options.patience)?.pool(options.connections).await?,
+            Place::Sqlite(path) => {
+                let sqlite = Sqlite::found_to_read(path, options.patience).await?;
+                sqlite.pool(options.connections).await?
+            }
         };
         Self::open(pool).await
     }
