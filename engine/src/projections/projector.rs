@@ -19,6 +19,8 @@ use tracing::{error, info, warn};
 /// How long to wait before a database that failed is asked again; longer each time.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(5);
+/// While nothing comes, the tables are looked at so often.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The rows of commands that follow each other.
 #[derive(Debug)]
@@ -117,7 +119,20 @@ impl Projector {
                     Some(chunk) => ready = self.fold(chunk).await?,
                     None => return Ok(()),
                 },
+                () = sleep(LOOK), if writing.is_none() && ready.is_none() => {
+                    let writer = idle.as_mut().expect("nothing is written");
+                    self.look(writer).await?;
+                }
             }
+        }
+    }
+
+    /// Looks whether the tables still have what was written.
+    async fn look(&mut self, writer: &mut Writer) -> Result<(), Fault> {
+        match self.tables.watermark().await {
+            Ok(watermark) if watermark < self.folded => self.fold_lost(writer, self.folded).await,
+            // That the database is away is noticed when there is something to write.
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 

@@ -17,6 +17,7 @@ use sqlx::{AssertSqlSafe, Executor};
 crate::on_both! {
     tables_that_lost_commands_under_a_running_engine_are_folded_again_from_the_journal
     tables_that_lost_commands_before_the_first_one_is_written_are_folded_again_from_the_journal
+    tables_that_lost_commands_while_nothing_happens_are_folded_again_from_the_journal
     an_engine_whose_projector_has_ended_says_so_and_why
     tables_that_stopped_earlier_than_the_journal_are_carried_on
     a_debit_that_the_tables_cannot_hold_is_their_largest_and_they_go_on
@@ -90,6 +91,29 @@ async fn tables_that_lost_commands_before_the_first_one_is_written_are_folded_ag
     running.stop().await.unwrap();
     rebuild(&place.options, |_, _| ()).await.unwrap();
     assert_same(&dump(&place).await, &live);
+}
+
+async fn tables_that_lost_commands_while_nothing_happens_are_folded_again_from_the_journal(place: TestPlace) {
+    let mut market = Market::new(46);
+    let (engine, running) = place.start().await;
+    market.open(&engine).await;
+    market.run(&engine, 50).await;
+    projected(&engine).await;
+    save_tables(&place).await;
+    market.run(&engine, 50).await;
+    projected(&engine).await;
+    let wanted = dump(&place).await;
+    restore_tables(&place).await;
+    let mut connection = place.connect().await;
+    let watermark = "SELECT watermark FROM projection";
+    while sqlx::query_scalar::<_, i64>(watermark).fetch_one(&mut connection).await.unwrap() as u64
+        != engine.applied()
+    {
+        tokio::task::yield_now().await;
+    }
+    assert_same(&dump(&place).await, &wanted);
+    drop(engine);
+    running.stop().await.unwrap();
 }
 
 async fn an_engine_whose_projector_has_ended_says_so_and_why(place: TestPlace) {
