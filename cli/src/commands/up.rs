@@ -10,7 +10,7 @@ use kubebid_client::{Client, Error};
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::clock::Clock;
-use kubebid_engine::server::{Server, ServerConfig};
+use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
 use kubebid_engine::store::{Place, StoreOptions, forget_sqlite};
 use kubebid_engine::{Engine, EngineOptions};
 use market_sim::living::{self, Cast, setting};
@@ -113,6 +113,7 @@ impl Up {
             ops: Some(self.ops_listen),
             tls: None,
             grace: Duration::from_secs(2),
+            connections: ConnectionLimits::default(),
             api: ApiOptions { allow_inject: true, ..ApiOptions::default() },
         };
         Server::bind(config).await.map_err(|error| local::unserved(&error))

@@ -5,7 +5,7 @@ use kubebid_client::{Client, Options};
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::clock::Clock;
-use kubebid_engine::server::{Server, ServerConfig};
+use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
 use kubebid_engine::store::{Place, StoreOptions, copy_sqlite};
 use kubebid_engine::{Engine, EngineOptions};
 use kubebid_testkit::Port;
@@ -82,6 +82,7 @@ impl Market {
             ops: None,
             tls: None,
             grace: Duration::from_millis(200),
+            connections: ConnectionLimits::default(),
             api: ApiOptions::default(),
         };
         let store = StoreOptions::new(Place::Sqlite(self.store.clone()));
