@@ -66,6 +66,12 @@ impl Auction {
         self.prices.markets(self, spec).await
     }
 
+    /// What the nodes of a BidNode have cost so far, in micro-dollars.
+    pub async fn cost(&self, node: &BidNode) -> Result<u64, Error> {
+        let costs = self.prices.costs(self).await?;
+        Ok(costs.get(&node.uid().unwrap_or_default()).copied().unwrap_or_default())
+    }
+
     /// What a node of the type is.
     pub async fn instance_type(&self, name: &str) -> Result<Arc<Type>, Error> {
         self.prices.instance_type(self, name).await
@@ -120,8 +126,14 @@ impl Auction {
         Ok(Some(bid.bid))
     }
 
-    /// Asks about a bid that the mirror does not know: one that closed before the operator began.
+    /// Asks about a bid that the mirror does not know: one that closed before the operator began, or that the engine has
+    /// lost. Bids are numbered by their place in the journal: a journal that ends before it does not have it, and a
+    /// read that waits for that place would never end.
     pub async fn resolve(&self, bid: u64) -> Result<(), Error> {
+        if self.seq().await? < bid {
+            self.mirror.unknown(bid);
+            return Ok(());
+        }
         let request = v1::GetBidRequest { bid, min_seq: bid };
         let found = match self.heard(self.client.get_bid(request).await) {
             Ok(found) => found.bid.unwrap_or_default(),
@@ -137,12 +149,20 @@ impl Auction {
         Ok(())
     }
 
-    /// Whether the engine has no bid of this BidNode that searches or holds anything.
-    pub async fn has_nothing_of(&self, node: &BidNode) -> Result<bool, Error> {
+    /// The bids of this BidNode that search or hold something, with their slots.
+    pub async fn leases_of(&self, node: &BidNode) -> Result<BTreeMap<u64, SlotKey>, Error> {
         let labels = self.labels([(LABEL_UID, node.uid().unwrap_or_default())]);
         let seq = self.seq().await?;
         let (open, held) = (self.open(labels.clone(), seq).await?, self.held(labels, seq).await?);
-        Ok(open.bids.is_empty() && held.allocations.is_empty())
+        let open = open.bids.iter().map(|bid| (bid.bid, SlotKey::of_labels(&bid.labels)));
+        let held = held.allocations.iter();
+        let held = held.filter_map(|held| Some((held.bid?, SlotKey::of_labels(&held.labels))));
+        Ok(open.chain(held).collect())
+    }
+
+    /// Ends the search of a bid whose slot is gone, and what it holds.
+    pub async fn end_lease(&self, bid: u64, slot_uid: &str) -> Result<(), Error> {
+        self.release(format!("{}/{slot_uid}/gone/{bid}", self.cluster), bid).await
     }
 
     /// The last command that the engine has applied: lists may be behind it.
@@ -222,10 +242,15 @@ impl Auction {
     }
 
     async fn allocation(&self, allocation: u64) -> Result<v1::Allocation, Error> {
-        let request = v1::GetAllocationRequest { allocation, min_seq: allocation };
+        let request = v1::GetAllocationRequest { allocation, min_seq: self.mirror.seq_of(allocation) };
         let found = self.heard(self.client.get_allocation(request).await)?.allocation.unwrap_or_default();
         self.mirror.priced(&found);
         Ok(found)
+    }
+
+    /// What an allocation costs, in micro-dollars per node-hour.
+    pub async fn price_micros(&self, allocation: u64) -> Result<u64, Error> {
+        Ok(self.allocation(allocation).await?.price_micros)
     }
 
     /// Says that the node of a slot runs.
@@ -243,11 +268,12 @@ impl Auction {
 
     /// Ends the search of a slot's bid, and what it holds.
     pub async fn cancel(&self, slot: &BidSlot, bid: u64) -> Result<(), Error> {
-        let request = v1::CancelBidRequest {
-            client_key: self.key(slot, "cancel"),
-            bid,
-            mode: v1::cancel_bid_request::Mode::Release.into(),
-        };
+        self.release(self.key(slot, "cancel"), bid).await
+    }
+
+    async fn release(&self, client_key: String, bid: u64) -> Result<(), Error> {
+        let mode = v1::cancel_bid_request::Mode::Release.into();
+        let request = v1::CancelBidRequest { client_key, bid, mode };
         match self.heard(self.client.cancel_bid(request).await) {
             Ok(_) => Ok(()),
             Err(Error::Refused(refusal)) if matches!(refusal.code, Code::Closed | Code::UnknownBid) => Ok(()),

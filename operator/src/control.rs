@@ -6,12 +6,13 @@ mod context;
 mod drain;
 mod node;
 mod objects;
+mod settle;
 mod slot;
 mod written;
 
 pub use context::Options;
 
-use crate::api::{BidNode, BidSlot};
+use crate::api::{BidNode, BidSlot, SlotPhase};
 use crate::metrics;
 use crate::plan::demand;
 use crate::world::{self, Indexes, World};
@@ -23,6 +24,7 @@ use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::{ObjectRef, reflector, store};
 use kube::runtime::{Controller, WatchStreamExt as _, watcher};
 use kube::{Client, Resource, ResourceExt as _};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,8 +110,11 @@ pub async fn run(client: Client, options: Options) {
                 }
                 std::future::ready(())
             });
-    let pod_watch = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default())
-        .inspect_ok(|event| indexes.pods_by_node.fold(event));
+    let pod_watch =
+        watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()).inspect_ok(|event| {
+            indexes.pods_by_node.fold(event);
+            indexes.pods_by_controller.fold(event);
+        });
     let pod_watch = reflector(pod_writer, pod_watch).default_backoff().touched_objects().for_each(|pod| {
         if let Ok(pod) = pod {
             on_pod(&context, &pod);
@@ -137,26 +142,39 @@ pub async fn run(client: Client, options: Options) {
     .touched_objects();
 
     let feed = {
-        let wakes = wakes.clone();
-        context
-            .auction()
-            .feed()
-            .run(move |slot| wakes.slot(ObjectRef::new(&slot.name).within(&slot.namespace)))
+        let context = Arc::clone(&context);
+        context.auction().feed().run(move |slot| {
+            // A notice does not wait for the end of a backoff.
+            context.end_backoff(&key_of::<BidSlot>(&slot.namespace, &slot.name));
+            context.wakes().slot(ObjectRef::new(&slot.name).within(&slot.namespace));
+        })
     };
     let bidnode_controller = Controller::for_stream(bidnode_stream, bidnodes)
         .with_config(Config::default().concurrency(16).debounce(Duration::from_millis(250)))
         .reconcile_on(UnboundedReceiverStream::new(wake_bidnodes))
-        .run(|object, context| watched(object, context, bidnode::reconcile), again, Arc::clone(&context))
+        .run(
+            |object, context| watched(object, context, |_| false, bidnode::reconcile),
+            again,
+            Arc::clone(&context),
+        )
         .for_each(|_| std::future::ready(()));
     let slot_controller = Controller::for_stream(slot_stream, slots)
         .with_config(Config::default().concurrency(32))
         .reconcile_on(UnboundedReceiverStream::new(wake_slots))
-        .run(|object, context| watched(object, context, slot::reconcile), again, Arc::clone(&context))
+        .run(
+            |object, context| watched(object, context, is_going, slot::reconcile),
+            again,
+            Arc::clone(&context),
+        )
         .for_each(|_| std::future::ready(()));
     let faults = async {
         let mut faults = context.auction().mirror().faults();
         while faults.changed().await.is_ok() {
+            context.end_backoffs();
             wake_all(&context);
+            for slot in context.world().slots.state() {
+                context.wakes().slot(ObjectRef::from_obj(slot.as_ref()));
+            }
         }
     };
     let listed = async {
@@ -174,6 +192,7 @@ pub async fn run(client: Client, options: Options) {
         () = feed => {}
         () = herald.run() => {}
         () = faults => {}
+        () = settle::run(&context) => {}
         () = bidnode_controller => {}
         () = slot_controller => {}
         () = listed => {}
@@ -233,6 +252,7 @@ fn wake_all(context: &Context) {
 async fn watched<K, F>(
     object: Arc<K>,
     context: Arc<Context>,
+    is_urgent: impl Fn(&K) -> bool,
     reconcile: impl FnOnce(Arc<K>, Arc<Context>) -> F,
 ) -> Result<Action, Error>
 where
@@ -243,6 +263,12 @@ where
     if !context.has_pictured() {
         return Ok(Action::requeue(Duration::from_millis(100)));
     }
+    if !is_urgent(&object)
+        && let Some(left) = context.backs_off(&key(object.as_ref()), wish(object.as_ref()))
+    {
+        return Ok(Action::requeue(left));
+    }
+    let _pass = context.pass();
     let look = AssertUnwindSafe(reconcile(Arc::clone(&object), Arc::clone(&context))).catch_unwind();
     let result = look.await.unwrap_or_else(|panic| {
         let text = panic
@@ -261,12 +287,25 @@ where
 }
 
 fn key<K: Resource<DynamicType = ()>>(object: &K) -> String {
-    format!(
-        "{}/{}/{}",
-        K::kind(&()),
-        object.meta().namespace.as_deref().unwrap_or_default(),
-        object.name_any()
-    )
+    key_of::<K>(object.meta().namespace.as_deref().unwrap_or_default(), &object.name_any())
+}
+
+pub(super) fn key_of<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> String {
+    format!("{}/{namespace}/{name}", K::kind(&()))
+}
+
+/// The node of a slot has a deadline: events are followed whatever has failed.
+fn is_going(slot: &BidSlot) -> bool {
+    let phase = slot.status.as_ref().map(|status| status.phase);
+    matches!(phase, Some(SlotPhase::Notice | SlotPhase::Draining))
+}
+
+/// What people change about an object. A change of it ends a backoff; a status that we write does not.
+fn wish<K: Resource>(object: &K) -> u64 {
+    let meta = object.meta();
+    let mut hasher = DefaultHasher::new();
+    (meta.generation, meta.deletion_timestamp.is_some(), &meta.annotations).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// When to look again after a failure: later each time, never all at once.
@@ -274,9 +313,11 @@ fn again<K: Resource<DynamicType = ()>>(object: Arc<K>, error: &Error, context: 
     if matches!(error, Error::Stale) {
         return Action::requeue(Duration::from_millis(50 + fastrand::u64(..100)));
     }
-    let object = key(object.as_ref());
-    let times = context.failed(&object);
-    warn!(object, times, %error, "to be looked at again");
+    let name = key(object.as_ref());
+    let times = context.failed(&name);
+    warn!(object = name, times, %error, "to be looked at again");
     let most = Duration::from_millis(250).saturating_mul(1 << times.min(8)).min(Duration::from_secs(60));
-    Action::requeue(most.mul_f64(0.5 + 0.5 * fastrand::f64()).max(error.not_before()))
+    let wait = most.mul_f64(0.5 + 0.5 * fastrand::f64()).max(error.not_before());
+    context.back_off(&name, wish(object.as_ref()), wait);
+    Action::requeue(wait)
 }

@@ -2,7 +2,7 @@
 
 use crate::api::{BidNode, BidSlot};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON, JSONSchemaProps,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt as _;
 
@@ -17,7 +17,26 @@ pub fn all<S: AsRef<str>>(instance_types: &[S]) -> [CustomResourceDefinition; 2]
     {
         schema.enum_ = Some(instance_types.iter().map(|name| JSON(name.as_ref().into())).collect());
     }
-    [node, BidSlot::crd()]
+    let mut crds = [node, BidSlot::crd()];
+    for schema in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions).filter_map(|it| it.schema.as_mut()) {
+        schema.open_api_v3_schema.iter_mut().for_each(known_formats);
+    }
+    crds
+}
+
+/// OpenAPI knows no unsigned numbers, and `kubectl apply` warns of formats that it does not know. Each number has its
+/// minimum.
+fn known_formats(schema: &mut JSONSchemaProps) {
+    if matches!(schema.format.as_deref(), Some("uint32" | "uint64")) {
+        schema.format = Some("int64".to_owned());
+    }
+    schema.properties.iter_mut().flat_map(|all| all.values_mut()).for_each(known_formats);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        known_formats(items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        known_formats(values);
+    }
 }
 
 /// As a stream of YAML documents.

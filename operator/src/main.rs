@@ -13,14 +13,16 @@ use kubebid_operator::ops::{self, Ops};
 use kubebid_operator::plan::slot::Limits;
 use kubebid_operator::provision::external::{self, External, ExternalOptions};
 use kubebid_operator::provision::{Kwok, Provisioner};
-use kubebid_operator::reign::Reign;
+use kubebid_operator::reign::{Candidate, Lost, Reign, until_done};
 use kubebid_operator::{crds, fault};
 use std::error::Error;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tower::util::MapRequestLayer;
@@ -108,6 +110,9 @@ struct Run {
     /// For how long the unit of a node that vanished is kept, unless its provider says that it is lost
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = time, help_heading = "Limits")]
     vanished_for: SignedDuration,
+    /// For how long an engine that does not know a bid is given time to know it again, before another is placed
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time, help_heading = "Limits")]
+    unknown_for: SignedDuration,
     /// Address of /healthz, /readyz and /metrics
     #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS")]
     listen: SocketAddr,
@@ -228,36 +233,92 @@ impl Run {
             request
         });
         let client = ClientBuilder::try_from(config)?.with_layer(&counted).build();
-        let cluster = cluster_uid(&client).await?;
-        let active_nodes = Arc::new(ActiveNodes::default());
-        let ops = Ops { metrics, active_nodes: Arc::clone(&active_nodes) };
+        let ops = Ops { metrics, active_nodes: Arc::default(), ready: Arc::default() };
         let listener = TcpListener::bind(self.listen).await?;
         info!(address = %listener.local_addr()?, "listening");
-        let serving = ops::serve(listener, ops);
-        let working = self.work(client, cluster, active_nodes);
+        let serving = ops::serve(listener, ops.clone());
+        let mut stop = std::pin::pin!(stop_signal());
         tokio::select! {
             served = serving => served.map(|()| ExitCode::FAILURE).map_err(Into::into),
-            worked = working => worked,
-            () = stop_signal() => {
-                info!("stopping; another replica, or the next start, goes on from here");
-                Ok(ExitCode::SUCCESS)
+            worked = self.work(client, &ops, stop.as_mut()) => worked,
+        }
+    }
+
+    /// Works until the process is told to stop, or another replica leads.
+    async fn work(
+        &self,
+        client: Client,
+        ops: &Ops,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<ExitCode, Box<dyn Error>> {
+        let asked = until_done("the cluster cannot be asked", async || cluster_uid(&client).await);
+        let cluster = tokio::select! {
+            cluster = asked => cluster,
+            () = stop.as_mut() => return Ok(stopped()),
+        };
+        ops.ready.store(true, Ordering::Relaxed);
+        let lease = Duration::from_secs(self.lease_seconds);
+        let candidate =
+            Candidate::new(client.clone(), &self.lease_namespace, &self.lease_name, &self.identity, lease);
+        loop {
+            if self.alone {
+                let reign = Reign::alone();
+                let options = self.options(&client, &cluster, reign.clone(), &ops.active_nodes)?;
+                let mut working = std::pin::pin!(control::run(client.clone(), options));
+                tokio::select! {
+                    () = working.as_mut() => return Err(ENDED.into()),
+                    () = stop.as_mut() => {}
+                }
+                tokio::select! { () = working => {} () = reign.finish() => {} }
+                return Ok(stopped());
+            }
+            let mut term = tokio::select! {
+                term = candidate.lead() => term,
+                () = stop.as_mut() => return Ok(stopped()),
+            };
+            let reign = term.reign.clone();
+            let options = self.options(&client, &cluster, reign.clone(), &ops.active_nodes)?;
+            let is_stopped = {
+                let mut working = std::pin::pin!(control::run(client.clone(), options));
+                let is_stopped = tokio::select! {
+                    () = working.as_mut() => return Err(ENDED.into()),
+                    () = term.ended() => false,
+                    () = stop.as_mut() => true,
+                };
+                tokio::select! { () = working => {} () = reign.finish() => {} }
+                is_stopped
+            };
+            if is_stopped {
+                term.release().await;
+                return Ok(stopped());
+            }
+            let lost = tokio::select! {
+                lost = term.lost() => lost,
+                () = stop.as_mut() => return Ok(stopped()),
+            };
+            if lost == Lost::ToAnother {
+                error!("another replica leads: this one ends");
+                return Ok(ExitCode::from(3));
             }
         }
     }
 
-    async fn work(
+    /// What the operator works with while it leads.
+    fn options(
         &self,
-        client: Client,
-        cluster: String,
-        active_nodes: Arc<ActiveNodes>,
-    ) -> Result<ExitCode, Box<dyn Error>> {
+        client: &Client,
+        cluster: &str,
+        reign: Reign,
+        active_nodes: &Arc<ActiveNodes>,
+    ) -> Result<Options, Box<dyn Error>> {
         let mut engine = kubebid_client::Client::builder()
             .endpoints(self.endpoints.iter().map(String::as_str))
             .token_file(&self.token_file);
         if let Some(file) = &self.ca_file {
             engine = engine.ca_file(file);
         }
-        let auction = Arc::new(Auction::new(engine.build()?.with_deadline(Duration::from_secs(5)), cluster));
+        let engine = engine.build()?.with_deadline(Duration::from_secs(5));
+        let auction = Arc::new(Auction::new(engine, cluster.to_owned()));
         let provisioner: Arc<dyn Provisioner> = match self.provisioner {
             ProvisionerKind::Kwok => {
                 let (least, most) = self.kwok_delay_ms;
@@ -270,42 +331,36 @@ impl Run {
                 ca_file: self.provisioner_ca_file.clone(),
             })?),
         };
-        let options = |reign| Options {
+        Ok(Options {
             auction,
             provisioner,
             reign,
-            active_nodes,
+            active_nodes: Arc::clone(active_nodes),
             namespace: self.watch_namespace.clone(),
             limits: Limits {
                 machine: self.machine_within,
                 drain: self.drain_within,
                 vanished: self.vanished_for,
+                unknown: self.unknown_for,
                 ..Limits::default()
             },
-        };
-        if self.alone {
-            control::run(client, options(Reign::alone())).await;
-            return Err("a watch of the cluster has ended".into());
-        }
-        let lease = Duration::from_secs(self.lease_seconds);
-        let (reign, end) =
-            Reign::begin(client.clone(), &self.lease_namespace, &self.lease_name, &self.identity, lease)
-                .await?;
-        tokio::select! {
-            () = end => {
-                error!("somebody else may lead: this replica ends");
-                Ok(ExitCode::from(3))
-            }
-            () = control::run(client, options(reign)) => Err("a watch of the cluster has ended".into()),
-        }
+        })
     }
 }
 
+const ENDED: &str = "a watch of the cluster has ended";
+
+fn stopped() -> ExitCode {
+    info!("stopped; another replica, or the next start, goes on from here");
+    ExitCode::SUCCESS
+}
+
 /// What names a cluster: the UID of its `kube-system` namespace.
-async fn cluster_uid(client: &Client) -> Result<String, Box<dyn Error>> {
+async fn cluster_uid(client: &Client) -> Result<String, String> {
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
-    let system = namespaces.get("kube-system").await?;
-    system.uid().ok_or_else(|| "kube-system has no UID".into())
+    let system = tokio::time::timeout(Duration::from_secs(5), namespaces.get("kube-system")).await;
+    let system = system.map_err(|_| "no answer within 5 s")?.map_err(|error| error.to_string())?;
+    system.uid().ok_or_else(|| "kube-system has no UID".to_owned())
 }
 
 async fn stop_signal() {

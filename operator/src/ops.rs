@@ -3,9 +3,11 @@
 use crate::metrics::ActiveNodes;
 use axum::Router;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::routing::get;
 use metrics_exporter_prometheus::PrometheusHandle;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpListener;
 
 /// What is told over HTTP.
@@ -13,17 +15,26 @@ use tokio::net::TcpListener;
 pub struct Ops {
     pub metrics: PrometheusHandle,
     pub active_nodes: Arc<ActiveNodes>,
+    /// The cluster has answered. A replica is ready then, whether it leads or not.
+    pub ready: Arc<AtomicBool>,
 }
 
-/// Answers until the listener fails. It is not begun before the cluster has answered: who answers is ready, whether
-/// it leads or not.
+/// Answers until the listener fails.
 pub async fn serve(listener: TcpListener, ops: Ops) -> std::io::Result<()> {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .with_state(ops);
     axum::serve(listener, router).await
+}
+
+async fn ready(State(ops): State<Ops>) -> (StatusCode, &'static str) {
+    if ops.ready.load(Ordering::Relaxed) {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the cluster has not answered yet\n")
+    }
 }
 
 async fn metrics(State(ops): State<Ops>) -> String {

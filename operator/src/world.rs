@@ -5,9 +5,9 @@ mod index;
 pub use index::Index;
 
 use crate::api::{
-    ANNOTATION_NAMESPACE, BidNode, BidSlot, BidSlotStatus, LABEL_SLOT, TAINT_LEAVING, TAINT_UNREGISTERED,
+    ANNOTATION_NAMESPACE, BidNode, BidSlot, LABEL_SLOT, LABEL_SLOT_UID, TAINT_LEAVING, TAINT_UNREGISTERED,
 };
-use crate::plan::demand::is_unschedulable;
+use crate::plan::demand::{controller, is_unschedulable};
 use crate::plan::drain::{PodView, Tier};
 use crate::plan::slot::NodeView;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -35,6 +35,8 @@ pub struct Indexes {
     pub slots_by_node: Index<BidSlot>,
     /// By the name of their node; under no name those without.
     pub pods_by_node: Index<Pod>,
+    /// By the UID of their controller.
+    pub pods_by_controller: Index<Pod>,
 }
 
 impl Default for Indexes {
@@ -43,6 +45,7 @@ impl Default for Indexes {
             slots_by_owner: Index::new(owner_uid),
             slots_by_node: Index::new(|slot| slot.status.as_ref()?.node.clone()),
             pods_by_node: Index::new(|pod| Some(node_of(pod).unwrap_or_default().to_owned())),
+            pods_by_controller: Index::new(|pod| controller(pod).map(str::to_owned)),
         }
     }
 }
@@ -87,6 +90,12 @@ impl World {
         self.pods_of("", is_unschedulable)
     }
 
+    /// Pods of the same controller, by its UID, that are not over.
+    pub fn pods_under(&self, controller: &str) -> Vec<Arc<Pod>> {
+        let pods = self.indexes.pods_by_controller.of(controller);
+        pods.iter().filter_map(|pod| self.pods.get(pod)).filter(|pod| !is_over(pod)).collect()
+    }
+
     fn pods_of(&self, key: &str, is_so: impl Fn(&Pod) -> bool) -> Vec<Arc<Pod>> {
         let pods = self.indexes.pods_by_node.of(key);
         pods.iter().filter_map(|pod| self.pods.get(pod)).filter(|pod| is_so(pod)).collect()
@@ -118,7 +127,7 @@ pub fn node_view(node: &Node, registered: bool) -> NodeView {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let has = |key: &str| taints.clone().any(|taint| taint.key == key);
     NodeView {
-        ready: ready_condition(node).is_some_and(|(ready, _)| ready),
+        ready: is_ready(node),
         registered: registered && !has(TAINT_UNREGISTERED),
         leaving: has(TAINT_LEAVING),
         ending_since: node.metadata.deletion_timestamp.as_ref().map(|time| time.0),
@@ -136,10 +145,9 @@ pub fn not_ready_since(node: &Node) -> Option<Timestamp> {
     ready_condition(node).filter(|(ready, _)| !ready).and_then(|(_, since)| since)
 }
 
-/// Whether the node of a slot is there and ready.
-pub fn is_node_ready(status: &BidSlotStatus, world: &World) -> bool {
-    let node = status.node.as_deref().and_then(|name| world.node(name));
-    node.is_some_and(|node| ready_condition(&node).is_some_and(|(ready, _)| ready))
+/// Whether a node is ready.
+pub fn is_ready(node: &Node) -> bool {
+    ready_condition(node).is_some_and(|(ready, _)| ready)
 }
 
 /// Whether pods can be bound to a node: it is ready, and nobody has closed it.
@@ -147,6 +155,24 @@ pub fn takes_pods(node: &Node) -> bool {
     let view = node_view(node, true);
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
     view.ready && view.registered && !view.leaving && view.ending_since.is_none() && !cordoned
+}
+
+/// Whether a node proves that it is the machine of this slot: the operator has labelled it as such, its provider ID ends
+/// with the slot's UID or its unit, or it registered with the slot's UID as the value of its taint. What a provisioner
+/// says its name is proves nothing.
+pub fn is_machine_of(node: &Node, slot_uid: &str, unit: Option<&str>) -> bool {
+    let ends_with = |id: &str, last: &str| id.strip_suffix(last).is_some_and(|scheme| scheme.ends_with('/'));
+    let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+    let by_id =
+        provider_id.is_some_and(|id| ends_with(id, slot_uid) || unit.is_some_and(|unit| ends_with(id, unit)));
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let by_taint = || {
+        taints
+            .into_iter()
+            .any(|taint| taint.key == TAINT_UNREGISTERED && taint.value.as_deref() == Some(slot_uid))
+    };
+    let by_label = || node.labels().get(LABEL_SLOT_UID).is_some_and(|uid| uid == slot_uid);
+    !slot_uid.is_empty() && (by_id || by_label() || by_taint())
 }
 
 /// Which slot a node says it is of.

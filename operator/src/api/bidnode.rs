@@ -7,6 +7,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The keys of labels and taints that Kubernetes takes; what stands before the slash has at most 253 characters besides.
+const QUALIFIED_NAME: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+/// The values of labels and taints that Kubernetes takes.
+const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
+
+fn label_value_schema() -> serde_json::Value {
+    serde_json::json!({"type": "string", "maxLength": 63, "pattern": LABEL_VALUE})
+}
+
 /// Nodes of an instance type, bid for at the KubeBid auction.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
@@ -34,8 +43,21 @@ use std::collections::BTreeMap;
         name = "Price",
         type_ = "number",
         json_path = ".status.averagePrice",
-        description = "Mean price of the nodes, USD per node-hour"
+        description = "Mean price of the nodes per node-hour"
     ),
+    printcolumn(
+        name = "Bid",
+        type_ = "number",
+        json_path = ".status.bidPrice",
+        description = "The highest ceiling that is bid, per node-hour"
+    ),
+    printcolumn(
+        name = "Cost",
+        type_ = "number",
+        json_path = ".status.cost",
+        description = "What all its nodes have cost so far"
+    ),
+    printcolumn(name = "Currency", type_ = "string", json_path = ".status.currency"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Ready",
@@ -61,7 +83,7 @@ pub struct BidNodeSpec {
     pub instance_type: String,
     /// Only nodes of this region; of any region that has the type where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63))]
+    #[schemars(length(min = 1, max = 63), extend("pattern" = LABEL_VALUE))]
     pub region: Option<String>,
     /// The most to pay, in USD per node-hour.
     #[schemars(range(min = 0.01, max = 1_000_000.0))]
@@ -74,15 +96,25 @@ pub struct BidNodeSpec {
     #[serde(default = "default_max_nodes")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_nodes: u32,
+    /// How many GPUs the pods that a node would be bid for have to request together, so that it is; 0 for none. For nodes
+    /// beyond `minNodes`.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1000))]
+    pub min_requested_gpus: u32,
     /// How to trade price against interruptions.
     #[serde(default)]
     pub bid_strategy: BidStrategy,
     /// Labels that the nodes get before any pod is bound to them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new(
-        r"self.all(key, !key.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|kubebid[.]io)/'))"
-    ).message("labels of kubernetes.io, k8s.io, kubebid.io and their subdomains are reserved"))]
+    #[schemars(extend("maxProperties" = 32, "additionalProperties" = label_value_schema()))]
+    #[x_kube(
+        validation = Rule::new(
+            r"self.all(key, !key.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|kubebid[.]io)/'))"
+        ).message("labels of kubernetes.io, k8s.io, kubebid.io and their subdomains are reserved"),
+        validation = Rule::new(format!(
+            "self.all(key, key.matches('{QUALIFIED_NAME}') && key.indexOf('/') <= 253)"
+        )).message("a label's key is a name of at most 63 letters, digits, '-', '_' and '.', after a DNS name and a '/' or not")
+    )]
     pub node_selector: BTreeMap<String, String>,
     /// Taints that the nodes get before any pod is bound to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -130,13 +162,17 @@ impl From<BidStrategy> for Strategy {
 pub struct NodeTaint {
     /// Its key.
     #[schemars(length(min = 1, max = 317))]
-    #[x_kube(validation = Rule::new(
-        r"!self.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|kubebid[.]io)/')"
-    ).message("taints of kubernetes.io, k8s.io, kubebid.io and their subdomains are reserved"))]
+    #[x_kube(
+        validation = Rule::new(
+            r"!self.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|kubebid[.]io)/')"
+        ).message("taints of kubernetes.io, k8s.io, kubebid.io and their subdomains are reserved"),
+        validation = Rule::new(format!("self.matches('{QUALIFIED_NAME}') && self.indexOf('/') <= 253"))
+            .message("a taint's key is a name of at most 63 letters, digits, '-', '_' and '.', after a DNS name and a '/' or not")
+    )]
     pub key: String,
     /// Its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
+    #[schemars(length(max = 63), extend("pattern" = LABEL_VALUE))]
     pub value: Option<String>,
     /// What becomes of pods that do not tolerate it.
     pub effect: TaintEffect,
@@ -180,6 +216,16 @@ pub struct BidNodeStatus {
     /// The mean price of the nodes, in USD per node-hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_price: Option<f64>,
+    /// The highest ceiling that is bid, in USD per node-hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bid_price: Option<f64>,
+    /// What all its nodes have cost so far, those that are gone too, in USD; written every ten minutes at least while it
+    /// grows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    /// The currency of all prices here: `USD`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
     /// When a bid was last placed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_bid_time: Option<Time>,
@@ -194,6 +240,9 @@ pub struct BidNodeStatus {
     /// The generation that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// The `minNodes` that nodes were last given up for: what is taken off it goes at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_min_nodes: Option<u32>,
     /// The labels of the nodes, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
@@ -202,7 +251,7 @@ pub struct BidNodeStatus {
 /// A BidNode in one word.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodePhase {
-    /// Nothing is bid yet.
+    /// Fewer than `minNodes` are ready, and nothing is bid for the others.
     #[default]
     Pending,
     /// Fewer than `minNodes` are ready, and some are still bid for.

@@ -111,6 +111,12 @@ pub struct BidSlotStatus {
     /// Until when the market does not let its ceiling be lowered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected_until: Option<Time>,
+    /// Since when the engine does not know its bid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_time: Option<Time>,
+    /// The generation of its BidNode whose labels and taints the API server refused for its node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_generation: Option<i64>,
     /// Since when its node is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_time: Option<Time>,

@@ -25,7 +25,7 @@ impl SlotKey {
         }
     }
 
-    fn of_labels(labels: &BTreeMap<String, String>) -> Self {
+    pub(super) fn of_labels(labels: &BTreeMap<String, String>) -> Self {
         let label = |key: &str| labels.get(key).cloned().unwrap_or_default();
         SlotKey { namespace: label(LABEL_NAMESPACE), name: label(LABEL_SLOT), uid: label(LABEL_SLOT_UID) }
     }
@@ -51,11 +51,14 @@ pub struct KnownAllocation {
     pub notice: Option<(u64, u64)>,
     pub ended: Option<String>,
     pub price_micros: Option<u64>,
+    /// The last command that was heard of it: what is read of it has to be as new.
+    pub seq: u64,
 }
 
 impl KnownAllocation {
     fn new(allocation: u64, unit: String) -> Self {
-        KnownAllocation { allocation, unit, ready: false, notice: None, ended: None, price_micros: None }
+        let seq = allocation;
+        KnownAllocation { allocation, unit, ready: false, notice: None, ended: None, price_micros: None, seq }
     }
 
     fn of(it: &v1::Allocation) -> Self {
@@ -67,6 +70,7 @@ impl KnownAllocation {
             notice: it.notice.as_ref().map(|notice| (notice.started_at_us, notice.deadline_us)),
             ended,
             price_micros: Some(it.price_micros),
+            seq: it.allocation,
         }
     }
 
@@ -135,6 +139,21 @@ impl Mirror {
             }
             turns
         });
+    }
+
+    /// The last command that was heard of an allocation.
+    pub(super) fn seq_of(&self, allocation: u64) -> u64 {
+        let state = self.state();
+        let bid = state.by_allocation.get(&allocation).and_then(|bid| state.bids.get(bid));
+        bid.and_then(|known| known.allocation.as_ref()).map_or(allocation, |held| held.seq)
+    }
+
+    /// The bids that search or hold something, with their slots.
+    pub fn live(&self) -> Vec<(u64, SlotKey)> {
+        let holds = |known: &Known| known.allocation.as_ref().is_some_and(|held| held.ended.is_none());
+        let state = self.state();
+        let live = state.bids.iter().filter(|(_, known)| known.open || holds(known));
+        live.map(|(bid, known)| (*bid, known.slot.clone())).collect()
     }
 
     /// Slots whose allocation is under notice.
@@ -297,9 +316,9 @@ impl State {
                 Some(known.slot.clone())
             }
             Kind::Ready(it) => self.with(it.allocation, |held| held.ready = true),
-            Kind::NoticeStarted(it) => {
-                self.with(it.allocation, |held| held.notice = Some((event.at_us, it.deadline_us)))
-            }
+            Kind::NoticeStarted(it) => self.with(it.allocation, |held| {
+                (held.notice, held.seq) = (Some((event.at_us, it.deadline_us)), event.seq);
+            }),
             Kind::NoticeRescinded(it) => self.with(it.allocation, |held| held.notice = None),
             Kind::Ended(it) => {
                 self.with(it.allocation, |held| held.ended = Some(it.reason().as_str_name().to_owned()))

@@ -1,7 +1,7 @@
 //! Prices and instance types, asked for now and then: nothing here is worth a call for every slot.
 
 use super::Auction;
-use crate::api::BidNodeSpec;
+use crate::api::{BidNodeSpec, LABEL_UID};
 use crate::plan::price::Markets;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubebid_client::{Error, v1};
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 /// How old a price may be: the slow beat on which ceilings are looked at again.
 const PRICES_FOR: Duration = Duration::from_secs(15);
 const TYPES_FOR: Duration = Duration::from_secs(60);
+const COSTS_FOR: Duration = Duration::from_secs(60);
 
 /// How many pods a kubelet takes, where the type does not say.
 const PODS: &str = "110";
@@ -33,6 +34,7 @@ pub struct Type {
 pub(super) struct Prices {
     markets: Kept<(String, Option<String>), Option<Arc<Markets>>>,
     types: Kept<String, Arc<Type>>,
+    costs: Kept<(), Arc<BTreeMap<String, u64>>>,
 }
 
 impl Prices {
@@ -67,6 +69,26 @@ impl Prices {
         };
         self.types.get(name.to_owned(), TYPES_FOR, read).await
     }
+
+    /// What the nodes of each BidNode have cost so far, in micro-dollars by the UID of the BidNode: what was charged, and
+    /// what those that run have accrued.
+    pub(super) async fn costs(&self, auction: &Auction) -> Result<Arc<BTreeMap<String, u64>>, Error> {
+        let read = async {
+            let request = v1::GetStatementRequest {
+                labels: auction.labels([]),
+                by_label: LABEL_UID.to_owned(),
+                ..Default::default()
+            };
+            let mut costs = BTreeMap::new();
+            for line in auction.heard(auction.client.get_statement(request).await)?.lines {
+                let sums = line.charged.into_iter().chain(line.accrued);
+                let cost: u64 = sums.map(|sums| sums.debit_micros).sum();
+                *costs.entry(line.label_value.unwrap_or_default()).or_default() += cost;
+            }
+            Ok(Arc::new(costs))
+        };
+        self.costs.get((), COSTS_FOR, read).await
+    }
 }
 
 /// The markets as one: the lowest reference and floor of those that have a free node, of all where none has; a
@@ -81,6 +103,7 @@ fn markets(markets: &[v1::Market]) -> Option<Markets> {
     Some(Markets {
         quote,
         increment_bps: rules().filter_map(|rules| rules.increment_bps).max().unwrap_or_default().into(),
+        units: prices().filter_map(|price| price.supply.as_ref()).map(|supply| u64::from(supply.total)).sum(),
     })
 }
 

@@ -3,11 +3,13 @@
 mod bid;
 mod machine;
 
+pub(super) use machine::node_name;
+
 use super::context::Context;
 use super::objects::{drop_finalizer, patch_node, remove};
 use super::slot::Scene;
 use super::{Error, drain, node};
-use crate::api::{BidSlot, BidSlotStatus, SlotPhase, TAINT_LEAVING};
+use crate::api::{BidSlot, BidSlotStatus, SlotPhase, TAINT_LEAVING, usd};
 use crate::plan::slot::{Step, is_failure};
 use crate::world::pod_view;
 use crate::{clock, fault, metrics};
@@ -53,11 +55,20 @@ pub(super) async fn act(
         Step::Provision => machine::provision(scene, status, context).await,
         Step::Register => {
             let (Some(node), Some(owner)) = (&scene.node, &scene.owner) else { return Ok(Outcome::Done) };
-            if let Some(patch) = node::registration(node, owner, &scene) {
-                patch_node(node, &patch, context).await?;
-                fault::point("registered");
+            let Some(patch) = node::registration(node, owner, &scene) else { return Ok(Outcome::Done) };
+            match patch_node(node, &patch, context).await {
+                Ok(()) => {
+                    status.refused_generation = None;
+                    let generation = owner.metadata.generation;
+                    context.set_registration(&owner.uid().unwrap_or_default(), generation, None);
+                    fault::point("registered");
+                    Ok(Outcome::Done)
+                }
+                Err(Error::Cluster(error)) if is_final(&error, status, context) => {
+                    registration_refused(&scene, status, error, context)
+                }
+                Err(error) => Err(error),
             }
-            Ok(Outcome::Done)
         }
         Step::ReportReady => {
             if let Some(owner) = &scene.owner {
@@ -88,7 +99,7 @@ pub(super) async fn act(
             if let Some(node) = &scene.node {
                 patch_node(node, &node::without(node, TAINT_LEAVING), context).await?;
                 let note = "the node stays".to_owned();
-                context.tell(node.as_ref(), EventType::Normal, "NoticeRescinded", note);
+                context.tell(node.as_ref(), Some(&scene.slot), EventType::Normal, "NoticeRescinded", note);
             }
             Ok(Outcome::Done)
         }
@@ -112,12 +123,26 @@ pub(super) async fn act(
             }
             Ok(Outcome::Done)
         }
+        Step::MissBid => {
+            status.lost_time = Some(now);
+            let note = format!("the engine does not know bid {}", status.bid.unwrap_or_default());
+            scene.tell_owner(EventType::Warning, "BidUnknown", note, context);
+            Ok(Outcome::Done)
+        }
+        Step::FindBid => {
+            status.lost_time = None;
+            Ok(Outcome::Done)
+        }
         Step::Move { phase, reason } => {
             if matches!(*reason, "MachineLate" | "NodeLate") {
                 let limit = Duration::try_from(context.limits().machine).unwrap_or_default().as_secs();
                 machine::failed(&scene, reason, &format!("no node is ready after {limit} s"), context);
             }
-            Ok(moved(&scene, status, *phase, reason))
+            let outcome = moved(&scene, status, *phase, reason, context);
+            if *phase == SlotPhase::Awarded {
+                tell_of_award(&scene, status, context).await;
+            }
+            Ok(outcome)
         }
         Step::End { reason } => {
             end(&scene, status, reason, context);
@@ -126,6 +151,45 @@ pub(super) async fn act(
         Step::Forget => forget(scene, context).await,
         Step::Wait(_) => Ok(Outcome::Done),
     }
+}
+
+/// Whether the API server would refuse the same labels and taints again: they are invalid, or a policy has forbidden them
+/// for as long as a machine may take.
+fn is_final(error: &kube::Error, status: &BidSlotStatus, context: &Context) -> bool {
+    let waited = status.since.as_ref().map(|since| clock::now().duration_since(since.0)).unwrap_or_default();
+    match error {
+        kube::Error::Api(answer) => match answer.code {
+            400 | 422 => true,
+            403 => waited >= context.limits().machine,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// A node that cannot get its labels and taints is given back: it costs money and takes no pods. One that has been ready
+/// keeps those that it has.
+fn registration_refused(
+    scene: &Scene,
+    status: &mut BidSlotStatus,
+    error: Box<kube::Error>,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    let generation = scene.owner.as_ref().and_then(|owner| owner.metadata.generation);
+    let told = status.refused_generation == generation && generation.is_some();
+    status.refused_generation = generation;
+    let why = format!("the API server refuses the labels or taints of its node: {error}");
+    if let Some(owner) = &scene.owner {
+        context.set_registration(&owner.uid().unwrap_or_default(), generation, Some(why.clone()));
+    }
+    status.message = Some(why);
+    if let (Some(note), false) = (&status.message, told) {
+        scene.tell_owner(EventType::Warning, "RegistrationRefused", note.clone(), context);
+    }
+    if status.ready_time.is_some() {
+        return Err(Error::Cluster(error));
+    }
+    Ok(moved(scene, status, SlotPhase::Releasing, "RegistrationRefused", context))
 }
 
 fn word(step: &Step) -> &'static str {
@@ -143,6 +207,8 @@ fn word(step: &Step) -> &'static str {
         Step::DeleteNode => "delete_node",
         Step::Deprovision => "deprovision",
         Step::Cancel => "cancel",
+        Step::MissBid => "miss_bid",
+        Step::FindBid => "find_bid",
         Step::Move { .. } => "move",
         Step::End { .. } => "end",
         Step::Forget => "forget",
@@ -159,27 +225,37 @@ fn end(scene: &Scene, status: &mut BidSlotStatus, reason: &str, context: &Contex
     let failed = !given_back || is_failure(status.reason.as_deref());
     status.phase = if failed { SlotPhase::Failed } else { SlotPhase::Released };
     status.since = Some(Time(clock::now()));
-    if !given_back && let Some(owner) = &scene.owner {
+    if given_back {
+        let why = status.reason.as_deref().unwrap_or("given back");
+        let note = format!("slot {} has given its node back: {why}", scene.slot.name_any());
+        scene.tell_owner(EventType::Normal, "NodeReleased", note, context);
+    } else {
         let note = format!("slot {} has lost its node: {reason}", scene.slot.name_any());
-        context.tell(owner.as_ref(), EventType::Warning, "NodeLost", note);
+        scene.tell_owner(EventType::Warning, "NodeLost", note, context);
     }
 }
 
 /// On the BidNode, the node, and its pods: after the taint, which others wait for.
 fn tell_of_preemption(scene: &Scene, status: &BidSlotStatus, context: &Context) {
-    let (Some(node), Some(owner)) = (&scene.node, &scene.owner) else { return };
-    let Some(Time(deadline)) = &status.deadline else { return };
+    let (Some(node), Some(Time(deadline))) = (&scene.node, &status.deadline) else { return };
+    let slot = Some(&scene.slot);
     let note = format!("node {} is to be given up by {deadline}", node.name_any());
-    context.tell(owner.as_ref(), EventType::Warning, "NodePreempted", note.clone());
-    context.tell(node.as_ref(), EventType::Warning, "NodePreempted", note.clone());
+    scene.tell_owner(EventType::Warning, "NodePreempted", note.clone(), context);
+    context.tell(node.as_ref(), slot, EventType::Warning, "NodePreempted", note.clone());
     for pod in context.world().pods_on(&node.name_any()) {
         if pod_view(&pod).is_some() {
-            context.tell(pod.as_ref(), EventType::Warning, "NodePreempted", note.clone());
+            context.tell(pod.as_ref(), slot, EventType::Warning, "NodePreempted", note.clone());
         }
     }
 }
 
-fn moved(scene: &Scene, status: &mut BidSlotStatus, phase: SlotPhase, reason: &str) -> Outcome {
+fn moved(
+    scene: &Scene,
+    status: &mut BidSlotStatus,
+    phase: SlotPhase,
+    reason: &str,
+    context: &Context,
+) -> Outcome {
     let now = Time(clock::now());
     match phase {
         SlotPhase::Awarded => {
@@ -192,6 +268,7 @@ fn moved(scene: &Scene, status: &mut BidSlotStatus, phase: SlotPhase, reason: &s
             status.node_uid = scene.node.as_ref().and_then(|node| node.uid());
             if phase == SlotPhase::Ready {
                 status.ready_time.get_or_insert_with(|| now.clone());
+                tell_of_readiness(scene, reason, context);
             }
         }
         SlotPhase::Draining if status.drain_time.is_none() => status.drain_time = Some(now.clone()),
@@ -199,10 +276,13 @@ fn moved(scene: &Scene, status: &mut BidSlotStatus, phase: SlotPhase, reason: &s
             if reason == "NodeVanished" {
                 status.missing_time = Some(now.clone());
             }
-            if status.phase == SlotPhase::Draining
-                && let Some(after) = since_notice(scene)
-            {
-                metrics::drained(after);
+            if status.phase == SlotPhase::Draining {
+                if let Some(after) = since_notice(scene) {
+                    metrics::drained(after);
+                }
+                let node = status.node.as_deref().unwrap_or_default();
+                let note = format!("node {node} is drained: {reason}");
+                scene.tell_owner(EventType::Normal, "NodeDrained", note, context);
             }
         }
         SlotPhase::Pending
@@ -222,6 +302,34 @@ fn moved(scene: &Scene, status: &mut BidSlotStatus, phase: SlotPhase, reason: &s
     status.reason = Some(reason.to_owned());
     status.since = Some(now);
     Outcome::Done
+}
+
+/// On the BidNode: which unit a slot has won, and what it costs, if the engine says so.
+async fn tell_of_award(scene: &Scene, status: &BidSlotStatus, context: &Context) {
+    let (Some(allocation), Some(unit)) = (status.allocation, &status.unit) else { return };
+    let price = context.auction().price_micros(allocation).await.ok().map(usd);
+    let price = price.map(|price| format!(" at {price} USD per hour")).unwrap_or_default();
+    let note = format!("slot {} has won unit {unit}{price}", scene.slot.name_any());
+    scene.tell_owner(EventType::Normal, "NodeWon", note, context);
+}
+
+/// On the BidNode: that a node is ready, and in whose place it is.
+fn tell_of_readiness(scene: &Scene, reason: &str, context: &Context) {
+    let (slot, node) = (scene.slot.name_any(), scene.status().node.unwrap_or_default());
+    match (reason, &scene.slot.spec.replaces) {
+        ("NoticeRescinded", _) => {
+            let note = format!("node {node} of slot {slot} stays: its notice was taken back");
+            scene.tell_owner(EventType::Normal, "NoticeRescinded", note, context);
+        }
+        (_, Some(replaced)) => {
+            let note = format!("node {node} of slot {slot} is ready, in the place of slot {replaced}");
+            scene.tell_owner(EventType::Normal, "NodeReplaced", note, context);
+        }
+        (_, None) => {
+            let note = format!("node {node} of slot {slot} is ready");
+            scene.tell_owner(EventType::Normal, "NodeReady", note, context);
+        }
+    }
 }
 
 fn since_notice(scene: &Scene) -> Option<Duration> {

@@ -1,38 +1,42 @@
 //! A look at a BidNode: how many slots it has and should have, and what it says of itself.
 
 use super::context::Context;
-use super::objects::{drop_finalizer, release, remove};
-use super::slot::is_above_max;
-use super::{Error, node};
+use super::objects::{drop_finalizer, patched, posted, release, remove};
+use super::slot::{instant, is_above_max};
+use super::{Error, key_of, node, settle};
 use crate::api::{
     ANNOTATION_ABANDON, ANNOTATION_EMPTY_AFTER, ANNOTATION_UNHEALTHY_AFTER, BidNode, BidNodeStatus, BidSlot,
     BidSlotSpec, FINALIZER, LABEL_BIDNODE, LABEL_REGION, LABEL_UID, SlotPhase,
 };
-use crate::plan::count::{self, Leaving, Rules, SlotView};
-use crate::plan::demand::{self, Resources, Shape};
+use crate::plan::count::{self, Changes, Leaving, Rules, SlotView};
+use crate::plan::demand::{self, Resources, Room, Shape};
 use crate::plan::drain::Tier;
 use crate::plan::price;
-use crate::plan::status::{self, Facts, SlotReport};
+use crate::plan::status::{self, Facts, SlotReport, Supply};
 use crate::provision::kubelet_labels;
-use crate::world::{is_node_ready, not_ready_since, ordinal, pod_view, takes_pods};
+use crate::world::{is_ready, node_view, not_ready_since, ordinal, pod_view, takes_pods};
 use crate::{clock, fault};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// Everything is looked at again at least as often, give or take a tenth.
 const BEAT: Duration = Duration::from_secs(60);
 /// How often a status is written of which only numbers move, and of which not even those do.
 const NUMBERS_BEAT: SignedDuration = SignedDuration::from_secs(1);
 const DETAILS_BEAT: SignedDuration = SignedDuration::from_secs(5);
+/// How often a cost is written of which nothing else has changed.
+const COST_BEAT: SignedDuration = SignedDuration::from_mins(10);
+/// For how long after a notice slots are not made before the taints: one that stays untainted holds nothing up.
+const TAINTS_FIRST: SignedDuration = SignedDuration::from_secs(2);
 const EMPTY_AFTER: SignedDuration = SignedDuration::from_mins(10);
 const UNHEALTHY_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
@@ -51,6 +55,7 @@ pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Resu
     if seen != node.metadata.generation {
         // What it asks for is different: its slots amend their bids and relabel their nodes.
         for slot in &slots {
+            context.end_backoff(&key_of::<BidSlot>(&slot.namespace().unwrap_or_default(), &slot.name_any()));
             context.wakes().slot(ObjectRef::from_obj(slot.as_ref()));
         }
     }
@@ -62,24 +67,36 @@ pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Resu
             is_of_pair(&views[index], &views) && fits(index, &slots, &rooms, &context);
     }
     let going = slots.iter().zip(&views).filter(|(_, view)| view.is_preempted());
-    let displaced: Vec<_> = going.flat_map(|(slot, _)| moving_pods(slot, &context)).collect();
-    let ready: Vec<_> = rooms.into_iter().flatten().collect();
-    let Some(needed) = needed(&node, &displaced, &ready, &context).await else {
+    let going: Vec<_> = going.map(|(slot, _)| Arc::clone(slot)).collect();
+    let ready: Vec<_> = rooms.iter().flatten().map(Open::room).collect();
+    let observed_min = node.status.as_ref().and_then(|status| status.observed_min_nodes);
+    let Some(needed) = needed(&node, &going, &ready, &context).await else {
         // What pods need is not known: as many slots as there are is the best guess.
-        let early = report(&node, &slots, now, &context).await?;
+        let early = report(&node, &slots, observed_min, now, &context).await?;
         return Ok(Action::requeue(early.unwrap_or(BEAT / 6)));
     };
+    // Given up for once: the status that says so may not be seen yet.
+    let uid = node.uid().unwrap_or_default();
+    let taken_off = observed_min.map_or(0, |observed| observed.saturating_sub(node.spec.min_nodes));
+    let is_new = taken_off > 0 && context.is_new_generation(&uid, node.metadata.generation);
     let rules = Rules {
         min: node.spec.min_nodes as usize,
         max: node.spec.max_nodes as usize,
         needed,
+        fewer: if is_new { taken_off as usize } else { 0 },
         empty_after: duration(&node, ANNOTATION_EMPTY_AFTER, EMPTY_AFTER),
         unhealthy_after: duration(&node, ANNOTATION_UNHEALTHY_AFTER, UNHEALTHY_AFTER),
     };
-    context.set_target(&node.uid().unwrap_or_default(), count::target(&rules, &views));
+    context.set_target(&uid, count::target(&rules, &views));
     let changes = count::plan(&rules, &views);
-    let pause = context.pause_after_failures(&node.uid().unwrap_or_default(), now);
-    for new in changes.create.iter().filter(|_| pause.is_none()) {
+    if changes != Changes::default() {
+        debug!(bidnode = node.name_any(), ?rules, ?views, ?changes, "slots change");
+    }
+    let pause = context.pause_after_failures(&uid, now);
+    let refused = registration_refused(&node, &slots, &context);
+    let taints = taints_left(&slots, now, &context).filter(|_| !changes.create.is_empty());
+    let may_create = pause.is_none() && refused.is_none() && taints.is_none();
+    for new in changes.create.iter().filter(|_| may_create) {
         create(&node, new, &context).await?;
         fault::point("slot-created");
     }
@@ -89,10 +106,26 @@ pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Resu
             release(slot, *reason, &context).await?;
         }
     }
-    let early = report(&node, &slots, now, &context).await?;
+    context.set_scaled(&uid, node.metadata.generation);
+    let early = report(&node, &slots, Some(node.spec.min_nodes), now, &context).await?;
     let pause = pause.filter(|_| !changes.create.is_empty());
-    let look = [early, pause].into_iter().flatten().fold(next_look(&rules, &views), Duration::min);
+    let look = [early, pause, taints].into_iter().flatten().fold(next_look(&rules, &views), Duration::min);
     Ok(Action::requeue(look))
+}
+
+/// When to look again while a node under notice has no taint yet. Slots in their place are made after that: they would keep
+/// the API server busy, which the taints wait for.
+fn taints_left(slots: &[Arc<BidSlot>], now: Timestamp, context: &Context) -> Option<Duration> {
+    let is_left = |slot: &Arc<BidSlot>| {
+        let status = slot.status.as_ref()?;
+        let held =
+            context.auction().mirror().bid(status.bid?)?.allocation.filter(|held| held.ended.is_none())?;
+        let (started, _) = held.notice?;
+        let waited = now.duration_since(instant(started)?);
+        let node = context.node_of(status).filter(|_| status.phase == SlotPhase::Ready)?;
+        (waited < TAINTS_FIRST && !node_view(&node, true).leaving).then_some(())
+    };
+    slots.iter().find_map(is_left).map(|()| Duration::from_millis(100))
 }
 
 /// Before the next node is empty, or not ready, for long enough.
@@ -159,24 +192,55 @@ fn is_of_pair(slot: &SlotView, slots: &[SlotView]) -> bool {
 }
 
 /// Whether the pods of a slot's node would find room on the others that are ready.
-fn fits(index: usize, slots: &[Arc<BidSlot>], rooms: &[Option<Resources>], context: &Context) -> bool {
+fn fits(index: usize, slots: &[Arc<BidSlot>], rooms: &[Option<Open>], context: &Context) -> bool {
     let others = rooms.iter().enumerate().filter(|(other, _)| *other != index);
-    let others: Vec<_> = others.filter_map(|(_, room)| room.clone()).collect();
-    demand::fit(moving_pods(&slots[index], context).iter().map(AsRef::as_ref), &others)
+    let others: Vec<_> = others.filter_map(|(_, open)| open.as_ref().map(Open::room)).collect();
+    let pods = moving_pods(&slots[index], context);
+    demand::fit(pods.iter().map(AsRef::as_ref), &others)
+}
+
+/// A node that pods can be bound to.
+struct Open {
+    free: Resources,
+    pods: Vec<Arc<Pod>>,
+}
+
+impl Open {
+    fn room(&self) -> Room<'_> {
+        Room { free: self.free.clone(), pods: self.pods.iter().map(AsRef::as_ref).collect() }
+    }
+}
+
+fn registration_refused(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Option<String> {
+    let was = node.status.clone().unwrap_or_default();
+    let statuses: Vec<_> = slots.iter().filter_map(|slot| slot.status.clone()).collect();
+    let generation = node.metadata.generation;
+    let heard = context.registration(&node.uid().unwrap_or_default(), generation);
+    heard.unwrap_or_else(|| status::registration_refused(&was, generation, &statuses))
 }
 
 /// Nodes that pods need beside the ready ones: unschedulable pods, and those that are displaced. `None` while the
 /// engine does not say what a node of the type is.
 async fn needed(
     node: &BidNode,
-    displaced: &[Arc<Pod>],
-    ready: &[Resources],
+    going: &[Arc<BidSlot>],
+    ready: &[Room<'_>],
     context: &Context,
 ) -> Option<usize> {
-    let unschedulable = context.world().unschedulable();
-    let (asking, going): (Vec<_>, Vec<_>) =
+    // The watch goes on meanwhile, and tells that a pod is ending before it tells of its successor. So successors are read
+    // before those that are ending, and once more after them: none is counted beside its predecessor, and none is missed.
+    let mut unschedulable = context.world().unschedulable();
+    let displaced: Vec<_> = going.iter().flat_map(|slot| moving_pods(slot, context)).collect();
+    let ending = displaced.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some());
+    let controllers: BTreeSet<_> = ending.filter_map(|pod| demand::controller(pod)).collect();
+    let siblings: Vec<_> =
+        controllers.into_iter().flat_map(|controller| context.world().pods_under(controller)).collect();
+    let known: BTreeSet<_> = unschedulable.iter().filter_map(|pod| pod.uid()).collect();
+    let late = siblings.iter().filter(|pod| demand::is_unschedulable(pod));
+    unschedulable.extend(late.filter(|pod| pod.uid().is_none_or(|uid| !known.contains(&uid))).cloned());
+    let (asking, moving): (Vec<_>, Vec<_>) =
         (unschedulable.iter().map(AsRef::as_ref).collect(), displaced.iter().map(AsRef::as_ref).collect());
-    let pods = demand::seekers(&asking, &going);
+    let pods = demand::seekers(&asking, &moving, &siblings);
     if pods.is_empty() {
         return Some(0);
     }
@@ -185,19 +249,28 @@ async fn needed(
     labels.extend(node::labels(node));
     labels.extend(kubelet_labels(&node.spec.instance_type));
     labels.extend(node.spec.region.clone().map(|region| (LABEL_REGION.to_owned(), region)));
-    let shape = Shape { labels, taints: node::taints(node), free: Resources::parse(&kind.allocatable) };
-    Some(demand::nodes_needed(pods, &shape, ready))
+    let shape = Shape {
+        labels,
+        taints: node::taints(node),
+        free: Resources::parse(&kind.allocatable),
+        min_gpus: node.spec.min_requested_gpus,
+    };
+    let names: Vec<_> = pods.iter().map(|pod| pod.name_any()).collect();
+    let needed = demand::nodes_needed(pods, &shape, ready);
+    debug!(bidnode = node.name_any(), needed, rooms = ready.len(), ?names, "pods want nodes");
+    Some(needed)
 }
 
-/// What is free on the node of a slot that stays, if pods can be bound to it.
-fn free_of(slot: &BidSlot, context: &Context) -> Option<Resources> {
+/// What is free on the node of a slot that stays, if pods can be bound to it: that may be before its slot is ready.
+fn free_of(slot: &BidSlot, context: &Context) -> Option<Open> {
     let status = slot.status.as_ref()?;
-    let stays = status.phase == SlotPhase::Ready && slot.spec.release.is_none();
+    let stays = status.phase.counts() && slot.spec.release.is_none();
     let name = status.node.as_deref().filter(|_| stays)?;
     let node = context.world().node(name).filter(|node| takes_pods(node))?;
     let allocatable = node.status.as_ref()?.allocatable.as_ref()?;
     let pods = context.world().pods_on(name);
-    Some(Resources::parse(allocatable).without(pods.iter().map(AsRef::as_ref)))
+    let free = Resources::parse(allocatable).without(pods.iter().map(AsRef::as_ref));
+    Some(Open { free, pods })
 }
 
 async fn create(node: &BidNode, new: &count::New, context: &Context) -> Result<(), Error> {
@@ -220,7 +293,7 @@ async fn create(node: &BidNode, new: &count::New, context: &Context) -> Result<(
         ])),
         ..slot.metadata
     };
-    match api.create(&PostParams::default(), &slot).await {
+    match api.create(&posted(), &slot).await {
         Ok(_) => Ok(()),
         // Our list was old.
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
@@ -232,7 +305,7 @@ async fn add_finalizer(node: &BidNode, context: &Context) -> Result<(), Error> {
     let mut finalizers = node.finalizers().to_vec();
     finalizers.push(FINALIZER.to_owned());
     let patch = json!({"metadata": {"resourceVersion": node.resource_version(), "finalizers": finalizers}});
-    bidnodes(node, context).patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+    bidnodes(node, context).patch(&node.name_any(), &patched(), &Patch::Merge(patch)).await?;
     Ok(())
 }
 
@@ -256,9 +329,7 @@ async fn end(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Resul
             drop_finalizer(&api, slot.as_ref()).await?;
         }
     }
-    let over =
-        abandoned || (slots.is_empty() && context.auction().has_nothing_of(node).await.unwrap_or(false));
-    if over {
+    if abandoned || (slots.is_empty() && settle_all(node, context).await?) {
         if abandoned {
             warn!(bidnode = node.name_any(), "abandoned: bids and nodes may be left at the engine");
         }
@@ -268,8 +339,17 @@ async fn end(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Resul
         context.forget(&node.uid().unwrap_or_default());
         return Ok(Action::await_change());
     }
-    report(node, slots, clock::now(), context).await?;
+    report(node, slots, Some(node.spec.min_nodes), clock::now(), context).await?;
     Ok(Action::requeue(Duration::from_secs(2)))
+}
+
+/// Ends what the engine has of a BidNode without slots. Returns true if that was nothing.
+async fn settle_all(node: &BidNode, context: &Context) -> Result<bool, Error> {
+    let Ok(leases) = context.auction().leases_of(node).await else { return Ok(false) };
+    for (bid, slot) in &leases {
+        settle::end(*bid, slot, Some(node), context).await?;
+    }
+    Ok(leases.is_empty())
 }
 
 /// Writes the status, if it says anything else than before, and what is of less interest less often; then returns when
@@ -277,6 +357,7 @@ async fn end(node: &BidNode, slots: &[Arc<BidSlot>], context: &Context) -> Resul
 async fn report(
     node: &BidNode,
     slots: &[Arc<BidSlot>],
+    observed_min_nodes: Option<u32>,
     now: Timestamp,
     context: &Context,
 ) -> Result<Option<Duration>, Error> {
@@ -292,18 +373,19 @@ async fn report(
             name,
             status,
             leaving: slot.spec.release.is_some() || slot.metadata.deletion_timestamp.is_some(),
-            node_ready: is_node_ready(status, context.world()),
+            node_ready: context.node_of(status).is_some_and(|node| is_ready(&node)),
             price_micros: status.bid.and_then(|bid| {
                 context.auction().mirror().bid(bid)?.allocation.and_then(|held| held.price_micros)
             }),
         })
         .collect();
     let fault = context.auction().mirror().fault();
-    let offer = match (&fault, node.metadata.deletion_timestamp.is_some()) {
-        (None, false) => context.auction().markets(&node.spec).await.ok().flatten(),
-        (Some(_), _) | (_, true) => None,
-    }
-    .map(|markets| price::offer(&node.spec, &markets.quote));
+    let deleting = node.metadata.deletion_timestamp.is_some();
+    let supply = match &fault {
+        None if !deleting => supply(node, context).await,
+        Some(_) | None => Supply::Unknown,
+    };
+    let cost_micros = if fault.is_none() { context.auction().cost(node).await.ok() } else { None };
     let above: Vec<_> = statuses.iter().filter(|status| is_above_max(status, node.spec.max_bid)).collect();
     let waits = above
         .iter()
@@ -314,10 +396,14 @@ async fn report(
         uid: &uid,
         generation: node.metadata.generation,
         min_nodes: node.spec.min_nodes as usize,
-        deleting: node.metadata.deletion_timestamp.is_some(),
+        deleting,
         now,
         auction_fault: fault,
-        below_floor_micros: offer.and_then(|offer| Some((offer.ceiling_micros, offer.below_floor_micros?))),
+        supply,
+        registration_refused: registration_refused(node, slots, context),
+        cost_micros,
+        cost_due: context.is_cost_due(&uid, now, COST_BEAT),
+        observed_min_nodes,
         above_max_bid: !above.is_empty(),
         max_bid_waits_until: waits,
     };
@@ -341,9 +427,28 @@ async fn report(
     if new.average_price != was.average_price {
         context.set_priced(&uid, now);
     }
+    if new.cost != was.cost {
+        context.set_cost_written(&uid, now);
+    }
     write(node, &new, context).await?;
     context.set_reported(&uid, now);
     Ok(None)
+}
+
+/// What the markets have to say to the ceiling of a BidNode.
+async fn supply(node: &BidNode, context: &Context) -> Supply {
+    match context.auction().markets(&node.spec).await {
+        Err(_) => Supply::Unknown,
+        Ok(None) => Supply::NoMarket,
+        Ok(Some(markets)) if markets.units == 0 => Supply::NoUnit,
+        Ok(Some(markets)) => {
+            let offer = price::offer(&node.spec, &markets.quote);
+            Supply::Offered {
+                ceiling_micros: offer.ceiling_micros,
+                below_floor_micros: offer.below_floor_micros,
+            }
+        }
+    }
 }
 
 async fn write(node: &BidNode, status: &BidNodeStatus, context: &Context) -> Result<(), Error> {

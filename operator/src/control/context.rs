@@ -2,12 +2,12 @@
 
 use super::Error;
 use super::written::Written;
-use crate::api::{BidNode, BidSlot};
+use crate::api::{BidNode, BidSlot, BidSlotStatus};
 use crate::auction::Auction;
 use crate::metrics::ActiveNodes;
 use crate::plan::slot::Limits;
 use crate::provision::Provisioner;
-use crate::reign::Reign;
+use crate::reign::{Pass, Reign};
 use crate::world::World;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -103,19 +103,34 @@ impl Herald {
 /// What is not worth a write: lost with the process, and made again.
 #[derive(Debug, Default)]
 struct Memory {
-    failures: BTreeMap<String, u32>,
+    failures: BTreeMap<String, Failure>,
     /// When the mean price of a BidNode was last written, by UID.
     priced: BTreeMap<String, Timestamp>,
     /// When the status of a BidNode was last written, by UID.
     reported: BTreeMap<String, Timestamp>,
+    /// When the cost of a BidNode was last written, by UID.
+    cost_written: BTreeMap<String, Timestamp>,
+    /// The generation of a BidNode for which nodes were given up, by UID.
+    scaled: BTreeMap<String, Option<i64>>,
     /// Since when the node of a slot has been empty, by UID.
     empty: BTreeMap<String, Timestamp>,
     /// How many machines of a BidNode failed in a row, and when the last one did, by UID.
     machine_failures: BTreeMap<String, (u32, Timestamp)>,
     /// How many slots a BidNode is to have, by UID.
     targets: BTreeMap<String, usize>,
+    /// Whether the API server has refused the labels or taints of this generation of a BidNode, with its words, or taken
+    /// them, by UID. A slot may be gone before its BidNode is looked at.
+    registrations: BTreeMap<String, (Option<i64>, Option<String>)>,
     /// When the provisioner was last asked for the machine of a slot, by UID.
     asked: BTreeMap<String, Instant>,
+}
+
+/// An object whose last looks came to nothing.
+#[derive(Debug, Default)]
+struct Failure {
+    times: u32,
+    /// No look before this time, and what people wanted of the object when it was set.
+    backoff: Option<(Instant, u64)>,
 }
 
 impl Context {
@@ -155,6 +170,17 @@ impl Context {
         self.options.provisioner.as_ref()
     }
 
+    /// The node of a slot, as it was seen or as it was written since.
+    pub(super) fn node_of(&self, status: &BidSlotStatus) -> Option<Arc<Node>> {
+        let node = status.node.as_deref().and_then(|name| self.world.node(name))?;
+        Some(self.nodes.newest(node))
+    }
+
+    /// Whether slots of this namespace are this operator's.
+    pub(super) fn watches(&self, namespace: &str) -> bool {
+        self.options.namespace.as_ref().is_none_or(|ours| ours == namespace)
+    }
+
     pub(super) fn limits(&self) -> Limits {
         self.options.limits
     }
@@ -168,6 +194,11 @@ impl Context {
         if self.options.reign.holds() { Ok(()) } else { Err(Error::NotLeading) }
     }
 
+    /// Counts a pass for as long as what is returned lives.
+    pub(super) fn pass(&self) -> Pass {
+        self.options.reign.pass()
+    }
+
     pub(super) fn set_pictured(&self) {
         self.pictured.store(true, Ordering::Relaxed);
     }
@@ -176,13 +207,21 @@ impl Context {
         self.pictured.load(Ordering::Relaxed)
     }
 
-    /// Tells people.
-    pub(super) fn tell<K>(&self, about: &K, type_: EventType, reason: &str, note: String)
-    where
+    /// Tells people, with the slot that it is because of. Events of one object with the same reason are counted as one,
+    /// unless they are because of different slots.
+    pub(super) fn tell<K>(
+        &self,
+        about: &K,
+        slot: Option<&BidSlot>,
+        type_: EventType,
+        reason: &str,
+        note: String,
+    ) where
         K: Resource<DynamicType = ()>,
     {
         let (reason, action) = (reason.to_owned(), reason.to_owned());
-        let event = Event { type_, reason, note: Some(note), action, secondary: None };
+        let secondary = slot.map(|slot| slot.object_ref(&()));
+        let event = Event { type_, reason, note: Some(note), action, secondary };
         // At the end nobody listens any more.
         let _ = self.news.send(News { event, about: about.object_ref(&()) });
     }
@@ -194,9 +233,38 @@ impl Context {
     /// Counts a failure in a row.
     pub(super) fn failed(&self, object: &str) -> u32 {
         let mut memory = self.memory();
-        let times = memory.failures.entry(object.to_owned()).or_default();
-        *times = times.saturating_add(1);
-        *times
+        let failure = memory.failures.entry(object.to_owned()).or_default();
+        failure.times = failure.times.saturating_add(1);
+        failure.times
+    }
+
+    /// Keeps an object that has failed from being looked at for this long. Only another wish of its owner, or
+    /// [`Context::end_backoff`], ends that early: a failure whose status write wakes the object would otherwise repeat
+    /// at once.
+    pub(super) fn back_off(&self, object: &str, wish: u64, wait: Duration) {
+        if let Some(failure) = self.memory().failures.get_mut(object) {
+            failure.backoff = Some((Instant::now() + wait, wish));
+        }
+    }
+
+    /// How much is left of the backoff of an object.
+    pub(super) fn backs_off(&self, object: &str, wish: u64) -> Option<Duration> {
+        let memory = self.memory();
+        let (until, then) = memory.failures.get(object)?.backoff?;
+        let left = until.saturating_duration_since(Instant::now());
+        (wish == then && !left.is_zero()).then_some(left)
+    }
+
+    /// Lets an object be looked at at once. How often it has failed is remembered.
+    pub(super) fn end_backoff(&self, object: &str) {
+        if let Some(failure) = self.memory().failures.get_mut(object) {
+            failure.backoff = None;
+        }
+    }
+
+    /// Lets all objects be looked at at once.
+    pub(super) fn end_backoffs(&self) {
+        self.memory().failures.values_mut().for_each(|failure| failure.backoff = None);
     }
 
     pub(super) fn succeeded(&self, object: &str) {
@@ -228,6 +296,26 @@ impl Context {
         self.memory().reported.insert(uid.to_owned(), when);
     }
 
+    /// Whether the cost of a BidNode was last written so long ago, or before this process began.
+    pub(super) fn is_cost_due(&self, uid: &str, now: Timestamp, beat: SignedDuration) -> bool {
+        let mut memory = self.memory();
+        let written = *memory.cost_written.entry(uid.to_owned()).or_insert(now);
+        now.duration_since(written) >= beat
+    }
+
+    pub(super) fn set_cost_written(&self, uid: &str, when: Timestamp) {
+        self.memory().cost_written.insert(uid.to_owned(), when);
+    }
+
+    /// Whether no nodes were given up for this generation of a BidNode.
+    pub(super) fn is_new_generation(&self, uid: &str, generation: Option<i64>) -> bool {
+        self.memory().scaled.get(uid) != Some(&generation)
+    }
+
+    pub(super) fn set_scaled(&self, uid: &str, generation: Option<i64>) {
+        self.memory().scaled.insert(uid.to_owned(), generation);
+    }
+
     /// Since when the node of this slot has been empty.
     pub(super) fn empty_since(&self, slot_uid: &str, empty: bool, now: Timestamp) -> Option<Timestamp> {
         let mut memory = self.memory();
@@ -236,6 +324,19 @@ impl Context {
             return None;
         }
         Some(*memory.empty.entry(slot_uid.to_owned()).or_insert(now))
+    }
+
+    /// Notes what the API server made of the labels and taints of a generation of a BidNode: why it refused them, or `None`
+    /// where it took them.
+    pub(super) fn set_registration(&self, uid: &str, generation: Option<i64>, refused: Option<String>) {
+        self.memory().registrations.insert(uid.to_owned(), (generation, refused));
+    }
+
+    /// What the API server last made of the labels and taints of this generation of a BidNode, if it was asked.
+    pub(super) fn registration(&self, uid: &str, generation: Option<i64>) -> Option<Option<String>> {
+        let memory = self.memory();
+        let (asked, refused) = memory.registrations.get(uid)?;
+        (*asked == generation).then(|| refused.clone())
     }
 
     pub(super) fn machine_failed(&self, uid: &str, now: Timestamp) {
@@ -276,8 +377,11 @@ impl Context {
         let mut memory = self.memory();
         memory.priced.remove(uid);
         memory.reported.remove(uid);
+        memory.cost_written.remove(uid);
+        memory.scaled.remove(uid);
         memory.empty.remove(uid);
         memory.machine_failures.remove(uid);
+        memory.registrations.remove(uid);
         memory.targets.remove(uid);
         memory.asked.remove(uid);
     }

@@ -6,8 +6,19 @@ use crate::api::{BidSlot, FINALIZER, ReleaseReason};
 use crate::deletion;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
+
+/// Whose the fields are that the operator writes to objects of others.
+const FIELD_MANAGER: &str = "kubebid-operator";
+
+pub(super) fn posted() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
+}
+
+pub(super) fn patched() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
 
 /// Writes the status of a slot, unless somebody else has written meanwhile; returns it as it is then.
 pub(super) async fn write_status(slot: &BidSlot, context: &Context) -> Result<BidSlot, Error> {
@@ -30,7 +41,7 @@ pub(super) async fn release(slot: &BidSlot, why: ReleaseReason, context: &Contex
     context.leads()?;
     let api: Api<BidSlot> = Api::namespaced(context.client.clone(), &slot.namespace().unwrap_or_default());
     let patch = json!({"metadata": {"uid": slot.uid()}, "spec": {"release": why}});
-    unless_gone(api.patch(&slot.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
+    unless_gone(api.patch(&slot.name_any(), &patched(), &Patch::Merge(patch)).await)
 }
 
 pub(super) async fn patch_node(
@@ -40,7 +51,7 @@ pub(super) async fn patch_node(
 ) -> Result<(), Error> {
     context.leads()?;
     let api: Api<Node> = Api::all(context.client.clone());
-    let patched = api.patch(&node.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
+    let patched = api.patch(&node.name_any(), &patched(), &Patch::Merge(patch)).await;
     unless_gone(patched.map(|node| context.nodes.put(node)))
 }
 
@@ -72,5 +83,5 @@ where
         return Ok(());
     }
     let patch = json!({"metadata": {"uid": object.uid(), "finalizers": left}});
-    unless_gone(api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
+    unless_gone(api.patch(&object.name_any(), &patched(), &Patch::Merge(patch)).await)
 }

@@ -12,11 +12,12 @@ use crate::plan::price::{self, Bid, Markets};
 use crate::plan::slot::conditions::{Facts, Obstacle, conditions};
 use crate::plan::slot::{self as plan, AllocationView, Auction, BidView, Sight, Step, Unwanted};
 use crate::provision::Machine;
-use crate::world::{is_node_ready, node_view, not_ready_since, pod_view};
+use crate::world::{is_machine_of, is_ready, node_view, not_ready_since, pod_view};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
+use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,6 +42,13 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) fn status(&self) -> BidSlotStatus {
         self.slot.status.clone().unwrap_or_default()
+    }
+
+    /// Tells people, on the BidNode of the slot.
+    pub(super) fn tell_owner(&self, type_: EventType, reason: &str, note: String, context: &Context) {
+        if let Some(owner) = &self.owner {
+            context.tell(owner.as_ref(), Some(&self.slot), type_, reason, note);
+        }
     }
 
     /// When the notice on its node began and ends, if there is one.
@@ -108,22 +116,31 @@ impl Draft {
     /// Says in its conditions how far the slot is, and what it waits for.
     fn describe(&mut self, error: Option<&Error>, context: &Context) {
         let status = self.slot.status.get_or_insert_default();
-        let node = status.node.as_deref().and_then(|name| context.world().node(name));
+        let node = context.node_of(status);
         let held =
             || node.as_ref()?.metadata.deletion_timestamp.as_ref().map(|since| Obstacle::Held(since.0));
+        let uid = self.slot.metadata.uid.as_deref().unwrap_or_default();
+        let unproven = status.phase < SlotPhase::Releasing
+            && node.as_ref().is_some_and(|node| !is_machine_of(node, uid, status.unit.as_deref()));
         let away = || context.auction().mirror().fault().map(Obstacle::Auction);
         let obstacle = match error {
-            // Why a bid was refused is in the status.
-            Some(Error::Auction(kubebid_client::Error::Refused(_))) => None,
+            // Why a bid was not placed is in the status.
+            Some(Error::Auction(kubebid_client::Error::Refused(refusal))) => {
+                status.bid.map(|_| Obstacle::Refused(refusal.to_string()))
+            }
             Some(Error::Auction(error)) => Some(Obstacle::Auction(error.to_string())),
             Some(Error::Provisioner(fault)) => Some(Obstacle::Provisioner(fault.to_string())),
+            Some(Error::Cluster(_)) if status.refused_generation.is_some() => {
+                status.message.clone().map(Obstacle::Registration)
+            }
             Some(Error::Stale | Error::Cluster(_) | Error::NotLeading | Error::Panicked(_)) => return,
+            None if unproven => status.node.clone().map(Obstacle::Unproven),
             None if context.auction().mirror().is_listed() => held(),
             None => away(),
         };
         let facts = Facts {
             obstacle: obstacle.as_ref(),
-            node_ready: is_node_ready(status, context.world()),
+            node_ready: node.as_ref().is_some_and(|node| is_ready(node)),
             limits: context.limits(),
             generation: self.slot.metadata.generation,
             now: clock::now(),
@@ -148,9 +165,13 @@ async fn look(slot: BidSlot, context: &Context) -> Result<Scene, Error> {
     let owner = context.world().owner(&slot);
     let status = slot.status.as_ref();
     let node = status.and_then(|status| status.node.as_deref()).and_then(|name| context.world().node(name));
-    // A node of the same name that came later is not ours.
+    // A node of the same name that came later is not ours, nor is one that does not prove that it is.
     let uid = status.and_then(|status| status.node_uid.clone());
-    let node = node.filter(|node| uid.is_none() || node.uid() == uid);
+    let unit = status.and_then(|status| status.unit.as_deref());
+    let slot_uid = slot.metadata.uid.as_deref().unwrap_or_default();
+    let node = node
+        .filter(|node| uid.is_none() || node.uid() == uid)
+        .filter(|node| is_machine_of(node, slot_uid, unit));
     let node = node.map(|node| context.nodes.newest(node));
     let auction = context.auction();
     let known = match status.and_then(|status| status.bid) {

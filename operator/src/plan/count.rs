@@ -60,6 +60,8 @@ pub struct Rules {
     pub max: usize,
     /// Nodes that unschedulable pods need beside those that are ready.
     pub needed: usize,
+    /// How many a person has just taken off `min`: as many go at once, busy or not.
+    pub fewer: usize,
     pub empty_after: SignedDuration,
     pub unhealthy_after: SignedDuration,
 }
@@ -102,11 +104,13 @@ pub fn plan(rules: &Rules, slots: &[SlotView]) -> Changes {
         return Changes { create, release };
     }
     let must = standing.len().saturating_sub(rules.max.max(rules.min));
+    let asked = rules.fewer.min(standing.len().saturating_sub(rules.min));
     release.extend(cheapest_first(rules, standing.clone()).enumerate().filter_map(|(index, slot)| {
         let surplus = index < standing.len() - target;
         let free_to_go = index < must || !slot.is_used(rules);
-        let reason = if slot.empty_for.is_some() { ReleaseReason::Empty } else { ReleaseReason::ScaleDown };
-        (surplus && free_to_go).then(|| (slot.name.clone(), reason))
+        let waited = index >= asked && slot.empty_for.is_some();
+        let reason = if waited { ReleaseReason::Empty } else { ReleaseReason::ScaleDown };
+        (index < asked || surplus && free_to_go).then(|| (slot.name.clone(), reason))
     }));
     let spare = standing.len().saturating_sub(release.len()).saturating_sub(rules.min);
     if rules.needed == 0 {
@@ -186,6 +190,7 @@ mod tests {
         min: 2,
         max: 4,
         needed: 0,
+        fewer: 0,
         empty_after: SignedDuration::from_mins(10),
         unhealthy_after: SignedDuration::from_mins(5),
     };
@@ -295,6 +300,18 @@ mod tests {
         check(RULES, &[busy(0, 1), busy(1, 1), empty(2, 10)], "-2:Empty");
         check(RULES, &[empty(0, 99), empty(1, 99)], "");
         check(RULES, &[empty(0, 99), empty(1, 12), empty(2, 12)], "-0:Empty");
+    }
+
+    #[test]
+    fn as_many_as_a_person_takes_off_the_minimum_go_at_once_the_emptiest_first() {
+        let fewer = |min, fewer| Rules { min, fewer, ..RULES };
+        check(fewer(1, 2), &[busy(0, 3), empty(1, 0), busy(2, 1)], "-1:ScaleDown -2:ScaleDown");
+        check(fewer(1, 1), &[busy(0, 3), empty(1, 0), busy(2, 1)], "-1:ScaleDown");
+        check(fewer(2, 1), &[busy(0, 1), busy(1, 1)], "");
+        check(fewer(0, 2), &[busy(0, 1), slot(1, SlotPhase::Bidding)], "-1:ScaleDown -0:ScaleDown");
+        // What the operator would give up by itself waits.
+        check(fewer(1, 1), &[empty(0, 0), empty(1, 0), busy(2, 1)], "-1:ScaleDown");
+        check(Rules { needed: 1, ..fewer(1, 1) }, &[busy(0, 8), busy(1, 8)], "+2");
     }
 
     #[test]

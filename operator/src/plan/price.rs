@@ -10,6 +10,8 @@ pub struct Markets {
     pub quote: Quote,
     /// The largest of theirs.
     pub increment_bps: u64,
+    /// Units that any provider offers in them.
+    pub units: u64,
 }
 
 /// What to bid.
@@ -92,6 +94,7 @@ mod tests {
             max_bid,
             min_nodes: 1,
             max_nodes: 10,
+            min_requested_gpus: 0,
             bid_strategy: strategy,
             node_selector: BTreeMap::new(),
             taints: Vec::new(),
@@ -104,7 +107,7 @@ mod tests {
             floor_micros: Some(micros(floor)),
             tick_micros: 100,
         };
-        Markets { quote, increment_bps: 500 }
+        Markets { quote, increment_bps: 500, units: 1 }
     }
 
     #[track_caller]

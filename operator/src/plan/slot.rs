@@ -81,6 +81,8 @@ pub struct Limits {
     pub held: SignedDuration,
     /// For a node that vanished, unless the provider says that the unit is lost.
     pub vanished: SignedDuration,
+    /// For an engine that does not know the bid: the right store may come back.
+    pub unknown: SignedDuration,
 }
 
 impl Default for Limits {
@@ -90,6 +92,7 @@ impl Default for Limits {
             drain: SignedDuration::from_mins(15),
             held: SignedDuration::from_mins(2),
             vanished: SignedDuration::from_mins(2),
+            unknown: SignedDuration::from_mins(1),
         }
     }
 }
@@ -164,6 +167,10 @@ pub enum Step {
     Deprovision,
     /// End the bid, and what it holds.
     Cancel,
+    /// Write down that the engine does not know the bid.
+    MissBid,
+    /// Write down that the engine knows the bid again.
+    FindBid,
     /// Write down where it is.
     Move { phase: SlotPhase, reason: &'static str },
     /// Write down where it is, with the engine's word for why.
@@ -176,7 +183,17 @@ pub enum Step {
 
 /// Whether a slot has failed that was given back in good order, by why it was.
 pub fn is_failure(reason: Option<&str>) -> bool {
-    matches!(reason, Some("MachineFailed" | "MachineGone" | "MachineLate" | "NodeLate" | "NodeVanished"))
+    matches!(
+        reason,
+        Some(
+            "MachineFailed"
+                | "MachineGone"
+                | "MachineLate"
+                | "NodeLate"
+                | "NodeVanished"
+                | "RegistrationRefused"
+        )
+    )
 }
 
 /// Kept back of a deadline, for the node to be given back in.
@@ -208,6 +225,7 @@ pub fn next(sight: &Sight<'_>) -> Step {
     match &sight.auction {
         Auction::Unknown => Step::Wait(SOON),
         Auction::NoBid => unheard_of(sight),
+        Auction::Bid(_) if status.lost_time.is_some() => Step::FindBid,
         Auction::Bid(bid) => match &bid.allocation {
             None => waiting(sight, bid),
             Some(allocation) => match &allocation.ended {
@@ -240,9 +258,17 @@ fn waiting(sight: &Sight<'_>, bid: &BidView) -> Step {
     }
 }
 
-/// The engine has forgotten the bid, as one does that came back from an older backup. Nobody has taken the node: its
-/// pods have the time that they have when a node is given up.
+/// The engine does not know the bid: it is another one, or came back from an older backup. The right one may come back,
+/// so the slot waits for a while. Then the node is given up. No tenant has taken it: its pods have the time that they
+/// have when a node is given up.
 fn unheard_of(sight: &Sight<'_>) -> Step {
+    if sight.unwanted.is_none() && sight.status.phase < SlotPhase::Notice {
+        let Some(since) = &sight.status.lost_time else { return Step::MissBid };
+        let left = sight.limits.unknown - sight.now.duration_since(since.0);
+        if left.is_positive() {
+            return Step::Wait(left.min(BEAT));
+        }
+    }
     let runs = sight.node.as_ref().is_some_and(|node| node.ending_since.is_none());
     if runs && sight.status.phase < SlotPhase::Releasing {
         leave(sight, None, "BidUnknown")

@@ -53,7 +53,8 @@ impl Provisioner for Kwok {
             return Ok(Machine::Coming);
         }
         let running = Machine::Running { node: order.name.clone() };
-        match self.nodes.create(&PostParams::default(), &bare(order)).await {
+        let params = PostParams { field_manager: Some("kubebid-kwok".to_owned()), ..PostParams::default() };
+        match self.nodes.create(&params, &bare(order)).await {
             Ok(_) => return Ok(running),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             Err(error) => return Err(fault("make a node")(error)),

@@ -3,14 +3,17 @@
 use crate::market::Times;
 use crate::seen::first_versions;
 use crate::story::{self, Story};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use kube::runtime::wait::await_condition;
-use kubebid_operator::api::{BidNodeStatus, LABEL_BIDNODE, LABEL_UID, NodePhase, TAINT_UNREGISTERED};
+use kubebid_operator::api::{
+    BidNodeStatus, BidSlot, LABEL_BIDNODE, LABEL_UID, NodePhase, TAINT_UNREGISTERED,
+};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio::time::Instant;
 
 const NOTICE: Duration = Duration::from_secs(20);
 const EU: &str = "h100-8x/eu-west";
@@ -291,10 +294,105 @@ async fn scaling_moves_the_minimum() {
     story.running("gpu", 3).await;
     let table = story.plane.get(&["-n", &story.namespace, "get", "bn"]);
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["NAME", "INSTANCE", "NODES", "PRICE", "PHASE", "READY", "AGE"]);
-    assert_eq!(lines[1][..6], ["gpu", "h100-8x", "3", "2", "Running", "True"]);
+    let heading = ["NAME", "INSTANCE", "NODES", "PRICE", "BID", "COST", "CURRENCY", "PHASE", "READY", "AGE"];
+    assert_eq!(lines[0], heading);
+    assert_eq!(lines[1][..4], ["gpu", "h100-8x", "3", "2"]);
+    assert_eq!(lines[1][6..9], ["USD", "Running", "True"]);
+    assert!(lines[1][4].parse::<f64>().unwrap() >= 2.0 && lines[1][5].parse::<f64>().is_ok(), "{table}");
     scale(1);
     let node = story.running("gpu", 1).await;
     story.eventually("one node is left", || async { story.nodes_of(&node).await.len() == 1 }).await;
     story.eventually("one unit is held", || async { story.market.held().await.len() == 1 }).await;
+}
+
+#[tokio::test]
+async fn a_refused_bid_is_said_and_tried_again_less_and_less_often() {
+    let story = Story::begin("refused").await;
+    story.market.open(EU, NOTICE).await;
+    story.market.limit_nodes_wanted(Some(1)).await;
+    let began = Instant::now();
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 3})).await;
+    let message = story.says("gpu", "BidsAccepted", "False", "BidRefused").await;
+    assert!(message.contains("LIMIT"), "{message}");
+    let fifth = |slot: &BidSlot| slot.status.as_ref().is_some_and(|status| status.attempt >= 5);
+    story
+        .eventually("it was tried five times", || async {
+            story.slots().list(&Default::default()).await.unwrap().iter().any(fifth)
+        })
+        .await;
+    // After a quarter of a second at least, and then twice as long each time.
+    assert!(began.elapsed() >= Duration::from_millis(3750), "{:?}", began.elapsed());
+    let slots = story.slots().list(&Default::default()).await.unwrap();
+    let refused = slots.iter().filter(|slot| {
+        let conditions = slot.status.iter().flat_map(|status| &status.conditions);
+        conditions.into_iter().any(|it| it.type_ == "Allocated" && it.reason == "BidRefused")
+    });
+    assert_eq!(refused.count(), 2, "{slots:?}");
+    story.market.limit_nodes_wanted(None).await;
+    story.market.offer(EU, 3, 1.0).await;
+    story.running("gpu", 3).await;
+    story.says("gpu", "BidsAccepted", "True", "Accepted").await;
+}
+
+#[tokio::test]
+async fn a_ceiling_is_said_to_suffice_only_where_something_is_offered() {
+    let mut story = Story::begin("suffices").await;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
+    let message = story.says("gpu", "CeilingSuffices", "Unknown", "NoMarket").await;
+    assert!(message.contains("NO_MARKET"), "{message}");
+    story.market.open(EU, NOTICE).await;
+    let message = story.says("gpu", "CeilingSuffices", "Unknown", "NoSupply").await;
+    assert!(message.contains("NO_SUPPLY"), "{message}");
+    story.market.offer(EU, 1, 1.0).await;
+    story.running("gpu", 1).await;
+    story.says("gpu", "CeilingSuffices", "True", "AtOrAboveFloor").await;
+    story.market.stop().await;
+    story.says("gpu", "CeilingSuffices", "Unknown", "AuctionUnavailable").await;
+    story.market.resume().await;
+}
+
+#[tokio::test]
+async fn no_node_is_not_ready_on_the_way_to_its_first_readiness() {
+    let story = Story::begin("starts").await;
+    story.market.open(EU, NOTICE).await;
+    story.market.offer(EU, 4, 1.0).await;
+    let is_not_ready = |node: &kubebid_operator::api::BidNode| {
+        node.status.as_ref().is_some_and(|status| status.phase == NodePhase::NotReady)
+    };
+    let not_ready = first_versions(story.bidnodes(), is_not_ready).await;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 4})).await;
+    story.running("gpu", 4).await;
+    assert!(not_ready.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn nodes_that_a_person_scales_away_go_at_once_busy_ones_too() {
+    let story = Story::begin("fewer").await;
+    story.market.open(EU, NOTICE).await;
+    story.market.offer(EU, 4, 2.0).await;
+    let spec = json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 4, "nodeSelector": {"pool": story.namespace}});
+    story.bid("gpu", spec).await;
+    story.annotate(&story.bidnodes(), "gpu", "kubebid.io/release-empty-after", "1h").await;
+    let node = story.running("gpu", 4).await;
+    let gpus = json!({"requests": {"nvidia.com/gpu": "8"}, "limits": {"nvidia.com/gpu": "8"}});
+    for name in ["a", "b"] {
+        let containers = json!([{"name": "main", "image": "work", "resources": gpus}]);
+        story.pod(name, json!({"nodeSelector": {"pool": story.namespace}, "containers": containers})).await;
+        let is_bound =
+            |pod: Option<&Pod>| pod.is_some_and(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
+        story.until_pod(name, "it is bound", is_bound).await;
+    }
+    let scale = |nodes: u32| {
+        let nodes = format!("--replicas={nodes}");
+        story.plane.get(&["-n", &story.namespace, "scale", "bn", "gpu", &nodes]);
+    };
+    scale(2);
+    story.eventually("two nodes are left", || async { story.nodes_of(&node).await.len() == 2 }).await;
+    let left = story.pods().list(&Default::default()).await.unwrap().items;
+    assert!(left.len() == 2 && left.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()), "{left:?}");
+    scale(1);
+    story.running("gpu", 1).await;
+    story.eventually("one unit is held", || async { story.market.held().await.len() == 1 }).await;
+    let left = story.pods().list(&Default::default()).await.unwrap().items;
+    assert_eq!(left.len(), 1, "the other was drained: {left:?}");
 }

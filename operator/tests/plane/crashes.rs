@@ -74,13 +74,18 @@ impl Replicas {
 
     /// Starts the first or the second.
     fn start(&self, story: &mut Story, which: usize) {
+        self.start_with(story, which, "20");
+    }
+
+    /// The same, with a Lease that lasts for so many seconds.
+    fn start_with(&self, story: &mut Story, which: usize, seconds: &str) {
         story.kubeconfig = self.accounts[which].clone();
         let identity = ["one", "two"][which];
         story.start_operator(&[
             "--lease-name",
             "op",
             "--lease-seconds",
-            "20",
+            seconds,
             "--lease-namespace",
             &self.namespace,
             "--identity",
@@ -148,6 +153,34 @@ async fn another_replica_is_idle_until_the_leader_is_gone() {
     drop(first);
     story.change("gpu", json!({"minNodes": 3})).await;
     story.running("gpu", 3).await;
+    let asked = replicas.asked(&story);
+    let [one, two] = asked.each_ref().map(|asked| writes(asked));
+    assert!(!one.is_empty() && one.iter().max() < two.iter().min(), "{one:?} {two:?}");
+}
+
+#[tokio::test]
+async fn a_replica_that_is_told_to_stop_hands_over_without_waiting_for_its_lease_to_end() {
+    let mut story = Story::without_operator("handover").await;
+    story.market.open(EU, Duration::from_secs(20)).await;
+    story.market.offer(EU, 4, 1.0).await;
+    let replicas = Replicas::of(&story);
+    // The Lease lasts for longer than the story.
+    replicas.start_with(&mut story, 0, "3600");
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
+    story.running("gpu", 1).await;
+    let mut first = story.operator.take().unwrap();
+    replicas.start_with(&mut story, 1, "3600");
+    story
+        .eventually("the other has looked at the lease", || {
+            let [_, two] = replicas.asked(&story);
+            std::future::ready(two.iter().any(|it| it["objectRef"]["resource"] == "leases"))
+        })
+        .await;
+    signal(first.pid(), "TERM");
+    timeout(PATIENCE, first.ended()).await.expect("it ends");
+    assert!(first.log().contains("the lease is released"), "{}", first.log());
+    story.change("gpu", json!({"minNodes": 2})).await;
+    story.running("gpu", 2).await;
     let asked = replicas.asked(&story);
     let [one, two] = asked.each_ref().map(|asked| writes(asked));
     assert!(!one.is_empty() && one.iter().max() < two.iter().min(), "{one:?} {two:?}");

@@ -1,7 +1,8 @@
 //! What the API server makes of a BidNode before the operator sees it.
 
-use crate::story::Story;
+use crate::story::{self, Story};
 use kubebid_operator::api::BidStrategy;
+use kubebid_operator::crds;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -36,6 +37,20 @@ async fn nonsense_is_refused_with_the_field_to_blame() {
     refused(json!({"nodeSelector": {"kubebid.io/x": "1"}}), "spec.nodeSelector").await;
     refused(json!({"taints": [{"key": "node.kubernetes.io/x", "effect": "NoSchedule"}]}), "spec.taints")
         .await;
+    let long = "x".repeat(64);
+    for key in ["", "-a", "a-", "a b", "a/b/c", "/a", "a/", "A/b", "a..b/c", "ä", long.as_str()] {
+        refused(json!({"nodeSelector": {key: "1"}}), "spec.nodeSelector").await;
+        refused(json!({"taints": [{"key": key, "effect": "NoSchedule"}]}), "spec.taints").await;
+    }
+    let far = format!("{}/x", ["a".repeat(63).as_str(); 4].join("."));
+    refused(json!({"nodeSelector": {far.as_str(): "1"}}), "spec.nodeSelector").await;
+    refused(json!({"taints": [{"key": far, "effect": "NoSchedule"}]}), "spec.taints").await;
+    for value in ["-a", "a-", "a b", "a/b", "ä", long.as_str()] {
+        refused(json!({"nodeSelector": {"a": value}}), "spec.nodeSelector").await;
+        refused(json!({"taints": [{"key": "a", "value": value, "effect": "NoSchedule"}]}), "spec.taints")
+            .await;
+    }
+    refused(json!({"region": "eu west"}), "spec.region").await;
     let twice =
         json!([{"key": "a", "effect": "NoSchedule"}, {"key": "a", "value": "1", "effect": "NoSchedule"}]);
     refused(json!({"taints": twice}), "spec.taints").await;
@@ -44,7 +59,10 @@ async fn nonsense_is_refused_with_the_field_to_blame() {
 #[tokio::test]
 async fn only_the_prefixes_of_others_are_reserved() {
     let story = Story::without_operator("prefixes").await;
-    let labels = json!({"mykubernetes.io/x": "1", "pool": "gpu", "kubernetes.io.example.com/x": "1"});
+    let far = format!("{}.{}/x", ["a".repeat(63).as_str(); 3].join("."), "a".repeat(61));
+    let labels = json!({
+        "mykubernetes.io/x": "1", "pool": "gpu", "kubernetes.io.example.com/x": "1", "A_b.c-d": "", far.as_str(): "1_a.B",
+    });
     let taints = json!([{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoExecute"}]);
     story
         .bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 1, "nodeSelector": labels, "taints": taints}))
@@ -60,4 +78,15 @@ async fn the_type_and_the_region_stay() {
         let refused = story.bidnodes().patch("gpu", &Default::default(), &patch).await;
         assert!(matches!(&refused, Err(kube::Error::Api(status)) if status.code == 422), "{refused:?}");
     }
+}
+
+#[test]
+fn the_definitions_are_applied_without_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("crds.yaml");
+    std::fs::write(&file, crds::yaml(&crds::INSTANCE_TYPES).unwrap()).unwrap();
+    let applied = story::plane().kubectl(&["apply", "--dry-run=server", "-f", file.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&applied.stderr);
+    assert!(applied.status.success(), "{said}");
+    assert!(!said.contains("unrecognized format"), "{said}");
 }

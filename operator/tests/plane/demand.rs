@@ -82,3 +82,32 @@ async fn changed_labels_and_taints_are_applied_in_place() {
         .await;
     assert_eq!(story.nodes_of(&node).await.len(), 1);
 }
+
+#[tokio::test]
+async fn pods_that_keep_each_other_away_bring_a_node_each() {
+    let story = Story::begin("apart").await;
+    story.market.open(EU, Duration::from_secs(15)).await;
+    story.market.offer(EU, 4, 1.0).await;
+    let pool = &story.namespace;
+    let spec =
+        json!({"instanceType": "h100-8x", "maxBid": 2.0, "minNodes": 1, "nodeSelector": {"pool": pool}});
+    story.bid("gpu", spec).await;
+    story.running("gpu", 1).await;
+    for name in ["one", "two"] {
+        let apart = json!({
+            "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["one", "two"]}]},
+            "topologyKey": "kubernetes.io/hostname",
+        });
+        let affinity =
+            json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}});
+        story.pod(name, json!({"nodeSelector": {"pool": pool}, "affinity": affinity})).await;
+    }
+    for name in ["one", "two"] {
+        let runs = |pod: Option<&Pod>| {
+            pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref()).is_some_and(|phase| phase == "Running")
+        };
+        story.until_pod(name, "it runs", runs).await;
+    }
+    story.running("gpu", 2).await;
+    assert_eq!(story.market.all_bids().await.len(), 2);
+}

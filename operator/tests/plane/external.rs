@@ -338,3 +338,38 @@ async fn a_provider_that_was_away_is_asked_again() {
     assert!(!provider.books().machines.values().any(running));
     assert!(story.market.held().await.is_empty());
 }
+
+#[tokio::test]
+async fn a_node_that_does_not_prove_to_be_ours_is_never_touched() {
+    let (story, provider) = begin("foreign", &[]).await;
+    let name = format!("control-{}", story.namespace);
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "spec": {"providerID": "acme://somewhere/else"},
+    });
+    let node: Node = serde_json::from_value(node).unwrap();
+    story.nodes().create(&kube::api::PostParams::default(), &node).await.unwrap();
+    provider.books().foreign = Some(name.clone());
+    let taints = [json!({"key": "gpu", "effect": "NoExecute"})];
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "taints": taints})).await;
+    let unproven = |slot: Option<&BidSlot>| {
+        let conditions = slot.and_then(|slot| slot.status.as_ref()).into_iter().flat_map(|it| &it.conditions);
+        conditions.into_iter().any(|it| it.type_ == "Ready" && it.reason == "NodeUnproven")
+    };
+    let unproven = await_condition(story.slots(), "gpu-0", unproven);
+    timeout(PATIENCE, unproven).await.expect("its slot says so").unwrap();
+    story
+        .eventually("people were told", || async {
+            let told = ["get", "events", "--field-selector", "reason=NodeUnproven", "-n", &story.namespace];
+            story.plane.get(&told).contains(&name)
+        })
+        .await;
+    story.delete("gpu").await;
+    story.gone("gpu").await;
+    let node = story.nodes().get(&name).await.expect("it is still there");
+    assert_eq!(story::taints(&node), []);
+    let ours = |key: &&String| key.starts_with("kubebid.io/");
+    assert_eq!(node.labels().keys().filter(ours).chain(node.annotations().keys().filter(ours)).count(), 0);
+    assert!(story.market.held().await.is_empty());
+    story.nodes().delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
+}

@@ -139,7 +139,7 @@ async fn pods_have_time_to_leave_a_node_whose_bid_the_engine_has_forgotten() {
     let mut story = Story::without_operator("forgotten").await;
     story.market.open(EU, NOTICE).await;
     story.market.back_up().await;
-    story.start_operator(&[]);
+    story.start_operator(&["--unknown-for", "1s"]);
     story.market.offer(EU, 1, 1.0).await;
     let spec = json!({"instanceType": "h100-8x", "maxBid": 4.5, "nodeSelector": {"pool": story.namespace}});
     story.bid("gpu", spec).await;
@@ -240,4 +240,107 @@ async fn two_of_one_name_in_two_namespaces_do_not_meet() {
     story.gone("gpu").await;
     assert_eq!(story.nodes_of(&theirs).await.len(), 2);
     assert_eq!(story.market.held().await.len(), 2);
+}
+
+/// Three nodes run, and then the engine comes back on a store that ends before their bids.
+async fn begin_on_older_store(name: &str, unknown_for: &str) -> Story {
+    let mut story = Story::without_operator(name).await;
+    story.market.open(EU, NOTICE).await;
+    story.market.back_up().await;
+    story.start_operator(&["--unknown-for", unknown_for]);
+    for capacity in 1..=3 {
+        story.market.offer(EU, capacity, 1.0).await;
+    }
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 3})).await;
+    story.running("gpu", 3).await;
+    story.market.restore().await;
+    story
+}
+
+#[tokio::test]
+async fn an_engine_on_an_older_store_is_noticed_and_bid_at_again() {
+    let story = begin_on_older_store("older", "2s").await;
+    let message = story.says("gpu", "BidsKnown", "False", "BidUnknown").await;
+    assert!(message.contains("does not know 3 bids"), "{message}");
+    story.market.offer(EU, 3, 1.0).await;
+    let node = story.bidnodes().get("gpu").await.unwrap();
+    story.eventually("three nodes are held again", || async { story.market.held().await.len() == 3 }).await;
+    story.says("gpu", "BidsKnown", "True", "Known").await;
+    story.running("gpu", 3).await;
+    story.eventually("and no other is left", || async { story.nodes_of(&node).await.len() == 3 }).await;
+}
+
+#[tokio::test]
+async fn a_bidnode_whose_bids_an_older_store_does_not_have_can_be_deleted() {
+    let story = begin_on_older_store("olderend", "1h").await;
+    story.says("gpu", "BidsKnown", "False", "BidUnknown").await;
+    story.delete("gpu").await;
+    story.gone("gpu").await;
+    assert!(story.market.held().await.is_empty());
+}
+
+/// A slot goes, and nobody ends what it holds.
+async fn lose_slot(story: &mut Story) {
+    story.operator = None;
+    story.slots().delete("gpu-0", &DeleteParams::default()).await.unwrap();
+    let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    story.slots().patch("gpu-0", &PatchParams::default(), &none).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lease_whose_slot_is_gone_is_ended() {
+    let mut story = begin("slotless", 2).await;
+    let before: Vec<_> = story.market.held().await.into_iter().map(|held| held.allocation).collect();
+    lose_slot(&mut story).await;
+    story.start_operator(&[]);
+    story
+        .eventually("two nodes are held, of which one is new", || async {
+            let held = story.market.held().await;
+            held.len() == 2 && held.iter().filter(|held| before.contains(&held.allocation)).count() == 1
+        })
+        .await;
+    let node = story.running("gpu", 2).await;
+    story.eventually("its node is gone", || async { story.nodes_of(&node).await.len() == 2 }).await;
+}
+
+#[tokio::test]
+async fn a_bidnode_whose_slot_is_gone_can_be_deleted() {
+    let mut story = begin("slotlessend", 1).await;
+    let node = story.bidnodes().get("gpu").await.unwrap();
+    story.operator = None;
+    story.delete("gpu").await;
+    lose_slot(&mut story).await;
+    story.start_operator(&[]);
+    story.gone("gpu").await;
+    assert!(story.market.held().await.is_empty());
+    assert!(story.nodes_of(&node).await.is_empty());
+}
+
+#[tokio::test]
+async fn an_api_server_that_is_away_is_waited_for_at_the_start_and_later() {
+    let mut story = Story::alone("apiaway").await;
+    let namespace = story.namespace.clone();
+    story.plane.stop(Component::ApiServer);
+    story.start_operator(&["--lease-name", "op", "--lease-namespace", &namespace, "--lease-seconds", "9"]);
+    story
+        .eventually("it says what it waits for", || async {
+            story.operator.as_ref().unwrap().log().contains("the cluster cannot be asked: to be tried again")
+        })
+        .await;
+    story.plane.restart(Component::ApiServer);
+    story.client = story::client(story.plane).await;
+    fill(&story, 1).await;
+    story.plane.stop(Component::ApiServer);
+    story
+        .eventually("it acts no more", || async {
+            let log = story.operator.as_ref().unwrap().log();
+            log.contains("stood still") || log.contains("the lease is lost")
+        })
+        .await;
+    story.plane.restart(Component::ApiServer);
+    story.client = story::client(story.plane).await;
+    story.change("gpu", json!({"minNodes": 2})).await;
+    story.running("gpu", 2).await;
+    assert!(story.operator.as_mut().unwrap().lives(), "it is the same process");
+    assert_eq!(story.market.live_bids().await.len(), 2);
 }

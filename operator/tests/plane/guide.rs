@@ -2,7 +2,7 @@
 
 use kubebid_operator::api::BidNodeStatus;
 use kubebid_operator::crds;
-use kubebid_operator::plan::status::{Facts, status};
+use kubebid_operator::plan::status::{Facts, Supply, status};
 use kubebid_testkit::Plane;
 use kubebid_testkit::Port;
 use std::collections::BTreeSet;
@@ -109,7 +109,11 @@ fn the_tables_have_every_condition_and_no_other() {
         deleting: true,
         now: k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
         auction_fault: None,
-        below_floor_micros: None,
+        supply: Supply::Unknown,
+        registration_refused: None,
+        cost_micros: None,
+        cost_due: false,
+        observed_min_nodes: None,
         above_max_bid: false,
         max_bid_waits_until: None,
     };

@@ -13,5 +13,7 @@ mod manifests;
 mod market;
 mod preemption;
 mod prices;
+mod registration;
 mod seen;
 mod story;
+mod told;

@@ -141,6 +141,13 @@ impl Market {
         self.client(&token)
     }
 
+    /// How many nodes the searching bids of the operator may want in all; `None` for any number.
+    pub(crate) async fn limit_nodes_wanted(&self, nodes_wanted: Option<u32>) {
+        let limits = v1::AccountLimits { nodes_wanted, ..Default::default() };
+        let request = v1::PutAccountRequest { name: "operator".into(), limits: Some(limits) };
+        self.admin().put_account(request).await.unwrap();
+    }
+
     /// Opens "type/region" with such a notice, no minimum runtime and no minimum charge, and says what a node of the
     /// type is.
     pub(crate) async fn open(&self, market: &str, notice: Duration) {

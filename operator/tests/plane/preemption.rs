@@ -229,3 +229,52 @@ async fn twenty_notices_at_once_taint_all_before_any_pod_goes() {
     let ended = story.market.ended().await;
     assert!(ended.iter().all(|it| it.end_reason() == EndReason::Released), "given back in time: {ended:?}");
 }
+
+/// Notices for all nodes of a BidNode, each with a pod of its own, while another market has units for all. Pods take
+/// `grace` seconds to end, and of `protected` of them a budget forbids the eviction.
+async fn replace(name: &str, nodes: u32, notice: Duration, grace: u32, protected: u32) {
+    let story = begin(name, nodes, notice).await;
+    let apps: Vec<_> = (0..nodes).map(|app| format!("work-{app}")).collect();
+    for app in &apps {
+        story.deploy_slow(app, &story.namespace, 8, grace);
+    }
+    let mut homes = std::collections::BTreeSet::new();
+    for app in &apps {
+        homes.insert(story.home_of(app).await);
+    }
+    assert_eq!(homes.len(), apps.len(), "each has a node of its own");
+    for app in apps.iter().take(protected as usize) {
+        story.protect(app);
+    }
+    story.market.open("h100-8x/us-east", notice).await;
+    story.market.offer("h100-8x/us-east", 3 * nodes, 1.0).await;
+    story.market.rival_bids(EU, nodes, 9.0).await;
+    let node = story.bidnodes().get("gpu").await.unwrap();
+    story
+        .eventually("all pods run on other nodes, and the old ones are gone", || async {
+            let nodes = story.nodes_of(&node).await;
+            if nodes.iter().any(|node| homes.contains(node.metadata.name.as_ref().unwrap())) {
+                return false;
+            }
+            for app in &apps {
+                if story.runs(app).await.is_none() {
+                    return false;
+                }
+            }
+            true
+        })
+        .await;
+    story.running("gpu", nodes).await;
+    let all = story.market.all_bids().await;
+    assert_eq!(all.len(), 2 * nodes as usize, "one for each node, and one for each notice: {all:?}");
+}
+
+#[tokio::test]
+async fn a_notice_buys_one_node_when_supply_is_free_also_while_its_pod_is_slow_to_end() {
+    replace("oneforone", 1, LONG, 6, 0).await;
+}
+
+#[tokio::test]
+async fn many_notices_at_once_buy_one_node_each_when_supply_is_free() {
+    replace("manyforone", 8, Duration::from_secs(40), 3, 2).await;
+}

@@ -2,6 +2,7 @@
 
 use crate::market::Market;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
@@ -246,13 +247,27 @@ impl Story {
         self.plane.get(&["-n", &self.namespace, "wait", &format!("pdb/{app}"), "--for", counted, PATIENT]);
     }
 
+    /// Waits until a condition of a BidNode has this status and reason; returns its message.
+    pub(crate) async fn says(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
+        let said = |it: &Condition| it.type_ == type_ && it.status == status && it.reason == reason;
+        let what = format!("{type_} is {status}: {reason}");
+        let node = self.until(name, &what, |status| status.conditions.iter().any(said)).await;
+        let conditions = node.status.unwrap().conditions;
+        conditions.into_iter().find(said).unwrap().message
+    }
+
     /// A Deployment of one pod that only nodes of this pool take, and that needs so many GPUs.
     pub(crate) fn deploy(&self, name: &str, pool: &str, gpus: u32) {
+        self.deploy_slow(name, pool, gpus, 1);
+    }
+
+    /// The same, with a pod that takes so many seconds to end.
+    pub(crate) fn deploy_slow(&self, name: &str, pool: &str, gpus: u32, grace: u32) {
         let gpus = json!({"nvidia.com/gpu": gpus.to_string()});
         let template = json!({
             "metadata": {"labels": {"app": name}},
             "spec": {
-                "terminationGracePeriodSeconds": 1, "nodeSelector": {"pool": pool},
+                "terminationGracePeriodSeconds": grace, "nodeSelector": {"pool": pool},
                 "tolerations": [{"key": "gpu", "operator": "Exists"}],
                 "containers": [{"name": "main", "image": "work", "resources": {"requests": gpus, "limits": gpus}}],
             },
@@ -365,6 +380,10 @@ impl Operator {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    pub(crate) fn lives(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
     }
 
     /// Waits until the process has ended.

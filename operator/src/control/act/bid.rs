@@ -43,13 +43,19 @@ pub(super) async fn place(
             status.reason = None;
             status.message = None;
             status.since = Some(Time(clock::now()));
+            let ceiling = usd(status.ceiling_micros.unwrap_or_default());
+            let note = format!("slot {} bids {ceiling} USD per hour, bid {bid}", scene.slot.name_any());
+            scene.tell_owner(EventType::Normal, "BidPlaced", note, context);
             Ok(Outcome::Done)
         }
         Err(kubebid_client::Error::Refused(refusal)) => {
             status.ceiling_micros = None;
             status.reason = Some("BidRefused".to_owned());
-            status.message = Some(refusal.to_string());
-            context.tell(owner.as_ref(), EventType::Warning, "BidRefused", refusal.to_string());
+            let why = refusal.to_string();
+            if status.message.as_ref() != Some(&why) {
+                scene.tell_owner(EventType::Warning, "BidRefused", why.clone(), context);
+                status.message = Some(why);
+            }
             Err(kubebid_client::Error::Refused(refusal).into())
         }
         Err(error) => Err(error.into()),
@@ -119,17 +125,26 @@ pub(super) async fn answer_notice(
     match answer {
         None => return Ok(Outcome::Later(BEAT / 4)),
         Some(AtNotice::RaiseTo { ceiling_micros }) if ceiling_micros > ceiling => {
-            if context.auction().amend(&scene.slot, bid, ceiling_micros).await? == Amended::Done {
-                metrics::noticed(metrics::RAISED);
-                let note = format!("raised to {} USD to keep the node", usd(ceiling_micros));
-                context.tell(owner.as_ref(), EventType::Normal, "RaisedToStay", note);
-                status.ceiling_micros = Some(ceiling_micros);
-                return Ok(Outcome::Done);
+            match context.auction().amend(&scene.slot, bid, ceiling_micros).await {
+                Ok(Amended::Done) => {
+                    metrics::noticed(metrics::RAISED);
+                    let note = format!("raised to {} USD to keep the node", usd(ceiling_micros));
+                    scene.tell_owner(EventType::Normal, "RaisedToStay", note, context);
+                    status.ceiling_micros = Some(ceiling_micros);
+                    return Ok(Outcome::Done);
+                }
+                Ok(Amended::Protected { .. } | Amended::BelowReserve | Amended::Closed) => {}
+                // The notice does not wait for what the engine does not allow.
+                Err(kubebid_client::Error::Refused(refusal)) => {
+                    let note = format!("the bid cannot be raised to keep the node: {refusal}");
+                    scene.tell_owner(EventType::Warning, "RaiseRefused", note, context);
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         Some(AtNotice::RaiseTo { .. } | AtNotice::LetGo) => {}
     }
     metrics::noticed(metrics::LET_GO);
     status.deadline = Some(Time(deadline));
-    Ok(moved(&scene, status, SlotPhase::Notice, "Preempted"))
+    Ok(moved(&scene, status, SlotPhase::Notice, "Preempted", context))
 }

@@ -1,11 +1,12 @@
 //! What a slot asks of the provisioner: a machine, and its end.
 
 use super::{Outcome, moved};
-use crate::api::{BidSlot, BidSlotStatus, SlotPhase};
+use crate::api::{BidSlotStatus, SlotPhase};
 use crate::control::Error;
 use crate::control::context::Context;
 use crate::control::slot::Scene;
 use crate::provision::{Machine, Order};
+use crate::world::is_machine_of;
 use crate::{clock, fault};
 use kube::ResourceExt as _;
 use kube::runtime::events::EventType;
@@ -21,12 +22,13 @@ pub(super) async fn provision(
 ) -> Result<Outcome, Error> {
     let kind = context.auction().instance_type(&scene.slot.spec.instance_type).await?;
     let uid = scene.slot.uid().unwrap_or_default();
+    tell_of_foreign_node(&scene, status, context);
     let beat = ask_again(status);
     if let Some(left) = context.asked_lately(&uid, beat) {
         return Ok(Outcome::Later(left));
     }
     let order = Order {
-        name: node_name(&scene.slot),
+        name: node_name(&scene.slot.name_any(), &uid),
         id: uid,
         instance_type: scene.slot.spec.instance_type.clone(),
         region: status.region().unwrap_or_default().to_owned(),
@@ -46,10 +48,28 @@ pub(super) async fn provision(
         Machine::Failed { reason } => {
             failed(&scene, "MachineFailed", &reason, context);
             status.message = Some(reason);
-            Ok(moved(&scene, status, SlotPhase::Releasing, "MachineFailed"))
+            Ok(moved(&scene, status, SlotPhase::Releasing, "MachineFailed", context))
         }
-        Machine::Gone => Ok(moved(&scene, status, SlotPhase::Releasing, "MachineGone")),
+        Machine::Gone => Ok(moved(&scene, status, SlotPhase::Releasing, "MachineGone", context)),
     }
+}
+
+/// Tells people, once, that the machine is said to be a node that does not prove it.
+fn tell_of_foreign_node(scene: &Scene, status: &mut BidSlotStatus, context: &Context) {
+    let uid = scene.slot.uid().unwrap_or_default();
+    let Some(name) = status.node.as_deref() else { return };
+    let Some(node) = context.world().node(name) else { return };
+    if is_machine_of(&node, &uid, status.unit.as_deref()) {
+        return;
+    }
+    let note = format!(
+        "the provisioner says that node {name} is the machine of the slot, and the node does not prove it"
+    );
+    if status.message.as_ref() != Some(&note) {
+        let note = format!("slot {}: {note}", scene.slot.name_any());
+        scene.tell_owner(EventType::Warning, "NodeUnproven", note, context);
+    }
+    status.message = Some(note);
 }
 
 /// A machine that was paid for did not become a node: its owner is told, and the next one is not bid for at once.
@@ -57,7 +77,7 @@ pub(super) fn failed(scene: &Scene, reason: &str, why: &str, context: &Context) 
     let Some(owner) = &scene.owner else { return };
     context.machine_failed(&owner.uid().unwrap_or_default(), clock::now());
     let note = format!("slot {}: {why}", scene.slot.name_any());
-    context.tell(owner.as_ref(), EventType::Warning, reason, note);
+    scene.tell_owner(EventType::Warning, reason, note, context);
 }
 
 /// Soon while the machine may be a quick one; seldom when it takes minutes, and when it runs: its node tells the rest.
@@ -68,10 +88,9 @@ fn ask_again(status: &BidSlotStatus) -> Duration {
     (waited / 4).clamp(soonest, BEAT * 5)
 }
 
-/// The name for the slot's node, where the provisioner is free to choose.
-fn node_name(slot: &BidSlot) -> String {
-    let uid = slot.uid().unwrap_or_default();
-    format!("{}-{}", slot.name_any(), uid.get(..5).unwrap_or_default())
+/// The name for a slot's node, where the provisioner is free to choose.
+pub(in crate::control) fn node_name(slot: &str, uid: &str) -> String {
+    format!("{slot}-{}", uid.get(..5).unwrap_or_default())
 }
 
 pub(super) async fn deprovision(
@@ -82,7 +101,7 @@ pub(super) async fn deprovision(
     let id = scene.slot.uid().unwrap_or_default();
     if status.node.is_none() {
         // It may have come since we last heard: then its Node goes first.
-        let machine = context.provisioner().get(&id, &node_name(&scene.slot)).await?;
+        let machine = context.provisioner().get(&id, &node_name(&scene.slot.name_any(), &id)).await?;
         if let Machine::Running { node } = machine {
             status.node = Some(node);
             return Ok(Outcome::Done);

@@ -21,6 +21,12 @@ pub enum Obstacle {
     Provisioner(String),
     /// Others hold the deleted Node object with a finalizer, since then.
     Held(Timestamp),
+    /// The engine refuses what it is asked for, with its words.
+    Refused(String),
+    /// The API server refuses the labels or taints of the node, with its words.
+    Registration(String),
+    /// The Node object of this name does not prove that it is the slot's machine.
+    Unproven(String),
 }
 
 /// What there is to say besides the status.
@@ -43,7 +49,7 @@ struct Said {
 
 /// The conditions of a slot whose status is otherwise as it is to be written.
 pub fn conditions(status: &BidSlotStatus, facts: &Facts<'_>) -> Vec<Condition> {
-    let mut said = vec![allocated(status)];
+    let mut said = vec![allocated(status, &facts.limits)];
     if status.phase >= SlotPhase::Awarded {
         said.push(ready(status, facts));
     }
@@ -79,7 +85,16 @@ fn said(type_: &'static str, holds: bool, reason: impl Into<String>, message: St
     Said { type_, holds, reason: reason.into(), message }
 }
 
-fn allocated(status: &BidSlotStatus) -> Said {
+fn allocated(status: &BidSlotStatus, limits: &Limits) -> Said {
+    if let Some(since) = status.lost_time.as_ref().filter(|_| status.phase < SlotPhase::Notice) {
+        let message = format!(
+            "the engine does not know bid {} since {}; it is given up and another placed{}",
+            status.bid.unwrap_or_default(),
+            since.0,
+            until(Some(since), limits.unknown).replace(" until ", " at ")
+        );
+        return said(ALLOCATED, false, "BidUnknown", message);
+    }
     if let Some(unit) = &status.unit {
         return said(ALLOCATED, true, "Allocated", format!("it has unit {unit}"));
     }
@@ -172,6 +187,16 @@ fn released(status: &BidSlotStatus, limits: &Limits) -> Said {
 
 fn hindered(obstacle: &Obstacle, limits: &Limits) -> (&'static str, String) {
     match obstacle {
+        Obstacle::Refused(why) => {
+            ("Refused", format!("the engine is asked again, less and less often: {why}"))
+        }
+        Obstacle::Registration(why) => ("RegistrationRefused", why.clone()),
+        Obstacle::Unproven(node) => {
+            let message = format!(
+                "node {node} has neither the provider ID nor the taint value of its machine, and is not touched"
+            );
+            ("NodeUnproven", message)
+        }
         Obstacle::Auction(why) => ("AuctionUnavailable", format!("waits for as long as it takes: {why}")),
         Obstacle::Provisioner(why) => {
             ("ProvisionerUnavailable", format!("it is asked again and again: {why}"))

@@ -186,6 +186,7 @@ fn a_bid_that_somebody_else_closed_is_replaced() {
 #[test]
 fn a_bid_that_the_engine_forgot_leaves_the_pods_time_to_move() {
     let mut s = status(SlotPhase::Ready);
+    s.lost_time = Some(Time(at(0)));
     assert_eq!(next(&sight(&s, Auction::NoBid, node())), Step::Taint);
     let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
     assert_eq!(next(&sight(&s, Auction::NoBid, tainted.clone())), moves(SlotPhase::Draining, "BidUnknown"));
@@ -198,6 +199,20 @@ fn a_bid_that_the_engine_forgot_leaves_the_pods_time_to_move() {
     assert_eq!(next(&sight(&s, Auction::NoBid, None)), Step::Deprovision);
     s.machine_ended = true;
     assert_eq!(next(&sight(&s, Auction::NoBid, None)), Step::End { reason: "BidUnknown".into() });
+}
+
+#[test]
+fn an_engine_that_does_not_know_a_bid_is_given_time_to_know_it_again() {
+    let mut s = status(SlotPhase::Ready);
+    assert_eq!(next(&sight(&s, Auction::NoBid, node())), Step::MissBid);
+    s.lost_time = Some(Time(at(90)));
+    assert_eq!(next(&sight(&s, Auction::NoBid, node())), Step::Wait(SignedDuration::from_secs(50)));
+    assert_eq!(next(&sight(&s, bid(held(None)), node())), Step::FindBid);
+    // What nobody wants any more waits for no engine.
+    let unwanted = Sight { unwanted: Some(Unwanted::Deleted), ..sight(&s, Auction::NoBid, node()) };
+    assert_eq!(next(&unwanted), Step::Taint);
+    s = BidSlotStatus { lost_time: Some(Time(at(0))), ..status(SlotPhase::Bidding) };
+    assert_eq!(next(&sight(&s, Auction::NoBid, None)), Step::Deprovision);
 }
 
 #[test]

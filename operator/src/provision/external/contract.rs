@@ -21,8 +21,10 @@ and makes one machine, whatever the body of a repeat says. An id is used once: a
 any PUT, a PUT of it answers 410. Remember ids for a day after their end, so that a PUT that was late on its way makes no \
 machine that nobody ends.
 
-The machine's kubelet registers a Node with the taint `kubebid.io/unregistered:NoExecute` (`--register-with-taints`); \
-the operator gives it its labels and taints, and takes that one away, in one step. The Node object is the operator's to \
+The machine's kubelet registers a Node with the taint `kubebid.io/unregistered=ID:NoExecute` (`--register-with-taints`), \
+where ID is the id of the order; the operator gives it its labels and taints, and takes that one away, in one step. A Node \
+that does not prove to be the machine is not touched: it has that taint with the id, or a `providerID` that ends with `/` \
+and the id or the unit. The Node object is the operator's to \
 delete; the machine is ended by DELETE. One that dies by itself answers 404 from then on, or is `failed`.
 
 Answer at once: what takes long is `coming`. The operator waits for 5 seconds in all, within which it tries three times \
@@ -76,7 +78,7 @@ pub enum MachineState {
     Coming,
     /// It runs; its kubelet registers, or has registered, as this node.
     Running {
-        /// The name of the node.
+        /// The name of the node. The node itself has to prove that it is the machine.
         #[schema(examples("gpu-3-1f9c0"))]
         node: String,
     },
