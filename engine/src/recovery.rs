@@ -7,6 +7,7 @@ pub use ahead::{Commands, ReadAhead, command_of};
 use crate::chunk::Chunk;
 use crate::progress::Reached;
 use crate::projections::Projections;
+use crate::reference;
 use crate::replay::{BEHAVIOUR, Replay};
 use crate::store::record::Position;
 use crate::store::{Fault, Snapshot, Store};
@@ -146,10 +147,10 @@ impl Follower {
     }
 }
 
-/// The prices of the last day, for markets that the snapshot knows.
+/// Recalls the prices that count for the reference price, for markets that the snapshot knows.
 async fn recall(projections: &Projections, replay: &Replay, publisher: &mut Publisher) -> Result<(), Fault> {
     let exchange = &replay.exchange;
-    let since = Micros(exchange.now().0.saturating_sub(Micros::DAY.0));
+    let since = Micros(exchange.now().0.saturating_sub(reference::WINDOW.0));
     for market in 0..exchange.names().markets.len() as u32 {
         let (market, name) = (MarketId(market), exchange.names().market(MarketId(market)));
         publisher.open(market, projections.opened_at(name).await?);

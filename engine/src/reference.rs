@@ -1,12 +1,14 @@
-//! The reference price: the time-weighted median of the market price over the last 24 hours. Time
-//! without supply does not count.
+//! The reference price: the price of which 65 % is the time-weighted median of the market price over the last
+//! 48 hours (`kubebid_strategy::reference_micros`). Time without supply does not count.
 
 use kubebid_core::Price;
 use kubebid_core::picture::Numbers;
 use kubebid_core::units::Micros;
+use kubebid_strategy::{REFERENCE_HOURS, reference_micros};
 use std::collections::{BTreeMap, VecDeque};
 
-const WINDOW: Micros = Micros::DAY;
+/// For how long a price counts.
+pub(crate) const WINDOW: Micros = Micros(REFERENCE_HOURS * Micros::HOUR.0);
 
 /// The market prices of the window, and for how long each was in force.
 #[derive(Debug, Default)]
@@ -30,8 +32,13 @@ impl Reference {
         self.changes.push_back((at, price));
     }
 
-    /// At `now`: the floor where no time counts, nothing without a floor either.
+    /// Returns the reference price at `now`; nothing where no time counts and there is no floor.
     pub(crate) fn price(&mut self, now: Micros) -> Option<Price> {
+        self.median(now).map(|median| Price(reference_micros(median.0)))
+    }
+
+    /// At `now`: the floor where no time counts, nothing without a floor either.
+    fn median(&mut self, now: Micros) -> Option<Price> {
         self.forget_before(Micros(now.0.saturating_sub(WINDOW.0)));
         let mut spans = self.spans.clone();
         if let Some((since, Some(price))) = self.changes.back() {
@@ -80,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn the_price_that_held_the_longest_half_of_the_day() {
+    fn the_median_is_the_price_of_half_of_the_time() {
         let mut reference = Reference::default();
-        assert_eq!(reference.price(Micros(0)), None);
+        assert_eq!(reference.median(Micros(0)), None);
         reference.change(Micros::seconds(0), &numbers(100, Some(50)));
         reference.change(Micros::seconds(10), &numbers(300, Some(50)));
         reference.change(Micros::seconds(15), &numbers(200, Some(50)));
-        assert_eq!(reference.price(Micros::seconds(15)), Some(Price(100)));
-        assert_eq!(reference.price(Micros::seconds(22)), Some(Price(200)));
+        assert_eq!(reference.median(Micros::seconds(15)), Some(Price(100)));
+        assert_eq!(reference.median(Micros::seconds(22)), Some(Price(200)));
     }
 
     #[test]
@@ -96,17 +103,26 @@ mod tests {
         reference.change(Micros::seconds(0), &numbers(100, Some(50)));
         reference.change(Micros::seconds(10), &numbers(900, None));
         reference.change(Micros::seconds(1000), &numbers(200, Some(60)));
-        assert_eq!(reference.price(Micros::seconds(1005)), Some(Price(100)));
+        assert_eq!(reference.median(Micros::seconds(1005)), Some(Price(100)));
     }
 
     #[test]
-    fn what_is_older_than_a_day_is_forgotten() {
+    fn what_is_older_than_two_days_is_forgotten() {
         let mut reference = Reference::default();
         let day = Micros::DAY.0 / 1_000_000;
         reference.change(Micros::seconds(0), &numbers(100, Some(50)));
-        reference.change(Micros::seconds(day), &numbers(300, Some(50)));
-        assert_eq!(reference.price(Micros::seconds(day + day / 2 + 1)), Some(Price(300)));
-        assert_eq!(reference.price(Micros::seconds(3 * day)), Some(Price(300)));
+        reference.change(Micros::seconds(2 * day), &numbers(300, Some(50)));
+        assert_eq!(reference.median(Micros::seconds(3 * day - 1)), Some(Price(100)));
+        assert_eq!(reference.median(Micros::seconds(3 * day + 1)), Some(Price(300)));
+        assert_eq!(reference.median(Micros::seconds(6 * day)), Some(Price(300)));
+    }
+
+    #[test]
+    fn sixty_five_percent_of_the_reference_is_the_median() {
+        let mut reference = Reference::default();
+        assert_eq!(reference.price(Micros(0)), None);
+        reference.change(Micros::seconds(0), &numbers(2_600_000, Some(50)));
+        assert_eq!(reference.price(Micros::seconds(10)), Some(Price(4_000_000)));
     }
 
     #[test]
@@ -116,14 +132,13 @@ mod tests {
             reference.change(Micros::seconds(at), &numbers(100, Some(50)));
         }
         reference.change(Micros::seconds(30), &numbers(300, Some(50)));
-        let day = Micros::DAY.0 / 1_000_000;
-        assert_eq!(reference.price(Micros::seconds(2 * day)), Some(Price(300)));
+        assert_eq!(reference.median(Micros(2 * WINDOW.0)), Some(Price(300)));
     }
 
     #[test]
     fn without_any_counted_time_it_is_the_floor() {
         let mut reference = Reference::default();
         reference.change(Micros::seconds(5), &numbers(100, Some(50)));
-        assert_eq!(reference.price(Micros::seconds(5)), Some(Price(50)));
+        assert_eq!(reference.median(Micros::seconds(5)), Some(Price(50)));
     }
 }

@@ -19,7 +19,7 @@ pub struct MarketView {
     pub rules: MarketRules,
     pub numbers: Numbers,
     pub supply: Supply,
-    /// What bidding strategies multiply: the time-weighted median over the last 24 hours.
+    /// What bidding strategies multiply: the price of which 65 % is the median of the last 48 hours.
     pub reference_price: Option<Price>,
     pub seq: Seq,
     pub at: Micros,

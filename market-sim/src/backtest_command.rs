@@ -86,17 +86,18 @@ pub(crate) struct Arguments {
 
 const HELP: &str = "\
 On a price trace, a job is one node's work in one region: it runs while the price is at most its ceiling, pays
-the price, and is given notice when the price steps above. The strategy says what to bid, from the median and the
-lowest price of the last 24 hours, and whether to raise at a notice. Beside the three strategies there are
-max-bid, which always bids its whole maximum, and on-demand, which pays that price and is left alone.
+the price, and is given notice when the price steps above. The strategy says what to bid, from the reference
+price (of which 65 % is the median of the last 48 hours) and the lowest price of that time, and whether to raise
+at a notice. After its deadline a job seeks no further node. Beside the three strategies there are max-bid, which
+always bids its whole maximum, and on-demand, which pays that price and is left alone.
 
 On a demand trace the jobs make the price: all of one class bid in the exchange for --capacity nodes, a share of
 them (--trying) as the strategy says, the others what a node is worth to them: their bid_proxy, else drawn. Figures
 are of those that try. Deadlines are drawn for all; a job works on whatever nodes it gets, and lets its bid expire.
 
 Every strategy gets the same jobs. Figures are means over the seeds ± half the 95 % confidence interval of
-Student's t; below them the differences to the first strategy, seed by seed. Cost is all money over the work
-asked for, so a job that is never done makes it cheaper: look at the deadlines missed too.
+Student's t; below them the differences to the first strategy, seed by seed. Cost is all money over the hours of
+work that were finished; beside it stands how much of the work asked for that is.
 
 Examples:
   market-sim backtest --trace traces/aws-spot-2016q4/prices.csv.gz --on-demand m4.4xlarge=1.057 --report b.html

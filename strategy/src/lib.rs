@@ -12,11 +12,15 @@
 //! let stay = Strategy::Balanced.at_notice(Some(3_780_100), 4_500_000, &quote);
 //! assert_eq!(stay, AtNotice::RaiseTo { ceiling_micros: 3_780_100 });
 //! ```
+//!
+//! What the reference is, and why, is in `docs/decisions/0074-the-reference-price.md`.
 
 mod amend;
 mod quote;
+mod reference;
 mod strategy;
 
 pub use amend::{Standing, amendment_micros};
 pub use quote::{Quote, shared_tick_micros};
+pub use reference::{REFERENCE_HOURS, reference_micros};
 pub use strategy::{AtNotice, Strategy, UnknownStrategy};

@@ -3,8 +3,8 @@
 /// The markets of one bid, as they stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quote {
-    /// The time-weighted median of the market price over the last 24 hours, where there is one. Of several
-    /// markets the lowest: one of them is enough.
+    /// The reference price, where there is one; see [`crate::reference_micros`]. Of several markets the
+    /// lowest: one of them is enough.
     pub reference_micros: Option<u64>,
     /// The lowest reserve on offer (R9), where anything is offered. Of several markets the lowest.
     pub floor_micros: Option<u64>,

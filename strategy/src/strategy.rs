@@ -1,18 +1,19 @@
 //! The three strategies: what each bids, and what it does at a notice.
 
 use crate::quote::Quote;
+use crate::reference::MEDIAN_PERCENT;
 use std::fmt;
 use std::str::FromStr;
 
 /// How a tenant trades price against interruptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strategy {
-    /// Bids well below the usual price, waits for cheap hours, and lets go of what others want more.
+    /// Bids the median price of the last two days, so it waits for the cheaper half of the time.
     CostOptimized,
-    /// Bids a little below the usual price and stays for as much as that.
+    /// Bids a third above that median, which is enough most of the time.
     #[default]
     Balanced,
-    /// Bids above the usual price and stays for whatever its owner allows.
+    /// Bids nearly twice the median, and stays for whatever its owner allows.
     AvailabilityOptimized,
 }
 
@@ -41,7 +42,7 @@ impl Strategy {
     /// The share of the reference price that it bids, in percent.
     pub fn factor_percent(self) -> u64 {
         match self {
-            Strategy::CostOptimized => 65,
+            Strategy::CostOptimized => MEDIAN_PERCENT,
             Strategy::Balanced => 90,
             Strategy::AvailabilityOptimized => 120,
         }
@@ -49,8 +50,9 @@ impl Strategy {
 
     /// The ceiling to bid: its share of the reference, the whole `max_bid_micros` where there is no
     /// reference; a multiple of the tick, rounded down, so the tenant gains, and never above
-    /// `max_bid_micros`. Two of the three never bid below the floor while they may: in a quiet market the
-    /// price is the floor, and a share of it would never win. 0 means that `max_bid_micros` is below one tick.
+    /// `max_bid_micros`. Two of the three never bid below the floor while they may: where reserves have
+    /// risen above the reference, a share of it would never win. 0 means that `max_bid_micros` is below
+    /// one tick.
     ///
     /// # Panics
     ///
@@ -58,8 +60,7 @@ impl Strategy {
     pub fn ceiling_micros(self, max_bid_micros: u64, quote: &Quote) -> u64 {
         let most = quote.round_down_micros(max_bid_micros);
         let Some(reference) = quote.reference_micros else { return most };
-        let share = u128::from(reference) * u128::from(self.factor_percent()) / 100;
-        let share = quote.round_down_micros(u64::try_from(share).unwrap_or(u64::MAX));
+        let share = quote.round_down_micros(percent_micros(self.factor_percent(), reference));
         let floor = quote.floor_micros.and_then(|floor| quote.round_up_micros(floor));
         match (self, floor) {
             (Strategy::Balanced | Strategy::AvailabilityOptimized, Some(floor)) if floor <= most => {
@@ -73,22 +74,36 @@ impl Strategy {
 
     /// What to do at a notice. `price_to_stay_micros` is the market's; `None` where nothing brings the node
     /// back. A raise is to the lowest ceiling that is enough.
+    ///
+    /// Each strategy stays for as much as the next one bids (90 %, 120 % of the reference, the maximum): a
+    /// restart loses the work since the last checkpoint, so a node that is held is worth more than one that
+    /// is sought.
     pub fn at_notice(
         self,
         price_to_stay_micros: Option<u64>,
         max_bid_micros: u64,
         quote: &Quote,
     ) -> AtNotice {
-        let most = match self {
-            Strategy::CostOptimized => return AtNotice::LetGo,
-            Strategy::Balanced => quote.reference_micros.unwrap_or(max_bid_micros).min(max_bid_micros),
-            Strategy::AvailabilityOptimized => max_bid_micros,
+        let next = match self {
+            Strategy::CostOptimized => Some(Strategy::Balanced),
+            Strategy::Balanced => Some(Strategy::AvailabilityOptimized),
+            Strategy::AvailabilityOptimized => None,
         };
+        let share = next.zip(quote.reference_micros);
+        let most = share.map_or(max_bid_micros, |(next, reference)| {
+            percent_micros(next.factor_percent(), reference).min(max_bid_micros)
+        });
         match price_to_stay_micros.and_then(|price| quote.round_up_micros(price)) {
             Some(ceiling_micros) if ceiling_micros <= most => AtNotice::RaiseTo { ceiling_micros },
             Some(_) | None => AtNotice::LetGo,
         }
     }
+}
+
+/// This share of a price, rounded down; the highest `u64` where it is too large.
+fn percent_micros(percent: u64, price_micros: u64) -> u64 {
+    let share = u128::from(price_micros) * u128::from(percent) / 100;
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 impl fmt::Display for Strategy {

@@ -1,6 +1,8 @@
 //! The strategies as tables: a market on the left, what each of the three does on the right.
 
-use kubebid_strategy::{AtNotice, Quote, Standing, Strategy, amendment_micros, shared_tick_micros};
+use kubebid_strategy::{
+    AtNotice, Quote, Standing, Strategy, amendment_micros, reference_micros, shared_tick_micros,
+};
 
 const CENT: u64 = 10_000;
 
@@ -71,17 +73,42 @@ fn no_reference_is_too_large() {
 }
 
 #[test]
+fn sixty_five_percent_of_the_reference_is_the_median_and_never_less() {
+    for median in [0, 1, 2, 64, 65, 100, 2_000_000, 2_000_100, 4_000_000, u64::MAX / 2] {
+        let reference = reference_micros(median);
+        assert!(u128::from(reference) * 65 / 100 >= u128::from(median), "{median}");
+        assert!(u128::from(reference.saturating_sub(1)) * 65 / 100 < u128::from(median.max(1)), "{median}");
+    }
+    assert_eq!(reference_micros(2_600_000), 4_000_000);
+    assert_eq!(reference_micros(u64::MAX), u64::MAX);
+}
+
+#[test]
+fn in_a_market_that_stands_still_each_strategy_wins_and_none_bids_everything() {
+    // The price has been 2.00 for two days.
+    let quote = Quote {
+        reference_micros: Some(reference_micros(2_000_000)),
+        floor_micros: Some(1_500_000),
+        tick_micros: 100,
+    };
+    let ceilings = Strategy::ALL.map(|strategy| strategy.ceiling_micros(10_000_000, &quote));
+    assert_eq!(ceilings, [2_000_000, 2_769_200, 3_692_300]);
+}
+
+#[test]
 fn at_a_notice_they_differ_in_how_far_they_go() {
     // In cents, reference, price to stay, max bid → to what each raises.
     let table = [
-        (Some(400), Some(370), 450, [None, Some(370), Some(370)]),
-        (Some(400), Some(400), 450, [None, Some(400), Some(400)]),
-        (Some(400), Some(410), 450, [None, None, Some(410)]),
+        (Some(400), Some(360), 600, [Some(360), Some(360), Some(360)]),
+        (Some(400), Some(361), 600, [None, Some(361), Some(361)]),
+        (Some(400), Some(480), 600, [None, Some(480), Some(480)]),
+        (Some(400), Some(481), 600, [None, None, Some(481)]),
+        (Some(400), Some(450), 450, [None, Some(450), Some(450)]),
         (Some(400), Some(451), 450, [None, None, None]),
         (Some(400), Some(390), 380, [None, None, None]),
         // Nothing brings back a node whose unit leaves.
         (Some(400), None, 450, [None, None, None]),
-        (None, Some(410), 450, [None, Some(410), Some(410)]),
+        (None, Some(410), 450, [Some(410), Some(410), Some(410)]),
     ];
     for (reference, to_stay, max_bid, raises) in table {
         let quote = quote(reference, Some(200), 100);
@@ -98,9 +125,10 @@ fn at_a_notice_they_differ_in_how_far_they_go() {
 #[test]
 fn the_price_to_stay_is_rounded_up_to_the_shared_tick() {
     let quote = Quote { reference_micros: Some(4_000_000), floor_micros: None, tick_micros: 300_000 };
-    let stay = |price| Strategy::Balanced.at_notice(Some(price), 4_500_000, &quote);
-    assert_eq!(stay(3_600_001), AtNotice::RaiseTo { ceiling_micros: 3_900_000 });
-    assert_eq!(stay(3_900_001), AtNotice::LetGo);
+    let stay = |price| Strategy::CostOptimized.at_notice(Some(price), 4_500_000, &quote);
+    assert_eq!(stay(3_300_000), AtNotice::RaiseTo { ceiling_micros: 3_300_000 });
+    assert_eq!(stay(3_300_001), AtNotice::RaiseTo { ceiling_micros: 3_600_000 });
+    assert_eq!(stay(3_600_001), AtNotice::LetGo);
 }
 
 #[test]

@@ -16,7 +16,7 @@ No number alone is \"the price\":
   FLOOR      the lowest reserve of units that stay
   ACCEPTED   the lowest ceiling among nodes held and claims
   LOSING     the highest ceiling among bids that still want a node
-  REFERENCE  the median price of the last 24 hours, which strategies multiply
+  REFERENCE  the price of which 65 % is the median of the last 48 hours: what strategies multiply
 
 Examples:
   kubebid price

@@ -129,12 +129,13 @@ impl Market {
             .map(|(at, job)| (*at, Drawn { kind: if job.watched { kind } else { job.kind }, ..*job }))
             .collect();
         let outcome = live_with(settings, jobs.into_iter())?;
-        let KindSums { jobs, late, given_up, open, interruptions, cost_micros, .. } = outcome.watched;
-        let KindSums { work_us, lost_us, waited_us, .. } = outcome.watched;
+        let sums = outcome.watched;
+        let KindSums { jobs, late, given_up, open, interruptions, lost_us, waited_us, .. } = sums;
         let hours = |micros: u128| micros as f64 / Micros::HOUR.0 as f64;
-        let each = |sum: f64| sum / jobs.max(1) as f64;
+        let each = |sum: f64| Some(sum / jobs.max(1) as f64);
         Ok([
-            cost_micros as f64 / 1e6 / hours(work_us.max(1)),
+            sums.cost_per_finished_hour(),
+            sums.finished_share().map(|share| 100.0 * share),
             each(hours(waited_us)),
             each(interruptions as f64),
             each(hours(lost_us)),
@@ -148,7 +149,8 @@ impl Market {
         let jobs: Vec<_> = drawn.iter().filter(|(_, job)| job.watched).collect();
         let late = jobs.iter().filter(|(at, job)| at.after(job.duration).0 + boot > job.deadline.0).count();
         let missed = 100.0 * late as f64 / jobs.len().max(1) as f64;
-        [self.on_demand.0 as f64 / 1e6, self.boot_minutes as f64 / 60.0, 0.0, 0.0, missed]
+        let (cost, waiting) = (self.on_demand.0 as f64 / 1e6, self.boot_minutes as f64 / 60.0);
+        [cost, 100.0, waiting, 0.0, 0.0, missed].map(Some)
     }
 }
 
@@ -186,18 +188,20 @@ mod tests {
         (0..4 * 24 * 60 / minutes).map(job).collect()
     }
 
-    fn results(minutes: u64, contestant: Contestant) -> Results {
+    fn results(minutes: u64, contestant: Contestant) -> [f64; 6] {
         let backtest = backtest_demand(&jobs(minutes), &[contestant], &MARKET, 1..2, || {});
-        backtest.expect("the auditor agrees").contestants[0].results[0]
+        let results = backtest.expect("the auditor agrees").contestants[0].results[0];
+        results.map(|figure| figure.expect("some work is finished"))
     }
 
     #[test]
     fn in_an_empty_market_all_pay_the_reserve_and_wait_for_the_boot_only() {
-        let [cost, waiting, interruptions, lost, missed] = results(45, Contestant::MaxBid);
+        let [cost, finished, waiting, interruptions, lost, missed] = results(45, Contestant::MaxBid);
         assert!((cost - 0.5).abs() < 0.02, "{cost}");
+        assert_eq!(finished, 100.0);
         assert!((waiting - 2.0 / 60.0).abs() < 0.001, "{waiting}");
         assert_eq!((interruptions, lost, missed), (0.0, 0.0, 0.0));
-        let [cost, waiting, ..] = results(45, Contestant::OnDemand);
+        let [cost, _, waiting, ..] = results(45, Contestant::OnDemand);
         assert_eq!((cost, waiting), (4.0, 2.0 / 60.0));
     }
 
@@ -205,7 +209,7 @@ mod tests {
     fn in_a_crowd_who_bids_most_waits_least_and_who_bids_little_is_late() {
         let by = |strategy| results(20, Contestant::Strategy(strategy));
         let (cheap, sure) = (by(Strategy::CostOptimized), by(Strategy::AvailabilityOptimized));
-        assert!(sure[1] < cheap[1] && sure[4] < cheap[4], "{sure:?} {cheap:?}");
+        assert!(sure[2] < cheap[2] && sure[5] < cheap[5], "{sure:?} {cheap:?}");
         assert_eq!(sure, by(Strategy::AvailabilityOptimized), "the same seed, another result");
     }
 }

@@ -4,11 +4,12 @@ use super::STEP_MINUTES;
 use crate::trace::{PriceChange, TraceError};
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
-use kubebid_strategy::Quote;
+use kubebid_strategy::{Quote, REFERENCE_HOURS, reference_micros};
 use std::collections::BTreeMap;
 
 const STEP: u64 = STEP_MINUTES * 60_000_000;
 const DAY: usize = 24 * 60 / STEP_MINUTES as usize;
+const WINDOW: usize = (REFERENCE_HOURS * 60 / STEP_MINUTES) as usize;
 
 /// One market: an entry for every step from its first row to the end of the trace.
 #[derive(Clone, Debug)]
@@ -16,7 +17,8 @@ pub struct Grid {
     pub region: String,
     pub begin: Micros,
     pub prices: Vec<Price>,
-    /// The median and the lowest of the day before each step; a trace does not say the reserves.
+    /// The reference price at each step, and the lowest price of the time that counts for it; a trace does not
+    /// say the reserves.
     pub reference: Vec<Price>,
     pub floor: Vec<Price>,
 }
@@ -48,7 +50,7 @@ pub fn read_grids(
         grid.look_back();
         grid
     });
-    // A reference takes a day.
+    // A reference takes a day at least.
     let long: Vec<Grid> = finished.filter(|grid| grid.prices.len() > 2 * DAY).collect();
     if long.is_empty() {
         Err(TraceError::Empty("two days of prices of this type and region"))
@@ -65,13 +67,14 @@ impl Grid {
     }
 
     fn look_back(&mut self) {
-        let mut day: Vec<Price> = Vec::with_capacity(DAY + 1);
+        let mut recent: Vec<Price> = Vec::with_capacity(WINDOW + 1);
         for (n, price) in self.prices.iter().enumerate() {
-            self.floor.push(day.first().copied().unwrap_or(*price));
-            self.reference.push(day.get(day.len() / 2).copied().unwrap_or(*price));
-            day.insert(day.partition_point(|other| other < price), *price);
-            if let Some(old) = n.checked_sub(DAY) {
-                day.remove(day.partition_point(|other| *other < self.prices[old]));
+            self.floor.push(recent.first().copied().unwrap_or(*price));
+            let median = recent.get(recent.len().saturating_sub(1) / 2).copied().unwrap_or(*price);
+            self.reference.push(Price(reference_micros(median.0)));
+            recent.insert(recent.partition_point(|other| other < price), *price);
+            if let Some(old) = n.checked_sub(WINDOW) {
+                recent.remove(recent.partition_point(|other| *other < self.prices[old]));
             }
         }
     }
@@ -96,7 +99,7 @@ mod tests {
     use crate::trace::PriceTrace;
 
     #[test]
-    fn the_reference_is_the_median_of_the_day_before() {
+    fn sixty_five_percent_of_the_reference_is_the_median_of_two_days() {
         let rows = "timestamp,instance_type,region,price_usd_per_hour\n\
             1970-01-01T00:00:00Z,g,a,1\n1970-01-02T00:00:00Z,g,a,3\n1970-01-02T12:00:00Z,x,b,1\n\
             1970-01-03T12:00:00Z,x,b,1\n";
@@ -105,11 +108,10 @@ mod tests {
         let grid = &grids[0];
         assert_eq!(grid.prices.len(), 2 * DAY + DAY / 2 + 1);
         assert_eq!((grid.prices[DAY - 1], grid.prices[DAY]), (Price(1_000_000), Price(3_000_000)));
-        // Half a day after the price has changed the median follows.
-        assert_eq!(grid.reference[DAY + DAY / 2 - 1], Price(1_000_000));
-        assert_eq!(grid.reference[DAY + DAY / 2 + 1], Price(3_000_000));
-        assert_eq!((grid.floor[2 * DAY], grid.floor[2 * DAY + 1]), (Price(3_000_000), Price(3_000_000)));
-        assert_eq!(grid.floor[2 * DAY - 1], Price(1_000_000));
+        // A day after the price has changed the median follows.
+        assert_eq!(grid.reference[2 * DAY], Price(reference_micros(1_000_000)));
+        assert_eq!(grid.reference[2 * DAY + 1], Price(reference_micros(3_000_000)));
+        assert_eq!(grid.floor[2 * DAY + DAY / 2], Price(1_000_000));
         assert!(read_grids(trace(), "g", &["b".to_owned()]).is_err());
     }
 }

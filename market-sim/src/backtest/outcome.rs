@@ -10,7 +10,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
-    CostPerWorkHour,
+    CostPerFinishedHour,
+    Finished,
     WaitHours,
     Interruptions,
     LostHours,
@@ -18,8 +19,9 @@ pub enum Figure {
 }
 
 impl Figure {
-    pub const ALL: [Figure; 5] = [
-        Figure::CostPerWorkHour,
+    pub const ALL: [Figure; 6] = [
+        Figure::CostPerFinishedHour,
+        Figure::Finished,
         Figure::WaitHours,
         Figure::Interruptions,
         Figure::LostHours,
@@ -28,7 +30,8 @@ impl Figure {
 
     pub fn label(self) -> &'static str {
         match self {
-            Figure::CostPerWorkHour => "cost, $ per hour of work",
+            Figure::CostPerFinishedHour => "cost, $ per finished hour",
+            Figure::Finished => "work finished, %",
             Figure::WaitHours => "waiting, h per job",
             Figure::Interruptions => "interruptions per job",
             Figure::LostHours => "work lost, h per job",
@@ -37,16 +40,19 @@ impl Figure {
     }
 }
 
-/// Of one contestant and seed, in the order of [`Figure::ALL`].
-pub type Results = [f64; 5];
+/// The figures of one contestant and seed, in the order of [`Figure::ALL`]. Without a finished hour there is no
+/// cost of one.
+pub type Results = [Option<f64>; 6];
 
-/// All of its money over all of its work that was asked for; the rest is the mean over the jobs.
+/// All money over all finished work, that work over all work that was asked for; the rest is the mean over the
+/// jobs.
 pub(super) fn results(runs: impl Iterator<Item = Run>) -> Results {
     let (mut sum, mut jobs) = (Run::default(), 0.0);
     let mut missed = 0.0;
     for run in runs {
         jobs += 1.0;
         sum.work_hours += run.work_hours;
+        sum.finished_hours += run.finished_hours;
         sum.cost_usd += run.cost_usd;
         sum.waited_hours += run.waited_hours;
         sum.interruptions += run.interruptions;
@@ -54,12 +60,17 @@ pub(super) fn results(runs: impl Iterator<Item = Run>) -> Results {
         missed += f64::from(u8::from(run.missed));
     }
     [
-        sum.cost_usd / sum.work_hours,
-        sum.waited_hours / jobs,
-        sum.interruptions / jobs,
-        sum.lost_hours / jobs,
-        100.0 * missed / jobs,
+        (sum.finished_hours > 0.0).then(|| sum.cost_usd / sum.finished_hours),
+        Some(100.0 * sum.finished_hours / sum.work_hours),
+        Some(sum.waited_hours / jobs),
+        Some(sum.interruptions / jobs),
+        Some(sum.lost_hours / jobs),
+        Some(100.0 * missed / jobs),
     ]
+}
+
+fn some(values: Vec<f64>) -> Option<Estimate> {
+    (!values.is_empty()).then(|| Estimate::of(&values))
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -88,22 +99,25 @@ impl Backtest {
         }
     }
 
-    pub fn estimate(&self, contestant: usize, figure: Figure) -> Estimate {
+    /// Returns the estimate over the seeds that have the figure; `None` where none has.
+    pub fn estimate(&self, contestant: usize, figure: Figure) -> Option<Estimate> {
         let results = &self.contestants[contestant].results;
-        Estimate::of(&results.iter().map(|result| result[figure as usize]).collect::<Vec<f64>>())
+        some(results.iter().filter_map(|result| result[figure as usize]).collect())
     }
 
     /// How much more than the first contestant, seed by seed: what the jobs have in common cancels out.
-    pub fn difference(&self, contestant: usize, figure: Figure) -> Estimate {
+    pub fn difference(&self, contestant: usize, figure: Figure) -> Option<Estimate> {
         let pairs = self.contestants[contestant].results.iter().zip(&self.contestants[0].results);
-        let differences = pairs.map(|(its, first)| its[figure as usize] - first[figure as usize]);
-        Estimate::of(&differences.collect::<Vec<f64>>())
+        let difference =
+            |(its, first): (&Results, &Results)| Some(its[figure as usize]? - first[figure as usize]?);
+        some(pairs.filter_map(difference).collect())
     }
 
     /// Contestants down, figures across.
-    pub fn rows(&self, of: impl Fn(usize, Figure) -> Estimate) -> Vec<Vec<String>> {
+    pub fn rows(&self, of: impl Fn(usize, Figure) -> Option<Estimate>) -> Vec<Vec<String>> {
         let row = |(n, entry): (usize, &Entry)| {
-            let figures = Figure::ALL.map(|figure| of(n, figure).to_string());
+            let figures =
+                Figure::ALL.map(|figure| of(n, figure).map_or("-".to_owned(), |known| known.to_string()));
             std::iter::once(entry.name.clone()).chain(figures).collect()
         };
         self.contestants.iter().enumerate().map(row).collect()
@@ -115,7 +129,8 @@ impl Backtest {
         out.write_record([
             "strategy",
             "seed",
-            "cost_usd_per_work_hour",
+            "cost_usd_per_finished_hour",
+            "finished_percent",
             "wait_hours",
             "interruptions",
             "lost_hours",
@@ -132,7 +147,7 @@ impl Backtest {
 
 impl fmt::Display for Backtest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headings = ["cost $/h", "waiting h", "interruptions", "lost h", "missed %"];
+        let headings = ["$/h finished", "finished %", "waiting h", "interruptions", "lost h", "missed %"];
         let mut print = |title: &str, rows: Vec<Vec<String>>| {
             write!(f, "{title:<24}")?;
             headings.iter().try_for_each(|heading| write!(f, "{heading:>18}"))?;

@@ -41,8 +41,16 @@ fn compared_page(backtest: &Backtest, title: &str, of: &str) -> Page {
         ..Page::default()
     };
     for (n, entry) in backtest.contestants.iter().enumerate() {
-        let cost = backtest.estimate(n, Figure::CostPerWorkHour);
-        page.fact(&format!("{}, $ per hour of work", entry.name), format!("{:.3}", cost.mean));
+        let mean = |figure, decimals: usize| {
+            let estimate = backtest.estimate(n, figure);
+            estimate.map_or("-".to_owned(), |estimate| format!("{:.decimals$}", estimate.mean))
+        };
+        let cost = mean(Figure::CostPerFinishedHour, 3);
+        let finished = mean(Figure::Finished, 1);
+        page.fact(
+            &format!("{}, $ per finished hour; work finished", entry.name),
+            format!("{cost}; {finished} %"),
+        );
     }
     page.charts = Figure::ALL.iter().map(|figure| compared(backtest, *figure)).collect();
     let headings: Vec<String> =
@@ -65,16 +73,16 @@ fn compared_page(backtest: &Backtest, title: &str, of: &str) -> Page {
 
 fn compared(backtest: &Backtest, figure: Figure) -> Chart {
     let point = |n: usize| {
-        let estimate = backtest.estimate(n, figure);
-        Point { x: n as f64, y: estimate.mean, range: estimate.range() }
+        let estimate = backtest.estimate(n, figure)?;
+        Some(Point { x: n as f64, y: estimate.mean, range: estimate.range() })
     };
-    let points = (0..backtest.contestants.len()).map(point).collect();
+    let points = (0..backtest.contestants.len()).filter_map(point).collect();
     Chart {
         title: figure.label().to_owned(),
         note: String::new(),
         shape: Shape::Bars,
         x: Axis::categories(backtest.contestants.iter().map(|entry| entry.name.clone())),
-        y: Axis::new("", if figure == Figure::CostPerWorkHour { Unit::Dollars } else { Unit::Number }),
+        y: Axis::new("", if figure == Figure::CostPerFinishedHour { Unit::Dollars } else { Unit::Number }),
         series: vec![Series { name: String::new(), points }],
     }
 }

@@ -5,10 +5,12 @@ use super::{Contestant, Grid, STEP_MINUTES, Settings};
 use kubebid_core::Price;
 use kubebid_strategy::{AtNotice, Standing, amendment_micros};
 
-/// What became of a job. Unfinished ones end with the trace.
+/// What became of a job. After its deadline it seeks no further node and works on only while it has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Run {
     pub(super) work_hours: f64,
+    /// Work that was done and not lost.
+    pub(super) finished_hours: f64,
     pub(super) cost_usd: f64,
     /// Submitted, not done, and without a node that works.
     pub(super) waited_hours: f64,
@@ -30,6 +32,7 @@ enum Node {
 pub(super) fn run(grid: &Grid, job: &Job, contestant: Contestant, settings: &Settings) -> Run {
     let mut run = Run { work_hours: job.work_minutes as f64 / 60.0, ..Run::default() };
     if contestant == Contestant::OnDemand {
+        run.finished_hours = run.work_hours;
         run.cost_usd = run.work_hours * usd(settings.on_demand);
         run.waited_hours = settings.boot_minutes as f64 / 60.0;
         run.missed = settings.boot_minutes + job.work_minutes > job.deadline_minutes;
@@ -41,6 +44,9 @@ pub(super) fn run(grid: &Grid, job: &Job, contestant: Contestant, settings: &Set
     for step in job.submitted..grid.prices.len() {
         let price = grid.prices[step];
         let waits = matches!(node, Node::None);
+        if waits && passed >= job.deadline_minutes {
+            break;
+        }
         ceiling = ceiling_at(grid, step, contestant, settings, ceiling, waits);
         if matches!(node, Node::Booting(_) | Node::Working) && price > ceiling {
             match at_notice(grid, step, contestant, settings) {
@@ -83,6 +89,7 @@ pub(super) fn run(grid: &Grid, job: &Job, contestant: Contestant, settings: &Set
             }
         }
     }
+    run.finished_hours = done as f64 / 60.0;
     run.waited_hours = waited as f64 / 60.0;
     run.missed = done < job.work_minutes || passed > job.deadline_minutes;
     run
@@ -159,31 +166,48 @@ mod tests {
     #[test]
     fn a_job_that_nobody_disturbs_pays_the_price_and_waits_for_its_node_only() {
         let run = played(&[(20, 50)], Contestant::Strategy(Strategy::Balanced));
-        let expected = Run { work_hours: 1.0, cost_usd: 0.5, waited_hours: 1.0 / 12.0, ..Run::default() };
+        let expected = Run {
+            work_hours: 1.0,
+            finished_hours: 1.0,
+            cost_usd: 0.5,
+            waited_hours: 1.0 / 12.0,
+            ..Run::default()
+        };
         assert!((run.cost_usd - 0.5).abs() < 1e-9);
         assert_eq!(Run { cost_usd: 0.5, ..run }, expected);
     }
 
     #[test]
-    fn balanced_stays_up_to_the_reference_and_then_loses_what_no_checkpoint_has() {
-        let mild = played(&[(3, 50), (20, 100)], Contestant::Strategy(Strategy::Balanced));
+    fn balanced_stays_up_to_120_percent_of_the_reference_and_then_loses_what_no_checkpoint_has() {
+        let mild = played(&[(3, 50), (20, 120)], Contestant::Strategy(Strategy::Balanced));
         assert_eq!((mild.interruptions, mild.missed), (0.0, false));
         // Boot, then 10 minutes of work and 5 under notice: one checkpoint, nothing lost.
-        let spike = played(&[(3, 50), (3, 101), (40, 50)], Contestant::Strategy(Strategy::Balanced));
+        let spike = played(&[(3, 50), (3, 121), (40, 50)], Contestant::Strategy(Strategy::Balanced));
         assert_eq!((spike.interruptions, spike.lost_hours), (1.0, 0.0));
         // 15 minutes of work and 5 under notice: those are lost. It waits for the price, then boots again.
-        let spike = played(&[(4, 50), (3, 101), (40, 50)], Contestant::Strategy(Strategy::Balanced));
+        let spike = played(&[(4, 50), (3, 121), (40, 50)], Contestant::Strategy(Strategy::Balanced));
         assert_eq!((spike.interruptions, spike.lost_hours), (1.0, 5.0 / 60.0));
         assert_eq!(spike.waited_hours, (5.0 + 10.0 + 5.0) / 60.0);
         let stays =
-            played(&[(4, 50), (3, 101), (40, 50)], Contestant::Strategy(Strategy::AvailabilityOptimized));
+            played(&[(4, 50), (3, 121), (40, 50)], Contestant::Strategy(Strategy::AvailabilityOptimized));
         assert_eq!(stays.interruptions, 0.0);
+    }
+
+    #[test]
+    fn after_the_deadline_a_job_keeps_its_node_and_seeks_no_other() {
+        // It begins ten minutes before its deadline of two hours, and finishes late.
+        let late = played(&[(22, 201), (40, 50)], Contestant::MaxBid);
+        assert_eq!((late.missed, late.finished_hours), (true, 1.0));
+        // The price is too high until the deadline has passed.
+        let never = played(&[(24, 201), (40, 50)], Contestant::MaxBid);
+        assert_eq!((never.missed, never.finished_hours), (true, 0.0));
     }
 
     #[test]
     fn who_waits_too_long_misses_the_deadline() {
         let run = played(&[(60, 70)], Contestant::Strategy(Strategy::CostOptimized));
-        assert_eq!((run.missed, run.cost_usd, run.waited_hours), (true, 0.0, 5.0));
+        assert_eq!((run.missed, run.cost_usd, run.waited_hours), (true, 0.0, 2.0));
+        assert_eq!(run.finished_hours, 0.0);
         assert!(!played(&[(60, 70)], Contestant::MaxBid).missed);
         assert!(played(&[(60, 201)], Contestant::MaxBid).missed);
         assert_eq!(played(&[(60, 201)], Contestant::OnDemand).cost_usd, 4.0);

@@ -3,6 +3,7 @@
 use super::settings::{Kept, Settings};
 use super::tenants::{Kind, Want};
 use crate::audit::{Market, Sums};
+use kubebid_core::units::Micros;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -71,8 +72,9 @@ pub struct KindSums {
     /// Nodes that the market took from a job under way.
     pub interruptions: u64,
     pub cost_micros: u128,
-    /// Work that was asked for, and what of it had to be done again: node-microseconds.
+    /// Work that was asked for, what of it was finished, and what had to be done again: node-microseconds.
     pub work_us: u128,
+    pub finished_us: u128,
     pub lost_us: u128,
     /// Microseconds in which a job had no node that was ready, summed over the jobs.
     pub waited_us: u128,
@@ -182,9 +184,30 @@ impl KindSums {
         self.interruptions += other.interruptions;
         self.cost_micros += other.cost_micros;
         self.work_us += other.work_us;
+        self.finished_us += other.finished_us;
         self.lost_us += other.lost_us;
         self.waited_us += other.waited_us;
         self.turnaround_us += other.turnaround_us;
+    }
+
+    /// Returns the cost of a finished node-hour in dollars, rushes and other work without an end left out.
+    pub fn cost_per_finished_hour(&self) -> Option<f64> {
+        let hours = self.finished_us as f64 / Micros::HOUR.0 as f64;
+        (self.finished_us > 0).then(|| self.cost_micros as f64 / 1e6 / hours)
+    }
+
+    /// Returns the work that was finished, as a share of the work that was asked for.
+    pub fn finished_share(&self) -> Option<f64> {
+        (self.work_us > 0).then(|| self.finished_us as f64 / self.work_us as f64)
+    }
+
+    /// Both as text: dollars, and percent.
+    pub(super) fn cost_and_finished(&self) -> [String; 2] {
+        let none = || "-".to_owned();
+        [
+            self.cost_per_finished_hour().map_or_else(none, |cost| format!("${cost:.4}")),
+            self.finished_share().map_or_else(none, |share| format!("{:.1}", 100.0 * share)),
+        ]
     }
 }
 
@@ -201,13 +224,15 @@ impl fmt::Display for Outcome {
         writeln!(f, "audited           {} bills, all of them to the micro-dollar", self.bills_exact)?;
         writeln!(
             f,
-            "{:<24}{:>9}{:>9}{:>7}{:>9}{:>9}{:>14}",
-            "kind", "jobs", "done", "late", "gave up", "notices", "cost"
+            "{:<24}{:>16}{:>12}{:>9}{:>9}{:>7}{:>9}{:>9}{:>14}",
+            "kind", "$/h finished", "finished %", "jobs", "done", "late", "gave up", "notices", "cost"
         )?;
         for (kind, sums) in &self.kinds {
             let KindSums { jobs, done, late, given_up, notices, cost_micros, .. } = *sums;
             let cost = format!("${}", dollars(cost_micros));
-            writeln!(f, "{:<24}{jobs:>9}{done:>9}{late:>7}{given_up:>9}{notices:>9}{cost:>14}", kind.name())?;
+            let [each, finished] = sums.cost_and_finished();
+            write!(f, "{:<24}{each:>16}{finished:>12}", kind.name())?;
+            writeln!(f, "{jobs:>9}{done:>9}{late:>7}{given_up:>9}{notices:>9}{cost:>14}")?;
         }
         Ok(())
     }

@@ -77,13 +77,25 @@ impl Outcome {
     }
 
     fn by_kind(&self) -> Table {
-        let headings = ["kind", "jobs", "done", "late", "gave up", "notices", "cost", "mean time to the end"];
+        let headings = [
+            "kind",
+            "$ per finished node-hour",
+            "work finished, %",
+            "jobs",
+            "done",
+            "late",
+            "gave up",
+            "notices",
+            "cost",
+            "mean time to the end",
+        ];
         let row = |(kind, sums): (&Kind, &KindSums)| {
             let KindSums { jobs, done, late, given_up, notices, cost_micros, turnaround_us, .. } = *sums;
             let hours = turnaround_us as f64 / done.max(1) as f64 / Micros::HOUR.0 as f64;
             let counts = [jobs, done, late, given_up, notices].map(|count| count.to_string());
             let rest = [dollars(cost_micros), format!("{hours:.1} h")];
-            [kind.name().to_owned()].into_iter().chain(counts).chain(rest).collect()
+            let first = [kind.name().to_owned()].into_iter().chain(sums.cost_and_finished());
+            first.chain(counts).chain(rest).collect()
         };
         Table {
             title: "Ways to bid".to_owned(),

@@ -13,13 +13,12 @@ use crate::venue::{InProcess, Venue, VenueError};
 use foldhash::{HashMap, HashSet};
 use kubebid_core::units::{AllocationId, BidId, MarketId, Micros};
 use kubebid_core::{Answer, Command, Price, Stamped};
-use kubebid_strategy::Quote;
+use kubebid_strategy::{Quote, REFERENCE_HOURS, reference_micros};
 use std::ops::Range;
 
 /// Monday, 5 January 2015, 00:00 UTC.
 pub const START: Micros = Micros(1_420_416_000_000_000);
 const TICK: u64 = 100;
-const DAY_SAMPLES_SECONDS: u64 = 86_400;
 
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
@@ -153,6 +152,7 @@ fn live_on(
             hours = passed;
         }
     }
+    world.now = end;
     world.close()
 }
 
@@ -191,7 +191,9 @@ impl World<'_> {
             self.auditor.compare(MarketId(market), theirs)?;
         }
         for job in self.jobs.open() {
-            self.outcome.sums(job.want).open += 1;
+            let sums = self.outcome.sums(job.want);
+            sums.open += 1;
+            sums.finished_us -= u128::from(job.left_at(self.now));
         }
         self.outcome.close(self.auditor.sums());
         self.outcome.markets = self.stages.into_iter().map(|stage| stage.series).collect();
@@ -250,18 +252,18 @@ impl World<'_> {
     fn sample(&mut self) -> Result<(), WorldError> {
         self.act(Command::AdvanceTime)?;
         let full_hour = (self.now.0 / 1_000_000).is_multiple_of(3600);
-        let day_samples = (DAY_SAMPLES_SECONDS / self.settings.sample_seconds).max(1) as usize;
+        let samples = (REFERENCE_HOURS * 3600 / self.settings.sample_seconds).max(1) as usize;
         for (market, stage) in self.stages.iter_mut().enumerate() {
             let books = self.auditor.market(MarketId(market as u32));
             stage.series.sample(books, &mut stage.charged, self.settings.kept);
-            stage.day.push_back(books.numbers().market_price.0);
-            if stage.day.len() > day_samples {
-                stage.day.pop_front();
+            stage.recent.push_back(books.numbers().market_price.0);
+            if stage.recent.len() > samples {
+                stage.recent.pop_front();
             }
             if full_hour {
-                let mut day: Vec<u64> = stage.day.iter().copied().collect();
-                let middle = day.len() / 2;
-                stage.reference = Some(*day.select_nth_unstable(middle).1);
+                let mut recent: Vec<u64> = stage.recent.iter().copied().collect();
+                let middle = recent.len() / 2;
+                stage.reference = Some(reference_micros(*recent.select_nth_unstable(middle).1));
             }
         }
         self.agenda.plan(self.now.after(Micros::seconds(self.settings.sample_seconds)), Due::Sample);

@@ -23,8 +23,9 @@ pub(super) struct Stage {
     pub(super) tenants: Vec<Tenant>,
     pub(super) units: f64,
     pub(super) series: MarketSeries,
-    /// Market prices at the samples of the last day, and their median, of the last full hour.
-    pub(super) day: VecDeque<u64>,
+    /// Market prices at the samples that count for the reference price, and that price as of the last full
+    /// hour.
+    pub(super) recent: VecDeque<u64>,
     pub(super) reference: Option<u64>,
     pub(super) charged: BTreeMap<Kind, u64>,
 }
@@ -63,7 +64,7 @@ impl Stage {
             units,
             series: MarketSeries::new(&name, settings, START.0),
             name: MarketName::new(&name),
-            day: VecDeque::new(),
+            recent: VecDeque::new(),
             reference: None,
             charged: BTreeMap::new(),
         }

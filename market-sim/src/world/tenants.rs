@@ -153,7 +153,7 @@ impl Want {
 
     /// Whether the price to stay matters to it.
     pub(super) fn would_stay(&self) -> bool {
-        matches!(self.kind, Kind::Balanced | Kind::AvailabilityOptimized)
+        self.kind.strategy().is_some()
     }
 
     pub(super) fn at_notice(&self, seen: &Seen, price_to_stay: Option<Price>) -> Option<Price> {

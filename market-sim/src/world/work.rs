@@ -37,6 +37,13 @@ pub(super) struct Job {
     due: Option<Micros>,
 }
 
+impl Job {
+    /// Returns the node-time still to be done at `now`, if nothing has changed since it was last counted.
+    pub(super) fn left_at(&self, now: Micros) -> u64 {
+        self.left.saturating_sub(now.since(self.since).0 * u64::from(self.working))
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct JobTable {
     slots: Vec<(u64, Option<Job>)>,
@@ -134,6 +141,8 @@ impl World<'_> {
         let sums = self.outcome.sums(want);
         sums.jobs += 1;
         sums.work_us += u128::from(left);
+        // Taken back where the job ends otherwise.
+        sums.finished_us += u128::from(left);
         let (ceiling, since) = (Price::ZERO, self.now);
         let id = self.jobs.add(Job {
             market,
@@ -162,6 +171,10 @@ impl World<'_> {
     fn open_bid(&mut self, id: JobId) -> Result<(), WorldError> {
         let Some(job) = self.jobs.get_mut(id) else { return Ok(()) };
         let (market, want, deadline) = (job.market, job.want, job.deadline);
+        if want.kind == Kind::Sniper {
+            // The entry price moves with time too, and a market that shares its exchange hears of that earlier.
+            self.act(Command::AdvanceTime)?;
+        }
         let seen = self.seen(market);
         let (ceiling, nodes, time_in_force) = match want.open(&seen) {
             // A rush ends by itself, at an instant of its own.
@@ -298,6 +311,7 @@ impl World<'_> {
         if let Some(job) = self.jobs.remove(id) {
             let sums = self.outcome.sums(job.want);
             sums.given_up += 1;
+            sums.finished_us -= u128::from(job.left);
             sums.waited_us += u128::from(self.now.since(job.since).0);
         }
         Ok(())
@@ -307,7 +321,7 @@ impl World<'_> {
     pub(super) fn works(&mut self, at: Micros, id: JobId, more: i32) {
         let Some(job) = self.jobs.get_mut(id) else { return };
         let passed = at.since(job.since).0;
-        job.left = job.left.saturating_sub(passed * u64::from(job.working));
+        job.left = job.left_at(at);
         job.since = at;
         if job.working == 0 {
             self.outcome.sums(job.want).waited_us += u128::from(passed);

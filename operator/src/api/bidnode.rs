@@ -137,12 +137,12 @@ fn default_max_nodes() -> u32 {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum BidStrategy {
-    /// Well below the usual price; lets go of what others want more.
+    /// Bids the median price of the last 48 hours (65 % of the reference price); stays for 90 % of the reference.
     CostOptimized,
-    /// A little below the usual price; stays for as much as that.
+    /// Bids 90 % of the reference price; stays for 120 % of it.
     #[default]
     Balanced,
-    /// Above the usual price; stays for whatever `maxBid` allows.
+    /// Bids 120 % of the reference price; stays for whatever `maxBid` allows.
     AvailabilityOptimized,
 }
 
