@@ -39,6 +39,7 @@ mod judge;
 mod keys;
 mod methods;
 mod pages;
+mod quote;
 pub mod scan;
 mod watch;
 
@@ -52,6 +53,7 @@ pub use error::{Error, GaveUp, Kind, Refusal};
 pub use keys::Keyed;
 pub use kubebid_proto::v1;
 pub use pages::{Page, Paged};
+pub use quote::{Quoted, quoted};
 pub use watch::Watch;
 
 use credential::Credential;

@@ -12,4 +12,5 @@ mod process;
 mod replay;
 mod standby;
 mod store_trouble;
+mod strategy;
 mod up;

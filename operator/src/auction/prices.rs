@@ -4,8 +4,7 @@ use super::Auction;
 use crate::api::{BidNodeSpec, LABEL_UID};
 use crate::plan::price::Markets;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kubebid_client::{Error, v1};
-use kubebid_strategy::{Quote, shared_tick_micros};
+use kubebid_client::{Error, Quoted, quoted, v1};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -91,31 +90,11 @@ impl Prices {
     }
 }
 
-/// The markets as one: the lowest reference and floor of those that have a free node, of all where none has; a
-/// tick that suits all, the largest increment.
-fn markets(markets: &[v1::Market]) -> Option<Markets> {
-    let rules = || markets.iter().filter_map(|market| market.rules.as_ref());
-    let tick_micros = shared_tick_micros(rules().filter_map(|rules| rules.tick_micros))?;
-    let prices = || markets.iter().filter_map(|market| market.price.as_ref());
-    let has_free = |price: &&v1::MarketPrice| price.supply.as_ref().is_some_and(|supply| supply.free > 0);
-    let any_free = prices().any(|price| has_free(&price));
-    let quote = lowest(prices().filter(|price| !any_free || has_free(price)), tick_micros);
-    Some(Markets {
-        quote,
-        increment_bps: rules().filter_map(|rules| rules.increment_bps).max().unwrap_or_default().into(),
-        units: prices().filter_map(|price| price.supply.as_ref()).map(|supply| u64::from(supply.total)).sum(),
-    })
-}
-
-fn lowest<'a>(prices: impl Iterator<Item = &'a v1::MarketPrice>, tick_micros: u64) -> Quote {
-    let mut quote = Quote { reference_micros: None, floor_micros: None, tick_micros };
-    let lower = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
-    for price in prices {
-        let floor = price.numbers.as_ref().and_then(|numbers| numbers.floor_micros);
-        quote.reference_micros = lower(quote.reference_micros, price.reference_price_micros);
-        quote.floor_micros = lower(quote.floor_micros, floor);
-    }
-    quote
+/// The markets as one, and how many units they have in all.
+fn markets(listed: &[v1::Market]) -> Option<Markets> {
+    let Quoted { quote, increment_bps } = quoted(listed)?;
+    let supplies = listed.iter().filter_map(|market| market.price.as_ref()?.supply.as_ref());
+    Some(Markets { quote, increment_bps, units: supplies.map(|supply| u64::from(supply.total)).sum() })
 }
 
 /// Answers that are good for a while. Who asks for one that is being read waits for it, and for no other; where none

@@ -8,9 +8,12 @@ use crate::failure::{Exit, Failure};
 use crate::money::Dollars;
 use crate::time::{Span, When, now_us};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser as _;
 use kubebid_client::v1::place_bid_request::{OnPreemption, TimeInForce};
-use kubebid_client::v1::{Bid, GetBidRequest, ListMarketsRequest, PlaceBidRequest};
-use kubebid_client::{Code, Error};
+use kubebid_client::v1::{Bid, GetBidRequest, ListMarketsRequest, Market, PlaceBidRequest};
+use kubebid_client::{Code, Error, Quoted, quoted};
+use kubebid_strategy::Strategy;
 
 /// Bid for nodes
 #[derive(Args)]
@@ -18,10 +21,15 @@ use kubebid_client::{Code, Error};
 A bid is a standing order: it takes up to --nodes nodes as they can be had, and never pays more than
 --max per node-hour. What it pays is the market price, which others set: see `kubebid price`.
 
+With --strategy the ceiling is 65 % (cost-optimized), 90 % (balanced) or 120 % (availability-optimized)
+of the reference price, the last two not below the floor, and never above --max; without a reference
+price it is --max. It is chosen once: nothing amends the bid later, as the operator does.
+
 Examples:
   kubebid bid place h100-8x/eu-west --max 2.50 --nodes 4
   kubebid bid place h100-8x/eu-west h100-8x/us-east --max 2.50 --nodes 4 --min-nodes 2 --for 2h
   kubebid bid place --type h100-8x --max 3 --nodes 1 --ioc --label team=vision
+  kubebid bid place --type h100-8x --max 4.50 --nodes 2 --strategy balanced
   kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 --key nightly-2026-11-20   do this once
   BID=$(kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 -q)                  its number, for scripts")]
 pub(crate) struct Place {
@@ -30,6 +38,9 @@ pub(crate) struct Place {
     /// The most to pay per node-hour, in dollars with up to 6 decimals
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     max: Dollars,
+    /// Let a bidding strategy choose the ceiling, at most --max
+    #[arg(long, value_name = "STRATEGY", value_parser = strategy())]
+    strategy: Option<Strategy>,
     /// How many nodes in all
     #[arg(long, value_name = "N")]
     nodes: u32,
@@ -69,11 +80,15 @@ impl Place {
             (false, Some(_)) => TimeInForce::Gtt,
             (false, None) => TimeInForce::Gtc,
         };
+        let ceiling = match self.strategy {
+            Some(strategy) => chosen(context, strategy, &self.place, self.max).await?,
+            None => self.max,
+        };
         let request = PlaceBidRequest {
             client_key: self.key.key,
             markets: self.place.markets.clone(),
             instance_type: self.place.instance_type.clone().unwrap_or_default(),
-            ceiling_micros: self.max.0,
+            ceiling_micros: ceiling.0,
             min_nodes: self.min_nodes,
             max_nodes: self.nodes,
             time_in_force: time_in_force.into(),
@@ -89,9 +104,42 @@ impl Place {
                     show::done("placed", answer.bid, answer.seq, answer.repeated, bid.as_ref())
                 })
             }
-            Err(error) => Err(off_tick(context, error, &self.place, Some(self.max)).await),
+            Err(error) => Err(off_tick(context, error, &self.place, Some(ceiling)).await),
         }
     }
+}
+
+fn strategy() -> impl clap::builder::TypedValueParser<Value = Strategy> {
+    PossibleValuesParser::new(Strategy::ALL.map(Strategy::name))
+        .map(|name| name.parse().expect("one of the names above"))
+}
+
+/// Returns the ceiling that a strategy bids in these markets: the whole maximum where no market has a price yet.
+async fn chosen(
+    context: &Context,
+    strategy: Strategy,
+    place: &Where,
+    max: Dollars,
+) -> Result<Dollars, Failure> {
+    let mut markets = Vec::new();
+    if let Some(instance_type) = &place.instance_type {
+        markets.extend(of_type(context, instance_type).await?);
+    }
+    for market in &place.markets {
+        markets.push(market::find(context, market).await?);
+    }
+    let Some(Quoted { quote, .. }) = quoted(&markets) else { return Ok(max) };
+    match strategy.ceiling_micros(max.0, &quote) {
+        0 => Err(Failure::usage(format!(
+            "{strategy} bids nothing: --max or the reference price is below one tick"
+        ))),
+        ceiling => Ok(Dollars(ceiling)),
+    }
+}
+
+async fn of_type(context: &Context, instance_type: &str) -> Result<Vec<Market>, Error> {
+    let request = ListMarketsRequest { instance_type: instance_type.to_owned(), ..Default::default() };
+    Ok(context.client.all(request).await?.markets)
 }
 
 /// How a bid stands after its command, for people. The command is done, whatever becomes of this.
@@ -113,8 +161,7 @@ pub(super) async fn off_tick(
     let (Some(Code::NotATick), Some(ceiling)) = (error.code(), ceiling) else { return error.into() };
     let mut markets = Vec::new();
     if let Some(instance_type) = &place.instance_type {
-        let request = ListMarketsRequest { instance_type: instance_type.clone(), ..Default::default() };
-        markets.extend(context.client.all(request).await.map(|answer| answer.markets).unwrap_or_default());
+        markets.extend(of_type(context, instance_type).await.unwrap_or_default());
     }
     for market in &place.markets {
         markets.extend(market::find(context, market).await.ok());
