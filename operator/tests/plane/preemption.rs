@@ -171,7 +171,7 @@ async fn a_strategy_that_stays_raises_its_bid() {
     story.bid("gpu", spec).await;
     let node = story.running("gpu", 1).await;
     let ceiling = story.market.live_bids().await[0].ceiling_micros;
-    story.market.rival_bids(EU, 1, kubebid_operator::api::usd(ceiling) * 1.5).await;
+    story.market.rival_bids(EU, 1, kubebid_operator::api::usd(ceiling) * 2.0).await;
     story
         .eventually("the bid is raised", || async {
             story
