@@ -7,7 +7,9 @@ mod table;
 
 pub use arrivals::DemandStatistics;
 pub use bands::{Band, demand_bands, price_bands};
-pub use prices::{PriceStatistics, mean_return_correlation, on_grid};
+pub use prices::{
+    PriceStatistics, mean_return_correlation, on_grid, spread_of_medians, weekend_over_weekday,
+};
 pub use table::{Row, Table};
 
 use crate::world::{Outcome, Settings, jobs_of};
@@ -17,8 +19,12 @@ pub fn compare_prices(outcome: &Outcome) -> Table {
     let series: Vec<Vec<f64>> = outcome.markets.iter().map(|market| market.prices()).collect();
     let each: Vec<PriceStatistics> = series.iter().map(|prices| PriceStatistics::of(prices, 0)).collect();
     let correlation = mean_return_correlation(&series);
+    let spread = spread_of_medians(&series);
+    let weekend = quantile(series.iter().map(|prices| weekend_over_weekday(prices)).collect(), 0.5);
     let measured = |name: &str| match name {
         "return_correlation_between_markets" => Some(correlation),
+        "spread_of_medians_between_markets" => Some(spread),
+        "weekend_over_weekday" => Some(weekend),
         name => {
             let of_markets: Option<Vec<f64>> = each.iter().map(|market| market.named(name)).collect();
             of_markets.map(|values| quantile(values, 0.5))

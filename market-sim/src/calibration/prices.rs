@@ -27,6 +27,10 @@ pub struct PriceStatistics {
     pub excursions_per_day: f64,
     pub excursion_hours: [f64; 2],
     pub excursion_height: [f64; 2],
+    /// Of the changes from one point to the next: the share that go up, and of those that follow another
+    /// change the share that go the other way.
+    pub up_steps: f64,
+    pub reversals: f64,
 }
 
 impl PriceStatistics {
@@ -42,6 +46,9 @@ impl PriceStatistics {
         let height = |share| quantile(excursions.iter().map(|e| e.highest / median).collect(), share);
         let above = prices.iter().filter(|price| **price > 1.5 * median).count();
         let days = prices.len() as f64 / (HOUR * HOURS_OF_DAY) as f64;
+        let ups: Vec<bool> =
+            prices.windows(2).filter(|pair| pair[0] != pair[1]).map(|pair| pair[0] < pair[1]).collect();
+        let share = |some: usize, all: usize| some as f64 / all.max(1) as f64;
         PriceStatistics {
             median,
             max: prices.iter().copied().fold(0.0, f64::max),
@@ -56,6 +63,11 @@ impl PriceStatistics {
             excursions_per_day: excursions.len() as f64 / days,
             excursion_hours: [hours(0.5), hours(0.95)],
             excursion_height: [height(0.5), height(0.95)],
+            up_steps: share(ups.iter().filter(|up| **up).count(), ups.len()),
+            reversals: share(
+                ups.windows(2).filter(|pair| pair[0] != pair[1]).count(),
+                ups.len().saturating_sub(1),
+            ),
         }
     }
 
@@ -77,6 +89,8 @@ impl PriceStatistics {
             "excursion_hours_p95" => self.excursion_hours[1],
             "excursion_height_over_median_p50" => self.excursion_height[0],
             "excursion_height_over_median_p95" => self.excursion_height[1],
+            "share_of_up_steps" => self.up_steps,
+            "share_of_steps_that_reverse" => self.reversals,
             _ => return None,
         })
     }
@@ -107,6 +121,24 @@ pub fn mean_return_correlation(series: &[Vec<f64>]) -> f64 {
         }
     }
     mean(&pairs)
+}
+
+/// Geometric mean price of Saturdays and Sundays over that of the other days, in UTC. The prices begin on a
+/// Monday at midnight. 1 where there is no weekend yet.
+pub fn weekend_over_weekday(prices: &[f64]) -> f64 {
+    let of = |weekend: bool| -> Vec<f64> {
+        let days = prices.chunks(HOUR * HOURS_OF_DAY).enumerate();
+        let some = days.filter(|(day, _)| (day % 7 >= 5) == weekend);
+        some.flat_map(|(_, prices)| prices).map(|price| price.ln()).collect()
+    };
+    let (weekend, weekday) = (of(true), of(false));
+    if weekend.is_empty() { 1.0 } else { (mean(&weekend) - mean(&weekday)).exp() }
+}
+
+/// The standard deviation of the logarithms of the markets' median prices: how far markets differ.
+pub fn spread_of_medians(series: &[Vec<f64>]) -> f64 {
+    let medians: Vec<f64> = series.iter().map(|prices| quantile(prices.clone(), 0.5).ln()).collect();
+    variance(&medians).sqrt()
 }
 
 fn returns(logarithms: &[f64]) -> Vec<f64> {
@@ -198,6 +230,30 @@ mod tests {
         let statistics = PriceStatistics::of(&vec![2.0; 600], 0);
         assert_eq!((statistics.return_std, statistics.return_excess_kurtosis), (0.0, 0.0));
         assert_eq!((statistics.excursions_per_day, statistics.excursion_hours), (0.0, [0.0, 0.0]));
+    }
+
+    #[test]
+    fn steps_have_a_sign_and_reverse_or_go_on() {
+        // Up, up, down, up: the price stands still between them.
+        let statistics = PriceStatistics::of(&[1.0, 1.0, 2.0, 3.0, 3.0, 2.0, 2.0, 4.0], 0);
+        close(statistics.up_steps, 3.0 / 4.0);
+        close(statistics.reversals, 2.0 / 3.0);
+        let still = PriceStatistics::of(&[1.0; 20], 0);
+        assert_eq!((still.up_steps, still.reversals), (0.0, 0.0));
+    }
+
+    #[test]
+    fn weekends_are_compared_with_the_other_days() {
+        let mut week = vec![4.0; 7 * 288];
+        week[5 * 288..].fill(1.0);
+        close(weekend_over_weekday(&week), 0.25);
+        close(weekend_over_weekday(&week[..288]), 1.0);
+    }
+
+    #[test]
+    fn markets_with_the_same_median_have_no_spread() {
+        close(spread_of_medians(&[vec![2.0; 9], two_days().iter().map(|price| price * 2.0).collect()]), 0.0);
+        close(spread_of_medians(&[vec![1.0; 9], vec![4.0; 9]]), 2f64.ln());
     }
 
     #[test]
