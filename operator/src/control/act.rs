@@ -157,14 +157,8 @@ pub(super) async fn act(
 /// for as long as a machine may take.
 fn is_final(error: &kube::Error, status: &BidSlotStatus, context: &Context) -> bool {
     let waited = status.since.as_ref().map(|since| clock::now().duration_since(since.0)).unwrap_or_default();
-    match error {
-        kube::Error::Api(answer) => match answer.code {
-            400 | 422 => true,
-            403 => waited >= context.limits().machine,
-            _ => false,
-        },
-        _ => false,
-    }
+    let code = if let kube::Error::Api(answer) = error { answer.code } else { 0 };
+    matches!(code, 400 | 422) || code == 403 && waited >= context.limits().machine
 }
 
 /// A node that cannot get its labels and taints is given back: it costs money and takes no pods. One that has been ready
