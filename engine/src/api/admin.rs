@@ -3,15 +3,14 @@
 use super::Api;
 use crate::auth::Secret;
 use crate::caller::Caller;
-use crate::chunk::{Step, hourly_bills};
 use crate::clock::{self, Clock};
 use crate::intake::Submission;
-use crate::recovery::MANY_BILLS;
 use crate::store::{Account, NewToken};
+use crate::wire::echo::quoted;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{admin, command, page, text};
+use kubebid_core::Command;
 use kubebid_core::units::Micros;
-use kubebid_core::{Command, Exchange};
 use kubebid_proto::v1;
 
 impl Api {
@@ -44,13 +43,8 @@ impl Api {
         let mut submission = Submission::new(None, Command::AdvanceTime);
         submission.at = Some(Micros(command::number("to_us", request.to_us)?));
         submission.deadline = caller.deadline;
-        let stepped = |_: &Exchange, step: &Step| (step.seq.0, step.at.0, hourly_bills(step));
-        let (seq, at_us, bills) = self.engine().submit(submission, stepped).await?;
-        if bills > MANY_BILLS {
-            // The rows of one long step are written before the caller makes the next.
-            let _ = self.projected_up_to(caller, seq).await;
-        }
-        Ok(v1::AdvanceTimeResponse { seq, at_us })
+        let done = self.submit(submission).await?;
+        Ok(v1::AdvanceTimeResponse { seq: done.seq, at_us: done.at.0 })
     }
 
     pub async fn put_instance_type(
@@ -106,7 +100,7 @@ impl Api {
             created_at_us: clock::wall().0,
         };
         let Some(id) = self.rows().add_token(&token).await? else {
-            let what = format!("there is no account {:?}", token.account);
+            let what = format!("there is no account {}", quoted(&token.account));
             return Err(ApiError::new(Code::UnknownAccount).saying(what));
         };
         self.0.auth.refresh().await?;

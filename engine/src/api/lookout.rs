@@ -8,7 +8,9 @@ use crate::projections::rows::Place;
 use crate::store::Labels;
 use crate::telling::add;
 use crate::wire::cursor::Cursor;
+use crate::wire::echo::quoted;
 use crate::wire::event::{Parties, Told, Viewer, redact};
+use crate::wire::lists;
 use crate::wire::pieces::Pieces;
 use crate::wire::status::ApiError;
 use crate::wire::text;
@@ -17,7 +19,7 @@ use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names};
 use kubebid_proto::v1;
 use kubebid_proto::v1::event::Kind;
 use prost::Message;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
@@ -106,10 +108,13 @@ pub(super) struct Lookout {
 impl Lookout {
     pub(super) fn new(caller: &Caller, filter: Option<v1::EventFilter>) -> Result<Lookout, ApiError> {
         let filter = filter.unwrap_or_default();
-        if let Some(unknown) = filter.kinds.iter().find(|kind| !KINDS.contains(&&kind[..])) {
-            return Err(ApiError::bad_field("filter.kinds", format!("names {unknown:?}, which is no kind")));
+        let kinds = lists::distinct("EventFilter.kinds", "filter.kinds", filter.kinds)?;
+        let markets = lists::distinct("EventFilter.markets", "filter.markets", filter.markets)?;
+        if let Some(unknown) = kinds.iter().find(|kind| !KINDS.contains(&&kind[..])) {
+            let what = format!("names {}, which is no kind", quoted(unknown));
+            return Err(ApiError::bad_field("filter.kinds", what));
         }
-        for name in filter.markets.iter().chain(&filter.account) {
+        for name in markets.iter().chain(&filter.account) {
             text::text("filter", name, text::NOTE)?;
         }
         let account = match (filter.account, caller.sees_all()) {
@@ -120,11 +125,14 @@ impl Lookout {
             },
         };
         let viewer = if caller.sees_all() { Viewer::All } else { Viewer::Account(caller.account.clone()) };
+        let bids = lists::distinct("EventFilter.bids", "filter.bids", filter.bids)?;
+        let allocations =
+            lists::distinct("EventFilter.allocations", "filter.allocations", filter.allocations)?;
         let query = EventQuery {
-            kinds: filter.kinds,
-            markets: filter.markets.iter().map(|name| MarketName::new(name)).collect(),
-            bids: filter.bids.into_iter().map(|bid| BidId(known(bid))).collect(),
-            allocations: filter.allocations.into_iter().map(|id| AllocationId(known(id))).collect(),
+            kinds,
+            markets: markets.iter().map(|name| MarketName::new(name)).collect(),
+            bids: bids.into_iter().map(|bid| BidId(known(bid))).collect(),
+            allocations: allocations.into_iter().map(|id| AllocationId(known(id))).collect(),
             labels: text::labels("filter.labels", filter.labels)?,
             account,
             ..EventQuery::default()
@@ -133,8 +141,9 @@ impl Lookout {
     }
 
     /// Changes of prices, as everyone may see them.
-    pub(super) fn prices(markets: Vec<MarketName>) -> Lookout {
-        let query = EventQuery { kinds: vec!["price_changed".to_owned()], markets, ..EventQuery::default() };
+    pub(super) fn prices(markets: BTreeSet<MarketName>) -> Lookout {
+        let kinds = ["price_changed".to_owned()].into();
+        let query = EventQuery { kinds, markets, ..EventQuery::default() };
         Lookout { viewer: Viewer::All, query, prices: true }
     }
 
@@ -221,7 +230,7 @@ impl Lookout {
         labels: Option<&BTreeMap<u64, Labels>>,
     ) -> Option<Sight> {
         let Lookout { viewer, query, .. } = self;
-        let wanted = query.kinds.is_empty() || query.kinds.iter().any(|kind| kind == told.kind);
+        let wanted = query.kinds.is_empty() || query.kinds.contains(told.kind);
         if !wanted || !self.is_in_market(told, chunk) {
             return None;
         }

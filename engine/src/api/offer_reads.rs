@@ -2,6 +2,7 @@
 
 use super::Api;
 use crate::caller::{Caller, Whose};
+use crate::wire::echo::quoted;
 use crate::wire::offer;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{command, page, text};
@@ -105,7 +106,7 @@ fn view(
 ) -> Result<Option<OfferView>, ApiError> {
     let Some(market) = exchange.market_id(market) else {
         let error = ApiError::new(Code::Market(Reject::UnknownMarket));
-        return Err(error.saying(format!("there is no market {market:?}")));
+        return Err(error.saying(format!("there is no market {}", quoted(market.as_str()))));
     };
     Ok(exchange.account_id(provider).and_then(|provider| exchange.view_offer(market, provider)))
 }

@@ -7,6 +7,7 @@ use crate::caller::Caller;
 use crate::chunk::Chunk;
 use crate::telling::add;
 use crate::wire::cursor::Cursor;
+use crate::wire::lists;
 use crate::wire::market;
 use crate::wire::pieces::Pieces;
 use crate::wire::status::{ApiError, Code};
@@ -39,16 +40,17 @@ impl Api {
         if !request.markets.is_empty() && !request.instance_type.is_empty() {
             return Err(ApiError::new(Code::Market(Reject::BadMarkets)));
         }
-        let lookout = Lookout::prices(request.markets.iter().map(|name| MarketName::new(name)).collect());
+        let named = lists::distinct("WatchPricesRequest.markets", "markets", request.markets)?;
+        let lookout = Lookout::prices(named.iter().map(|name| MarketName::new(name)).collect());
         let live = Live::listen(self.engine(), &lookout);
         // Before the views: what they do not have yet is still to come.
         let applied = (self.engine().applied(), Cursor::ALL);
         let markets = self.engine().views().markets();
         let mut views = Vec::new();
-        for name in &request.markets {
+        for name in &named {
             views.push(self.market_view(&markets, name)?);
         }
-        if request.markets.is_empty() {
+        if named.is_empty() {
             views = markets.iter().collect();
         }
         let kind = request.instance_type;

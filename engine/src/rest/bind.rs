@@ -6,6 +6,7 @@
 //! the others.
 
 use super::operation::Message;
+use crate::wire::echo::echo;
 use crate::wire::status::ApiError;
 use axum::http::Method;
 use percent_encoding::percent_decode_str;
@@ -186,7 +187,7 @@ impl Given {
                     }
                     let pairs = slot.as_object_mut().expect("made above");
                     if pairs.insert(key.to_owned(), value.into()).is_some() {
-                        return Err(ApiError::bad_field(&*name, format_args!("names {key} twice")));
+                        return Err(ApiError::bad_field(&*name, format_args!("names {} twice", echo(key))));
                     }
                 }
                 Shape::Text | Shape::Flag if !slot.is_null() => {
@@ -327,14 +328,27 @@ impl<'de> Visitor<'de> for Once {
 fn blame_twice(error: &serde_json::Error) -> Result<(), ApiError> {
     let said = error.to_string();
     let Some(key) = said.strip_prefix(TWICE) else { return Ok(()) };
-    Err(ApiError::bad_field("body", format_args!("has a key twice: {key}")))
+    Err(ApiError::bad_field("body", format_args!("has a key twice: {}", echo(key))))
 }
 
 const TWICE: &str = "twice: ";
 
+/// What serde says, in which the text that it quotes is cut: "unknown field `…`, expected …".
+fn without_long_quotes(said: &str) -> String {
+    let Some(begin) = said.find(['`', '"']) else { return said.to_owned() };
+    let (before, quoted) = said.split_at(begin + 1);
+    let mark = &said[begin..=begin];
+    // What is expected is our own. The text may have quotes too, so the last mark counts.
+    let end =
+        quoted.rfind(&format!("{mark}, expected")).or_else(|| quoted.rfind(mark)).unwrap_or(quoted.len());
+    let (text, behind) = quoted.split_at(end);
+    format!("{before}{}{behind}", echo(text))
+}
+
 fn blame(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     let (inner, path) = (error.inner(), error.path().to_string());
     let said = inner.to_string();
+    let said = without_long_quotes(&said);
     let field = if path == "." || path == "?" { "body".to_owned() } else { path };
     if inner.is_syntax() || inner.is_eof() || inner.is_io() {
         return ApiError::bad_field("body", format_args!("is not JSON: {said}"));

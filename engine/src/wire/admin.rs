@@ -1,6 +1,7 @@
 //! Accounts, tokens and instance types: messages and rows.
 
 use super::command::number;
+use super::lists;
 use super::status::ApiError;
 use super::text;
 use crate::store::{Account, InstanceType, Limits, Role, Token};
@@ -8,8 +9,7 @@ use kubebid_proto::v1;
 use std::collections::{BTreeMap, BTreeSet};
 use v1::token::Role as WireRole;
 
-/// Resources and labels of an instance type.
-const ENTRIES: usize = 64;
+/// Resources and labels of an instance type: their lengths.
 const ENTRY_KEY: usize = 317;
 const ENTRY_VALUE: usize = 256;
 
@@ -49,6 +49,7 @@ pub fn account_message(account: Account) -> v1::Account {
 
 /// At least one, all of them known.
 pub fn roles(roles: &[i32]) -> Result<BTreeSet<Role>, ApiError> {
+    lists::at_most("CreateTokenRequest.roles", "roles", roles.len())?;
     if roles.is_empty() {
         return Err(ApiError::bad_field("roles", "names none"));
     }
@@ -108,10 +109,8 @@ pub fn instance_type_message(instance_type: InstanceType) -> v1::InstanceType {
 
 /// Kubernetes' own names are up to 253 + 1 + 63 bytes long.
 fn entries(field: &str, entries: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, ApiError> {
-    if entries.len() > ENTRIES {
-        let what = format!("has {} entries; {ENTRIES} are allowed", entries.len());
-        return Err(ApiError::bad_field(field, what));
-    }
+    let list = field.replace("instance_type", "InstanceType");
+    lists::at_most(&list, field, entries.len())?;
     for (key, value) in &entries {
         if key.is_empty() {
             return Err(ApiError::bad_field(field, "has an empty key"));

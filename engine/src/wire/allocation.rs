@@ -3,11 +3,13 @@
 use crate::caller::Caller;
 use crate::projections::rows::{AllocationRow, NodeState, NoticeRow};
 use crate::store::Labels;
+use crate::wire::lists;
 use crate::wire::status::ApiError;
 use kubebid_core::Price;
 use kubebid_core::event::{EndReason, NoticeReason};
 use kubebid_core::views::AllocationView;
 use kubebid_proto::v1;
+use std::collections::BTreeSet;
 use v1::allocation::{EndReason as WireEnd, State};
 use v1::notice::Reason;
 
@@ -95,7 +97,7 @@ fn end_reason(reason: EndReason) -> WireEnd {
 }
 
 /// The states that a list asks for.
-pub fn states(asked: &[i32]) -> Result<Vec<NodeState>, ApiError> {
+pub fn states(asked: Vec<i32>) -> Result<BTreeSet<NodeState>, ApiError> {
     let known = |state: &i32| match State::try_from(*state) {
         Ok(State::Starting) => Ok(NodeState::Starting),
         Ok(State::Active) => Ok(NodeState::Active),
@@ -104,5 +106,5 @@ pub fn states(asked: &[i32]) -> Result<Vec<NodeState>, ApiError> {
             Err(ApiError::bad_field("states", "are STARTING, ACTIVE and ENDED"))
         }
     };
-    asked.iter().map(known).collect()
+    lists::distinct("ListAllocationsRequest.states", "states", asked)?.iter().map(known).collect()
 }

@@ -2,11 +2,13 @@
 
 use crate::projections::rows::{BidRow, BidState, Tif};
 use crate::store::Labels;
+use crate::wire::lists;
 use crate::wire::status::ApiError;
 use kubebid_core::event::CloseReason;
 use kubebid_core::units::AllocationId;
 use kubebid_core::views::{BidView, Unfilled};
 use kubebid_proto::v1;
+use std::collections::BTreeSet;
 use v1::bid::{CloseReason as WireReason, State, UnfilledReason};
 use v1::place_bid_request::{OnPreemption, TimeInForce};
 
@@ -90,11 +92,11 @@ fn close_reason(reason: CloseReason) -> WireReason {
 }
 
 /// The states that a list asks for.
-pub fn states(asked: &[i32]) -> Result<Vec<BidState>, ApiError> {
+pub fn states(asked: Vec<i32>) -> Result<BTreeSet<BidState>, ApiError> {
     let known = |state: &i32| match State::try_from(*state) {
         Ok(State::Open) => Ok(BidState::Open),
         Ok(State::Closed) => Ok(BidState::Closed),
         Ok(State::Unspecified) | Err(_) => Err(ApiError::bad_field("states", "are OPEN and CLOSED")),
     };
-    asked.iter().map(known).collect()
+    lists::distinct("ListBidsRequest.states", "states", asked)?.iter().map(known).collect()
 }

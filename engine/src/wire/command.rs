@@ -1,6 +1,7 @@
 //! Requests as commands. What a message can say and the market can judge goes through as it is, also an enum
 //! value that nobody knows.
 
+use super::lists;
 use super::status::ApiError;
 use super::text;
 use crate::store::Labels;
@@ -45,6 +46,7 @@ pub fn place_bid(
 ) -> Result<(Option<ClientKey>, PlaceBid, Labels), ApiError> {
     let key = text::client_key(&request.client_key)?;
     let labels = text::labels("labels", mem::take(&mut request.labels))?;
+    lists::at_most("PlaceBidRequest.markets", "markets", request.markets.len())?;
     let mut markets = Vec::with_capacity(request.markets.len());
     for name in &request.markets {
         let market = match last {
@@ -152,31 +154,16 @@ pub fn report_unit_lost(
 
 pub fn open_market(request: v1::OpenMarketRequest) -> Result<Command, ApiError> {
     let market = text::new_market("market", &request.market)?;
-    Ok(Command::OpenMarket { market, rules: rules(request.rules.unwrap_or_default())? })
+    Ok(Command::OpenMarket { market, rules: rules(request.rules.unwrap_or_default()) })
 }
 
 pub fn change_rules(request: v1::ChangeRulesRequest) -> Result<Command, ApiError> {
     let market = text::market("market", &request.market)?;
-    Ok(Command::ChangeRules { market, rules: rules(request.rules.unwrap_or_default())? })
+    Ok(Command::ChangeRules { market, rules: rules(request.rules.unwrap_or_default()) })
 }
 
-/// The highest `ceiling_max` that a market may be given, in micro-dollars per node-hour. The core allows more; at this
-/// price a node's bill of twenty years is an amount that the tables hold.
-pub const CEILING_MAX: u64 = 50_000_000_000_000;
-
-/// The longest `min_charge` that a market may be given: a year.
-pub const MIN_CHARGE_MAX: Micros = Micros(366 * Micros::DAY.0);
-
 /// Those that are said; the names are the core's.
-fn rules(rules: v1::MarketRules) -> Result<Vec<RuleChange>, ApiError> {
-    for (field, value, most) in [
-        ("rules.ceiling_max_micros", rules.ceiling_max_micros, CEILING_MAX),
-        ("rules.min_charge_us", rules.min_charge_us, MIN_CHARGE_MAX.0),
-    ] {
-        if let Some(value) = value.filter(|value| *value > most) {
-            return Err(ApiError::bad_field(field, format!("{value} is more than {most}")));
-        }
-    }
+fn rules(rules: v1::MarketRules) -> Vec<RuleChange> {
     let numbers = [
         ("tick", rules.tick_micros),
         ("increment_bps", rules.increment_bps.map(u64::from)),
@@ -190,7 +177,7 @@ fn rules(rules: v1::MarketRules) -> Result<Vec<RuleChange>, ApiError> {
     ];
     let numbers = numbers.into_iter().filter_map(|(name, number)| Some((name, RuleValue::Number(number?))));
     let pricing = rules.pricing.map(|pricing| ("pricing", RuleValue::Word(pricing_word(pricing))));
-    Ok(numbers.chain(pricing).map(|(name, value)| RuleChange { name: name.into(), value }).collect())
+    numbers.chain(pricing).map(|(name, value)| RuleChange { name: name.into(), value }).collect()
 }
 
 fn pricing_word(pricing: i32) -> Box<str> {
@@ -220,30 +207,10 @@ mod tests {
             fee_bps: Some(8),
             pricing: Some(Pricing::LowestAccepted.into()),
         };
-        let all = rules(all).unwrap();
-        let names: Vec<_> = all.iter().map(|change| change.name.to_string()).collect();
+        let names: Vec<_> = rules(all).iter().map(|change| change.name.to_string()).collect();
         assert_eq!(names, kubebid_core::rules::RULE_NAMES);
-        assert!(MarketRules::default().with(&all).is_ok());
-        assert!(rules(v1::MarketRules::default()).unwrap().is_empty());
-    }
-
-    #[test]
-    fn rules_by_which_a_bill_outgrows_the_tables_are_refused() {
-        let (ceiling, charge) = (CEILING_MAX, MIN_CHARGE_MAX.0);
-        let most = v1::MarketRules {
-            ceiling_max_micros: Some(ceiling),
-            min_charge_us: Some(charge),
-            ..v1::MarketRules::default()
-        };
-        assert!(rules(most).is_ok());
-        let twenty_years = Micros(20 * 365 * Micros::DAY.0 + charge);
-        assert!(i64::try_from(Price(ceiling).over(twenty_years).round().0).is_ok());
-        for over in [
-            v1::MarketRules { ceiling_max_micros: Some(ceiling + 1), ..most },
-            v1::MarketRules { min_charge_us: Some(u64::MAX), ..most },
-        ] {
-            assert_eq!(rules(over).unwrap_err().code.word(), "BAD_FIELD");
-        }
+        assert!(MarketRules::default().with(&rules(all)).is_ok());
+        assert!(rules(v1::MarketRules::default()).is_empty());
     }
 
     #[test]

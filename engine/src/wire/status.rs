@@ -1,5 +1,6 @@
 //! Refusals on the wire: one table from code to gRPC code, HTTP status, field and sentence.
 
+use super::echo::echo;
 use crate::intake::NotDone;
 use crate::store::Fault;
 use kubebid_core::Reject;
@@ -192,7 +193,8 @@ impl ApiError {
 
     /// What a field cannot carry.
     pub fn bad_field(field: impl Into<String>, message: impl fmt::Display) -> ApiError {
-        let field = field.into();
+        // A parameter that does not exist is blamed by the name that it was sent with.
+        let field = echo(&field.into()).into_owned();
         ApiError { message: format!("{field} {message}"), ..ApiError::new(Code::BadField) }.at(field)
     }
 
@@ -294,7 +296,6 @@ impl From<NotDone> for ApiError {
         match reason {
             NotDone::Full => ApiError::new(Code::Busy).again_after(BUSY),
             NotDone::TooLate => ApiError::new(Code::NotYet).saying(format!("{reason}; its key is free")),
-            NotDone::TooFar => ApiError::bad_field("to_us", reason.to_string()),
             NotDone::Stopping | NotDone::StoreRefused => ApiError::new(Code::Unavailable)
                 .saying(format!("{reason}; a command was not taken"))
                 .again_after(BUSY),
@@ -307,6 +308,12 @@ impl From<NotDone> for ApiError {
 impl From<Fault> for ApiError {
     /// What exactly failed is for us to know.
     fn from(fault: Fault) -> ApiError {
+        if let Fault::TooSlow { time_out, .. } = fault {
+            let seconds = time_out.as_secs_f64();
+            let said =
+                format!("the read took longer than the {seconds} s that a read may take; ask for less");
+            return ApiError::new(Code::NotYet).saying(said);
+        }
         error!(error = %fault, "the store failed a request");
         ApiError::new(Code::Unavailable)
     }

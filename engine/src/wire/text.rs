@@ -11,7 +11,8 @@ const MARKET: usize = 2 * NAME + 1;
 /// The longest name of a unit.
 pub const UNIT: usize = MARKET + NAME + 22;
 const KEY: usize = 128;
-const LABELS: usize = 64;
+/// The most labels of a bid, or of a filter.
+pub(super) const LABELS: usize = 64;
 const LABEL_KEY: usize = 63;
 const LABEL_VALUE: usize = 256;
 /// Keys and values together.

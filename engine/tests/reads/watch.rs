@@ -57,6 +57,16 @@ async fn a_watcher_that_falls_behind_still_gets_everything_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_market_that_is_named_many_times_is_told_of_once() {
+    let world = World::new().await;
+    let market = crate::world::MARKET.to_owned();
+    let request = v1::WatchPricesRequest { markets: vec![market.clone(); 100], ..Default::default() };
+    let mut prices = pin!(world.api.watch_prices(&caller("v1"), request).await.unwrap());
+    let first = prices.next().await.unwrap().unwrap();
+    assert_eq!(first.points.iter().map(|point| &point.market).collect::<Vec<_>>(), [&market]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_is_no_seam_between_the_past_and_the_present() {
     let world = World::new().await;
     world.offer("p1", 200, SECOND).await;

@@ -190,3 +190,42 @@ async fn drills_are_refused_where_they_are_off() {
     }
     world.stop().await;
 }
+
+#[tokio::test]
+async fn a_refusal_repeats_at_most_200_bytes_of_what_was_sent() {
+    let world = World::new().await;
+    let tenant = world.client("t1");
+    let long = "x".repeat(5_000);
+    let paths = [
+        format!("/v1/events?{long}=1"),
+        format!("/v1/events?kind={long}"),
+        format!("/v1/events?label={long}"),
+        format!("/v1/events?label={long}=1&label={long}=2"),
+        format!("/v1/events?page_size={long}"),
+        format!("/v1/events?cursor={long}&page_token={long}"),
+        format!("/v1/bids/{long}"),
+        format!("/v1/markets/a/b/depth?levels={long}"),
+        format!("/v1/{long}"),
+    ];
+    for path in paths {
+        let refused = tenant.get(&path).await;
+        assert!(refused.status >= 400 && refused.text.len() < 1_000, "{path}: {}", refused.text);
+    }
+    let bodies = [
+        format!("{{\"{long}\": 1}}"),
+        format!("{{\"{long}`, expected \": 1}}"),
+        format!("{{\"max_nodes\": \"{long}\"}}"),
+        format!("{{\"time_in_force\": \"{long}\"}}"),
+        format!("{{\"labels\": {{\"{long}\": 7}}}}"),
+        format!("{{\"labels\": {{\"{long}\": \"\"}}}}"),
+        format!("{{\"markets\": [\"{long}\"]}}"),
+        format!("{{}} {long}"),
+        long.clone(),
+    ];
+    for body in bodies {
+        let refused = tenant.send("POST", "/v1/bids", &[], &body).await;
+        let shown: String = body.chars().take(60).collect();
+        assert!(refused.status >= 400 && refused.text.len() < 1_500, "{shown}: {}", refused.text);
+    }
+    world.stop().await;
+}

@@ -7,6 +7,7 @@ use crate::caller::Caller;
 use crate::chunk::Step;
 use crate::intake::unstamped;
 use crate::projections::rows::OfferRow;
+use crate::wire::echo::quoted;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::text;
 use kubebid_core::event::{EndReason, Fact, Node};
@@ -197,7 +198,7 @@ impl Whose {
             return Ok((0..exchange.names().markets.len() as u32).map(MarketId).collect());
         };
         let unknown = || {
-            let what = format!("there is no market {name:?}");
+            let what = format!("there is no market {}", quoted(name.as_str()));
             ApiError::new(Code::Market(Reject::UnknownMarket)).saying(what)
         };
         Ok(vec![exchange.market_id(name).ok_or_else(unknown)?])
