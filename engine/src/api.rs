@@ -44,6 +44,9 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 /// For how long a caller waits that has too much open.
 const OPEN_AGAIN: Duration = Duration::from_millis(100);
 
+/// Events, bids or changes of prices that are looked at for one page, whether they are found or not.
+const LOOKED_AT: usize = 50_000;
+
 /// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Api(Arc<Inner>);

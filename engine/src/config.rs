@@ -25,13 +25,12 @@ pub struct ServeArgs {
         hide_env_values = true
     )]
     pub store: String,
-    /// Makes a new store in a SQLite file although the admin token file or the write-ahead log of an earlier one is there:
-    /// mostly these say that the file was lost, or that another one was meant.
-    #[arg(long, env = "KUBEBID_NEW_STORE")]
-    pub new_store: bool,
-    /// Connections to the store, besides the journal's own.
+    /// Connections to the store for reads of the tables; the journal, accounts and what is written have others.
     #[arg(long, env = "KUBEBID_STORE_CONNECTIONS", default_value_t = 8, value_name = "N")]
     pub store_connections: u32,
+    /// Seconds that a read of the tables may take in the store; one that takes longer is ended and answered NOT_YET.
+    #[arg(long, env = "KUBEBID_READ_TIMEOUT_SECONDS", default_value_t = 10, value_name = "N", value_parser = value_parser!(u64).range(1..=3600))]
+    pub read_timeout_seconds: u64,
     /// Address of gRPC and REST.
     #[arg(long, env = "KUBEBID_LISTEN", default_value = "127.0.0.1:7440", value_name = "ADDRESS")]
     pub listen: SocketAddr,
@@ -168,7 +167,7 @@ impl ServeArgs {
     pub fn engine_options(&self) -> Result<EngineOptions, Fault> {
         let mut store = StoreOptions::from_url(&self.store)?;
         store.connections = self.store_connections;
-        store.over_remains = self.new_store;
+        store.read_time_out = Duration::from_secs(self.read_timeout_seconds);
         let clock = match self.clock {
             ClockArg::Real => Clock::Real,
             ClockArg::Stepped => Clock::Stepped,

@@ -21,6 +21,7 @@ use crate::chunk::Chunk;
 use crate::health::Health;
 use crate::progress::Reaching;
 use crate::store::projections::Tables;
+pub use crate::store::projections::{BarPage, BidPage, EventPage};
 use crate::store::{Fault, Store};
 use kubebid_core::units::{MarketName, Micros};
 use projector::Projector;

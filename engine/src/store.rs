@@ -35,6 +35,7 @@ use uuid::Uuid;
 
 use database::Database;
 use postgres::Postgres;
+use projections::Reads;
 use sqlite::Sqlite;
 
 mod accounts;
@@ -43,7 +44,6 @@ mod clock;
 mod copy;
 mod database;
 mod fault;
-mod history;
 mod instance_types;
 mod journal;
 mod labels;
@@ -64,7 +64,6 @@ pub use append::{AppendError, JournalWriter, Refused, Resolution};
 pub use clock::ClockMark;
 pub use copy::copy_sqlite;
 pub use fault::{Corrupt, Fault};
-pub use history::HistoryLost;
 pub use instance_types::InstanceType;
 pub use journal::{BatchReader, Journal};
 pub use labels::Labels;
@@ -75,6 +74,10 @@ pub use snapshot::{Snapshot, Snapshots};
 pub use sqlite::forget_sqlite;
 pub use tokens::{NewToken, Token};
 
+/// Connections for the journal's readers, snapshots, accounts and tokens: however many reads of the tables wait, these do
+/// not wait behind them.
+const OWN_CONNECTIONS: u32 = 4;
+
 /// Where a store is and how patient we are with it.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -82,10 +85,10 @@ pub struct StoreOptions {
     /// How long we wait for the database. An append without an answer for so long is
     /// [unknown](AppendError::Unknown).
     pub patience: Duration,
-    /// Connections for everything but the journal's writer, which has its own.
+    /// Connections that read the tables. The journal, accounts and what is written have their own.
     pub connections: u32,
-    /// Makes a new store in a file although the write-ahead log of an earlier one is left there.
-    pub over_remains: bool,
+    /// How long a read of the tables may take in the database.
+    pub read_time_out: Duration,
 }
 
 /// Where a store is.
@@ -98,9 +101,10 @@ pub enum Place {
 }
 
 impl StoreOptions {
-    /// With a patience of 10 s and 8 connections, and not over the remains of another store.
+    /// With a patience of 10 s, and 8 connections for reads that may take 10 s.
     pub fn new(place: Place) -> Self {
-        Self { place, patience: Duration::from_secs(10), connections: 8, over_remains: false }
+        let (patience, read_time_out) = (Duration::from_secs(10), Duration::from_secs(10));
+        Self { place, patience, connections: 8, read_time_out }
     }
 
     /// Reads `postgres://…`, `postgresql://…` or `sqlite:PATH`.
@@ -126,6 +130,7 @@ impl fmt::Debug for StoreOptions {
             .field("place", &place)
             .field("patience", &self.patience)
             .field("connections", &self.connections)
+            .field("read_time_out", &self.read_time_out)
             .finish()
     }
 }
@@ -146,6 +151,7 @@ pub struct Store {
     journal: Journal,
     snapshots: Snapshots,
     rows: Rows,
+    reads: Reads,
 }
 
 /// What a writer begins with.
@@ -169,7 +175,7 @@ impl Store {
     pub async fn open(options: &StoreOptions) -> Result<Self, Fault> {
         let database: Arc<dyn Database> = match &options.place {
             Place::Postgres(url) => Arc::new(Postgres::new(url, options.patience)?),
-            Place::Sqlite(path) => Arc::new(Sqlite::to_own(path, options.over_remains, options.patience)?),
+            Place::Sqlite(path) => Arc::new(Sqlite::to_own(path, options.patience)?),
         };
         let mut connection = database.connect().await?;
         // Not `run`: futures with its kind of bound cannot be boxed (rust-lang/rust#110338).
@@ -187,11 +193,12 @@ impl Store {
         }
         connection.close().await.map_err(Fault::database(naming))?;
 
-        let pool = database.pool(options.connections).await?;
+        let pool = database.pool(OWN_CONNECTIONS).await?;
+        let reads = database.reads(options.connections, options.read_time_out).await?;
         let journal = Journal::open(pool.clone()).await?;
         let snapshots = Snapshots::new(pool.clone(), database.turn().clone());
-        let rows = Rows::new(pool, database.turn().clone(), database.parameters());
-        Ok(Self { database, journal, snapshots, rows })
+        let rows = Rows::new(pool, reads.clone(), database.turn().clone(), database.parameters());
+        Ok(Self { database, journal, snapshots, rows, reads })
     }
 
     /// Takes the right to append; every earlier writer is fenced from here on. Leaves the lease as it is.
@@ -222,6 +229,7 @@ impl Store {
     /// Closes the connections of this store and of its clones. Writers have their own.
     pub async fn close(&self) {
         self.journal.close().await;
+        self.reads.close().await;
     }
 }
 
@@ -231,10 +239,7 @@ impl Journal {
     pub async fn open_to_read(options: &StoreOptions) -> Result<Self, Fault> {
         let pool = match &options.place {
             Place::Postgres(url) => Postgres::new(url, options.patience)?.pool(options.connections).await?,
-            Place::Sqlite(path) => {
-                let sqlite = Sqlite::found_to_read(path, options.patience).await?;
-                sqlite.pool(options.connections).await?
-            }
+            Place::Sqlite(path) => Sqlite::to_read(path, options.patience)?.pool(options.connections).await?,
         };
         Self::open(pool).await
     }

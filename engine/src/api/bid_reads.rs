@@ -1,13 +1,13 @@
 //! GetBid, ListBids.
 
-use super::Api;
+use super::{Api, LOOKED_AT};
 use crate::caller::{Caller, Whose};
 use crate::projections::queries::BidQuery;
 use crate::projections::rows::BidRow;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{bid, command, page, text};
 use kubebid_core::Reject;
-use kubebid_core::units::{AccountName, BidId};
+use kubebid_core::units::BidId;
 use kubebid_proto::v1;
 
 impl Api {
@@ -27,8 +27,12 @@ impl Api {
             return Err(unknown());
         }
         let seq = self.0.engine.projected();
-        let row = self.0.engine.projections().bid(BidId(request.bid)).await?;
-        let row = row.filter(|row| caller.sees(&AccountName::new(&row.tenant))).ok_or_else(unknown)?;
+        let (projections, bid) = (self.0.engine.projections(), BidId(request.bid));
+        let row = match caller.sees_all() {
+            true => projections.bid(bid).await?,
+            false => projections.bid_of(caller.account.as_str(), bid).await?,
+        };
+        let row = row.ok_or_else(unknown)?;
         let bid = self.with_the_present(vec![row]).await?.pop();
         Ok(v1::GetBidResponse { seq, bid })
     }
@@ -47,7 +51,7 @@ impl Api {
         let query = BidQuery {
             account,
             market: market.transpose()?,
-            states: bid::states(&request.states)?,
+            states: bid::states(request.states)?,
             labels: text::labels("labels", request.labels)?,
             unmet_only: request.unmet_only,
             after: command::number("page_token", page::after(&request.page_token)?.unwrap_or(0))?,
@@ -55,8 +59,13 @@ impl Api {
         };
         self.projected_up_to(caller, request.min_seq).await?;
         let seq = self.0.engine.projected();
-        let mut rows = self.0.engine.projections().bids(&query).await?;
-        let next_page_token = page::cut(&mut rows, size, |row| row.bid);
+        let page = self.0.engine.projections().bid_page(&query, LOOKED_AT).await?;
+        let mut rows = page.bids;
+        let mut next_page_token = page::cut(&mut rows, size, |row| row.bid);
+        if let Some(bid) = page.stopped_at {
+            // It has looked at as many bids as one request may: the next page goes on from there.
+            next_page_token = page::token(bid);
+        }
         let bids = self.with_the_present(rows).await?;
         Ok(v1::ListBidsResponse { seq, bids, next_page_token, cursor: self.cursor(seq) })
     }

@@ -1,9 +1,9 @@
 //! WatchEvents, ListEvents, and what watches share. Explain is in a file of its own.
 
-use super::Api;
 use super::billing::{instant, known};
 use super::follow::{Live, follow};
 use super::lookout::{Lookout, Sight};
+use super::{Api, LOOKED_AT};
 use crate::caller::Caller;
 use crate::projections::queries::EventQuery;
 use crate::projections::rows::Place;
@@ -81,10 +81,16 @@ impl Api {
             limit: size + 1,
             ..lookout.query.clone()
         };
-        let mut rows = self.engine().projections().events(&query).await?;
-        let next_page_token = page::cut(&mut rows, size, |row| PageEnd((row.seq.0, row.index)));
+        let page = self.engine().projections().event_page(&query, LOOKED_AT).await?;
+        let mut rows = page.events;
+        let mut next_page_token = page::cut(&mut rows, size, |row| PageEnd((row.seq.0, row.index)));
+        let mut end = rows.last().map_or((seq, Cursor::ALL), |row| (row.seq.0, row.index));
+        if let Some(place) = page.stopped_at {
+            // It has looked at as many events as one request may: the next page goes on from there.
+            next_page_token = page::token(PageEnd(place));
+            end = place;
+        }
         let journal = self.engine().journal_id();
-        let end = rows.last().map_or((seq, Cursor::ALL), |row| (row.seq.0, row.index));
         let events = rows.into_iter().filter_map(|row| lookout.seen(row.event, &row.parties));
         Ok(v1::ListEventsResponse {
             seq,

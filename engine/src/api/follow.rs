@@ -2,8 +2,8 @@
 //! whenever the reader was too slow. Nothing is lost and nothing comes twice across the seam, because
 //! everything carries its place and only what lies behind the last one is taken.
 
-use super::Api;
 use super::lookout::{Lookout, Sight};
+use super::{Api, LOOKED_AT};
 use crate::chunk::Chunk;
 use crate::engine::Engine;
 use crate::own_feeds::OwnFeed;
@@ -178,14 +178,16 @@ impl Follow {
         }
         let query =
             EventQuery { after: Some(self.place), limit: FRAME_EVENTS as u32, ..self.lookout.query.clone() };
-        let page = engine.projections().events(&query).await?;
-        if let Some(last) = page.last() {
+        let page = engine.projections().event_page(&query, LOOKED_AT).await?;
+        if let Some(last) = page.events.last() {
             self.place = (last.seq.0, last.index);
         }
-        if page.len() < FRAME_EVENTS {
-            self.place = self.place.max(known);
+        match page.stopped_at {
+            Some(place) => self.place = place,
+            None if page.events.len() < FRAME_EVENTS => self.place = self.place.max(known),
+            None => {}
         }
-        let seen = page.into_iter().filter_map(|row| self.lookout.seen(row.event, &row.parties));
+        let seen = page.events.into_iter().filter_map(|row| self.lookout.seen(row.event, &row.parties));
         events.extend(seen.map(Sight::Own));
         if self.place >= (target, Cursor::ALL) {
             self.behind = None;

@@ -58,6 +58,16 @@ impl Bars {
         self.done.len() >= self.limit
     }
 
+    /// Whether a bar is complete.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Returns the bars that are complete.
+    pub(crate) fn complete(self) -> Vec<PriceBar> {
+        self.done
+    }
+
     pub(crate) fn finish(mut self) -> Vec<PriceBar> {
         self.run_to(self.until);
         if !self.is_full() && self.bar.start < self.until {

@@ -102,7 +102,7 @@ impl Pack {
     }
 
     /// In order; `first_seq` is the pack's.
-    pub fn events(&self, first_seq: u64) -> impl DoubleEndedIterator<Item = Packed<'_>> {
+    pub fn events(&self, first_seq: u64) -> impl DoubleEndedIterator<Item = Packed<'_>> + ExactSizeIterator {
         self.events.iter().map(move |event| Packed { pack: self, first_seq, event })
     }
 }

@@ -3,6 +3,7 @@
 use super::rows::{BidState, NodeState, Place};
 use crate::store::Labels;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
+use std::collections::BTreeSet;
 
 /// Bids by number, ascending.
 #[derive(Clone, Debug, Default)]
@@ -11,7 +12,7 @@ pub struct BidQuery {
     pub account: Option<String>,
     /// One that it names, or that is of its instance type.
     pub market: Option<MarketName>,
-    pub states: Vec<BidState>,
+    pub states: BTreeSet<BidState>,
     pub labels: Labels,
     pub unmet_only: bool,
     /// Those behind this one.
@@ -26,7 +27,7 @@ pub struct AllocationQuery {
     pub account: Option<String>,
     pub bid: Option<BidId>,
     pub market: Option<String>,
-    pub states: Vec<NodeState>,
+    pub states: BTreeSet<NodeState>,
     /// And not ended.
     pub under_notice_only: bool,
     pub labels: Labels,
@@ -45,11 +46,11 @@ pub struct EventQuery {
     /// Exclusive.
     pub to: Option<Micros>,
     /// The names of the fields of `Event.kind`.
-    pub kinds: Vec<String>,
+    pub kinds: BTreeSet<String>,
     /// Of these markets, and of bids that name them.
-    pub markets: Vec<MarketName>,
-    pub bids: Vec<BidId>,
-    pub allocations: Vec<AllocationId>,
+    pub markets: BTreeSet<MarketName>,
+    pub bids: BTreeSet<BidId>,
+    pub allocations: BTreeSet<AllocationId>,
     pub labels: Labels,
     /// A party of the event, or none for events of markets, which concern everyone. An account finds by
     /// bid, allocation and label only what it can see of the event.

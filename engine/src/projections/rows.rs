@@ -41,7 +41,7 @@ pub enum Tif {
     Ioc,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BidState {
     Open,
     Closed,
@@ -69,7 +69,7 @@ pub struct AllocationRow {
     pub last_price: Option<Price>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeState {
     Starting,
     Active,

@@ -8,7 +8,7 @@ use sqlx::AnyPool;
 use sqlx::migrate::Migrator;
 
 use super::Fault;
-use super::projections::Rowwise;
+use super::projections::{Reads, Rowwise};
 use super::rows::{Parameters, Turn};
 use super::session::Connection;
 
@@ -18,6 +18,9 @@ pub(super) trait Database: fmt::Debug + Send + Sync {
     /// A connection for the journal's writer, with all that durability needs set and checked. What earlier ones have
     /// left at the server is ended first.
     async fn connect(&self) -> Result<Connection, Fault>;
+
+    /// Connections for reads of the tables, each of which may take so long.
+    async fn reads(&self, connections: u32, time_out: Duration) -> Result<Reads, Fault>;
 
     /// Connections for everything else.
     async fn pool(&self, connections: u32) -> Result<AnyPool, Fault>;
@@ -46,22 +49,6 @@ pub(super) trait Database: fmt::Debug + Send + Sync {
 
     /// Whether a statement that ended like this has certainly changed nothing.
     fn surely_not_committed(&self, error: &sqlx::Error) -> bool;
-
-    /// Whether a statement that ended like this leaves nothing to go on with: what it wrote may not be on the disk, and
-    /// asking again would not tell.
-    fn is_lost(&self, _error: &sqlx::Error) -> bool {
-        false
-    }
-
-    /// Whether the store is still where it was opened.
-    fn is_in_place(&self) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    /// The same after a commit, when all that it wrote has to be there.
-    fn has_its_log(&self) -> Result<(), Fault> {
-        Ok(())
-    }
 
     /// How long statements name their parameters; short ones may number them everywhere.
     fn parameters(&self) -> Parameters;

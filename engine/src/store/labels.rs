@@ -1,12 +1,12 @@
 //! The labels of bids, which the market does not know.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use sqlx::{AssertSqlSafe, Row};
 
+use super::projections::Select;
 use super::rows::number;
-use super::{Fault, Rows, bigint, sought};
+use super::{Fault, Rows, bigint};
 
 /// A bid's labels, key to value.
 pub type Labels = BTreeMap<String, String>;
@@ -50,14 +50,9 @@ impl Rows {
     pub async fn labels_of(&self, bids: &[u64]) -> Result<BTreeMap<u64, Labels>, Fault> {
         let mut found: BTreeMap<u64, Labels> = BTreeMap::new();
         for bids in bids.chunks(ROWS) {
-            let places = self.parameters.list(1, bids.len());
-            let sql = format!("SELECT bid, key, value FROM bid_labels WHERE bid IN {places}");
-            let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(bids.len() == 1);
-            for bid in bids {
-                query = query.bind(sought(*bid));
-            }
-            let rows = query.fetch_all(&self.pool).await.map_err(Fault::database("reading labels"))?;
-            for row in rows {
+            let mut select = Select::new("SELECT bid, key, value FROM bid_labels");
+            select.one_of(" WHERE bid IN ", bids, "");
+            for row in select.all(&self.reads, "reading labels").await? {
                 found.entry(number(&row, 0)).or_default().insert(row.get(1), row.get(2));
             }
         }
@@ -67,27 +62,13 @@ impl Rows {
     /// The bids that carry all of `wanted` (every bid with labels, when it is empty), in order: those
     /// above `after`, at most `limit`.
     pub async fn bids_labelled(&self, wanted: &Labels, after: u64, limit: u32) -> Result<Vec<u64>, Fault> {
-        let mut sql = "SELECT DISTINCT a.bid FROM bid_labels a WHERE a.bid > $1".to_owned();
-        for n in 0..wanted.len() {
-            let (key, value) = (2 * n + 3, 2 * n + 4);
-            if n == 0 {
-                write!(sql, " AND a.key = ${key} AND a.value = ${value}")
-            } else {
-                write!(
-                    sql,
-                    " AND EXISTS (SELECT 1 FROM bid_labels b
-                                  WHERE b.bid = a.bid AND b.key = ${key} AND b.value = ${value})"
-                )
-            }
-            .expect("a string takes it");
+        let mut select = Select::new("SELECT DISTINCT a.bid FROM bid_labels a");
+        select.add(" WHERE a.bid > ?", &[&after]);
+        if let Some((key, value)) = wanted.first_key_value() {
+            select.add(" AND a.key = ? AND a.value = ?", &[key, value]);
         }
-        sql.push_str(" ORDER BY a.bid LIMIT $2");
-        // Safe: made of numbers and constants.
-        let mut query = sqlx::query(AssertSqlSafe(sql)).bind(sought(after)).bind(i64::from(limit));
-        for (key, value) in wanted {
-            query = query.bind(&key[..]).bind(&value[..]);
-        }
-        let rows = query.fetch_all(&self.pool).await.map_err(Fault::database("finding bids by label"))?;
+        select.labelled("a.bid", wanted).add(" ORDER BY a.bid LIMIT ?", &[&limit]);
+        let rows = select.all(&self.reads, "finding bids by label").await?;
         Ok(rows.iter().map(|row| number(row, 0)).collect())
     }
 }

@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
-use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection as _, Executor, Row};
+use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions, Connection as _, Executor, Row};
 use tokio::time::timeout;
 
 use super::database::Database;
-use super::projections::{PostgresTables, Rowwise};
+use super::projections::{PostgresTables, Reads, Rowwise};
 use super::rows::{Parameters, Turn};
 use super::session::{Connection, LeftSessions, Session, SessionName};
 use super::{Fault, migrations};
@@ -176,6 +176,21 @@ impl Database for Postgres {
             .connect_with(self.options.clone())
             .await
             .map_err(|source| self.connect_fault(source))
+    }
+
+    async fn reads(&self, connections: u32, time_out: Duration) -> Result<Reads, Fault> {
+        // A statement whose caller has gone ends when the server sees that the connection is closed.
+        let session = format!("{SESSION}; {GONE}; SET statement_timeout TO {}", time_out.as_millis());
+        let pool = AnyPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(self.patience)
+            .after_connect(move |connection, _| {
+                let session = session.clone();
+                // Safe: made of constants and a number.
+                Box::pin(async move { connection.execute(AssertSqlSafe(session)).await.map(|_| ()) })
+            })
+            .connect_with(self.options.clone());
+        Ok(Reads::postgres(pool.await.map_err(|source| self.connect_fault(source))?, time_out))
     }
 
     async fn rowwise(&self) -> Result<Box<dyn Rowwise>, Fault> {

@@ -19,6 +19,7 @@ mod charges;
 mod events;
 mod postgres;
 mod prices;
+mod reads;
 mod select;
 mod sqlite;
 mod statement;
@@ -26,8 +27,13 @@ mod tables;
 mod watermark;
 mod words;
 
+pub use bids::BidPage;
 pub(super) use bulk::Change;
+pub use events::EventPage;
 pub(super) use postgres::PostgresTables;
+pub use prices::BarPage;
+pub(super) use reads::Reads;
+pub(super) use select::Select;
 pub(super) use sqlite::SqliteTables;
 pub(crate) use tables::Changes;
 pub(crate) use watermark::{Writer, Written};
@@ -35,13 +41,19 @@ pub(crate) use watermark::{Writer, Written};
 /// The tables of a store. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
+    /// For the watermark, and for the rows of an engine that begins.
     pool: AnyPool,
+    reads: Reads,
     database: Arc<dyn Database>,
 }
 
 impl Store {
     pub(crate) fn tables(&self) -> Tables {
-        Tables { pool: self.journal.pool().clone(), database: Arc::clone(&self.database) }
+        Tables {
+            pool: self.journal.pool().clone(),
+            reads: self.reads.clone(),
+            database: Arc::clone(&self.database),
+        }
     }
 }
 

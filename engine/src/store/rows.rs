@@ -7,19 +7,23 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyPool, ColumnIndex, Row};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::projections::Reads;
+
 /// Accounts, tokens, labels and instance types. Cheap to clone.
 ///
 /// Texts may not contain a NUL character: PostgreSQL cannot store it.
 #[derive(Debug, Clone)]
 pub struct Rows {
     pub(super) pool: AnyPool,
+    /// For what is read beside the tables: labels.
+    pub(super) reads: Reads,
     pub(super) turn: Turn,
     pub(super) parameters: Parameters,
 }
 
 impl Rows {
-    pub(super) fn new(pool: AnyPool, turn: Turn, parameters: Parameters) -> Self {
-        Self { pool, turn, parameters }
+    pub(super) fn new(pool: AnyPool, reads: Reads, turn: Turn, parameters: Parameters) -> Self {
+        Self { pool, reads, turn, parameters }
     }
 }
 

@@ -311,7 +311,7 @@ async fn events_fold_to_the_state_of_the_exchange(place: TestPlace) {
 }
 
 async fn closed_for(engine: &Engine, reason: CloseReason) -> usize {
-    let kinds = vec!["bid_closed".to_owned()];
+    let kinds = ["bid_closed".to_owned()].into();
     let query = EventQuery { kinds, limit: 100_000, ..EventQuery::default() };
     let found = engine.projections().events(&query).await.unwrap();
     let wire = match reason {

@@ -4,7 +4,6 @@ mod charges;
 mod dump;
 mod faults;
 mod fold;
-mod history;
 mod labels;
 mod market;
 mod place;

@@ -76,5 +76,18 @@ async fn bars_cover_the_time_since_the_opening(place: TestPlace) {
     // A page from the middle says the same of the same bars.
     let page = engine.projections().price_bars(&name, all[4].start, now, hour, 3).await.unwrap();
     assert_eq!(page, all[4..7]);
+    // Pages that end early say the same too.
+    let (mut pages, mut from, mut early) = (Vec::new(), Micros(0), 0);
+    loop {
+        let page = engine.projections().price_bar_page(&name, from..now, hour, 1000, 3).await.unwrap();
+        pages.extend(page.bars);
+        from = pages.last().unwrap().start.after(hour);
+        early += u32::from(page.stopped);
+        if !page.stopped {
+            break;
+        }
+    }
+    assert_eq!(pages, all);
+    assert!(early > 2, "one page looked at everything");
     running.stop().await.unwrap();
 }

@@ -5,11 +5,11 @@ use crate::place::TestPlace;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
 use kubebid_engine::projections::queries::{AllocationQuery, BidQuery, ChargeQuery, EventQuery};
 use kubebid_engine::projections::rebuild;
-use kubebid_engine::projections::rows::{BidRow, EventRow};
+use kubebid_engine::projections::rows::{BidRow, BidState, EventRow};
 use kubebid_engine::store::Labels;
 use kubebid_engine::wire::event::{Viewer, redact};
 use kubebid_engine::{Engine, Running};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 crate::on_both! {
     bids_are_found
@@ -18,6 +18,8 @@ crate::on_both! {
     an_account_finds_the_events_that_it_may_see
     events_are_found_by_market_and_time_and_kind
     events_come_in_pages_both_ways
+    a_search_that_has_looked_at_enough_stops_and_goes_on_from_there
+    a_bid_is_found_by_its_tenant_only
     answers_are_the_same_however_events_lie_in_packs
     numbers_beyond_all_of_ours_are_not_found_and_bound_nothing
 }
@@ -168,8 +170,11 @@ async fn an_account_finds_the_events_that_it_may_see(place: TestPlace) {
 
         // By bid, only where the bid is its own side of the event.
         for bid in all_bids(&engine).await.iter().map(|row| row.bid).step_by(7) {
-            let found =
-                engine.projections().events(&EventQuery { bids: vec![bid], ..query.clone() }).await.unwrap();
+            let found = engine
+                .projections()
+                .events(&EventQuery { bids: [bid].into(), ..query.clone() })
+                .await
+                .unwrap();
             let mine = |row: &&&EventRow| {
                 let sides = [&row.parties.holder, &row.parties.claimant, &row.parties.former];
                 sides.into_iter().flatten().any(|party| party.account.as_str() == account && party.bid == bid)
@@ -206,13 +211,13 @@ async fn events_are_found_by_market_and_time_and_kind(place: TestPlace) {
     assert_eq!(found, wanted);
     assert!(find(EventQuery { from: Some(Micros(u64::MAX)), ..EventQuery::default() }).await.is_empty());
 
-    let kinds = vec!["notice_started".to_owned(), "claimed".to_owned()];
+    let kinds = ["notice_started".to_owned(), "claimed".to_owned()].into();
     let found = find(EventQuery { kinds, ..EventQuery::default() }).await;
     assert!(found.len() > 10 && found.iter().all(|row| row.parties.holder.is_some()));
 
     // Of the market, or of a bid that names it.
     let name = MarketName::new(MARKETS[2]);
-    let found = find(EventQuery { markets: vec![name.clone()], ..EventQuery::default() }).await;
+    let found = find(EventQuery { markets: [name.clone()].into(), ..EventQuery::default() }).await;
     let bids = engine
         .projections()
         .bids(&BidQuery { market: Some(name), limit: 10_000, ..BidQuery::default() })
@@ -251,6 +256,66 @@ async fn events_come_in_pages_both_ways(place: TestPlace) {
     running.stop().await.unwrap();
 }
 
+async fn a_search_that_has_looked_at_enough_stops_and_goes_on_from_there(place: TestPlace) {
+    let (engine, running) = after(&place, 36).await;
+    let all = all_events(&engine).await;
+    let rare: BTreeSet<String> = ["offer_put".to_owned()].into();
+    for newest_first in [false, true] {
+        for query in [
+            EventQuery { kinds: rare.clone(), ..EventQuery::default() },
+            EventQuery { labels: blue(), ..EventQuery::default() },
+            EventQuery { account: Some(AccountName::new(ACCOUNTS[0])), ..EventQuery::default() },
+        ] {
+            let mut query = EventQuery { newest_first, limit: 100_000, ..query };
+            let wanted = engine.projections().events(&query).await.unwrap();
+            assert!(!wanted.is_empty() && wanted.len() < all.len());
+            let (mut found, mut pages) = (Vec::new(), 0);
+            loop {
+                let page = engine.projections().event_page(&query, 1).await.unwrap();
+                found.extend(page.events);
+                pages += 1;
+                assert!(pages < all.len(), "the search does not move on");
+                match page.stopped_at {
+                    Some(place) => query.after = Some(place),
+                    None => break,
+                }
+            }
+            assert_eq!(found, wanted);
+            assert!(pages > 2, "one page looked at everything");
+        }
+    }
+    for account in [None, Some(ACCOUNTS[1].to_owned())] {
+        let states = [BidState::Closed].into();
+        let mut query = BidQuery { account, states, limit: 10_000, ..BidQuery::default() };
+        let wanted = engine.projections().bids(&query).await.unwrap();
+        let (mut found, mut pages) = (Vec::new(), 0);
+        loop {
+            let page = engine.projections().bid_page(&query, 1).await.unwrap();
+            found.extend(page.bids);
+            pages += 1;
+            assert!(pages < all.len(), "the search does not move on");
+            match page.stopped_at {
+                Some(bid) => query.after = bid,
+                None => break,
+            }
+        }
+        assert_eq!(found, wanted);
+        assert!(pages > 2, "one page looked at everything");
+    }
+    running.stop().await.unwrap();
+}
+
+async fn a_bid_is_found_by_its_tenant_only(place: TestPlace) {
+    let (engine, running) = after(&place, 40).await;
+    for row in all_bids(&engine).await.iter().step_by(9) {
+        for account in ACCOUNTS {
+            let found = engine.projections().bid_of(account, row.bid).await.unwrap();
+            assert_eq!(found.as_ref(), Some(row).filter(|row| row.tenant == account));
+        }
+    }
+    running.stop().await.unwrap();
+}
+
 /// A running engine writes many small runs, as many as were commits; who rebuilds writes few large ones.
 async fn answers_are_the_same_however_events_lie_in_packs(place: TestPlace) {
     let (engine, running) = after(&place, 38).await;
@@ -280,7 +345,7 @@ async fn answers_are_the_same_however_events_lie_in_packs(place: TestPlace) {
 
 fn questions(all: &[EventRow]) -> Vec<EventQuery> {
     let (from, to) = (all[all.len() / 3].at, all[all.len() * 2 / 3].at);
-    let kinds = |kinds: &[&str]| kinds.iter().map(|kind| (*kind).to_owned()).collect::<Vec<_>>();
+    let kinds = |kinds: &[&str]| kinds.iter().map(|kind| (*kind).to_owned()).collect::<BTreeSet<_>>();
     let everything = EventQuery { limit: 40, ..EventQuery::default() };
     let of = |account: &str| EventQuery { account: Some(AccountName::new(account)), ..everything.clone() };
     let bids: Vec<BidId> = all.iter().filter_map(|row| Some(row.parties.claimant.as_ref()?.bid)).collect();
@@ -288,8 +353,8 @@ fn questions(all: &[EventRow]) -> Vec<EventQuery> {
         everything.clone(),
         EventQuery { kinds: kinds(&["notice_started", "claimed"]), ..everything.clone() },
         EventQuery { from: Some(from), to: Some(to), kinds: kinds(&["bid_closed"]), ..everything.clone() },
-        EventQuery { bids: bids[..2].to_vec(), ..everything.clone() },
-        EventQuery { bids, labels: blue(), ..everything.clone() },
+        EventQuery { bids: bids[..2].iter().copied().collect(), ..everything.clone() },
+        EventQuery { bids: bids.into_iter().collect(), labels: blue(), ..everything.clone() },
         EventQuery { labels: blue(), ..everything.clone() },
         EventQuery { allocations: (1..9).map(AllocationId).collect(), ..everything.clone() },
     ];
@@ -303,7 +368,7 @@ fn questions(all: &[EventRow]) -> Vec<EventQuery> {
         ]);
     }
     for market in MARKETS {
-        let markets = vec![MarketName::new(market)];
+        let markets = BTreeSet::from([MarketName::new(market)]);
         questions.push(EventQuery { markets: markets.clone(), to: Some(to), ..everything.clone() });
         questions.push(EventQuery { markets, kinds: kinds(&["price_changed"]), ..of(ACCOUNTS[0]) });
     }
@@ -354,8 +419,8 @@ async fn numbers_beyond_all_of_ours_are_not_found_and_bound_nothing(place: TestP
         for query in [
             EventQuery { after: Some((beyond, 0)), limit: 9, ..EventQuery::default() },
             EventQuery { from: Some(at), limit: 9, ..EventQuery::default() },
-            EventQuery { bids: vec![bid], limit: 9, ..EventQuery::default() },
-            EventQuery { allocations: vec![allocation], limit: 9, ..EventQuery::default() },
+            EventQuery { bids: [bid].into(), limit: 9, ..EventQuery::default() },
+            EventQuery { allocations: [allocation].into(), limit: 9, ..EventQuery::default() },
         ] {
             assert_eq!(tables.events(&query).await.unwrap(), [], "{query:?}");
         }

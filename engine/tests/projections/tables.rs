@@ -59,7 +59,7 @@ pub(crate) async fn compare(engine: &Engine) {
         assert_eq!(row.close_reason.is_some(), !view.searching, "{row:?}");
         assert_eq!(row.closed_at.is_some(), !view.searching, "{row:?}");
     }
-    let states = vec![NodeState::Starting, NodeState::Active];
+    let states = [NodeState::Starting, NodeState::Active].into();
     let query = AllocationQuery { states, limit: 10_000, ..AllocationQuery::default() };
     let rows = engine.projections().allocations(&query).await.unwrap();
     assert_eq!(rows.len(), nodes.len());
@@ -73,7 +73,7 @@ pub(crate) async fn compare(engine: &Engine) {
         assert_eq!(notice, view.notice.map(|notice| (notice.reason, notice.deadline)), "{row:?}");
     }
     let ended =
-        AllocationQuery { states: vec![NodeState::Ended], limit: 10_000, ..AllocationQuery::default() };
+        AllocationQuery { states: [NodeState::Ended].into(), limit: 10_000, ..AllocationQuery::default() };
     let ended = engine.projections().allocations(&ended).await.unwrap();
     let last = rows.iter().chain(&ended).map(|row| row.allocation).max();
     assert_eq!(last, Some(AllocationId((rows.len() + ended.len()) as u64)));

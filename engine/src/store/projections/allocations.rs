@@ -3,8 +3,8 @@
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
+use super::super::Fault;
 use super::super::rows::{number, optional_number};
-use super::super::{Fault, sought};
 use super::select::Select;
 use super::words::Word;
 use crate::projections::Projections;
@@ -15,12 +15,22 @@ use kubebid_core::units::{AllocationId, BidId, Micros};
 
 impl Projections {
     pub async fn allocation(&self, allocation: AllocationId) -> Result<Option<AllocationRow>, Fault> {
-        let row = sqlx::query("SELECT * FROM allocations WHERE allocation = $1")
-            .bind(sought(allocation.0))
-            .fetch_optional(&self.tables.pool)
-            .await
-            .map_err(Fault::database("reading an allocation"))?;
-        row.map(|row| read(&row)).transpose()
+        self.allocation_of(None, allocation).await
+    }
+
+    /// Reads an allocation, if `party` is its tenant or its provider; without one, anybody's.
+    pub async fn allocation_of(
+        &self,
+        party: Option<&str>,
+        allocation: AllocationId,
+    ) -> Result<Option<AllocationRow>, Fault> {
+        let mut select = Select::new("SELECT * FROM allocations");
+        select.add(" WHERE allocation = ?", &[&allocation.0]);
+        if let Some(party) = party {
+            select.add(" AND (tenant = ? OR provider = ?)", &[&party, &party]);
+        }
+        let rows = select.all(&self.tables.reads, "reading an allocation").await?;
+        rows.first().map(read).transpose()
     }
 
     pub async fn allocations(&self, query: &AllocationQuery) -> Result<Vec<AllocationRow>, Fault> {
@@ -38,7 +48,7 @@ impl Projections {
                 select.add(") p ORDER BY allocation LIMIT ?", &[&query.limit]);
             }
         }
-        let rows = select.all(&self.tables.pool, "listing allocations").await?;
+        let rows = select.all(&self.tables.reads, "listing allocations").await?;
         rows.iter().map(read).collect()
     }
 }

@@ -24,9 +24,24 @@ const MANY: usize = 1024;
 const FIRST: u64 = 4;
 const MOST: u64 = 64;
 
+/// Some bids of a query, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BidPage {
+    pub bids: Vec<BidRow>,
+    /// The bid up to which the search has looked, if it ended before its limit and before the last bid.
+    pub stopped_at: Option<u64>,
+}
+
 impl Projections {
     pub async fn bid(&self, bid: BidId) -> Result<Option<BidRow>, Fault> {
-        let Some(tenant) = self.bidder(bid).await? else { return Ok(None) };
+        match self.bidder(bid).await? {
+            Some(tenant) => self.bid_of(&tenant, bid).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Reads a bid of a tenant. One of another tenant is looked for and not found as one that does not exist.
+    pub async fn bid_of(&self, tenant: &str, bid: BidId) -> Result<Option<BidRow>, Fault> {
         let mut select = placed();
         select.add(" AND account = ? AND run <= ? ORDER BY run DESC LIMIT 1", &[&tenant, &bid.0]);
         let mut bids = self.placed(select).await?;
@@ -35,14 +50,23 @@ impl Projections {
         Ok(bids.pop())
     }
 
+    /// Returns the first bids of a query up to its limit, however many have to be looked at.
     pub async fn bids(&self, query: &BidQuery) -> Result<Vec<BidRow>, Fault> {
-        let (limit, mut found) = (query.limit as usize, Vec::new());
+        Ok(self.bid_page(query, usize::MAX).await?.bids)
+    }
+
+    /// Returns the first bids of a query up to its limit. A search that has looked at so many bids without finding as
+    /// many as that stops, and says where.
+    pub async fn bid_page(&self, query: &BidQuery, looked_at_most: usize) -> Result<BidPage, Fault> {
+        let (limit, mut found, mut looked_at) = (query.limit as usize, Vec::new(), 0);
         let (mut behind, mut many) = (Some(query.after), FIRST);
         while let Some(after) = behind.take().filter(|_| found.len() < limit) {
             let (mut bids, next) = match &query.account {
                 Some(account) => self.bids_of(account, after, many).await?,
                 None => self.bids_behind(after, many).await?,
             };
+            looked_at += bids.len();
+            let last = bids.last().map(|row| row.bid.0);
             bids.retain(|row| row.bid.0 > query.after && is_named(query, row));
             let mut bids = &mut bids[..];
             while !bids.is_empty() && found.len() < limit {
@@ -54,7 +78,7 @@ impl Projections {
                     none if none.is_empty() => None,
                     labels => {
                         let bids = now.iter().map(|row| row.bid.0).collect();
-                        Some(those_with(&self.tables.pool, labels, bids).await?)
+                        Some(those_with(&self.tables.reads, labels, bids).await?)
                     }
                 };
                 let wanted = now.iter().filter(|row| {
@@ -63,11 +87,22 @@ impl Projections {
                         && labelled.as_ref().is_none_or(|labelled| labelled.contains(&row.bid.0))
                 });
                 found.extend(wanted.take(limit - found.len()).cloned());
+                looked_at += now.len();
+                if looked_at >= looked_at_most && found.len() < limit {
+                    return Ok(BidPage { bids: found, stopped_at: now.last().map(|row| row.bid.0) });
+                }
+            }
+            if looked_at >= looked_at_most
+                && found.len() < limit
+                && next.is_some()
+                && last > Some(query.after)
+            {
+                return Ok(BidPage { bids: found, stopped_at: last });
             }
             behind = next;
             many = (many * 4).min(MOST);
         }
-        Ok(found)
+        Ok(BidPage { bids: found, stopped_at: None })
     }
 
     /// Bids of a tenant from the run on that `after` is in, those of so many runs; and behind what to go on.
@@ -80,11 +115,11 @@ impl Projections {
         let mut select = placed();
         select.add(" AND account = ? AND run > ?", &[&tenant, &after.saturating_sub(RUN)]);
         select.add(" ORDER BY run LIMIT ?", &[&many]);
-        let rows = select.all(&self.tables.pool, "listing bids").await?;
+        let rows = select.all(&self.tables.reads, "listing bids").await?;
         let more = rows.len() as u64 == many;
         // What begins behind it is behind its run.
         let next = rows.last().filter(|_| more).map(|row| number(row, "run") + RUN);
-        Ok((read_placed(&rows)?, next))
+        Ok((self.tables.reads.apart(move || read_placed(&rows)).await?, next))
     }
 
     /// The bids that were placed in packs from the one on that `after` is in, so many packs; and behind what to
@@ -93,7 +128,7 @@ impl Projections {
         let mut select = Select::new("SELECT * FROM event_packs");
         select.add(" WHERE first_seq > ?", &[&after.saturating_sub(PACK)]);
         select.add(" ORDER BY first_seq LIMIT ?", &[&many]);
-        let packs = StoredPack::all(select, &self.tables.pool).await?;
+        let packs = StoredPack::all(select, &self.tables.reads).await?;
         let (mut tenants, mut bids) = (BTreeMap::<u64, BTreeSet<&str>>::new(), BTreeSet::new());
         for pack in &packs {
             for (tenant, bid) in pack.events().filter_map(|event| event.placed()) {
@@ -119,7 +154,8 @@ impl Projections {
 
     /// Bids as they were behind their runs.
     async fn placed(&self, select: Select) -> Result<Vec<BidRow>, Fault> {
-        read_placed(&select.all(&self.tables.pool, "reading bids").await?)
+        let rows = select.all(&self.tables.reads, "reading bids").await?;
+        self.tables.reads.apart(move || read_placed(&rows)).await
     }
 
     /// Gives bids the state that they have at the watermark.
@@ -137,7 +173,7 @@ impl Projections {
         );
         let numbers: Vec<u64> = bids.iter().map(|row| row.bid.0).collect();
         select.values(&numbers).add(" b", &[]);
-        let rows = select.all(&self.tables.pool, "reading the states of bids").await?;
+        let rows = select.all(&self.tables.reads, "reading the states of bids").await?;
         let states: BTreeMap<u64, &AnyRow> = rows.iter().map(|row| (number(row, 0), row)).collect();
         for bid in bids {
             let row = states[&bid.bid.0];
@@ -163,7 +199,7 @@ impl Projections {
             select.add(" AND market = ?", &[&market]);
         }
         select.add(" ORDER BY provider, market LIMIT ?", &[&limit]);
-        let rows = select.all(&self.tables.pool, "listing offers").await?;
+        let rows = select.all(&self.tables.reads, "listing offers").await?;
         let offers = rows.iter().map(|row| OfferRow {
             provider: row.get("provider"),
             market: row.get("market"),

@@ -38,7 +38,7 @@ impl Projections {
                 select.add(") p ORDER BY seq, idx LIMIT ?", &[&query.limit]);
             }
         }
-        let rows = select.all(&self.tables.pool, "listing charges").await?;
+        let rows = select.all(&self.tables.reads, "listing charges").await?;
         let mut charges = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         if !query.brief {
             let allocations: Vec<u64> = charges.iter().map(|charge| charge.allocation.0).collect();
@@ -77,7 +77,7 @@ impl Projections {
         }
         select.labelled("a.bid", &query.labels);
         select.add(" ORDER BY a.allocation LIMIT ?", &[&query.limit]);
-        let rows = select.all(&self.tables.pool, "listing running nodes").await?;
+        let rows = select.all(&self.tables.reads, "listing running nodes").await?;
         let allocations: Vec<u64> = rows.iter().map(|row| number(row, "allocation")).collect();
         let mut segments = self.segments(&allocations).await?;
         let running = rows.iter().map(|row| {
@@ -109,7 +109,7 @@ impl Projections {
             let mut select = Select::new("SELECT * FROM charge_segments");
             select.one_of(" WHERE allocation IN ", allocations, "");
             select.add(" ORDER BY allocation, claim_seq, claim_idx, from_us", &[]);
-            for row in select.all(&self.tables.pool, "reading charges").await? {
+            for row in select.all(&self.tables.reads, "reading charges").await? {
                 let key = (number(&row, "allocation"), number(&row, "claim_seq"), number(&row, "claim_idx"));
                 let (to, total) = (number(&row, "to_us"), number(&row, "total"));
                 let mark = super::watermark::mark(to, total, number(&row, "rest"));

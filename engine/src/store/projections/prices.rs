@@ -1,10 +1,12 @@
 //! Prices as they were, and when markets were opened.
 
+use std::ops::Range;
+
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
+use super::super::Fault;
 use super::super::rows::{number, optional_number};
-use super::super::{Fault, sought};
 use super::select::Select;
 use crate::projections::Projections;
 use crate::projections::bars::Bars;
@@ -16,15 +18,21 @@ use kubebid_core::units::{MarketName, Micros, Seq};
 /// Changes in one answer of the database when bars are made.
 const PAGE: u32 = 5_000;
 
+/// Some bars of a market's prices, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BarPage {
+    pub bars: Vec<PriceBar>,
+    /// Whether the search ended before its limit and before the last change.
+    pub stopped: bool,
+}
+
 impl Projections {
     /// When the market was opened, where the tables know it.
     pub async fn market_opened_at(&self, market: &MarketName) -> Result<Option<Micros>, Fault> {
-        let row = sqlx::query("SELECT opened_at FROM markets WHERE market = $1")
-            .bind(market.as_str())
-            .fetch_optional(&self.tables.pool)
-            .await
-            .map_err(Fault::database("reading a market"))?;
-        Ok(row.map(|row| Micros(number(&row, 0))))
+        let mut select = Select::new("SELECT opened_at FROM markets");
+        select.add(" WHERE market = ?", &[&market.as_str()]);
+        let rows = select.all(&self.tables.reads, "reading a market").await?;
+        Ok(rows.first().map(|row| Micros(number(row, 0))))
     }
 
     /// What the market's numbers were from `since` on, the ones in force then first, up to `seq`.
@@ -38,7 +46,7 @@ impl Projections {
         let mut select = Select::new("SELECT * FROM price_changes");
         select.add(" WHERE market = ? AND at_us >= ? AND seq <= ?", &[&market.as_str(), &since.0, &seq.0]);
         select.add(" ORDER BY at_us, seq, idx", &[]);
-        let rows = select.all(&self.tables.pool, "reading prices").await?;
+        let rows = select.all(&self.tables.reads, "reading prices").await?;
         let before = before.filter(|point| point.seq <= seq);
         Ok(before.into_iter().chain(rows.iter().map(read)).map(|point| (point.at, point.numbers)).collect())
     }
@@ -61,7 +69,7 @@ impl Projections {
             select.add(" AND (at_us, seq, idx) > (?, ?, ?)", &[&at.0, &seq.0, &index]);
         }
         select.add(" ORDER BY at_us, seq, idx LIMIT ?", &[&limit]);
-        let rows = select.all(&self.tables.pool, "reading prices").await?;
+        let rows = select.all(&self.tables.reads, "reading prices").await?;
         Ok(rows.iter().map(read).collect())
     }
 
@@ -75,36 +83,50 @@ impl Projections {
         bar: Micros,
         limit: u32,
     ) -> Result<Vec<PriceBar>, Fault> {
+        Ok(self.price_bar_page(market, from..to, bar, limit, usize::MAX).await?.bars)
+    }
+
+    /// As [`Projections::price_bars`]. A search that has looked at so many changes and has a complete bar stops.
+    pub async fn price_bar_page(
+        &self,
+        market: &MarketName,
+        span: Range<Micros>,
+        bar: Micros,
+        limit: u32,
+        looked_at_most: usize,
+    ) -> Result<BarPage, Fault> {
         assert!(bar.0 > 0, "a bar has a length");
-        let Some(opened_at) = self.market_opened_at(market).await? else { return Ok(Vec::new()) };
+        let Range { start: from, end: to } = span;
+        let none = BarPage { bars: Vec::new(), stopped: false };
+        let Some(opened_at) = self.market_opened_at(market).await? else { return Ok(none) };
         let start = Micros(from.max(opened_at).0 / bar.0 * bar.0);
         let before = self.price_before(market, start).await?;
         let mut bars =
             Bars::new(start.max(opened_at), to, bar, limit, before.map(|point| point.numbers.market_price));
-        let mut after = None;
+        let (mut after, mut looked_at) = (None, 0);
+        let many = looked_at_most.clamp(1, PAGE as usize) as u32;
         loop {
-            let points = self.price_points(market, start, Some(to), after, PAGE).await?;
+            let points = self.price_points(market, start, Some(to), after, many).await?;
             for point in &points {
                 bars.change(point.at, point.numbers.market_price);
             }
-            if bars.is_full() || points.len() < PAGE as usize {
-                return Ok(bars.finish());
+            if bars.is_full() || points.len() < many as usize {
+                return Ok(BarPage { bars: bars.finish(), stopped: false });
+            }
+            looked_at += points.len();
+            if looked_at >= looked_at_most && bars.has_any() {
+                return Ok(BarPage { bars: bars.complete(), stopped: true });
             }
             after = points.last().copied();
         }
     }
 
     async fn price_before(&self, market: &MarketName, at: Micros) -> Result<Option<PricePoint>, Fault> {
-        let row = sqlx::query(
-            "SELECT * FROM price_changes WHERE market = $1 AND at_us < $2
-             ORDER BY at_us DESC, seq DESC, idx DESC LIMIT 1",
-        )
-        .bind(market.as_str())
-        .bind(sought(at.0))
-        .fetch_optional(&self.tables.pool)
-        .await
-        .map_err(Fault::database("reading prices"))?;
-        Ok(row.as_ref().map(read))
+        let mut select = Select::new("SELECT * FROM price_changes");
+        select.add(" WHERE market = ? AND at_us < ?", &[&market.as_str(), &at.0]);
+        select.add(" ORDER BY at_us DESC, seq DESC, idx DESC LIMIT 1", &[]);
+        let rows = select.all(&self.tables.reads, "reading prices").await?;
+        Ok(rows.first().map(read))
     }
 }
 

@@ -1,31 +1,34 @@
-//! Questions put together from what was asked.
+//! Statements that are put together from what was asked.
 
 use std::fmt::Write;
 
 use sqlx::any::AnyRow;
-use sqlx::{AnyPool, AssertSqlSafe};
 
+use super::super::rows::Parameters;
 use super::super::{Fault, Labels, sought};
+use super::reads::Reads;
 
-/// A statement that grows, with its arguments.
+/// A statement that grows, with its arguments. Each of them is a `?` in the text, in their order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Select {
+pub(in crate::store) struct Select {
     sql: String,
     arguments: Vec<Argument>,
+    /// Its text depends on how many entries a list has, so a connection does not keep it prepared.
+    has_list: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Argument {
+pub(super) enum Argument {
     Number(i64),
     Text(String),
 }
 
 /// What can be an argument.
-pub(super) trait Bound {
+pub(in crate::store) trait Bound {
     fn bound(&self) -> BoundValue<'_>;
 }
 
-pub(super) enum BoundValue<'a> {
+pub(in crate::store) enum BoundValue<'a> {
     Number(u64),
     Text(&'a str),
 }
@@ -55,12 +58,12 @@ impl Bound for String {
 }
 
 impl Select {
-    pub(super) fn new(sql: &str) -> Select {
-        Select { sql: sql.to_owned(), arguments: Vec::new() }
+    pub(in crate::store) fn new(sql: &str) -> Select {
+        Select { sql: sql.to_owned(), ..Select::default() }
     }
 
     /// Adds text; each `?` in it is the next of `arguments`.
-    pub(super) fn add(&mut self, sql: &str, arguments: &[&dyn Bound]) -> &mut Select {
+    pub(in crate::store) fn add(&mut self, sql: &str, arguments: &[&dyn Bound]) -> &mut Select {
         let mut pieces = sql.split('?');
         self.sql.push_str(pieces.next().unwrap_or_default());
         let mut arguments = arguments.iter();
@@ -73,10 +76,16 @@ impl Select {
     }
 
     /// Adds `column IN (...)`, unless nothing is asked for.
-    pub(super) fn one_of<T: Bound>(&mut self, before: &str, values: &[T], behind: &str) -> &mut Select {
+    pub(in crate::store) fn one_of<T: Bound>(
+        &mut self,
+        before: &str,
+        values: &[T],
+        behind: &str,
+    ) -> &mut Select {
         if values.is_empty() {
             return self;
         }
+        self.has_list = true;
         self.sql.push_str(before);
         self.sql.push('(');
         for (n, value) in values.iter().enumerate() {
@@ -92,6 +101,7 @@ impl Select {
 
     /// Adds a relation of these numbers, whose only column is `column1`.
     pub(super) fn values(&mut self, numbers: &[u64]) -> &mut Select {
+        self.has_list = true;
         self.add(" (VALUES ", &[]);
         for (n, number) in numbers.iter().enumerate() {
             // Otherwise PostgreSQL takes it for a text.
@@ -101,7 +111,8 @@ impl Select {
     }
 
     /// Adds that the bid in `column` has all of these labels.
-    pub(super) fn labelled(&mut self, column: &str, labels: &Labels) -> &mut Select {
+    pub(in crate::store) fn labelled(&mut self, column: &str, labels: &Labels) -> &mut Select {
+        self.has_list |= !labels.is_empty();
         for (key, value) in labels {
             let condition = format!(
                 " AND EXISTS (SELECT 1 FROM bid_labels l WHERE l.bid = {column} AND l.key = ? AND l.value = ?)"
@@ -113,17 +124,9 @@ impl Select {
 
     /// Adds another statement whole.
     pub(super) fn include(&mut self, other: &Select) -> &mut Select {
-        // Its places are numbered from 1.
-        let shift = self.arguments.len();
-        let mut pieces = other.sql.split('$');
-        self.sql.push_str(pieces.next().unwrap_or_default());
-        for piece in pieces {
-            let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
-            let (number, rest) = piece.split_at(digits);
-            let number: usize = number.parse().expect("a place has a number");
-            write!(self.sql, "${}{rest}", number + shift).expect("a string takes it");
-        }
+        self.sql.push_str(&other.sql);
         self.arguments.extend(other.arguments.iter().cloned());
+        self.has_list |= other.has_list;
         self
     }
 
@@ -132,18 +135,52 @@ impl Select {
             BoundValue::Number(number) => Argument::Number(sought(number)),
             BoundValue::Text(text) => Argument::Text(text.to_owned()),
         });
-        write!(self.sql, "${}", self.arguments.len()).expect("a string takes it");
+        self.sql.push('?');
     }
 
-    pub(super) async fn all(self, pool: &AnyPool, doing: &'static str) -> Result<Vec<AnyRow>, Fault> {
-        // Safe: made of numbers and constants.
-        let mut query = sqlx::query(AssertSqlSafe(self.sql));
-        for argument in self.arguments {
-            query = match argument {
-                Argument::Number(number) => query.bind(number),
-                Argument::Text(text) => query.bind(text),
-            };
-        }
-        query.fetch_all(pool).await.map_err(Fault::database(doing))
+    pub(in crate::store) async fn all(
+        self,
+        reads: &Reads,
+        doing: &'static str,
+    ) -> Result<Vec<AnyRow>, Fault> {
+        reads.all(self, doing).await
+    }
+
+    /// Returns the text, the arguments, and whether a connection should keep the statement prepared.
+    pub(super) fn into_parts(self, parameters: Parameters) -> (String, Vec<Argument>, bool) {
+        let sql = match parameters {
+            Parameters::InOrder => self.sql,
+            Parameters::Numbered => numbered(&self.sql),
+        };
+        (sql, self.arguments, !self.has_list)
+    }
+}
+
+/// Gives each `?` its number, as PostgreSQL wants it. None of our texts has one for another reason.
+fn numbered(sql: &str) -> String {
+    let mut pieces = sql.split('?');
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for (n, piece) in (1..).zip(pieces) {
+        write!(text, "${n}{piece}").expect("a string takes it");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_in_order_for_sqlite_and_numbered_for_postgresql() {
+        let mut inner = Select::new("SELECT 1 FROM b");
+        inner.one_of(" WHERE c IN ", &[3u64, 4], "");
+        let mut select = Select::new("SELECT 1 FROM a");
+        select.add(" WHERE d = ? AND EXISTS (", &[&2u64]).include(&inner).add(") LIMIT ?", &[&9u64]);
+        let text = |parameters| select.clone().into_parts(parameters).0;
+        let in_order = "SELECT 1 FROM a WHERE d = ? AND EXISTS (SELECT 1 FROM b WHERE c IN (?, ?)) LIMIT ?";
+        assert_eq!(text(Parameters::InOrder), in_order);
+        let numbered =
+            "SELECT 1 FROM a WHERE d = $1 AND EXISTS (SELECT 1 FROM b WHERE c IN ($2, $3)) LIMIT $4";
+        assert_eq!(text(Parameters::Numbered), numbered);
     }
 }

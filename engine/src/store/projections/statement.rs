@@ -63,7 +63,7 @@ impl Projections {
         if split.is_some() {
             select.add(", l.value", &[]);
         }
-        select.all(&self.tables.pool, "summing charges").await
+        select.all(&self.tables.reads, "summing charges").await
     }
 }
 

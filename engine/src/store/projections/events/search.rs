@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use sqlx::AnyPool;
-
 use super::super::super::Fault;
 use super::super::super::rows::number;
+use super::super::reads::Reads;
 use super::super::select::Select;
 use super::wanted::OF_MARKETS;
 use super::{MANY, StoredPack};
@@ -51,7 +50,7 @@ impl Search {
     /// None where nothing can be found. `labelled` are the bids with the labels that are asked for, where they
     /// are few.
     pub(super) async fn begin(
-        pool: &AnyPool,
+        reads: &Reads,
         query: &EventQuery,
         labelled: Option<&BTreeSet<u64>>,
     ) -> Result<Option<Search>, Fault> {
@@ -62,11 +61,11 @@ impl Search {
             None => {}
         }
         if let Some(from) = query.from {
-            let Some(first) = first_pack_from(pool, from).await? else { return Ok(None) };
+            let Some(first) = first_pack_from(reads, from).await? else { return Ok(None) };
             low = low.max(first);
         }
         if let Some(to) = query.to
-            && let Some(first) = first_pack_from(pool, to).await?
+            && let Some(first) = first_pack_from(reads, to).await?
         {
             high = high.min(first + PACK - 1);
         }
@@ -74,7 +73,7 @@ impl Search {
         if bids.is_empty() && (!query.bids.is_empty() || labelled.is_some()) {
             return Ok(None);
         }
-        let placed = placed_in(pool, &bids).await?;
+        let placed = placed_in(reads, &bids).await?;
         let conditions = conditions(query, bids);
         let runs = Some((low.saturating_sub(RUN - 1), high));
         let newest_first = query.newest_first;
@@ -83,14 +82,14 @@ impl Search {
     }
 
     /// The next packs, at most so many; none at the end.
-    pub(super) async fn next(&mut self, pool: &AnyPool, many: usize) -> Result<Vec<StoredPack>, Fault> {
+    pub(super) async fn next(&mut self, reads: &Reads, many: usize) -> Result<Vec<StoredPack>, Fault> {
         let mut select = Select::new("SELECT * FROM event_packs");
         if self.conditions.is_empty() {
             let Some((_, high)) = self.runs else { return Ok(Vec::new()) };
             select.add(" WHERE first_seq > ? AND first_seq <= ?", &[&self.low.saturating_sub(PACK), &high]);
         } else {
             while self.ready.is_empty() && self.runs.is_some() {
-                self.look_up(pool).await?;
+                self.look_up(reads).await?;
             }
             let packs: Vec<u64> = self.ready.drain(..many.min(self.ready.len())).collect();
             if packs.is_empty() {
@@ -99,7 +98,7 @@ impl Search {
             select.one_of(" WHERE first_seq IN ", &packs, "");
         }
         select.add(&format!(" ORDER BY first_seq {} LIMIT ?", self.order()), &[&(many as u64)]);
-        let packs = StoredPack::all(select, pool).await?;
+        let packs = StoredPack::all(select, reads).await?;
         if self.conditions.is_empty() {
             self.go_on_behind(packs.last().filter(|_| packs.len() == many));
         }
@@ -123,7 +122,7 @@ impl Search {
     }
 
     /// Looks up the next runs.
-    async fn look_up(&mut self, pool: &AnyPool) -> Result<(), Fault> {
+    async fn look_up(&mut self, reads: &Reads) -> Result<(), Fault> {
         let Some((first, last)) = self.runs.take() else { return Ok(()) };
         let Some((followed, others)) = self.conditions.split_first() else { return Ok(()) };
         let most = WINDOW + followed.keys.len();
@@ -135,7 +134,7 @@ impl Search {
             select.add(" AND EXISTS (", &[]).include(&beside).add(")", &[]);
         }
         select.add(&format!(" ORDER BY i.run {} LIMIT ?", self.order()), &[&(most as u64)]);
-        let (rows, mut found) = by_run(select, pool).await?;
+        let (rows, mut found) = by_run(select, reads).await?;
         // Where there may be more, the last run may not be complete.
         self.runs = if rows < most {
             None
@@ -148,7 +147,7 @@ impl Search {
         for other in others.iter().filter(|_| !runs.is_empty()) {
             let mut select = other.select("k");
             select.one_of(" AND k.run IN ", &runs, "");
-            let (_, beside) = by_run(select, pool).await?;
+            let (_, beside) = by_run(select, reads).await?;
             for (run, packs) in &mut found {
                 *packs &= beside.get(run).copied().unwrap_or(0);
             }
@@ -204,8 +203,8 @@ impl Keys {
 }
 
 /// How many rows there are, and what they come to.
-async fn by_run(select: Select, pool: &AnyPool) -> Result<(usize, BTreeMap<u64, u64>), Fault> {
-    let rows = select.all(pool, "finding events").await?;
+async fn by_run(select: Select, reads: &Reads) -> Result<(usize, BTreeMap<u64, u64>), Fault> {
+    let rows = select.all(reads, "finding events").await?;
     let mut found: BTreeMap<u64, u64> = BTreeMap::new();
     for row in &rows {
         *found.entry(number(row, 0)).or_default() |= number(row, 1);
@@ -241,7 +240,7 @@ fn conditions(query: &EventQuery, bids: Vec<u64>) -> Vec<Condition> {
     }
     if let Some(account) = &query.account {
         let kinds = &query.kinds;
-        let asked = |kind: &&str| kinds.is_empty() || kinds.iter().any(|asked| asked == kind);
+        let asked = |kind: &&str| kinds.is_empty() || kinds.contains(*kind);
         let everyone =
             query.labels.is_empty() && query.allocations.is_empty() && OF_MARKETS.iter().any(asked);
         let names = [account.as_str()].into_iter().chain(everyone.then_some(EVERYONE));
@@ -259,7 +258,7 @@ fn conditions(query: &EventQuery, bids: Vec<u64>) -> Vec<Condition> {
 }
 
 /// The packs in which bids were placed, behind their runs, where there are such packs.
-async fn placed_in(pool: &AnyPool, bids: &[u64]) -> Result<BTreeSet<(u64, u64)>, Fault> {
+async fn placed_in(reads: &Reads, bids: &[u64]) -> Result<BTreeSet<(u64, u64)>, Fault> {
     let mut found = BTreeSet::new();
     for bids in bids.chunks(MANY) {
         let mut select = Select::new(
@@ -267,16 +266,16 @@ async fn placed_in(pool: &AnyPool, bids: &[u64]) -> Result<BTreeSet<(u64, u64)>,
                  SELECT (SELECT MAX(m.first_seq) FROM event_packs m WHERE m.first_seq <= b.column1) FROM",
         );
         select.values(bids).add(" b)", &[]);
-        let rows = select.all(pool, "finding bids").await?;
+        let rows = select.all(reads, "finding bids").await?;
         found.extend(rows.iter().map(|row| (number(row, 0), number(row, 1))));
     }
     Ok(found)
 }
 
 /// The first pack with an event that is not before an instant: time never falls from one event to the next.
-async fn first_pack_from(pool: &AnyPool, at: Micros) -> Result<Option<u64>, Fault> {
+async fn first_pack_from(reads: &Reads, at: Micros) -> Result<Option<u64>, Fault> {
     let mut select = Select::new("SELECT first_seq FROM event_packs");
     select.add(" WHERE last_at_us >= ? ORDER BY last_at_us, first_seq LIMIT 1", &[&at.0]);
-    let rows = select.all(pool, "finding an instant among the events").await?;
+    let rows = select.all(reads, "finding an instant among the events").await?;
     Ok(rows.first().map(|row| number(row, 0)))
 }

@@ -9,10 +9,13 @@ use crate::projections::queries::EventQuery;
 pub(super) const OF_MARKETS: [&str; 3] = ["market_opened", "rules_changed", "price_changed"];
 
 #[derive(Debug)]
-pub(super) struct Wanted<'a> {
-    query: &'a EventQuery,
+pub(super) struct Wanted {
+    query: EventQuery,
     bids: BTreeSet<u64>,
     allocations: BTreeSet<u64>,
+    markets: BTreeSet<String>,
+    /// The instance types of these markets.
+    instance_types: BTreeSet<String>,
     /// The bids with the labels that are asked for, where they are known.
     labelled: Option<BTreeSet<u64>>,
 }
@@ -25,21 +28,30 @@ struct Side<'a> {
     sees_allocation: bool,
 }
 
-impl<'a> Wanted<'a> {
-    pub(super) fn new(query: &'a EventQuery, labelled: Option<BTreeSet<u64>>) -> Wanted<'a> {
-        let bids = query.bids.iter().map(|bid| bid.0).collect();
-        let allocations = query.allocations.iter().map(|id| id.0).collect();
-        Wanted { query, bids, allocations, labelled }
+impl Wanted {
+    pub(super) fn new(query: &EventQuery, labelled: Option<BTreeSet<u64>>) -> Wanted {
+        Wanted {
+            query: query.clone(),
+            bids: query.bids.iter().map(|bid| bid.0).collect(),
+            allocations: query.allocations.iter().map(|id| id.0).collect(),
+            markets: query.markets.iter().map(|market| market.as_str().to_owned()).collect(),
+            instance_types: query.markets.iter().map(|market| market.parts().0.to_owned()).collect(),
+            labelled,
+        }
+    }
+
+    pub(super) fn newest_first(&self) -> bool {
+        self.query.newest_first
     }
 
     pub(super) fn has(&self, event: &Packed<'_>) -> bool {
-        let query = self.query;
+        let query = &self.query;
         let (place, at) = (event.place(), event.at());
         let behind = |after| if query.newest_first { place < after } else { place > after };
         query.after.is_none_or(behind)
             && query.from.is_none_or(|from| at >= from)
             && query.to.is_none_or(|to| at < to)
-            && (query.kinds.is_empty() || query.kinds.iter().any(|kind| kind == event.kind()))
+            && (query.kinds.is_empty() || query.kinds.contains(event.kind()))
             && (self.allocations.is_empty()
                 || event.allocation().is_some_and(|id| self.allocations.contains(&id)))
             && self.is_in_market(event)
@@ -48,17 +60,14 @@ impl<'a> Wanted<'a> {
 
     /// It has one of the markets, or is about a bid that names one of them among others.
     fn is_in_market(&self, event: &Packed<'_>) -> bool {
-        let markets = &self.query.markets;
-        if markets.is_empty() {
+        if self.markets.is_empty() {
             return true;
         }
         if let Some(name) = event.market() {
-            return markets.iter().any(|market| market.as_str() == name);
+            return self.markets.contains(name);
         }
-        markets.iter().any(|market| {
-            event.markets().any(|name| name == market.as_str())
-                || event.instance_type().is_some_and(|kind| kind == market.parts().0)
-        })
+        event.markets().any(|name| self.markets.contains(name))
+            || event.instance_type().is_some_and(|kind| self.instance_types.contains(kind))
     }
 
     /// By bid, label and allocation an account finds what it can see of the event.
