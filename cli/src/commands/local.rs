@@ -48,7 +48,6 @@ pub(crate) fn unserved(error: &ServeError) -> Failure {
         ServeError::Tls(_)
         | ServeError::Api(_)
         | ServeError::Bootstrap(_)
-        | ServeError::LostStore { .. }
         | ServeError::Store(_)
         | ServeError::Engine(_) => failure,
     }

@@ -52,7 +52,7 @@ impl Api {
     ) -> Result<v1::GetAllocationResponse, ApiError> {
         self.projected_up_to(caller, request.min_seq).await?;
         let seq = self.0.engine.projected();
-        let row = self.allocation_row(request.allocation).await?;
+        let row = self.allocation_row(caller, request.allocation).await?;
         let found = self.as_they_are(caller, row.into_iter().collect()).await?.pop();
         let found = found.ok_or_else(|| unknown(request.allocation))?;
         Ok(v1::GetAllocationResponse { seq, allocation: Some(found) })
@@ -75,7 +75,7 @@ impl Api {
             account,
             bid: (request.bid > 0).then_some(BidId(command::number("bid", request.bid)?)),
             market: named("market", request.market)?,
-            states: allocation::states(&request.states)?,
+            states: allocation::states(request.states)?,
             under_notice_only: request.under_notice_only,
             labels: text::labels("labels", request.labels)?,
             unit: named("unit", request.unit)?,
@@ -117,10 +117,15 @@ impl Api {
         Ok(found)
     }
 
-    /// As the tables have it; when they do not, as they will have it behind what has been applied.
-    async fn allocation_row(&self, number: u64) -> Result<Option<AllocationRow>, ApiError> {
+    /// Reads an allocation that the caller may see. Another one is looked for and not found as one that does not exist.
+    pub(super) async fn allocation_row(
+        &self,
+        caller: &Caller,
+        number: u64,
+    ) -> Result<Option<AllocationRow>, ApiError> {
         let Ok(number) = command::number("allocation", number) else { return Ok(None) };
-        Ok(self.0.engine.projections().allocation(AllocationId(number)).await?)
+        let party = (!caller.sees_all()).then_some(caller.account.as_str());
+        Ok(self.0.engine.projections().allocation_of(party, AllocationId(number)).await?)
     }
 
     /// That an allocation has ended is for its parties to know.
@@ -134,7 +139,7 @@ impl Api {
         if let Err(late) = self.projected_up_to(caller, error.seq.unwrap_or(0)).await {
             return late;
         }
-        match self.allocation_row(number).await {
+        match self.allocation_row(caller, number).await {
             Ok(Some(row)) if is_party(&row) => error,
             Ok(_) => ApiError { seq: error.seq, ..unknown(number) },
             Err(fault) => fault,

@@ -7,9 +7,11 @@ use crate::intake::unstamped;
 use crate::limits::{Reservation, Room};
 use crate::store::Labels;
 use crate::wire::command;
+use crate::wire::lists;
 use crate::wire::status::{ApiError, Code};
 use kubebid_core::event::Scope;
 use kubebid_core::units::{BidId, ClientKey};
+use kubebid_core::views::BidView;
 use kubebid_core::{Command, Stamped};
 use kubebid_proto::v1;
 use std::cmp::Reverse;
@@ -18,8 +20,6 @@ use std::slice;
 use std::sync::Arc;
 use v1::place_bids_response::{Result as BidResult, result::Outcome};
 
-/// Bids in one frame of PlaceBids.
-const FRAME: usize = 1000;
 /// So many bytes of labels count as one command more.
 const LABELS_PER_COMMAND: usize = 256;
 
@@ -41,8 +41,9 @@ impl Api {
         request: v1::PlaceBidsRequest,
     ) -> Result<v1::PlaceBidsResponse, ApiError> {
         let mut bids = request.bids;
-        if bids.len() > FRAME {
-            let what = format!("a frame of {} bids; {FRAME} are allowed", bids.len());
+        let most = lists::maximum("PlaceBidsRequest.bids");
+        if bids.len() > most {
+            let what = format!("a frame of {} bids; {most} are allowed", bids.len());
             return Err(ApiError::new(Code::TooLarge).at("bids").saying(what));
         }
         let (counted, limit) = self.count_requests(caller, bids.len());
@@ -65,15 +66,17 @@ impl Api {
     ) -> Result<v1::AmendBidResponse, ApiError> {
         let keyed = command::amend_bid(&caller.account, &request)?;
         let ceiling = request.ceiling_micros.map(|ceiling| command::number("ceiling_micros", ceiling));
+        let own = match (&ceiling, request.max_nodes) {
+            (None | Some(Ok(_)), None) => None,
+            (Some(Err(_)), _) | (_, Some(_)) => self.own_bid(caller, BidId(request.bid)).await?,
+        };
         if let Some(Err(error)) = ceiling
-            && self.is_unbounded(BidId(request.bid)).await?
+            && own.as_ref().is_some_and(|bid| self.is_unbounded(bid))
         {
             return Err(error);
         }
-        let wanted = match request.max_nodes {
-            Some(_) => self.wanted_by(BidId(request.bid)).await?,
-            None => None,
-        };
+        // One that does not search is refused more, or wants nothing more.
+        let wanted = own.filter(|bid| bid.searching && request.max_nodes.is_some()).map(|bid| bid.max_nodes);
         let reservation = match self.room_to_amend(caller, &request, wanted) {
             Ok(reservation) => Some(reservation),
             Err(_) if self.repeats(caller, keyed.key.as_ref()).await? => None,
@@ -234,10 +237,15 @@ impl Api {
         self.0.usage.reserve(&caller.account, room, most).map_err(|has| exceeded(has, room, most))
     }
 
-    /// How many nodes a bid wants; one that does not search is refused more, or wants nothing more.
-    async fn wanted_by(&self, bid: BidId) -> Result<Option<u32>, ApiError> {
-        let view = self.0.engine.ask(move |exchange| exchange.view_bid(bid)).await?;
-        Ok(view.filter(|bid| bid.searching).map(|bid| bid.max_nodes))
+    /// Reads a bid of the caller. The bid of another account is answered as one that does not exist, so that nothing
+    /// about it shows before the exchange refuses the command.
+    async fn own_bid(&self, caller: &Caller, bid: BidId) -> Result<Option<BidView>, ApiError> {
+        let account = caller.account.clone();
+        let view = self.0.engine.ask(move |exchange| {
+            let view = exchange.view_bid(bid)?;
+            (exchange.account_id(&account) == Some(view.tenant)).then_some(view)
+        });
+        Ok(view.await?)
     }
 
     /// Whoever repeats a command asks for nothing more, and hears what the first one was answered.
@@ -248,13 +256,13 @@ impl Api {
     }
 
     /// Whether no market is open whose rules would bound the ceiling of this bid.
-    async fn is_unbounded(&self, bid: BidId) -> Result<bool, ApiError> {
-        let markets = self.0.engine.views().markets();
-        let view = self.0.engine.ask(move |exchange| exchange.view_bid(bid)).await?;
-        Ok(view.is_some_and(|bid| match bid.scope {
-            Scope::InstanceType(kind) => markets.of_type(kind.as_str()).next().is_none(),
+    fn is_unbounded(&self, bid: &BidView) -> bool {
+        match &bid.scope {
+            Scope::InstanceType(kind) => {
+                self.0.engine.views().markets().of_type(kind.as_str()).next().is_none()
+            }
             Scope::Markets(_) => false,
-        }))
+        }
     }
 
     /// Whether a market that a new bid names does not take one for so many nodes.

@@ -4,9 +4,9 @@ mod steps;
 mod summary;
 mod words;
 
-use super::Api;
 use super::billing::known;
 use super::lookout::Lookout;
+use super::{Api, LOOKED_AT};
 use crate::caller::Caller;
 use crate::projections::queries::EventQuery;
 use crate::view::MarketView;
@@ -39,19 +39,16 @@ impl Api {
     }
 
     async fn explain_bid(&self, caller: &Caller, id: BidId) -> Result<v1::ExplainResponse, ApiError> {
-        let (seq, found) = self
-            .engine()
-            .ask(move |exchange| {
-                (exchange.seq(), exchange.view_bid(id).map(|view| (view, exchange.obstacles(id))))
-            })
-            .await?;
-        let unknown = || ApiError::new(Code::Market(Reject::UnknownBid));
-        let (view, obstacles) = found.ok_or_else(unknown)?;
-        if !caller.sees(self.engine().views().names().account(view.tenant)) {
-            return Err(unknown());
-        }
+        let (whose, sees_all) = (caller.account.clone(), caller.sees_all());
+        let asked = self.engine().ask(move |exchange| {
+            let view = exchange.view_bid(id);
+            let view = view.filter(|view| sees_all || exchange.account_id(&whose) == Some(view.tenant));
+            (exchange.seq(), view.map(|view| (view, exchange.obstacles(id))))
+        });
+        let (seq, found) = asked.await?;
+        let (view, obstacles) = found.ok_or_else(|| ApiError::new(Code::Market(Reject::UnknownBid)))?;
         let events =
-            self.history(caller, seq.0, EventQuery { bids: vec![id], ..EventQuery::default() }).await?;
+            self.history(caller, seq.0, EventQuery { bids: [id].into(), ..EventQuery::default() }).await?;
         let mut subject = Subject::of(Some(id.0));
         let steps = events.into_iter().filter_map(|event| subject.step(event)).collect();
         let (rule, summary) = summary::of_bid(&view, &obstacles, |market| self.market_name(market));
@@ -71,13 +68,12 @@ impl Api {
     ) -> Result<v1::ExplainResponse, ApiError> {
         let asked = self.engine().ask(move |exchange| (exchange.seq(), exchange.view_allocation(id)));
         let (seq, view) = asked.await?;
-        let of_node = EventQuery { allocations: vec![id], ..EventQuery::default() };
-        let events = self.history(caller, seq.0, of_node).await?;
-        let row = self.engine().projections().allocation(id).await?;
-        let sees = |name: &str| caller.sees(&AccountName::new(name));
-        let row = row.filter(|row| sees(&row.tenant) || sees(&row.provider));
+        self.projected_up_to(caller, seq.0).await?;
+        let row = self.allocation_row(caller, id.0).await?;
         let row = row.ok_or_else(|| ApiError::new(Code::Market(Reject::UnknownAllocation)))?;
-        let bid = sees(&row.tenant).then_some(row.bid.0);
+        let of_node = EventQuery { allocations: [id].into(), ..EventQuery::default() };
+        let events = self.history(caller, seq.0, of_node).await?;
+        let bid = caller.sees(&AccountName::new(&row.tenant)).then_some(row.bid.0);
         let events = match bid {
             Some(bid) => self.with_bid(caller, seq.0, bid, events).await?,
             None => events,
@@ -97,8 +93,8 @@ impl Api {
         bid: u64,
         mut events: Vec<v1::Event>,
     ) -> Result<Vec<v1::Event>, ApiError> {
-        let kinds = ["bid_placed", "bid_amended"].map(str::to_owned).to_vec();
-        let query = EventQuery { bids: vec![BidId(bid)], kinds, ..EventQuery::default() };
+        let kinds = ["bid_placed", "bid_amended"].map(str::to_owned).into();
+        let query = EventQuery { bids: [BidId(bid)].into(), kinds, ..EventQuery::default() };
         events.extend(self.history(caller, seq, query).await?);
         events.sort_by_key(|event| (event.seq, event.index));
         Ok(events)
@@ -115,7 +111,7 @@ impl Api {
         let lookout = Lookout::new(caller, None)?;
         let query =
             EventQuery { account: lookout.query.account.clone(), newest_first: true, limit: STEPS, ..query };
-        let rows = self.engine().projections().events(&query).await?;
+        let rows = self.engine().projections().event_page(&query, LOOKED_AT).await?.events;
         let mut events: Vec<_> =
             rows.into_iter().filter_map(|row| lookout.seen(row.event, &row.parties)).collect();
         events.reverse();

@@ -3,8 +3,8 @@
 //! Present numbers come from the views: no SQL, and the views take no lock (what the request around them takes is
 //! in docs/lock-freedom.md). Only an entry price for several nodes and the depth are asked of the exchange.
 
-use super::Api;
 use super::billing::{instant, known};
+use super::{Api, LOOKED_AT};
 use crate::caller::Caller;
 use crate::projections::rows::PricePoint;
 use crate::store;
@@ -13,7 +13,8 @@ use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{market, page, text};
 use kubebid_core::units::{MarketId, MarketName, Micros, Seq};
-use kubebid_core::{Auction, Reject};
+use kubebid_core::views::Depth;
+use kubebid_core::{Auction, Exchange, Reject};
 use kubebid_proto::v1;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -124,7 +125,13 @@ impl Api {
         let levels = page::sized("levels", request.levels)? as usize;
         self.applied_up_to(caller, request.min_seq).await?;
         let id = self.market_view(&self.engine().views().markets(), &request.market)?.market;
-        let asked = self.engine().ask(move |exchange| (exchange.seq(), exchange.depth(id, levels)));
+        let whose = (!caller.sees_all()).then(|| caller.account.clone());
+        let asked = self.engine().ask(move |exchange| {
+            let account = whose.and_then(|account| exchange.account_id(&account));
+            let sells = account.is_some_and(|account| exchange.view_offer(id, account).is_some());
+            let depth = if sells { unmet_depth(exchange, id, levels) } else { exchange.depth(id, levels) };
+            (exchange.seq(), depth)
+        });
         let (seq, depth) = asked.await?;
         Ok(v1::GetDepthResponse {
             seq: seq.0,
@@ -161,11 +168,16 @@ impl Api {
             let from = after.map_or(from, |start| Micros(known(start)).after(Micros(request.bar_us)));
             points = Vec::new();
             bars = Vec::new();
+            let mut stopped = false;
             if from < to {
-                let bar = Micros(request.bar_us);
-                bars = self.engine().projections().price_bars(&name, from, to, bar, size + 1).await?;
+                let (bar, projections) = (Micros(request.bar_us), self.engine().projections());
+                let page = projections.price_bar_page(&name, from..to, bar, size + 1, LOOKED_AT).await?;
+                (bars, stopped) = (page.bars, page.stopped);
             }
-            next_page_token = page::cut(&mut bars, size, |bar| bar.start.0);
+            let cut = page::cut(&mut bars, size, |bar| bar.start.0);
+            // One that has looked at as many changes as a request may: the next page goes on from there.
+            let last = bars.last().filter(|_| stopped && cut.is_empty());
+            next_page_token = last.map_or(cut, |bar| page::token(bar.start.0));
         }
         Ok(v1::ListPriceHistoryResponse {
             seq,
@@ -208,6 +220,17 @@ impl Api {
         let unknown = || ApiError::new(Code::Market(Reject::UnknownMarket));
         markets.get(&MarketName::new(name)).ok_or_else(unknown)
     }
+}
+
+/// The depth as an account sees it that sells in the market: without the ceilings of nodes and of claims on nodes, which
+/// may be on its own units.
+fn unmet_depth(exchange: &Exchange, market: MarketId, levels: usize) -> Depth {
+    let mut depth = exchange.depth(market, usize::MAX);
+    depth.demand.retain(|level| level.unmet > 0);
+    depth.demand.iter_mut().for_each(|level| (level.held, level.claimed) = (0, 0));
+    depth.demand.truncate(levels);
+    depth.supply.truncate(levels);
+    depth
 }
 
 /// What is told of instance types, and those of which only markets are known.

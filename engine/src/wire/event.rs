@@ -9,6 +9,7 @@ pub use redact::{Viewer, redact};
 pub(crate) use words::charge_reason;
 pub use words::kind;
 
+use super::refusal;
 use crate::chunk::Step;
 use bytes::Bytes;
 use kubebid_core::event::{Bidder, ChargeReason, Event, Fact, Node, Scope};
@@ -93,8 +94,14 @@ pub fn told(step: &Step, names: &Names) -> impl Iterator<Item = Told> {
             encoded: OnceLock::new(),
         };
         match &mut told.event.kind {
-            Some(message::Kind::Rejected(message::Rejected { account, .. }))
-            | Some(message::Kind::Repeated(message::Repeated { account, .. })) => {
+            Some(message::Kind::Rejected(rejected)) => {
+                told.parties.account = step.command.command.account().cloned();
+                rejected.account = told.parties.account.as_ref().map(|name| name.to_string());
+                if let Fact::Rejected { reason } = &core.fact {
+                    refusal::told(&step.command.command, *reason).code().clone_into(&mut rejected.reason);
+                }
+            }
+            Some(message::Kind::Repeated(message::Repeated { account, .. })) => {
                 told.parties.account = step.command.command.account().cloned();
                 *account = told.parties.account.as_ref().map(|name| name.to_string());
             }

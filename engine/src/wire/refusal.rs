@@ -1,5 +1,6 @@
 //! What to say of a refused command: the table's code and field, and a sentence with the values that were wrong.
 
+use super::echo::quoted;
 use super::status::{ApiError, Code};
 use kubebid_core::command::PlaceBid;
 use kubebid_core::event::Scope;
@@ -30,7 +31,7 @@ fn sentence(exchange: &Exchange, command: &Command, reject: Reject) -> Option<St
             Command::OpenMarket { market, .. }
             | Command::ChangeRules { market, .. }
             | Command::PutOffer { market, .. },
-        ) => Some(format!("there is no market {market:?}")),
+        ) => Some(format!("there is no market {}", quoted(market.as_str()))),
         (Reject::MarketExists, Command::OpenMarket { market, .. }) => {
             Some(format!("{market} is open already"))
         }
@@ -39,7 +40,7 @@ fn sentence(exchange: &Exchange, command: &Command, reject: Reject) -> Option<St
             Some(off_tick("reserve_micros", *reserve, rules.tick, market))
         }
         (Reject::UnknownUnit, Command::WithdrawUnit { unit, .. } | Command::ReportUnitLost { unit, .. }) => {
-            Some(format!("you offer no unit \"{unit}\""))
+            Some(format!("you offer no unit {}", quoted(&unit.to_string())))
         }
         (
             Reject::UnknownAllocation,
@@ -63,6 +64,15 @@ fn sentence(exchange: &Exchange, command: &Command, reject: Reject) -> Option<St
     }
 }
 
+/// The reason as an event says it. Whether an allocation that has ended was the caller's is not known here: the answer
+/// says ENDED to its parties, the event to nobody.
+pub(super) fn told(command: &Command, reject: Reject) -> Reject {
+    match as_missing(command, reject) {
+        Reject::Ended => Reject::UnknownAllocation,
+        reject => reject,
+    }
+}
+
 /// What belongs to someone else looks as if it were not there.
 fn as_missing(command: &Command, reject: Reject) -> Reject {
     match (reject, command) {
@@ -81,7 +91,7 @@ fn of_place_bid(exchange: &Exchange, bid: &PlaceBid, reject: Reject) -> Option<S
     let &PlaceBid { ceiling, min_nodes, max_nodes, .. } = bid;
     if reject == Reject::UnknownMarket {
         let unknown = bid.markets.iter().flatten().find(|market| exchange.market_id(market).is_none())?;
-        return Some(format!("there is no market {unknown:?}"));
+        return Some(format!("there is no market {}", quoted(unknown.as_str())));
     }
     if reject == Reject::BadNodes {
         let must = "1 <= min_nodes <= max_nodes must hold";

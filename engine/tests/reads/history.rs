@@ -101,6 +101,31 @@ async fn depth_has_both_sides_without_names() {
 }
 
 #[tokio::test]
+async fn who_sells_in_a_market_does_not_see_the_ceilings_of_nodes_that_are_held_there() {
+    let world = World::new().await;
+    world.offer("p1", 2, SECOND).await;
+    world.bid("t1", 2, 5 * SECOND).await;
+    world.bid("t2", 3, 3 * SECOND).await;
+    let depth = async |who: &str, levels| {
+        let request = v1::GetDepthRequest { market: MARKET.into(), levels, min_seq: 0 };
+        let depth = world.api.get_depth(&caller(who), request).await.unwrap();
+        let demand: Vec<_> =
+            depth.demand.iter().map(|l| (l.ceiling_micros / SECOND, l.unmet, l.held, l.claimed)).collect();
+        let supply: Vec<_> = depth.supply.iter().map(|l| (l.free, l.allocated, l.notice)).collect();
+        (demand, supply)
+    };
+    let supply = vec![(0, 2, 0)];
+    let all = vec![(5, 0, 2, 0), (3, 3, 0, 0)];
+    for who in ["t1", "v1", "p2", "admin"] {
+        assert_eq!(depth(who, 0).await, (all.clone(), supply.clone()), "{who}");
+    }
+    for levels in [0, 1] {
+        assert_eq!(depth("p1", levels).await, (vec![(3, 3, 0, 0)], supply.clone()));
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn events_are_listed_both_ways_and_page_by_page() {
     let world = World::new().await;
     world.offer("p1", 3, SECOND).await;
