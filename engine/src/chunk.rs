@@ -51,6 +51,11 @@ pub struct HourMark {
     pub bills: Vec<(AllocationId, Bill)>,
 }
 
+/// How many bills a command noted at full hours.
+pub(crate) fn hourly_bills(step: &Step) -> usize {
+    step.hours.iter().map(|hour| hour.bills.len()).sum()
+}
+
 impl Chunk {
     pub fn first_seq(&self) -> Seq {
         self.steps.first().expect("a chunk has a step").seq
@@ -58,6 +63,11 @@ impl Chunk {
 
     pub fn last_seq(&self) -> Seq {
         self.steps.last().expect("a chunk has a step").seq
+    }
+
+    /// How many bills its steps noted at full hours.
+    pub(crate) fn hourly_bills(&self) -> usize {
+        self.steps.iter().map(hourly_bills).sum()
     }
 
     /// Gathers the state of what the steps touched.

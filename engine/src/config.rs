@@ -25,6 +25,10 @@ pub struct ServeArgs {
         hide_env_values = true
     )]
     pub store: String,
+    /// Makes a new store in a SQLite file although the admin token file or the write-ahead log of an earlier one is there:
+    /// mostly these say that the file was lost, or that another one was meant.
+    #[arg(long, env = "KUBEBID_NEW_STORE")]
+    pub new_store: bool,
     /// Connections to the store for reads of the tables; the journal, accounts and what is written have others.
     #[arg(long, env = "KUBEBID_STORE_CONNECTIONS", default_value_t = 8, value_name = "N")]
     pub store_connections: u32,
@@ -167,6 +171,7 @@ impl ServeArgs {
     pub fn engine_options(&self) -> Result<EngineOptions, Fault> {
         let mut store = StoreOptions::from_url(&self.store)?;
         store.connections = self.store_connections;
+        store.over_remains = self.new_store;
         store.read_time_out = Duration::from_secs(self.read_timeout_seconds);
         let clock = match self.clock {
             ClockArg::Real => Clock::Real,

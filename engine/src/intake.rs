@@ -137,6 +137,8 @@ pub enum NotDone {
     Full,
     #[error("the deadline passed before the command was taken")]
     TooLate,
+    #[error("time can be moved by a thousand years at once, and not beyond 2^62 microseconds")]
+    TooFar,
     #[error("the engine is stopping")]
     Stopping,
     #[error("the store could not take the command")]

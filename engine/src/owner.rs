@@ -13,7 +13,7 @@ use crate::recovery::{Follower, ToProjections};
 use crate::sequencer::{Journaling, Market, Questions, Sequencer, Stopped};
 use crate::snapshots;
 use crate::standby::{self, Led, Start, Unprojected};
-use crate::store::{Fault, Leadership, Store};
+use crate::store::{Fault, Leadership, Position, Store};
 use crate::tenure::{Keeper, Tenure};
 use crate::view::Views;
 use std::sync::Arc;
@@ -61,7 +61,11 @@ impl Owner {
         self.check_clock().await?;
         // First the lead, where nobody is to be waited for: from then on nobody else adds to the journal.
         let mut led = match options.start {
-            Start::TakeOver | Start::Alone => Some(self.keep(standby::lead_now(store, options).await?)),
+            Start::TakeOver | Start::Alone => {
+                let led = standby::lead_now(store, options).await?;
+                self.check_history(led.0.head).await?;
+                Some(self.keep(led))
+            }
             Start::Standby => None,
         };
         let mut follower = Follower::begin(store, projections, self.views.clone()).await?;
@@ -71,7 +75,9 @@ impl Owner {
             Some(led) => led,
             None => {
                 let tables = &projections.tables;
-                self.keep(standby::stand_by(store, tables, &mut follower, options, &mut unprojected).await?)
+                let led = standby::stand_by(store, tables, &mut follower, options, &mut unprojected).await?;
+                self.check_history(led.0.head).await?;
+                self.keep(led)
             }
         };
         let Unprojected { chunks, watermark } = unprojected;
@@ -100,7 +106,8 @@ impl Owner {
             projections: self.chunks.clone(),
             applied: self.applied.clone(),
         };
-        let journaling = Journaling::new(writer, head, self.health.clone());
+        let tenure = (!store.has_lease()).then(|| (self.tenure.clone(), options.lease));
+        let journaling = Journaling::new(writer, head, self.health.clone(), tenure);
         self.clock.go_on_from(market.replay.exchange.now());
         let sequencer = Sequencer {
             questions: Questions::new(self.intake.clone()),
@@ -112,6 +119,11 @@ impl Owner {
             market,
         };
         Ok((sequencer, keeper))
+    }
+
+    /// Refuses to lead a journal that lacks what the tables and snapshots have.
+    async fn check_history(&self, head: Position) -> Result<(), Fault> {
+        if self.options.leave_out.journal { Ok(()) } else { self.store.check_history(head).await }
     }
 
     /// Refuses to begin by a clock that is wrong: what it stamps would be final.

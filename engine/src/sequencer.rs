@@ -12,7 +12,7 @@ pub(crate) use questions::Questions;
 use crate::clock::{Clock, MarketClock};
 use crate::intake::{Intake, NotDone, Ticket};
 use crate::metrics;
-use crate::replay::{BEHAVIOUR, Replay};
+use crate::replay::{BEHAVIOUR, Replay, may_advance};
 use crate::store::Store;
 use crate::store::record::{Batch, BatchBuilder, Position};
 use futures_util::future::join;
@@ -61,6 +61,9 @@ pub enum Stopped {
          docs/operations.md, and start the engine again"
     )]
     OtherHistory(String),
+    /// What is written is not kept, or not where the next engine looks for it.
+    #[error("the store is lost: {0}")]
+    StoreLost(String),
 }
 
 /// What is taken from the intake at once.
@@ -199,6 +202,9 @@ impl Sequencer {
             } else if ticket.deadline.is_some_and(|deadline| deadline <= moment) {
                 metrics::dropped();
                 ticket.reply.refuse(NotDone::TooLate);
+            } else if ticket.at.is_some_and(|at| !may_advance(self.now(), at)) {
+                // Before it is journaled: it would be applied again at each start.
+                ticket.reply.refuse(NotDone::TooFar);
             } else {
                 commands += ticket.commands.len();
                 let at = ticket.at.unwrap_or(now);

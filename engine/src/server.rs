@@ -11,7 +11,7 @@ use crate::auth::{BootstrapError, bootstrap_admin};
 use crate::config::ServeArgs;
 use crate::engine::{Engine, EngineError, Running};
 use crate::standby::Start;
-use crate::store::Fault;
+use crate::store::{Fault, Place, StoreOptions};
 use crate::wire::status::ApiError;
 pub use connections::ConnectionLimits;
 use connections::Connections;
@@ -20,7 +20,7 @@ use futures_util::future::{BoxFuture, ready};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -61,6 +61,11 @@ pub enum ServeError {
     Api(#[from] ApiError),
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
+    #[error(
+        "{} is missing, and {} has an administrator's token: put the file back or name the right one with --store; \
+         a new store for this token is made with --new-store", .store.display(), .token.display()
+    )]
+    LostStore { store: PathBuf, token: PathBuf },
     #[error(transparent)]
     Store(#[from] Fault),
     #[error(transparent)]
@@ -92,6 +97,7 @@ fn serve_until<'a>(
     Box::pin(async move {
         let server = Server::bind(args.server_config()).await?;
         let options = args.engine_options()?;
+        expect_store(&options.store, args.admin_token_file.as_deref())?;
         let begin = if options.start == Start::Standby { Begin::WhileStandingBy } else { Begin::WhenLeading };
         let starting = async {
             let (engine, running) = Engine::start(options).await?;
@@ -105,6 +111,16 @@ fn serve_until<'a>(
         };
         server.run_here(begin, Box::pin(starting), shutdown).await
     })
+}
+
+/// An administrator's token without its store: the store was lost, or another one was meant. A store that is made in its
+/// place would be a market without its bids.
+fn expect_store(store: &StoreOptions, token: Option<&Path>) -> Result<(), ServeError> {
+    let (Place::Sqlite(file), Some(token)) = (&store.place, token) else { return Ok(()) };
+    if store.over_remains || file.exists() || !token.exists() {
+        return Ok(());
+    }
+    Err(ServeError::LostStore { store: file.clone(), token: token.to_owned() })
 }
 
 /// From when on requests are taken.

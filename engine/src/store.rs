@@ -44,6 +44,7 @@ mod clock;
 mod copy;
 mod database;
 mod fault;
+mod history;
 mod instance_types;
 mod journal;
 mod labels;
@@ -64,6 +65,7 @@ pub use append::{AppendError, JournalWriter, Refused, Resolution};
 pub use clock::ClockMark;
 pub use copy::copy_sqlite;
 pub use fault::{Corrupt, Fault};
+pub use history::HistoryLost;
 pub use instance_types::InstanceType;
 pub use journal::{BatchReader, Journal};
 pub use labels::Labels;
@@ -87,6 +89,8 @@ pub struct StoreOptions {
     pub patience: Duration,
     /// Connections that read the tables. The journal, accounts and what is written have their own.
     pub connections: u32,
+    /// Makes a new store in a file although the write-ahead log of an earlier one is left there.
+    pub over_remains: bool,
     /// How long a read of the tables may take in the database.
     pub read_time_out: Duration,
 }
@@ -101,10 +105,10 @@ pub enum Place {
 }
 
 impl StoreOptions {
-    /// With a patience of 10 s, and 8 connections for reads that may take 10 s.
+    /// With a patience of 10 s, 8 connections for reads that may take 10 s, and not over the remains of another store.
     pub fn new(place: Place) -> Self {
         let (patience, read_time_out) = (Duration::from_secs(10), Duration::from_secs(10));
-        Self { place, patience, connections: 8, read_time_out }
+        Self { place, patience, connections: 8, over_remains: false, read_time_out }
     }
 
     /// Reads `postgres://…`, `postgresql://…` or `sqlite:PATH`.
@@ -175,7 +179,7 @@ impl Store {
     pub async fn open(options: &StoreOptions) -> Result<Self, Fault> {
         let database: Arc<dyn Database> = match &options.place {
             Place::Postgres(url) => Arc::new(Postgres::new(url, options.patience)?),
-            Place::Sqlite(path) => Arc::new(Sqlite::to_own(path, options.patience)?),
+            Place::Sqlite(path) => Arc::new(Sqlite::to_own(path, options.over_remains, options.patience)?),
         };
         let mut connection = database.connect().await?;
         // Not `run`: futures with its kind of bound cannot be boxed (rust-lang/rust#110338).
@@ -239,7 +243,10 @@ impl Journal {
     pub async fn open_to_read(options: &StoreOptions) -> Result<Self, Fault> {
         let pool = match &options.place {
             Place::Postgres(url) => Postgres::new(url, options.patience)?.pool(options.connections).await?,
-            Place::Sqlite(path) => Sqlite::to_read(path, options.patience)?.pool(options.connections).await?,
+            Place::Sqlite(path) => {
+                let sqlite = Sqlite::found_to_read(path, options.patience).await?;
+                sqlite.pool(options.connections).await?
+            }
         };
         Self::open(pool).await
     }

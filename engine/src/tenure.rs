@@ -30,6 +30,11 @@ impl Tenure {
         Tenure(Arc::new(Inner { until_us: AtomicU64::new(u64::MAX) }))
     }
 
+    /// From here on as long as the process lives.
+    pub(crate) fn renew_for_life(&self) {
+        self.0.until_us.store(u64::MAX, Ordering::Release);
+    }
+
     /// Nobody else leads. When this says no somebody may, or does.
     pub(crate) fn is_sure(&self) -> bool {
         let until_us = self.0.until_us.load(Ordering::Acquire);
@@ -37,7 +42,7 @@ impl Tenure {
     }
 
     /// Nobody else leads for `length` from an instant of [`since_boot`] on.
-    fn set(&self, from: Micros, length: Duration) {
+    pub(crate) fn set(&self, from: Micros, length: Duration) {
         let length_us = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
         let until_us = from.0.saturating_add(length_us).min(u64::MAX - 1);
         self.0.until_us.store(until_us, Ordering::Release);

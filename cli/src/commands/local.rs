@@ -48,6 +48,7 @@ pub(crate) fn unserved(error: &ServeError) -> Failure {
         ServeError::Tls(_)
         | ServeError::Api(_)
         | ServeError::Bootstrap(_)
+        | ServeError::LostStore { .. }
         | ServeError::Store(_)
         | ServeError::Engine(_) => failure,
     }

@@ -67,6 +67,12 @@ impl Up {
             forget_sqlite(&database).map_err(|error| local::fault(&error))?;
             forget(&admin_file).map_err(at)?;
         }
+        if admin_file.exists() && !database.exists() {
+            let what = format!("{} is missing, and its market's token is there", database.display());
+            return Err(
+                Failure::new(Exit::Fault, what).next("put it back, or begin a new market with --fresh")
+            );
+        }
         let endpoint = format!("http://{}", server.address());
         let options = EngineOptions::new(StoreOptions::new(Place::Sqlite(database)), Clock::Real);
         // A laptop's clock may stand anywhere after a night, and nobody owes money here.

@@ -1,6 +1,7 @@
 //! What needs the engine as it is run: the `kubebid` that was built with this test, in a process of its own.
 
 mod backup;
+mod extremes;
 mod inject;
 mod journal;
 mod kills;

@@ -3,7 +3,7 @@
 use kubebid_client::v1::{self, token::Role};
 use kubebid_client::{Client, Options};
 use kubebid_testkit::Port;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -56,6 +56,12 @@ impl Engine {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process), signal).expect("the process is ours");
+    }
+
+    /// From here on it gets no more memory than that for its data.
+    pub(crate) fn limit_memory(&self, bytes: u64) {
+        let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        prlimit(Some(Pid::from_child(&self.process)), Resource::Data, limit).expect("the process is ours");
     }
 
     /// Stops it where it is, and waits until none of its threads runs any more. It may have ended by itself.

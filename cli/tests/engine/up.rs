@@ -1,4 +1,4 @@
-//! `kubebid up --fresh` beside a market that it must not forget.
+//! Markets that must not be forgotten: by `kubebid up --fresh` beside one that lives, and by a start without their file.
 
 use crate::process::binary;
 use kubebid_testkit::Port;
@@ -56,4 +56,29 @@ fn a_market_is_not_forgotten_while_it_lives_at_other_ports() {
     refuses(up(folder.path(), &other.address().to_string()), "another engine has");
     assert!(folder.path().join("market.db").exists(), "{first}");
     assert!(folder.path().join("admin.token").exists(), "{first}");
+}
+
+/// Ends with its code for faults, and says this.
+fn does_not_start(mut command: Command, what: &str) {
+    let ended = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains(what), "{said}");
+}
+
+#[test]
+fn no_market_is_begun_where_the_token_of_another_one_lies() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("admin.token");
+    std::fs::write(&token, "kb_token").expect("it is written");
+    let port = Port::hold();
+    does_not_start(up(folder.path(), &port.address().to_string()), "--fresh");
+    assert!(!folder.path().join("market.db").exists());
+
+    let store = folder.path().join("kubebid.db");
+    let mut serve = Command::new(binary());
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--store"]);
+    serve.arg(format!("sqlite:{}", store.display())).arg("--admin-token-file").arg(&token);
+    does_not_start(serve, "--new-store");
+    assert!(!store.exists());
 }

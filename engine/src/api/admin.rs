@@ -3,14 +3,16 @@
 use super::Api;
 use crate::auth::Secret;
 use crate::caller::Caller;
+use crate::chunk::{Step, hourly_bills};
 use crate::clock::{self, Clock};
 use crate::intake::Submission;
+use crate::recovery::MANY_BILLS;
 use crate::store::{Account, NewToken};
 use crate::wire::echo::quoted;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{admin, command, page, text};
-use kubebid_core::Command;
 use kubebid_core::units::Micros;
+use kubebid_core::{Command, Exchange};
 use kubebid_proto::v1;
 
 impl Api {
@@ -43,8 +45,13 @@ impl Api {
         let mut submission = Submission::new(None, Command::AdvanceTime);
         submission.at = Some(Micros(command::number("to_us", request.to_us)?));
         submission.deadline = caller.deadline;
-        let done = self.submit(submission).await?;
-        Ok(v1::AdvanceTimeResponse { seq: done.seq, at_us: done.at.0 })
+        let stepped = |_: &Exchange, step: &Step| (step.seq.0, step.at.0, hourly_bills(step));
+        let (seq, at_us, bills) = self.engine().submit(submission, stepped).await?;
+        if bills > MANY_BILLS {
+            // The rows of one long step are written before the caller makes the next.
+            let _ = self.projected_up_to(caller, seq).await;
+        }
+        Ok(v1::AdvanceTimeResponse { seq, at_us })
     }
 
     pub async fn put_instance_type(

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::store::{Account, Fault, Limits, NewToken, Role, Store};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tracing::info;
 
@@ -18,6 +18,12 @@ pub enum BootstrapError {
     File { path: PathBuf, source: io::Error },
     #[error("{path} holds no token; remove it to have one made", path = .0.display())]
     NoToken(PathBuf),
+    #[error(
+        "{path} has mode {mode:o}: others than its owner may read or change it; chmod 600 {path}, and revoke the token if \
+         somebody may have read it",
+        path = path.display()
+    )]
+    Exposed { path: PathBuf, mode: u32 },
     #[error("the token of {path} was revoked; remove the file to have another made", path = .0.display())]
     Revoked(PathBuf),
     #[error(transparent)]
@@ -61,8 +67,14 @@ fn read_or_make(path: &Path) -> Result<Secret, BootstrapError> {
             Ok(secret)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let mut file = File::open(path).map_err(failed)?;
+            let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
+            // Its group may read it: a Secret that Kubernetes mounts for a user has no other way.
+            if mode & 0o027 != 0 {
+                return Err(BootstrapError::Exposed { path: path.to_owned(), mode });
+            }
             let mut text = String::new();
-            File::open(path).and_then(|mut file| file.read_to_string(&mut text)).map_err(failed)?;
+            file.read_to_string(&mut text).map_err(failed)?;
             Secret::parse(text.trim()).ok_or_else(|| BootstrapError::NoToken(path.to_owned()))
         }
         Err(error) => Err(failed(error)),

@@ -6,7 +6,6 @@ pub(crate) use billing::{Running, SegmentRecord};
 
 use super::rows::{ChargeRow, PricePoint, Tif};
 use crate::chunk::{Chunk, Step};
-use crate::store::Fault;
 use crate::wire::event::Told;
 use kubebid_core::closing::{ClosedNode, Closing};
 use kubebid_core::command::{Command, TimeInForce};
@@ -112,17 +111,13 @@ pub(crate) enum Last<'a> {
 
 impl<'a> Folded<'a> {
     /// Adds what a chunk brought.
-    ///
-    /// # Errors
-    /// An amount that the tables cannot hold.
-    pub(crate) fn add(&mut self, chunk: &'a Chunk, running: &mut Running) -> Result<(), Fault> {
+    pub(crate) fn add(&mut self, chunk: &'a Chunk, running: &mut Running) {
         let mut places = Vec::new();
         for (step, told) in chunk.told() {
-            self.pass_hours(step, running)?;
-            self.add_step(step, told, chunk, running, &mut places)?;
+            self.pass_hours(step, running);
+            self.add_step(step, told, chunk, running, &mut places);
         }
         self.take_views(chunk, places);
-        Ok(())
     }
 
     fn add_step(
@@ -132,7 +127,7 @@ impl<'a> Folded<'a> {
         chunk: &'a Chunk,
         running: &mut Running,
         places: &mut Vec<(BidId, Placed<'a>)>,
-    ) -> Result<(), Fault> {
+    ) {
         let names = &*chunk.names;
         let mut closings = step.closings.iter();
         for (told, event) in told.iter().zip(&step.events) {
@@ -179,7 +174,7 @@ impl<'a> Folded<'a> {
                 }
                 Fact::Charged { node, reason, .. } => {
                     let claim = if *reason == ChargeReason::ClaimDropped { closings.next() } else { None };
-                    self.charge(step.seq, told, event, *node, claim, running, names)?;
+                    self.charge(step.seq, told, event, *node, claim, running, names);
                 }
                 Fact::RulesChanged { .. }
                 | Fact::BidAmended { .. }
@@ -199,7 +194,6 @@ impl<'a> Folded<'a> {
             };
             self.events.push(Heard { told, scope });
         }
-        Ok(())
     }
 
     fn begin(&mut self, node: Node, at: Micros, names: &'a Names) {

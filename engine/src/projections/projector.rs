@@ -163,7 +163,7 @@ impl Projector {
             self.health.rows_written(false);
             return Ok(None);
         }
-        let changes = fold(&chunks, &mut self.running).await?;
+        let changes = fold(&chunks, &mut self.running).await;
         Ok(Some(Group { before, after: self.folded, changes, chunks }))
     }
 
@@ -231,7 +231,7 @@ impl Projector {
         let (before, mut running) = self.tables.running_marks().await?;
         let chunks: Vec<_> =
             group.chunks.iter().filter(|chunk| chunk.last_seq().0 > before).cloned().collect();
-        let changes = fold(&chunks, &mut running).await?;
+        let changes = fold(&chunks, &mut running).await;
         Ok(Group { before, after: group.after, changes, chunks })
     }
 
@@ -264,7 +264,7 @@ impl Projector {
             chunks.retain(|chunk| chunk.last_seq().0 > watermark);
             for chunks in self.in_groups(&chunks) {
                 let after = chunks.last().expect("a group has a chunk").last_seq().0;
-                let changes = fold(chunks, &mut running).await?;
+                let changes = fold(chunks, &mut running).await;
                 match writer.write(watermark, after, &changes).await? {
                     Written::Done => watermark = after,
                     // Another engine or a rebuild writes too.
@@ -326,7 +326,7 @@ impl Drop for Projector {
 
 /// Whether the same would fail again, however often it is tried.
 fn is_final(fault: &Fault) -> bool {
-    matches!(fault, Fault::TooLarge { .. } | Fault::Damaged { .. } | Fault::Row { .. })
+    matches!(fault, Fault::Damaged { .. } | Fault::Row { .. })
 }
 
 async fn attempt(mut writer: Writer, group: Group) -> Attempt {
@@ -334,12 +334,12 @@ async fn attempt(mut writer: Writer, group: Group) -> Attempt {
     Attempt { writer, group, result }
 }
 
-async fn fold(chunks: &[Arc<Chunk>], running: &mut Running) -> Result<Changes, Fault> {
+async fn fold(chunks: &[Arc<Chunk>], running: &mut Running) -> Changes {
     let mut folded = Folded::default();
     for chunk in chunks {
-        folded.add(chunk, running)?;
+        folded.add(chunk, running);
         // Others want the thread too.
         yield_now().await;
     }
-    Ok(Changes::of(&folded))
+    Changes::of(&folded)
 }

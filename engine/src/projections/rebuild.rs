@@ -4,7 +4,7 @@ use super::projector::Projector;
 use super::replayed::Replayed;
 use crate::health::Health;
 use crate::progress;
-use crate::recovery::RecoveryError;
+use crate::recovery::{MANY_BILLS, RecoveryError};
 use crate::store::{Fault, Store, StoreOptions};
 use tokio::sync::mpsc;
 
@@ -33,6 +33,8 @@ pub async fn rebuild(options: &StoreOptions, mut hear: impl FnMut(u64, u64)) -> 
     let tables = store.tables();
     let total = store.journal().head().await?.seq;
     tables.clear().await?;
+    // Those of a history that is lost keep an engine from starting.
+    store.snapshots().forget_foreign().await?;
     let (chunks, to_project) = mpsc::unbounded_channel();
     let (projected, done) = progress::from(0);
     let projector = tokio::spawn(Projector::new(&store, to_project, projected, Health::default()).run());
@@ -41,8 +43,9 @@ pub async fn rebuild(options: &StoreOptions, mut hear: impl FnMut(u64, u64)) -> 
     while !stopped && let Some(more) = replayed.next().await? {
         for chunk in more {
             let seq = chunk.last_seq().0;
+            let ahead = if chunk.hourly_bills() > MANY_BILLS { 0 } else { AHEAD };
             let _ = chunks.send(chunk);
-            let wanted = seq.saturating_sub(AHEAD);
+            let wanted = seq.saturating_sub(ahead);
             let done = done.wait(wanted).await;
             stopped = done < wanted;
             hear(done, total);

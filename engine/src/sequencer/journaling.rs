@@ -1,11 +1,13 @@
 //! Adds batches to the journal, and when a store does not answer finds out what became of them.
 
 use super::Stopped;
+use crate::clock::since_boot;
 use crate::health::{Health, in_full};
 use crate::intake::NotDone;
 use crate::metrics;
 use crate::store::record::{Batch, Position};
 use crate::store::{AppendError, Fault, JournalWriter, Refused, Resolution};
+use crate::tenure::Tenure;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
@@ -20,11 +22,19 @@ pub(crate) struct Journaling {
     health: Health,
     /// How long to wait before the next batch. Zero unless the store refused the last one.
     pause: Duration,
+    /// Where there is no lease: what says that requests are served, and for how long they are while a commit has no
+    /// answer. An engine with a lease cannot renew it then.
+    tenure: Option<(Tenure, Duration)>,
 }
 
 impl Journaling {
-    pub(crate) fn new(writer: Box<dyn JournalWriter>, head: Position, health: Health) -> Journaling {
-        Journaling { writer, head, health, pause: Duration::ZERO }
+    pub(crate) fn new(
+        writer: Box<dyn JournalWriter>,
+        head: Position,
+        health: Health,
+        tenure: Option<(Tenure, Duration)>,
+    ) -> Journaling {
+        Journaling { writer, head, health, pause: Duration::ZERO, tenure }
     }
 
     /// Makes a batch durable that follows the journal's end. A store that refused the last one is given a moment.
@@ -33,7 +43,13 @@ impl Journaling {
             tokio::time::sleep(self.pause).await;
         }
         let started = Instant::now();
+        if let Some((tenure, length)) = &self.tenure {
+            tenure.set(since_boot(), *length);
+        }
         let appended = self.append(batch).await?;
+        if let Some((tenure, _)) = &self.tenure {
+            tenure.renew_for_life();
+        }
         if appended.is_ok() {
             metrics::commit(batch.count(), batch.bytes().len(), started.elapsed());
             self.head = batch.end();
@@ -54,6 +70,7 @@ impl Journaling {
                 Err(AppendError::Fenced { epoch }) => {
                     return Err(Stopped::Superseded(format!("another engine took over from epoch {epoch}")));
                 }
+                Err(AppendError::Lost { source }) => return Err(Stopped::StoreLost(in_full(&source))),
                 // Every batch follows the end of the one before, which is durable.
                 Err(AppendError::Refused(other @ Refused::NotNext { .. })) => {
                     return Err(Stopped::OtherHistory(other.to_string()));
@@ -97,6 +114,7 @@ impl Journaling {
                     return Ok(resolution);
                 }
                 Err(fault @ Fault::Diverged { .. }) => return Err(Stopped::OtherHistory(fault.to_string())),
+                Err(fault @ Fault::Displaced { .. }) => return Err(Stopped::StoreLost(fault.to_string())),
                 Err(fault) => {
                     let why = in_full(&fault);
                     warn!(error = why, "the store does not answer");

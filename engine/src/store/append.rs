@@ -50,6 +50,10 @@ pub enum AppendError {
     /// The batch may be in the journal or not: resolve it before anything else.
     #[error("the append has no answer")]
     Unknown { source: Fault },
+    /// The store is not what it was, or its disk lost what was written. The batch must not be acknowledged; this writer
+    /// has to stop.
+    #[error("the store is lost")]
+    Lost { source: Fault },
     /// The batch is certainly not in the journal, and the writer is still the writer.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -173,9 +177,14 @@ async fn append(
             Err(AppendError::Unknown { source: Fault::Warned { doing, warning } })
         }
         Err(_) => Err(AppendError::Unknown { source: Fault::TimedOut { doing } }),
+        Ok(Err(source)) if database.is_lost(&source) => {
+            Err(AppendError::Lost { source: Fault::Sync { source } })
+        }
         Ok(Err(source)) if database.surely_not_committed(&source) => Err(Refused::Database { source }.into()),
         Ok(Err(source)) => Err(AppendError::Unknown { source: Fault::Database { doing, source } }),
-        Ok(Ok(done)) if done.rows_affected() == 1 => Ok(()),
+        Ok(Ok(done)) if done.rows_affected() == 1 => {
+            database.has_its_log().map_err(|source| AppendError::Lost { source })
+        }
         Ok(Ok(_)) => {
             let why = timeout(database.patience(), why_not(epoch, connection, batch)).await;
             Err(why.unwrap_or(AppendError::Unknown { source: Fault::TimedOut { doing } }))

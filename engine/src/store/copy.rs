@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Connection;
 use uuid::Uuid;
 
-use super::sqlite::Sqlite;
+use super::sqlite::{Sqlite, make_private};
 use super::{Fault, Store, Taking, bigint};
 
 /// Copies a SQLite file, as it is at one moment, while an engine may write to it.
@@ -16,6 +16,7 @@ use super::{Fault, Store, Taking, bigint};
 pub async fn copy_sqlite(file: &Path, copy: &Path, patience: Duration) -> Result<(), Fault> {
     let doing = "copying the file";
     let mut connection = Sqlite::to_read(file, patience)?.connect_as_it_is().await?;
+    make_private(copy)?;
     let copied = sqlx::query("VACUUM INTO ?").bind(copy.to_string_lossy().into_owned());
     copied.execute(&mut connection).await.map_err(Fault::database(doing))?;
     connection.close().await.map_err(Fault::database(doing))

@@ -50,6 +50,22 @@ pub(super) trait Database: fmt::Debug + Send + Sync {
     /// Whether a statement that ended like this has certainly changed nothing.
     fn surely_not_committed(&self, error: &sqlx::Error) -> bool;
 
+    /// Whether a statement that ended like this leaves nothing to go on with: what it wrote may not be on the disk, and
+    /// asking again would not tell.
+    fn is_lost(&self, _error: &sqlx::Error) -> bool {
+        false
+    }
+
+    /// Whether the store is still where it was opened.
+    fn is_in_place(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// The same after a commit, when all that it wrote has to be there.
+    fn has_its_log(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// How long statements name their parameters; short ones may number them everywhere.
     fn parameters(&self) -> Parameters;
 

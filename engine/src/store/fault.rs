@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::HistoryLost;
 use super::record::{DecodeError, Position};
 
 /// The store did not do what it should. Says what we were doing; nobody's input is to blame.
@@ -27,6 +28,22 @@ pub enum Fault {
     InUse { file: PathBuf, lock: PathBuf },
     #[error("cannot lock {}", .lock.display())]
     Lock { lock: PathBuf, source: std::io::Error },
+    #[error("cannot prepare {}", .file.display())]
+    Prepare { file: PathBuf, source: std::io::Error },
+    #[error(
+        "{} is missing, and its write-ahead log {} is there: put the file back; a new store is made in its place with \
+         --new-store", .file.display(), .log.display()
+    )]
+    Remains { file: PathBuf, log: PathBuf },
+    #[error(
+        "{} was removed or replaced while the engine had it open: what came last may be in no file. End all that \
+         touches it, put the file back, and start again", .file.display()
+    )]
+    Displaced { file: PathBuf },
+    #[error(
+        "the disk could not keep what was written; the engine ends, and goes on from what is there when it starts"
+    )]
+    Sync { source: sqlx::Error },
     #[error("cannot delete {}", .file.display())]
     Delete { file: PathBuf, source: std::io::Error },
     #[error("cannot open the SQLite file {}", .file.display())]
@@ -47,8 +64,10 @@ pub enum Fault {
     Damaged { first_seq: u64, source: Corrupt },
     #[error("the journal ends at {found}, but the batch belongs after {expected}: another history")]
     Diverged { expected: Position, found: Position },
-    #[error("an amount of {amount} micro-dollars is more than the tables hold")]
-    TooLarge { amount: u128 },
+    #[error(
+        "{0}: restore the journal, or accept the loss; docs/operations.md#a-journal-that-has-lost-its-end says how"
+    )]
+    HistoryLost(HistoryLost),
     #[error("the projections know the market up to {found}, not {expected}: others write them")]
     Overtaken { expected: u64, found: u64 },
     #[error("a row of {table} cannot be understood: {what}")]
@@ -71,13 +90,17 @@ impl Fault {
             | Self::InUse { .. }
             | Self::Lock { .. }
             | Self::Delete { .. }
+            | Self::Prepare { .. }
+            | Self::Remains { .. }
+            | Self::Displaced { .. }
+            | Self::Sync { .. }
             | Self::OpenFile { .. }
             | Self::Migrate(_)
             | Self::TooSlow { .. }
             | Self::Unresolved
             | Self::Damaged { .. }
             | Self::Diverged { .. }
-            | Self::TooLarge { .. }
+            | Self::HistoryLost(_)
             | Self::Overtaken { .. }
             | Self::Row { .. } => false,
         }

@@ -145,7 +145,32 @@ impl Snapshots {
         Ok(Ok(snapshot))
     }
 
-    async fn is_in_journal(&self, position: Position) -> Result<bool, Fault> {
+    /// Where the snapshots are in the journal, newest first.
+    pub(super) async fn places(&self) -> Result<Vec<Position>, Fault> {
+        let rows = sqlx::query("SELECT seq, journal_hash FROM snapshot ORDER BY seq DESC")
+            .fetch_all(&self.pool)
+            .await
+            .map_err(Fault::database("listing the snapshots"))?;
+        // One whose hash is none is damaged: whoever loads it skips it.
+        Ok(rows.iter().filter_map(|row| position(row.get(0), &row.get::<Vec<u8>, _>(1)).ok()).collect())
+    }
+
+    /// Forgets the snapshots that the journal has no place for.
+    pub async fn forget_foreign(&self) -> Result<(), Fault> {
+        for place in self.places().await? {
+            if self.is_in_journal(place).await? {
+                continue;
+            }
+            for sql in ["DELETE FROM snapshot WHERE seq = $1", "DELETE FROM snapshot_part WHERE seq = $1"] {
+                let _turn = self.turn.take().await;
+                let forgotten = sqlx::query(sql).bind(bigint(place.seq)).execute(&self.pool).await;
+                forgotten.map_err(Fault::database("forgetting a snapshot"))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn is_in_journal(&self, position: Position) -> Result<bool, Fault> {
         let batch = sqlx::query(
             "SELECT last_seq, hash FROM journal WHERE first_seq <= $1 ORDER BY first_seq DESC LIMIT 1",
         )

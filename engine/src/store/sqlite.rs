@@ -2,11 +2,15 @@
 //!
 //! One engine has the file: it holds a lock on `FILE.lock` until it ends, however it ends. WAL and
 //! `synchronous = FULL`: a commit is on the disk before it is answered.
+//!
+//! SQLite goes on writing to a file that was removed or replaced. So the engine compares, after each commit, what lies
+//! at its path with what it opened.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +19,7 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{AnyConnection, AnyPool, ConnectOptions, Executor};
+use tracing::info;
 
 use super::database::Database;
 use super::projections::{Reads, Rowwise, SqliteTables};
@@ -29,10 +34,18 @@ const SESSION: &str = "PRAGMA busy_timeout = 5000; PRAGMA synchronous = FULL";
 pub(super) struct Sqlite {
     path: PathBuf,
     options: AnyConnectOptions,
-    /// Locked as long as it is open; absent when we only read.
-    _lock: Option<File>,
+    /// The file that is ours; absent when we only read.
+    owned: Option<Owned>,
     turn: Turn,
     patience: Duration,
+}
+
+/// A file that no other engine opens.
+struct Owned {
+    /// Device and inode.
+    identity: (u64, u64),
+    /// Locked as long as it is open.
+    _lock: File,
 }
 
 impl fmt::Debug for Sqlite {
@@ -42,12 +55,21 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Sqlite {
-    /// Takes the file for this engine.
-    pub(super) fn to_own(path: &Path, patience: Duration) -> Result<Self, Fault> {
+    /// Takes the file for this engine, and makes it if it is missing. Where the write-ahead log of a file that is gone
+    /// lies it is made only if `over_remains` says so.
+    pub(super) fn to_own(path: &Path, over_remains: bool, patience: Duration) -> Result<Self, Fault> {
         // However the file is called, its lock has one name.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let lock = lock(&path)?;
-        Self::new(path, Some(lock), SqliteConnectOptions::new().create_if_missing(true), patience)
+        let log = beside(&path, "-wal");
+        if !holds_anything(&path) && holds_anything(&log) && !over_remains {
+            return Err(Fault::Remains { file: path, log });
+        }
+        let failed = |source| Fault::Prepare { file: path.clone(), source };
+        let identity = prepare(&path).map_err(failed)?;
+        let owned = Owned { identity, _lock: lock };
+        // Made above: what is missing later was removed, and is not made again.
+        Self::new(path, Some(owned), SqliteConnectOptions::new().create_if_missing(false), patience)
     }
 
     /// Reads a file that an engine may have.
@@ -55,9 +77,31 @@ impl Sqlite {
         Self::new(path.to_owned(), None, SqliteConnectOptions::new().read_only(true), patience)
     }
 
+    /// The same, of a file that is found to be readable. A pool would try again until its time is over, and then say
+    /// only that.
+    pub(super) async fn found_to_read(path: &Path, patience: Duration) -> Result<Self, Fault> {
+        let sqlite = Self::to_read(path, patience)?;
+        let Err(fault) = sqlite.try_read().await else { return Ok(sqlite) };
+        if !path.exists() || holds_anything(&beside(path, "-wal")) {
+            return Err(fault);
+        }
+        // In a folder that cannot be written, a reader cannot make the shared memory of the log. Nobody writes there.
+        let frozen = SqliteConnectOptions::new().read_only(true).immutable(true);
+        let frozen = Self::new(path.to_owned(), None, frozen, patience)?;
+        frozen.try_read().await.map(|()| frozen)
+    }
+
+    async fn try_read(&self) -> Result<(), Fault> {
+        let mut connection = self.connect_as_it_is().await?;
+        for sql in [SESSION, "SELECT count(*) FROM leader"] {
+            connection.execute(sql).await.map_err(|source| self.open_fault(source))?;
+        }
+        Ok(())
+    }
+
     fn new(
         path: PathBuf,
-        lock: Option<File>,
+        owned: Option<Owned>,
         options: SqliteConnectOptions,
         patience: Duration,
     ) -> Result<Self, Fault> {
@@ -66,7 +110,7 @@ impl Sqlite {
         let options = AnyConnectOptions::from_url(&url)
             .map_err(|source| Fault::OpenFile { file: path.clone(), source })?
             .disable_statement_logging();
-        Ok(Self { path, options, _lock: lock, turn: Turn::one_at_a_time(), patience })
+        Ok(Self { path, options, owned, turn: Turn::one_at_a_time(), patience })
     }
 
     /// A connection that sets nothing in the file.
@@ -83,12 +127,11 @@ impl Sqlite {
 pub fn forget_sqlite(path: &Path) -> Result<(), Fault> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let _lock = lock(&path)?;
-    for beside in ["", "-wal", "-shm"] {
-        let mut file = OsString::from(&path);
-        file.push(beside);
+    for end in ["", "-wal", "-shm"] {
+        let file = beside(&path, end);
         match fs::remove_file(&file) {
             Err(source) if source.kind() != ErrorKind::NotFound => {
-                return Err(Fault::Delete { file: file.into(), source });
+                return Err(Fault::Delete { file, source });
             }
             Ok(()) | Err(_) => {}
         }
@@ -96,12 +139,57 @@ pub fn forget_sqlite(path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The file beside another one whose name ends with this.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut file = OsString::from(path);
+    file.push(end);
+    file.into()
+}
+
+fn holds_anything(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.len() > 0)
+}
+
+/// Makes the file, readable by its owner only, if it is missing; takes it from others than its owner and group where it
+/// is there. All bids and hashes of tokens are in it. SQLite gives the files beside it the same mode. Returns its
+/// identity.
+fn prepare(path: &Path) -> std::io::Result<(u64, u64)> {
+    match File::options().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            for file in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
+                keep_from_others(&file)?;
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    fs::metadata(path).map(|found| identity(&found))
+}
+
+fn keep_from_others(file: &Path) -> std::io::Result<()> {
+    let Ok(found) = fs::metadata(file) else { return Ok(()) };
+    let mode = found.permissions().mode() & 0o777;
+    if mode & 0o007 == 0 {
+        return Ok(());
+    }
+    info!(file = %file.display(), mode = format!("{mode:o}"), "taken from others: it holds all bids");
+    fs::set_permissions(file, fs::Permissions::from_mode(mode & !0o007))
+}
+
+fn identity(found: &fs::Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
+
+/// Makes an empty file that its owner alone may read.
+pub(super) fn make_private(path: &Path) -> Result<(), Fault> {
+    let made = File::options().write(true).create_new(true).mode(0o600).open(path);
+    made.map(drop).map_err(|source| Fault::Prepare { file: path.to_owned(), source })
+}
+
 /// Locks `PATH.lock`, a file that stays.
 fn lock(path: &Path) -> Result<File, Fault> {
-    let mut lock = OsString::from(path);
-    lock.push(".lock");
-    let lock = PathBuf::from(lock);
-    let file = match File::options().create(true).truncate(false).write(true).open(&lock) {
+    let lock = beside(path, ".lock");
+    let file = match File::options().create(true).truncate(false).write(true).mode(0o600).open(&lock) {
         Ok(file) => file,
         Err(source) => return Err(Fault::Lock { lock, source }),
     };
@@ -115,6 +203,8 @@ fn lock(path: &Path) -> Result<File, Fault> {
 #[async_trait]
 impl Database for Sqlite {
     async fn connect(&self) -> Result<Connection, Fault> {
+        // Another file at our path is another store.
+        self.is_in_place()?;
         let mut connection = self.options.connect().await.map_err(|source| self.open_fault(source))?;
         for settings in [SESSION, "PRAGMA journal_mode = WAL"] {
             connection.execute(settings).await.map_err(|source| self.open_fault(source))?;
@@ -194,6 +284,25 @@ impl Database for Sqlite {
             || matches!(error, sqlx::Error::Encode(_))
     }
 
+    /// A commit that the disk may not have is no commit, and a second sync of the same pages says nothing: Linux
+    /// reports what it could not write once.
+    fn is_lost(&self, error: &sqlx::Error) -> bool {
+        let code = error.as_database_error().and_then(|e| e.code());
+        code.is_some_and(|code| is_failed_sync(&code))
+    }
+
+    fn is_in_place(&self) -> Result<(), Fault> {
+        let Some(Owned { identity: ours, .. }) = &self.owned else { return Ok(()) };
+        let found = fs::metadata(&self.path).ok().as_ref().map(identity);
+        if found == Some(*ours) { Ok(()) } else { Err(Fault::Displaced { file: self.path.clone() }) }
+    }
+
+    fn has_its_log(&self) -> Result<(), Fault> {
+        self.is_in_place()?;
+        let log = beside(&self.path, "-wal");
+        if self.owned.is_none() || log.exists() { Ok(()) } else { Err(Fault::Displaced { file: log }) }
+    }
+
     fn parameters(&self) -> Parameters {
         Parameters::InOrder
     }
@@ -204,5 +313,24 @@ impl Database for Sqlite {
 
     fn patience(&self) -> Duration {
         self.patience
+    }
+}
+
+/// Whether a code of SQLite says that a sync failed: `SQLITE_IOERR_FSYNC` or `SQLITE_IOERR_DIR_FSYNC`.
+fn is_failed_sync(code: &str) -> bool {
+    const FSYNC: i32 = 10 | (4 << 8);
+    const DIR_FSYNC: i32 = 10 | (5 << 8);
+    code.parse::<i32>().is_ok_and(|code| [FSYNC, DIR_FSYNC].contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_sync_is_told_from_other_failures() {
+        assert!(is_failed_sync("1034") && is_failed_sync("1290"));
+        // A write that failed, a full disk, a busy file.
+        assert!(!is_failed_sync("778") && !is_failed_sync("13") && !is_failed_sync("5"));
     }
 }

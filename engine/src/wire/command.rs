@@ -154,16 +154,31 @@ pub fn report_unit_lost(
 
 pub fn open_market(request: v1::OpenMarketRequest) -> Result<Command, ApiError> {
     let market = text::new_market("market", &request.market)?;
-    Ok(Command::OpenMarket { market, rules: rules(request.rules.unwrap_or_default()) })
+    Ok(Command::OpenMarket { market, rules: rules(request.rules.unwrap_or_default())? })
 }
 
 pub fn change_rules(request: v1::ChangeRulesRequest) -> Result<Command, ApiError> {
     let market = text::market("market", &request.market)?;
-    Ok(Command::ChangeRules { market, rules: rules(request.rules.unwrap_or_default()) })
+    Ok(Command::ChangeRules { market, rules: rules(request.rules.unwrap_or_default())? })
 }
 
+/// The highest `ceiling_max` that a market may be given, in micro-dollars per node-hour. The core allows more; at this
+/// price a node's bill of twenty years is an amount that the tables hold.
+pub const CEILING_MAX: u64 = 50_000_000_000_000;
+
+/// The longest `min_charge` that a market may be given: a year.
+pub const MIN_CHARGE_MAX: Micros = Micros(366 * Micros::DAY.0);
+
 /// Those that are said; the names are the core's.
-fn rules(rules: v1::MarketRules) -> Vec<RuleChange> {
+fn rules(rules: v1::MarketRules) -> Result<Vec<RuleChange>, ApiError> {
+    for (field, value, most) in [
+        ("rules.ceiling_max_micros", rules.ceiling_max_micros, CEILING_MAX),
+        ("rules.min_charge_us", rules.min_charge_us, MIN_CHARGE_MAX.0),
+    ] {
+        if let Some(value) = value.filter(|value| *value > most) {
+            return Err(ApiError::bad_field(field, format!("{value} is more than {most}")));
+        }
+    }
     let numbers = [
         ("tick", rules.tick_micros),
         ("increment_bps", rules.increment_bps.map(u64::from)),
@@ -177,7 +192,7 @@ fn rules(rules: v1::MarketRules) -> Vec<RuleChange> {
     ];
     let numbers = numbers.into_iter().filter_map(|(name, number)| Some((name, RuleValue::Number(number?))));
     let pricing = rules.pricing.map(|pricing| ("pricing", RuleValue::Word(pricing_word(pricing))));
-    numbers.chain(pricing).map(|(name, value)| RuleChange { name: name.into(), value }).collect()
+    Ok(numbers.chain(pricing).map(|(name, value)| RuleChange { name: name.into(), value }).collect())
 }
 
 fn pricing_word(pricing: i32) -> Box<str> {
@@ -207,10 +222,30 @@ mod tests {
             fee_bps: Some(8),
             pricing: Some(Pricing::LowestAccepted.into()),
         };
-        let names: Vec<_> = rules(all).iter().map(|change| change.name.to_string()).collect();
+        let all = rules(all).unwrap();
+        let names: Vec<_> = all.iter().map(|change| change.name.to_string()).collect();
         assert_eq!(names, kubebid_core::rules::RULE_NAMES);
-        assert!(MarketRules::default().with(&rules(all)).is_ok());
-        assert!(rules(v1::MarketRules::default()).is_empty());
+        assert!(MarketRules::default().with(&all).is_ok());
+        assert!(rules(v1::MarketRules::default()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn rules_by_which_a_bill_outgrows_the_tables_are_refused() {
+        let (ceiling, charge) = (CEILING_MAX, MIN_CHARGE_MAX.0);
+        let most = v1::MarketRules {
+            ceiling_max_micros: Some(ceiling),
+            min_charge_us: Some(charge),
+            ..v1::MarketRules::default()
+        };
+        assert!(rules(most).is_ok());
+        let twenty_years = Micros(20 * 365 * Micros::DAY.0 + charge);
+        assert!(i64::try_from(Price(ceiling).over(twenty_years).round().0).is_ok());
+        for over in [
+            v1::MarketRules { ceiling_max_micros: Some(ceiling + 1), ..most },
+            v1::MarketRules { min_charge_us: Some(u64::MAX), ..most },
+        ] {
+            assert_eq!(rules(over).unwrap_err().code.word(), "BAD_FIELD");
+        }
     }
 
     #[test]

@@ -296,6 +296,7 @@ impl From<NotDone> for ApiError {
         match reason {
             NotDone::Full => ApiError::new(Code::Busy).again_after(BUSY),
             NotDone::TooLate => ApiError::new(Code::NotYet).saying(format!("{reason}; its key is free")),
+            NotDone::TooFar => ApiError::bad_field("to_us", reason.to_string()),
             NotDone::Stopping | NotDone::StoreRefused => ApiError::new(Code::Unavailable)
                 .saying(format!("{reason}; a command was not taken"))
                 .again_after(BUSY),

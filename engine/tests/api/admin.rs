@@ -95,7 +95,25 @@ async fn the_stepped_clock_is_moved_and_never_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_administrator_is_made_once() {
+async fn time_that_would_be_moved_too_far_is_refused_and_not_journaled() {
+    let world = World::start().await;
+    let advance = async |to_us| {
+        let request = v1::AdvanceTimeRequest { to_us };
+        world.admin.admin().advance_time(request).await.map(tonic::Response::into_inner)
+    };
+    let before = advance(0).await.unwrap();
+    let thousand_years = 1000 * 366 * 24 * 3_600_000_000;
+    for to_us in [before.at_us + thousand_years + 1, 1 << 62, i64::MAX as u64] {
+        let refusal = assert_refused(advance(to_us).await, Code::InvalidArgument, "BAD_FIELD");
+        assert_eq!(refusal.field.as_deref(), Some("to_us"));
+    }
+    let after = advance(before.at_us + thousand_years).await.unwrap();
+    assert_eq!((after.seq, after.at_us), (before.seq + 1, before.at_us + thousand_years));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_administrator_is_made_once_and_a_token_that_others_can_read_is_refused() {
     let world = World::start().await;
     let path = world.folder().join("another.token");
     bootstrap_admin(world.engine.store(), &path).await.unwrap();
@@ -112,6 +130,12 @@ async fn the_first_administrator_is_made_once() {
     world.admin.admin().revoke_token(revoke).await.unwrap();
     let revoked = bootstrap_admin(world.engine.store(), &path).await;
     assert!(matches!(revoked, Err(BootstrapError::Revoked(_))), "{revoked:?}");
+    for mode in [0o644, 0o604, 0o620] {
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        let exposed = bootstrap_admin(world.engine.store(), &path).await;
+        assert!(matches!(exposed, Err(BootstrapError::Exposed { .. })), "{mode:o}: {exposed:?}");
+    }
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
     std::fs::write(&path, "no token").unwrap();
     let broken = bootstrap_admin(world.engine.store(), &path).await;
     assert!(matches!(broken, Err(BootstrapError::NoToken(_))), "{broken:?}");

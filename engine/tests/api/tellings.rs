@@ -4,7 +4,6 @@ use crate::fields::{self, Field, Value};
 use crate::raw;
 use crate::world::{Caller, MARKET, World, bid, refused};
 use kubebid_proto::v1;
-use prost::Message;
 use std::collections::BTreeMap;
 use tonic::Code;
 use v1::event::Kind;

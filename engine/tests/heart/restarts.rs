@@ -7,7 +7,8 @@ use kubebid_core::units::{AllocationId, Micros, Seq};
 use kubebid_core::{Command, Exchange};
 use kubebid_engine::clock::Clock;
 use kubebid_engine::store::Store;
-use kubebid_engine::{EngineError, NotDone};
+use kubebid_engine::{EngineError, EngineOptions, NotDone};
+use sqlx::{Connection, Executor};
 
 #[tokio::test]
 async fn a_restart_finds_the_state() {
@@ -123,5 +124,46 @@ async fn questions_wait_for_what_was_asked_before() {
     let (seq, _) = opened.await.unwrap();
     engine.wait_applied(seq).await;
     assert_eq!(engine.views().markets().iter().count(), 1);
+    stop(engine, running).await;
+}
+
+#[tokio::test]
+async fn an_engine_whose_file_is_gone_acknowledges_nothing_and_ends_with_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
+    submit(&engine, open_market()).await;
+    std::fs::rename(folder.path().join("kubebid.db"), folder.path().join("moved.db")).unwrap();
+    let refused = submit_keyed(&engine, None, offer(1)).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let error = running.ended().await.expect_err("the engine ends by itself");
+    assert!(matches!(error, EngineError::Stopped(_)), "{error}");
+    assert!(error.to_string().contains("removed or replaced"), "{error}");
+    assert!(!folder.path().join("kubebid.db").exists(), "no empty store is made in its place");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_on_a_file_that_does_not_answer_says_so_within_the_lease() {
+    let folder = tempfile::tempdir().unwrap();
+    let lease = std::time::Duration::from_millis(300);
+    let options = EngineOptions { lease, ..options(folder.path(), Clock::Stepped) };
+    let (engine, running) = start(options).await;
+    submit(&engine, open_market()).await;
+    assert!(engine.leads());
+    sqlx::any::install_default_drivers();
+    let url = format!("sqlite:{}", folder.path().join("kubebid.db").display());
+    let mut person = sqlx::AnyConnection::connect(&url).await.unwrap();
+    person.execute("BEGIN IMMEDIATE").await.unwrap();
+    let waiting = {
+        let engine = engine.clone();
+        tokio::spawn(async move { submit_keyed(&engine, None, offer(1)).await })
+    };
+    while engine.leads() {
+        tokio::task::yield_now().await;
+    }
+    person.execute("ROLLBACK").await.unwrap();
+    // It may have been refused by then, and is taken the next time.
+    let _ = waiting.await.unwrap();
+    while submit_keyed(&engine, None, offer(2)).await.is_err() {}
+    assert!(engine.leads());
     stop(engine, running).await;
 }

@@ -4,6 +4,7 @@ mod charges;
 mod dump;
 mod faults;
 mod fold;
+mod history;
 mod labels;
 mod market;
 mod place;

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use kubebid_engine::store::{AppendError, Fault, Place, Resolution, Store, StoreOptions};
+use kubebid_engine::store::{
+    AppendError, Fault, Journal, Place, Resolution, Store, StoreOptions, copy_sqlite,
+};
 use sqlx::Executor;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use crate::place::{TestPlace, append_all, batch, read_all};
 
-fn path(place: &TestPlace) -> &std::path::Path {
+fn path(place: &TestPlace) -> &Path {
     match &place.options.place {
         Place::Sqlite(path) => path,
         Place::Postgres(_) => unreachable!("it is a file"),
@@ -55,7 +59,7 @@ async fn a_file_that_is_no_database_is_refused() {
 #[tokio::test]
 async fn a_journal_to_read_has_to_exist() {
     let place = TestPlace::sqlite();
-    let answer = kubebid_engine::store::Journal::open_to_read(&place.options).await;
+    let answer = Journal::open_to_read(&place.options).await;
     assert!(matches!(answer, Err(Fault::OpenFile { .. })), "{answer:?}");
     assert!(!path(&place).exists());
 }
@@ -104,4 +108,95 @@ async fn an_append_behind_a_person_who_writes_is_resolved() {
     }
     batches.push(waiting);
     assert_eq!(read_all(store.journal().read_from(1)).await.unwrap(), batches);
+}
+
+fn log_of(place: &TestPlace) -> PathBuf {
+    let mut log = path(place).as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
+}
+
+#[tokio::test]
+async fn a_file_that_is_removed_or_replaced_under_the_engine_is_not_written_on_silently() {
+    let aside = |path: &Path| path.with_file_name("aside");
+    let remove = |path: &Path| std::fs::rename(path, aside(path)).unwrap();
+    let replace = |path: &Path| {
+        std::fs::copy(path, aside(path)).unwrap();
+        std::fs::rename(aside(path), path).unwrap();
+    };
+    for displace in [&remove as &dyn Fn(&Path), &replace] {
+        let place = TestPlace::sqlite();
+        let (_store, mut writer, head) = place.lead().await;
+        let batches = append_all(&mut *writer, head, &[1]).await;
+        displace(path(&place));
+        let next = batch(batches[0].end(), 1);
+        let answer = writer.append(&next).await;
+        let Err(AppendError::Lost { source: fault @ Fault::Displaced { .. } }) = answer else {
+            panic!("{answer:?}")
+        };
+        assert!(fault.to_string().contains("removed or replaced"), "{fault}");
+        // Nor is another file made in its place.
+        let answer = writer.resolve(&next).await;
+        assert!(matches!(answer, Err(Fault::Displaced { .. })), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_is_removed_under_the_engine_is_noticed() {
+    let place = TestPlace::sqlite();
+    let (_store, mut writer, head) = place.lead().await;
+    let batches = append_all(&mut *writer, head, &[1]).await;
+    std::fs::remove_file(log_of(&place)).unwrap();
+    let answer = writer.append(&batch(batches[0].end(), 1)).await;
+    assert!(matches!(answer, Err(AppendError::Lost { source: Fault::Displaced { .. } })), "{answer:?}");
+}
+
+#[tokio::test]
+async fn no_store_is_made_beside_the_log_of_another_one() {
+    let place = TestPlace::sqlite();
+    std::fs::write(log_of(&place), "what was written last").unwrap();
+    let refused = Store::open(&place.options).await.unwrap_err();
+    assert!(matches!(refused, Fault::Remains { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("--new-store"), "{refused}");
+    assert!(!path(&place).exists());
+    let store = Store::open(&StoreOptions { over_remains: true, ..place.options.clone() }).await.unwrap();
+    assert_eq!(store.journal().head().await.unwrap().seq, 0);
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn the_files_of_a_store_and_of_its_copy_are_their_owners_only() {
+    let place = TestPlace::sqlite();
+    let (store, mut writer, head) = place.lead().await;
+    append_all(&mut *writer, head, &[1]).await;
+    assert_eq!((mode(path(&place)), mode(&log_of(&place))), (0o600, 0o600));
+    let copy = path(&place).with_file_name("copy.db");
+    copy_sqlite(path(&place), &copy, Duration::from_secs(10)).await.unwrap();
+    assert_eq!(mode(&copy), 0o600);
+    drop((store, writer));
+
+    // One that was made by an earlier version is taken from those who are neither owner nor group.
+    std::fs::set_permissions(path(&place), PermissionsExt::from_mode(0o644)).unwrap();
+    let _store = place.open().await;
+    assert_eq!(mode(path(&place)), 0o640);
+}
+
+#[tokio::test]
+async fn whoever_reads_a_file_that_is_spoilt_or_no_store_hears_why() {
+    let place = TestPlace::sqlite();
+    drop(place.lead().await);
+    let why = async || {
+        let fault = Journal::open_to_read(&place.options).await.unwrap_err();
+        assert!(fault.to_string().contains(path(&place).to_str().unwrap()), "{fault}");
+        std::error::Error::source(&fault).unwrap().to_string()
+    };
+    std::fs::write(path(&place), "Dear diary, ".repeat(1000)).unwrap();
+    let said = why().await;
+    assert!(said.contains("not a database"), "{said}");
+    std::fs::write(path(&place), "").unwrap();
+    let said = why().await;
+    assert!(said.contains("no such table"), "{said}");
 }

@@ -18,8 +18,11 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A call that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Makes a message as it is on the wire.
+type Encode = fn() -> Bytes;
+
 /// What is called, with its message; the first is a command.
-pub(crate) const CALLS: [(&str, fn() -> Bytes); 3] = [
+pub(crate) const CALLS: [(&str, Encode); 3] = [
     ("BidService/PlaceBid", || framed(&bid(100))),
     ("BidService/ListBids", || framed(&v1::ListBidsRequest::default())),
     ("MarketService/GetMarketPrice", || {

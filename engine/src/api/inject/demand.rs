@@ -130,7 +130,13 @@ pub(super) async fn tend(engine: Engine) {
         match tend_once(&engine).await {
             Ok(()) => {}
             Err(NotDone::Stopping) => return,
-            Err(busy @ (NotDone::Full | NotDone::TooLate | NotDone::StoreRefused | NotDone::Unknown)) => {
+            Err(
+                busy @ (NotDone::Full
+                | NotDone::TooLate
+                | NotDone::TooFar
+                | NotDone::StoreRefused
+                | NotDone::Unknown),
+            ) => {
                 warn!(error = %busy, "the nodes of a demand spike could not be looked after");
                 tokio::time::sleep(RETRY).await;
                 continue;

@@ -58,7 +58,8 @@ pub(super) async fn go(engine: Engine, mut rate: watch::Receiver<u32>) {
             }
             let now = Instant::now();
             match step(&engine, now - last, pace).await {
-                Ok(()) => last = now,
+                // What is too far stays too far, and is not made up for.
+                Ok(()) | Err(NotDone::TooFar) => last = now,
                 Err(NotDone::Stopping) => return,
                 Err(NotDone::Full | NotDone::TooLate | NotDone::StoreRefused | NotDone::Unknown) => {}
             }

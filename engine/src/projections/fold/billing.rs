@@ -3,13 +3,13 @@
 use super::Folded;
 use crate::chunk::Step;
 use crate::projections::rows::{ChargeRow, Mark, Place, Segment};
-use crate::store::Fault;
 use crate::wire::event::Told;
 use kubebid_core::closing::{ClosedNode, Closing};
 use kubebid_core::event::{Event, Fact, Node};
 use kubebid_core::money::{Amount, Bill, Price};
 use kubebid_core::units::{AllocationId, BidId, Micros, Names, Seq};
 use std::collections::BTreeMap;
+use tracing::error;
 
 /// What the nodes that run had cost at the last full hour, or nothing yet when they became ready.
 #[derive(Clone, Debug, Default)]
@@ -68,23 +68,20 @@ fn mean(bill: Bill, span: Micros) -> Price {
 impl Folded<'_> {
     /// Cuts what runs at the full hours that passed before the command. Who is in a mark was ready before
     /// this command and ends behind the mark.
-    pub(super) fn pass_hours(&mut self, step: &Step, running: &mut Running) -> Result<(), Fault> {
+    pub(super) fn pass_hours(&mut self, step: &Step, running: &mut Running) {
         for hour in &step.hours {
             for (allocation, bill) in &hour.bills {
-                let mark = Mark { at: hour.at, bill: *bill };
+                let mark = Mark { at: hour.at, bill: held_bill(*allocation, *bill) };
                 let before = running.marks.insert(*allocation, mark).expect("who runs became ready");
-                self.cut(*allocation, before, mark)?;
+                self.cut(*allocation, before, mark);
             }
         }
-        Ok(())
     }
 
-    fn cut(&mut self, allocation: AllocationId, before: Mark, mark: Mark) -> Result<(), Fault> {
-        holds(mark.bill.round())?;
+    fn cut(&mut self, allocation: AllocationId, before: Mark, mark: Mark) {
         if let Some(segment) = before.segment_to(mark) {
             self.segments.push(SegmentRecord { allocation, claim: None, segment, total: mark.bill });
         }
-        Ok(())
     }
 
     /// A node ended and nothing is charged for it.
@@ -105,12 +102,13 @@ impl Folded<'_> {
         claim: Option<&Closing>,
         running: &mut Running,
         names: &Names,
-    ) -> Result<(), Fault> {
+    ) {
         let Fact::Charged { tenant, debit, fee, reason, .. } = event.fact else {
             unreachable!("called with a charge")
         };
-        holds(debit)?;
         let allocation = node.allocation;
+        // A debit is a credit and a fee, also where the tables hold less of it.
+        let (debit, fee) = (held(allocation, debit), held(allocation, fee));
         let place = (seq.0, told.event.index);
         let (from, to) = match claim {
             Some(Closing::Claim { price, span, .. }) => {
@@ -145,7 +143,6 @@ impl Folded<'_> {
             credit: Amount(debit.0 - fee.0),
             segments: Vec::new(),
         });
-        Ok(())
     }
 
     fn claim_segment(
@@ -161,36 +158,48 @@ impl Folded<'_> {
             allocation,
             claim: Some(claim),
             segment: Segment { from, to, amount: debit, mean_price, min_charge: true },
-            total: mean_price.over(to.since(from)),
+            total: held_bill(allocation, mean_price.over(to.since(from))),
         });
     }
 
     /// From the last full hour to the end, and what the minimum charge adds. Returns when the billed time
     /// ends.
     fn last_segments(&mut self, was: &ClosedNode, mark: Option<Mark>, at: Micros, debit: Amount) -> Micros {
-        let end = Mark { at, bill: was.used };
+        let allocation = was.allocation;
+        let end = Mark { at, bill: held_bill(allocation, was.used) };
         if let Some(segment) = mark.and_then(|mark| mark.segment_to(end)) {
-            let allocation = was.allocation;
-            self.segments.push(SegmentRecord { allocation, claim: None, segment, total: was.used });
+            self.segments.push(SegmentRecord { allocation, claim: None, segment, total: end.bill });
         }
         let to = at.after(was.missing);
         if was.missing.0 > 0 {
-            let amount = Amount(debit.0 - was.used.round().0);
+            let amount = Amount(debit.0 - end.bill.round().0);
             self.segments.push(SegmentRecord {
-                allocation: was.allocation,
+                allocation,
                 claim: None,
                 segment: Segment { from: at, to, amount, mean_price: was.price, min_charge: true },
-                total: was.used + was.price.over(was.missing),
+                total: held_bill(allocation, was.used + was.price.over(was.missing)),
             });
         }
         to
     }
 }
 
-/// The tables hold amounts below 2^63 micro-dollars.
-fn holds(amount: Amount) -> Result<(), Fault> {
-    match i64::try_from(amount.0) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Fault::TooLarge { amount: amount.0 }),
+/// The largest amount that the tables hold, in micro-dollars.
+const AMOUNT_MAX: Amount = Amount(i64::MAX as u128);
+
+/// An amount as the tables hold it: one that is too large as the largest that they can. Only rules that the edge
+/// refuses lead there; the tables of everybody go on.
+fn held(allocation: AllocationId, amount: Amount) -> Amount {
+    if amount > AMOUNT_MAX {
+        error!(%allocation, %amount, "an amount is larger than the tables hold: they show {AMOUNT_MAX}");
     }
+    amount.min(AMOUNT_MAX)
+}
+
+/// The same of a bill.
+fn held_bill(allocation: AllocationId, bill: Bill) -> Bill {
+    if bill.round() <= AMOUNT_MAX {
+        return bill;
+    }
+    Bill(held(allocation, bill.round()).0 * u128::from(Micros::HOUR.0))
 }

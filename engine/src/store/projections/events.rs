@@ -95,8 +95,13 @@ impl Projections {
             }
             let most = limit - found.len();
             found.extend(reads.apart(move || pick(&packs, &wanted, most)).await?);
-            // The pack of the place that was asked for comes again, and ends there too.
-            let is_behind = end.is_some() && end != query.after;
+            // Packs before the place that was asked for come again: a page ends behind it, so that the next one moves on.
+            let moves_on = |end: Place| match query.after {
+                Some(after) if query.newest_first => end < after,
+                Some(after) => end > after,
+                None => true,
+            };
+            let is_behind = end.is_some_and(moves_on);
             if looked_at >= looked_at_most && found.len() < limit && is_behind {
                 return Ok(EventPage { events: found, stopped_at: end });
             }

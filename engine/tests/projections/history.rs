@@ -1,0 +1,113 @@
+//! A journal that lacks what the tables and snapshots were made from is not led.
+
+use crate::dump::{assert_same, dump};
+use crate::market::{Market, projected};
+use crate::place::TestPlace;
+use kubebid_engine::clock::Clock;
+use kubebid_engine::projections::rebuild;
+use kubebid_engine::store::{Fault, HistoryLost};
+use kubebid_engine::{Engine, EngineError, EngineOptions};
+use sqlx::{AssertSqlSafe, Executor};
+
+crate::on_both! {
+    a_journal_that_is_shorter_than_its_tables_is_not_led
+    a_journal_that_is_shorter_than_its_snapshots_is_not_led
+    an_emptied_journal_does_not_start_an_empty_market
+    a_snapshot_of_another_history_is_named
+}
+
+/// A market that was stopped in order, with a snapshot of its end; returns the number of its last command.
+async fn stopped_market(place: &TestPlace) -> u64 {
+    let mut market = Market::new(44);
+    let (engine, running) = place.start().await;
+    market.open(&engine).await;
+    market.run(&engine, 60).await;
+    projected(&engine).await;
+    let head = engine.applied();
+    drop(engine);
+    running.stop().await.unwrap();
+    head
+}
+
+async fn change(place: &TestPlace, sql: &str) {
+    place.connect().await.execute(AssertSqlSafe(sql.to_owned())).await.unwrap();
+}
+
+/// The end of the first batch that has command 20.
+async fn cut(place: &TestPlace) {
+    change(place, "DELETE FROM journal WHERE last_seq > 20").await;
+}
+
+async fn refused(place: &TestPlace) -> HistoryLost {
+    let options = EngineOptions::new(place.options.clone(), Clock::Stepped);
+    match Engine::start(options).await {
+        Err(EngineError::Store(fault @ Fault::HistoryLost(lost))) => {
+            assert!(fault.to_string().contains("docs/operations.md#"), "{fault}");
+            lost
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it starts"),
+    }
+}
+
+/// What is lost is accepted: the tables are made again, and the market goes on from the journal's end.
+async fn assert_goes_on_after_a_rebuild(place: &TestPlace) {
+    rebuild(&place.options, |_, _| ()).await.unwrap();
+    let (engine, running) = place.start().await;
+    assert!(engine.applied() <= 20);
+    let mut market = Market::new(45);
+    market.open(&engine).await;
+    market.run(&engine, 60).await;
+    projected(&engine).await;
+    let live = dump(place).await;
+    drop(engine);
+    running.stop().await.unwrap();
+    rebuild(&place.options, |_, _| ()).await.unwrap();
+    assert_same(&dump(place).await, &live);
+}
+
+async fn a_journal_that_is_shorter_than_its_tables_is_not_led(place: TestPlace) {
+    let tables = stopped_market(&place).await;
+    cut(&place).await;
+    let lost = refused(&place).await;
+    let HistoryLost::ShorterThanTables { journal, tables: found } = lost else { panic!("{lost}") };
+    assert!(journal <= 20 && found == tables, "{lost}");
+    assert_goes_on_after_a_rebuild(&place).await;
+}
+
+async fn a_journal_that_is_shorter_than_its_snapshots_is_not_led(place: TestPlace) {
+    let snapshot = stopped_market(&place).await;
+    cut(&place).await;
+    change(&place, "UPDATE projection SET watermark = 0").await;
+    let lost = refused(&place).await;
+    assert!(
+        matches!(lost, HistoryLost::ShorterThanSnapshot { snapshot: found, .. } if found == snapshot),
+        "{lost}"
+    );
+    assert_goes_on_after_a_rebuild(&place).await;
+}
+
+async fn an_emptied_journal_does_not_start_an_empty_market(place: TestPlace) {
+    let seq = stopped_market(&place).await;
+    change(&place, "DELETE FROM journal").await;
+    assert_eq!(refused(&place).await, HistoryLost::EmptyBesideTables { tables: seq });
+    change(&place, "UPDATE projection SET watermark = 0").await;
+    assert_eq!(refused(&place).await, HistoryLost::EmptyBesideSnapshot { snapshot: seq });
+    assert_goes_on_after_a_rebuild(&place).await;
+}
+
+async fn a_snapshot_of_another_history_is_named(place: TestPlace) {
+    let snapshot = stopped_market(&place).await;
+    let other = "00".repeat(16);
+    let hash = match place.options.place {
+        kubebid_engine::store::Place::Postgres(_) => format!("decode('{other}', 'hex')"),
+        kubebid_engine::store::Place::Sqlite(_) => format!("x'{other}'"),
+    };
+    change(&place, &format!("UPDATE snapshot SET journal_hash = {hash} WHERE seq = {snapshot}")).await;
+    assert_eq!(refused(&place).await, HistoryLost::AnotherHistory { snapshot });
+    rebuild(&place.options, |_, _| ()).await.unwrap();
+    let (engine, running) = place.start().await;
+    assert_eq!(engine.applied(), snapshot);
+    drop(engine);
+    running.stop().await.unwrap();
+}
