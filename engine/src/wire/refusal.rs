@@ -67,10 +67,8 @@ fn sentence(exchange: &Exchange, command: &Command, reject: Reject) -> Option<St
 /// The reason as an event says it. Whether an allocation that has ended was the caller's is not known here: the answer
 /// says ENDED to its parties, the event to nobody.
 pub(super) fn told(command: &Command, reject: Reject) -> Reject {
-    match as_missing(command, reject) {
-        Reject::Ended => Reject::UnknownAllocation,
-        reject => reject,
-    }
+    let reject = as_missing(command, reject);
+    if reject == Reject::Ended { Reject::UnknownAllocation } else { reject }
 }
 
 /// What belongs to someone else looks as if it were not there.
