@@ -77,6 +77,10 @@ pub struct ServeArgs {
     /// Commands from one snapshot of the market to the next: about so many are replayed when it starts after a crash.
     #[arg(long, env = "KUBEBID_SNAPSHOT_EVERY", default_value_t = 1_000_000, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub snapshot_every: u64,
+    /// Hours between two checks of the whole journal while the engine leads; 0 for none. A damaged batch rings
+    /// JournalDamaged.
+    #[arg(long, env = "KUBEBID_SCRUB_HOURS", default_value_t = 24, value_name = "N", value_parser = value_parser!(u64).range(0..=8760))]
+    pub scrub_hours: u64,
     /// Waits behind the engine that leads on this store, which is in PostgreSQL: follows the journal, and takes over
     /// when that engine stops or its lease lapses. Until then requests are answered NOT_LEADING.
     #[arg(long, env = "KUBEBID_STANDBY", conflicts_with = "take_over")]
@@ -184,6 +188,7 @@ impl ServeArgs {
             intake: self.intake,
             projection_lag: self.projection_lag,
             snapshot_every: self.snapshot_every,
+            scrub_every: (self.scrub_hours > 0).then(|| Duration::from_secs(3600 * self.scrub_hours)),
             leave_out: LeaveOut {
                 journal: self.leave_out.contains(&PartArg::Journal),
                 projections: self.leave_out.contains(&PartArg::Projections),

@@ -10,6 +10,7 @@ use crate::owner::Owner;
 use crate::progress::{self, Reached};
 use crate::projections::Projections;
 use crate::recovery::RecoveryError;
+use crate::scrub;
 use crate::sequencer::Stopped;
 use crate::snapshots::Snapshotter;
 use crate::spans;
@@ -49,6 +50,8 @@ pub struct EngineOptions {
     pub feed: usize,
     /// Commands from one snapshot to the next, while the engine runs; it saves one when it stops, too.
     pub snapshot_every: u64,
+    /// How long to wait between two checks of the whole journal; none are made without.
+    pub scrub_every: Option<Duration>,
     /// Nothing, but in benchmarks.
     pub leave_out: LeaveOut,
     pub start: Start,
@@ -69,6 +72,7 @@ impl EngineOptions {
             projection_lag: 1_000_000,
             feed: 4096,
             snapshot_every: 1_000_000,
+            scrub_every: None,
             leave_out: LeaveOut::default(),
             start: Start::TakeOver,
             lease: LEASE,
@@ -105,6 +109,7 @@ pub struct Running {
     projector: JoinHandle<Result<(), Fault>>,
     /// Absent while the exchange is being recovered.
     snapshotter: Option<JoinHandle<()>>,
+    scrubber: Option<JoinHandle<()>>,
     health: Health,
 }
 
@@ -207,6 +212,7 @@ impl Engine {
             exchange,
             projector,
             snapshotter: None,
+            scrubber: None,
             health: health.clone(),
         };
         if is_ready.await.is_err() {
@@ -215,6 +221,7 @@ impl Engine {
         let (every, projected) = (options.snapshot_every, projected_seq.clone());
         let snapshotter = Snapshotter { store: store.clone(), every, projected, saved };
         running.snapshotter = (!options.leave_out.journal).then(|| tokio::spawn(snapshotter.run()));
+        running.scrubber = options.scrub_every.map(|every| tokio::spawn(scrub::run(store.clone(), every)));
         let engine = Engine(Arc::new(Inner {
             intake,
             clock,
@@ -444,9 +451,9 @@ impl Running {
     async fn finish(self) {
         self.intake.close();
         // A snapshot that is only half saved does not count.
-        if let Some(snapshotter) = self.snapshotter {
-            snapshotter.abort();
-            let _ = snapshotter.await;
+        for task in [self.snapshotter, self.scrubber].into_iter().flatten() {
+            task.abort();
+            let _ = task.await;
         }
         // The last chunk has been sent: the projector ends when it has written it.
         match self.projector.await {

@@ -23,6 +23,7 @@ pub mod recovery;
 mod reference;
 mod replay;
 pub mod rest;
+pub mod scrub;
 mod sequencer;
 pub mod server;
 mod snapshots;

@@ -30,6 +30,8 @@ pub const LEADING: &str = "kubebid_leading";
 pub const READY: &str = "kubebid_ready";
 pub const LEASE_FAULTS: &str = "kubebid_lease_faults_total";
 pub const CLOCK_JUMP: &str = "kubebid_clock_jump_seconds";
+pub const JOURNAL_DAMAGED: &str = "kubebid_journal_damaged";
+pub const JOURNAL_SCRUBS: &str = "kubebid_journal_scrubs_total";
 pub const SNAPSHOT_AGE: &str = "kubebid_snapshot_age_commands";
 pub const CONNECTIONS: &str = "kubebid_connections";
 pub const CONNECTIONS_REFUSED: &str = "kubebid_connections_refused_total";
@@ -68,6 +70,10 @@ pub fn describe() {
         "How far the machine's clock is ahead of market time since a jump that was refused; 0 without one"
     );
     gauge!(CLOCK_JUMP).set(0.0);
+    describe_gauge!(JOURNAL_DAMAGED, "1 if the last check of the journal found a damaged batch");
+    gauge!(JOURNAL_DAMAGED).set(0.0);
+    describe_counter!(JOURNAL_SCRUBS, "Checks of the whole journal that came to an end");
+    counter!(JOURNAL_SCRUBS).increment(0);
     describe_gauge!(CONNECTIONS, "Open connections, by port: api, ops");
     describe_counter!(
         CONNECTIONS_REFUSED,
@@ -134,6 +140,12 @@ pub(crate) fn followed(seq: u64) {
 
 pub(crate) fn leading(leads: bool) {
     gauge!(LEADING).set(f64::from(u8::from(leads)));
+}
+
+/// The whole journal was checked.
+pub(crate) fn scrubbed(sound: bool) {
+    gauge!(JOURNAL_DAMAGED).set(f64::from(u8::from(!sound)));
+    counter!(JOURNAL_SCRUBS).increment(1);
 }
 
 /// The machine's clock is so many seconds ahead of market time.

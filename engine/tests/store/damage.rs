@@ -2,9 +2,11 @@
 
 use std::error::Error;
 
+use kubebid_engine::scrub::{Scrubbed, scrub};
 use kubebid_engine::store::record::DecodeError;
 use kubebid_engine::store::{Batch, Corrupt, Fault, Position, Store};
 use sqlx::{AnyConnection, Row};
+use std::time::Duration;
 
 use crate::place::{TestPlace, append_all, batch, batch_saying, read_all};
 
@@ -16,6 +18,7 @@ crate::on_both! {
     a_first_batch_that_continues_another_journal_is_found
     a_row_of_another_history_is_found
     a_row_whose_columns_are_wrong_is_found
+    a_scrub_names_the_damaged_batch_and_reads_a_sound_journal_to_its_end
 }
 
 /// Three batches, 1 | 2 3 4 | 5 6; the middle one will be damaged.
@@ -127,4 +130,14 @@ async fn a_row_whose_columns_are_wrong_is_found(place: TestPlace) {
         sqlx::query("UPDATE journal SET last_seq = 4, hash = $1 WHERE first_seq = 2").bind(&[7; 16][..]);
     update.execute(&mut connection).await.unwrap();
     assert_eq!(damage(&store, 1).await, Corrupt::Columns { first_seq: 2, last_seq: 4 });
+}
+
+async fn a_scrub_names_the_damaged_batch_and_reads_a_sound_journal_to_its_end(place: TestPlace) {
+    let (store, _, mut connection) = three_batches(&place).await;
+    let found = scrub(&store, Duration::ZERO).await.unwrap();
+    assert!(matches!(found, Scrubbed::Sound { last_seq: 6 }), "{found:?}");
+    rewrite(&mut connection, |records| records[60] ^= 4).await;
+    let found = scrub(&store, Duration::ZERO).await.unwrap();
+    let Scrubbed::Damaged(fault) = found else { panic!("{found:?}") };
+    assert_eq!(fault.to_string(), "the journal is damaged at the batch with first seq 2");
 }

@@ -1,0 +1,59 @@
+//! Reads the whole journal now and then while the engine runs, so that damage is found before a restart or a restore
+//! needs the batch.
+
+use crate::health::in_full;
+use crate::metrics;
+use crate::store::{Fault, Store};
+use std::time::Duration;
+use tokio::time::sleep;
+use tracing::{error, info, warn};
+
+/// How long the scrubber rests after each few megabytes: it is in no hurry, and others read from the same disk.
+const REST: Duration = Duration::from_secs(1);
+
+/// What one reading of the journal has shown.
+#[derive(Debug)]
+pub enum Scrubbed {
+    /// All of it is sound, up to this command.
+    Sound { last_seq: u64 },
+    /// The first batch that is not.
+    Damaged(Fault),
+}
+
+/// Checks every batch of the journal, with a rest between two readings.
+///
+/// # Errors
+/// When the store cannot be read.
+pub async fn scrub(store: &Store, rest: Duration) -> Result<Scrubbed, Fault> {
+    let mut reader = store.journal().read_from(1);
+    let mut last_seq = 0;
+    loop {
+        match reader.next_chunk().await {
+            Ok(batches) => match batches.last() {
+                Some(last) => last_seq = last.last_seq(),
+                None => return Ok(Scrubbed::Sound { last_seq }),
+            },
+            Err(fault @ Fault::Damaged { .. }) => return Ok(Scrubbed::Damaged(fault)),
+            Err(fault) => return Err(fault),
+        }
+        sleep(rest).await;
+    }
+}
+
+/// Scrubs the journal at once and then after each such time, for as long as the engine runs.
+pub(crate) async fn run(store: Store, every: Duration) {
+    loop {
+        match scrub(&store, REST).await {
+            Ok(Scrubbed::Sound { last_seq }) => {
+                info!(last_seq, "the journal is sound");
+                metrics::scrubbed(true);
+            }
+            Ok(Scrubbed::Damaged(fault)) => {
+                error!(error = in_full(&fault), "the journal is damaged; the market goes on from memory");
+                metrics::scrubbed(false);
+            }
+            Err(fault) => warn!(error = in_full(&fault), "the journal could not be checked"),
+        }
+        sleep(every).await;
+    }
+}
