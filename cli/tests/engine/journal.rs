@@ -45,7 +45,7 @@ async fn an_exported_journal_plays_as_it_was_lived() {
         let seq = answer["seq"].as_u64().expect("a number");
         let events = told.get(&seq).cloned().unwrap_or_default();
         kinds.extend(events.iter().map(|event| event["event"].as_str().expect("a kind").to_owned()));
-        assert_eq!(answer["events"], Value::from(events), "command {seq}");
+        assert_eq!(as_told(&answer["events"]), Value::from(events), "command {seq}");
     }
     assert_eq!(kinds.len(), 21, "something of each kind is to happen: {kinds:?}");
 
@@ -148,6 +148,18 @@ fn numbers(numbers: v1::PriceNumbers) -> Value {
 fn joined(mut one: Value, mut other: Value) -> Value {
     one.as_object_mut().expect("an object").append(other.as_object_mut().expect("an object"));
     one
+}
+
+/// Returns the events of a played command with the reasons that the API gives: a report on an ended allocation is
+/// refused as if there were no such allocation.
+fn as_told(played: &Value) -> Value {
+    let mut told = played.clone();
+    for event in told.as_array_mut().expect("a list") {
+        if event["event"] == "Rejected" && event["reason"] == "ENDED" {
+            event["reason"] = json!("UNKNOWN_ALLOCATION");
+        }
+    }
+    told
 }
 
 fn as_played(event: v1::Event) -> Value {

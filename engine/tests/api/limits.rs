@@ -116,10 +116,10 @@ async fn a_forbidden_request_counts_against_the_rate() {
     let mut forbidden = 0;
     let limited = loop {
         let answer = t1.admin().list_accounts(v1::ListAccountsRequest::default()).await.unwrap_err();
-        match answer.code() {
-            Code::PermissionDenied => forbidden += 1,
-            _ => break answer,
+        if answer.code() != Code::PermissionDenied {
+            break answer;
         }
+        forbidden += 1;
     };
     assert!(forbidden >= 3, "a second's worth is to be had at once");
     let refusal = assert_refused(Err::<(), _>(limited), Code::ResourceExhausted, "LIMIT");
