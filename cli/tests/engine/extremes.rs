@@ -6,7 +6,7 @@ use kubebid_client::v1::cancel_bid_request::Mode;
 use kubebid_client::v1::{self, token::Role};
 use kubebid_client::{Client, Error};
 
-const MEMORY: u64 = 1 << 30;
+const MEMORY: u64 = 512 << 20;
 const MARKET: &str = "h100/eu";
 /// The limits of an account are not what is tried here.
 const FLAGS: [&str; 8] = [
@@ -171,7 +171,7 @@ async fn read(admin: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_command_at_its_extremes_can_be_applied_and_applied_again_in_1_gib() {
+async fn every_command_at_its_extremes_can_be_applied_and_applied_again_in_512_mb() {
     let folder = tempfile::tempdir().unwrap();
     let mut engine = Engine::start(&sqlite(folder.path()), folder.path(), &FLAGS);
     engine.limit_memory(MEMORY);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::{StreamExt, TryStreamExt};
 use sqlx::any::AnyRow;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgDatabaseError;
@@ -121,8 +122,9 @@ async fn read_sqlite(
             Argument::Text(text) => query.bind(text),
         };
     }
-    let rows = query.fetch_all(&mut *connection).await?;
-    rows.iter().map(AnyRow::try_from).collect()
+    // One row at a time: a row of SQLite takes several times the memory of what it is turned into.
+    let rows = query.fetch(&mut *connection).map(|row| AnyRow::try_from(&row?));
+    rows.try_collect().await
 }
 
 /// A connection that is closed instead of going back to its pool, unless its statement has ended: the server notices
