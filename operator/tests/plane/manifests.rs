@@ -2,6 +2,7 @@
 
 use crate::accounts;
 use crate::external::provider::Provider;
+use crate::preemption::is_tainted;
 use crate::story::{PATIENT, Story, plane};
 use k8s_openapi::api::core::v1::Pod;
 use kubebid_operator::crds;
@@ -43,15 +44,24 @@ async fn live(story: &Story, name: &str) {
     unhindered(story);
 }
 
-/// A notice that a disruption budget does not yield to: when the time is over, the pod is deleted.
+/// A notice that is taken back, then one that a disruption budget does not yield to: when its time is over, the pod is
+/// deleted. The event that tells of the second notice repeats that of the first.
 async fn lose(story: &Story, name: &str) {
     let spec =
         json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 2, "nodeSelector": {"pool": name}});
     story.bid(name, spec).await;
-    story.running(name, 2).await;
+    let bidnode = story.running(name, 2).await;
     story.pod(name, json!({"nodeSelector": {"pool": name}})).await;
     story.until_pod(name, "it runs", runs).await;
     story.protect(name);
+    let tainted = || async { story.nodes_of(&bidnode).await.iter().map(is_tainted).collect::<Vec<_>>() };
+    let rival = story.market.rival_bids(EU, 4, 20.0).await;
+    story
+        .eventually("the node of the pod is left, with a notice", || async { tainted().await == [true] })
+        .await;
+    story.market.rival_cancels(rival).await;
+    story.eventually("the notice is taken back", || async { !tainted().await.contains(&true) }).await;
+    story.running(name, 2).await;
     let rival = story.market.rival_bids(EU, 4, 20.0).await;
     story.until_pod(name, "it is deleted", |pod| pod.is_none()).await;
     assert!(story.operator.as_ref().unwrap().log().contains("there was no time to ask"));

@@ -35,7 +35,7 @@ fn on_pool(story: &Story) -> Value {
     json!({"nodeSelector": {"pool": story.namespace}})
 }
 
-fn is_tainted(node: &Node) -> bool {
+pub(crate) fn is_tainted(node: &Node) -> bool {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == TAINT_LEAVING)
 }
 
