@@ -19,6 +19,46 @@ use utoipa::{PartialSchema, ToSchema};
 
 const PACKAGE: &str = ".kubebid.auction.v1.";
 
+/// Digits of an integer in a request. The largest integer of 64 bits has twenty digits, so nineteen always fit.
+const UINT64: &str = "^[0-9]{1,19}$";
+/// Matches text without control characters.
+const PLAIN: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
+/// Matches the name that a request gives to something.
+const NAME: &str = "^[A-Za-z0-9._-]{1,63}$";
+/// Matches such a name, or no name.
+const NAME_OR_NONE: &str = "^[A-Za-z0-9._-]{0,63}$";
+/// Matches the name that a request gives to a market.
+const MARKET: &str = "^[A-Za-z0-9._-]{1,63}/[A-Za-z0-9._-]{1,63}$";
+
+/// The fields of requests that have a pattern of their own.
+const PATTERNS: [(&str, &str); 6] = [
+    ("PlaceBidRequest.instance_type", NAME_OR_NONE),
+    ("QuoteBidRequest.instance_type", NAME_OR_NONE),
+    ("PutAccountRequest.name", NAME),
+    ("CreateTokenRequest.account", NAME),
+    ("InstanceType.name", NAME),
+    ("OpenMarketRequest.market", MARKET),
+];
+
+/// Returns the maximum length of a request's text field, in characters; `None` if the engine made the text.
+fn longest(field: &str) -> Option<usize> {
+    match field {
+        "cursor" | "page_token" => None,
+        "client_key" => Some(128),
+        "market" | "markets" => Some(127),
+        "unit" => Some(212),
+        _ => Some(256),
+    }
+}
+
+/// Returns the maximum of a request's number field.
+fn greatest(field: &str) -> u32 {
+    match field {
+        "page_size" | "levels" => 1000,
+        _ => u32::MAX,
+    }
+}
+
 macro_rules! described {
     ($($type:path = $name:literal,)*) => {$(
         impl PartialSchema for $type {
@@ -117,8 +157,12 @@ fn described_field(
     is_read: bool,
 ) -> RefOr<Schema> {
     if let Some(entry) = map_entry(message, field) {
-        let value = one(&entry.field[1], None, is_read);
+        let value = one(message, &entry.field[1], None, is_read);
+        let labels = is_read && field.name() == "labels";
+        let key = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(63));
         return ObjectBuilder::new()
+            .max_properties(is_read.then_some(64))
+            .property_names(labels.then(|| key.pattern(Some(PLAIN)).build()))
             .schema_type(Type::Object)
             .description(description)
             .additional_properties(Some(value))
@@ -126,12 +170,23 @@ fn described_field(
             .into();
     }
     if field.label() == Label::Repeated {
-        return ArrayBuilder::new().description(description).items(one(field, None, is_read)).build().into();
+        let most = if field.name() == "bids" && message.name() == "PlaceBidsRequest" { 1000 } else { 100 };
+        return ArrayBuilder::new()
+            .description(description)
+            .items(one(message, field, None, is_read))
+            .max_items(is_read.then_some(most))
+            .build()
+            .into();
     }
-    one(field, description, is_read)
+    one(message, field, description, is_read)
 }
 
-fn one(field: &FieldDescriptorProto, description: Option<String>, is_read: bool) -> RefOr<Schema> {
+fn one(
+    message: &DescriptorProto,
+    field: &FieldDescriptorProto,
+    description: Option<String>,
+    is_read: bool,
+) -> RefOr<Schema> {
     let object = ObjectBuilder::new().description(description.clone());
     match field.r#type() {
         Kind::Message | Kind::Enum => {
@@ -145,7 +200,9 @@ fn one(field: &FieldDescriptorProto, description: Option<String>, is_read: bool)
         Kind::Uint64 if is_read => object
             .schema_type(SchemaType::Array(vec![Type::String, Type::Integer]))
             .format(Some(SchemaFormat::Custom("uint64".into())))
-            .pattern(Some("^[0-9]{1,20}$")),
+            .minimum(Some(0))
+            .maximum(Some(u64::MAX))
+            .pattern(Some(UINT64)),
         Kind::Uint64 => object
             .schema_type(Type::String)
             .format(Some(SchemaFormat::Custom("uint64".into())))
@@ -153,8 +210,15 @@ fn one(field: &FieldDescriptorProto, description: Option<String>, is_read: bool)
         Kind::Uint32 => object
             .schema_type(Type::Integer)
             .format(Some(SchemaFormat::Custom("uint32".into())))
-            .minimum(Some(0)),
+            .minimum(Some(0))
+            .maximum(is_read.then(|| greatest(field.name()))),
         Kind::Bool => object.schema_type(Type::Boolean),
+        Kind::String if is_read => {
+            let name = format!("{}.{}", message.name(), field.name());
+            let own = PATTERNS.iter().find(|(known, _)| *known == name).map(|(_, pattern)| *pattern);
+            let longest = if own.is_some() { None } else { longest(field.name()) };
+            object.schema_type(Type::String).pattern(Some(own.unwrap_or(PLAIN))).max_length(longest)
+        }
         Kind::String => object.schema_type(Type::String),
         Kind::Double
         | Kind::Float

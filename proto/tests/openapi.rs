@@ -14,7 +14,23 @@ fn money_is_given_as_a_string_and_taken_as_a_number_too() {
     assert_eq!(given["properties"]["ceiling_micros"]["type"], "string");
     let taken = schema::<v1::PlaceBidRequest>();
     assert_eq!(taken["properties"]["ceiling_micros"]["type"], json!(["string", "integer"]));
-    assert_eq!(taken["properties"]["ceiling_micros"]["pattern"], "^[0-9]{1,20}$");
+    assert_eq!(taken["properties"]["ceiling_micros"]["maximum"], json!(u64::MAX));
+}
+
+#[test]
+fn requests_say_what_is_too_much() {
+    let bid = &schema::<v1::PlaceBidRequest>()["properties"];
+    assert_eq!(bid["client_key"]["maxLength"], 128);
+    assert_eq!(bid["max_nodes"]["maximum"], u32::MAX);
+    assert_eq!(
+        (&bid["labels"]["maxProperties"], &bid["labels"]["propertyNames"]["maxLength"]),
+        (&json!(64), &json!(63))
+    );
+    assert_eq!(bid["markets"]["maxItems"], 100);
+    assert_eq!(schema::<v1::ListBidsRequest>()["properties"]["page_size"]["maximum"], 1000);
+    let name = &schema::<v1::OpenMarketRequest>()["properties"]["market"];
+    assert!(name["pattern"].as_str().unwrap().contains("{1,63}/"), "{name}");
+    assert_eq!(schema::<v1::Bid>()["properties"]["market"].get("maxLength"), None, "answers are not checked");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The OpenAPI document has every rpc, and is one.
 
 use crate::world::World;
+use boon::{Compiler, Schemas};
 use prost::Message;
 use prost_types::FileDescriptorSet;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn document() -> Value {
@@ -125,4 +126,71 @@ async fn who_has_the_document_is_told_that_it_is_the_same() {
     assert_eq!((again.status, &again.text[..]), (304, ""));
     let other = stranger.send("GET", "/openapi.json", &[("if-none-match", "\"0\"")], "").await;
     assert_eq!((other.status, other.text), (200, first.text));
+}
+
+/// Values at the edges of what a field may be.
+fn probes() -> Vec<Value> {
+    let long = |length: usize| Value::from("a".repeat(length));
+    let mut probes = vec![
+        Value::Null,
+        json!(""),
+        json!("a\u{0}b"),
+        json!("a b"),
+        long(64),
+        long(128),
+        long(257),
+        json!("99999999999999999999"),
+        json!("18446744073709551616"),
+        json!(-1),
+        json!(0),
+        json!(1001),
+        json!(u64::from(u32::MAX) + 1),
+        json!(1e30),
+        json!({}),
+        json!({ "": "v" }),
+        json!({ "k": "a\u{0}b" }),
+        json!({ "k": null }),
+        json!([null]),
+        json!(["a\u{0}b"]),
+    ];
+    probes.push(json!({ "k".repeat(64): "v" }));
+    probes.push(Value::Array(vec![json!("a"); 101]));
+    probes
+}
+
+#[tokio::test]
+async fn a_value_that_the_document_allows_is_not_refused_for_its_form() {
+    let world = World::new().await;
+    let admin = world.client("admin");
+    let document = document();
+    let at = "http://x/openapi.json";
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    compiler.add_resource(at, document.clone()).unwrap();
+    let mut refused = Vec::new();
+    for (id, (method, path, operation)) in operations(&document) {
+        let pointer = format!("/requestBody/content/application~1json/schema");
+        let Some(body) = operation.pointer(&pointer) else { continue };
+        let pointer = match body["$ref"].as_str() {
+            Some(reference) => reference.to_owned(),
+            None => format!("#/paths/{}/{method}{pointer}", path.replace('/', "~1")),
+        };
+        let schema = compiler.compile(&format!("{at}{pointer}"), &mut schemas).unwrap();
+        let body = document.pointer(&pointer[1..]).unwrap();
+        for name in body["properties"].as_object().into_iter().flatten().map(|(name, _)| name) {
+            for probe in probes() {
+                let body = json!({ name: probe });
+                if schemas.validate(&body, schema).is_err() {
+                    continue;
+                }
+                let path = path.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
+                let path = path.collect::<Vec<_>>().join("/");
+                let answer = admin.send(&method.to_uppercase(), &path, &[], &body.to_string()).await;
+                let blamed = answer.field().split(['.', '[']).next() == Some(name);
+                if answer.code() == "BAD_FIELD" && blamed {
+                    refused.push(format!("{id} {body}: {}", answer.json["detail"]));
+                }
+            }
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
