@@ -1,5 +1,5 @@
 //! From callers to the one thread and back, and reads of what it publishes. The hand-over is the engine's own door
-//! (`engine/src/intake/door.rs`) over the queue it uses; beside it tokio's channel in its place, and beside the
+//! (`engine/src/runtime/intake/door.rs`) over the queue it uses; beside it tokio's channel in its place, and beside the
 //! published views a lock. Left out: what the thread does with a command, the journal above all.
 //!
 //! ```sh
@@ -13,8 +13,8 @@ use crossbeam_queue::ArrayQueue;
 use door::{Door, Queue, Refuse};
 use kubebid_core::Auction;
 use kubebid_core::units::{MarketId, Micros};
-use kubebid_engine::NotDone;
-use kubebid_engine::view::MarketView;
+use kubebid_engine::SubmitError;
+use kubebid_engine::runtime::views::MarketView;
 use std::hint::black_box;
 use std::sync::{Arc, Barrier, RwLock};
 use std::thread;
@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 
 #[allow(dead_code, reason = "a bench neither asks nor refuses all that an engine does")]
-#[path = "../../engine/src/intake/door.rs"]
+#[path = "../../engine/src/runtime/intake/door.rs"]
 mod door;
 
 /// What the door is made of, as in the engine.

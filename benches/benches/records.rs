@@ -10,7 +10,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use kubebid_core::command::PlaceBid;
 use kubebid_core::units::{AccountName, ClientKey, MarketName, Micros};
 use kubebid_core::{Command, Exchange, Price, Stamped};
-use kubebid_engine::recovery::command_of;
+use kubebid_engine::runtime::recovery::command_of;
 use kubebid_engine::store::{Batch, Position};
 use std::hint::black_box;
 

@@ -36,3 +36,19 @@ impl Book for Naive {
         Some(id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plain::{Numbered, Plain};
+
+    #[test]
+    fn the_ladder_and_the_naive_book_take_the_same_orders() {
+        let stream = Plain::new(3, 500, 20_000);
+        let (mut ladders, mut naive) = (stream.books::<Numbered>(), stream.books::<Naive>());
+        for op in &stream.ops {
+            let market = op.market() as usize;
+            assert_eq!(op.play(&mut ladders[market]), op.play(&mut naive[market]));
+        }
+    }
+}

@@ -149,7 +149,7 @@ impl Player {
 
     fn note(&mut self, answer: &Answer) {
         for event in &answer.events {
-            *self.overloaded.events.entry(event.fact.kind()).or_default() += 1;
+            *self.overloaded.events.entry(event.fact.kind().name()).or_default() += 1;
             let names = self.exchange.names();
             #[expect(
                 clippy::wildcard_enum_match_arm,

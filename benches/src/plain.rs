@@ -139,7 +139,6 @@ impl Op {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naive::Naive;
 
     #[test]
     fn a_ladder_that_is_warm_allocates_nothing() {
@@ -151,15 +150,5 @@ mod tests {
             allocation_counter::measure(|| steady.iter().for_each(|op| _ = op.play(&mut ladders[0])));
         // A list of vacant places may double once more; no operation allocates by itself.
         assert!(counted.count_total <= 8, "{} allocations", counted.count_total);
-    }
-
-    #[test]
-    fn the_ladder_and_the_naive_book_take_the_same_orders() {
-        let stream = Plain::new(3, 500, 20_000);
-        let (mut ladders, mut naive) = (stream.books::<Numbered>(), stream.books::<Naive>());
-        for op in &stream.ops {
-            let market = op.market() as usize;
-            assert_eq!(op.play(&mut ladders[market]), op.play(&mut naive[market]));
-        }
     }
 }

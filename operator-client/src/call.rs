@@ -3,8 +3,7 @@
 use crate::Client;
 use crate::credential::Bearer;
 use crate::error::{Error, GaveUp};
-use crate::judge::{Verdict, judge};
-use crate::methods::MESSAGE_MAX;
+use crate::verdict::{Verdict, classify_status};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use kubebid_proto::Encoded;
@@ -16,6 +15,9 @@ use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
+
+/// The longest message that is taken: a page of 1000 bids with all the labels they may have.
+pub(crate) const MESSAGE_MAX: usize = 64 << 20;
 
 /// How calls are made. Waiting between tries is full jitter: anything from nothing to a bound that doubles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +196,7 @@ impl Tries {
 
     /// What comes after a failed try: a wait and another one, or the end.
     pub(crate) fn after(&mut self, status: Status, limits: Limits) -> Result<Duration, Error> {
-        let verdict = judge(&status);
+        let verdict = classify_status(&status);
         tracing::debug!(tries = self.count, code = ?status.code(), message = status.message(), "a try failed");
         let (retry_after, untaken) = match verdict {
             Verdict::Busy(retry_after) => (retry_after, true),

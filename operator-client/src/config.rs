@@ -2,6 +2,7 @@
 
 use crate::credential::Credential;
 use crate::endpoints::Endpoints;
+use crate::error::unreadable;
 use crate::{Client, Error, Options};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -172,10 +173,6 @@ fn variable(name: &str) -> Result<Option<String>, Error> {
         Err(env::VarError::NotPresent) => Ok(None),
         Err(env::VarError::NotUnicode(_)) => Err(Error::Config(format!("{name} is not UTF-8"))),
     }
-}
-
-pub(crate) fn unreadable(what: &str, path: &std::path::Path, error: &std::io::Error) -> Error {
-    Error::Config(format!("cannot read the {what} {}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The token: given once, or kept in a file that may change.
 
 use crate::Error;
-use crate::config::unreadable;
+use crate::error::unreadable;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};

@@ -1,9 +1,8 @@
 //! Streams as the bytes they are on the wire, for who reads only a part of each frame.
 
 use crate::Client;
-use crate::call::{Limits, Repeat, Tries, in_time};
+use crate::call::{Limits, MESSAGE_MAX, Repeat, Tries, in_time};
 use crate::error::Error;
-use crate::methods::MESSAGE_MAX;
 use crate::v1::{PlaceBidRequest, WatchEventsRequest, WatchPricesRequest};
 use bytes::Bytes;
 use futures_util::stream::{Stream, StreamExt as _, TryStreamExt as _};

@@ -40,6 +40,11 @@ pub enum Error {
     Fault(Box<Status>),
 }
 
+/// Returns the error for a file that cannot be read.
+pub(crate) fn unreadable(what: &str, path: &std::path::Path, error: &std::io::Error) -> Error {
+    Error::Config(format!("cannot read the {what} {}: {error}", path.display()))
+}
+
 impl Error {
     /// The code of the refusal, if the engine gave one.
     pub fn code(&self) -> Option<&Code> {

@@ -35,12 +35,12 @@ mod credential;
 mod encoded;
 mod endpoints;
 mod error;
-mod judge;
 mod keys;
 mod methods;
 mod pages;
 mod quote;
 pub mod scan;
+mod verdict;
 mod watch;
 
 pub use bare::Bare;

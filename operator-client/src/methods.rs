@@ -6,9 +6,6 @@ use crate::error::Error;
 use crate::keys::Keyed as _;
 use crate::v1::*;
 
-/// A page of 1000 bids with all the labels they may have.
-pub(crate) const MESSAGE_MAX: usize = 64 << 20;
-
 macro_rules! methods {
     ($($(#[$doc:meta])* $kind:ident $rpc:literal $method:ident($request:ident) -> $answer:ident;)*) => {
         impl Client {$(

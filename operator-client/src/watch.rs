@@ -1,9 +1,8 @@
 //! Watches that go on where they broke.
 
 use crate::Client;
-use crate::call::{Limits, Repeat, Tries, in_time};
+use crate::call::{Limits, MESSAGE_MAX, Repeat, Tries, in_time};
 use crate::error::Error;
-use crate::methods::MESSAGE_MAX;
 use crate::v1::event_service_client::EventServiceClient;
 use crate::v1::market_service_client::MarketServiceClient;
 use crate::v1::{

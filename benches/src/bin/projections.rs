@@ -14,7 +14,7 @@ use kubebid_core::command::{CancelMode, PlaceBid};
 use kubebid_core::event::Fact;
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, MarketName, Micros};
 use kubebid_core::{Command, Exchange, Price, Stamped};
-use kubebid_engine::projections::rebuild;
+use kubebid_engine::lifecycle::rebuild::rebuild;
 use kubebid_engine::store::StoreOptions;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -31,7 +31,8 @@ pub(crate) enum Verdict {
     Final(Error),
 }
 
-pub(crate) fn judge(status: &Status) -> Verdict {
+/// Returns what a status means for the caller.
+pub(crate) fn classify_status(status: &Status) -> Verdict {
     let details = status.get_error_details();
     let retry_after = details.retry_info().and_then(|info| info.retry_delay);
     let info = details.error_info().filter(|info| info.domain == DOMAIN);
