@@ -1,7 +1,7 @@
 //! Where logs and spans go: logs to standard error, spans to a collector if one is named.
 
 use crate::failure::Failure;
-use kubebid_engine::spans;
+use kubebid_engine::runtime::spans;
 use opentelemetry::global;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};

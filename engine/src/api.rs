@@ -8,30 +8,30 @@ mod bid_reads;
 mod bids;
 mod billing;
 mod commands;
+mod event_filter;
 mod events;
 mod explain;
 mod follow;
 mod inject;
 mod labels;
-mod lookout;
 mod markets;
 mod offer_reads;
 mod offers;
 mod prices;
 mod quote;
 
+use crate::auth::caller::Caller;
+use crate::auth::limits::{Defaults, Slot, Usage};
+use crate::auth::policy::{self, Need, Opens};
 use crate::auth::{Auth, Origin, Secret, Session};
-use crate::caller::Caller;
-use crate::engine::Engine;
-use crate::limits::{Defaults, Slot, Usage};
-use crate::policy::{self, Need, Opens};
+use crate::lifecycle::engine::Engine;
 use crate::store::Rows;
 use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use futures_util::{Stream, StreamExt, stream};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 use inject::Drills;
-use labels::Unwritten;
+use labels::PendingLabels;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -56,7 +56,7 @@ struct Inner {
     engine: Engine,
     auth: Auth,
     usage: Usage,
-    unwritten: Arc<Unwritten>,
+    pending_labels: Arc<PendingLabels>,
     public_markets: bool,
     /// Absent where they are not allowed.
     drills: Option<Drills>,
@@ -75,13 +75,13 @@ pub struct ApiOptions {
 impl Api {
     /// Reads who there is, and what is open.
     pub async fn start(engine: Engine, options: ApiOptions) -> Result<Api, ApiError> {
-        let unwritten = Unwritten::start(engine.applied(), engine.store().rows().clone());
+        let pending_labels = PendingLabels::start(engine.applied(), engine.store().rows().clone());
         let auth = Auth::start(engine.store().rows().clone(), options.limits).await?;
         let usage = Usage::follow(&engine).await?;
         let (closing, is_closing) = watch::channel(false);
         let public_markets = options.public_markets;
         let drills = options.allow_inject.then(|| Drills::start(&engine, is_closing));
-        Ok(Api(Arc::new(Inner { engine, auth, usage, unwritten, public_markets, drills, closing })))
+        Ok(Api(Arc::new(Inner { engine, auth, usage, pending_labels, public_markets, drills, closing })))
     }
 
     /// Whether commands are taken.

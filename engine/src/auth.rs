@@ -5,7 +5,12 @@
 //! that other programs made.
 
 mod bootstrap;
+pub(crate) mod caller;
 mod directory;
+pub(crate) mod held;
+pub mod limits;
+pub(crate) mod methods;
+pub mod policy;
 mod secret;
 
 pub use bootstrap::{BootstrapError, bootstrap_admin};

@@ -1,17 +1,17 @@
 //! gRPC: every method is a line that names one of the [`Api`]; who may call it is settled at the gate.
 
-mod gate;
 mod malformed;
 mod methods;
+mod middleware;
 mod streams;
 mod timed;
 
 use crate::api::Api;
-use crate::caller::Caller;
-use crate::held::held;
-use crate::metrics::Requests;
-use crate::policy::Opens;
-use crate::spans;
+use crate::auth::caller::Caller;
+use crate::auth::held::held;
+use crate::auth::policy::Opens;
+use crate::runtime::metrics::Requests;
+use crate::runtime::spans;
 use crate::wire::status::{ApiError, Code};
 use axum::Router;
 use axum::body::Body;
@@ -102,7 +102,7 @@ impl Services {
             // In a box from the beginning: what waits for it would otherwise be copied with it, at each level.
             let behind = |caller, request| Box::pin(called(api.clone(), call, caller, request));
             let span = spans::request("grpc", method.counted.method(), request.headers());
-            return spans::within(span, gate::pass(api, &method.counted, request, behind)).await;
+            return spans::within(span, middleware::pass(api, &method.counted, request, behind)).await;
         }
         let path = path.to_owned();
         let answer = async {
@@ -112,17 +112,17 @@ impl Services {
             }
             let answer =
                 async { others.clone().oneshot(request).await.unwrap_or_else(|never| match never {}) };
-            let answer = gate::unpanicked(&path, answer).await;
-            gate::explained(held(answer, Some(slot), Opens::Requests(1)))
+            let answer = middleware::unpanicked(&path, answer).await;
+            middleware::explained(held(answer, Some(slot), Opens::Requests(1)))
         };
-        let answer = async { answer.await.unwrap_or_else(gate::refused) };
-        gate::counted(counted_others, answer).await
+        let answer = async { answer.await.unwrap_or_else(middleware::refused) };
+        middleware::counted(counted_others, answer).await
     }
 }
 
 /// An answer to any request that is not to be served.
 pub(crate) fn refusal(error: ApiError) -> Response {
-    gate::refused(error)
+    middleware::refused(error)
 }
 
 /// Calls a method of the [`Api`] with what tonic reads of the request, and has tonic write the answer.

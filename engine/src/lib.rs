@@ -1,44 +1,32 @@
-//! The auction engine as a service around `kubebid-core`.
+//! The auction engine as a service around `kubebid-core`, in layers.
+//!
+//! A file imports only its own layer and lower ones (`tests/layers.rs` holds it), from the lowest to the highest:
+//! 1. [`store`] keeps the journal and the rows of the edge; `events` turns commits into messages.
+//! 2. [`runtime`] is the thread that owns the exchange, and what it publishes.
+//! 3. [`readmodel`] writes and reads the tables that follow the journal.
+//! 4. [`wire`] converts between messages and the domain; `lifecycle` starts, recovers and ends an engine.
+//! 5. [`auth`] knows tokens, callers, what they may do and how much.
+//! 6. [`api`] has one method for each call.
+//! 7. [`grpc`] and [`rest`] are the two protocols.
+//! 8. [`server`] listens, and reads the configuration.
 
 pub mod api;
 pub mod auth;
-mod caller;
-mod chunk;
-pub mod clock;
-pub mod config;
-mod engine;
+pub mod events;
 pub mod grpc;
-mod health;
-mod held;
-mod intake;
-mod leave_out;
-pub mod limits;
-pub mod metrics;
-mod own_feeds;
-mod owner;
-pub mod policy;
-mod progress;
-pub mod projections;
-pub mod recovery;
-mod reference;
-mod replay;
+pub mod lifecycle;
+pub mod readmodel;
 pub mod rest;
-pub mod scrub;
-mod sequencer;
+pub mod runtime;
 pub mod server;
-mod snapshots;
-pub mod spans;
-mod standby;
 pub mod store;
-mod telling;
-mod tenure;
-pub mod view;
 pub mod wire;
 
-pub use caller::{Caller, Roles, Whose};
-pub use chunk::{Chunk, HourMark, Step};
-pub use engine::{Engine, EngineError, EngineOptions, LEASE, Running};
-pub use intake::{NotDone, Submission};
-pub use leave_out::LeaveOut;
-pub use replay::BEHAVIOUR;
-pub use standby::Start;
+pub use auth::caller::{Caller, Roles, Whose};
+pub use events::commit::{Commit, HourMark, Step};
+pub use lifecycle::bench_stubs::LeaveOut;
+pub use lifecycle::engine::{Engine, Running};
+pub use lifecycle::error::EngineError;
+pub use lifecycle::options::{EngineOptions, LEASE, Start};
+pub use runtime::intake::{Submission, SubmitError};
+pub use runtime::replay::BEHAVIOUR;

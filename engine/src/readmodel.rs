@@ -9,38 +9,40 @@ pub(crate) mod fields;
 pub(crate) mod fold;
 pub mod packs;
 pub mod placed;
-mod projector;
+pub(crate) mod projector;
 pub mod queries;
-mod rebuild;
-mod replayed;
+pub(crate) mod replayed;
 pub mod rows;
+pub(crate) mod sql;
 
-pub use rebuild::{RebuildError, rebuild};
-
-use crate::chunk::Chunk;
-use crate::health::Health;
-use crate::progress::Reaching;
-use crate::store::projections::Tables;
-pub use crate::store::projections::{BarPage, BidPage, EventPage};
+use crate::events::commit::Commit;
+pub use crate::readmodel::sql::{BarPage, BidPage, EventPage};
+use crate::runtime::health::Health;
+use crate::runtime::progress::Reaching;
 use crate::store::{Fault, Store};
 use kubebid_core::units::{MarketName, Micros};
 use projector::Projector;
+use sql::Tables;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
+/// A commit with more hourly bills than that waits until the projections have all before it: commits are counted by their
+/// commands otherwise.
+pub(crate) const MANY_BILLS: usize = 10_000;
+
 /// What can be asked of the tables. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Projections {
+pub struct ReadModel {
     pub(crate) tables: Tables,
     store: Store,
     watermark: u64,
 }
 
-impl Projections {
-    pub(crate) async fn open(store: &Store) -> Result<Projections, Fault> {
-        let tables = store.tables();
+impl ReadModel {
+    pub(crate) async fn open(store: &Store) -> Result<ReadModel, Fault> {
+        let tables = Tables::of(store);
         let watermark = tables.watermark().await?;
-        Ok(Projections { tables, store: store.clone(), watermark })
+        Ok(ReadModel { tables, store: store.clone(), watermark })
     }
 
     /// The last command they knew when they were opened.
@@ -51,11 +53,11 @@ impl Projections {
     /// Writes what comes until nothing comes any more.
     pub(crate) async fn run(
         self,
-        chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
+        commits: mpsc::UnboundedReceiver<Arc<Commit>>,
         projected: Reaching,
         health: Health,
     ) -> Result<(), Fault> {
-        Projector::new(&self.store, chunks, projected, health).run().await
+        Projector::new(&self.store, commits, projected, health).run().await
     }
 
     /// When the market was opened.

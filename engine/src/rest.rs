@@ -9,11 +9,11 @@ mod rpcs;
 mod sse;
 
 use crate::api::{Api, header_of};
-use crate::caller::Caller;
-use crate::held::held;
-use crate::metrics::Requests;
-use crate::policy::{self, Opens};
-use crate::spans;
+use crate::auth::caller::Caller;
+use crate::auth::held::held;
+use crate::auth::policy::{self, Opens};
+use crate::runtime::metrics::Requests;
+use crate::runtime::spans;
 use crate::wire::status::{ApiError, Code};
 use axum::Router;
 use axum::body::{Body, Bytes};

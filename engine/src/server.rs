@@ -1,22 +1,24 @@
 //! The service: one port for gRPC and REST, another for health and metrics.
 
 mod accept;
+pub mod config;
 mod connections;
-mod entrance;
 mod ops;
+mod service_slot;
 mod tls;
 
 use crate::api::{Api, ApiOptions};
 use crate::auth::{BootstrapError, bootstrap_admin};
-use crate::config::ServeArgs;
-use crate::engine::{Engine, EngineError, Running};
-use crate::standby::Start;
+use crate::lifecycle::engine::{Engine, Running};
+use crate::lifecycle::error::EngineError;
+use crate::lifecycle::options::Start;
+use crate::server::config::ServeArgs;
 use crate::store::{Fault, Place, StoreOptions};
 use crate::wire::status::ApiError;
 pub use connections::ConnectionLimits;
 use connections::Connections;
-use entrance::{Entrance, Prepared};
 use futures_util::future::{BoxFuture, ready};
+use service_slot::{Prepared, ServiceSlot};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -184,20 +186,21 @@ impl Server {
         mut shutdown: BoxFuture<'_, ()>,
     ) -> Result<(), ServeError> {
         let (address, ops_address) = (self.address(), self.ops_address());
-        let entrance = Entrance::default();
+        let service_slot = ServiceSlot::default();
         let (stop, stopping) = watch::channel(false);
         let (stop_ops, stopping_ops) = watch::channel(false);
         // First: what is counted goes where the metrics are then.
         if let Some(ops) = self.ops.take() {
             let standby = begin == Begin::WhileStandingBy;
-            let served = ops::serve(ops, entrance.clone(), standby, stopping_ops);
+            let served = ops::serve(ops, service_slot.clone(), standby, stopping_ops);
             served
                 .map_err(|source| ServeError::Listen { address: ops_address.unwrap_or(address), source })?;
         }
         let prepared = Prepared::new();
         let connections = Connections::new("api", self.config.connections, &self.config.api.limits);
         let grace = self.config.grace;
-        let accepting = accept::serve(self.listener, self.tls, entrance.door(), connections, stopping, grace);
+        let accepting =
+            accept::serve(self.listener, self.tls, service_slot.door(), connections, stopping, grace);
         let mut accepting = Accepting::Not(Box::pin(accepting));
         if begin == Begin::WhileStandingBy {
             accepting.begin();
@@ -209,7 +212,7 @@ impl Server {
         };
         let result = match led {
             Some(Ok((api, mut running))) => {
-                entrance.open(prepared, api.clone());
+                service_slot.open(prepared, api.clone());
                 accepting.begin();
                 info!(%address, ops = ?ops_address, "serving");
                 let ended = tokio::select! {

@@ -31,18 +31,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::AnyPool;
 use uuid::Uuid;
 
 use database::Database;
 use postgres::Postgres;
-use projections::Reads;
+use reads::Reads;
 use sqlite::Sqlite;
 
 mod accounts;
 mod append;
+pub(crate) mod bulk;
 mod clock;
 mod copy;
-mod database;
+pub(crate) mod database;
 mod fault;
 mod history;
 mod instance_types;
@@ -51,9 +53,10 @@ mod labels;
 mod lease;
 mod migrations;
 mod postgres;
-pub(crate) mod projections;
+pub(crate) mod reads;
 pub mod record;
-mod rows;
+pub(crate) mod rows;
+pub(crate) mod select;
 mod session;
 mod snapshot;
 mod sqlite;
@@ -220,6 +223,19 @@ impl Store {
 
     pub fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    /// Returns the connections for everything but the journal's writer and reads of the tables.
+    pub(crate) fn pool(&self) -> &AnyPool {
+        self.journal.pool()
+    }
+
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
+    pub(crate) fn database(&self) -> &Arc<dyn Database> {
+        &self.database
     }
 
     pub fn snapshots(&self) -> &Snapshots {

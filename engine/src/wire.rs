@@ -7,7 +7,6 @@ pub(crate) mod billing;
 pub mod command;
 pub mod cursor;
 pub(crate) mod echo;
-pub mod event;
 pub mod lists;
 pub(crate) mod market;
 pub mod offer;

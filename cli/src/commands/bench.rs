@@ -14,7 +14,7 @@ mod watch;
 use crate::config::Connection;
 use crate::failure::{Exit, Failure};
 use clap::{Args, Subcommand, value_parser};
-use kubebid_engine::config::PartArg;
+use kubebid_engine::server::config::PartArg;
 use load::{Run, Tally};
 use machine::{Build, Fdatasync, Machine};
 use metrics::Figures;

@@ -5,7 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::write_line;
 use clap::{Args, Subcommand};
 use kubebid_core::{Auction, Exchange, Stamped};
-use kubebid_engine::recovery::command_of;
+use kubebid_engine::runtime::recovery::command_of;
 use kubebid_engine::store::{Journal as Stored, Store};
 use market_sim::play::format_command;
 use std::fs::File;

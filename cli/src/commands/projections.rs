@@ -4,7 +4,7 @@ use crate::commands::local;
 use crate::failure::Failure;
 use crate::output::write_line;
 use clap::Subcommand;
-use kubebid_engine::projections::rebuild;
+use kubebid_engine::lifecycle::rebuild::rebuild;
 
 /// The readable tables beside the journal
 #[derive(Subcommand)]

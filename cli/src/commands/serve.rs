@@ -4,8 +4,8 @@ use crate::commands::local;
 use crate::failure::Failure;
 use crate::telemetry;
 use clap::Args;
-use kubebid_engine::config::ServeArgs;
 use kubebid_engine::server;
+use kubebid_engine::server::config::ServeArgs;
 
 /// What is logged by default. When the database is away, the engine says so in its own words; the driver would add a line
 /// for each connection.

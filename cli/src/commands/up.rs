@@ -9,7 +9,7 @@ use clap::Args;
 use kubebid_client::{Client, Error};
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
 use kubebid_engine::store::{Place, StoreOptions, forget_sqlite};
 use kubebid_engine::{Engine, EngineOptions};

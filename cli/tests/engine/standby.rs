@@ -14,7 +14,7 @@ use kubebid_client::{Client, Error, Options};
 use kubebid_core::event::Fact;
 use kubebid_core::units::Micros;
 use kubebid_core::{Auction, Exchange};
-use kubebid_engine::recovery::command_of;
+use kubebid_engine::runtime::recovery::command_of;
 use kubebid_engine::store::{BatchReader, Journal, StoreOptions};
 use kubebid_testkit::Cluster;
 use rand::{RngExt, SeedableRng};

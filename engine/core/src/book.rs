@@ -8,7 +8,7 @@ mod rescues;
 mod rivals;
 mod supply;
 
-pub(crate) use demand::Demand;
+pub(crate) use demand::{Demand, Queued};
 pub(crate) use held::{Held, Live, Victim};
 pub use ladder::{Handle, Ladder, Rank};
 pub(crate) use rescues::Rescues;
@@ -16,8 +16,30 @@ pub(crate) use supply::Free;
 
 use crate::money::Price;
 use crate::sorted::SortedSet;
-use crate::state::Place;
 use crate::units::{AllocationId, Micros};
+
+/// Where an allocation stands in its market's book, with all that the book sorts by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Live(Live),
+    Claimed {
+        ceiling: Price,
+        number: u64,
+        reserve: Price,
+    },
+    /// Anybody may claim it (R6).
+    Standing {
+        reserve: Price,
+        deadline: Micros,
+    },
+    /// Without a claim and wanted back by its holder (R6).
+    Orphan {
+        ceiling: Price,
+        returns: bool,
+    },
+    /// Under notice without a claim, and its unit leaves.
+    Leaving,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Book {

@@ -4,13 +4,29 @@
 use crate::command::{
     CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue, Stamped, TimeInForce,
 };
-use crate::keys::Content;
 use crate::money::Price;
 use crate::units::{AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName};
 use std::fmt;
 
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
+
+/// All fields of a command but its time and key, as a fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content(pub(crate) u128);
+
+impl Content {
+    pub(crate) fn of(command: &Command) -> Content {
+        let mut writer = Writer::with_capacity(256);
+        writer.command(command);
+        Content::of_written(writer.bytes())
+    }
+
+    /// Of a command as it is written.
+    pub(crate) fn of_written(command: &[u8]) -> Content {
+        Content(xxhash_rust::xxh3::xxh3_128(command))
+    }
+}
 
 /// Why bytes are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

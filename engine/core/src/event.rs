@@ -139,33 +139,72 @@ pub enum Fact {
     },
 }
 
-impl Fact {
-    /// The name of the event, as answers and filters use it.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Fact::MarketOpened { .. } => "MarketOpened",
-            Fact::RulesChanged { .. } => "RulesChanged",
-            Fact::OfferPut { .. } => "OfferPut",
-            Fact::UnitAdded { .. } => "UnitAdded",
-            Fact::UnitLeaving { .. } => "UnitLeaving",
-            Fact::UnitBack { .. } => "UnitBack",
-            Fact::UnitRemoved { .. } => "UnitRemoved",
-            Fact::BidPlaced { .. } => "BidPlaced",
-            Fact::BidAmended { .. } => "BidAmended",
-            Fact::BidClosed { .. } => "BidClosed",
-            Fact::Allocated { .. } => "Allocated",
-            Fact::Ready { .. } => "Ready",
-            Fact::NoticeStarted { .. } => "NoticeStarted",
-            Fact::NoticeRescinded { .. } => "NoticeRescinded",
-            Fact::Claimed { .. } => "Claimed",
-            Fact::ClaimDropped { .. } => "ClaimDropped",
-            Fact::Ended { .. } => "Ended",
-            Fact::Charged { .. } => "Charged",
-            Fact::PriceChanged { .. } => "PriceChanged",
-            Fact::Rejected { .. } => "Rejected",
-            Fact::Repeated { .. } => "Repeated",
+macro_rules! event_kinds {
+    ($($kind:ident = $word:literal,)*) => {
+        /// The kinds of events, in the order of the fields of `Event.kind` in `event.proto`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum EventKind {
+            $(#[doc = concat!("`", $word, "`")] $kind,)*
         }
-    }
+
+        impl EventKind {
+            pub const ALL: &'static [EventKind] = &[$(EventKind::$kind,)*];
+
+            /// Returns the name that metrics use, as in `BidPlaced`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(EventKind::$kind => stringify!($kind),)*
+                }
+            }
+
+            /// Returns the name that filters and messages use, as in `bid_placed`.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(EventKind::$kind => $word,)*
+                }
+            }
+
+            /// Returns the kind with this [word](EventKind::word).
+            pub fn of_word(word: &str) -> Option<EventKind> {
+                match word {
+                    $($word => Some(EventKind::$kind),)*
+                    _ => None,
+                }
+            }
+        }
+
+        impl Fact {
+            pub fn kind(&self) -> EventKind {
+                match self {
+                    $(Fact::$kind { .. } => EventKind::$kind,)*
+                }
+            }
+        }
+    };
+}
+
+event_kinds! {
+    MarketOpened = "market_opened",
+    RulesChanged = "rules_changed",
+    OfferPut = "offer_put",
+    UnitAdded = "unit_added",
+    UnitLeaving = "unit_leaving",
+    UnitBack = "unit_back",
+    UnitRemoved = "unit_removed",
+    BidPlaced = "bid_placed",
+    BidAmended = "bid_amended",
+    BidClosed = "bid_closed",
+    Allocated = "allocated",
+    Ready = "ready",
+    NoticeStarted = "notice_started",
+    NoticeRescinded = "notice_rescinded",
+    Claimed = "claimed",
+    ClaimDropped = "claim_dropped",
+    Ended = "ended",
+    Charged = "charged",
+    PriceChanged = "price_changed",
+    Rejected = "rejected",
+    Repeated = "repeated",
 }
 
 macro_rules! words {

@@ -4,9 +4,11 @@ use crate::answer::{Answer, Auction, Outcome};
 use crate::bids::Bids;
 use crate::book::Book;
 use crate::closing::Closing;
+use crate::codec::Content;
 use crate::command::{Command, Stamped};
 use crate::event::{Bidder, Event, Fact, Node};
-use crate::keys::{Content, First, Keys};
+use crate::head_queue::HeadQueue;
+use crate::keys::{First, Keys};
 use crate::meter::Meter;
 use crate::money::{Price, Totals};
 use crate::numbered::Numbered;
@@ -15,7 +17,6 @@ use crate::picture::{Numbers, Picture};
 use crate::reject::Reject;
 use crate::rules::MarketRules;
 use crate::scopes::Scopes;
-use crate::settle::Queue;
 use crate::sorted::SortedSet;
 use crate::state::{Allocation, Bid, Offer};
 use crate::table::{ByName, MarketSet};
@@ -58,7 +59,7 @@ pub struct Exchange {
     /// The IOC bid of the command that is being settled (R14).
     pub(crate) immediate: Option<BidId>,
     /// Of the queues that are looked at; kept for its memory.
-    pub(crate) heads: Queue,
+    pub(crate) heads: HeadQueue,
     pub(crate) events: Vec<Event>,
     /// Since the last answer.
     pub(crate) closing: Vec<Closing>,

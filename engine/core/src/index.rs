@@ -1,10 +1,10 @@
 //! Keeps the books true to the state: each function works out where something belongs, compares
 //! that with where the book has it, and moves it. Called after every change of what it reads.
 
-use crate::book::{Demand, Handle, Live};
+use crate::book::{Demand, Handle, Live, Place, Queued};
 use crate::exchange::Exchange;
 use crate::money::Price;
-use crate::state::{Bid, Place, Queued};
+use crate::state::Bid;
 use crate::units::{AccountId, AllocationId, BidId, MarketId};
 use std::cmp::Reverse;
 

@@ -2,8 +2,7 @@
 //! account's last million.
 
 use crate::answer::Outcome;
-use crate::codec::Writer;
-use crate::command::Command;
+use crate::codec::Content;
 use crate::reject::Reject;
 use crate::slab::Slab;
 use crate::units::{ClientKey, Micros, Seq};
@@ -53,23 +52,6 @@ pub(crate) struct First {
     pub(crate) seq: Seq,
     pub(crate) content: Content,
     pub(crate) refusal: Option<Reject>,
-}
-
-/// All fields of a command but its time and key, as a fingerprint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Content(pub(crate) u128);
-
-impl Content {
-    pub(crate) fn of(command: &Command) -> Content {
-        let mut writer = Writer::with_capacity(256);
-        writer.command(command);
-        Content::of_written(writer.bytes())
-    }
-
-    /// Of a command as it is written.
-    pub(crate) fn of_written(command: &[u8]) -> Content {
-        Content(xxhash_rust::xxh3::xxh3_128(command))
-    }
 }
 
 impl First {

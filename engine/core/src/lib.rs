@@ -13,9 +13,11 @@ pub mod codec;
 pub mod command;
 mod depth;
 mod draw;
+mod due;
 pub mod event;
 mod exchange;
 
+mod head_queue;
 mod heap;
 mod index;
 mod keys;
@@ -49,10 +51,10 @@ pub mod views;
 pub use answer::{Answer, Auction};
 /// What bids wait on; public for its benchmarks.
 pub use book::{Handle, Ladder, Rank};
+pub use codec::Content;
 pub use command::{Command, Stamped};
-pub use event::{Event, Fact};
+pub use event::{Event, EventKind, Fact};
 pub use exchange::Exchange;
-pub use keys::Content;
 pub use money::{Amount, Price};
 pub use reject::Reject;
 pub use rules::MarketRules;

@@ -1,8 +1,9 @@
 //! Why a bid has not all it wants, market by market, and what would change that. Reads only.
 
+use crate::book::Place;
 use crate::exchange::Exchange;
 use crate::money::Price;
-use crate::state::{Bid, Place};
+use crate::state::Bid;
 use crate::units::{BidId, MarketId, Micros};
 
 /// Why a bid does not get (more) nodes at the moment; the later ones are nearer to a node.

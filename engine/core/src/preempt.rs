@@ -1,9 +1,9 @@
 //! Notices and claims: how a node changes hands (R5, R6, R7).
 
-use crate::book::Victim;
+use crate::book::{Place, Victim};
 use crate::event::{Bidder, ClaimCause, DropCause, EndReason, Fact, NoticeReason};
 use crate::exchange::Exchange;
-use crate::state::{Allocation, Claim, Notice, Place};
+use crate::state::{Allocation, Claim, Notice};
 use crate::timers::Due;
 use crate::units::{AllocationId, BidId};
 

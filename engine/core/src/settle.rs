@@ -3,34 +3,10 @@
 use crate::book::Rank;
 use crate::event::{CloseReason, DropCause};
 use crate::exchange::Exchange;
+use crate::head_queue::HeadQueue;
 use crate::money::Price;
 use crate::offerings::{Gang, Offering, What};
 use crate::units::{AllocationId, BidId, MarketId};
-use std::cmp::Reverse;
-
-/// A few bids in the order of R2, each once.
-#[derive(Debug, Default)]
-pub(crate) struct Queue(Vec<(Reverse<Rank>, BidId)>);
-
-impl Queue {
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    fn insert(&mut self, rank: Rank, bid: BidId) {
-        if let Err(at) = self.0.binary_search_by_key(&Reverse(rank), |(rank, _)| *rank) {
-            self.0.insert(at, (Reverse(rank), bid));
-        }
-    }
-
-    fn first(&self) -> Option<(Rank, BidId)> {
-        self.0.last().map(|(rank, bid)| (rank.0, *bid))
-    }
-
-    fn pop_first(&mut self) -> Option<(Rank, BidId)> {
-        self.0.pop().map(|(rank, bid)| (rank.0, bid))
-    }
-}
 
 impl Exchange {
     pub(crate) fn settle(&mut self) {
@@ -123,7 +99,7 @@ impl Exchange {
         self.with_heads(Exchange::give_free_unit_to)
     }
 
-    fn give_free_unit_to(&mut self, queue: &mut Queue) -> bool {
+    fn give_free_unit_to(&mut self, queue: &mut HeadQueue) -> bool {
         let mut rescued = self.rescue_candidate(None);
         loop {
             let waits = queue.first();
@@ -158,7 +134,7 @@ impl Exchange {
     }
 
     /// Does something with the heads of the queues, in one row of memory for all times.
-    fn with_heads(&mut self, act: impl FnOnce(&mut Exchange, &mut Queue) -> bool) -> bool {
+    fn with_heads(&mut self, act: impl FnOnce(&mut Exchange, &mut HeadQueue) -> bool) -> bool {
         let mut queue = std::mem::take(&mut self.heads);
         self.enqueue_heads(&mut queue);
         let done = act(self, &mut queue);
@@ -169,7 +145,7 @@ impl Exchange {
 
     /// The first plain bid of each market that changed, and the gangs that can be placed there: if
     /// none of these can be served nobody can, for no bid behind them can do better.
-    fn enqueue_heads(&self, queue: &mut Queue) {
+    fn enqueue_heads(&self, queue: &mut HeadQueue) {
         for market in self.dirty.iter() {
             let demand = &self.market(market).book.demand;
             if let Some((rank, bid)) = demand.first() {
@@ -191,7 +167,7 @@ impl Exchange {
         }
     }
 
-    fn enqueue_behind(&self, rank: Rank, queue: &mut Queue) {
+    fn enqueue_behind(&self, rank: Rank, queue: &mut HeadQueue) {
         for market in self.dirty.iter() {
             if let Some((rank, bid)) = self.market(market).book.demand.after(rank) {
                 queue.insert(rank, bid);
@@ -238,7 +214,7 @@ impl Exchange {
         self.with_heads(Exchange::serve_first_of)
     }
 
-    fn serve_first_of(&mut self, queue: &mut Queue) -> bool {
+    fn serve_first_of(&mut self, queue: &mut HeadQueue) -> bool {
         while let Some((_, bid)) = queue.pop_first() {
             if let Some(nodes) = self.bid(bid).gang() {
                 let Some(gang) = self.place_for_gang(bid, nodes) else { continue };

@@ -3,10 +3,10 @@
 //! one journal are compared.
 
 use crate::bids::Kept;
-use crate::codec::{DecodeError, Reader, Writer};
+use crate::codec::{Content, DecodeError, Reader, Writer};
 use crate::event::{Bidder, NoticeReason, Scope};
 use crate::exchange::{Account, Exchange, Market};
-use crate::keys::{Content, First, Keys};
+use crate::keys::{First, Keys};
 use crate::money::{Amount, Bill, Price, Totals};
 use crate::numbered::{Number, Numbered};
 use crate::reject::Reject;

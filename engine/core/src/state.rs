@@ -1,6 +1,6 @@
 //! What the market remembers of a bid, an allocation, an offer.
 
-use crate::book::{Handle, Live, Rank};
+use crate::book::{Handle, Place, Queued, Rank};
 use crate::event::{Bidder, NoticeReason};
 use crate::meter::Terms;
 use crate::money::Price;
@@ -66,15 +66,6 @@ pub(crate) struct Bid {
     /// Counted among what its tenant has open, with so many nodes.
     pub(crate) is_counted: bool,
     pub(crate) counted_nodes: u32,
-}
-
-/// How a bid with unmet demand waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Queued {
-    /// It takes one node at a time.
-    Plain,
-    /// It needs so many nodes at once (R12).
-    Gang(u32),
 }
 
 impl Bid {
@@ -260,29 +251,6 @@ impl Allocation {
     pub(crate) fn claim(&self) -> Option<Claim> {
         self.notice.and_then(|notice| notice.claim)
     }
-}
-
-/// Where an allocation stands in its market's book, with all that the book sorts by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Live(Live),
-    Claimed {
-        ceiling: Price,
-        number: u64,
-        reserve: Price,
-    },
-    /// Anybody may claim it (R6).
-    Standing {
-        reserve: Price,
-        deadline: Micros,
-    },
-    /// Without a claim and wanted back by its holder (R6).
-    Orphan {
-        ceiling: Price,
-        returns: bool,
-    },
-    /// Under notice without a claim, and its unit leaves.
-    Leaving,
 }
 
 /// What a provider sells in one market.

@@ -1,6 +1,5 @@
 //! What falls due, and in which order (§3, step 1).
 
-use crate::exchange::Exchange;
 use crate::units::{AllocationId, BidId, Micros};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,16 +15,13 @@ pub(crate) enum Due {
 }
 
 /// Set, never unset: whether a timer still stands is asked of the state when it comes up
-/// ([`Exchange::is_awaited`]). The first one always stands.
+/// (`due.rs`). The first one always stands.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Reverse<(Micros, Due)>>,
+    pub(crate) heap: BinaryHeap<Reverse<(Micros, Due)>>,
     /// How many stood when they were last counted.
-    standing: usize,
+    pub(crate) standing: usize,
 }
-
-/// How many timers may be there beside twice those that stood.
-const SLACK: usize = 1024;
 
 impl Timers {
     pub(crate) fn set(&mut self, at: Micros, due: Due) {
@@ -35,51 +31,5 @@ impl Timers {
     /// The earliest instant at which anything falls due.
     pub(crate) fn next(&self) -> Option<Micros> {
         self.heap.peek().map(|Reverse((at, _))| *at)
-    }
-}
-
-impl Exchange {
-    /// Takes the first thing that is due by now.
-    pub(crate) fn take_due(&mut self) -> Option<Due> {
-        while let Some(Reverse((at, due))) =
-            self.timers.heap.peek().copied().filter(|Reverse((at, _))| *at <= self.now)
-        {
-            self.timers.heap.pop();
-            if self.is_awaited(at, due) {
-                return Some(due);
-            }
-        }
-        None
-    }
-
-    /// Forgets timers that stand no more: the first ones, and all once they have become many.
-    pub(crate) fn tidy_timers(&mut self) {
-        while let Some(Reverse((at, due))) = self.timers.heap.peek().copied()
-            && !self.is_awaited(at, due)
-        {
-            self.timers.heap.pop();
-        }
-        if self.timers.heap.len() > 2 * self.timers.standing + SLACK {
-            let mut heap = std::mem::take(&mut self.timers.heap);
-            heap.retain(|Reverse((at, due))| self.is_awaited(*at, *due));
-            self.timers = Timers { standing: heap.len(), heap };
-        }
-    }
-
-    /// Whether what was to fall due at an instant still is to.
-    fn is_awaited(&self, at: Micros, due: Due) -> bool {
-        match due {
-            Due::ProtectionEnds(id) => self.allocations.get(id).is_some_and(|a| a.protected_until == at),
-            Due::ReserveCounts(id) => self.allocations.get(id).is_some_and(|a| a.raise_at == Some(at)),
-            Due::Deadline(id) => {
-                self.allocations.get(id).and_then(|a| a.notice).is_some_and(|notice| notice.deadline == at)
-            }
-            Due::StartTimeout(id) => {
-                self.allocations.get(id).is_some_and(|a| a.ready.is_none() && a.start_by == at)
-            }
-            Due::Expiry(id) => {
-                self.bids.get(id).is_some_and(|bid| bid.searching && bid.terms.expiry.get() == Some(at))
-            }
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! What running nodes have cost so far: what was noted at full hours, and the exchange for the rest.
 
 use super::Api;
-use crate::projections::rows::{Mark, RunningRow, Segment};
+use crate::readmodel::rows::{Mark, RunningRow, Segment};
 use crate::wire::billing::Accrued;
 use crate::wire::status::ApiError;
 use kubebid_core::money::{Bill, Price};

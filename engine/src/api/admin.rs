@@ -2,11 +2,11 @@
 
 use super::Api;
 use crate::auth::Secret;
-use crate::caller::Caller;
-use crate::chunk::{Step, hourly_bills};
-use crate::clock::{self, Clock};
-use crate::intake::Submission;
-use crate::recovery::MANY_BILLS;
+use crate::auth::caller::Caller;
+use crate::events::commit::{Step, hourly_bills};
+use crate::readmodel::MANY_BILLS;
+use crate::runtime::clock::{self, Clock};
+use crate::runtime::intake::Submission;
 use crate::store::{Account, NewToken};
 use crate::wire::echo::quoted;
 use crate::wire::status::{ApiError, Code};

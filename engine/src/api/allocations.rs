@@ -1,9 +1,9 @@
 //! GetAllocation, ListAllocations, ReportReady, ReleaseAllocation.
 
 use super::Api;
-use crate::caller::{Caller, Whose};
-use crate::projections::queries::AllocationQuery;
-use crate::projections::rows::{AllocationRow, NodeState};
+use crate::auth::caller::{Caller, Whose};
+use crate::readmodel::queries::AllocationQuery;
+use crate::readmodel::rows::{AllocationRow, NodeState};
 use crate::wire::allocation::AllocationNow;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{allocation, command, page, text};
@@ -84,7 +84,7 @@ impl Api {
         };
         self.projected_up_to(caller, request.min_seq).await?;
         let seq = self.0.engine.projected();
-        let mut rows = self.0.engine.projections().allocations(&query).await?;
+        let mut rows = self.0.engine.read_model().allocations(&query).await?;
         let next_page_token = page::cut(&mut rows, size, |row| row.allocation);
         let allocations = self.as_they_are(caller, rows).await?;
         Ok(v1::ListAllocationsResponse { seq, allocations, next_page_token, cursor: self.cursor(seq) })
@@ -109,10 +109,10 @@ impl Api {
             if row.state != NodeState::Ended && now.view.is_none() {
                 // It has ended since: what it was is written down.
                 self.projected_up_to(caller, seq).await?;
-                row = self.0.engine.projections().allocation(row.allocation).await?.unwrap_or(row);
+                row = self.0.engine.read_model().allocation(row.allocation).await?.unwrap_or(row);
             }
             let labels = labels.get(&row.bid.0).cloned().unwrap_or_default();
-            found.extend(allocation::message(row, labels, now, caller));
+            found.extend(allocation::message(row, labels, now, &caller.viewer()));
         }
         Ok(found)
     }
@@ -125,7 +125,7 @@ impl Api {
     ) -> Result<Option<AllocationRow>, ApiError> {
         let Ok(number) = command::number("allocation", number) else { return Ok(None) };
         let party = (!caller.sees_all()).then_some(caller.account.as_str());
-        Ok(self.0.engine.projections().allocation_of(party, AllocationId(number)).await?)
+        Ok(self.0.engine.read_model().allocation_of(party, AllocationId(number)).await?)
     }
 
     /// That an allocation has ended is for its parties to know.

@@ -1,9 +1,9 @@
 //! GetBid, ListBids.
 
 use super::{Api, LOOKED_AT};
-use crate::caller::{Caller, Whose};
-use crate::projections::queries::BidQuery;
-use crate::projections::rows::BidRow;
+use crate::auth::caller::{Caller, Whose};
+use crate::readmodel::queries::BidQuery;
+use crate::readmodel::rows::BidRow;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{bid, command, page, text};
 use kubebid_core::Reject;
@@ -27,7 +27,7 @@ impl Api {
             return Err(unknown());
         }
         let seq = self.0.engine.projected();
-        let (projections, bid) = (self.0.engine.projections(), BidId(request.bid));
+        let (projections, bid) = (self.0.engine.read_model(), BidId(request.bid));
         let row = match caller.sees_all() {
             true => projections.bid(bid).await?,
             false => projections.bid_of(caller.account.as_str(), bid).await?,
@@ -59,7 +59,7 @@ impl Api {
         };
         self.projected_up_to(caller, request.min_seq).await?;
         let seq = self.0.engine.projected();
-        let page = self.0.engine.projections().bid_page(&query, LOOKED_AT).await?;
+        let page = self.0.engine.read_model().bid_page(&query, LOOKED_AT).await?;
         let mut rows = page.bids;
         let mut next_page_token = page::cut(&mut rows, size, |row| row.bid);
         if let Some(bid) = page.stopped_at {

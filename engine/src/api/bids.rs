@@ -2,9 +2,9 @@
 
 use super::Api;
 use super::commands::{Done, done};
-use crate::caller::Caller;
-use crate::intake::unstamped;
-use crate::limits::{Reservation, Room};
+use crate::auth::caller::Caller;
+use crate::auth::limits::{Reservation, Room};
+use crate::runtime::intake::unstamped;
 use crate::store::Labels;
 use crate::wire::command;
 use crate::wire::lists;
@@ -177,7 +177,7 @@ impl Api {
 
     async fn hand_over(&self, caller: &Caller, placing: Placing) -> Vec<Result<Done, Box<ApiError>>> {
         let Placing { commands, rooms, mut reservation, labels } = placing;
-        let (unwritten, noting, bids) = (self.0.unwritten.clone(), labels.clone(), rooms.len());
+        let (pending_labels, noting, bids) = (self.0.pending_labels.clone(), labels.clone(), rooms.len());
         let (mut rooms, mut last) = (rooms.into_iter().enumerate(), None);
         let refusals = self.refusals_of(caller);
         let placed = self.0.engine.submit_all(commands, caller.deadline, move |exchange, step| {
@@ -187,7 +187,7 @@ impl Api {
                 Ok(done) if !done.repeated => {
                     last = Some(done.seq);
                     if !noting[at].is_empty() {
-                        unwritten.note(done.seq, noting[at].clone());
+                        pending_labels.note(done.seq, noting[at].clone());
                     }
                 }
                 Ok(_) | Err(_) => reservation.give_back(room),

@@ -2,9 +2,9 @@
 
 use super::Api;
 use super::events::PageEnd;
-use crate::caller::{Caller, Whose};
-use crate::projections::queries::{ChargeQuery, StatementQuery};
-use crate::projections::rows::RunningRow;
+use crate::auth::caller::{Caller, Whose};
+use crate::readmodel::queries::{ChargeQuery, StatementQuery};
+use crate::readmodel::rows::RunningRow;
 use crate::store::Labels;
 use crate::wire::billing::{Accrued, Side, Sum};
 use crate::wire::status::ApiError;
@@ -55,7 +55,7 @@ impl Api {
             Some(End::Running(id)) => after = AllocationId(id),
             end => {
                 query.after = end.and_then(End::place);
-                let mut rows = self.engine().projections().charges(&query).await?;
+                let mut rows = self.engine().read_model().charges(&query).await?;
                 let next = page::cut(&mut rows, size, |row| End::Charge(PageEnd((row.seq.0, row.index))));
                 let labels = self.labels(rows.iter().map(|row| row.bid)).await?;
                 for row in rows {
@@ -71,7 +71,7 @@ impl Api {
         if with_running {
             let room = size - charges.len() as u32;
             query.limit = room + 1;
-            let mut rows = self.engine().projections().running(&query, after).await?;
+            let mut rows = self.engine().read_model().running(&query, after).await?;
             if rows.len() > room as usize {
                 rows.truncate(room as usize);
                 let last = rows.last().map_or(after, |row| row.allocation);
@@ -109,7 +109,7 @@ impl Api {
             by_label: by_label.clone(),
         };
         let mut lines = Lines::default();
-        for row in self.engine().projections().statement(&query).await? {
+        for row in self.engine().read_model().statement(&query).await? {
             let (debit, credit, fee, node_time_us) = (row.debit, row.credit, row.fee, row.node_time_us);
             let sum = Sum { debit, credit, fee, node_time_us };
             lines.at(row.market, row.label_value).0.add(&sum);
@@ -163,7 +163,7 @@ impl Api {
         };
         let mut after = AllocationId(0);
         loop {
-            let rows = self.engine().projections().running(&query, after).await?;
+            let rows = self.engine().read_model().running(&query, after).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.allocation;
             let labels = match by_label {

@@ -2,10 +2,10 @@
 
 use super::Api;
 use crate::auth::Holder;
-use crate::caller::Caller;
-use crate::chunk::Step;
-use crate::intake::Submission;
-use crate::limits::Rate;
+use crate::auth::caller::Caller;
+use crate::auth::limits::Rate;
+use crate::events::commit::Step;
+use crate::runtime::intake::Submission;
 use crate::wire::command::Keyed;
 use crate::wire::refusal::refusal;
 use crate::wire::status::ApiError;

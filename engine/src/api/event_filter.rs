@@ -1,19 +1,21 @@
 //! What a caller looks for among the events: a filter, as far as it may see.
 
 use super::billing::known;
-use crate::caller::{Caller, Whose};
-use crate::chunk::Chunk;
-use crate::projections::queries::EventQuery;
-use crate::projections::rows::Place;
+use crate::auth::caller::{Caller, Whose};
+use crate::events::commit::Commit;
+use crate::events::encoded::add;
+use crate::events::message::{EventMessage, Parties};
+use crate::events::visibility::{Viewer, redact};
+use crate::readmodel::queries::EventQuery;
+use crate::readmodel::rows::Place;
 use crate::store::Labels;
-use crate::telling::add;
 use crate::wire::cursor::Cursor;
 use crate::wire::echo::quoted;
-use crate::wire::event::{Parties, Told, Viewer, redact};
 use crate::wire::lists;
 use crate::wire::pieces::Pieces;
 use crate::wire::status::ApiError;
 use crate::wire::text;
+use kubebid_core::EventKind;
 use kubebid_core::event::Scope;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names};
 use kubebid_proto::v1;
@@ -24,80 +26,61 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The fields of `Event.kind`.
-pub(super) const KINDS: [&str; 21] = [
-    "market_opened",
-    "rules_changed",
-    "offer_put",
-    "unit_added",
-    "unit_leaving",
-    "unit_back",
-    "unit_removed",
-    "bid_placed",
-    "bid_amended",
-    "bid_closed",
-    "allocated",
-    "ready",
-    "notice_started",
-    "notice_rescinded",
-    "claimed",
-    "claim_dropped",
-    "ended",
-    "charged",
-    "price_changed",
-    "rejected",
-    "repeated",
-];
-
 /// What a viewer may see.
 #[derive(Clone, Debug)]
-pub(super) enum Sight {
-    /// Events of a chunk that follow each other, in full, and shared with all who see them so.
-    Run(Arc<Chunk>, Range<usize>),
-    /// Changes of prices of a chunk that follow each other, shared with all who watch prices.
-    Prices(Arc<Chunk>, Range<usize>),
+pub(super) enum VisibleEvents {
+    /// Events of a commit that follow each other, in full, and shared with all who see them so.
+    Run(Arc<Commit>, Range<usize>),
+    /// Changes of prices of a commit that follow each other, shared with all who watch prices.
+    Prices(Arc<Commit>, Range<usize>),
     /// One event in full.
-    Whole(Arc<Told>),
+    Whole(Arc<EventMessage>),
     /// One event as this viewer may see it.
     Own(v1::Event),
 }
 
-impl Sight {
+impl VisibleEvents {
     /// How many events it is.
     pub(super) fn count(&self) -> usize {
         match self {
-            Sight::Run(_, run) | Sight::Prices(_, run) => run.len(),
-            Sight::Whole(_) | Sight::Own(_) => 1,
+            VisibleEvents::Run(_, run) | VisibleEvents::Prices(_, run) => run.len(),
+            VisibleEvents::Whole(_) | VisibleEvents::Own(_) => 1,
         }
     }
 
     pub(super) fn events(&self) -> Box<dyn Iterator<Item = &v1::Event> + '_> {
         match self {
-            Sight::Run(chunk, run) => {
-                Box::new(chunk.telling().events[run.clone()].iter().map(|told| &told.event))
+            VisibleEvents::Run(commit, run) => {
+                Box::new(commit.encoded_events().events[run.clone()].iter().map(|told| &told.event))
             }
-            Sight::Prices(chunk, run) => {
-                let telling = chunk.telling();
-                Box::new(telling.prices().events[run.clone()].iter().map(|at| &telling.events[*at].event))
+            VisibleEvents::Prices(commit, run) => {
+                let encoded_events = commit.encoded_events();
+                Box::new(
+                    encoded_events.prices().events[run.clone()]
+                        .iter()
+                        .map(|at| &encoded_events.events[*at].event),
+                )
             }
-            Sight::Whole(told) => Box::new(iter::once(&told.event)),
-            Sight::Own(event) => Box::new(iter::once(event)),
+            VisibleEvents::Whole(told) => Box::new(iter::once(&told.event)),
+            VisibleEvents::Own(event) => Box::new(iter::once(event)),
         }
     }
 
     /// Adds the events to what is encoded of a frame.
     pub(super) fn encode(&self, frame: &mut Pieces) {
         match self {
-            Sight::Run(chunk, run) => frame.share(chunk.telling().encoded(run)),
-            Sight::Prices(..) => self.events().for_each(|event| add(&event.encode_to_vec(), frame.own())),
-            Sight::Whole(told) => add(told.encoded(), frame.own()),
-            Sight::Own(event) => add(&event.encode_to_vec(), frame.own()),
+            VisibleEvents::Run(commit, run) => frame.share(commit.encoded_events().encoded(run)),
+            VisibleEvents::Prices(..) => {
+                self.events().for_each(|event| add(&event.encode_to_vec(), frame.own()))
+            }
+            VisibleEvents::Whole(told) => add(told.encoded(), frame.own()),
+            VisibleEvents::Own(event) => add(&event.encode_to_vec(), frame.own()),
         }
     }
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Lookout {
+pub(super) struct EventFilter {
     viewer: Viewer,
     /// Without a place and a limit.
     pub(super) query: EventQuery,
@@ -105,15 +88,18 @@ pub(super) struct Lookout {
     prices: bool,
 }
 
-impl Lookout {
-    pub(super) fn new(caller: &Caller, filter: Option<v1::EventFilter>) -> Result<Lookout, ApiError> {
+impl EventFilter {
+    pub(super) fn new(caller: &Caller, filter: Option<v1::EventFilter>) -> Result<EventFilter, ApiError> {
         let filter = filter.unwrap_or_default();
         let kinds = lists::distinct("EventFilter.kinds", "filter.kinds", filter.kinds)?;
         let markets = lists::distinct("EventFilter.markets", "filter.markets", filter.markets)?;
-        if let Some(unknown) = kinds.iter().find(|kind| !KINDS.contains(&&kind[..])) {
-            let what = format!("names {}, which is no kind", quoted(unknown));
-            return Err(ApiError::bad_field("filter.kinds", what));
-        }
+        let kind = |word: &String| {
+            EventKind::of_word(word).ok_or_else(|| {
+                let what = format!("names {}, which is no kind", quoted(word));
+                ApiError::bad_field("filter.kinds", what)
+            })
+        };
+        let kinds = kinds.iter().map(kind).collect::<Result<_, _>>()?;
         for name in markets.iter().chain(&filter.account) {
             text::text("filter", name, text::NOTE)?;
         }
@@ -124,7 +110,7 @@ impl Lookout {
                 Whose::Everybody => None,
             },
         };
-        let viewer = if caller.sees_all() { Viewer::All } else { Viewer::Account(caller.account.clone()) };
+        let viewer = caller.viewer();
         let bids = lists::distinct("EventFilter.bids", "filter.bids", filter.bids)?;
         let allocations =
             lists::distinct("EventFilter.allocations", "filter.allocations", filter.allocations)?;
@@ -137,14 +123,14 @@ impl Lookout {
             account,
             ..EventQuery::default()
         };
-        Ok(Lookout { viewer, query, prices: false })
+        Ok(EventFilter { viewer, query, prices: false })
     }
 
     /// Changes of prices, as everyone may see them.
-    pub(super) fn prices(markets: BTreeSet<MarketName>) -> Lookout {
-        let kinds = ["price_changed".to_owned()].into();
+    pub(super) fn prices(markets: BTreeSet<MarketName>) -> EventFilter {
+        let kinds = [EventKind::PriceChanged].into();
         let query = EventQuery { kinds, markets, ..EventQuery::default() };
-        Lookout { viewer: Viewer::All, query, prices: true }
+        EventFilter { viewer: Viewer::All, query, prices: true }
     }
 
     /// Nothing is left out, neither by the filter nor by what the caller may see.
@@ -162,42 +148,42 @@ impl Lookout {
         redact(event, parties, &self.viewer)
     }
 
-    /// What the caller looks for in a chunk behind a place, and up to which place that is all; `most` events at most.
-    /// `labels` are those of the chunk's bids, if it looks for labels.
+    /// What the caller looks for in a commit behind a place, and up to which place that is all; `most` events at most.
+    /// `labels` are those of the commit's bids, if it looks for labels.
     pub(super) fn pick(
         &self,
-        chunk: &Arc<Chunk>,
+        commit: &Arc<Commit>,
         labels: Option<&BTreeMap<u64, Labels>>,
         behind: Place,
         most: usize,
-    ) -> (Vec<Sight>, Place) {
-        let told = &chunk.telling().events;
+    ) -> (Vec<VisibleEvents>, Place) {
+        let told = &commit.encoded_events().events;
         let behind = told.partition_point(|told| (told.event.seq, told.event.index) <= behind);
-        let end = (chunk.last_seq().0, Cursor::ALL);
+        let end = (commit.last_seq().0, Cursor::ALL);
         let place_of = |at: usize| (told[at].event.seq, told[at].event.index);
         if self.is_everything() {
             let run = behind..told.len().min(behind + most);
             let place = if run.end < told.len() { place_of(run.end - 1) } else { end };
-            return (vec![Sight::Run(chunk.clone(), run)], place);
+            return (vec![VisibleEvents::Run(commit.clone(), run)], place);
         }
         if self.prices {
-            return self.pick_prices(chunk, behind, most);
+            return self.pick_prices(commit, behind, most);
         }
-        let places = chunk.telling().places(self.query.account.as_ref());
+        let places = commit.encoded_events().places(self.query.account.as_ref());
         let ahead = places.filter(|at| *at >= behind);
-        let mut found = ahead.filter_map(|at| Some((at, self.look_at(&told[at], chunk, labels)?)));
-        let (mut sights, mut last) = (Vec::new(), None);
-        while sights.len() < most {
-            let Some((at, sight)) = found.next() else { return (sights, end) };
-            sights.push(sight);
+        let mut found = ahead.filter_map(|at| Some((at, self.look_at(&told[at], commit, labels)?)));
+        let (mut found_events, mut last) = (Vec::new(), None);
+        while found_events.len() < most {
+            let Some((at, visible)) = found.next() else { return (found_events, end) };
+            found_events.push(visible);
             last = Some(at);
         }
-        (sights, last.map_or(end, place_of))
+        (found_events, last.map_or(end, place_of))
     }
 
-    /// As [`Lookout::pick`], behind the event at this place of the chunk.
-    fn pick_prices(&self, chunk: &Arc<Chunk>, behind: usize, most: usize) -> (Vec<Sight>, Place) {
-        let (told, changes) = (&chunk.telling().events, &chunk.telling().prices().events);
+    /// As [`EventFilter::pick`], behind the event at this place of the commit.
+    fn pick_prices(&self, commit: &Arc<Commit>, behind: usize, most: usize) -> (Vec<VisibleEvents>, Place) {
+        let (told, changes) = (&commit.encoded_events().events, &commit.encoded_events().prices().events);
         let markets = &self.query.markets;
         let wanted = |change: &usize| {
             let market = told[changes[*change]].market.as_ref();
@@ -205,7 +191,7 @@ impl Lookout {
         };
         let from = changes.partition_point(|at| *at < behind);
         let mut wanted = (from..changes.len()).filter(wanted).peekable();
-        let (mut sights, mut count) = (Vec::new(), 0);
+        let (mut found_events, mut count) = (Vec::new(), 0);
         while let Some(first) = wanted.next() {
             let mut run = first..first + 1;
             count += 1;
@@ -214,24 +200,24 @@ impl Lookout {
                 count += 1;
             }
             let last = &told[changes[run.end - 1]].event;
-            sights.push(Sight::Prices(chunk.clone(), run));
+            found_events.push(VisibleEvents::Prices(commit.clone(), run));
             if count >= most && wanted.peek().is_some() {
-                return (sights, (last.seq, last.index));
+                return (found_events, (last.seq, last.index));
             }
         }
-        (sights, (chunk.last_seq().0, Cursor::ALL))
+        (found_events, (commit.last_seq().0, Cursor::ALL))
     }
 
-    /// An event of a chunk, as the caller may see it, if he looks for it.
+    /// An event of a commit, as the caller may see it, if he looks for it.
     fn look_at(
         &self,
-        told: &Arc<Told>,
-        chunk: &Chunk,
+        told: &Arc<EventMessage>,
+        commit: &Commit,
         labels: Option<&BTreeMap<u64, Labels>>,
-    ) -> Option<Sight> {
-        let Lookout { viewer, query, .. } = self;
-        let wanted = query.kinds.is_empty() || query.kinds.contains(told.kind);
-        if !wanted || !self.is_in_market(told, chunk) {
+    ) -> Option<VisibleEvents> {
+        let EventFilter { viewer, query, .. } = self;
+        let wanted = query.kinds.is_empty() || query.kinds.contains(&told.kind);
+        if !wanted || !self.is_in_market(told, commit) {
             return None;
         }
         let any_bid = query.bids.is_empty() && query.labels.is_empty();
@@ -239,8 +225,8 @@ impl Lookout {
             return None;
         }
         let seen = match viewer {
-            Viewer::All => Sight::Whole(told.clone()),
-            Viewer::Account(_) => Sight::Own(redact(told.event.clone(), &told.parties, viewer)?),
+            Viewer::All => VisibleEvents::Whole(told.clone()),
+            Viewer::Account(_) => VisibleEvents::Own(redact(told.event.clone(), &told.parties, viewer)?),
         };
         let allocation = seen.events().next().and_then(allocation_of);
         let nodes = query.allocations.is_empty()
@@ -269,7 +255,7 @@ impl Lookout {
         })
     }
 
-    fn is_in_market(&self, told: &Told, chunk: &Chunk) -> bool {
+    fn is_in_market(&self, told: &EventMessage, commit: &Commit) -> bool {
         let markets = &self.query.markets;
         if markets.is_empty() {
             return true;
@@ -278,9 +264,9 @@ impl Lookout {
             return markets.contains(market);
         }
         let Some(bid) = told.parties.holder.as_ref().map(|holder| holder.bid) else { return false };
-        chunk
+        commit
             .bid(bid)
-            .is_some_and(|view| markets.iter().any(|market| is_named(market, &view.scope, &chunk.names)))
+            .is_some_and(|view| markets.iter().any(|market| is_named(market, &view.scope, &commit.names)))
     }
 }
 

@@ -1,12 +1,12 @@
 //! WatchEvents, ListEvents, and what watches share. Explain is in a file of its own.
 
 use super::billing::{instant, known};
+use super::event_filter::{EventFilter, VisibleEvents};
 use super::follow::{Live, follow};
-use super::lookout::{Lookout, Sight};
 use super::{Api, LOOKED_AT};
-use crate::caller::Caller;
-use crate::projections::queries::EventQuery;
-use crate::projections::rows::Place;
+use crate::auth::caller::Caller;
+use crate::readmodel::queries::EventQuery;
+use crate::readmodel::rows::Place;
 use crate::wire::cursor::Cursor;
 use crate::wire::page;
 use crate::wire::pieces::Pieces;
@@ -37,8 +37,8 @@ impl Api {
         if request.from_start && !request.cursor.is_empty() {
             return Err(ApiError::bad_field("from_start", "does not go together with a cursor"));
         }
-        let lookout = Lookout::new(caller, request.filter)?;
-        let live = Live::listen(self.engine(), &lookout);
+        let filter = EventFilter::new(caller, request.filter)?;
+        let live = Live::listen(self.engine(), &filter);
         let from = match self.place_of(&request.cursor).await? {
             Some(from) => from,
             None if request.from_start => (0, Cursor::ALL),
@@ -47,12 +47,12 @@ impl Api {
             None => (self.engine().ask(|exchange| exchange.seq().0).await?, Cursor::ALL),
         };
         let journal = self.engine().journal_id();
-        let frames = follow(self.clone(), lookout, live, from);
+        let frames = follow(self.clone(), filter, live, from);
         Ok(frames.map(move |frame| {
             let frame = frame?;
             let (seq, index) = frame.place;
             Ok(EventFrame {
-                sights: frame.sights,
+                found_events: frame.found_events,
                 rest: v1::WatchEventsResponse {
                     events: Vec::new(),
                     cursor: Cursor { journal, seq, index }.to_string(),
@@ -68,7 +68,7 @@ impl Api {
         request: v1::ListEventsRequest,
     ) -> Result<v1::ListEventsResponse, ApiError> {
         let size = page::size(request.page_size)?;
-        let lookout = Lookout::new(caller, request.filter)?;
+        let filter = EventFilter::new(caller, request.filter)?;
         let page_before: Option<PageEnd> = page::after(&request.page_token)?;
         let cursor = self.place_of(&request.cursor).await?;
         self.projected_up_to(caller, request.min_seq).await?;
@@ -79,9 +79,9 @@ impl Api {
             to: instant(request.to_us),
             newest_first: request.newest_first,
             limit: size + 1,
-            ..lookout.query.clone()
+            ..filter.query.clone()
         };
-        let page = self.engine().projections().event_page(&query, LOOKED_AT).await?;
+        let page = self.engine().read_model().event_page(&query, LOOKED_AT).await?;
         let mut rows = page.events;
         let mut next_page_token = page::cut(&mut rows, size, |row| PageEnd((row.seq.0, row.index)));
         let mut end = rows.last().map_or((seq, Cursor::ALL), |row| (row.seq.0, row.index));
@@ -91,7 +91,7 @@ impl Api {
             end = place;
         }
         let journal = self.engine().journal_id();
-        let events = rows.into_iter().filter_map(|row| lookout.seen(row.event, &row.parties));
+        let events = rows.into_iter().filter_map(|row| filter.seen(row.event, &row.parties));
         Ok(v1::ListEventsResponse {
             seq,
             events: events.collect(),
@@ -123,24 +123,25 @@ impl Api {
 /// A message of WatchEvents, whose events many watches may share.
 #[derive(Debug)]
 pub(crate) struct EventFrame {
-    sights: Vec<Sight>,
+    found_events: Vec<VisibleEvents>,
     /// Without events.
     rest: v1::WatchEventsResponse,
 }
 
 impl EventFrame {
     fn into_message(self) -> v1::WatchEventsResponse {
-        let events = self.sights.iter().flat_map(Sight::events).cloned().collect();
+        let events = self.found_events.iter().flat_map(VisibleEvents::events).cloned().collect();
         v1::WatchEventsResponse { events, ..self.rest }
     }
 
     /// As its message is encoded. What is seen in full is encoded once for all who see it.
     pub(crate) fn encode(&self) -> Vec<Bytes> {
-        let shared = |sight: &&Sight| matches!(sight, Sight::Run(..));
-        let own: usize = self.sights.iter().filter(|sight| !shared(sight)).map(Sight::count).sum();
+        let shared = |visible: &&VisibleEvents| matches!(visible, VisibleEvents::Run(..));
+        let own: usize =
+            self.found_events.iter().filter(|visible| !shared(visible)).map(VisibleEvents::count).sum();
         let mut frame = Pieces::with_capacity(128 * (1 + own));
-        for sight in &self.sights {
-            sight.encode(&mut frame);
+        for visible in &self.found_events {
+            visible.encode(&mut frame);
         }
         self.rest.encode(frame.own()).expect("a vector grows");
         frame.finish()
@@ -169,7 +170,7 @@ impl FromStr for PageEnd {
 
 #[cfg(test)]
 mod tests {
-    use crate::api::lookout::KINDS;
+    use kubebid_core::EventKind;
     use prost::Message;
     use prost_types::FileDescriptorSet;
 
@@ -184,6 +185,6 @@ mod tests {
             .filter(|field| field.oneof_index.is_some())
             .map(|field| field.name())
             .collect();
-        assert_eq!(kinds, KINDS);
+        assert_eq!(kinds, EventKind::ALL.iter().map(|kind| kind.word()).collect::<Vec<_>>());
     }
 }

@@ -5,13 +5,14 @@ mod summary;
 mod words;
 
 use super::billing::known;
-use super::lookout::Lookout;
+use super::event_filter::EventFilter;
 use super::{Api, LOOKED_AT};
-use crate::caller::Caller;
-use crate::projections::queries::EventQuery;
-use crate::view::MarketView;
+use crate::auth::caller::Caller;
+use crate::readmodel::queries::EventQuery;
+use crate::runtime::views::MarketView;
 use crate::wire::bid::unfilled;
 use crate::wire::status::{ApiError, Code};
+use kubebid_core::EventKind;
 use kubebid_core::Reject;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketId};
 use kubebid_core::views::{AllocationView, BidView, Obstacle};
@@ -93,7 +94,7 @@ impl Api {
         bid: u64,
         mut events: Vec<v1::Event>,
     ) -> Result<Vec<v1::Event>, ApiError> {
-        let kinds = ["bid_placed", "bid_amended"].map(str::to_owned).into();
+        let kinds = [EventKind::BidPlaced, EventKind::BidAmended].into();
         let query = EventQuery { bids: [BidId(bid)].into(), kinds, ..EventQuery::default() };
         events.extend(self.history(caller, seq, query).await?);
         events.sort_by_key(|event| (event.seq, event.index));
@@ -108,12 +109,12 @@ impl Api {
         query: EventQuery,
     ) -> Result<Vec<v1::Event>, ApiError> {
         self.projected_up_to(caller, seq).await?;
-        let lookout = Lookout::new(caller, None)?;
+        let filter = EventFilter::new(caller, None)?;
         let query =
-            EventQuery { account: lookout.query.account.clone(), newest_first: true, limit: STEPS, ..query };
-        let rows = self.engine().projections().event_page(&query, LOOKED_AT).await?.events;
+            EventQuery { account: filter.query.account.clone(), newest_first: true, limit: STEPS, ..query };
+        let rows = self.engine().read_model().event_page(&query, LOOKED_AT).await?.events;
         let mut events: Vec<_> =
-            rows.into_iter().filter_map(|row| lookout.seen(row.event, &row.parties)).collect();
+            rows.into_iter().filter_map(|row| filter.seen(row.event, &row.parties)).collect();
         events.reverse();
         Ok(events)
     }

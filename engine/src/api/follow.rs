@@ -2,13 +2,13 @@
 //! whenever the reader was too slow. Nothing is lost and nothing comes twice across the seam, because
 //! everything carries its place and only what lies behind the last one is taken.
 
-use super::lookout::{Lookout, Sight};
+use super::event_filter::{EventFilter, VisibleEvents};
 use super::{Api, LOOKED_AT};
-use crate::chunk::Chunk;
-use crate::engine::Engine;
-use crate::own_feeds::OwnFeed;
-use crate::projections::queries::EventQuery;
-use crate::projections::rows::Place;
+use crate::events::commit::Commit;
+use crate::lifecycle::engine::Engine;
+use crate::readmodel::queries::EventQuery;
+use crate::readmodel::rows::Place;
+use crate::runtime::account_feeds::AccountFeed;
 use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use futures_util::{Stream, stream};
@@ -27,22 +27,22 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// What was found, and up to where was looked.
 pub(super) struct Frame {
-    pub(super) sights: Vec<Sight>,
+    pub(super) found_events: Vec<VisibleEvents>,
     pub(super) place: Place,
 }
 
 /// What a frame has so far.
 #[derive(Default)]
 struct Events {
-    sights: Vec<Sight>,
+    found_events: Vec<VisibleEvents>,
     count: usize,
 }
 
 impl Events {
-    fn extend(&mut self, sights: impl IntoIterator<Item = Sight>) {
-        let before = self.sights.len();
-        self.sights.extend(sights);
-        self.count += self.sights[before..].iter().map(Sight::count).sum::<usize>();
+    fn extend(&mut self, found_events: impl IntoIterator<Item = VisibleEvents>) {
+        let before = self.found_events.len();
+        self.found_events.extend(found_events);
+        self.count += self.found_events[before..].iter().map(VisibleEvents::count).sum::<usize>();
     }
 
     fn is_empty(&self) -> bool {
@@ -53,12 +53,12 @@ impl Events {
 /// Begins behind `place`; the first frame comes at once, that its reader has a place.
 pub(super) fn follow(
     api: Api,
-    lookout: Lookout,
+    filter: EventFilter,
     live: Live,
     place: Place,
 ) -> impl Stream<Item = Result<Frame, ApiError>> + Send + use<> {
     let behind = (place < (live.began, Cursor::ALL)).then_some(live.began);
-    let follow = Follow { api, lookout, live: live.commits, place, behind, held: None, last: None };
+    let follow = Follow { api, filter, live: live.commits, place, behind, held: None, last: None };
     stream::try_unfold(follow, |mut follow| async {
         let frame = follow.next().await?;
         Ok(Some((frame, follow)))
@@ -75,14 +75,14 @@ pub(super) struct Live {
 
 enum Commits {
     /// All commits, one behind the other.
-    All(broadcast::Receiver<Arc<Chunk>>),
+    All(broadcast::Receiver<Arc<Commit>>),
     /// Those that may concern the account whose events are looked for.
-    Own(OwnFeed),
+    Own(AccountFeed),
 }
 
 impl Live {
-    pub(super) fn listen(engine: &Engine, lookout: &Lookout) -> Live {
-        let commits = match &lookout.query.account {
+    pub(super) fn listen(engine: &Engine, filter: &EventFilter) -> Live {
+        let commits = match &filter.query.account {
             Some(account) => Commits::Own(engine.subscribe_to(account.clone())),
             None => Commits::All(engine.subscribe()),
         };
@@ -93,7 +93,7 @@ impl Live {
 }
 
 impl Commits {
-    fn receiver(&mut self) -> &mut broadcast::Receiver<Arc<Chunk>> {
+    fn receiver(&mut self) -> &mut broadcast::Receiver<Arc<Commit>> {
         match self {
             Commits::All(commits) => commits,
             Commits::Own(feed) => &mut feed.commits,
@@ -118,14 +118,14 @@ impl Commits {
 
 struct Follow {
     api: Api,
-    lookout: Lookout,
+    filter: EventFilter,
     live: Commits,
     /// Everything up to and with it has been looked at.
     place: Place,
     /// The table has to be read up to this command first.
     behind: Option<u64>,
-    /// A chunk that is not used up.
-    held: Option<Arc<Chunk>>,
+    /// A commit that is not used up.
+    held: Option<Arc<Commit>>,
     /// The last frame: when it was, and up to where.
     last: Option<(Instant, Place)>,
 }
@@ -142,7 +142,7 @@ impl Follow {
             let full = events.count >= FRAME_EVENTS;
             if full || !events.is_empty() && !more_at_once || events.is_empty() && self.owes_bookmark() {
                 self.last = Some((Instant::now(), self.place));
-                return Ok(Frame { sights: events.sights, place: self.place });
+                return Ok(Frame { found_events: events.found_events, place: self.place });
             }
         }
     }
@@ -152,7 +152,7 @@ impl Follow {
         let (at, place) = self.last?;
         let moved = self.place > place;
         // Who watches everything follows the market command by command.
-        let at_once = moved && self.lookout.is_everything();
+        let at_once = moved && self.filter.is_everything();
         Some(if at_once { at } else { at + if moved { BOOKMARK } else { SIGN_OF_LIFE } })
     }
 
@@ -164,12 +164,12 @@ impl Follow {
     async fn read_table(&mut self, target: u64, events: &mut Events) -> Result<(), ApiError> {
         let engine = self.api.engine();
         engine.wait_projected(target).await;
-        if self.lookout.looks_for_labels() {
+        if self.filter.looks_for_labels() {
             self.api.labels_written(target).await;
         }
         // Before the page is read: the page has all of what is written by then. The tables are asked themselves: they
         // may have lost what they had, and the place does not move past what was not seen.
-        let tables = &engine.projections().tables;
+        let tables = &engine.read_model().tables;
         let known = (engine.projected().min(tables.watermark().await?), Cursor::ALL);
         if known.0 < target {
             return Err(
@@ -177,8 +177,8 @@ impl Follow {
             );
         }
         let query =
-            EventQuery { after: Some(self.place), limit: FRAME_EVENTS as u32, ..self.lookout.query.clone() };
-        let page = engine.projections().event_page(&query, LOOKED_AT).await?;
+            EventQuery { after: Some(self.place), limit: FRAME_EVENTS as u32, ..self.filter.query.clone() };
+        let page = engine.read_model().event_page(&query, LOOKED_AT).await?;
         if let Some(last) = page.events.last() {
             self.place = (last.seq.0, last.index);
         }
@@ -187,23 +187,23 @@ impl Follow {
             None if page.events.len() < FRAME_EVENTS => self.place = self.place.max(known),
             None => {}
         }
-        let seen = page.events.into_iter().filter_map(|row| self.lookout.seen(row.event, &row.parties));
-        events.extend(seen.map(Sight::Own));
+        let seen = page.events.into_iter().filter_map(|row| self.filter.seen(row.event, &row.parties));
+        events.extend(seen.map(VisibleEvents::Own));
         if self.place >= (target, Cursor::ALL) {
             self.behind = None;
         }
         Ok(())
     }
 
-    /// Waits for the next chunk, or until a frame is due.
+    /// Waits for the next commit, or until a frame is due.
     async fn hear(&mut self, events: &mut Events) -> Result<(), ApiError> {
-        if let Some(chunk) = self.held.take() {
-            return self.take(chunk, events).await;
+        if let Some(commit) = self.held.take() {
+            return self.take(commit, events).await;
         }
         // A first frame, and one that holds something already, do not wait.
         let heard = if self.last.is_none() || !events.is_empty() {
             match self.live.receiver().try_recv() {
-                Ok(chunk) => Ok(chunk),
+                Ok(commit) => Ok(commit),
                 Err(TryRecvError::Empty) => return Ok(()),
                 Err(TryRecvError::Closed) => Err(RecvError::Closed),
                 Err(TryRecvError::Lagged(missed)) => Err(RecvError::Lagged(missed)),
@@ -219,7 +219,7 @@ impl Follow {
             }
         };
         match heard {
-            Ok(chunk) => self.take(chunk, events).await?,
+            Ok(commit) => self.take(commit, events).await?,
             Err(RecvError::Lagged(_)) => self.behind = Some(self.api.engine().applied()),
             Err(RecvError::Closed) => {
                 return Err(
@@ -249,32 +249,33 @@ impl Follow {
         }
         match self.live {
             Commits::Own(_) => self.place = self.place.max((looked, Cursor::ALL)),
-            // A chunk may have been sent just before we listened, and applied just after we read the end.
+            // A commit may have been sent just before we listened, and applied just after we read the end.
             Commits::All(_) if self.place < (applied, Cursor::ALL) => self.behind = Some(applied),
             Commits::All(_) => {}
         }
     }
 
-    async fn take(&mut self, chunk: Arc<Chunk>, events: &mut Events) -> Result<(), ApiError> {
-        let (before, last) = (chunk.first_seq().0 - 1, chunk.last_seq().0);
+    async fn take(&mut self, commit: Arc<Commit>, events: &mut Events) -> Result<(), ApiError> {
+        let (before, last) = (commit.first_seq().0 - 1, commit.last_seq().0);
         if self.place >= (last, Cursor::ALL) {
             return Ok(());
         }
         if matches!(self.live, Commits::All(_)) && self.place < (before, Cursor::ALL) {
             // Something is missing in between.
             self.behind = Some(before);
-            self.held = Some(chunk);
+            self.held = Some(commit);
             return Ok(());
         }
-        let labels = match self.lookout.looks_for_labels() {
-            true => Some(self.api.labels_in(&chunk).await?),
+        let labels = match self.filter.looks_for_labels() {
+            true => Some(self.api.labels_in(&commit).await?),
             false => None,
         };
-        let (sights, place) = self.lookout.pick(&chunk, labels, self.place, FRAME_EVENTS - events.count);
+        let (found_events, place) =
+            self.filter.pick(&commit, labels, self.place, FRAME_EVENTS - events.count);
         self.place = place;
-        events.extend(sights);
+        events.extend(found_events);
         if self.place < (last, Cursor::ALL) {
-            self.held = Some(chunk);
+            self.held = Some(commit);
         }
         Ok(())
     }

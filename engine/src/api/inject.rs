@@ -6,9 +6,9 @@ mod pace;
 mod supply;
 
 use super::Api;
-use crate::caller::Caller;
-use crate::clock::Clock;
-use crate::engine::Engine;
+use crate::auth::caller::Caller;
+use crate::lifecycle::engine::Engine;
+use crate::runtime::clock::Clock;
 use crate::wire::status::{ApiError, Code};
 use std::fmt;
 use tokio::sync::watch;

@@ -8,8 +8,8 @@
 //! brings them.
 
 use super::{Api, PATIENCE};
-use crate::caller::Caller;
-use crate::chunk::Chunk;
+use crate::auth::caller::Caller;
+use crate::events::commit::Commit;
 use crate::store::{Labels, Rows};
 use crate::wire::status::{ApiError, Code};
 use kubebid_core::Reject;
@@ -30,7 +30,7 @@ const REASON: Duration = Duration::from_secs(1);
 
 /// Labels that belong to bids and may not be rows yet.
 #[derive(Debug)]
-pub(super) struct Unwritten {
+pub(super) struct PendingLabels {
     /// The last command before this process: what it left behind may lack its labels.
     inherited: u64,
     bids: Mutex<BTreeMap<u64, Labels>>,
@@ -39,13 +39,13 @@ pub(super) struct Unwritten {
     written: watch::Sender<()>,
 }
 
-impl Unwritten {
+impl PendingLabels {
     /// Writes what is noted, as long as it is kept.
-    pub(super) fn start(inherited: u64, rows: Rows) -> Arc<Unwritten> {
+    pub(super) fn start(inherited: u64, rows: Rows) -> Arc<PendingLabels> {
         let (noted, written) = (Arc::new(Notify::new()), watch::Sender::new(()));
-        let unwritten = Arc::new(Unwritten { inherited, bids: Mutex::default(), noted, written });
-        tokio::spawn(write(Arc::downgrade(&unwritten), rows, unwritten.noted.clone()));
-        unwritten
+        let pending_labels = Arc::new(PendingLabels { inherited, bids: Mutex::default(), noted, written });
+        tokio::spawn(write(Arc::downgrade(&pending_labels), rows, pending_labels.noted.clone()));
+        pending_labels
     }
 
     /// From here on the bid has these. Called on the exchange's thread.
@@ -65,20 +65,20 @@ impl Unwritten {
     }
 }
 
-impl Drop for Unwritten {
+impl Drop for PendingLabels {
     /// The one who writes finds nothing to do any more, and ends.
     fn drop(&mut self) {
         self.noted.notify_one();
     }
 }
 
-async fn write(unwritten: Weak<Unwritten>, rows: Rows, noted: Arc<Notify>) {
+async fn write(pending_labels: Weak<PendingLabels>, rows: Rows, noted: Arc<Notify>) {
     loop {
         noted.notified().await;
         loop {
-            let Some(unwritten) = unwritten.upgrade() else { return };
+            let Some(pending_labels) = pending_labels.upgrade() else { return };
             let some: Vec<(u64, Labels)> = {
-                let bids = unwritten.bids();
+                let bids = pending_labels.bids();
                 bids.iter().take(AT_A_TIME).map(|(bid, labels)| (*bid, labels.clone())).collect()
             };
             if some.is_empty() {
@@ -86,10 +86,10 @@ async fn write(unwritten: Weak<Unwritten>, rows: Rows, noted: Arc<Notify>) {
             }
             match rows.put_labels(some.iter().map(|(bid, labels)| (*bid, labels))).await {
                 Ok(()) => {
-                    let mut bids = unwritten.bids();
+                    let mut bids = pending_labels.bids();
                     some.iter().for_each(|(bid, _)| drop(bids.remove(bid)));
                     drop(bids);
-                    unwritten.written.send_replace(());
+                    pending_labels.written.send_replace(());
                 }
                 Err(fault) => {
                     warn!(error = %fault, "labels could not be written");
@@ -103,15 +103,17 @@ async fn write(unwritten: Weak<Unwritten>, rows: Rows, noted: Arc<Notify>) {
 impl Api {
     /// Waits until the labels of a bid that was just placed are written.
     pub(super) async fn labels_kept(&self, caller: &Caller, bid: u64) -> Result<(), ApiError> {
-        let written = self.0.unwritten.until_not(|bids| bids.contains_key(&bid));
+        let written = self.0.pending_labels.until_not(|bids| bids.contains_key(&bid));
         within(caller.deadline.unwrap_or_else(|| Instant::now() + PATIENCE), written).await
     }
 
     /// Waits until the labels of all bids up to this one can be found in the store, within reason: who looks for
     /// labels is not to miss a bid whose labels are just being written.
     pub(super) async fn labels_written(&self, up_to: u64) {
-        let written =
-            self.0.unwritten.until_not(|bids| bids.first_key_value().is_some_and(|(bid, _)| *bid <= up_to));
+        let written = self
+            .0
+            .pending_labels
+            .until_not(|bids| bids.first_key_value().is_some_and(|(bid, _)| *bid <= up_to));
         // The watch goes on without them.
         let _ = within(Instant::now() + REASON, written).await;
     }
@@ -119,13 +121,13 @@ impl Api {
     /// Returns the labels of the bids that a commit is about: read once for all who watch by labels.
     pub(super) async fn labels_in<'a>(
         &self,
-        chunk: &'a Chunk,
+        commit: &'a Commit,
     ) -> Result<&'a BTreeMap<u64, Labels>, ApiError> {
         let read = async |bids: Vec<u64>| {
-            self.labels_written(chunk.last_seq().0).await;
+            self.labels_written(commit.last_seq().0).await;
             Ok(self.rows().labels_of(&bids).await?)
         };
-        chunk.labels(read).await
+        commit.labels(read).await
     }
 
     /// Compares the labels of a repeated request with those of the bid that the first one placed.
@@ -135,13 +137,13 @@ impl Api {
         bid: u64,
         given: &Labels,
     ) -> Result<(), ApiError> {
-        let noted = self.0.unwritten.bids().get(&bid).cloned();
+        let noted = self.0.pending_labels.bids().get(&bid).cloned();
         let kept = match noted {
             Some(noted) => noted,
             None => self.rows().labels_of(&[bid]).await?.remove(&bid).unwrap_or_default(),
         };
-        if kept.is_empty() && !given.is_empty() && bid <= self.0.unwritten.inherited {
-            self.0.unwritten.note(bid, given.clone());
+        if kept.is_empty() && !given.is_empty() && bid <= self.0.pending_labels.inherited {
+            self.0.pending_labels.note(bid, given.clone());
         } else if kept != *given {
             let said = "the client_key was used with other labels";
             return Err(ApiError::new(Code::Market(Reject::KeyConflict)).saying(said));

@@ -5,10 +5,11 @@
 
 use super::billing::{instant, known};
 use super::{Api, LOOKED_AT};
-use crate::caller::Caller;
-use crate::projections::rows::PricePoint;
+use crate::auth::caller::Caller;
+use crate::events::message::price_numbers;
+use crate::readmodel::rows::PricePoint;
+use crate::runtime::views::{MarketView, Markets};
 use crate::store;
-use crate::view::{MarketView, Markets};
 use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{market, page, text};
@@ -159,7 +160,7 @@ impl Api {
             let after: Option<PointEnd> = page::after(&request.page_token)?;
             let after = after.map(PointEnd::place);
             bars = Vec::new();
-            points = self.engine().projections().price_points(&name, from, to, after, size + 1).await?;
+            points = self.engine().read_model().price_points(&name, from, to, after, size + 1).await?;
             next_page_token = page::cut(&mut points, size, PointEnd::of);
         } else {
             let now = self.market_now().await?;
@@ -170,7 +171,7 @@ impl Api {
             bars = Vec::new();
             let mut stopped = false;
             if from < to {
-                let (bar, projections) = (Micros(request.bar_us), self.engine().projections());
+                let (bar, projections) = (Micros(request.bar_us), self.engine().read_model());
                 let page = projections.price_bar_page(&name, from..to, bar, size + 1, LOOKED_AT).await?;
                 (bars, stopped) = (page.bars, page.stopped);
             }
@@ -202,7 +203,7 @@ impl Api {
         let prices = views.iter().zip(numbers).map(|(view, (seq, at, numbers, supply, entry))| {
             let numbers = v1::PriceNumbers {
                 entry_price_micros: entry.map(|entry| entry.0),
-                ..market::numbers(&numbers)
+                ..price_numbers(&numbers)
             };
             v1::MarketPrice {
                 numbers: Some(numbers),

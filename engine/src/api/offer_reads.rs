@@ -1,7 +1,7 @@
 //! GetOffer, ListOffers.
 
 use super::Api;
-use crate::caller::{Caller, Whose};
+use crate::auth::caller::{Caller, Whose};
 use crate::wire::echo::quoted;
 use crate::wire::offer;
 use crate::wire::status::{ApiError, Code};
@@ -36,7 +36,7 @@ impl Api {
         });
         let (seq, view, mut units) = asked.await??;
         let view = view.ok_or(Code::UnknownOffer)?;
-        let projections = self.0.engine.projections();
+        let projections = self.0.engine.read_model();
         let of = (Some(provider.as_str()), Some(market.as_str()));
         let mut put = projections.offers(of.0, of.1, 1).await?;
         if put.is_empty() {
@@ -67,7 +67,7 @@ impl Api {
         let seq = self.0.engine.projected();
         let account = account.as_ref().map(AccountName::as_str);
         let market = (!request.market.is_empty()).then_some(&request.market[..]);
-        let rows = self.0.engine.projections().offers(account, market, OFFERS).await?;
+        let rows = self.0.engine.read_model().offers(account, market, OFFERS).await?;
         let markets = self.0.engine.views().markets();
         let placed = rows.into_iter().filter_map(|row| {
             let name = MarketName::new(&row.market);

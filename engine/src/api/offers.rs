@@ -1,7 +1,7 @@
 //! PutOffer, WithdrawUnit, ReportUnitLost, GetOffer, ListOffers.
 
 use super::Api;
-use crate::caller::Caller;
+use crate::auth::caller::Caller;
 use crate::wire::command;
 use crate::wire::status::ApiError;
 use kubebid_core::Command;

@@ -1,11 +1,12 @@
 //! WatchPrices: the present numbers, and each change behind them, encoded once for all who watch.
 
 use super::Api;
+use super::event_filter::{EventFilter, VisibleEvents};
 use super::follow::{Frame as Changes, Live, follow};
-use super::lookout::{Lookout, Sight};
-use crate::caller::Caller;
-use crate::chunk::Chunk;
-use crate::telling::add;
+use crate::auth::caller::Caller;
+use crate::events::commit::Commit;
+use crate::events::encoded::add;
+use crate::events::message::price_point;
 use crate::wire::cursor::Cursor;
 use crate::wire::lists;
 use crate::wire::market;
@@ -41,8 +42,8 @@ impl Api {
             return Err(ApiError::new(Code::Market(Reject::BadMarkets)));
         }
         let named = lists::distinct("WatchPricesRequest.markets", "markets", request.markets)?;
-        let lookout = Lookout::prices(named.iter().map(|name| MarketName::new(name)).collect());
-        let live = Live::listen(self.engine(), &lookout);
+        let filter = EventFilter::prices(named.iter().map(|name| MarketName::new(name)).collect());
+        let live = Live::listen(self.engine(), &filter);
         // Before the views: what they do not have yet is still to come.
         let applied = (self.engine().applied(), Cursor::ALL);
         let markets = self.engine().views().markets();
@@ -65,12 +66,12 @@ impl Api {
             first = Some(Ok(PriceFrame { shown: present, cursor: cursor(applied) }));
             shown.extend(views.iter().map(|view| (view.name.to_string(), view.seq.0)));
         }
-        let changes = follow(self.clone(), lookout, live, from.unwrap_or(applied));
+        let changes = follow(self.clone(), filter, live, from.unwrap_or(applied));
         let changes = changes.map(move |changes| {
-            let Changes { sights, place } = changes?;
+            let Changes { found_events, place } = changes?;
             // The present numbers may be of later than the place where the changes begin.
             let asked = |name: &str, seq| of_type(name) && shown.get(name).is_none_or(|shown| seq > *shown);
-            let shown = sights.into_iter().flat_map(|sight| show(sight, asked));
+            let shown = found_events.into_iter().flat_map(|visible| show(visible, asked));
             Ok(PriceFrame { shown: shown.collect(), cursor: cursor(place) })
         });
         Ok(stream::iter(first).chain(changes))
@@ -87,31 +88,33 @@ pub(crate) struct PriceFrame {
 /// Points of a frame.
 #[derive(Debug)]
 enum Shown {
-    /// Changes of a chunk that follow each other.
-    Run(Arc<Chunk>, Range<usize>),
+    /// Changes of a commit that follow each other.
+    Run(Arc<Commit>, Range<usize>),
     Own(v1::PricePoint),
 }
 
 /// Of what was found, what is asked for, by the market's name and the number of the command.
-fn show(sight: Sight, asked: impl Fn(&str, u64) -> bool) -> Vec<Shown> {
-    let Sight::Prices(chunk, run) = sight else {
-        let points = sight.events().filter_map(market::point);
+fn show(visible: VisibleEvents, asked: impl Fn(&str, u64) -> bool) -> Vec<Shown> {
+    let VisibleEvents::Prices(commit, run) = visible else {
+        let points = visible.events().filter_map(price_point);
         return points.filter(|point| asked(&point.market, point.seq)).map(Shown::Own).collect();
     };
-    let telling = chunk.telling();
+    let encoded_events = commit.encoded_events();
     let is_asked = |change: &usize| {
-        let told = &telling.events[telling.prices().events[*change]];
+        let told = &encoded_events.events[encoded_events.prices().events[*change]];
         told.market.as_ref().is_some_and(|market| asked(market.as_str(), told.event.seq))
     };
     let changes: Vec<usize> = run.filter(is_asked).collect();
     let runs = changes.chunk_by(|one, next| one + 1 == *next);
-    runs.map(|run| Shown::Run(chunk.clone(), run[0]..run[run.len() - 1] + 1)).collect()
+    runs.map(|run| Shown::Run(commit.clone(), run[0]..run[run.len() - 1] + 1)).collect()
 }
 
 impl PriceFrame {
     fn into_message(self) -> v1::WatchPricesResponse {
         let points = self.shown.into_iter().flat_map(|shown| match shown {
-            Shown::Run(chunk, run) => Sight::Prices(chunk, run).events().filter_map(market::point).collect(),
+            Shown::Run(commit, run) => {
+                VisibleEvents::Prices(commit, run).events().filter_map(price_point).collect()
+            }
             Shown::Own(point) => vec![point],
         });
         v1::WatchPricesResponse { points: points.collect(), cursor: self.cursor }
@@ -123,7 +126,7 @@ impl PriceFrame {
         let mut frame = Pieces::with_capacity(128 * (1 + own));
         for shown in self.shown {
             match shown {
-                Shown::Run(chunk, run) => frame.share(chunk.telling().prices().encoded(&run)),
+                Shown::Run(commit, run) => frame.share(commit.encoded_events().prices().encoded(&run)),
                 Shown::Own(point) => add(&point.encode_to_vec(), frame.own()),
             }
         }

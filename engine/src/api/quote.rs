@@ -1,7 +1,7 @@
 //! QuoteBid.
 
 use super::Api;
-use crate::caller::Caller;
+use crate::auth::caller::Caller;
 use crate::wire::refusal::refusal;
 use crate::wire::status::ApiError;
 use crate::wire::{bid, command};

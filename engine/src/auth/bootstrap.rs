@@ -1,7 +1,7 @@
 //! The first administrator.
 
 use super::Secret;
-use crate::clock;
+use crate::runtime::clock;
 use crate::store::{Account, Fault, Limits, NewToken, Role, Store};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -1,7 +1,8 @@
 //! Who asks: the account of a credential, and what it may do.
 
 use crate::auth::Session;
-use crate::limits::Slot;
+use crate::auth::limits::Slot;
+use crate::events::visibility::Viewer;
 use crate::store::Role;
 use crate::wire::status::{ApiError, Code};
 use kubebid_core::units::AccountName;
@@ -78,6 +79,11 @@ impl Caller {
     /// Whether it sees the things of all accounts.
     pub fn sees_all(&self) -> bool {
         self.roles.has(Role::Admin)
+    }
+
+    /// Returns whose view of an event or an allocation this caller gets.
+    pub fn viewer(&self) -> Viewer {
+        if self.sees_all() { Viewer::All } else { Viewer::Account(self.account.clone()) }
     }
 
     /// Whether things of this account are its to see; others look as if they were not there.

@@ -1,8 +1,8 @@
 //! Tokens and accounts in memory, as the store has them.
 
 use super::Secret;
-use crate::caller::{Caller, Roles};
-use crate::limits::{Bucket, Defaults, Slots};
+use crate::auth::caller::{Caller, Roles};
+use crate::auth::limits::{Bucket, Defaults, Slots};
 use crate::store::{Fault, Limits, Rows};
 use arc_swap::ArcSwap;
 use kubebid_core::units::AccountName;

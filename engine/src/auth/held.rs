@@ -1,7 +1,7 @@
 //! Bodies of answers that keep something until they are read.
 
-use crate::limits::Slot;
-use crate::policy::Opens;
+use crate::auth::limits::Slot;
+use crate::auth::policy::Opens;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;

@@ -1,6 +1,7 @@
-//! Who may call what: one line for each method. A method without a line is refused.
+//! Who may call what, from the table of methods. A method without a row is refused.
 
-use crate::caller::Roles;
+use super::methods::{methods, path_of};
+use crate::auth::caller::Roles;
 use crate::store::Role;
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -19,53 +20,16 @@ pub enum Need {
     Admin,
 }
 
-#[rustfmt::skip]
-pub const POLICY: &[(&str, Need)] = &[
-    ("/kubebid.auction.v1.BidService/PlaceBid", Need::Tenant),
-    ("/kubebid.auction.v1.BidService/PlaceBids", Need::Tenant),
-    ("/kubebid.auction.v1.BidService/QuoteBid", Need::Markets),
-    ("/kubebid.auction.v1.BidService/GetBid", Need::Tenant),
-    ("/kubebid.auction.v1.BidService/ListBids", Need::Tenant),
-    ("/kubebid.auction.v1.BidService/AmendBid", Need::Tenant),
-    ("/kubebid.auction.v1.BidService/CancelBid", Need::Tenant),
-    ("/kubebid.auction.v1.AllocationService/GetAllocation", Need::Party),
-    ("/kubebid.auction.v1.AllocationService/ListAllocations", Need::Party),
-    ("/kubebid.auction.v1.AllocationService/ReportReady", Need::Party),
-    ("/kubebid.auction.v1.AllocationService/ReleaseAllocation", Need::Tenant),
-    ("/kubebid.auction.v1.OfferService/PutOffer", Need::Provider),
-    ("/kubebid.auction.v1.OfferService/GetOffer", Need::Provider),
-    ("/kubebid.auction.v1.OfferService/ListOffers", Need::Provider),
-    ("/kubebid.auction.v1.OfferService/WithdrawUnit", Need::Provider),
-    ("/kubebid.auction.v1.OfferService/ReportUnitLost", Need::Provider),
-    ("/kubebid.auction.v1.MarketService/ListMarkets", Need::Markets),
-    ("/kubebid.auction.v1.MarketService/ListInstanceTypes", Need::Markets),
-    ("/kubebid.auction.v1.MarketService/GetMarketPrice", Need::Markets),
-    ("/kubebid.auction.v1.MarketService/GetDepth", Need::Markets),
-    ("/kubebid.auction.v1.MarketService/ListPriceHistory", Need::Markets),
-    ("/kubebid.auction.v1.MarketService/WatchPrices", Need::Markets),
-    ("/kubebid.auction.v1.EventService/WatchEvents", Need::Credential),
-    ("/kubebid.auction.v1.EventService/ListEvents", Need::Credential),
-    ("/kubebid.auction.v1.EventService/Explain", Need::Party),
-    ("/kubebid.auction.v1.BillingService/ListCharges", Need::Party),
-    ("/kubebid.auction.v1.BillingService/GetStatement", Need::Party),
-    ("/kubebid.auction.v1.AdminService/OpenMarket", Need::Admin),
-    ("/kubebid.auction.v1.AdminService/ChangeRules", Need::Admin),
-    ("/kubebid.auction.v1.AdminService/PutInstanceType", Need::Admin),
-    ("/kubebid.auction.v1.AdminService/AdvanceTime", Need::Admin),
-    ("/kubebid.auction.v1.AdminService/PutAccount", Need::Admin),
-    ("/kubebid.auction.v1.AdminService/ListAccounts", Need::Admin),
-    ("/kubebid.auction.v1.AdminService/CreateToken", Need::Admin),
-    ("/kubebid.auction.v1.AdminService/ListTokens", Need::Admin),
-    ("/kubebid.auction.v1.AdminService/RevokeToken", Need::Admin),
-    ("/kubebid.auction.v1.InjectService/InjectDemand", Need::Admin),
-    ("/kubebid.auction.v1.InjectService/EndDemand", Need::Admin),
-    ("/kubebid.auction.v1.InjectService/InjectLoss", Need::Admin),
-    ("/kubebid.auction.v1.InjectService/RestoreOffers", Need::Admin),
-    ("/kubebid.auction.v1.InjectService/PreemptAllocation", Need::Admin),
-    ("/kubebid.auction.v1.InjectService/SetClockRate", Need::Admin),
-];
+macro_rules! needs {
+    ($($service:ident $method:ident $need:ident $kind:ident $functions:tt [$($verbs:tt)*])*) => {
+        /// What each method needs, by its gRPC path.
+        pub const POLICY: &[(&str, Need)] = &[$((path_of!($service $method), Need::$need),)*];
+    };
+}
 
-/// What the method, by its gRPC path, needs.
+methods!(needs);
+
+/// Returns what a method, by its gRPC path, needs.
 pub fn need(method: &str) -> Option<Need> {
     static NEEDS: LazyLock<HashMap<&str, Need>> = LazyLock::new(|| POLICY.iter().copied().collect());
     NEEDS.get(method).copied()
@@ -114,7 +78,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_method_has_one_line_and_no_line_is_of_something_else() {
+    fn every_method_has_one_row_and_no_row_is_of_something_else() {
         let files = FileDescriptorSet::decode(kubebid_proto::FILE_DESCRIPTOR_SET).unwrap();
         let methods: BTreeSet<String> = files
             .file

@@ -1,8 +1,8 @@
 //! What one commit brought: the commands with their events, and the state of all that they touched.
 
+use crate::events::encoded::EncodedEvents;
+use crate::events::message::{EventMessage, only, told};
 use crate::store::Labels;
-use crate::telling::Telling;
-use crate::wire::event::{Told, only, told};
 use kubebid_core::answer::Outcome;
 use kubebid_core::closing::Closing;
 use kubebid_core::event::{Event, Fact};
@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 
 /// A durable, applied batch. Shared by everything that follows the market.
 #[derive(Debug)]
-pub struct Chunk {
+pub struct Commit {
     pub steps: Vec<Step>,
     /// As they are behind the last step.
     pub bids: Vec<BidView>,
@@ -26,7 +26,7 @@ pub struct Chunk {
     /// What those have open whose bids were touched, as it is behind the last step.
     pub open: Vec<(AccountId, Open)>,
     pub names: Arc<Names>,
-    telling: OnceLock<Telling>,
+    encoded_events: OnceLock<EncodedEvents>,
     labels: OnceCell<BTreeMap<u64, Labels>>,
 }
 
@@ -56,13 +56,13 @@ pub(crate) fn hourly_bills(step: &Step) -> usize {
     step.hours.iter().map(|hour| hour.bills.len()).sum()
 }
 
-impl Chunk {
+impl Commit {
     pub fn first_seq(&self) -> Seq {
-        self.steps.first().expect("a chunk has a step").seq
+        self.steps.first().expect("a commit has a step").seq
     }
 
     pub fn last_seq(&self) -> Seq {
-        self.steps.last().expect("a chunk has a step").seq
+        self.steps.last().expect("a commit has a step").seq
     }
 
     /// How many bills its steps noted at full hours.
@@ -71,7 +71,7 @@ impl Chunk {
     }
 
     /// Gathers the state of what the steps touched.
-    pub(crate) fn gather(steps: Vec<Step>, exchange: &Exchange, names: Arc<Names>) -> Chunk {
+    pub(crate) fn gather(steps: Vec<Step>, exchange: &Exchange, names: Arc<Names>) -> Commit {
         let (mut bids, mut allocations) = (Vec::with_capacity(steps.len()), Vec::new());
         for event in steps.iter().flat_map(|step| &step.events) {
             touch(&event.fact, &mut bids, &mut allocations);
@@ -86,21 +86,21 @@ impl Chunk {
         let mut tenants: Vec<AccountId> = bids.iter().map(|bid| bid.tenant).collect();
         tenants.sort_unstable();
         tenants.dedup();
-        Chunk {
+        Commit {
             steps,
             bids,
             allocations: allocations.into_iter().filter_map(|id| exchange.view_allocation(id)).collect(),
             open: tenants.into_iter().map(|tenant| (tenant, exchange.open_of(tenant))).collect(),
             names,
-            telling: OnceLock::new(),
+            encoded_events: OnceLock::new(),
             labels: OnceCell::new(),
         }
     }
 
     /// Its events in full, which are made once for all who follow the market.
-    pub(crate) fn telling(&self) -> &Telling {
-        self.telling
-            .get_or_init(|| Telling::new(self.steps.iter().flat_map(|step| self.tell(step)).collect()))
+    pub(crate) fn encoded_events(&self) -> &EncodedEvents {
+        self.encoded_events
+            .get_or_init(|| EncodedEvents::new(self.steps.iter().flat_map(|step| self.tell(step)).collect()))
     }
 
     /// Returns the labels of the bids that its events are about. They are read once, by whoever asks first.
@@ -113,7 +113,7 @@ impl Chunk {
     {
         self.labels
             .get_or_try_init(|| {
-                let parties = self.telling().events.iter().map(|told| &told.parties);
+                let parties = self.encoded_events().events.iter().map(|told| &told.parties);
                 let bids = parties.flat_map(|parties| [&parties.holder, &parties.claimant, &parties.former]);
                 let bids: BTreeSet<u64> = bids.flatten().map(|party| party.bid.0).collect();
                 read(bids.into_iter().collect())
@@ -122,8 +122,8 @@ impl Chunk {
     }
 
     /// Each step with its events in full.
-    pub(crate) fn told(&self) -> impl Iterator<Item = (&Step, &[Arc<Told>])> {
-        let mut rest = &self.telling().events[..];
+    pub(crate) fn told(&self) -> impl Iterator<Item = (&Step, &[Arc<EventMessage>])> {
+        let mut rest = &self.encoded_events().events[..];
         self.steps.iter().map(move |step| {
             let (told, behind) = rest.split_at(step.events.len());
             rest = behind;
@@ -131,7 +131,7 @@ impl Chunk {
         })
     }
 
-    fn tell(&self, step: &Step) -> impl Iterator<Item = Arc<Told>> {
+    fn tell(&self, step: &Step) -> impl Iterator<Item = Arc<EventMessage>> {
         let events = told(step, &self.names).zip(&step.events);
         events.map(|(mut told, event)| {
             if let Fact::BidAmended { bidder, .. } | Fact::BidClosed { bidder, .. } = &event.fact {

@@ -1,8 +1,7 @@
-//! The events of a chunk as those who follow the market hear them: told in full once, encoded once, and found by
+//! The events of a commit as those who follow the market hear them: told in full once, encoded once, and found by
 //! whom they concern.
 
-use crate::wire::event::{Parties, Told};
-use crate::wire::market;
+use super::message::{EventMessage, Parties, price_point};
 use bytes::Bytes;
 use kubebid_core::units::AccountName;
 use prost::Message;
@@ -15,9 +14,9 @@ use std::sync::{Arc, OnceLock};
 const THINGS: u32 = 1;
 
 #[derive(Debug)]
-pub(crate) struct Telling {
+pub(crate) struct EncodedEvents {
     /// In the order in which they happened.
-    pub(crate) events: Vec<Arc<Told>>,
+    pub(crate) events: Vec<Arc<EventMessage>>,
     encoded: OnceLock<Encoded>,
     concerned: OnceLock<Concerned>,
     prices: OnceLock<Prices>,
@@ -59,9 +58,14 @@ struct Concerned {
     everybody: Vec<usize>,
 }
 
-impl Telling {
-    pub(crate) fn new(events: Vec<Arc<Told>>) -> Telling {
-        Telling { events, encoded: OnceLock::new(), concerned: OnceLock::new(), prices: OnceLock::new() }
+impl EncodedEvents {
+    pub(crate) fn new(events: Vec<Arc<EventMessage>>) -> EncodedEvents {
+        EncodedEvents {
+            events,
+            encoded: OnceLock::new(),
+            concerned: OnceLock::new(),
+            prices: OnceLock::new(),
+        }
     }
 
     /// Some events that follow each other, as they are in a frame of WatchEvents.
@@ -75,7 +79,7 @@ impl Telling {
         self.prices.get_or_init(|| {
             let points = self.events.iter().enumerate();
             let points =
-                points.filter_map(|(at, told)| Some((at, market::point(&told.event)?.encode_to_vec())));
+                points.filter_map(|(at, told)| Some((at, price_point(&told.event)?.encode_to_vec())));
             let (events, points): (Vec<usize>, Vec<Vec<u8>>) = points.unzip();
             Prices { events, encoded: encode(points.iter()) }
         })
@@ -124,7 +128,7 @@ pub(crate) fn add(thing: &[u8], frame: &mut Vec<u8>) {
     frame.extend_from_slice(thing);
 }
 
-fn index(events: &[Arc<Told>]) -> Concerned {
+fn index(events: &[Arc<EventMessage>]) -> Concerned {
     let mut concerned = Concerned::default();
     for (place, told) in events.iter().enumerate() {
         if told.concerns_everybody() {

@@ -1,18 +1,13 @@
 //! Events as messages: in full, and as each of those concerned may see them.
 
-mod redact;
-#[cfg(test)]
-mod tests;
 mod words;
 
-pub use redact::{Viewer, redact};
 pub(crate) use words::charge_reason;
-pub use words::kind;
 
-use super::refusal;
-use crate::chunk::Step;
+use super::commit::Step;
+use super::visibility;
 use bytes::Bytes;
-use kubebid_core::event::{Bidder, ChargeReason, Event, Fact, Node, Scope};
+use kubebid_core::event::{Bidder, ChargeReason, Event, EventKind, Fact, Node, Scope};
 use kubebid_core::picture::Numbers;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names, Seq, UnitId};
 use kubebid_proto::v1;
@@ -22,9 +17,8 @@ use v1::event as message;
 
 /// An event in full, with all that is needed to find it and to know whom it concerns.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
-    /// As filters call it: the field of `Event.kind`.
-    pub kind: &'static str,
+pub struct EventMessage {
+    pub kind: EventKind,
     /// Of the unit or the offer, or the only one that the bid names; none for bids with several.
     pub market: Option<MarketName>,
     pub unit: Option<String>,
@@ -34,7 +28,7 @@ pub struct Told {
     encoded: OnceLock<Bytes>,
 }
 
-impl Told {
+impl EventMessage {
     /// The event as the bytes that it is on the wire and in the table, made once: whoever asks first.
     pub fn encoded(&self) -> &Bytes {
         self.encoded.get_or_init(|| self.event.encode_to_vec().into())
@@ -54,7 +48,7 @@ impl Told {
         let nobody = [holder, claimant, former].into_iter().all(Option::is_none)
             && provider.is_none()
             && account.is_none();
-        nobody && !matches!(self.kind, "rejected" | "repeated")
+        nobody && !matches!(self.kind, EventKind::Rejected | EventKind::Repeated)
     }
 }
 
@@ -80,12 +74,12 @@ pub struct Party {
 }
 
 /// The events of a command, in full.
-pub fn told(step: &Step, names: &Names) -> impl Iterator<Item = Told> {
+pub fn told(step: &Step, names: &Names) -> impl Iterator<Item = EventMessage> {
     let events = step.events.iter().enumerate();
     events.map(move |(index, core)| {
         let (seq, index) = (step.seq, u32::try_from(index).expect("a command has fewer events"));
-        let mut told = Told {
-            kind: kind(&core.fact),
+        let mut told = EventMessage {
+            kind: core.fact.kind(),
             market: market(&core.fact, names),
             unit: unit(&core.fact).map(|unit| names.unit(unit).to_string()),
             allocation: node(&core.fact).map(|node| node.allocation),
@@ -98,7 +92,9 @@ pub fn told(step: &Step, names: &Names) -> impl Iterator<Item = Told> {
                 told.parties.account = step.command.command.account().cloned();
                 rejected.account = told.parties.account.as_ref().map(|name| name.to_string());
                 if let Fact::Rejected { reason } = &core.fact {
-                    refusal::told(&step.command.command, *reason).code().clone_into(&mut rejected.reason);
+                    visibility::event_reason(&step.command.command, *reason)
+                        .code()
+                        .clone_into(&mut rejected.reason);
                 }
             }
             Some(message::Kind::Repeated(message::Repeated { account, .. })) => {
@@ -233,7 +229,7 @@ pub(crate) fn only(scope: &Scope) -> Option<kubebid_core::units::MarketId> {
     }
 }
 
-pub(crate) fn numbers(numbers: &Numbers) -> v1::PriceNumbers {
+pub(crate) fn price_numbers(numbers: &Numbers) -> v1::PriceNumbers {
     v1::PriceNumbers {
         market_price_micros: numbers.market_price.0,
         entry_price_micros: numbers.entry_price.map(|price| price.0),
@@ -241,6 +237,18 @@ pub(crate) fn numbers(numbers: &Numbers) -> v1::PriceNumbers {
         lowest_accepted_micros: numbers.lowest_accepted.map(|price| price.0),
         highest_losing_micros: numbers.highest_losing.0,
     }
+}
+
+/// A change of prices, where the event is one.
+pub(crate) fn price_point(event: &v1::Event) -> Option<v1::PricePoint> {
+    let Some(v1::event::Kind::PriceChanged(changed)) = &event.kind else { return None };
+    Some(v1::PricePoint {
+        market: changed.market.clone(),
+        seq: event.seq,
+        index: event.index,
+        at_us: event.at_us,
+        numbers: changed.numbers,
+    })
 }
 
 fn message_of(fact: &Fact, names: &Names) -> message::Kind {
@@ -358,9 +366,10 @@ fn message_of(fact: &Fact, names: &Names) -> message::Kind {
             fee_micros: micros(fee.0),
             reason: words::charge_reason(*reason) as i32,
         }),
-        Fact::PriceChanged { market: id, numbers: five } => {
-            Kind::PriceChanged(message::PriceChanged { market: market(*id), numbers: Some(numbers(five)) })
-        }
+        Fact::PriceChanged { market: id, numbers: five } => Kind::PriceChanged(message::PriceChanged {
+            market: market(*id),
+            numbers: Some(price_numbers(five)),
+        }),
         Fact::Rejected { reason } => {
             Kind::Rejected(message::Rejected { account: None, reason: reason.code().to_owned() })
         }

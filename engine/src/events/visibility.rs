@@ -1,7 +1,11 @@
 //! Who sees what of an event: the comments of `event.proto`, line by line.
 
-use super::{Parties, Party};
+#[cfg(test)]
+mod tests;
+
+use super::message::{Parties, Party};
 use kubebid_core::units::AccountName;
+use kubebid_core::{Command, EventKind, Reject};
 use kubebid_proto::v1::{self, event::Kind};
 
 /// Who looks.
@@ -10,6 +14,16 @@ pub enum Viewer {
     /// Somebody who sees all accounts.
     All,
     Account(AccountName),
+}
+
+impl Viewer {
+    /// Returns whether the viewer may see what belongs to this account.
+    pub fn sees(&self, account: &str) -> bool {
+        match self {
+            Viewer::All => true,
+            Viewer::Account(viewer) => viewer.as_str() == account,
+        }
+    }
 }
 
 /// As what the viewer is concerned; one account may be several.
@@ -33,6 +47,11 @@ impl Roles {
             account: parties.account.as_ref() == Some(viewer),
         }
     }
+}
+
+/// Returns whether events of this kind are about the market itself, so that everyone may see them.
+pub(crate) fn concerns_everyone(kind: EventKind) -> bool {
+    matches!(kind, EventKind::MarketOpened | EventKind::RulesChanged | EventKind::PriceChanged)
 }
 
 /// A full event as the viewer may see it; nothing where it is not concerned.
@@ -103,5 +122,26 @@ fn hide(hidden: bool, bid: &mut Option<u64>, tenant: &mut Option<String>) {
 fn hide_one<T>(hidden: bool, field: &mut Option<T>) {
     if hidden {
         *field = None;
+    }
+}
+
+/// The reason as an event says it. Whether an allocation that has ended was the caller's is not known here: the answer
+/// says ENDED to its parties, the event to nobody.
+pub(super) fn event_reason(command: &Command, reject: Reject) -> Reject {
+    let reject = as_missing(command, reject);
+    if reject == Reject::Ended { Reject::UnknownAllocation } else { reject }
+}
+
+/// What belongs to someone else looks as if it were not there.
+pub(crate) fn as_missing(command: &Command, reject: Reject) -> Reject {
+    match (reject, command) {
+        (Reject::NotYours, Command::AmendBid { .. } | Command::CancelBid { .. }) => Reject::UnknownBid,
+        (Reject::NotYours, Command::ReleaseAllocation { .. } | Command::ReportReady { .. }) => {
+            Reject::UnknownAllocation
+        }
+        (Reject::NotYours, Command::WithdrawUnit { .. } | Command::ReportUnitLost { .. }) => {
+            Reject::UnknownUnit
+        }
+        (reject, _) => reject,
     }
 }

@@ -3,10 +3,10 @@
 
 use super::malformed::malformed;
 use crate::api::{Api, header_of};
-use crate::caller::Caller;
-use crate::held::held;
-use crate::metrics::Requests;
-use crate::policy;
+use crate::auth::caller::Caller;
+use crate::auth::held::held;
+use crate::auth::policy;
+use crate::runtime::metrics::Requests;
 use crate::wire::status::{ApiError, Code};
 use axum::extract::Request;
 use axum::response::Response;

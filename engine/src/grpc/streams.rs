@@ -3,7 +3,7 @@
 use super::malformed::malformed;
 use super::methods::read;
 use crate::api::Api;
-use crate::caller::Caller;
+use crate::auth::caller::Caller;
 use crate::wire::pieces::WORTH_SHARING;
 use crate::wire::status::ApiError;
 use axum::body::Body;

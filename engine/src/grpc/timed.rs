@@ -1,6 +1,6 @@
 //! Bodies of requests that have to come to their end in time.
 
-use super::gate::late;
+use super::middleware::late;
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};

@@ -1,6 +1,6 @@
 //! Parts of the engine that a benchmark may leave out, to see what they cost.
 
-use crate::chunk::Chunk;
+use crate::events::commit::Commit;
 use crate::store::{AppendError, Batch, Fault, JournalWriter, Resolution};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl JournalWriter for NoJournal {
 }
 
 /// Takes what is for the tables and lets go of it.
-pub(crate) async fn no_projections(mut chunks: mpsc::UnboundedReceiver<Arc<Chunk>>) -> Result<(), Fault> {
-    while chunks.recv().await.is_some() {}
+pub(crate) async fn no_projections(mut commits: mpsc::UnboundedReceiver<Arc<Commit>>) -> Result<(), Fault> {
+    while commits.recv().await.is_some() {}
     Ok(())
 }

@@ -1,23 +1,24 @@
 //! The engine put together: store, recovery, the exchange's thread, views, feed, projections.
 
-use crate::chunk::{Chunk, Step};
-use crate::clock::{Clock, ClockFault, MAX_CLOCK_JUMP, MachineClock, MarketClock, SystemClock};
-use crate::health::Health;
-use crate::intake::{Answer, Intake, Looked, NotDone, Submission, Taker, Ticket, Waiting, Work, unstamped};
-use crate::leave_out::{self, LeaveOut};
-use crate::own_feeds::{OwnFeed, OwnFeeds};
-use crate::owner::Owner;
-use crate::progress::{self, Reached};
-use crate::projections::Projections;
-use crate::recovery::RecoveryError;
-use crate::scrub;
-use crate::sequencer::Stopped;
-use crate::snapshots::Snapshotter;
-use crate::spans;
-use crate::standby::Start;
-use crate::store::{Fault, Store, StoreOptions};
-use crate::tenure::Tenure;
-use crate::view::Views;
+use crate::events::commit::{Commit, Step};
+use crate::lifecycle::bench_stubs;
+use crate::lifecycle::error::EngineError;
+use crate::lifecycle::leader::LeaderThread;
+use crate::lifecycle::options::{EngineOptions, Start};
+use crate::lifecycle::scrub;
+use crate::lifecycle::snapshotter::Snapshotter;
+use crate::readmodel::ReadModel;
+use crate::runtime::account_feeds::{AccountFeed, AccountFeeds};
+use crate::runtime::clock::{Clock, MarketClock};
+use crate::runtime::health::Health;
+use crate::runtime::intake::{
+    Answer, Intake, Outcomes, Submission, SubmitError, Taker, Ticket, Waiting, Work, unstamped,
+};
+use crate::runtime::lease_state::LeaseState;
+use crate::runtime::progress::{self, Reached};
+use crate::runtime::spans;
+use crate::runtime::views::Views;
+use crate::store::{Fault, Store};
 use futures_util::future::BoxFuture;
 use kubebid_core::units::AccountName;
 use kubebid_core::{Exchange, Stamped};
@@ -29,57 +30,6 @@ use tokio::task::JoinHandle;
 use tracing::{error, warn};
 use uuid::Uuid;
 
-/// A leader renews its lease every second, and its standby serves well within five when it is killed.
-pub const LEASE: Duration = Duration::from_secs(3);
-
-#[derive(Clone, Debug)]
-pub struct EngineOptions {
-    pub store: StoreOptions,
-    pub clock: Clock,
-    /// What a real clock reads.
-    pub machine_clock: Arc<dyn MachineClock>,
-    /// The longest step of the machine's clock that market time follows.
-    pub max_clock_jump: Duration,
-    /// Starts although the machine's clock contradicts the journal, the database or the last engine.
-    pub accept_time_jump: bool,
-    /// Commands that may wait to be taken, and as many questions; more are refused as busy.
-    pub intake: usize,
-    /// Commands that the projections may lag behind; beyond that commands are refused as busy.
-    pub projection_lag: u64,
-    /// Commits that a slow watcher may lag behind before it has to read the events table.
-    pub feed: usize,
-    /// Commands from one snapshot to the next, while the engine runs; it saves one when it stops, too.
-    pub snapshot_every: u64,
-    /// How long to wait between two checks of the whole journal; none are made without.
-    pub scrub_every: Option<Duration>,
-    /// Nothing, but in benchmarks.
-    pub leave_out: LeaveOut,
-    pub start: Start,
-    /// How long nobody takes over from a leader that is not heard of, where the store has leases.
-    pub lease: Duration,
-}
-
-impl EngineOptions {
-    /// One that fences whoever leads.
-    pub fn new(store: StoreOptions, clock: Clock) -> EngineOptions {
-        EngineOptions {
-            store,
-            clock,
-            machine_clock: Arc::new(SystemClock),
-            max_clock_jump: MAX_CLOCK_JUMP,
-            accept_time_jump: false,
-            intake: 16_384,
-            projection_lag: 1_000_000,
-            feed: 4096,
-            snapshot_every: 1_000_000,
-            scrub_every: None,
-            leave_out: LeaveOut::default(),
-            start: Start::TakeOver,
-            lease: LEASE,
-        }
-    }
-}
-
 /// A running engine, to be asked and told. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine(Arc<Inner>);
@@ -90,14 +40,14 @@ struct Inner {
     clock: MarketClock,
     store: Store,
     views: Arc<Views>,
-    feed: broadcast::Sender<Arc<Chunk>>,
-    own_feeds: OwnFeeds,
+    feed: broadcast::Sender<Arc<Commit>>,
+    account_feeds: AccountFeeds,
     applied: Reached,
-    projections: Projections,
+    read_model: ReadModel,
     projected: Reached,
     projection_lag: u64,
     saved: Reached,
-    tenure: Tenure,
+    lease_state: LeaseState,
     health: Health,
 }
 
@@ -113,34 +63,6 @@ pub struct Running {
     health: Health,
 }
 
-/// Why the engine did not start, or ended by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    #[error(transparent)]
-    Store(#[from] Fault),
-    #[error(transparent)]
-    Recovery(#[from] RecoveryError),
-    #[error(transparent)]
-    Clock(#[from] ClockFault),
-    #[error(transparent)]
-    Stopped(#[from] Stopped),
-    #[error(
-        "another engine leads and lives; --standby waits to take over from it, --take-over fences it at once"
-    )]
-    Led,
-    #[error("a standby needs a store in PostgreSQL: a SQLite file belongs to one engine")]
-    NoStandby,
-    #[error("the exchange's thread could not be started")]
-    Thread(#[source] std::io::Error),
-    #[error("the exchange's thread ended unexpectedly")]
-    Bug,
-    #[error(
-        "the store did not let the engine end within {} s{}; what was acknowledged is in the journal, and an engine \
-         that starts replays it", .grace.as_secs(), .why.as_ref().map_or(String::new(), |why| format!(" ({why})"))
-    )]
-    Cut { grace: Duration, why: Option<String> },
-}
-
 impl Engine {
     /// Opens the store, takes the journal, recovers, and runs. Returns when the engine leads and is ready; dropped
     /// before, it never does.
@@ -154,37 +76,37 @@ impl Engine {
         if options.start == Start::Standby && !store.has_lease() {
             return Err(EngineError::NoStandby);
         }
-        let projections = Projections::open(&store).await?;
+        let read_model = ReadModel::open(&store).await?;
         let clock = MarketClock::new(options.clock, options.machine_clock.clone(), options.max_clock_jump);
-        let tenure = Tenure::for_life();
+        let lease_state = LeaseState::for_life();
         let health = Health::default();
         let intake = Intake::new(options.intake);
         let views = Arc::new(Views::default());
         let (feed, _) = broadcast::channel(options.feed);
-        let (to_own_feeds, commits) = mpsc::unbounded_channel();
-        let own_feeds = OwnFeeds::new(options.feed);
-        tokio::spawn(own_feeds.clone().run(commits));
+        let (to_account_feeds, commits) = mpsc::unbounded_channel();
+        let account_feeds = AccountFeeds::new(options.feed);
+        tokio::spawn(account_feeds.clone().run(commits));
         let (applied, applied_seq) = progress::from(0);
-        let (chunks, to_project) = mpsc::unbounded_channel();
-        let (projected, projected_seq) = progress::from(projections.watermark());
+        let (commits, to_project) = mpsc::unbounded_channel();
+        let (projected, projected_seq) = progress::from(read_model.watermark());
         let (saved, saved_seq) = progress::from(0);
         let (ready, is_ready) = oneshot::channel();
         let (ended, exchange) = oneshot::channel();
-        let owner = Owner {
+        let owner = LeaderThread {
             store: store.clone(),
-            projections: projections.clone(),
+            read_model: read_model.clone(),
             options: options.clone(),
             clock: clock.clone(),
             intake: intake.clone(),
             views: views.clone(),
             feed: feed.clone(),
-            own_feeds: to_own_feeds,
-            chunks,
+            account_feeds: to_account_feeds,
+            commits,
             projecting: projected.clone(),
             projected: projected_seq.clone(),
             applied,
             saved: saved.clone(),
-            tenure: tenure.clone(),
+            lease_state: lease_state.clone(),
             health: health.clone(),
             runtime: Handle::current(),
         };
@@ -203,9 +125,9 @@ impl Engine {
             })
             .map_err(EngineError::Thread)?;
         let projector = if options.leave_out.projections {
-            tokio::spawn(leave_out::no_projections(to_project))
+            tokio::spawn(bench_stubs::no_projections(to_project))
         } else {
-            tokio::spawn(projections.clone().run(to_project, projected, health.clone()))
+            tokio::spawn(read_model.clone().run(to_project, projected, health.clone()))
         };
         let mut running = Running {
             intake: intake.clone(),
@@ -228,13 +150,13 @@ impl Engine {
             store,
             views,
             feed,
-            own_feeds,
+            account_feeds,
             applied: applied_seq,
-            projections,
+            read_model,
             projected: projected_seq,
             projection_lag: options.projection_lag,
             saved: saved_seq,
-            tenure,
+            lease_state,
             health,
         }));
         Ok((engine, running))
@@ -247,7 +169,7 @@ impl Engine {
         &self,
         command: Submission,
         look: impl FnOnce(&Exchange, &Step) -> T + Send + 'static,
-    ) -> Result<T, NotDone> {
+    ) -> Result<T, SubmitError> {
         let mut look = Some(look);
         let once = move |exchange: &Exchange, step: &Step| {
             look.take().map(|look| look(exchange, step)).expect("one command is looked at once")
@@ -265,18 +187,18 @@ impl Engine {
         commands: Vec<Stamped>,
         deadline: Option<Instant>,
         look: impl FnMut(&Exchange, &Step) -> T + Send + 'static,
-    ) -> Result<Vec<T>, NotDone> {
+    ) -> Result<Vec<T>, SubmitError> {
         let (waiting, answer) = Waiting::new(commands.len(), look);
         self.wait_for(Ticket { commands, at: None, deadline, reply: Box::new(waiting) }, answer).await
     }
 
-    async fn wait_for<T>(&self, ticket: Ticket, answer: Answer<T>) -> Result<Vec<T>, NotDone> {
+    async fn wait_for<T>(&self, ticket: Ticket, answer: Answer<T>) -> Result<Vec<T>, SubmitError> {
         if self.applied().saturating_sub(self.projected()) > self.0.projection_lag {
-            return Err(NotDone::Full);
+            return Err(SubmitError::Full);
         }
         self.hand_over(Work::Commands(ticket))?;
         // The sender is only dropped unused when the exchange stops with the command in hand.
-        let Looked { last, seen } = answer.await.unwrap_or(Err(NotDone::Unknown))?;
+        let Outcomes { last, seen } = answer.await.unwrap_or(Err(SubmitError::Unknown))?;
         spans::stamped(last);
         Ok(seen)
     }
@@ -285,7 +207,7 @@ impl Engine {
     pub async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Exchange) -> T + Send + 'static,
-    ) -> Result<T, NotDone> {
+    ) -> Result<T, SubmitError> {
         let (sender, receiver) = oneshot::channel();
         let mut asked = Some((question, sender));
         self.hand_over(Work::Question(Box::new(move |exchange, _| {
@@ -294,7 +216,7 @@ impl Engine {
             }
             true
         })))?;
-        receiver.await.map_err(|_| NotDone::Stopping)
+        receiver.await.map_err(|_| SubmitError::Stopping)
     }
 
     /// Reads something off the exchange for each of many things, in their order. That takes as many turns as it needs,
@@ -303,7 +225,7 @@ impl Engine {
         &self,
         things: Vec<S>,
         mut question: impl FnMut(&Exchange, S) -> T + Send + 'static,
-    ) -> Result<Vec<T>, NotDone> {
+    ) -> Result<Vec<T>, SubmitError> {
         let (sender, receiver) = oneshot::channel();
         let (mut sender, mut found) = (Some(sender), Vec::with_capacity(things.len()));
         let mut things = things.into_iter();
@@ -322,10 +244,10 @@ impl Engine {
             }
             true
         })))?;
-        receiver.await.map_err(|_| NotDone::Stopping)
+        receiver.await.map_err(|_| SubmitError::Stopping)
     }
 
-    fn hand_over(&self, work: Work) -> Result<(), NotDone> {
+    fn hand_over(&self, work: Work) -> Result<(), SubmitError> {
         self.0.intake.push(work)
     }
 
@@ -363,21 +285,21 @@ impl Engine {
     }
 
     /// All commits from now on.
-    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Chunk>> {
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Commit>> {
         self.0.feed.subscribe()
     }
 
     /// Those from now on that may concern an account.
-    pub(crate) fn subscribe_to(&self, account: AccountName) -> OwnFeed {
-        self.0.own_feeds.subscribe(account)
+    pub(crate) fn subscribe_to(&self, account: AccountName) -> AccountFeed {
+        self.0.account_feeds.subscribe(account)
     }
 
     pub fn store(&self) -> &Store {
         &self.0.store
     }
 
-    pub fn projections(&self) -> &Projections {
-        &self.0.projections
+    pub fn read_model(&self) -> &ReadModel {
+        &self.0.read_model
     }
 
     pub fn clock(&self) -> Clock {
@@ -396,7 +318,7 @@ impl Engine {
 
     /// Whether nobody else leads, for all that can be known: only then its answers count.
     pub fn leads(&self) -> bool {
-        self.0.tenure.is_sure()
+        self.0.lease_state.is_valid()
     }
 
     /// Returns why requests should go to another engine though this one leads, or None if all is well: tables that
@@ -455,7 +377,7 @@ impl Running {
             task.abort();
             let _ = task.await;
         }
-        // The last chunk has been sent: the projector ends when it has written it.
+        // The last commit has been sent: the projector ends when it has written it.
         match self.projector.await {
             Ok(Ok(())) => {}
             Ok(Err(fault)) => error!(error = %fault, "the projections ended"),

@@ -1,49 +1,52 @@
 //! The exchange's thread from its beginning to its end: it comes to lead, knows the whole journal, and rules.
 
-use crate::chunk::Chunk;
-use crate::clock::{self, Clock, MarketClock};
-use crate::engine::{EngineError, EngineOptions};
-use crate::health::Health;
-use crate::intake::Intake;
-use crate::leave_out::NoJournal;
-use crate::metrics;
-use crate::progress::{Reached, Reaching};
-use crate::projections::Projections;
-use crate::recovery::{Follower, ToProjections};
-use crate::sequencer::{Journaling, Market, Questions, Sequencer, Stopped};
-use crate::snapshots;
-use crate::standby::{self, Led, Start, Unprojected};
+use crate::events::commit::Commit;
+use crate::lifecycle::bench_stubs::NoJournal;
+use crate::lifecycle::error::EngineError;
+use crate::lifecycle::follower::{Follower, ToProjections};
+use crate::lifecycle::lease_keeper::LeaseKeeper;
+use crate::lifecycle::options::EngineOptions;
+use crate::lifecycle::options::Start;
+use crate::lifecycle::snapshotter;
+use crate::lifecycle::standby::{self, Led, Unprojected};
+use crate::readmodel::ReadModel;
+use crate::runtime::clock::{self, Clock, MarketClock};
+use crate::runtime::health::Health;
+use crate::runtime::intake::Intake;
+use crate::runtime::lease_state::LeaseState;
+use crate::runtime::metrics;
+use crate::runtime::progress::{Reached, Reaching};
+use crate::runtime::sequencer::{Journaling, Market, Questions, Sequencer, Stopped};
+use crate::runtime::views::Views;
 use crate::store::{Fault, Leadership, Position, Store};
-use crate::tenure::{Keeper, Tenure};
-use crate::view::Views;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tracing::info;
 
 /// What the exchange's thread begins with.
-pub(crate) struct Owner {
+pub(crate) struct LeaderThread {
     pub(crate) store: Store,
-    pub(crate) projections: Projections,
+    pub(crate) read_model: ReadModel,
     pub(crate) options: EngineOptions,
     pub(crate) clock: MarketClock,
     pub(crate) intake: Arc<Intake>,
     pub(crate) views: Arc<Views>,
-    pub(crate) feed: broadcast::Sender<Arc<Chunk>>,
-    pub(crate) own_feeds: mpsc::UnboundedSender<Arc<Chunk>>,
-    pub(crate) chunks: mpsc::UnboundedSender<Arc<Chunk>>,
+    pub(crate) feed: broadcast::Sender<Arc<Commit>>,
+    pub(crate) account_feeds: mpsc::UnboundedSender<Arc<Commit>>,
+    pub(crate) commits: mpsc::UnboundedSender<Arc<Commit>>,
     /// To say what others had written when this engine began to lead.
     pub(crate) projecting: Reaching,
     pub(crate) projected: Reached,
     pub(crate) applied: Reaching,
     pub(crate) saved: Reaching,
-    pub(crate) tenure: Tenure,
+    pub(crate) lease_state: LeaseState,
     pub(crate) health: Health,
     /// That of the service: the lease is renewed there, whatever the exchange is busy with.
     pub(crate) runtime: Handle,
 }
 
-impl Owner {
+impl LeaderThread {
     pub(crate) async fn run(self, mut ready: oneshot::Sender<()>) -> Result<(), EngineError> {
         tokio::select! {
             led = self.lead() => {
@@ -56,8 +59,8 @@ impl Owner {
     }
 
     /// Until this engine leads, and knows the whole journal.
-    async fn lead(&self) -> Result<(Sequencer, Option<Keeper>), EngineError> {
-        let Owner { store, projections, options, .. } = self;
+    async fn lead(&self) -> Result<(Sequencer, Option<LeaseKeeper>), EngineError> {
+        let LeaderThread { store, read_model, options, .. } = self;
         self.check_clock().await?;
         // First the lead, where nobody is to be waited for: from then on nobody else adds to the journal.
         let mut led = match options.start {
@@ -68,28 +71,28 @@ impl Owner {
             }
             Start::Standby => None,
         };
-        let mut follower = Follower::begin(store, projections, self.views.clone()).await?;
+        let mut follower = Follower::begin(store, read_model, self.views.clone()).await?;
         self.saved.reach(follower.seq());
-        let mut unprojected = Unprojected { watermark: projections.watermark(), ..Unprojected::default() };
+        let mut unprojected = Unprojected { watermark: read_model.watermark(), ..Unprojected::default() };
         let (leadership, keeper) = match led.take() {
             Some(led) => led,
             None => {
-                let tables = &projections.tables;
+                let tables = &read_model.tables;
                 let led = standby::stand_by(store, tables, &mut follower, options, &mut unprojected).await?;
                 self.check_history(led.0.head).await?;
                 self.keep(led)
             }
         };
-        let Unprojected { chunks, watermark } = unprojected;
+        let Unprojected { commits, watermark } = unprojected;
         self.projecting.reach(watermark);
         let mut to_projections = ToProjections {
-            chunks: self.chunks.clone(),
+            commits: self.commits.clone(),
             watermark,
             projected: self.projected.clone(),
             lag: options.projection_lag,
         };
-        for chunk in chunks {
-            to_projections.send(chunk).await;
+        for commit in commits {
+            to_projections.send(commit).await;
         }
         follower.catch_up(&mut to_projections).await?;
         let Follower { replay, publisher, position: head, .. } = follower;
@@ -102,12 +105,12 @@ impl Owner {
             replay,
             publisher,
             feed: self.feed.clone(),
-            own_feeds: self.own_feeds.clone(),
-            projections: self.chunks.clone(),
+            account_feeds: self.account_feeds.clone(),
+            projections: self.commits.clone(),
             applied: self.applied.clone(),
         };
-        let tenure = (!store.has_lease()).then(|| (self.tenure.clone(), options.lease));
-        let journaling = Journaling::new(writer, head, self.health.clone(), tenure);
+        let lease_state = (!store.has_lease()).then(|| (self.lease_state.clone(), options.lease));
+        let journaling = Journaling::new(writer, head, self.health.clone(), lease_state);
         self.clock.go_on_from(market.replay.exchange.now());
         let sequencer = Sequencer {
             questions: Questions::new(self.intake.clone()),
@@ -123,7 +126,10 @@ impl Owner {
 
     /// Refuses to lead a journal that lacks what the tables and snapshots have.
     async fn check_history(&self, head: Position) -> Result<(), Fault> {
-        if self.options.leave_out.journal { Ok(()) } else { self.store.check_history(head).await }
+        if self.options.leave_out.journal {
+            return Ok(());
+        }
+        self.store.check_history(head, self.read_model.tables.watermark().await?).await
     }
 
     /// Refuses to begin by a clock that is wrong: what it stamps would be final.
@@ -140,12 +146,12 @@ impl Owner {
     }
 
     /// From here on the lease is renewed.
-    fn keep(&self, (mut leadership, since): Led) -> (Leadership, Option<Keeper>) {
+    fn keep(&self, (mut leadership, since): Led) -> (Leadership, Option<LeaseKeeper>) {
         let _runtime = self.runtime.enter();
         let keeper = leadership
             .lease
             .take()
-            .map(|lease| Keeper::start(lease, since, self.tenure.clone(), self.intake.clone()));
+            .map(|lease| LeaseKeeper::start(lease, since, self.lease_state.clone(), self.intake.clone()));
         (leadership, keeper)
     }
 
@@ -153,10 +159,10 @@ impl Owner {
     async fn rule(
         self,
         sequencer: Sequencer,
-        keeper: Option<Keeper>,
+        keeper: Option<LeaseKeeper>,
         ready: oneshot::Sender<()>,
     ) -> Result<(), EngineError> {
-        let Owner { store, options, applied, saved, projecting, .. } = self;
+        let LeaderThread { store, options, applied, saved, projecting, .. } = self;
         drop(projecting);
         let seq = sequencer.journaling.head.seq;
         applied.reach(seq);
@@ -175,7 +181,7 @@ impl Owner {
         if options.leave_out.journal {
             return Ok(());
         }
-        snapshots::save(&store, &replay.exchange, head).await?;
+        snapshotter::save(&store, &replay.exchange, head).await?;
         saved.reach(head.seq);
         Ok(())
     }

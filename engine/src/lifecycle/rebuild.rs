@@ -1,10 +1,12 @@
 //! Makes the tables again, from the whole journal.
 
-use super::projector::Projector;
-use super::replayed::Replayed;
-use crate::health::Health;
-use crate::progress;
-use crate::recovery::{MANY_BILLS, RecoveryError};
+use crate::readmodel::MANY_BILLS;
+use crate::readmodel::projector::Projector;
+use crate::readmodel::replayed::Replayed;
+use crate::readmodel::sql::Tables;
+use crate::runtime::health::Health;
+use crate::runtime::progress;
+use crate::runtime::recovery::RecoveryError;
 use crate::store::{Fault, Store, StoreOptions};
 use tokio::sync::mpsc;
 
@@ -30,21 +32,21 @@ pub async fn rebuild(options: &StoreOptions, mut hear: impl FnMut(u64, u64)) -> 
     if store.is_led().await? {
         return Err(RebuildError::Led);
     }
-    let tables = store.tables();
+    let tables = Tables::of(&store);
     let total = store.journal().head().await?.seq;
     tables.clear().await?;
     // Those of a history that is lost keep an engine from starting.
     store.snapshots().forget_foreign().await?;
-    let (chunks, to_project) = mpsc::unbounded_channel();
+    let (commits, to_project) = mpsc::unbounded_channel();
     let (projected, done) = progress::from(0);
     let projector = tokio::spawn(Projector::new(&store, to_project, projected, Health::default()).run());
     let mut replayed = Replayed::from_start(&store);
     let mut stopped = false;
     while !stopped && let Some(more) = replayed.next().await? {
-        for chunk in more {
-            let seq = chunk.last_seq().0;
-            let ahead = if chunk.hourly_bills() > MANY_BILLS { 0 } else { AHEAD };
-            let _ = chunks.send(chunk);
+        for commit in more {
+            let seq = commit.last_seq().0;
+            let ahead = if commit.hourly_bills() > MANY_BILLS { 0 } else { AHEAD };
+            let _ = commits.send(commit);
             let wanted = seq.saturating_sub(ahead);
             let done = done.wait(wanted).await;
             stopped = done < wanted;
@@ -52,7 +54,7 @@ pub async fn rebuild(options: &StoreOptions, mut hear: impl FnMut(u64, u64)) -> 
         }
     }
     // All but the last rows are there, and these are tried once.
-    drop(chunks);
+    drop(commits);
     projector.await.expect("the projector does not panic")?;
     hear(total, total);
     store.close().await;

@@ -1,8 +1,8 @@
 //! Reads the whole journal now and then while the engine runs, so that damage is found before a restart or a restore
 //! needs the batch.
 
-use crate::health::in_full;
-use crate::metrics;
+use crate::runtime::health::in_full;
+use crate::runtime::metrics;
 use crate::store::{Fault, Store};
 use std::time::Duration;
 use tokio::time::sleep;

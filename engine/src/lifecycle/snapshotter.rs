@@ -1,9 +1,9 @@
 //! Saves a snapshot every so many commands, beside the exchange and never through it: the state is made once
 //! more, from the last snapshot and the journal behind it, as a recovery would, and let go when it is saved.
 
-use crate::progress::{Reached, Reaching};
-use crate::recovery::{Commands, ReadAhead, RecoveryError, from_snapshot};
-use crate::replay::Replay;
+use crate::runtime::progress::{Reached, Reaching};
+use crate::runtime::recovery::{Commands, ReadAhead, RecoveryError, from_snapshot};
+use crate::runtime::replay::Replay;
 use crate::store::record::Position;
 use crate::store::{Fault, Snapshot, Store};
 use kubebid_core::Exchange;

@@ -1,13 +1,15 @@
 //! Before an engine leads: it waits for its turn, and a standby follows the journal meanwhile, so that it has
 //! little left to do when its turn comes.
 
-use crate::chunk::Chunk;
-use crate::clock::since_boot;
-use crate::engine::{EngineError, EngineOptions};
-use crate::health::in_full;
-use crate::metrics;
-use crate::recovery::{Follower, RecoveryError};
-use crate::store::projections::Tables;
+use crate::events::commit::Commit;
+use crate::lifecycle::error::EngineError;
+use crate::lifecycle::follower::Follower;
+use crate::lifecycle::options::{EngineOptions, Start};
+use crate::readmodel::sql::Tables;
+use crate::runtime::clock::since_boot;
+use crate::runtime::health::in_full;
+use crate::runtime::metrics;
+use crate::runtime::recovery::RecoveryError;
 use crate::store::{Fault, Leadership, Store, Taking};
 use kubebid_core::units::Micros;
 use std::collections::VecDeque;
@@ -15,18 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 use tracing::{info, warn};
-
-/// How an engine comes to lead. Without a lease, which is on SQLite, they are the same but for a standby, which
-/// there cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// Fences whoever leads.
-    TakeOver,
-    /// Leads if nobody does; refuses to start beside an engine that lives.
-    Alone,
-    /// Follows the journal, and leads when nobody does any more.
-    Standby,
-}
 
 /// How often a standby looks for what there is to follow, and whether it is its turn.
 const LOOK: Duration = Duration::from_millis(100);
@@ -66,7 +56,7 @@ pub(crate) async fn lead_now(store: &Store, options: &EngineOptions) -> Result<L
 /// What the projections do not have yet: the engine that leads may not live to bring it to them.
 #[derive(Debug, Default)]
 pub(crate) struct Unprojected {
-    pub(crate) chunks: VecDeque<Arc<Chunk>>,
+    pub(crate) commits: VecDeque<Arc<Commit>>,
     /// The last command that they had when they were looked at.
     pub(crate) watermark: u64,
 }
@@ -74,8 +64,8 @@ pub(crate) struct Unprojected {
 impl Unprojected {
     pub(crate) async fn look(&mut self, tables: &Tables) -> Result<(), Fault> {
         self.watermark = tables.watermark().await?;
-        while self.chunks.front().is_some_and(|chunk| chunk.last_seq().0 <= self.watermark) {
-            self.chunks.pop_front();
+        while self.commits.front().is_some_and(|commit| commit.last_seq().0 <= self.watermark) {
+            self.commits.pop_front();
         }
         Ok(())
     }
@@ -114,8 +104,8 @@ async fn look(
     options: &EngineOptions,
     unprojected: &mut Unprojected,
 ) -> Result<Option<Led>, RecoveryError> {
-    while let Some(chunks) = follower.next(unprojected.watermark).await? {
-        unprojected.chunks.extend(chunks);
+    while let Some(commits) = follower.next(unprojected.watermark).await? {
+        unprojected.commits.extend(commits);
         metrics::followed(follower.seq());
     }
     unprojected.look(tables).await?;

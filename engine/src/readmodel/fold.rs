@@ -5,8 +5,8 @@ mod billing;
 pub(crate) use billing::{Running, SegmentRecord};
 
 use super::rows::{ChargeRow, PricePoint, Tif};
-use crate::chunk::{Chunk, Step};
-use crate::wire::event::Told;
+use crate::events::commit::{Commit, Step};
+use crate::events::message::EventMessage;
 use kubebid_core::closing::{ClosedNode, Closing};
 use kubebid_core::command::{Command, TimeInForce};
 use kubebid_core::event::{ChargeReason, CloseReason, EndReason, Event, Fact, Node, Scope};
@@ -17,7 +17,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The rows that some chunks come to.
+/// The rows that some commits come to.
 #[derive(Debug, Default)]
 pub(crate) struct Folded<'a> {
     pub(crate) events: Vec<Heard<'a>>,
@@ -37,7 +37,7 @@ pub(crate) struct Folded<'a> {
 /// An event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard<'a> {
-    pub(crate) told: &'a Told,
+    pub(crate) told: &'a EventMessage,
     /// Of a bid that names no single market.
     pub(crate) scope: Option<Scoped<'a>>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct BidRecord<'a> {
     /// Absent for bids that are in the table already.
     pub(crate) placed: Option<Placed<'a>>,
     pub(crate) closed: Option<(Micros, CloseReason)>,
-    /// As it is behind the last chunk that touched it.
+    /// As it is behind the last commit that touched it.
     pub(crate) view: &'a BidView,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Begun<'a> {
     pub(crate) provider: &'a AccountName,
 }
 
-/// How an allocation is behind the last chunk that touched it.
+/// How an allocation is behind the last commit that touched it.
 #[derive(Debug)]
 pub(crate) enum Last<'a> {
     Unknown,
@@ -110,25 +110,25 @@ pub(crate) enum Last<'a> {
 }
 
 impl<'a> Folded<'a> {
-    /// Adds what a chunk brought.
-    pub(crate) fn add(&mut self, chunk: &'a Chunk, running: &mut Running) {
+    /// Adds what a commit brought.
+    pub(crate) fn add(&mut self, commit: &'a Commit, running: &mut Running) {
         let mut places = Vec::new();
-        for (step, told) in chunk.told() {
+        for (step, told) in commit.told() {
             self.pass_hours(step, running);
-            self.add_step(step, told, chunk, running, &mut places);
+            self.add_step(step, told, commit, running, &mut places);
         }
-        self.take_views(chunk, places);
+        self.take_views(commit, places);
     }
 
     fn add_step(
         &mut self,
         step: &'a Step,
-        told: &'a [Arc<Told>],
-        chunk: &'a Chunk,
+        told: &'a [Arc<EventMessage>],
+        commit: &'a Commit,
         running: &mut Running,
         places: &mut Vec<(BidId, Placed<'a>)>,
     ) {
-        let names = &*chunk.names;
+        let names = &*commit.names;
         let mut closings = step.closings.iter();
         for (told, event) in told.iter().zip(&step.events) {
             match &event.fact {
@@ -151,7 +151,7 @@ impl<'a> Folded<'a> {
                     places.push((bidder.bid, placed(step, event, scope, names)));
                 }
                 Fact::BidClosed { bidder, reason, .. } => {
-                    self.bid(touched(chunk, bidder.bid)).closed = Some((event.at, *reason));
+                    self.bid(touched(commit, bidder.bid)).closed = Some((event.at, *reason));
                 }
                 Fact::Allocated { node } => self.begin(*node, event.at, names),
                 Fact::Ready { node } => running.begin(node.allocation, event.at),
@@ -189,7 +189,7 @@ impl<'a> Folded<'a> {
                 | Fact::Repeated { .. } => {}
             }
             let scope = match (&told.market, &told.parties.holder) {
-                (None, Some(holder)) => Some(Scoped { scope: &touched(chunk, holder.bid).scope, names }),
+                (None, Some(holder)) => Some(Scoped { scope: &touched(commit, holder.bid).scope, names }),
                 (Some(_), _) | (None, None) => None,
             };
             self.events.push(Heard { told, scope });
@@ -226,15 +226,15 @@ impl<'a> Folded<'a> {
         }
     }
 
-    /// How things are behind the chunk.
-    fn take_views(&mut self, chunk: &'a Chunk, places: Vec<(BidId, Placed<'a>)>) {
-        for view in &chunk.bids {
+    /// How things are behind the commit.
+    fn take_views(&mut self, commit: &'a Commit, places: Vec<(BidId, Placed<'a>)>) {
+        for view in &commit.bids {
             self.bid(view);
         }
         for (bid, placed) in places {
             self.bids.get_mut(&bid).expect("a bid that was placed was touched").placed = Some(placed);
         }
-        for view in &chunk.allocations {
+        for view in &commit.allocations {
             self.allocation(view.allocation).last = Last::Held(view);
         }
     }
@@ -258,9 +258,9 @@ impl<'a> Scoped<'a> {
     }
 }
 
-/// A bid that has an event in the chunk.
-fn touched(chunk: &Chunk, bid: BidId) -> &BidView {
-    chunk.bid(bid).expect("a bid with an event was touched")
+/// A bid that has an event in the commit.
+fn touched(commit: &Commit, bid: BidId) -> &BidView {
+    commit.bid(bid).expect("a bid with an event was touched")
 }
 
 fn placed<'a>(step: &'a Step, event: &Event, scope: &'a Scope, names: &'a Names) -> Placed<'a> {

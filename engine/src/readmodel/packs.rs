@@ -6,8 +6,9 @@ mod run;
 pub(crate) use run::{Run, Written, runs};
 
 use super::rows::{EventRow, Place};
-use crate::wire::event::{Parties, Party};
+use crate::events::message::{Parties, Party};
 use bytes::Bytes;
+use kubebid_core::EventKind;
 use kubebid_core::units::{AccountName, BidId, Micros, Seq};
 use kubebid_proto::v1;
 use prost::{DecodeError, Message};
@@ -18,8 +19,6 @@ pub(crate) const PACK: u64 = 64;
 pub(crate) const RUN: u64 = PACK * u64::BITS as u64;
 /// The account in the index that stands for everyone.
 pub(crate) const EVERYONE: &str = "";
-
-const PLACED: &str = "bid_placed";
 
 /// Events of some commands that follow each other, as a message.
 #[derive(Clone, PartialEq, Message)]
@@ -124,8 +123,9 @@ impl<'a> Packed<'a> {
         Micros(self.pack.base_us.wrapping_add(self.event.at_us))
     }
 
-    pub(crate) fn kind(&self) -> &'a str {
-        self.name(self.event.kind)
+    /// Returns the kind of the event; None if this program does not know it.
+    pub(crate) fn kind(&self) -> Option<EventKind> {
+        EventKind::of_word(self.name(self.event.kind))
     }
 
     pub(crate) fn allocation(&self) -> Option<u64> {
@@ -156,7 +156,7 @@ impl<'a> Packed<'a> {
 
     /// Who placed which bid, where that is what happened.
     pub(crate) fn placed(&self) -> Option<(&'a str, u64)> {
-        self.bidders()[0].filter(|_| self.kind() == PLACED)
+        self.bidders()[0].filter(|_| self.kind() == Some(EventKind::BidPlaced))
     }
 
     pub(crate) fn provider(&self) -> Option<&'a str> {

@@ -3,11 +3,11 @@
 
 use super::fold::{Folded, Running};
 use super::replayed::Replayed;
-use crate::chunk::Chunk;
-use crate::health::{Health, in_full};
-use crate::progress::Reaching;
-use crate::recovery::RecoveryError;
-use crate::store::projections::{Changes, Tables, Writer, Written};
+use crate::events::commit::Commit;
+use crate::readmodel::sql::{Changes, Tables, Writer, Written};
+use crate::runtime::health::{Health, in_full};
+use crate::runtime::progress::Reaching;
+use crate::runtime::recovery::RecoveryError;
 use crate::store::{Fault, Store};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ struct Group {
     after: u64,
     changes: Changes,
     /// To fold again, where others have written a part of it.
-    chunks: Vec<Arc<Chunk>>,
+    commits: Vec<Arc<Commit>>,
 }
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ struct Attempt {
 pub(crate) struct Projector {
     store: Store,
     tables: Tables,
-    chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
+    commits: mpsc::UnboundedReceiver<Arc<Commit>>,
     projected: Reaching,
     health: Health,
     /// What is folded, and what ran then.
@@ -58,14 +58,14 @@ pub(crate) struct Projector {
 impl Projector {
     pub(crate) fn new(
         store: &Store,
-        chunks: mpsc::UnboundedReceiver<Arc<Chunk>>,
+        commits: mpsc::UnboundedReceiver<Arc<Commit>>,
         projected: Reaching,
         health: Health,
     ) -> Projector {
         Projector {
             store: store.clone(),
-            tables: store.tables(),
-            chunks,
+            tables: Tables::of(store),
+            commits,
             projected,
             health,
             folded: 0,
@@ -97,7 +97,7 @@ impl Projector {
 
     /// Until nothing comes any more; the last transaction may still be running.
     async fn follow(&mut self, writing: &mut Option<JoinHandle<Attempt>>) -> Result<(), Fault> {
-        let Some(first) = self.chunks.recv().await else { return Ok(()) };
+        let Some(first) = self.commits.recv().await else { return Ok(()) };
         self.health.rows_wait();
         self.begin(&first).await?;
         let mut ready = self.fold(first).await?;
@@ -115,8 +115,8 @@ impl Projector {
                     let done = done.expect("writing does not panic");
                     idle = self.finish(done, writing).await?;
                 }
-                chunk = async { sleep_until(rested).await; self.chunks.recv().await }, if ready.is_none() => match chunk {
-                    Some(chunk) => ready = self.fold(chunk).await?,
+                commit = async { sleep_until(rested).await; self.commits.recv().await }, if ready.is_none() => match commit {
+                    Some(commit) => ready = self.fold(commit).await?,
                     None => return Ok(()),
                 },
                 () = sleep(LOOK), if writing.is_none() && ready.is_none() => {
@@ -136,8 +136,8 @@ impl Projector {
         }
     }
 
-    /// Finds out from where on to fold. What the tables have lost before the first chunk is written first.
-    async fn begin(&mut self, first: &Chunk) -> Result<(), Fault> {
+    /// Finds out from where on to fold. What the tables have lost before the first commit is written first.
+    async fn begin(&mut self, first: &Commit) -> Result<(), Fault> {
         let before = first.first_seq().0 - 1;
         let mut writer = self.tables.writer();
         loop {
@@ -155,38 +155,38 @@ impl Projector {
         }
     }
 
-    /// Folds a chunk and what waits behind it; nothing where the tables have it.
-    async fn fold(&mut self, first: Arc<Chunk>) -> Result<Option<Group>, Fault> {
+    /// Folds a commit and what waits behind it; nothing where the tables have it.
+    async fn fold(&mut self, first: Arc<Commit>) -> Result<Option<Group>, Fault> {
         let before = self.folded;
-        let chunks = self.gather(first);
-        if chunks.is_empty() {
+        let commits = self.gather(first);
+        if commits.is_empty() {
             self.health.rows_written(false);
             return Ok(None);
         }
-        let changes = fold(&chunks, &mut self.running).await;
-        Ok(Some(Group { before, after: self.folded, changes, chunks }))
+        let changes = fold(&commits, &mut self.running).await;
+        Ok(Some(Group { before, after: self.folded, changes, commits }))
     }
 
-    /// A chunk and what waits behind it, without what the tables have.
-    fn gather(&mut self, first: Arc<Chunk>) -> Vec<Arc<Chunk>> {
-        let (mut chunks, mut commands) = (Vec::new(), 0);
+    /// A commit and what waits behind it, without what the tables have.
+    fn gather(&mut self, first: Arc<Commit>) -> Vec<Arc<Commit>> {
+        let (mut commits, mut commands) = (Vec::new(), 0);
         let mut next = Some(first);
-        while let Some(chunk) = next.take() {
-            if chunk.last_seq().0 > self.folded {
-                assert_eq!(chunk.first_seq().0, self.folded + 1, "chunks follow each other");
-                self.folded = chunk.last_seq().0;
-                commands += chunk.steps.len();
-                chunks.push(chunk);
+        while let Some(commit) = next.take() {
+            if commit.last_seq().0 > self.folded {
+                assert_eq!(commit.first_seq().0, self.folded + 1, "commits follow each other");
+                self.folded = commit.last_seq().0;
+                commands += commit.steps.len();
+                commits.push(commit);
             }
             if commands < self.tables.commands_at_once() {
-                next = self.chunks.try_recv().ok();
+                next = self.commits.try_recv().ok();
             }
         }
         // Few commands cost a transaction as many do.
         if commands < self.tables.commands_at_once() {
             self.rested = Instant::now() + self.tables.rest();
         }
-        chunks
+        commits
     }
 
     /// Gives the writer back, or tries again with it.
@@ -229,10 +229,10 @@ impl Projector {
     /// The rest of a group of which others have written a part.
     async fn fold_again(&self, group: &Group) -> Result<Group, Fault> {
         let (before, mut running) = self.tables.running_marks().await?;
-        let chunks: Vec<_> =
-            group.chunks.iter().filter(|chunk| chunk.last_seq().0 > before).cloned().collect();
-        let changes = fold(&chunks, &mut running).await;
-        Ok(Group { before, after: group.after, changes, chunks })
+        let commits: Vec<_> =
+            group.commits.iter().filter(|commit| commit.last_seq().0 > before).cloned().collect();
+        let changes = fold(&commits, &mut running).await;
+        Ok(Group { before, after: group.after, changes, commits })
     }
 
     /// Writes from the journal what the tables lack up to `before`, if they lack anything. Reads that name a command
@@ -258,13 +258,13 @@ impl Projector {
         self.projected.reach(watermark);
         let mut replayed = Replayed::after(&self.store, watermark).await?;
         while watermark < to {
-            let Some(mut chunks) = replayed.next().await? else {
+            let Some(mut commits) = replayed.next().await? else {
                 return Err(Fault::Overtaken { expected: to, found: watermark }.into());
             };
-            chunks.retain(|chunk| chunk.last_seq().0 > watermark);
-            for chunks in self.in_groups(&chunks) {
-                let after = chunks.last().expect("a group has a chunk").last_seq().0;
-                let changes = fold(chunks, &mut running).await;
+            commits.retain(|commit| commit.last_seq().0 > watermark);
+            for commits in self.in_groups(&commits) {
+                let after = commits.last().expect("a group has a commit").last_seq().0;
+                let changes = fold(commits, &mut running).await;
                 match writer.write(watermark, after, &changes).await? {
                     Written::Done => watermark = after,
                     // Another engine or a rebuild writes too.
@@ -279,11 +279,11 @@ impl Projector {
         Ok(())
     }
 
-    /// Divides chunks into as many as share a transaction.
-    fn in_groups<'a>(&self, chunks: &'a [Arc<Chunk>]) -> Vec<&'a [Arc<Chunk>]> {
+    /// Divides commits into as many as share a transaction.
+    fn in_groups<'a>(&self, commits: &'a [Arc<Commit>]) -> Vec<&'a [Arc<Commit>]> {
         let most = self.tables.commands_at_once();
         let mut commands = 0;
-        let together = |_: &Arc<Chunk>, next: &Arc<Chunk>| {
+        let together = |_: &Arc<Commit>, next: &Arc<Commit>| {
             commands += next.steps.len();
             let together = commands < most;
             if !together {
@@ -291,24 +291,24 @@ impl Projector {
             }
             together
         };
-        chunks.chunk_by(together).collect()
+        commits.chunk_by(together).collect()
     }
 
     fn reached(&self, seq: u64) {
         self.projected.reach(seq);
-        self.health.rows_written(seq < self.folded || !self.chunks.is_empty());
+        self.health.rows_written(seq < self.folded || !self.commits.is_empty());
     }
 
     /// Waits a little, and longer each time; gives up when nothing can come any more.
     async fn pause(&mut self, fault: Fault) -> Result<(), Fault> {
-        if self.chunks.is_closed() || is_final(&fault) {
+        if self.commits.is_closed() || is_final(&fault) {
             return Err(fault);
         }
         let why = in_full(&fault);
         warn!(error = why, "the projections wait");
         self.health.rows_failed(why);
         let until = Instant::now() + self.wait;
-        while Instant::now() < until && !self.chunks.is_closed() {
+        while Instant::now() < until && !self.commits.is_closed() {
             sleep(RETRY.min(until - Instant::now())).await;
         }
         self.wait = (self.wait * 2).min(RETRY_MOST);
@@ -334,10 +334,10 @@ async fn attempt(mut writer: Writer, group: Group) -> Attempt {
     Attempt { writer, group, result }
 }
 
-async fn fold(chunks: &[Arc<Chunk>], running: &mut Running) -> Changes {
+async fn fold(commits: &[Arc<Commit>], running: &mut Running) -> Changes {
     let mut folded = Folded::default();
-    for chunk in chunks {
-        folded.add(chunk, running);
+    for commit in commits {
+        folded.add(commit, running);
         // Others want the thread too.
         yield_now().await;
     }

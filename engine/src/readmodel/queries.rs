@@ -2,6 +2,7 @@
 
 use super::rows::{BidState, NodeState, Place};
 use crate::store::Labels;
+use kubebid_core::EventKind;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
 use std::collections::BTreeSet;
 
@@ -45,8 +46,7 @@ pub struct EventQuery {
     pub from: Option<Micros>,
     /// Exclusive.
     pub to: Option<Micros>,
-    /// The names of the fields of `Event.kind`.
-    pub kinds: BTreeSet<String>,
+    pub kinds: BTreeSet<EventKind>,
     /// Of these markets, and of bids that name them.
     pub markets: BTreeSet<MarketName>,
     pub bids: BTreeSet<BidId>,
@@ -74,7 +74,7 @@ pub struct ChargeQuery {
     pub labels: Labels,
     /// Without segments.
     pub brief: bool,
-    /// Those behind this place; of running nodes, see [`super::Projections::running`].
+    /// Those behind this place; of running nodes, see [`super::ReadModel::running`].
     pub after: Option<Place>,
     pub limit: u32,
 }

@@ -1,8 +1,8 @@
-//! The journal's commands as chunks, replayed on an exchange of its own.
+//! The journal's commands as commits, replayed on an exchange of its own.
 
-use crate::chunk::Chunk;
-use crate::recovery::{Commands, ReadAhead, RecoveryError, from_snapshot};
-use crate::replay::Replay;
+use crate::events::commit::Commit;
+use crate::runtime::recovery::{Commands, ReadAhead, RecoveryError, from_snapshot};
+use crate::runtime::replay::Replay;
 use crate::store::record::Position;
 use crate::store::{Fault, Store};
 use kubebid_core::units::Names;
@@ -10,9 +10,9 @@ use kubebid_core::{Auction, Exchange};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Replays the journal and returns it in chunks, one for each batch.
+/// Replays the journal and returns it in commits, one for each batch.
 #[derive(Debug)]
-pub(super) struct Replayed {
+pub(crate) struct Replayed {
     /// None only while it is replaying.
     market: Option<Market>,
     reader: ReadAhead,
@@ -28,12 +28,12 @@ struct Market {
 
 impl Replayed {
     /// From the journal's first command on.
-    pub(super) fn from_start(store: &Store) -> Replayed {
+    pub(crate) fn from_start(store: &Store) -> Replayed {
         Replayed::new(store, Replay::new(Exchange::new()), Position::START, 0)
     }
 
     /// From the command after `after` on, which has to be the last one of a batch.
-    pub(super) async fn after(store: &Store, after: u64) -> Result<Replayed, Fault> {
+    pub(crate) async fn after(store: &Store, after: u64) -> Result<Replayed, Fault> {
         let (replay, position) = from_snapshot(store, after).await?;
         Ok(Replayed::new(store, replay, position, after))
     }
@@ -44,8 +44,8 @@ impl Replayed {
         Replayed { market: Some(Market { replay, names }), reader, after }
     }
 
-    /// Returns the next chunks in order, or None at the journal's end. There may be more chunks later on.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<Arc<Chunk>>>, RecoveryError> {
+    /// Returns the next commits in order, or None at the journal's end. There may be more commits later on.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Arc<Commit>>>, RecoveryError> {
         let batches = self.reader.next().await?;
         if batches.is_empty() {
             return Ok(None);
@@ -53,18 +53,18 @@ impl Replayed {
         let (mut market, after) = (self.market.take().expect("nothing else replays"), self.after);
         // It takes a while, and others want the thread too.
         let replayed = spawn_blocking(move || {
-            let chunks = batches.into_iter().filter_map(|batch| market.chunk(batch, after)).collect();
-            (market, chunks)
+            let commits = batches.into_iter().filter_map(|batch| market.commit(batch, after)).collect();
+            (market, commits)
         });
-        let (market, chunks) = replayed.await.expect("replaying what was applied does not panic");
+        let (market, commits) = replayed.await.expect("replaying what was applied does not panic");
         self.market = Some(market);
-        Ok(Some(chunks))
+        Ok(Some(commits))
     }
 }
 
 impl Market {
-    /// Applies a batch. Returns its chunk, or None if the chunk is to be left out.
-    fn chunk(&mut self, Commands { commands, end }: Commands, after: u64) -> Option<Arc<Chunk>> {
+    /// Applies a batch. Returns its commit, or None if the commit is to be left out.
+    fn commit(&mut self, Commands { commands, end }: Commands, after: u64) -> Option<Arc<Commit>> {
         let steps = self.replay.steps(commands);
         if end.seq <= after {
             return None;
@@ -74,6 +74,6 @@ impl Market {
         if sizes(known) != sizes(&self.names) {
             self.names = Arc::new(known.clone());
         }
-        Some(Arc::new(Chunk::gather(steps, &self.replay.exchange, self.names.clone())))
+        Some(Arc::new(Commit::gather(steps, &self.replay.exchange, self.names.clone())))
     }
 }

@@ -1,6 +1,6 @@
 //! What the projections answer: plain rows, in full. Who may see what of them is for the one who asks.
 
-use crate::wire::event::Parties;
+use crate::events::message::Parties;
 use kubebid_core::event::{ChargeReason, CloseReason, EndReason, NoticeReason};
 use kubebid_core::money::{Amount, Price};
 use kubebid_core::picture::Numbers;
@@ -93,7 +93,7 @@ pub struct OfferRow {
     pub put_at: Micros,
 }
 
-/// An event in full, and whom it concerns: see [`crate::wire::event::redact`].
+/// An event in full, and whom it concerns: see [`crate::events::visibility::redact`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventRow {
     pub seq: Seq,

@@ -4,7 +4,7 @@ use super::bind::{Binding, Given};
 use super::problem::problem;
 use super::sse::{self, Frame};
 use crate::api::Api;
-use crate::caller::Caller;
+use crate::auth::caller::Caller;
 use crate::wire::status::ApiError;
 use axum::Json;
 use axum::http::Method;

@@ -1,6 +1,6 @@
 //! Commits to who follows one account: of a thousand tenants who wait, a commit wakes those whom it concerns.
 
-use crate::chunk::Chunk;
+use crate::events::commit::Commit;
 use kubebid_core::units::AccountName;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use tokio::sync::{broadcast, mpsc};
 const LAG: usize = 64;
 
 #[derive(Clone, Debug)]
-pub(crate) struct OwnFeeds(Arc<Mutex<Followed>>);
+pub(crate) struct AccountFeeds(Arc<Mutex<Followed>>);
 
 #[derive(Debug)]
 struct Followed {
     lag: usize,
-    accounts: BTreeMap<AccountName, broadcast::Sender<Arc<Chunk>>>,
+    accounts: BTreeMap<AccountName, broadcast::Sender<Arc<Commit>>>,
     /// Up to here commits were looked at, and sent on to all whom they concern.
     looked: u64,
     ended: bool,
@@ -23,30 +23,30 @@ struct Followed {
 
 /// The commits that may concern an account, from its making on; closed when there will be no more.
 #[derive(Debug)]
-pub(crate) struct OwnFeed {
-    pub(crate) commits: broadcast::Receiver<Arc<Chunk>>,
+pub(crate) struct AccountFeed {
+    pub(crate) commits: broadcast::Receiver<Arc<Commit>>,
     account: AccountName,
-    feeds: OwnFeeds,
+    feeds: AccountFeeds,
 }
 
-impl OwnFeeds {
+impl AccountFeeds {
     /// Where who follows everything may lag so far behind.
-    pub(crate) fn new(feed: usize) -> OwnFeeds {
+    pub(crate) fn new(feed: usize) -> AccountFeeds {
         let (accounts, lag) = (BTreeMap::new(), feed.min(LAG));
-        OwnFeeds(Arc::new(Mutex::new(Followed { lag, accounts, looked: 0, ended: false })))
+        AccountFeeds(Arc::new(Mutex::new(Followed { lag, accounts, looked: 0, ended: false })))
     }
 
     /// Looks at all commits until there are no more.
-    pub(crate) async fn run(self, mut commits: mpsc::UnboundedReceiver<Arc<Chunk>>) {
-        while let Some(chunk) = commits.recv().await {
-            self.followed().look_at(&chunk);
+    pub(crate) async fn run(self, mut commits: mpsc::UnboundedReceiver<Arc<Commit>>) {
+        while let Some(commit) = commits.recv().await {
+            self.followed().look_at(&commit);
         }
         let mut followed = self.followed();
         followed.ended = true;
         followed.accounts.clear();
     }
 
-    pub(crate) fn subscribe(&self, account: AccountName) -> OwnFeed {
+    pub(crate) fn subscribe(&self, account: AccountName) -> AccountFeed {
         let mut followed = self.followed();
         let commits = if followed.ended {
             broadcast::channel(1).1
@@ -55,7 +55,7 @@ impl OwnFeeds {
             let follower = followed.accounts.entry(account.clone());
             follower.or_insert_with(|| broadcast::Sender::new(lag)).subscribe()
         };
-        OwnFeed { commits, account, feeds: self.clone() }
+        AccountFeed { commits, account, feeds: self.clone() }
     }
 
     fn followed(&self) -> MutexGuard<'_, Followed> {
@@ -65,30 +65,30 @@ impl OwnFeeds {
 }
 
 impl Followed {
-    fn look_at(&mut self, chunk: &Arc<Chunk>) {
-        self.looked = chunk.last_seq().0;
+    fn look_at(&mut self, commit: &Arc<Commit>) {
+        self.looked = commit.last_seq().0;
         if self.accounts.is_empty() {
             return;
         }
-        let telling = chunk.telling();
+        let encoded_events = commit.encoded_events();
         // Whoever listens no more is on its way out.
-        if telling.concerns_everybody() {
-            self.accounts.values().for_each(|follower| drop(follower.send(chunk.clone())));
+        if encoded_events.concerns_everybody() {
+            self.accounts.values().for_each(|follower| drop(follower.send(commit.clone())));
         } else {
-            let concerned = telling.accounts().filter_map(|account| self.accounts.get(account));
-            concerned.for_each(|follower| drop(follower.send(chunk.clone())));
+            let concerned = encoded_events.accounts().filter_map(|account| self.accounts.get(account));
+            concerned.for_each(|follower| drop(follower.send(commit.clone())));
         }
     }
 }
 
-impl OwnFeed {
+impl AccountFeed {
     /// Up to here all that concerns the account was sent before this is asked.
     pub(crate) fn looked(&self) -> u64 {
         self.feeds.followed().looked
     }
 }
 
-impl Drop for OwnFeed {
+impl Drop for AccountFeed {
     fn drop(&mut self) {
         let mut followed = self.feeds.followed();
         // Under the lock: of two that go at once the second is the last.
@@ -107,7 +107,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_kept_for_who_has_gone_and_nobody_waits_behind_the_end() {
-        let feeds = OwnFeeds::new(4096);
+        let feeds = AccountFeeds::new(4096);
         let subscribe = || feeds.subscribe(AccountName::new("t1"));
         let (mut one, other) = (subscribe(), subscribe());
         drop(other);
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(one.commits.recv().await.unwrap_err(), RecvError::Closed);
         assert_eq!(subscribe().commits.recv().await.unwrap_err(), RecvError::Closed);
         drop(one);
-        let feeds = OwnFeeds::new(4096);
+        let feeds = AccountFeeds::new(4096);
         drop(feeds.subscribe(AccountName::new("t1")));
         assert!(feeds.followed().accounts.is_empty());
     }

@@ -5,7 +5,7 @@ mod start;
 pub use start::ClockFault;
 pub(crate) use start::{Known, check};
 
-use crate::metrics;
+use crate::runtime::metrics;
 use crate::store::ClockMark;
 use kubebid_core::units::Micros;
 use std::fmt;

@@ -8,7 +8,7 @@ mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, Ordering, fence};
 }
 
-use crate::chunk::Step;
+use crate::events::commit::Step;
 use crossbeam_queue::ArrayQueue;
 use door::{Door, Queue, Refuse};
 use kubebid_core::units::{ClientKey, Micros};
@@ -66,7 +66,7 @@ impl Submission {
 pub(crate) trait Reply: Send {
     /// Whether the caller still waits.
     fn is_awaited(&self) -> bool;
-    fn refuse(self: Box<Self>, reason: NotDone);
+    fn refuse(self: Box<Self>, reason: SubmitError);
     /// Looks at the state just behind a command: once for each, in their order.
     fn look(&mut self, exchange: &Exchange, step: &Step);
     /// All of the commit is published: tells the caller.
@@ -75,27 +75,27 @@ pub(crate) trait Reply: Send {
 
 /// A caller that waits for what `look` sees behind each of its commands.
 pub(crate) struct Waiting<T, F> {
-    sender: oneshot::Sender<Result<Looked<T>, NotDone>>,
+    sender: oneshot::Sender<Result<Outcomes<T>, SubmitError>>,
     look: F,
-    looked: Looked<T>,
+    looked: Outcomes<T>,
 }
 
 /// What was seen behind each of a ticket's commands.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Looked<T> {
+pub(crate) struct Outcomes<T> {
     /// The number of the last one.
     pub(crate) last: u64,
     pub(crate) seen: Vec<T>,
 }
 
 /// What comes back to who waits.
-pub(crate) type Answer<T> = oneshot::Receiver<Result<Looked<T>, NotDone>>;
+pub(crate) type Answer<T> = oneshot::Receiver<Result<Outcomes<T>, SubmitError>>;
 
 impl<T, F: FnMut(&Exchange, &Step) -> T> Waiting<T, F> {
     /// And what it waits for.
     pub(crate) fn new(commands: usize, look: F) -> (Waiting<T, F>, Answer<T>) {
         let (sender, receiver) = oneshot::channel();
-        (Waiting { sender, look, looked: Looked { last: 0, seen: Vec::with_capacity(commands) } }, receiver)
+        (Waiting { sender, look, looked: Outcomes { last: 0, seen: Vec::with_capacity(commands) } }, receiver)
     }
 }
 
@@ -104,7 +104,7 @@ impl<T: Send, F: FnMut(&Exchange, &Step) -> T + Send> Reply for Waiting<T, F> {
         !self.sender.is_closed()
     }
 
-    fn refuse(self: Box<Self>, reason: NotDone) {
+    fn refuse(self: Box<Self>, reason: SubmitError) {
         let _ = self.sender.send(Err(reason));
     }
 
@@ -132,7 +132,7 @@ impl Drop for Taker {
 
 /// Why a command was not taken. It is not in the journal and its key is free, unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotDone {
+pub enum SubmitError {
     #[error("the intake is full")]
     Full,
     #[error("the deadline passed before the command was taken")]
@@ -240,7 +240,7 @@ impl Ring {
 impl Refuse for Work {
     fn refuse(self) {
         match self {
-            Work::Commands(ticket) => ticket.reply.refuse(NotDone::Stopping),
+            Work::Commands(ticket) => ticket.reply.refuse(SubmitError::Stopping),
             // Who asked learns it as the question is dropped.
             Work::Question(question) => drop(question),
         }
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    fn frame(intake: &Intake, bids: usize) -> Result<Answer<()>, NotDone> {
+    fn frame(intake: &Intake, bids: usize) -> Result<Answer<()>, SubmitError> {
         let (waiting, receiver) = Waiting::new(bids, |_: &Exchange, _: &Step| ());
         let commands = (0..bids).map(|_| unstamped(None, Command::AdvanceTime)).collect();
         let reply = Box::new(waiting);
@@ -260,7 +260,7 @@ mod tests {
         Ok(receiver)
     }
 
-    fn command(intake: &Intake) -> Result<Answer<()>, NotDone> {
+    fn command(intake: &Intake) -> Result<Answer<()>, SubmitError> {
         frame(intake, 1)
     }
 
@@ -268,7 +268,7 @@ mod tests {
     fn a_frame_counts_for_all_its_commands() {
         let intake = Intake::new(8);
         let (_five, _three) = (frame(&intake, 5).expect("room"), frame(&intake, 3).expect("room"));
-        assert_eq!(frame(&intake, 1).err(), Some(NotDone::Full));
+        assert_eq!(frame(&intake, 1).err(), Some(SubmitError::Full));
         assert_eq!(intake.waiting(), 8);
         assert!(intake.pop().is_some());
         assert!(frame(&intake, 6).is_err() && frame(&intake, 5).is_ok());
@@ -289,7 +289,7 @@ mod tests {
     fn questions_take_no_room_from_commands() {
         let intake = Intake::new(2);
         let _asked = (question(&intake), question(&intake));
-        assert_eq!(intake.push(Work::Question(Box::new(|_, _| true))).err(), Some(NotDone::Full));
+        assert_eq!(intake.push(Work::Question(Box::new(|_, _| true))).err(), Some(SubmitError::Full));
         let _waiting = frame(&intake, 2).expect("there is room for commands");
         assert_eq!((intake.waiting(), intake.len()), (4, 3));
         assert!(intake.pop_ticket().is_some() && intake.pop_ticket().is_none());
@@ -305,11 +305,11 @@ mod tests {
             let _taker = taker;
             panic!("as a bug would");
         });
-        assert_eq!(waiting.await, Ok(Err(NotDone::Stopping)));
+        assert_eq!(waiting.await, Ok(Err(SubmitError::Stopping)));
         assert!(asked.await.is_err());
         assert!(ended.join().is_err());
         assert!(intake.is_closed());
-        assert_eq!(command(&intake).err(), Some(NotDone::Stopping));
+        assert_eq!(command(&intake).err(), Some(SubmitError::Stopping));
     }
 
     #[tokio::test]
@@ -333,7 +333,7 @@ mod tests {
             // Taken, and dropped with its reply.
             assert!(waiting.next().expect("one was taken").await.is_err());
             for receiver in waiting {
-                assert_eq!(receiver.await, Ok(Err(NotDone::Stopping)));
+                assert_eq!(receiver.await, Ok(Err(SubmitError::Stopping)));
             }
         }
     }

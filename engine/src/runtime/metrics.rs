@@ -2,8 +2,8 @@
 
 pub(crate) mod markets;
 
-use crate::chunk::Step;
-use crate::spans;
+use crate::events::commit::Step;
+use crate::runtime::spans;
 use kubebid_core::answer::Outcome;
 use metrics::{
     Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
@@ -112,7 +112,7 @@ pub(crate) fn applied(steps: &[Step], waiting: usize) {
             Outcome::Repeated { .. } => repeated += 1,
         }
         for event in &step.events {
-            *kinds.entry(event.fact.kind()).or_default() += 1;
+            *kinds.entry(event.fact.kind().name()).or_default() += 1;
         }
     }
     for (kind, count) in kinds {

@@ -1,7 +1,7 @@
 //! Applies journaled commands to the exchange: the same way live, at recovery and when projections
 //! are rebuilt.
 
-use crate::chunk::{HourMark, Step};
+use crate::events::commit::{HourMark, Step};
 use kubebid_core::units::Micros;
 use kubebid_core::{Content, Exchange, Stamped};
 
@@ -86,7 +86,7 @@ fn hour_after(at: Micros) -> Micros {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chunk::hourly_bills;
+    use crate::events::commit::hourly_bills;
     use kubebid_core::command::{Command, PlaceBid};
     use kubebid_core::units::{AccountName, AllocationId, MarketName};
     use kubebid_core::{Price, money::Bill};

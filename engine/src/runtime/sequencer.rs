@@ -9,10 +9,10 @@ pub(crate) use journaling::Journaling;
 pub(crate) use market::Market;
 pub(crate) use questions::Questions;
 
-use crate::clock::{Clock, MarketClock};
-use crate::intake::{Intake, NotDone, Ticket};
-use crate::metrics;
-use crate::replay::{BEHAVIOUR, Replay, may_advance};
+use crate::runtime::clock::{Clock, MarketClock};
+use crate::runtime::intake::{Intake, SubmitError, Ticket};
+use crate::runtime::metrics;
+use crate::runtime::replay::{BEHAVIOUR, Replay, may_advance};
 use crate::store::Store;
 use crate::store::record::{Batch, BatchBuilder, Position};
 use futures_util::future::join;
@@ -201,10 +201,10 @@ impl Sequencer {
                 metrics::dropped();
             } else if ticket.deadline.is_some_and(|deadline| deadline <= moment) {
                 metrics::dropped();
-                ticket.reply.refuse(NotDone::TooLate);
+                ticket.reply.refuse(SubmitError::TooLate);
             } else if ticket.at.is_some_and(|at| !may_advance(self.now(), at)) {
                 // Before it is journaled: it would be applied again at each start.
-                ticket.reply.refuse(NotDone::TooFar);
+                ticket.reply.refuse(SubmitError::TooFar);
             } else {
                 commands += ticket.commands.len();
                 let at = ticket.at.unwrap_or(now);

@@ -1,7 +1,7 @@
 //! What anyone may read without asking the exchange: markets, their prices, the names. Published
 //! behind each commit; a read takes no lock.
 
-use crate::reference::Reference;
+use crate::runtime::reference_price::Reference;
 use arc_swap::ArcSwap;
 use kubebid_core::event::{Event, Fact};
 use kubebid_core::picture::{Numbers, Supply};

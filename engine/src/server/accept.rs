@@ -1,8 +1,8 @@
 //! Connections: HTTP/1 and HTTP/2 on one port, with TLS or without, and their end.
 
 use super::connections::{Activity, Connections, Heard, Place, Silence};
-use super::entrance::Door;
-use crate::held::Held;
+use super::service_slot::Door;
+use crate::auth::held::Held;
 use axum::body::Body;
 use futures_util::FutureExt;
 use hyper::body::Incoming;

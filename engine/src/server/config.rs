@@ -1,12 +1,12 @@
 //! What can be set from outside: by flags or by the environment. Nobody else reads either.
 
 use crate::api::ApiOptions;
-use crate::clock::{Clock, MAX_CLOCK_JUMP};
-use crate::engine::{EngineOptions, LEASE};
-use crate::leave_out::LeaveOut;
-use crate::limits::Defaults;
+use crate::auth::limits::Defaults;
+use crate::lifecycle::bench_stubs::LeaveOut;
+use crate::lifecycle::options::Start;
+use crate::lifecycle::options::{EngineOptions, LEASE};
+use crate::runtime::clock::{Clock, MAX_CLOCK_JUMP};
 use crate::server::{ConnectionLimits, ServerConfig, TlsFiles};
-use crate::standby::Start;
 use crate::store::{Fault, StoreOptions};
 use clap::{Args, ValueEnum, value_parser};
 use std::net::SocketAddr;

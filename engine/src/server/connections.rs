@@ -1,8 +1,8 @@
 //! How many connections are open, in all and from one address, and how long one is kept that asks for nothing.
 
 use crate::auth::Origin;
-use crate::limits::Defaults;
-use crate::metrics;
+use crate::auth::limits::Defaults;
+use crate::runtime::metrics;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;

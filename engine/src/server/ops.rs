@@ -2,9 +2,9 @@
 
 use super::accept;
 use super::connections::{ConnectionLimits, Connections};
-use super::entrance::Entrance;
-use crate::limits::Defaults;
-use crate::metrics;
+use super::service_slot::ServiceSlot;
+use crate::auth::limits::Defaults;
+use crate::runtime::metrics;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -29,12 +29,12 @@ const COUNTS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 2048.0, 4096.0, 8
 /// Serves on a thread of its own until `stopping` says so: probes are answered however busy the other threads are.
 pub(super) fn serve(
     listener: TcpListener,
-    entrance: Entrance,
+    service_slot: ServiceSlot,
     standby: bool,
     stopping: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let router = TowerToHyperService::new(router(entrance, standby));
+    let router = TowerToHyperService::new(router(service_slot, standby));
     let connections = Connections::new("ops", ConnectionLimits::of_ops(), &Defaults::default());
     let serving = move || {
         let served = runtime.block_on(async {
@@ -49,33 +49,33 @@ pub(super) fn serve(
     thread::Builder::new().name("kubebid-ops".to_owned()).spawn(serving).map(drop)
 }
 
-fn router(entrance: Entrance, standby: bool) -> Router {
+fn router(service_slot: ServiceSlot, standby: bool) -> Router {
     let handle = recorder();
     let waiting = if standby { "standby" } else { "starting" };
-    let ready = async move |State(entrance): State<Entrance>| ready(&entrance, waiting);
+    let ready = async move |State(service_slot): State<ServiceSlot>| ready(&service_slot, waiting);
     // Elsewhere: there may be many series, and probes do not wait for them.
-    let metrics = async move |State(entrance): State<Entrance>| {
-        let rendered = tokio::task::spawn_blocking(move || render(&entrance, handle)).await;
+    let metrics = async move |State(service_slot): State<ServiceSlot>| {
+        let rendered = tokio::task::spawn_blocking(move || render(&service_slot, handle)).await;
         rendered.unwrap_or((StatusCode::INTERNAL_SERVER_ERROR, "a bug of the engine\n".to_owned()))
     };
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
-        .with_state(entrance)
+        .with_state(service_slot)
 }
 
 /// Whether requests are served.
-fn ready(entrance: &Entrance, waiting: &'static str) -> (StatusCode, Cow<'static, str>) {
-    match unready(entrance, waiting) {
+fn ready(service_slot: &ServiceSlot, waiting: &'static str) -> (StatusCode, Cow<'static, str>) {
+    match unready(service_slot, waiting) {
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n").into()),
         None => (StatusCode::OK, "ok\n".into()),
     }
 }
 
 /// Returns why requests are not served, or None if they are.
-fn unready(entrance: &Entrance, waiting: &'static str) -> Option<Cow<'static, str>> {
-    let Some(api) = entrance.api() else { return Some(waiting.into()) };
+fn unready(service_slot: &ServiceSlot, waiting: &'static str) -> Option<Cow<'static, str>> {
+    let Some(api) = service_slot.api() else { return Some(waiting.into()) };
     if !api.is_open() {
         return Some("not ready".into());
     }
@@ -85,12 +85,12 @@ fn unready(entrance: &Entrance, waiting: &'static str) -> Option<Cow<'static, st
     api.engine().trouble().map(Cow::from)
 }
 
-fn render(entrance: &Entrance, handle: Option<&PrometheusHandle>) -> (StatusCode, String) {
+fn render(service_slot: &ServiceSlot, handle: Option<&PrometheusHandle>) -> (StatusCode, String) {
     let Some(handle) = handle else { return (StatusCode::NOT_FOUND, "metrics go elsewhere\n".to_owned()) };
-    metrics::leading(entrance.api().is_some_and(|api| api.engine().leads()));
-    metrics::ready(unready(entrance, "").is_none());
+    metrics::leading(service_slot.api().is_some_and(|api| api.engine().leads()));
+    metrics::ready(unready(service_slot, "").is_none());
     let mut of_markets = String::new();
-    if let Some(api) = entrance.api() {
+    if let Some(api) = service_slot.api() {
         let engine = api.engine();
         let behind = |seq: u64| engine.applied().saturating_sub(seq);
         metrics::behind(behind(engine.projected()), behind(engine.saved()));

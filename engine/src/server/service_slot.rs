@@ -55,7 +55,7 @@ impl Prepared {
 
 /// Opened once, when the engine leads. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct Entrance(Arc<OnceLock<Open>>);
+pub(super) struct ServiceSlot(Arc<OnceLock<Open>>);
 
 struct Open {
     api: Api,
@@ -63,7 +63,7 @@ struct Open {
     rest: Router,
 }
 
-impl Entrance {
+impl ServiceSlot {
     pub(super) fn open(&self, prepared: Prepared, api: Api) {
         let (grpc, rest) = (prepared.grpc.serve(api.clone()), prepared.rest.with_state(api.clone()));
         assert!(self.0.set(Open { api, grpc, rest }).is_ok(), "it is opened once");
@@ -75,12 +75,12 @@ impl Entrance {
     }
 
     pub(super) fn door(&self) -> impl Door {
-        let entrance = self.0.clone();
+        let service_slot = self.0.clone();
         service_fn(move |request: hyper::Request<Incoming>| {
             let request = request.map(Body::new);
             let kind = request.headers().get(header::CONTENT_TYPE);
             let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-            let Some(open) = entrance.get() else {
+            let Some(open) = service_slot.get() else {
                 return Either::Left(if is_grpc {
                     Either::Left(ready(Ok(grpc::refusal(ApiError::not_leading()))))
                 } else {

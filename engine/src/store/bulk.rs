@@ -1,25 +1,33 @@
-//! Many rows at once, by column.
+//! Many rows at once, by column, and who writes them.
+
+mod postgres;
+mod sqlite;
+
+pub(super) use postgres::PostgresBulkWriter;
+pub(super) use sqlite::SqliteBulkWriter;
+
+use std::fmt;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store) enum Kind {
+pub(crate) enum Kind {
     Number,
     Text,
     Bytes,
 }
 
 /// Columns of a table or relation, in order.
-pub(in crate::store) type Columns = &'static [(&'static str, Kind)];
+pub(crate) type Columns = &'static [(&'static str, Kind)];
 
 /// What is to be done with many rows.
 #[derive(Debug)]
-pub(in crate::store) struct Change {
-    pub(super) how: How,
-    pub(super) rows: Bulk,
+pub(crate) struct Change {
+    pub(crate) how: How,
+    pub(crate) rows: Bulk,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum How {
+pub(crate) enum How {
     /// Adds them to this table.
     Append(&'static str),
     /// Runs this statement, which finds them as the relation `v`.
@@ -28,14 +36,14 @@ pub(super) enum How {
 
 /// Rows of the same columns.
 #[derive(Debug)]
-pub(in crate::store) struct Bulk {
-    pub(super) names: Vec<(&'static str, Kind)>,
-    pub(super) columns: Vec<Column>,
-    pub(super) len: usize,
+pub(crate) struct Bulk {
+    pub(crate) names: Vec<(&'static str, Kind)>,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) len: usize,
 }
 
 #[derive(Debug)]
-pub(super) enum Column {
+pub(crate) enum Column {
     Number(Vec<Option<i64>>),
     Text(Pieces),
     Bytes(Pieces),
@@ -43,7 +51,7 @@ pub(super) enum Column {
 
 /// Texts or bytes one behind the other, so that a million of them are one allocation.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(crate) struct Pieces {
     bytes: Vec<u8>,
     spans: Vec<Option<(usize, usize)>>,
 }
@@ -55,19 +63,19 @@ impl Pieces {
         self.spans.push(piece.map(|_| (start, self.bytes.len())));
     }
 
-    pub(super) fn get(&self, row: usize) -> Option<&[u8]> {
+    pub(crate) fn get(&self, row: usize) -> Option<&[u8]> {
         self.spans[row].map(|(start, end)| &self.bytes[start..end])
     }
 
     /// Of a column of texts.
-    pub(super) fn text(&self, row: usize) -> Option<&str> {
+    pub(crate) fn text(&self, row: usize) -> Option<&str> {
         self.get(row).map(|bytes| std::str::from_utf8(bytes).expect("texts went in"))
     }
 }
 
 impl Bulk {
     /// With the columns of all of `lists`.
-    pub(super) fn new(lists: &[Columns], capacity: usize) -> Bulk {
+    pub(crate) fn new(lists: &[Columns], capacity: usize) -> Bulk {
         let names = lists.concat();
         let column = |(_, kind): &(&str, Kind)| match kind {
             Kind::Number => Column::Number(Vec::with_capacity(capacity)),
@@ -79,31 +87,31 @@ impl Bulk {
     }
 
     /// A row to be filled, column after column.
-    pub(super) fn row(&mut self) -> Row<'_> {
+    pub(crate) fn row(&mut self) -> Row<'_> {
         self.len += 1;
         Row { columns: self.columns.iter_mut() }
     }
 
     /// The names of the columns, as statements list them.
-    pub(super) fn list(&self) -> String {
+    pub(crate) fn list(&self) -> String {
         let names: Vec<&str> = self.names.iter().map(|(name, _)| *name).collect();
         names.join(", ")
     }
 }
 
 /// A row that is being filled.
-pub(super) struct Row<'a> {
+pub(crate) struct Row<'a> {
     columns: std::slice::IterMut<'a, Column>,
 }
 
 impl Row<'_> {
     /// Numbers of ours are below 2^63, but for prices and instants that nobody compares here: those are
     /// kept bit by bit.
-    pub(super) fn number(&mut self, number: u64) -> &mut Self {
+    pub(crate) fn number(&mut self, number: u64) -> &mut Self {
         self.some_number(Some(number))
     }
 
-    pub(super) fn some_number(&mut self, number: Option<u64>) -> &mut Self {
+    pub(crate) fn some_number(&mut self, number: Option<u64>) -> &mut Self {
         match self.columns.next() {
             Some(Column::Number(column)) => column.push(number.map(|number| number as i64)),
             other => panic!("a number for {other:?}"),
@@ -111,12 +119,12 @@ impl Row<'_> {
         self
     }
 
-    pub(super) fn text(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         self.some_text(Some(text))
     }
 
     /// Postgres has no NUL in texts.
-    pub(super) fn some_text(&mut self, text: Option<&str>) -> &mut Self {
+    pub(crate) fn some_text(&mut self, text: Option<&str>) -> &mut Self {
         match self.columns.next() {
             Some(Column::Text(column)) => match text.filter(|text| text.contains('\0')) {
                 Some(text) => column.push(Some(text.replace('\0', "\u{fffd}").as_bytes())),
@@ -128,11 +136,11 @@ impl Row<'_> {
     }
 
     /// Bytes that `fill` adds to those of the column.
-    pub(super) fn bytes(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
+    pub(crate) fn bytes(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
         self.some_bytes(Some(fill))
     }
 
-    pub(super) fn some_bytes(&mut self, fill: Option<impl FnOnce(&mut Vec<u8>)>) -> &mut Self {
+    pub(crate) fn some_bytes(&mut self, fill: Option<impl FnOnce(&mut Vec<u8>)>) -> &mut Self {
         match self.columns.next() {
             Some(Column::Bytes(Pieces { bytes, spans })) => {
                 let start = bytes.len();
@@ -153,4 +161,17 @@ impl Drop for Row<'_> {
             assert!(self.columns.next().is_none(), "a row is filled to its end");
         }
     }
+}
+
+/// One who writes rows, on a connection of its own.
+#[async_trait::async_trait]
+pub(crate) trait BulkWriter: fmt::Debug + Send {
+    /// Makes the changes and moves the watermark, all or nothing. Where the watermark is not `before`,
+    /// nothing changes and what it is is returned.
+    async fn write(
+        &mut self,
+        before: u64,
+        after: u64,
+        changes: &[Change],
+    ) -> Result<Option<u64>, sqlx::Error>;
 }

@@ -8,13 +8,14 @@ use sqlx::AnyPool;
 use sqlx::migrate::Migrator;
 
 use super::Fault;
-use super::projections::{Reads, Rowwise};
+use super::bulk::BulkWriter;
+use super::reads::Reads;
 use super::rows::{Parameters, Turn};
 use super::session::Connection;
 
 /// A place with a database, and its dialect.
 #[async_trait]
-pub(super) trait Database: fmt::Debug + Send + Sync {
+pub(crate) trait Database: fmt::Debug + Send + Sync {
     /// A connection for the journal's writer, with all that durability needs set and checked. What earlier ones have
     /// left at the server is ended first.
     async fn connect(&self) -> Result<Connection, Fault>;
@@ -26,7 +27,7 @@ pub(super) trait Database: fmt::Debug + Send + Sync {
     async fn pool(&self, connections: u32) -> Result<AnyPool, Fault>;
 
     /// A connection for the rows of the projections.
-    async fn rowwise(&self) -> Result<Box<dyn Rowwise>, Fault>;
+    async fn bulk_writer(&self) -> Result<Box<dyn BulkWriter>, Fault>;
 
     /// Commands whose rows may share a transaction; the journal waits for it where there is one writer.
     fn commands_at_once(&self) -> usize;

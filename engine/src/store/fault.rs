@@ -107,7 +107,7 @@ impl Fault {
     }
 
     /// For `map_err`.
-    pub(super) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
+    pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { doing, source }
     }
 }

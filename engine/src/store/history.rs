@@ -19,12 +19,12 @@ pub enum HistoryLost {
 }
 
 impl Store {
-    /// Compares the journal's end with the readable tables and the snapshots.
+    /// Compares the journal's end with the snapshots, and with the watermark of the readable tables.
     ///
     /// # Errors
     /// [`Fault::HistoryLost`] if the journal lacks what they have.
-    pub async fn check_history(&self, head: Position) -> Result<(), Fault> {
-        let (tables, journal) = (self.tables().watermark().await?, head.seq);
+    pub async fn check_history(&self, head: Position, tables: u64) -> Result<(), Fault> {
+        let journal = head.seq;
         if tables > journal {
             return Err(Fault::HistoryLost(match journal {
                 0 => HistoryLost::EmptyBesideTables { tables },

@@ -65,7 +65,7 @@ impl Journal {
     }
 }
 
-/// Reads the journal in chunks. At the end it can be asked again for what has come since.
+/// Reads the journal in commits. At the end it can be asked again for what has come since.
 #[derive(Debug)]
 pub struct BatchReader {
     pool: AnyPool,
@@ -117,7 +117,7 @@ impl BatchReader {
         Ok(batches)
     }
 
-    /// Whether the last chunk was full, so that there may be more; one that was not reached the journal's end,
+    /// Whether the last commit was full, so that there may be more; one that was not reached the journal's end,
     /// as it was then.
     pub fn is_behind(&self) -> bool {
         self.is_behind

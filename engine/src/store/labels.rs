@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sqlx::{AssertSqlSafe, Row};
 
-use super::projections::Select;
 use super::rows::number;
+use super::select::Select;
 use super::{Fault, Rows, bigint};
 
 /// A bid's labels, key to value.

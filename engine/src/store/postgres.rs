@@ -11,8 +11,9 @@ use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
 use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions, Connection as _, Executor, Row};
 use tokio::time::timeout;
 
+use super::bulk::{BulkWriter, PostgresBulkWriter};
 use super::database::Database;
-use super::projections::{PostgresTables, Reads, Rowwise};
+use super::reads::Reads;
 use super::rows::{Parameters, Turn};
 use super::session::{Connection, LeftSessions, Session, SessionName};
 use super::{Fault, migrations};
@@ -193,11 +194,11 @@ impl Database for Postgres {
         Ok(Reads::postgres(pool.await.map_err(|source| self.connect_fault(source))?, time_out))
     }
 
-    async fn rowwise(&self) -> Result<Box<dyn Rowwise>, Fault> {
+    async fn bulk_writer(&self) -> Result<Box<dyn BulkWriter>, Fault> {
         let late = |_| Fault::TimedOut { doing: "connecting to PostgreSQL" };
         let connect = async {
             self.end_left().await?;
-            let connected = PostgresTables::connect(&self.native, &self.left).await;
+            let connected = PostgresBulkWriter::connect(&self.native, &self.left).await;
             connected.map_err(|source| self.connect_fault(source))
         };
         Ok(Box::new(timeout(self.patience, connect).await.map_err(late)??))

@@ -13,8 +13,8 @@ use sqlx::postgres::PgDatabaseError;
 use sqlx::{Any, AnyPool, AssertSqlSafe, SqlitePool};
 use tokio::sync::Semaphore;
 
-use super::super::Fault;
-use super::super::rows::Parameters;
+use super::Fault;
+use super::rows::Parameters;
 use super::select::{Argument, Select};
 
 /// Instructions of SQLite between two looks at the clock and at the caller: well below a millisecond.
@@ -22,7 +22,7 @@ const INSTRUCTIONS: i32 = 10_000;
 
 /// Connections that only read the tables. Cheap to clone.
 #[derive(Clone)]
-pub(in crate::store) struct Reads {
+pub(crate) struct Reads {
     pool: ReadPool,
     time_out: Duration,
     /// One for each batch of rows that may be taken apart at a time, so that reads do not take every processor.
@@ -43,12 +43,12 @@ impl fmt::Debug for Reads {
 }
 
 impl Reads {
-    pub(in crate::store) fn sqlite(pool: SqlitePool, time_out: Duration) -> Reads {
+    pub(crate) fn sqlite(pool: SqlitePool, time_out: Duration) -> Reads {
         Reads::new(ReadPool::Sqlite(pool), time_out)
     }
 
     /// The sessions of the pool must have the same time-out.
-    pub(in crate::store) fn postgres(pool: AnyPool, time_out: Duration) -> Reads {
+    pub(crate) fn postgres(pool: AnyPool, time_out: Duration) -> Reads {
         Reads::new(ReadPool::Postgres(pool), time_out)
     }
 
@@ -61,7 +61,7 @@ impl Reads {
     ///
     /// # Errors
     /// Besides those of the database: it took longer than the time-out.
-    pub(super) async fn all(&self, select: Select, doing: &'static str) -> Result<Vec<AnyRow>, Fault> {
+    pub(crate) async fn all(&self, select: Select, doing: &'static str) -> Result<Vec<AnyRow>, Fault> {
         let rows = match &self.pool {
             ReadPool::Sqlite(pool) => read_sqlite(pool, select, self.time_out).await,
             ReadPool::Postgres(pool) => read_postgres(pool, select).await,
@@ -73,7 +73,7 @@ impl Reads {
     }
 
     /// Runs work that takes a while beside the threads that answer requests.
-    pub(super) async fn apart<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+    pub(crate) async fn apart<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let _thread = self.threads.acquire().await;
         match tokio::task::spawn_blocking(work).await {
             Ok(done) => done,
@@ -85,7 +85,7 @@ impl Reads {
         }
     }
 
-    pub(in crate::store) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         match &self.pool {
             ReadPool::Sqlite(pool) => pool.close().await,
             ReadPool::Postgres(pool) => pool.close().await,

@@ -7,7 +7,7 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyPool, ColumnIndex, Row};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::projections::Reads;
+use super::reads::Reads;
 
 /// Accounts, tokens, labels and instance types. Cheap to clone.
 ///
@@ -22,14 +22,14 @@ pub struct Rows {
 }
 
 impl Rows {
-    pub(super) fn new(pool: AnyPool, reads: Reads, turn: Turn, parameters: Parameters) -> Self {
+    pub(crate) fn new(pool: AnyPool, reads: Reads, turn: Turn, parameters: Parameters) -> Self {
         Self { pool, reads, turn, parameters }
     }
 }
 
 /// How long statements name their parameters.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Parameters {
+pub(crate) enum Parameters {
     /// As `$1`: Postgres has no others.
     Numbered,
     /// As `?`. SQLite takes numbers too, but to find one it goes through all before it: with thousands of
@@ -39,7 +39,7 @@ pub(super) enum Parameters {
 
 impl Parameters {
     /// `count` of them in parentheses, the first of which is the `first` of the statement, from 1.
-    pub(super) fn list(self, first: usize, count: usize) -> String {
+    pub(crate) fn list(self, first: usize, count: usize) -> String {
         let mut list = "(".to_owned();
         for n in first..first + count {
             let comma = if n == first { "" } else { ", " };
@@ -58,20 +58,20 @@ impl Parameters {
 /// queue here instead, in order, so that a batch of the journal waits for one short write at most.
 /// Postgres needs no queue.
 #[derive(Debug, Clone)]
-pub(super) struct Turn(Option<Arc<Mutex<()>>>);
+pub(crate) struct Turn(Option<Arc<Mutex<()>>>);
 
 impl Turn {
-    pub(super) fn free() -> Self {
+    pub(crate) fn free() -> Self {
         Self(None)
     }
 
-    pub(super) fn one_at_a_time() -> Self {
+    pub(crate) fn one_at_a_time() -> Self {
         Self(Some(Arc::default()))
     }
 
     /// Waits for the turn; it is over when the guard is dropped. Nobody waits for anything but the
     /// database while holding it.
-    pub(super) async fn take(&self) -> Option<OwnedMutexGuard<()>> {
+    pub(crate) async fn take(&self) -> Option<OwnedMutexGuard<()>> {
         match &self.0 {
             Some(mutex) => Some(Arc::clone(mutex).lock_owned().await),
             None => None,
@@ -80,11 +80,11 @@ impl Turn {
 }
 
 /// A column that is a number of ours.
-pub(super) fn number<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> u64 {
+pub(crate) fn number<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> u64 {
     row.get::<i64, _>(column) as u64
 }
 
 /// A column that may be a number of ours.
-pub(super) fn optional_number<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> Option<u64> {
+pub(crate) fn optional_number<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> Option<u64> {
     row.get::<Option<i64>, _>(column).map(|number| number as u64)
 }

@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use sqlx::any::AnyRow;
 
-use super::super::rows::Parameters;
-use super::super::{Fault, Labels, sought};
 use super::reads::Reads;
+use super::rows::Parameters;
+use super::{Fault, Labels, sought};
 
 /// A statement that grows, with its arguments. Each of them is a `?` in the text, in their order.
 #[derive(Clone, Debug, Default)]
-pub(in crate::store) struct Select {
+pub(crate) struct Select {
     sql: String,
     arguments: Vec<Argument>,
     /// Its text depends on how many entries a list has, so a connection does not keep it prepared.
@@ -18,17 +18,17 @@ pub(in crate::store) struct Select {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Argument {
+pub(crate) enum Argument {
     Number(i64),
     Text(String),
 }
 
 /// What can be an argument.
-pub(in crate::store) trait Bound {
+pub(crate) trait Bound {
     fn bound(&self) -> BoundValue<'_>;
 }
 
-pub(in crate::store) enum BoundValue<'a> {
+pub(crate) enum BoundValue<'a> {
     Number(u64),
     Text(&'a str),
 }
@@ -58,12 +58,12 @@ impl Bound for String {
 }
 
 impl Select {
-    pub(in crate::store) fn new(sql: &str) -> Select {
+    pub(crate) fn new(sql: &str) -> Select {
         Select { sql: sql.to_owned(), ..Select::default() }
     }
 
     /// Adds text; each `?` in it is the next of `arguments`.
-    pub(in crate::store) fn add(&mut self, sql: &str, arguments: &[&dyn Bound]) -> &mut Select {
+    pub(crate) fn add(&mut self, sql: &str, arguments: &[&dyn Bound]) -> &mut Select {
         let mut pieces = sql.split('?');
         self.sql.push_str(pieces.next().unwrap_or_default());
         let mut arguments = arguments.iter();
@@ -76,12 +76,7 @@ impl Select {
     }
 
     /// Adds `column IN (...)`, unless nothing is asked for.
-    pub(in crate::store) fn one_of<T: Bound>(
-        &mut self,
-        before: &str,
-        values: &[T],
-        behind: &str,
-    ) -> &mut Select {
+    pub(crate) fn one_of<T: Bound>(&mut self, before: &str, values: &[T], behind: &str) -> &mut Select {
         if values.is_empty() {
             return self;
         }
@@ -100,7 +95,7 @@ impl Select {
     }
 
     /// Adds a relation of these numbers, whose only column is `column1`.
-    pub(super) fn values(&mut self, numbers: &[u64]) -> &mut Select {
+    pub(crate) fn values(&mut self, numbers: &[u64]) -> &mut Select {
         self.has_list = true;
         self.add(" (VALUES ", &[]);
         for (n, number) in numbers.iter().enumerate() {
@@ -111,7 +106,7 @@ impl Select {
     }
 
     /// Adds that the bid in `column` has all of these labels.
-    pub(in crate::store) fn labelled(&mut self, column: &str, labels: &Labels) -> &mut Select {
+    pub(crate) fn labelled(&mut self, column: &str, labels: &Labels) -> &mut Select {
         self.has_list |= !labels.is_empty();
         for (key, value) in labels {
             let condition = format!(
@@ -123,7 +118,7 @@ impl Select {
     }
 
     /// Adds another statement whole.
-    pub(super) fn include(&mut self, other: &Select) -> &mut Select {
+    pub(crate) fn include(&mut self, other: &Select) -> &mut Select {
         self.sql.push_str(&other.sql);
         self.arguments.extend(other.arguments.iter().cloned());
         self.has_list |= other.has_list;
@@ -138,16 +133,12 @@ impl Select {
         self.sql.push('?');
     }
 
-    pub(in crate::store) async fn all(
-        self,
-        reads: &Reads,
-        doing: &'static str,
-    ) -> Result<Vec<AnyRow>, Fault> {
+    pub(crate) async fn all(self, reads: &Reads, doing: &'static str) -> Result<Vec<AnyRow>, Fault> {
         reads.all(self, doing).await
     }
 
     /// Returns the text, the arguments, and whether a connection should keep the statement prepared.
-    pub(super) fn into_parts(self, parameters: Parameters) -> (String, Vec<Argument>, bool) {
+    pub(crate) fn into_parts(self, parameters: Parameters) -> (String, Vec<Argument>, bool) {
         let sql = match parameters {
             Parameters::InOrder => self.sql,
             Parameters::Numbered => numbered(&self.sql),

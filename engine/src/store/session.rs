@@ -53,7 +53,7 @@ impl Drop for Session {
 }
 
 /// A connection for one task.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     connection: AnyConnection,
     /// None where the database has no sessions.
     session: Option<Session>,

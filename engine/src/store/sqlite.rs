@@ -21,8 +21,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{AnyConnection, AnyPool, ConnectOptions, Executor};
 use tracing::info;
 
+use super::bulk::{BulkWriter, SqliteBulkWriter};
 use super::database::Database;
-use super::projections::{Reads, Rowwise, SqliteTables};
+use super::reads::Reads;
 use super::rows::{Parameters, Turn};
 use super::session::Connection;
 use super::{Fault, migrations};
@@ -237,8 +238,8 @@ impl Database for Sqlite {
         Ok(Reads::sqlite(pool.await.map_err(|source| self.open_fault(source))?, time_out))
     }
 
-    async fn rowwise(&self) -> Result<Box<dyn Rowwise>, Fault> {
-        Ok(Box::new(SqliteTables::new(self.connect().await?, self.turn.clone()).await?))
+    async fn bulk_writer(&self) -> Result<Box<dyn BulkWriter>, Fault> {
+        Ok(Box::new(SqliteBulkWriter::new(self.connect().await?, self.turn.clone()).await?))
     }
 
     fn commands_at_once(&self) -> usize {

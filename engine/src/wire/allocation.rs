@@ -1,7 +1,7 @@
 //! Allocations as messages, to each party without what is the other's.
 
-use crate::caller::Caller;
-use crate::projections::rows::{AllocationRow, NodeState, NoticeRow};
+use crate::events::visibility::Viewer;
+use crate::readmodel::rows::{AllocationRow, NodeState, NoticeRow};
 use crate::store::Labels;
 use crate::wire::lists;
 use crate::wire::status::ApiError;
@@ -22,15 +22,15 @@ pub struct AllocationNow {
     pub ceiling: Option<Price>,
 }
 
-/// As this caller may see it; `None` where it is neither party.
+/// Returns the allocation as the viewer may see it; `None` if the viewer is neither its tenant nor its provider.
 pub fn message(
     row: AllocationRow,
     labels: Labels,
     now: AllocationNow,
-    caller: &Caller,
+    viewer: &Viewer,
 ) -> Option<v1::Allocation> {
-    let is_tenant = caller.sees_all() || row.tenant == caller.account.as_str();
-    if !is_tenant && row.provider != caller.account.as_str() {
+    let is_tenant = viewer.sees(&row.tenant);
+    if !is_tenant && !viewer.sees(&row.provider) {
         return None;
     }
     let view = now.view.as_ref();

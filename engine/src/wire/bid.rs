@@ -1,6 +1,6 @@
 //! Bids as messages.
 
-use crate::projections::rows::{BidRow, BidState, Tif};
+use crate::readmodel::rows::{BidRow, BidState, Tif};
 use crate::store::Labels;
 use crate::wire::lists;
 use crate::wire::status::ApiError;

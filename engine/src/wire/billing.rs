@@ -1,7 +1,7 @@
 //! Charges and sums, as messages.
 
-use super::event::charge_reason;
-use crate::projections::rows::{ChargeRow, RunningRow, Segment};
+use crate::events::message::charge_reason;
+use crate::readmodel::rows::{ChargeRow, RunningRow, Segment};
 use crate::store::Labels;
 use kubebid_core::Amount;
 use kubebid_core::units::Micros;

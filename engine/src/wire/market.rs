@@ -1,8 +1,8 @@
 //! Markets, their numbers and their depth, as messages.
 
-pub(crate) use super::event::numbers;
-use crate::projections::rows::{PriceBar, PricePoint};
-use crate::view::MarketView;
+use crate::events::message::price_numbers;
+use crate::readmodel::rows::{PriceBar, PricePoint};
+use crate::runtime::views::MarketView;
 use kubebid_core::picture::Supply;
 use kubebid_core::rules::Pricing;
 use kubebid_core::units::MarketName;
@@ -47,7 +47,7 @@ pub(crate) fn rules(rules: &MarketRules) -> v1::MarketRules {
 pub(crate) fn price(view: &MarketView) -> v1::MarketPrice {
     v1::MarketPrice {
         market: view.name.to_string(),
-        numbers: Some(numbers(&view.numbers)),
+        numbers: Some(price_numbers(&view.numbers)),
         entry_nodes: 1,
         supply: Some(supply(&view.supply)),
         reference_price_micros: micros(view.reference_price),
@@ -63,20 +63,8 @@ pub(crate) fn present(view: &MarketView) -> v1::PricePoint {
         seq: view.seq.0,
         index: 0,
         at_us: view.at.0,
-        numbers: Some(numbers(&view.numbers)),
+        numbers: Some(price_numbers(&view.numbers)),
     }
-}
-
-/// A change of prices, where the event is one.
-pub(crate) fn point(event: &v1::Event) -> Option<v1::PricePoint> {
-    let Some(v1::event::Kind::PriceChanged(changed)) = &event.kind else { return None };
-    Some(v1::PricePoint {
-        market: changed.market.clone(),
-        seq: event.seq,
-        index: event.index,
-        at_us: event.at_us,
-        numbers: changed.numbers,
-    })
 }
 
 pub(crate) fn past(market: &MarketName, point: &PricePoint) -> v1::PricePoint {
@@ -85,7 +73,7 @@ pub(crate) fn past(market: &MarketName, point: &PricePoint) -> v1::PricePoint {
         seq: point.seq.0,
         index: point.index,
         at_us: point.at.0,
-        numbers: Some(numbers(&point.numbers)),
+        numbers: Some(price_numbers(&point.numbers)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::echo::quoted;
 use super::status::{ApiError, Code};
+use crate::events::visibility::as_missing;
 use kubebid_core::command::PlaceBid;
 use kubebid_core::event::Scope;
 use kubebid_core::units::{BidId, MarketName};
@@ -61,27 +62,6 @@ fn sentence(exchange: &Exchange, command: &Command, reject: Reject) -> Option<St
             of_amend_bid(exchange, *bid, *ceiling, *max_nodes, reject)
         }
         _ => None,
-    }
-}
-
-/// The reason as an event says it. Whether an allocation that has ended was the caller's is not known here: the answer
-/// says ENDED to its parties, the event to nobody.
-pub(super) fn told(command: &Command, reject: Reject) -> Reject {
-    let reject = as_missing(command, reject);
-    if reject == Reject::Ended { Reject::UnknownAllocation } else { reject }
-}
-
-/// What belongs to someone else looks as if it were not there.
-fn as_missing(command: &Command, reject: Reject) -> Reject {
-    match (reject, command) {
-        (Reject::NotYours, Command::AmendBid { .. } | Command::CancelBid { .. }) => Reject::UnknownBid,
-        (Reject::NotYours, Command::ReleaseAllocation { .. } | Command::ReportReady { .. }) => {
-            Reject::UnknownAllocation
-        }
-        (Reject::NotYours, Command::WithdrawUnit { .. } | Command::ReportUnitLost { .. }) => {
-            Reject::UnknownUnit
-        }
-        (reject, _) => reject,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Refusals on the wire: one table from code to gRPC code, HTTP status, field and sentence.
 
 use super::echo::echo;
-use crate::intake::NotDone;
+use crate::runtime::intake::SubmitError;
 use crate::store::Fault;
 use kubebid_core::Reject;
 use kubebid_proto::v1;
@@ -291,16 +291,16 @@ impl ApiError {
 /// For how long a caller that finds the intake full waits.
 const BUSY: Duration = Duration::from_millis(50);
 
-impl From<NotDone> for ApiError {
-    fn from(reason: NotDone) -> ApiError {
+impl From<SubmitError> for ApiError {
+    fn from(reason: SubmitError) -> ApiError {
         match reason {
-            NotDone::Full => ApiError::new(Code::Busy).again_after(BUSY),
-            NotDone::TooLate => ApiError::new(Code::NotYet).saying(format!("{reason}; its key is free")),
-            NotDone::TooFar => ApiError::bad_field("to_us", reason.to_string()),
-            NotDone::Stopping | NotDone::StoreRefused => ApiError::new(Code::Unavailable)
+            SubmitError::Full => ApiError::new(Code::Busy).again_after(BUSY),
+            SubmitError::TooLate => ApiError::new(Code::NotYet).saying(format!("{reason}; its key is free")),
+            SubmitError::TooFar => ApiError::bad_field("to_us", reason.to_string()),
+            SubmitError::Stopping | SubmitError::StoreRefused => ApiError::new(Code::Unavailable)
                 .saying(format!("{reason}; a command was not taken"))
                 .again_after(BUSY),
-            NotDone::Unknown => ApiError::new(Code::Unavailable)
+            SubmitError::Unknown => ApiError::new(Code::Unavailable)
                 .saying(format!("{reason}; repeat it with its client_key to learn")),
         }
     }

@@ -1,6 +1,6 @@
 //! The fields of the requests of all methods, from the descriptors of the proto, and requests that have one of them.
 
-use kubebid_engine::policy::POLICY;
+use kubebid_engine::auth::policy::POLICY;
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use prost_types::field_descriptor_proto::{Label, Type};

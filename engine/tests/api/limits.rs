@@ -4,7 +4,7 @@ use crate::world::{World, assert_refused, bid};
 use futures_util::FutureExt;
 use kubebid_core::Command;
 use kubebid_engine::api::ApiOptions;
-use kubebid_engine::{NotDone, Submission};
+use kubebid_engine::{Submission, SubmitError};
 use kubebid_proto::v1;
 use tonic::Code;
 use v1::cancel_bid_request::Mode;
@@ -140,7 +140,7 @@ async fn a_full_intake_is_busy_and_the_key_stays_free() {
         })
         .collect();
     // As soon as they are all in the intake.
-    while world.engine.submit(advance(), |_, _| ()).now_or_never() != Some(Err(NotDone::Full)) {
+    while world.engine.submit(advance(), |_, _| ()).now_or_never() != Some(Err(SubmitError::Full)) {
         tokio::task::yield_now().await;
     }
     let refusal = assert_refused(t1.place(keyed("busy", 100, 1)).await, Code::ResourceExhausted, "BUSY");
@@ -157,7 +157,7 @@ async fn a_full_intake_is_busy_and_the_key_stays_free() {
         let _ = command.await;
     }
     // What is answered was taken out of the intake, and all before it.
-    while world.engine.submit(advance(), |_, _| ()).await == Err(NotDone::Full) {
+    while world.engine.submit(advance(), |_, _| ()).await == Err(SubmitError::Full) {
         tokio::task::yield_now().await;
     }
     assert!(!t1.place(keyed("busy", 100, 1)).await.unwrap().repeated);

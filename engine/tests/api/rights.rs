@@ -4,7 +4,7 @@ use crate::raw;
 use crate::world::{Bearer, Caller, MARKET, World, assert_refused, bid, refused};
 use kubebid_engine::Roles;
 use kubebid_engine::api::ApiOptions;
-use kubebid_engine::policy::POLICY;
+use kubebid_engine::auth::policy::POLICY;
 use kubebid_engine::store;
 use kubebid_proto::v1;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use crate::world::{World, bid};
 use kubebid_engine::api::ApiOptions;
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ServeError, Server, ServerConfig, TlsFiles};
 use kubebid_engine::store::{Place, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions};

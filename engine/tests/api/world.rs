@@ -5,7 +5,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
 use kubebid_engine::store::{Place, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions};

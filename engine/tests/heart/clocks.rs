@@ -6,7 +6,7 @@ use kubebid_core::command::{PlaceBid, TimeInForce};
 use kubebid_core::event::Fact;
 use kubebid_core::units::{AllocationId, Micros, Seq};
 use kubebid_core::{Command, Exchange};
-use kubebid_engine::clock::{Clock, ClockFault, MachineClock, SystemClock, wall};
+use kubebid_engine::runtime::clock::{Clock, ClockFault, MachineClock, SystemClock, wall};
 use kubebid_engine::{Engine, EngineError, EngineOptions};
 use std::path::Path;
 use std::sync::Arc;

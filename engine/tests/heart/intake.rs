@@ -4,8 +4,8 @@ use crate::{bid, hash, hold, open_market, options, start, stop, submit, submit_k
 use kubebid_core::Command;
 use kubebid_core::answer::Outcome;
 use kubebid_core::units::Micros;
-use kubebid_engine::clock::Clock;
-use kubebid_engine::{EngineOptions, NotDone, Submission};
+use kubebid_engine::runtime::clock::Clock;
+use kubebid_engine::{EngineOptions, Submission, SubmitError};
 use std::time::Instant;
 use tokio::task::JoinSet;
 
@@ -46,7 +46,7 @@ async fn a_full_intake_refuses_and_uses_up_no_key() {
     tokio::task::yield_now().await;
     tokio::task::yield_now().await;
     let refused = submit_keyed(&engine, Some("k"), Command::PlaceBid(bid("late", 1000))).await;
-    assert_eq!(refused, Err(NotDone::Full));
+    assert_eq!(refused, Err(SubmitError::Full));
     drop(release);
     waiting.join_all().await;
     let again = submit_keyed(&engine, Some("k"), Command::PlaceBid(bid("late", 2000))).await;
@@ -75,7 +75,7 @@ async fn a_command_whose_caller_has_gone_or_is_too_late_is_never_journaled() {
     };
     tokio::task::yield_now().await;
     drop(release);
-    assert_eq!(late.await.unwrap(), Err(NotDone::TooLate));
+    assert_eq!(late.await.unwrap(), Err(SubmitError::TooLate));
     let (seq, _) = submit(&engine, Command::PlaceBid(bid("next", 1000))).await;
     assert_eq!(seq, 2);
     stop(engine, running).await;
@@ -88,7 +88,7 @@ async fn nothing_is_taken_any_more_once_it_stops() {
     submit(&engine, open_market()).await;
     running.stop().await.expect("it stops");
     let refused = submit_keyed(&engine, None, Command::PlaceBid(bid("t", 1000))).await;
-    assert_eq!(refused, Err(NotDone::Stopping));
+    assert_eq!(refused, Err(SubmitError::Stopping));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,9 +10,9 @@ use kubebid_core::answer::Outcome;
 use kubebid_core::command::PlaceBid;
 use kubebid_core::units::{AccountName, ClientKey, MarketName, Micros};
 use kubebid_core::{Command, Exchange, Price};
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::store::{Place, StoreOptions};
-use kubebid_engine::{Engine, EngineOptions, NotDone, Running, Submission};
+use kubebid_engine::{Engine, EngineOptions, Running, Submission, SubmitError};
 use std::path::Path;
 use std::sync::mpsc;
 
@@ -33,7 +33,7 @@ pub(crate) async fn stop(engine: Engine, running: Running) {
 /// Ends as a bug would end it: nothing is finished, no snapshot is saved.
 pub(crate) async fn crash(engine: Engine, running: Running) {
     let asked = engine.ask(|_| -> () { panic!("as a bug would") }).await;
-    assert_eq!(asked, Err(NotDone::Stopping));
+    assert_eq!(asked, Err(SubmitError::Stopping));
     let ended = running.ended().await.expect_err("the engine ends by itself");
     assert_eq!(ended.to_string(), "the exchange's thread ended unexpectedly");
     drop(engine);
@@ -75,7 +75,7 @@ pub(crate) async fn submit_keyed(
     engine: &Engine,
     key: Option<&str>,
     command: Command,
-) -> Result<(u64, Outcome), NotDone> {
+) -> Result<(u64, Outcome), SubmitError> {
     let submission = Submission::new(key.map(ClientKey::new), command);
     engine.submit(submission, |_, step| (step.seq.0, step.outcome)).await
 }

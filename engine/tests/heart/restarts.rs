@@ -5,9 +5,9 @@ use kubebid_core::answer::Outcome;
 use kubebid_core::reject::Reject;
 use kubebid_core::units::{AllocationId, Micros, Seq};
 use kubebid_core::{Command, Exchange};
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::store::Store;
-use kubebid_engine::{EngineError, EngineOptions, NotDone};
+use kubebid_engine::{EngineError, EngineOptions, SubmitError};
 use sqlx::{Connection, Executor};
 
 #[tokio::test]
@@ -81,16 +81,19 @@ async fn a_bug_in_the_exchanges_thread_leaves_nobody_waiting() {
     tokio::task::yield_now().await;
     assert!(engine.is_open());
     drop(release);
-    assert_eq!(bug.await.unwrap(), Err(NotDone::Stopping));
+    assert_eq!(bug.await.unwrap(), Err(SubmitError::Stopping));
     // It may have been taken by then, or not.
     let answer = waiting.await.unwrap();
-    assert!(matches!(answer, Err(NotDone::Stopping | NotDone::Unknown)) || answer.is_ok(), "{answer:?}");
+    assert!(
+        matches!(answer, Err(SubmitError::Stopping | SubmitError::Unknown)) || answer.is_ok(),
+        "{answer:?}"
+    );
     let ended = running.ended().await.expect_err("the engine ends by itself");
     assert!(matches!(ended, EngineError::Bug), "{ended}");
     assert!(!engine.is_open());
     let refused = submit_keyed(&engine, None, offer(1)).await;
-    assert_eq!(refused, Err(NotDone::Stopping));
-    assert_eq!(engine.ask(Exchange::seq).await, Err(NotDone::Stopping));
+    assert_eq!(refused, Err(SubmitError::Stopping));
+    assert_eq!(engine.ask(Exchange::seq).await, Err(SubmitError::Stopping));
     drop(engine);
 
     let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;

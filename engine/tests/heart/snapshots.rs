@@ -4,7 +4,7 @@ use crate::{bid, crash, hash, offer, open_market, options, start, stop, submit, 
 use kubebid_core::Command;
 use kubebid_core::answer::Outcome;
 use kubebid_core::units::Seq;
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::store::{Snapshot, Store};
 use kubebid_engine::{Engine, EngineOptions};
 use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor};

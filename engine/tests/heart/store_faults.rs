@@ -1,9 +1,9 @@
 //! A store that refuses, that was restored under the engine, or whose rows somebody deleted.
 
 use crate::{offer, open_market, start, submit, submit_keyed};
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::store::{Place, StoreOptions};
-use kubebid_engine::{Engine, EngineOptions, NotDone, Running, Start};
+use kubebid_engine::{Engine, EngineOptions, Running, Start, SubmitError};
 use kubebid_testkit::Cluster;
 use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor};
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ async fn refuses(engine: Engine, running: Running, mut beside: Beside, no: &str,
     beside.execute(no).await;
     let began = Instant::now();
     for _ in 0..4 {
-        assert_eq!(submit_keyed(&engine, None, offer(1)).await, Err(NotDone::StoreRefused));
+        assert_eq!(submit_keyed(&engine, None, offer(1)).await, Err(SubmitError::StoreRefused));
     }
     let pauses = Duration::from_millis(200 + 400 + 800);
     assert!(began.elapsed() >= pauses, "asked again after {:?}", began.elapsed());

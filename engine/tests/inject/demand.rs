@@ -69,7 +69,7 @@ async fn a_spike_outbids_others_and_lets_go_when_it_expires_also_after_a_restart
     let drill = Drill::again(&place).await;
     let begun = drill.api.inject_demand(&drill.admin, spike(1, 5_000_000, 60)).await.unwrap();
     drill.stop().await;
-    let off = Drill::with(&place, kubebid_engine::clock::Clock::Stepped, false).await;
+    let off = Drill::with(&place, kubebid_engine::runtime::clock::Clock::Stepped, false).await;
     off.at(2000).await;
     assert!(!off.view(begun.bid).await.searching);
     off.stop().await;

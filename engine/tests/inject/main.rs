@@ -12,7 +12,7 @@ use kubebid_core::Exchange;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName};
 use kubebid_core::views::{AllocationView, BidView};
 use kubebid_engine::api::{Api, ApiOptions};
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::store::Role;
 use kubebid_engine::{Caller, Engine, EngineOptions, Running};
 use kubebid_proto::v1;

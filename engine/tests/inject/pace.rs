@@ -3,7 +3,7 @@
 use crate::place::TestPlace;
 use crate::{Drill, MARKET, SECOND};
 use kubebid_core::units::Micros;
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_proto::v1;
 
 async fn rate(drill: &Drill, rate: Option<u32>) -> v1::SetClockRateResponse {

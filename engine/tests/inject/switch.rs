@@ -2,7 +2,7 @@
 
 use crate::place::TestPlace;
 use crate::{Drill, MARKET};
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_proto::v1;
 
 #[tokio::test(flavor = "multi_thread")]

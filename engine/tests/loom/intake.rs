@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-#[path = "../../src/intake/door.rs"]
+#[path = "../../src/runtime/intake/door.rs"]
 mod door;
 
 use door::{Door, Queue, Refuse};
@@ -35,7 +35,7 @@ mod sync {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotDone {
+enum SubmitError {
     Full,
     Stopping,
 }
@@ -97,13 +97,13 @@ impl World {
         World { door: Arc::new(Door::before(queue)), answers }
     }
 
-    fn caller(&self, caller: usize) -> thread::JoinHandle<Result<(), NotDone>> {
+    fn caller(&self, caller: usize) -> thread::JoinHandle<Result<(), SubmitError>> {
         let (door, answers) = (self.door.clone(), self.answers.clone());
         thread::spawn(move || door.push(Work { caller, answers }))
     }
 
     /// Who was let in was answered once, who was not, never.
-    fn check(&self, pushed: impl IntoIterator<Item = Result<(), NotDone>>) {
+    fn check(&self, pushed: impl IntoIterator<Item = Result<(), SubmitError>>) {
         for (caller, pushed) in pushed.into_iter().enumerate() {
             let answered = self.answers[caller].load(Ordering::Relaxed);
             assert_eq!(answered, usize::from(pushed.is_ok()), "caller {caller}: {pushed:?}");
@@ -147,10 +147,10 @@ fn who_finds_no_room_is_told_so_and_not_answered() {
         let world = World::new(1, 2);
         let callers = [world.caller(0), world.caller(1)];
         let pushed = callers.map(|caller| caller.join().unwrap());
-        assert!(pushed.contains(&Ok(())) && pushed.contains(&Err(NotDone::Full)));
+        assert!(pushed.contains(&Ok(())) && pushed.contains(&Err(SubmitError::Full)));
         world.door.leave();
         world.check(pushed);
-        assert_eq!(world.caller(0).join().unwrap(), Err(NotDone::Stopping));
+        assert_eq!(world.caller(0).join().unwrap(), Err(SubmitError::Stopping));
     });
 }
 

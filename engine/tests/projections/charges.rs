@@ -6,8 +6,8 @@ use kubebid_core::event::ChargeReason;
 use kubebid_core::money::Amount;
 use kubebid_core::units::{AllocationId, Micros};
 use kubebid_engine::Engine;
-use kubebid_engine::projections::queries::{ChargeQuery, StatementQuery};
-use kubebid_engine::projections::rows::{ChargeRow, Mark, Segment};
+use kubebid_engine::readmodel::queries::{ChargeQuery, StatementQuery};
+use kubebid_engine::readmodel::rows::{ChargeRow, Mark, Segment};
 use kubebid_engine::store::Labels;
 
 crate::on_both! {
@@ -28,7 +28,7 @@ async fn after(place: &TestPlace, seed: u64) -> (Engine, kubebid_engine::Running
 
 async fn all(engine: &Engine) -> Vec<ChargeRow> {
     let query = ChargeQuery { limit: 100_000, ..ChargeQuery::default() };
-    engine.projections().charges(&query).await.unwrap()
+    engine.read_model().charges(&query).await.unwrap()
 }
 
 async fn charges_add_up_to_the_totals_of_the_exchange(place: TestPlace) {
@@ -78,7 +78,7 @@ async fn running_nodes_have_accrued_what_the_exchange_says(place: TestPlace) {
     let (engine, running) = after(&place, 13).await;
     let (now, bills) = engine.ask(|exchange| (exchange.now(), exchange.accruals())).await.unwrap();
     let query = ChargeQuery { limit: 1000, ..ChargeQuery::default() };
-    let rows = engine.projections().running(&query, AllocationId(0)).await.unwrap();
+    let rows = engine.read_model().running(&query, AllocationId(0)).await.unwrap();
     assert!(rows.iter().any(|row| !row.segments.is_empty()));
     assert_eq!(rows.len(), bills.len());
     for (mut row, (allocation, bill)) in rows.into_iter().zip(bills) {
@@ -113,7 +113,7 @@ async fn statements_are_sums_of_charges(place: TestPlace) {
                 labels: Labels::new(),
                 by_label: Some("team".to_owned()),
             };
-            let lines = engine.projections().statement(&query).await.unwrap();
+            let lines = engine.read_model().statement(&query).await.unwrap();
             let here = || charges.iter().filter(of_period);
             assert_eq!(lines.iter().map(|line| line.debit.0).sum::<u128>(), here().map(paid).sum());
             assert_eq!(lines.iter().map(|line| line.credit.0).sum::<u128>(), here().map(got).sum());
@@ -122,7 +122,7 @@ async fn statements_are_sums_of_charges(place: TestPlace) {
             assert_eq!(blue.map(|line| line.debit.0).sum::<u128>(), blue_here.map(paid).sum());
 
             let query = StatementQuery { labels: labels.clone(), by_label: None, ..query };
-            let lines = engine.projections().statement(&query).await.unwrap();
+            let lines = engine.read_model().statement(&query).await.unwrap();
             let blue: u128 = lines.iter().map(|line| line.debit.0 + line.credit.0).sum();
             assert_eq!(blue, here().filter(|charge| tagged(charge.bid.0)).map(paid).sum());
         }

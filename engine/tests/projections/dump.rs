@@ -1,9 +1,9 @@
 //! All that the tables hold, as text.
 
 use crate::place::TestPlace;
-use kubebid_engine::projections::packs::Pack;
-use kubebid_engine::projections::placed::{PlacedBids, Touched};
-use kubebid_engine::projections::rows::{BidRow, EventRow};
+use kubebid_engine::readmodel::packs::Pack;
+use kubebid_engine::readmodel::placed::{PlacedBids, Touched};
+use kubebid_engine::readmodel::rows::{BidRow, EventRow};
 use sqlx::any::{AnyRow, AnyTypeInfoKind};
 use sqlx::{AnyConnection, AssertSqlSafe, Column, Row, TypeInfo, ValueRef};
 use std::collections::BTreeMap;

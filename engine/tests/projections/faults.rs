@@ -8,7 +8,7 @@ use kubebid_core::command::{PlaceBid, RuleChange, RuleValue};
 use kubebid_core::units::{AccountName, AllocationId, MarketName, Micros};
 use kubebid_core::{Command, Price};
 use kubebid_engine::api::{Api, ApiOptions};
-use kubebid_engine::projections::{RebuildError, rebuild};
+use kubebid_engine::lifecycle::rebuild::{RebuildError, rebuild};
 use kubebid_engine::store::Role;
 use kubebid_engine::{Caller, Engine, Running, Submission};
 use kubebid_proto::v1;

@@ -6,11 +6,11 @@ use crate::place::TestPlace;
 use crate::tables::compare;
 use kubebid_core::event::{CloseReason, NoticeReason};
 use kubebid_core::units::{AccountId, MarketId, Names};
-use kubebid_core::{Auction, Exchange};
+use kubebid_core::{Auction, EventKind, Exchange};
 use kubebid_engine::Engine;
-use kubebid_engine::projections::queries::EventQuery;
-use kubebid_engine::projections::rebuild;
-use kubebid_engine::projections::rows::Place;
+use kubebid_engine::lifecycle::rebuild::rebuild;
+use kubebid_engine::readmodel::queries::EventQuery;
+use kubebid_engine::readmodel::rows::Place;
 use kubebid_proto::v1::event::Kind;
 use kubebid_proto::v1::{Event, PriceNumbers, bid, notice};
 use std::collections::BTreeMap;
@@ -243,7 +243,7 @@ fn reason(reason: NoticeReason) -> i32 {
 async fn follow(engine: &Engine, known: &mut Known, place: &mut Option<Place>) {
     loop {
         let query = EventQuery { after: *place, limit: 1000, ..EventQuery::default() };
-        let page = engine.projections().events(&query).await.unwrap();
+        let page = engine.read_model().events(&query).await.unwrap();
         let Some(last) = page.last() else { return };
         let end = (last.seq.0, last.index);
         for row in &page {
@@ -311,9 +311,9 @@ async fn events_fold_to_the_state_of_the_exchange(place: TestPlace) {
 }
 
 async fn closed_for(engine: &Engine, reason: CloseReason) -> usize {
-    let kinds = ["bid_closed".to_owned()].into();
+    let kinds = [EventKind::BidClosed].into();
     let query = EventQuery { kinds, limit: 100_000, ..EventQuery::default() };
-    let found = engine.projections().events(&query).await.unwrap();
+    let found = engine.read_model().events(&query).await.unwrap();
     let wire = match reason {
         CloseReason::Expired => bid::CloseReason::Expired,
         CloseReason::Ioc => bid::CloseReason::Ioc,

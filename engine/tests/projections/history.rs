@@ -3,8 +3,8 @@
 use crate::dump::{assert_same, dump};
 use crate::market::{Market, projected};
 use crate::place::TestPlace;
-use kubebid_engine::clock::Clock;
-use kubebid_engine::projections::rebuild;
+use kubebid_engine::lifecycle::rebuild::rebuild;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::store::{Fault, HistoryLost};
 use kubebid_engine::{Engine, EngineError, EngineOptions};
 use sqlx::{AssertSqlSafe, Executor};

@@ -1,6 +1,6 @@
 //! A fresh place for a store, and an engine on it.
 
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::store::{Place, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions, Running};
 use kubebid_testkit::Cluster;

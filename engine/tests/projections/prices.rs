@@ -4,7 +4,7 @@ use crate::market::{MARKETS, Market, projected};
 use crate::place::TestPlace;
 use kubebid_core::event::Fact;
 use kubebid_core::units::{MarketName, Micros};
-use kubebid_engine::projections::rows::PricePoint;
+use kubebid_engine::readmodel::rows::PricePoint;
 
 crate::on_both! {
     every_change_is_a_point
@@ -34,7 +34,7 @@ async fn every_change_is_a_point(place: TestPlace) {
         let mut points: Vec<PricePoint> = Vec::new();
         loop {
             let after = points.last().copied();
-            let page = engine.projections().price_points(&name, Micros(0), None, after, 7).await.unwrap();
+            let page = engine.read_model().price_points(&name, Micros(0), None, after, 7).await.unwrap();
             if page.is_empty() {
                 break;
             }
@@ -43,7 +43,7 @@ async fn every_change_is_a_point(place: TestPlace) {
         assert!(points.len() > 20);
         assert_eq!(points, seen);
         let (from, to) = (seen[5].at, seen[15].at);
-        let part = engine.projections().price_points(&name, from, Some(to), None, 1000).await.unwrap();
+        let part = engine.read_model().price_points(&name, from, Some(to), None, 1000).await.unwrap();
         let wanted: Vec<_> = seen.into_iter().filter(|point| (from..to).contains(&point.at)).collect();
         assert_eq!(part, wanted);
     }
@@ -59,8 +59,8 @@ async fn bars_cover_the_time_since_the_opening(place: TestPlace) {
     let now = engine.ask(|exchange| exchange.now()).await.unwrap();
     let hour = Micros::HOUR;
     let name = MarketName::new(MARKETS[0]);
-    let all = engine.projections().price_bars(&name, Micros(0), now, hour, 1000).await.unwrap();
-    let points = engine.projections().price_points(&name, Micros(0), None, None, 100_000).await.unwrap();
+    let all = engine.read_model().price_bars(&name, Micros(0), now, hour, 1000).await.unwrap();
+    let points = engine.read_model().price_points(&name, Micros(0), None, None, 100_000).await.unwrap();
     assert!(all.len() > 10);
     assert_eq!(all.iter().map(|bar| bar.changes as usize).sum::<usize>(), points.len());
     for pair in all.windows(2) {
@@ -74,12 +74,12 @@ async fn bars_cover_the_time_since_the_opening(place: TestPlace) {
         assert!((bar.low..=bar.high).contains(&bar.mean), "{bar:?}");
     }
     // A page from the middle says the same of the same bars.
-    let page = engine.projections().price_bars(&name, all[4].start, now, hour, 3).await.unwrap();
+    let page = engine.read_model().price_bars(&name, all[4].start, now, hour, 3).await.unwrap();
     assert_eq!(page, all[4..7]);
     // Pages that end early say the same too.
     let (mut pages, mut from, mut early) = (Vec::new(), Micros(0), 0);
     loop {
-        let page = engine.projections().price_bar_page(&name, from..now, hour, 1000, 3).await.unwrap();
+        let page = engine.read_model().price_bar_page(&name, from..now, hour, 1000, 3).await.unwrap();
         pages.extend(page.bars);
         from = pages.last().unwrap().start.after(hour);
         early += u32::from(page.stopped);

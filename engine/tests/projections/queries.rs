@@ -2,12 +2,13 @@
 
 use crate::market::{ACCOUNTS, MARKETS, Market, projected};
 use crate::place::TestPlace;
+use kubebid_core::EventKind;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
-use kubebid_engine::projections::queries::{AllocationQuery, BidQuery, ChargeQuery, EventQuery};
-use kubebid_engine::projections::rebuild;
-use kubebid_engine::projections::rows::{BidRow, BidState, EventRow};
+use kubebid_engine::events::visibility::{Viewer, redact};
+use kubebid_engine::lifecycle::rebuild::rebuild;
+use kubebid_engine::readmodel::queries::{AllocationQuery, BidQuery, ChargeQuery, EventQuery};
+use kubebid_engine::readmodel::rows::{BidRow, BidState, EventRow};
 use kubebid_engine::store::Labels;
-use kubebid_engine::wire::event::{Viewer, redact};
 use kubebid_engine::{Engine, Running};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,16 +48,16 @@ fn blue() -> Labels {
 }
 
 async fn all_bids(engine: &Engine) -> Vec<BidRow> {
-    engine.projections().bids(&BidQuery { limit: 10_000, ..BidQuery::default() }).await.unwrap()
+    engine.read_model().bids(&BidQuery { limit: 10_000, ..BidQuery::default() }).await.unwrap()
 }
 
 async fn bids_are_found(place: TestPlace) {
     let (engine, running) = after(&place, 31).await;
     let all = all_bids(&engine).await;
     for row in &all {
-        assert_eq!(engine.projections().bid(row.bid).await.unwrap().as_ref(), Some(row));
+        assert_eq!(engine.read_model().bid(row.bid).await.unwrap().as_ref(), Some(row));
     }
-    assert_eq!(engine.projections().bid(BidId(0)).await.unwrap(), None);
+    assert_eq!(engine.read_model().bid(BidId(0)).await.unwrap(), None);
     for account in ACCOUNTS {
         for market in MARKETS {
             for (unmet_only, labels) in [(false, Labels::new()), (true, Labels::new()), (false, blue())] {
@@ -80,7 +81,7 @@ async fn bids_are_found(place: TestPlace) {
                 let mut found: Vec<BidRow> = Vec::new();
                 loop {
                     let after = found.last().map_or(0, |row| row.bid.0);
-                    let page = engine.projections().bids(&BidQuery { after, ..query.clone() }).await.unwrap();
+                    let page = engine.read_model().bids(&BidQuery { after, ..query.clone() }).await.unwrap();
                     if page.is_empty() {
                         break;
                     }
@@ -96,7 +97,7 @@ async fn bids_are_found(place: TestPlace) {
 async fn allocations_are_found(place: TestPlace) {
     let (engine, running) = after(&place, 32).await;
     let find = async |query: AllocationQuery| {
-        engine.projections().allocations(&AllocationQuery { limit: 10_000, ..query }).await.unwrap()
+        engine.read_model().allocations(&AllocationQuery { limit: 10_000, ..query }).await.unwrap()
     };
     let all = find(AllocationQuery::default()).await;
     assert!(all.len() > 50);
@@ -112,7 +113,7 @@ async fn allocations_are_found(place: TestPlace) {
         assert_eq!(find(of(blue())).await, blue_ones.cloned().collect::<Vec<_>>());
     }
     let one = &all[all.len() / 2];
-    let found = engine.projections().allocation(one.allocation).await.unwrap();
+    let found = engine.read_model().allocation(one.allocation).await.unwrap();
     assert_eq!(found.as_ref(), Some(one));
     let on_unit = find(AllocationQuery { unit: Some(one.unit.clone()), ..AllocationQuery::default() }).await;
     assert_eq!(on_unit, all.iter().filter(|row| row.unit == one.unit).cloned().collect::<Vec<_>>());
@@ -129,7 +130,7 @@ async fn allocations_are_found(place: TestPlace) {
 async fn charges_are_found(place: TestPlace) {
     let (engine, running) = after(&place, 12).await;
     let find = async |query: ChargeQuery| {
-        engine.projections().charges(&ChargeQuery { limit: 10_000, ..query }).await.unwrap()
+        engine.read_model().charges(&ChargeQuery { limit: 10_000, ..query }).await.unwrap()
     };
     let all = find(ChargeQuery::default()).await;
     assert!(all.len() > 20);
@@ -152,7 +153,7 @@ async fn charges_are_found(place: TestPlace) {
 }
 
 async fn all_events(engine: &Engine) -> Vec<EventRow> {
-    engine.projections().events(&EventQuery { limit: 100_000, ..EventQuery::default() }).await.unwrap()
+    engine.read_model().events(&EventQuery { limit: 100_000, ..EventQuery::default() }).await.unwrap()
 }
 
 async fn an_account_finds_the_events_that_it_may_see(place: TestPlace) {
@@ -165,13 +166,13 @@ async fn an_account_finds_the_events_that_it_may_see(place: TestPlace) {
             all.iter().filter(|row| redact(row.event.clone(), &row.parties, &viewer).is_some()).collect();
         let query =
             EventQuery { account: Some(AccountName::new(account)), limit: 100_000, ..EventQuery::default() };
-        let found = engine.projections().events(&query).await.unwrap();
+        let found = engine.read_model().events(&query).await.unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), seen);
 
         // By bid, only where the bid is its own side of the event.
         for bid in all_bids(&engine).await.iter().map(|row| row.bid).step_by(7) {
             let found = engine
-                .projections()
+                .read_model()
                 .events(&EventQuery { bids: [bid].into(), ..query.clone() })
                 .await
                 .unwrap();
@@ -185,16 +186,16 @@ async fn an_account_finds_the_events_that_it_may_see(place: TestPlace) {
             );
         }
         let labelled = EventQuery { labels: blue(), ..query.clone() };
-        for row in engine.projections().events(&labelled).await.unwrap() {
+        for row in engine.read_model().events(&labelled).await.unwrap() {
             let sides = [&row.parties.holder, &row.parties.claimant, &row.parties.former];
             let mine = sides.into_iter().flatten().filter(|party| party.account.as_str() == account);
             assert!(mine.into_iter().any(|party| party.bid.0.is_multiple_of(3)), "{row:?}");
         }
     }
     let bid = all.iter().filter_map(|row| row.parties.former.as_ref()).map(|party| party.bid).next().unwrap();
-    let history = engine.projections().bid_history(bid, 1000).await.unwrap();
+    let history = engine.read_model().bid_history(bid, 1000).await.unwrap();
     assert!(history.iter().any(|row| row.parties.former.as_ref().is_some_and(|party| party.bid == bid)));
-    let history = engine.projections().allocation_history(AllocationId(1), 1000).await.unwrap();
+    let history = engine.read_model().allocation_history(AllocationId(1), 1000).await.unwrap();
     assert!(!history.is_empty());
     running.stop().await.unwrap();
 }
@@ -203,7 +204,7 @@ async fn events_are_found_by_market_and_time_and_kind(place: TestPlace) {
     let (engine, running) = after(&place, 35).await;
     let all = all_events(&engine).await;
     let find = async |query: EventQuery| {
-        engine.projections().events(&EventQuery { limit: 100_000, ..query }).await.unwrap()
+        engine.read_model().events(&EventQuery { limit: 100_000, ..query }).await.unwrap()
     };
     let (from, to) = (all[all.len() / 3].at, all[all.len() / 2].at);
     let found = find(EventQuery { from: Some(from), to: Some(to), ..EventQuery::default() }).await;
@@ -211,7 +212,7 @@ async fn events_are_found_by_market_and_time_and_kind(place: TestPlace) {
     assert_eq!(found, wanted);
     assert!(find(EventQuery { from: Some(Micros(u64::MAX)), ..EventQuery::default() }).await.is_empty());
 
-    let kinds = ["notice_started".to_owned(), "claimed".to_owned()].into();
+    let kinds = [EventKind::NoticeStarted, EventKind::Claimed].into();
     let found = find(EventQuery { kinds, ..EventQuery::default() }).await;
     assert!(found.len() > 10 && found.iter().all(|row| row.parties.holder.is_some()));
 
@@ -219,7 +220,7 @@ async fn events_are_found_by_market_and_time_and_kind(place: TestPlace) {
     let name = MarketName::new(MARKETS[2]);
     let found = find(EventQuery { markets: [name.clone()].into(), ..EventQuery::default() }).await;
     let bids = engine
-        .projections()
+        .read_model()
         .bids(&BidQuery { market: Some(name), limit: 10_000, ..BidQuery::default() })
         .await
         .unwrap();
@@ -242,7 +243,7 @@ async fn events_come_in_pages_both_ways(place: TestPlace) {
         loop {
             let after = found.last().map(|row| (row.seq.0, row.index));
             let query = EventQuery { after, newest_first, limit: 113, ..EventQuery::default() };
-            let page = engine.projections().events(&query).await.unwrap();
+            let page = engine.read_model().events(&query).await.unwrap();
             if page.is_empty() {
                 break;
             }
@@ -259,7 +260,7 @@ async fn events_come_in_pages_both_ways(place: TestPlace) {
 async fn a_search_that_has_looked_at_enough_stops_and_goes_on_from_there(place: TestPlace) {
     let (engine, running) = after(&place, 36).await;
     let all = all_events(&engine).await;
-    let rare: BTreeSet<String> = ["offer_put".to_owned()].into();
+    let rare: BTreeSet<EventKind> = [EventKind::OfferPut].into();
     for newest_first in [false, true] {
         for query in [
             EventQuery { kinds: rare.clone(), ..EventQuery::default() },
@@ -267,11 +268,11 @@ async fn a_search_that_has_looked_at_enough_stops_and_goes_on_from_there(place: 
             EventQuery { account: Some(AccountName::new(ACCOUNTS[0])), ..EventQuery::default() },
         ] {
             let mut query = EventQuery { newest_first, limit: 100_000, ..query };
-            let wanted = engine.projections().events(&query).await.unwrap();
+            let wanted = engine.read_model().events(&query).await.unwrap();
             assert!(!wanted.is_empty() && wanted.len() < all.len());
             let (mut found, mut pages) = (Vec::new(), 0);
             loop {
-                let page = engine.projections().event_page(&query, 1).await.unwrap();
+                let page = engine.read_model().event_page(&query, 1).await.unwrap();
                 found.extend(page.events);
                 pages += 1;
                 assert!(pages < all.len(), "the search does not move on");
@@ -287,10 +288,10 @@ async fn a_search_that_has_looked_at_enough_stops_and_goes_on_from_there(place: 
     for account in [None, Some(ACCOUNTS[1].to_owned())] {
         let states = [BidState::Closed].into();
         let mut query = BidQuery { account, states, limit: 10_000, ..BidQuery::default() };
-        let wanted = engine.projections().bids(&query).await.unwrap();
+        let wanted = engine.read_model().bids(&query).await.unwrap();
         let (mut found, mut pages) = (Vec::new(), 0);
         loop {
-            let page = engine.projections().bid_page(&query, 1).await.unwrap();
+            let page = engine.read_model().bid_page(&query, 1).await.unwrap();
             found.extend(page.bids);
             pages += 1;
             assert!(pages < all.len(), "the search does not move on");
@@ -309,7 +310,7 @@ async fn a_bid_is_found_by_its_tenant_only(place: TestPlace) {
     let (engine, running) = after(&place, 40).await;
     for row in all_bids(&engine).await.iter().step_by(9) {
         for account in ACCOUNTS {
-            let found = engine.projections().bid_of(account, row.bid).await.unwrap();
+            let found = engine.read_model().bid_of(account, row.bid).await.unwrap();
             assert_eq!(found.as_ref(), Some(row).filter(|row| row.tenant == account));
         }
     }
@@ -345,7 +346,8 @@ async fn answers_are_the_same_however_events_lie_in_packs(place: TestPlace) {
 
 fn questions(all: &[EventRow]) -> Vec<EventQuery> {
     let (from, to) = (all[all.len() / 3].at, all[all.len() * 2 / 3].at);
-    let kinds = |kinds: &[&str]| kinds.iter().map(|kind| (*kind).to_owned()).collect::<BTreeSet<_>>();
+    let kinds =
+        |kinds: &[&str]| kinds.iter().map(|kind| EventKind::of_word(kind).unwrap()).collect::<BTreeSet<_>>();
     let everything = EventQuery { limit: 40, ..EventQuery::default() };
     let of = |account: &str| EventQuery { account: Some(AccountName::new(account)), ..everything.clone() };
     let bids: Vec<BidId> = all.iter().filter_map(|row| Some(row.parties.claimant.as_ref()?.bid)).collect();
@@ -387,7 +389,7 @@ async fn pages(engine: &Engine, question: &EventQuery) -> Vec<EventRow> {
         // Larger each time.
         let limit = question.limit + found.len() as u32;
         let query = EventQuery { after, limit, ..question.clone() };
-        let page = engine.projections().events(&query).await.unwrap();
+        let page = engine.read_model().events(&query).await.unwrap();
         let last = (page.len() as u32) < limit;
         found.extend(page);
         if last {
@@ -398,7 +400,7 @@ async fn pages(engine: &Engine, question: &EventQuery) -> Vec<EventRow> {
 
 async fn numbers_beyond_all_of_ours_are_not_found_and_bound_nothing(place: TestPlace) {
     let (engine, running) = after(&place, 37).await;
-    let tables = engine.projections();
+    let tables = engine.read_model();
     let events = all_events(&engine).await;
     let charges = tables.charges(&ChargeQuery { limit: 10_000, ..ChargeQuery::default() }).await.unwrap();
     let market = MarketName::new(MARKETS[0]);

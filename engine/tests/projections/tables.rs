@@ -6,9 +6,9 @@ use crate::place::TestPlace;
 use kubebid_core::Auction;
 use kubebid_core::units::AllocationId;
 use kubebid_engine::Engine;
-use kubebid_engine::projections::queries::{AllocationQuery, BidQuery};
-use kubebid_engine::projections::rebuild;
-use kubebid_engine::projections::rows::{BidState, NodeState};
+use kubebid_engine::lifecycle::rebuild::rebuild;
+use kubebid_engine::readmodel::queries::{AllocationQuery, BidQuery};
+use kubebid_engine::readmodel::rows::{BidState, NodeState};
 use sqlx::Executor;
 
 crate::on_both! {
@@ -44,7 +44,7 @@ pub(crate) async fn compare(engine: &Engine) {
         .await
         .unwrap();
     let names = engine.views().names();
-    let rows = engine.projections().bids(&BidQuery { limit: 10_000, ..BidQuery::default() }).await.unwrap();
+    let rows = engine.read_model().bids(&BidQuery { limit: 10_000, ..BidQuery::default() }).await.unwrap();
     assert_eq!(rows.len(), bids.len());
     for (row, view) in rows.iter().zip(&bids) {
         assert_eq!(row.bid, view.bid);
@@ -61,7 +61,7 @@ pub(crate) async fn compare(engine: &Engine) {
     }
     let states = [NodeState::Starting, NodeState::Active].into();
     let query = AllocationQuery { states, limit: 10_000, ..AllocationQuery::default() };
-    let rows = engine.projections().allocations(&query).await.unwrap();
+    let rows = engine.read_model().allocations(&query).await.unwrap();
     assert_eq!(rows.len(), nodes.len());
     for (row, view) in rows.iter().zip(&nodes) {
         assert_eq!((row.allocation, row.bid), (view.allocation, view.bid));
@@ -74,7 +74,7 @@ pub(crate) async fn compare(engine: &Engine) {
     }
     let ended =
         AllocationQuery { states: [NodeState::Ended].into(), limit: 10_000, ..AllocationQuery::default() };
-    let ended = engine.projections().allocations(&ended).await.unwrap();
+    let ended = engine.read_model().allocations(&ended).await.unwrap();
     let last = rows.iter().chain(&ended).map(|row| row.allocation).max();
     assert_eq!(last, Some(AllocationId((rows.len() + ended.len()) as u64)));
     for row in &ended {

@@ -4,7 +4,7 @@ use crate::place::TestPlace;
 use kubebid_core::units::Micros;
 use kubebid_core::{Command, Stamped};
 use kubebid_engine::BEHAVIOUR;
-use kubebid_engine::recovery::{ReadAhead, RecoveryError};
+use kubebid_engine::runtime::recovery::{ReadAhead, RecoveryError};
 use kubebid_engine::store::{Batch, BatchBuilder, Position};
 
 crate::on_both! {

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use kubebid_engine::scrub::{Scrubbed, scrub};
+use kubebid_engine::lifecycle::scrub::{Scrubbed, scrub};
 use kubebid_engine::store::record::DecodeError;
 use kubebid_engine::store::{Batch, Corrupt, Fault, Position, Store};
 use sqlx::{AnyConnection, Row};

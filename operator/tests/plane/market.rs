@@ -4,7 +4,7 @@ use kubebid_client::v1::{self, token::Role};
 use kubebid_client::{Client, Options};
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
-use kubebid_engine::clock::Clock;
+use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
 use kubebid_engine::store::{Place, StoreOptions, copy_sqlite};
 use kubebid_engine::{Engine, EngineOptions};

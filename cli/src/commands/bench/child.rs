@@ -4,7 +4,7 @@ use super::http::Http;
 use crate::failure::{Exit, Failure};
 use clap::ValueEnum as _;
 use http::Uri;
-use kubebid_engine::config::PartArg;
+use kubebid_engine::server::config::PartArg;
 use rustix::process::{Pid, Signal, kill_process};
 use std::env;
 use std::fs::{self, File};

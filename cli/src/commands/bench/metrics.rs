@@ -3,7 +3,7 @@
 use super::http::Http;
 use crate::failure::{Exit, Failure};
 use http::Uri;
-use kubebid_engine::metrics::{COMMIT_SECONDS, COMMITS, PROJECTION_LAG, SEQ};
+use kubebid_engine::runtime::metrics::{COMMIT_SECONDS, COMMITS, PROJECTION_LAG, SEQ};
 use serde::Serialize;
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! The API: a page of all calls and refusals, and one for each `.proto`.
 
 use super::messages::{File, Homes};
-use kubebid_engine::policy::{self, Need};
+use kubebid_engine::auth::policy::{self, Need};
 use kubebid_engine::wire::status::Code;
 use prost::Message as _;
 use prost_types::{FileDescriptorSet, MethodDescriptorProto};

@@ -4,7 +4,6 @@ use crate::book::ladder::{Handle, Ladder, Rank};
 use crate::book::rivals::Rivals;
 use crate::money::Price;
 use crate::sorted::Sorted;
-use crate::state::Queued;
 use crate::units::{AccountId, BidId};
 
 #[derive(Debug, Default)]
@@ -16,6 +15,15 @@ pub(crate) struct Demand {
     gangs: Sorted<(u32, Rank), Gang>,
     /// The sum of the nodes that waiting gangs want, by ceiling.
     gang_levels: Sorted<Price, u64>,
+}
+
+/// How a bid with unmet demand waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queued {
+    /// It takes one node at a time.
+    Plain,
+    /// It needs so many nodes at once (R12).
+    Gang(u32),
 }
 
 /// A waiting gang.

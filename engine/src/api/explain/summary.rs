@@ -2,7 +2,7 @@
 
 use super::held;
 use super::words::{dollars, instant, nodes};
-use crate::view::MarketView;
+use crate::runtime::views::MarketView;
 use kubebid_core::event::NoticeReason;
 use kubebid_core::picture::AllocationState;
 use kubebid_core::units::{AllocationId, MarketId};

@@ -5,11 +5,11 @@
 
 use super::log;
 use crate::api::Api;
-use crate::caller::Caller;
-use crate::clock;
-use crate::engine::Engine;
-use crate::intake::NotDone;
-use crate::intake::Submission;
+use crate::auth::caller::Caller;
+use crate::lifecycle::engine::Engine;
+use crate::runtime::clock;
+use crate::runtime::intake::Submission;
+use crate::runtime::intake::SubmitError;
 use crate::store::{Account, Limits, Role};
 use crate::wire::command;
 use crate::wire::status::{ApiError, Code};
@@ -129,13 +129,13 @@ pub(super) async fn tend(engine: Engine) {
     loop {
         match tend_once(&engine).await {
             Ok(()) => {}
-            Err(NotDone::Stopping) => return,
+            Err(SubmitError::Stopping) => return,
             Err(
-                busy @ (NotDone::Full
-                | NotDone::TooLate
-                | NotDone::TooFar
-                | NotDone::StoreRefused
-                | NotDone::Unknown),
+                busy @ (SubmitError::Full
+                | SubmitError::TooLate
+                | SubmitError::TooFar
+                | SubmitError::StoreRefused
+                | SubmitError::Unknown),
             ) => {
                 warn!(error = %busy, "the nodes of a demand spike could not be looked after");
                 tokio::time::sleep(RETRY).await;
@@ -144,9 +144,9 @@ pub(super) async fn tend(engine: Engine) {
         }
         loop {
             match feed.recv().await {
-                Ok(chunk) => {
-                    let is_ours = |bid: &BidView| chunk.names.account(bid.tenant).as_str() == INJECT;
-                    if chunk.bids.iter().any(is_ours) {
+                Ok(commit) => {
+                    let is_ours = |bid: &BidView| commit.names.account(bid.tenant).as_str() == INJECT;
+                    if commit.bids.iter().any(is_ours) {
                         break;
                     }
                 }
@@ -157,7 +157,7 @@ pub(super) async fn tend(engine: Engine) {
     }
 }
 
-async fn tend_once(engine: &Engine) -> Result<(), NotDone> {
+async fn tend_once(engine: &Engine) -> Result<(), SubmitError> {
     let commands = engine.ask(due).await?;
     // What the market refuses has been seen to by somebody else.
     let done = commands.into_iter().map(|command| engine.submit(Submission::new(None, command), |_, _| ()));

@@ -2,11 +2,11 @@
 
 use super::log;
 use crate::api::Api;
-use crate::caller::Caller;
-use crate::clock::Clock;
-use crate::engine::Engine;
-use crate::intake::NotDone;
-use crate::intake::Submission;
+use crate::auth::caller::Caller;
+use crate::lifecycle::engine::Engine;
+use crate::runtime::clock::Clock;
+use crate::runtime::intake::Submission;
+use crate::runtime::intake::SubmitError;
 use crate::wire::command::NUMBER_MAX;
 use crate::wire::status::{ApiError, Code};
 use kubebid_core::Command;
@@ -59,15 +59,20 @@ pub(super) async fn go(engine: Engine, mut rate: watch::Receiver<u32>) {
             let now = Instant::now();
             match step(&engine, now - last, pace).await {
                 // What is too far stays too far, and is not made up for.
-                Ok(()) | Err(NotDone::TooFar) => last = now,
-                Err(NotDone::Stopping) => return,
-                Err(NotDone::Full | NotDone::TooLate | NotDone::StoreRefused | NotDone::Unknown) => {}
+                Ok(()) | Err(SubmitError::TooFar) => last = now,
+                Err(SubmitError::Stopping) => return,
+                Err(
+                    SubmitError::Full
+                    | SubmitError::TooLate
+                    | SubmitError::StoreRefused
+                    | SubmitError::Unknown,
+                ) => {}
             }
         }
     }
 }
 
-async fn step(engine: &Engine, passed: Duration, pace: u32) -> Result<(), NotDone> {
+async fn step(engine: &Engine, passed: Duration, pace: u32) -> Result<(), SubmitError> {
     let passed = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX).saturating_mul(u64::from(pace));
     let Micros(now) = engine.ask(|exchange| exchange.now()).await?;
     let mut advance = Submission::new(None, Command::AdvanceTime);

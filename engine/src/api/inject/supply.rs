@@ -3,10 +3,10 @@
 use super::log;
 use crate::api::Api;
 use crate::api::commands::{Done, done};
-use crate::caller::Caller;
-use crate::chunk::Step;
-use crate::intake::unstamped;
-use crate::projections::rows::OfferRow;
+use crate::auth::caller::Caller;
+use crate::events::commit::Step;
+use crate::readmodel::rows::OfferRow;
+use crate::runtime::intake::unstamped;
 use crate::wire::echo::quoted;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::text;
@@ -133,7 +133,7 @@ impl Api {
         self.projected_up_to(caller, seq).await?;
         let provider = whose.provider.as_ref().map(AccountName::as_str);
         let market = whose.market.as_ref().map(MarketName::as_str);
-        let mut put = self.0.engine.projections().offers(provider, market, OFFERS).await?;
+        let mut put = self.0.engine.read_model().offers(provider, market, OFFERS).await?;
         let most = request.capacity.map_or(u64::MAX, u64::from);
         put.iter_mut().for_each(|row| row.capacity = row.capacity.min(most));
         let short = self.0.engine.ask(move |exchange| short(exchange, &whose, put)).await??;

@@ -1,9 +1,9 @@
 //! How many bids an account has open, and how many nodes they want: counted off the feed of commits, with what
 //! is on its way reserved, so that many requests at once take no more than one after the other.
 
-use crate::chunk::Chunk;
-use crate::engine::Engine;
-use crate::intake::NotDone;
+use crate::events::commit::Commit;
+use crate::lifecycle::engine::Engine;
+use crate::runtime::intake::SubmitError;
 use kubebid_core::open::Open;
 use kubebid_core::units::{AccountId, AccountName, Names};
 use kubebid_core::{Auction, Exchange};
@@ -47,7 +47,7 @@ pub struct Reservation {
 
 impl Usage {
     /// Counts what is open, and keeps counting.
-    pub async fn follow(engine: &Engine) -> Result<Usage, NotDone> {
+    pub async fn follow(engine: &Engine) -> Result<Usage, SubmitError> {
         let usage = Usage::default();
         let mut feed = engine.subscribe();
         usage.count_afresh(engine).await?;
@@ -57,7 +57,7 @@ impl Usage {
                 let received = feed.recv().await;
                 let Some(usage) = counting.upgrade().map(Usage) else { return };
                 match received {
-                    Ok(chunk) => usage.table().count(&chunk),
+                    Ok(commit) => usage.table().count(&commit),
                     Err(RecvError::Lagged(_)) => {
                         if usage.count_afresh(&engine).await.is_err() && !engine.is_open() {
                             return;
@@ -70,7 +70,7 @@ impl Usage {
         Ok(usage)
     }
 
-    async fn count_afresh(&self, engine: &Engine) -> Result<(), NotDone> {
+    async fn count_afresh(&self, engine: &Engine) -> Result<(), SubmitError> {
         let (seq, names, open) = engine.ask(all_open).await?;
         self.table().begin(seq, &names, &open);
         Ok(())
@@ -172,10 +172,10 @@ impl Table {
         self.settle(seq);
     }
 
-    fn count(&mut self, chunk: &Chunk) {
-        let seq = chunk.last_seq().0;
+    fn count(&mut self, commit: &Commit) {
+        let seq = commit.last_seq().0;
         if seq > self.counted {
-            self.set(&chunk.names, &chunk.open);
+            self.set(&commit.names, &commit.open);
             self.settle(seq);
         }
     }

@@ -1,13 +1,18 @@
 //! Every kind of event, before everyone who may look.
 
 use super::*;
+use crate::events::commit::Step;
+use crate::events::message::{EventMessage, told};
 use kubebid_core::answer::Outcome;
 use kubebid_core::command::{Command, PlaceBid, TimeInForce};
-use kubebid_core::event::{ClaimCause, CloseReason, DropCause, EndReason, NoticeReason};
+use kubebid_core::event::{
+    Bidder, ChargeReason, ClaimCause, CloseReason, DropCause, EndReason, Event, Node, NoticeReason, Scope,
+};
 use kubebid_core::money::{Amount, Price};
-use kubebid_core::reject::Reject;
-use kubebid_core::units::{AccountId, MarketId, Micros};
+use kubebid_core::picture::Numbers;
+use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, MarketName, Micros, Names, Seq, UnitId};
 use kubebid_core::{Fact, Stamped};
+use kubebid_proto::v1::event as message;
 
 const ANN: AccountId = AccountId(0);
 const BOB: AccountId = AccountId(1);
@@ -55,14 +60,14 @@ fn step(facts: Vec<Fact>) -> Step {
 
 /// What of an event says who somebody is or what he wants, as the viewer gets it; nothing where the event
 /// does not reach him.
-fn seen(told: &Told, viewer: &str) -> Option<String> {
+fn seen(told: &EventMessage, viewer: &str) -> Option<String> {
     let viewer = match viewer {
         "all" => Viewer::All,
         account => Viewer::Account(AccountName::new(account)),
     };
     let event = redact(told.event.clone(), &told.parties, &viewer)?;
     let json = serde_json::to_value(&event).unwrap();
-    let kind = json[told.kind].as_object().unwrap();
+    let kind = json[told.kind.word()].as_object().unwrap();
     let secret = ["allocation", "bid", "tenant", "was", "max_nodes", "ceiling_micros", "account"];
     let shown = secret.iter().filter(|field| kind.get(**field).is_some_and(|value| !value.is_null()));
     Some(shown.copied().collect::<Vec<_>>().join(" "))
@@ -75,7 +80,7 @@ fn check(facts: Vec<Fact>, expected: &[(&str, &str)]) {
     for viewer in ["all", "ann", "bob", "cy", "acme", "stranger"] {
         let expected =
             expected.iter().find(|(who, _)| *who == viewer).map(|(_, fields)| (*fields).to_owned());
-        assert_eq!(seen(&told[0], viewer), expected, "{} before {viewer}", told[0].kind);
+        assert_eq!(seen(&told[0], viewer), expected, "{} before {viewer}", told[0].kind.word());
     }
 }
 
@@ -201,6 +206,6 @@ fn kinds_are_the_fields_of_the_message() {
     let told =
         told(&step(vec![Fact::PriceChanged { market: MARKET, numbers }]), &names()).collect::<Vec<_>>();
     let json = serde_json::to_value(&told[0].event).unwrap();
-    assert!(json.get(kind(&Fact::PriceChanged { market: MARKET, numbers })).is_some());
+    assert!(json.get(EventKind::PriceChanged.word()).is_some());
     assert_eq!((told[0].event.seq, told[0].event.index, told[0].event.at_us), (9, 0, 1));
 }

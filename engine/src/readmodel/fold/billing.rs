@@ -1,9 +1,9 @@
 //! Charges and the segments they are made of, cut at every full hour.
 
 use super::Folded;
-use crate::chunk::Step;
-use crate::projections::rows::{ChargeRow, Mark, Place, Segment};
-use crate::wire::event::Told;
+use crate::events::commit::Step;
+use crate::events::message::EventMessage;
+use crate::readmodel::rows::{ChargeRow, Mark, Place, Segment};
 use kubebid_core::closing::{ClosedNode, Closing};
 use kubebid_core::event::{Event, Fact, Node};
 use kubebid_core::money::{Amount, Bill, Price};
@@ -96,7 +96,7 @@ impl Folded<'_> {
     pub(super) fn charge(
         &mut self,
         seq: Seq,
-        told: &Told,
+        told: &EventMessage,
         event: &Event,
         node: Node,
         claim: Option<&Closing>,

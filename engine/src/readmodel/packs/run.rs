@@ -2,8 +2,9 @@
 
 use super::super::fields::Fields;
 use super::super::fold::{Heard, Scoped};
-use super::{EVERYONE, PACK, PLACED, RUN};
-use crate::wire::event::{Parties, Party, Told};
+use super::{EVERYONE, PACK, RUN};
+use crate::events::message::{EventMessage, Parties, Party};
+use kubebid_core::EventKind;
 use kubebid_core::units::{AllocationId, BidId};
 use std::collections::HashMap;
 
@@ -220,11 +221,11 @@ fn pack<'a>(first_seq: u64, events: &[Heard<'a>], index: &mut Index<'a>) -> Vec<
 }
 
 /// What else a pack says of an event: all by which it is found, and the event itself.
-fn add<'a>(told: &'a Told, scope: Option<Scoped<'a>>, index: &mut Index<'a>, event: &mut Fields<'_>) {
+fn add<'a>(told: &'a EventMessage, scope: Option<Scoped<'a>>, index: &mut Index<'a>, event: &mut Fields<'_>) {
     let Parties { holder, claimant, former, provider, account } = &told.parties;
-    let placed = told.kind == PLACED;
+    let placed = told.kind == EventKind::BidPlaced;
     event.number(2, told.event.index.into());
-    event.number(4, index.kind(told.kind));
+    event.number(4, index.kind(told.kind.word()));
     event.some_number(5, told.market.as_ref().map(|market| index.market(market.as_str())));
     if let Some(scope) = scope {
         scope.markets().for_each(|market| event.some_number(6, Some(index.market(market))));

@@ -3,17 +3,17 @@
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::super::Fault;
-use super::super::rows::{number, optional_number};
-use super::select::Select;
 use super::words::Word;
-use crate::projections::Projections;
-use crate::projections::queries::AllocationQuery;
-use crate::projections::rows::{AllocationRow, NoticeRow};
+use crate::readmodel::ReadModel;
+use crate::readmodel::queries::AllocationQuery;
+use crate::readmodel::rows::{AllocationRow, NoticeRow};
+use crate::store::Fault;
+use crate::store::rows::{number, optional_number};
+use crate::store::select::Select;
 use kubebid_core::money::Price;
 use kubebid_core::units::{AllocationId, BidId, Micros};
 
-impl Projections {
+impl ReadModel {
     pub async fn allocation(&self, allocation: AllocationId) -> Result<Option<AllocationRow>, Fault> {
         self.allocation_of(None, allocation).await
     }

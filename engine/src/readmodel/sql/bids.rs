@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::super::Fault;
-use super::super::rows::number;
 use super::events::{StoredPack, those_with};
-use super::select::Select;
-use crate::projections::Projections;
-use crate::projections::packs::{PACK, RUN};
-use crate::projections::placed::{PlacedBids, Touched};
-use crate::projections::queries::BidQuery;
-use crate::projections::rows::{BidRow, OfferRow};
+use crate::readmodel::ReadModel;
+use crate::readmodel::packs::{PACK, RUN};
+use crate::readmodel::placed::{PlacedBids, Touched};
+use crate::readmodel::queries::BidQuery;
+use crate::readmodel::rows::{BidRow, OfferRow};
+use crate::store::Fault;
+use crate::store::rows::number;
+use crate::store::select::Select;
 use kubebid_core::money::Price;
 use kubebid_core::units::{BidId, Micros};
 
@@ -32,7 +32,7 @@ pub struct BidPage {
     pub stopped_at: Option<u64>,
 }
 
-impl Projections {
+impl ReadModel {
     pub async fn bid(&self, bid: BidId) -> Result<Option<BidRow>, Fault> {
         match self.bidder(bid).await? {
             Some(tenant) => self.bid_of(&tenant, bid).await,

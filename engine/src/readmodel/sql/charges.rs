@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::super::Fault;
-use super::super::rows::number;
-use super::select::Select;
 use super::words::Word;
-use crate::projections::Projections;
-use crate::projections::queries::ChargeQuery;
-use crate::projections::rows::{ChargeRow, Mark, RunningRow, Segment};
+use crate::readmodel::ReadModel;
+use crate::readmodel::queries::ChargeQuery;
+use crate::readmodel::rows::{ChargeRow, Mark, RunningRow, Segment};
+use crate::store::Fault;
+use crate::store::rows::number;
+use crate::store::select::Select;
 use kubebid_core::event::ChargeReason;
 use kubebid_core::money::{Amount, Bill, Price};
 use kubebid_core::units::{AllocationId, BidId, Micros, Seq};
@@ -22,7 +22,7 @@ const MANY: usize = 1_000;
 /// The allocation, and of a claim on it the charge; else zeros.
 type Key = (u64, u64, u64);
 
-impl Projections {
+impl ReadModel {
     pub async fn charges(&self, query: &ChargeQuery) -> Result<Vec<ChargeRow>, Fault> {
         let mut select = Select::default();
         match &query.account {

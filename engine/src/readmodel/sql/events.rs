@@ -9,14 +9,14 @@ use std::sync::Arc;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::super::rows::number;
-use super::super::{Fault, Labels};
-use super::reads::Reads;
-use super::select::Select;
-use crate::projections::Projections;
-use crate::projections::packs::{PACK, Pack, Packed};
-use crate::projections::queries::EventQuery;
-use crate::projections::rows::{EventRow, Place};
+use crate::readmodel::ReadModel;
+use crate::readmodel::packs::{PACK, Pack, Packed};
+use crate::readmodel::queries::EventQuery;
+use crate::readmodel::rows::{EventRow, Place};
+use crate::store::reads::Reads;
+use crate::store::rows::number;
+use crate::store::select::Select;
+use crate::store::{Fault, Labels};
 use kubebid_core::units::{AllocationId, BidId};
 use search::Search;
 use wanted::Wanted;
@@ -63,7 +63,7 @@ pub struct EventPage {
     pub stopped_at: Option<Place>,
 }
 
-impl Projections {
+impl ReadModel {
     /// Returns the first events of a query up to its limit, however many have to be looked at.
     pub async fn events(&self, query: &EventQuery) -> Result<Vec<EventRow>, Fault> {
         Ok(self.event_page(query, usize::MAX).await?.events)

@@ -5,12 +5,12 @@ use std::ops::Range;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::super::Fault;
-use super::super::rows::{number, optional_number};
-use super::select::Select;
-use crate::projections::Projections;
-use crate::projections::bars::Bars;
-use crate::projections::rows::{PriceBar, PricePoint};
+use crate::readmodel::ReadModel;
+use crate::readmodel::bars::Bars;
+use crate::readmodel::rows::{PriceBar, PricePoint};
+use crate::store::Fault;
+use crate::store::rows::{number, optional_number};
+use crate::store::select::Select;
 use kubebid_core::money::Price;
 use kubebid_core::picture::Numbers;
 use kubebid_core::units::{MarketName, Micros, Seq};
@@ -26,7 +26,7 @@ pub struct BarPage {
     pub stopped: bool,
 }
 
-impl Projections {
+impl ReadModel {
     /// When the market was opened, where the tables know it.
     pub async fn market_opened_at(&self, market: &MarketName) -> Result<Option<Micros>, Fault> {
         let mut select = Select::new("SELECT opened_at FROM markets");
@@ -86,7 +86,7 @@ impl Projections {
         Ok(self.price_bar_page(market, from..to, bar, limit, usize::MAX).await?.bars)
     }
 
-    /// As [`Projections::price_bars`]. A search that has looked at so many changes and has a complete bar stops.
+    /// As [`ReadModel::price_bars`]. A search that has looked at so many changes and has a complete bar stops.
     pub async fn price_bar_page(
         &self,
         market: &MarketName,

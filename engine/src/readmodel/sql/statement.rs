@@ -3,15 +3,15 @@
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::super::Fault;
-use super::super::rows::number;
-use super::select::Select;
-use crate::projections::Projections;
-use crate::projections::queries::StatementQuery;
-use crate::projections::rows::StatementRow;
+use crate::readmodel::ReadModel;
+use crate::readmodel::queries::StatementQuery;
+use crate::readmodel::rows::StatementRow;
+use crate::store::Fault;
+use crate::store::rows::number;
+use crate::store::select::Select;
 use kubebid_core::money::Amount;
 
-impl Projections {
+impl ReadModel {
     /// Sums of what was charged, by market, or by market and value of a label; the first market first.
     pub async fn statement(&self, query: &StatementQuery) -> Result<Vec<StatementRow>, Fault> {
         let paid = self.sums(query, "tenant").await?;

@@ -4,10 +4,10 @@ mod allocations;
 mod charges;
 mod events;
 
-use super::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text};
-use crate::projections::fold::{Folded, MarketRecord, OfferRecord};
-use crate::projections::packs;
-use crate::projections::rows::PricePoint;
+use crate::readmodel::fold::{Folded, MarketRecord, OfferRecord};
+use crate::readmodel::packs;
+use crate::readmodel::rows::PricePoint;
+use crate::store::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text};
 use events::{RUNS_OF_KIND, RUNS_OF_MARKET};
 use kubebid_core::units::MarketName;
 use std::collections::BTreeMap;

@@ -8,12 +8,13 @@ use sqlx::{AssertSqlSafe, Row};
 use std::time::Duration;
 use tokio::time::timeout;
 
-use super::super::Fault;
-use super::super::rows::number;
+use super::Tables;
 use super::tables::{Changes, TABLES};
-use super::{Rowwise, Tables};
-use crate::projections::fold::Running;
-use crate::projections::rows::Mark;
+use crate::readmodel::fold::Running;
+use crate::readmodel::rows::Mark;
+use crate::store::Fault;
+use crate::store::bulk::BulkWriter;
+use crate::store::rows::number;
 
 /// What became of rows that were to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +31,15 @@ pub(crate) enum Written {
 pub(crate) struct Writer {
     tables: Tables,
     /// None until there is something to write, and after a failure.
-    rowwise: Option<Box<dyn Rowwise>>,
+    bulk_writer: Option<Box<dyn BulkWriter>>,
 }
 
 impl Tables {
     pub(crate) fn writer(&self) -> Writer {
-        Writer { tables: self.clone(), rowwise: None }
+        Writer { tables: self.clone(), bulk_writer: None }
     }
 
-    /// Commands whose rows may share a transaction, or as many as one chunk has.
+    /// Commands whose rows may share a transaction, or as many as one commit has.
     pub(crate) fn commands_at_once(&self) -> usize {
         self.database.commands_at_once()
     }
@@ -128,15 +129,15 @@ impl Writer {
     ) -> Result<Written, Fault> {
         let doing = "writing projections";
         let database = &self.tables.database;
-        let mut rowwise = match self.rowwise.take() {
-            Some(rowwise) => rowwise,
-            None => database.rowwise().await?,
+        let mut bulk_writer = match self.bulk_writer.take() {
+            Some(bulk_writer) => bulk_writer,
+            None => database.bulk_writer().await?,
         };
         // Large ones take a while.
         let patience = database.patience() * 6;
-        let written = timeout(patience, rowwise.write(before, after, &changes.0)).await;
+        let written = timeout(patience, bulk_writer.write(before, after, &changes.0)).await;
         let written = written.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
-        self.rowwise = Some(rowwise);
+        self.bulk_writer = Some(bulk_writer);
         Ok(match written {
             None => Written::Done,
             Some(found) => Written::Elsewhere { found },

@@ -1,6 +1,6 @@
 //! Words of the tables, and back.
 
-use crate::projections::rows::{BidState, NodeState, Tif};
+use crate::readmodel::rows::{BidState, NodeState, Tif};
 use crate::store::Fault;
 use kubebid_core::event::{ChargeReason, CloseReason, EndReason, NoticeReason};
 

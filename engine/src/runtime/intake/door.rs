@@ -3,7 +3,7 @@
 //!
 //! Over any queue, and over what `super` says atomics are: `tests/loom` tries it in every order of events.
 
-use super::NotDone;
+use super::SubmitError;
 use super::sync::{AtomicBool, AtomicWaker, Ordering, fence};
 use std::future::poll_fn;
 use std::task::Poll;
@@ -39,11 +39,11 @@ impl<Q: Queue> Door<Q> {
     }
 
     /// Hands work over, or lets it fall and says why.
-    pub(crate) fn push(&self, work: Q::Work) -> Result<(), NotDone> {
+    pub(crate) fn push(&self, work: Q::Work) -> Result<(), SubmitError> {
         if self.is_closed() {
-            return Err(NotDone::Stopping);
+            return Err(SubmitError::Stopping);
         }
-        self.queue.push(work).map_err(|_| NotDone::Full)?;
+        self.queue.push(work).map_err(|_| SubmitError::Full)?;
         // Either we see here that the taker has left, or it has seen our work when it left.
         fence(Ordering::SeqCst);
         if self.left.load(Ordering::SeqCst) {

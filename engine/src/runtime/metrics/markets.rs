@@ -1,6 +1,6 @@
 //! The markets as gauges, written out when asked for: a price that there is not has no series.
 
-use crate::view::{MarketView, Markets};
+use crate::runtime::views::{MarketView, Markets};
 use kubebid_core::Price;
 use std::fmt::Write as _;
 

@@ -2,7 +2,7 @@
 //! another core meanwhile.
 
 use super::RecoveryError;
-use crate::replay::BEHAVIOUR;
+use crate::runtime::replay::BEHAVIOUR;
 use crate::store::BatchReader;
 use crate::store::record::{Batch, Position, Record};
 use kubebid_core::Stamped;
@@ -18,7 +18,7 @@ pub struct Commands {
 
 type Read = Result<Vec<Commands>, RecoveryError>;
 
-/// Reads the journal in chunks. At the end it can be asked again for what has come since.
+/// Reads the journal in commits. At the end it can be asked again for what has come since.
 #[derive(Debug)]
 pub struct ReadAhead {
     /// One of both is there.

@@ -1,13 +1,13 @@
 //! Adds batches to the journal, and when a store does not answer finds out what became of them.
 
 use super::Stopped;
-use crate::clock::since_boot;
-use crate::health::{Health, in_full};
-use crate::intake::NotDone;
-use crate::metrics;
+use crate::runtime::clock::since_boot;
+use crate::runtime::health::{Health, in_full};
+use crate::runtime::intake::SubmitError;
+use crate::runtime::lease_state::LeaseState;
+use crate::runtime::metrics;
 use crate::store::record::{Batch, Position};
 use crate::store::{AppendError, Fault, JournalWriter, Refused, Resolution};
-use crate::tenure::Tenure;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
@@ -24,7 +24,7 @@ pub(crate) struct Journaling {
     pause: Duration,
     /// Where there is no lease: what says that requests are served, and for how long they are while a commit has no
     /// answer. An engine with a lease cannot renew it then.
-    tenure: Option<(Tenure, Duration)>,
+    lease_state: Option<(LeaseState, Duration)>,
 }
 
 impl Journaling {
@@ -32,23 +32,23 @@ impl Journaling {
         writer: Box<dyn JournalWriter>,
         head: Position,
         health: Health,
-        tenure: Option<(Tenure, Duration)>,
+        lease_state: Option<(LeaseState, Duration)>,
     ) -> Journaling {
-        Journaling { writer, head, health, pause: Duration::ZERO, tenure }
+        Journaling { writer, head, health, pause: Duration::ZERO, lease_state }
     }
 
     /// Makes a batch durable that follows the journal's end. A store that refused the last one is given a moment.
-    pub(super) async fn commit(&mut self, batch: &Batch) -> Result<Result<(), NotDone>, Stopped> {
+    pub(super) async fn commit(&mut self, batch: &Batch) -> Result<Result<(), SubmitError>, Stopped> {
         if !self.pause.is_zero() {
             tokio::time::sleep(self.pause).await;
         }
         let started = Instant::now();
-        if let Some((tenure, length)) = &self.tenure {
-            tenure.set(since_boot(), *length);
+        if let Some((lease_state, length)) = &self.lease_state {
+            lease_state.set(since_boot(), *length);
         }
         let appended = self.append(batch).await?;
-        if let Some((tenure, _)) = &self.tenure {
-            tenure.renew_for_life();
+        if let Some((lease_state, _)) = &self.lease_state {
+            lease_state.renew_for_life();
         }
         if appended.is_ok() {
             metrics::commit(batch.count(), batch.bytes().len(), started.elapsed());
@@ -62,7 +62,7 @@ impl Journaling {
         Ok(appended)
     }
 
-    async fn append(&mut self, batch: &Batch) -> Result<Result<(), NotDone>, Stopped> {
+    async fn append(&mut self, batch: &Batch) -> Result<Result<(), SubmitError>, Stopped> {
         let mut pause = RETRY;
         loop {
             match self.writer.append(batch).await {
@@ -81,7 +81,7 @@ impl Journaling {
                     error!(error = why, pause = ?self.pause, "the store refused a batch");
                     metrics::store_refused();
                     self.health.refused(why);
-                    return Ok(Err(NotDone::StoreRefused));
+                    return Ok(Err(SubmitError::StoreRefused));
                 }
                 Err(AppendError::Unknown { source }) => {
                     let why = in_full(&source);

@@ -1,12 +1,12 @@
 //! The exchange and all who hear of it: what is durable is applied, published, and told to its callers.
 
 use super::Taken;
-use crate::chunk::{Chunk, Step};
-use crate::intake::Ticket;
-use crate::metrics;
-use crate::progress::Reaching;
-use crate::replay::Replay;
-use crate::view::Publisher;
+use crate::events::commit::{Commit, Step};
+use crate::runtime::intake::Ticket;
+use crate::runtime::metrics;
+use crate::runtime::progress::Reaching;
+use crate::runtime::replay::Replay;
+use crate::runtime::views::Publisher;
 use kubebid_core::{Content, Stamped};
 use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc};
@@ -15,10 +15,10 @@ pub(crate) struct Market {
     pub(crate) replay: Replay,
     pub(crate) publisher: Publisher,
     /// To those who watch; a slow one is told that it missed some.
-    pub(crate) feed: broadcast::Sender<Arc<Chunk>>,
-    pub(crate) own_feeds: mpsc::UnboundedSender<Arc<Chunk>>,
+    pub(crate) feed: broadcast::Sender<Arc<Commit>>,
+    pub(crate) account_feeds: mpsc::UnboundedSender<Arc<Commit>>,
     /// To the projections, which miss nothing.
-    pub(crate) projections: mpsc::UnboundedSender<Arc<Chunk>>,
+    pub(crate) projections: mpsc::UnboundedSender<Arc<Commit>>,
     pub(crate) applied: Reaching,
 }
 
@@ -41,11 +41,11 @@ impl Market {
         metrics::applied(&steps, waiting);
         self.publisher.publish(&mut self.replay.exchange);
         let seq = self.replay.exchange.seq().0;
-        let chunk = Arc::new(Chunk::gather(steps, &self.replay.exchange, self.publisher.names()));
+        let commit = Arc::new(Commit::gather(steps, &self.replay.exchange, self.publisher.names()));
         // Nobody may be watching, and the others end when the engine does.
-        let _ = self.feed.send(chunk.clone());
-        let _ = self.own_feeds.send(chunk.clone());
-        let _ = self.projections.send(chunk);
+        let _ = self.feed.send(commit.clone());
+        let _ = self.account_feeds.send(commit.clone());
+        let _ = self.projections.send(commit);
         self.applied.reach(seq);
         replies.into_iter().for_each(|reply| reply.tell());
     }

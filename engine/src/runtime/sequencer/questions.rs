@@ -1,7 +1,7 @@
 //! Questions to the exchange. They are answered in turns, between which commands are taken: however many are asked, a
 //! commit waits for one turn at most.
 
-use crate::intake::{Intake, Question};
+use crate::runtime::intake::{Intake, Question};
 use kubebid_core::Exchange;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ impl Questions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intake::Work;
+    use crate::runtime::intake::Work;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]

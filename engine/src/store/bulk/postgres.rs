@@ -7,8 +7,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, Ro
 
 use super::super::postgres::{GONE, NAME};
 use super::super::session::{LeftSessions, Session, SessionName};
-use super::bulk::{Bulk, Column, How, Kind};
-use super::{Change, Rowwise};
+use super::{Bulk, Column, How, Kind};
+use super::{BulkWriter, Change};
 
 /// A commit waits for the disk, as those of the journal do: what is said to be in the tables stays there when the
 /// server crashes, and the engine goes on without knowing of it.
@@ -22,13 +22,13 @@ const BY_KEY: &str = "SET enable_seqscan TO off; SET enable_hashjoin TO off; SET
 
 /// A writer of rows.
 #[derive(Debug)]
-pub(in crate::store) struct PostgresTables {
+pub(crate) struct PostgresBulkWriter {
     connection: PgConnection,
     _session: Session,
 }
 
-impl PostgresTables {
-    pub(in crate::store) async fn connect(
+impl PostgresBulkWriter {
+    pub(crate) async fn connect(
         options: &PgConnectOptions,
         left: &LeftSessions,
     ) -> Result<Self, sqlx::Error> {
@@ -43,7 +43,7 @@ impl PostgresTables {
 }
 
 #[async_trait]
-impl Rowwise for PostgresTables {
+impl BulkWriter for PostgresBulkWriter {
     async fn write(
         &mut self,
         before: u64,

@@ -6,21 +6,21 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor, Row};
 use super::super::Fault;
 use super::super::rows::{Parameters, Turn};
 use super::super::session::Connection;
-use super::bulk::{Column, How};
-use super::{Change, Rowwise};
+use super::{BulkWriter, Change};
+use super::{Column, How};
 
 /// Rows in one statement; SQLite allows 32,766 parameters.
 const ROWS: usize = 256;
 
 /// A writer of rows.
 #[derive(Debug)]
-pub(in crate::store) struct SqliteTables {
+pub(crate) struct SqliteBulkWriter {
     connection: Connection,
     turn: Turn,
 }
 
-impl SqliteTables {
-    pub(in crate::store) async fn new(mut connection: Connection, turn: Turn) -> Result<Self, Fault> {
+impl SqliteBulkWriter {
+    pub(crate) async fn new(mut connection: Connection, turn: Turn) -> Result<Self, Fault> {
         // The rows are in the same log as the journal, and a commit of the journal makes them durable. What a loss of
         // power takes away it takes from a machine whose engine has ended too: no need to wait for the disk.
         connection
@@ -32,7 +32,7 @@ impl SqliteTables {
 }
 
 #[async_trait]
-impl Rowwise for SqliteTables {
+impl BulkWriter for SqliteBulkWriter {
     async fn write(
         &mut self,
         before: u64,

@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::super::super::Fault;
-use super::super::super::rows::number;
-use super::super::reads::Reads;
-use super::super::select::Select;
-use super::wanted::OF_MARKETS;
 use super::{MANY, StoredPack};
-use crate::projections::packs::{EVERYONE, PACK, RUN};
-use crate::projections::queries::EventQuery;
+use crate::events::visibility::concerns_everyone;
+use crate::readmodel::packs::{EVERYONE, PACK, RUN};
+use crate::readmodel::queries::EventQuery;
+use crate::store::Fault;
+use crate::store::reads::Reads;
+use crate::store::rows::number;
+use crate::store::select::Select;
+use kubebid_core::EventKind;
 use kubebid_core::units::Micros;
 
 /// Rows of the index in one answer.
@@ -240,9 +241,9 @@ fn conditions(query: &EventQuery, bids: Vec<u64>) -> Vec<Condition> {
     }
     if let Some(account) = &query.account {
         let kinds = &query.kinds;
-        let asked = |kind: &&str| kinds.is_empty() || kinds.contains(*kind);
+        let asked = |kind: &EventKind| concerns_everyone(*kind) && (kinds.is_empty() || kinds.contains(kind));
         let everyone =
-            query.labels.is_empty() && query.allocations.is_empty() && OF_MARKETS.iter().any(asked);
+            query.labels.is_empty() && query.allocations.is_empty() && EventKind::ALL.iter().any(asked);
         let names = [account.as_str()].into_iter().chain(everyone.then_some(EVERYONE));
         conditions.push(Condition::names("account_runs", "account", names));
     }
@@ -251,7 +252,7 @@ fn conditions(query: &EventQuery, bids: Vec<u64>) -> Vec<Condition> {
         conditions.push(Condition::names("market_runs", "market", names));
     }
     if !query.kinds.is_empty() {
-        let names = query.kinds.iter().map(|kind| &kind[..]);
+        let names = query.kinds.iter().map(|kind| kind.word());
         conditions.push(Condition::names("kind_runs", "kind", names));
     }
     conditions

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::projections::packs::Packed;
-use crate::projections::queries::EventQuery;
-
-/// Kinds that concern everyone.
-pub(super) const OF_MARKETS: [&str; 3] = ["market_opened", "rules_changed", "price_changed"];
+use crate::events::visibility::concerns_everyone;
+use crate::readmodel::packs::Packed;
+use crate::readmodel::queries::EventQuery;
 
 #[derive(Debug)]
 pub(super) struct Wanted {
@@ -51,7 +49,7 @@ impl Wanted {
         query.after.is_none_or(behind)
             && query.from.is_none_or(|from| at >= from)
             && query.to.is_none_or(|to| at < to)
-            && (query.kinds.is_empty() || query.kinds.contains(event.kind()))
+            && (query.kinds.is_empty() || event.kind().is_some_and(|kind| query.kinds.contains(&kind)))
             && (self.allocations.is_empty()
                 || event.allocation().is_some_and(|id| self.allocations.contains(&id)))
             && self.is_in_market(event)
@@ -78,7 +76,7 @@ impl Wanted {
         match &self.query.account {
             None => !by_bid || sides(event).any(|side| has_bid(&side)),
             Some(account) => {
-                let everyone = !by_bid && !by_allocation && OF_MARKETS.contains(&event.kind());
+                let everyone = !by_bid && !by_allocation && event.kind().is_some_and(concerns_everyone);
                 let mut own = sides(event).filter(|side| side.account == account.as_str());
                 everyone || own.any(|side| (!by_allocation || side.sees_allocation) && has_bid(&side))
             }

@@ -1,7 +1,7 @@
 //! Allocations.
 
-use super::super::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text, Row};
-use crate::projections::fold::{AllocationRecord, Last};
+use crate::readmodel::fold::{AllocationRecord, Last};
+use crate::store::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text, Row};
 use kubebid_core::units::{AllocationId, Micros};
 
 pub(super) fn begin(allocations: &[(AllocationId, &AllocationRecord<'_>)]) -> Change {

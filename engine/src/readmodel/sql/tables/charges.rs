@@ -1,8 +1,8 @@
 //! Charges, and what they are made of.
 
-use super::super::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text};
-use crate::projections::fold::SegmentRecord;
-use crate::projections::rows::ChargeRow;
+use crate::readmodel::fold::SegmentRecord;
+use crate::readmodel::rows::ChargeRow;
+use crate::store::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text};
 use kubebid_core::money::Amount;
 use kubebid_core::units::{AllocationId, Micros};
 

@@ -1,10 +1,10 @@
 //! Events in packs, and what runs have of whom and what.
 
-use super::super::bulk::{Bulk, Change, Columns, How, Kind::Bytes, Kind::Number, Kind::Text};
-use crate::projections::fields::Fields;
-use crate::projections::fold::Folded;
-use crate::projections::packs::{Run, Written};
-use crate::projections::placed::{PlacedBids, Touched};
+use crate::readmodel::fields::Fields;
+use crate::readmodel::fold::Folded;
+use crate::readmodel::packs::{Run, Written};
+use crate::readmodel::placed::{PlacedBids, Touched};
+use crate::store::bulk::{Bulk, Change, Columns, How, Kind::Bytes, Kind::Number, Kind::Text};
 
 pub(super) const RUNS_OF_MARKET: Columns = &[("market", Text), ("run", Number), ("packs", Number)];
 pub(super) const RUNS_OF_KIND: Columns = &[("kind", Text), ("run", Number), ("packs", Number)];
