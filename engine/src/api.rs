@@ -96,7 +96,7 @@ impl Api {
     /// Lets a request in, if this engine leads: says who asks, counts it against their limits, and says whether they
     /// may call this method (by its gRPC path). Everything that comes over a wire goes through here first. What is
     /// refused counts too.
-    pub fn admit(
+    pub async fn admit(
         &self,
         method: &str,
         headers: &HeaderMap,
@@ -108,25 +108,50 @@ impl Api {
         let authorization = header_of(headers, &header::AUTHORIZATION)?;
         let known = authorization.and_then(|header| bearer(header.as_bytes()));
         let known = known.and_then(|secret| self.0.auth.bearer(&secret));
-        let has_token = known.is_some();
+        let credential = match (&known, authorization) {
+            (Some(_), _) => Credential::Known,
+            (None, Some(_)) => Credential::Unknown,
+            (None, None) => Credential::None,
+        };
         let mut caller = known.unwrap_or_else(|| self.0.auth.nobody(extensions.get::<Origin>()));
-        self.count_request(&caller)?;
+        match self.check_and_count(&caller, credential, method) {
+            Ok(slot) => {
+                caller.slot = Some(slot);
+                Ok(caller)
+            }
+            Err(error) => {
+                Box::pin(caller.session.holder.hold_back()).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Counts a request to a method and returns the slot that it takes up.
+    fn check_and_count(
+        &self,
+        caller: &Caller,
+        credential: Credential,
+        method: &str,
+    ) -> Result<Slot, ApiError> {
+        self.count_request(caller)?;
         let need = policy::need(method).ok_or(Code::UnknownMethod)?;
-        if !has_token && (authorization.is_some() || need != Need::Markets || !self.0.public_markets) {
-            return Err(Code::Unauthenticated.into());
+        let is_public = need == Need::Markets && self.0.public_markets;
+        match credential {
+            Credential::Known if !need.allows(caller.roles) => Err(Code::Forbidden.into()),
+            Credential::None if is_public => self.open(caller, policy::opens(method)),
+            Credential::None | Credential::Unknown => Err(Code::Unauthenticated.into()),
+            Credential::Known => self.open(caller, policy::opens(method)),
         }
-        if has_token && !need.allows(caller.roles) {
-            return Err(Code::Forbidden.into());
-        }
-        caller.slot = Some(self.open(&caller, policy::opens(method))?);
-        Ok(caller)
     }
 
     /// Counts a request without a token for what is no method of ours, by where it comes from.
-    pub(crate) fn admit_anybody(&self, extensions: &Extensions) -> Result<Slot, ApiError> {
+    pub(crate) async fn admit_anybody(&self, extensions: &Extensions) -> Result<Slot, ApiError> {
         let caller = self.0.auth.nobody(extensions.get::<Origin>());
-        self.count_request(&caller)?;
-        self.open(&caller, Opens::Requests(1))
+        let admitted = self.count_request(&caller).and_then(|()| self.open(&caller, Opens::Requests(1)));
+        if admitted.is_err() {
+            Box::pin(caller.session.holder.hold_back()).await;
+        }
+        admitted
     }
 
     /// Counts one more open request or watch of this caller.
@@ -270,6 +295,16 @@ impl Api {
             Some((answer, open))
         })
     }
+}
+
+/// What a request shows of its sender.
+#[derive(Clone, Copy)]
+enum Credential {
+    /// A token that is known and not revoked.
+    Known,
+    /// Anything else in the header.
+    Unknown,
+    None,
 }
 
 /// Waits until a stream must end, and says why.

@@ -106,7 +106,7 @@ impl Services {
         }
         let path = path.to_owned();
         let answer = async {
-            let slot = api.admit_anybody(request.extensions())?;
+            let slot = api.admit_anybody(request.extensions()).await?;
             if !OTHERS.iter().any(|service| path.starts_with(service)) {
                 return Err(Code::UnknownMethod.into());
             }

@@ -96,7 +96,7 @@ pub(crate) async fn refuse(error: ApiError, request: Request) -> Response {
 /// Answers a request that needs no token. It counts by where it comes from.
 async fn for_anybody(api: &Api, request: Request, answer: impl FnOnce(&HeaderMap) -> Response) -> Response {
     let (parts, body) = request.into_parts();
-    let response = match api.admit_anybody(&parts.extensions) {
+    let response = match api.admit_anybody(&parts.extensions).await {
         Ok(slot) => held(answer(&parts.headers), Some(slot), Opens::Requests(1)),
         Err(error) => problem(error),
     };
@@ -187,7 +187,7 @@ async fn answer(
 ) -> Response {
     let (parts, mut body) = request.into_parts();
     let gathered = async {
-        let caller = admit(&api, operation, rpc, &parts)?;
+        let caller = admit(&api, operation, rpc, &parts).await?;
         let deadline = caller.deadline.unwrap_or_else(|| Instant::now() + PATIENCE);
         let query = parts.uri.query().unwrap_or_default();
         let gathering = gather(operation, parameters, query, &parts.headers, &mut body);
@@ -206,8 +206,8 @@ async fn answer(
 }
 
 /// Who asks, and until when; by the same check as gRPC.
-fn admit(api: &Api, operation: &Operation, rpc: &str, parts: &Parts) -> Result<Caller, ApiError> {
-    let caller = api.admit(rpc, &parts.headers, &parts.extensions)?;
+async fn admit(api: &Api, operation: &Operation, rpc: &str, parts: &Parts) -> Result<Caller, ApiError> {
+    let caller = api.admit(rpc, &parts.headers, &parts.extensions).await?;
     let patience = match header_of(&parts.headers, &REQUEST_TIMEOUT)? {
         None => PATIENCE,
         Some(seconds) => {

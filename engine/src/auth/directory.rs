@@ -2,7 +2,7 @@
 
 use super::Secret;
 use crate::auth::caller::{Caller, Roles};
-use crate::auth::limits::{Bucket, Defaults, Slots};
+use crate::auth::limits::{Bucket, Defaults, Rate, Slots};
 use crate::store::{Fault, Limits, Rows};
 use arc_swap::ArcSwap;
 use kubebid_core::units::AccountName;
@@ -61,7 +61,16 @@ pub(crate) struct Holder {
     pub(crate) offering: Arc<Mutex<()>>,
     pub(crate) open_requests: Slots,
     pub(crate) watches: Slots,
+    /// Requests that were not admitted.
+    not_admitted: Bucket,
+    /// Those of them whose answers wait.
+    held_back: Slots,
 }
+
+/// How many requests that are not admitted are answered a second, and how many at once without a wait.
+const NOT_ADMITTED: Rate = Rate::per_second(500);
+/// How many answers wait at most: each keeps a stream of its connection open.
+const HELD_BACK: u64 = 8192;
 
 impl Holder {
     fn new(account: AccountName, limits: Limits) -> Arc<Holder> {
@@ -74,11 +83,25 @@ impl Holder {
             offering: Arc::default(),
             open_requests: Slots::default(),
             watches: Slots::default(),
+            not_admitted: Bucket::default(),
+            held_back: Slots::default(),
         })
     }
 
     pub(crate) fn limits(&self) -> Limits {
         **self.limits.load()
+    }
+
+    /// Waits before a request that is not admitted is answered, if there are many. A caller that sends such requests as
+    /// fast as they are answered would otherwise keep the processors from all others.
+    pub(crate) async fn hold_back(&self) {
+        let wait = self.not_admitted.wait(NOT_ADMITTED);
+        self.not_admitted.charge(1, NOT_ADMITTED);
+        if !wait.is_zero()
+            && let Some(_held) = self.held_back.take(1, HELD_BACK)
+        {
+            tokio::time::sleep(wait).await;
+        }
     }
 
     /// Other limits count from now on: what was taken at another rate would take another time to come back.

@@ -44,7 +44,7 @@ async fn admit<F: Future<Output = Response>>(
     request: Request,
     behind: impl FnOnce(Caller, Request) -> F,
 ) -> Result<Response, ApiError> {
-    let mut caller = api.admit(path, request.headers(), request.extensions())?;
+    let mut caller = api.admit(path, request.headers(), request.extensions()).await?;
     let slot = caller.slot.clone();
     let deadline = deadline(request.headers())?;
     caller.deadline = deadline;

@@ -6,6 +6,7 @@ use kubebid_core::Command;
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::{Submission, SubmitError};
 use kubebid_proto::v1;
+use std::time::{Duration, Instant};
 use tonic::Code;
 use v1::cancel_bid_request::Mode;
 use v1::place_bids_response::result::Outcome;
@@ -105,6 +106,21 @@ async fn too_many_requests_a_second_are_told_when_to_come_again() {
     }
     let refusal = assert_refused(t1.place(bid(100)).await, Code::ResourceExhausted, "LIMIT");
     assert_eq!((refusal.limit.as_deref(), refusal.retries), (Some("requests_per_second"), true));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_refused_requests_is_answered_at_a_bounded_rate() {
+    let world = World::start().await;
+    let limits = v1::AccountLimits { requests_per_second: Some(1), ..v1::AccountLimits::default() };
+    let t1 = world.limited("t1", &[Role::Tenant], limits).await;
+    let began = Instant::now();
+    let flood = (0..750).map(|_| t1.place(bid(100)));
+    let answers = futures_util::future::join_all(flood).await;
+    let refused = answers.into_iter().filter(|answer| answer.is_err()).count();
+    assert!(refused >= 700, "{refused}");
+    // 500 are answered at once, and 500 more in each second.
+    assert!(began.elapsed() >= Duration::from_millis(350), "{:?}", began.elapsed());
     world.stop().await;
 }
 
