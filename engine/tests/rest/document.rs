@@ -168,8 +168,8 @@ async fn a_value_that_the_document_allows_is_not_refused_for_its_form() {
     compiler.add_resource(at, document.clone()).unwrap();
     let mut refused = Vec::new();
     for (id, (method, path, operation)) in operations(&document) {
-        let pointer = format!("/requestBody/content/application~1json/schema");
-        let Some(body) = operation.pointer(&pointer) else { continue };
+        let pointer = "/requestBody/content/application~1json/schema";
+        let Some(body) = operation.pointer(pointer) else { continue };
         let pointer = match body["$ref"].as_str() {
             Some(reference) => reference.to_owned(),
             None => format!("#/paths/{}/{method}{pointer}", path.replace('/', "~1")),
