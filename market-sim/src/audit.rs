@@ -22,7 +22,7 @@ pub use lie::Lie;
 
 use bids::{Bids, Change};
 use kubebid_core::event::{Bidder, CloseReason, DropCause, EndReason, Fact, Scope};
-use kubebid_core::picture::Supply;
+use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, MarketName, Micros, UnitId};
 use kubebid_core::{Amount, Event, MarketRules, Price};
 pub use market::Market;

@@ -60,7 +60,7 @@ pub fn play(
             parse_command(&line).map_err(|reason| PlayError::BadLine { line: index as u64 + 1, reason })?;
         let answer = auction.apply(&command);
         let text = match shown {
-            Shown::Everything => format_answer(&answer, &auction.picture(), auction.names()),
+            Shown::Everything => format_answer(&answer, &auction.dump(), auction.names()),
             Shown::Events => format_events(&answer, auction.names()),
         };
         match writeln!(output, "{text}") {

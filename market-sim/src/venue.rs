@@ -8,8 +8,9 @@ pub use in_process::InProcess;
 pub use journaled::Journaled;
 pub use live::Live;
 
+use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Names};
-use kubebid_core::{Answer, Price, Stamped, picture::Supply};
+use kubebid_core::{Answer, Price, Stamped};
 
 /// Why the venue could not go on.
 #[derive(Debug, thiserror::Error)]

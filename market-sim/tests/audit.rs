@@ -4,7 +4,7 @@
 use kubebid_core::answer::Auction;
 use kubebid_core::command::{CancelMode, PlaceBid, RuleChange, RuleValue};
 use kubebid_core::event::{Bidder, EndReason, Event, Fact, NoticeReason};
-use kubebid_core::picture::Supply;
+use kubebid_core::numbers::Supply;
 use kubebid_core::units::{
     AccountId, AccountName, AllocationId, BidId, MarketId, MarketName, Micros, UnitName,
 };
@@ -449,7 +449,7 @@ fn every_bill_is_what_is_owed() {
 
 #[test]
 fn prices_follow_from_ceilings_and_reserves() {
-    let numbers = |change: fn(&mut kubebid_core::picture::Numbers)| {
+    let numbers = |change: fn(&mut kubebid_core::numbers::Numbers)| {
         told(move |fact| match fact {
             Fact::PriceChanged { numbers, .. } if numbers.lowest_accepted.is_some() => {
                 change(numbers);

@@ -115,7 +115,7 @@ fn play(case: &Case, auction: &mut dyn Auction) -> Result<(), String> {
     for (command, want) in case.commands.iter().zip(&case.expect) {
         let stamped = parse_command(&command.to_string()).expect("a command");
         let answer = auction.apply(&stamped);
-        let text = format_answer(&answer, &auction.picture(), auction.names());
+        let text = format_answer(&answer, &auction.dump(), auction.names());
         let got = serde_json::from_str(&text).expect("an answer is an object");
         compare(want, &got).map_err(|difference| format!("after {command}: {difference}"))?;
     }

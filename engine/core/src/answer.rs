@@ -2,9 +2,9 @@
 
 use crate::command::Stamped;
 use crate::event::Event;
-use crate::picture::Picture;
-use crate::reject::Reject;
-use crate::units::{Micros, Names, Seq};
+use crate::types::reject::Reject;
+use crate::types::state_dump::StateDump;
+use crate::types::units::{Micros, Names, Seq};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -30,8 +30,12 @@ pub enum Outcome {
 /// A market that obeys the rule book: the exchange, and the reference model beside it.
 pub trait Auction {
     fn apply(&mut self, command: &Stamped) -> Answer;
-    fn picture(&self) -> Picture;
+    fn dump(&self) -> StateDump;
     fn names(&self) -> &Names;
     /// The lowest ceiling with which a new tenant's bid would get `nodes` there now (R9).
-    fn entry_price(&self, market: crate::units::MarketId, nodes: u32) -> Option<crate::money::Price>;
+    fn entry_price(
+        &self,
+        market: crate::types::units::MarketId,
+        nodes: u32,
+    ) -> Option<crate::types::money::Price>;
 }

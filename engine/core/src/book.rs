@@ -2,6 +2,7 @@
 //! are elsewhere.
 
 mod demand;
+mod head_queue;
 mod held;
 mod ladder;
 mod rescues;
@@ -9,14 +10,15 @@ mod rivals;
 mod supply;
 
 pub(crate) use demand::{Demand, Queued};
+pub(crate) use head_queue::HeadQueue;
 pub(crate) use held::{Held, Live, Victim};
 pub use ladder::{Handle, Ladder, Rank};
 pub(crate) use rescues::Rescues;
 pub(crate) use supply::Free;
 
-use crate::money::Price;
-use crate::sorted::SortedSet;
-use crate::units::{AllocationId, Micros};
+use crate::collections::sorted_map::SortedSet;
+use crate::types::money::Price;
+use crate::types::units::{AllocationId, Micros};
 
 /// Where an allocation stands in its market's book, with all that the book sorts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,10 @@
 use crate::command::{
     CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue, Stamped, TimeInForce,
 };
-use crate::money::Price;
-use crate::units::{AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName};
+use crate::types::money::Price;
+use crate::types::units::{
+    AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName,
+};
 use std::fmt;
 
 #[derive(Debug, Default)]

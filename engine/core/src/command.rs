@@ -1,7 +1,10 @@
 //! What can be asked of the market: the journal holds these and nothing else.
 
-use crate::money::Price;
-use crate::units::{AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName};
+pub use crate::types::market_rules::{RuleChange, RuleValue};
+use crate::types::money::Price;
+use crate::types::units::{
+    AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName,
+};
 
 /// A command as the journal has it: when, under which client key, what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,23 +132,4 @@ pub enum CancelMode {
     Release,
     /// No such mode: BAD_MODE.
     Unknown(Box<str>),
-}
-
-/// One market rule by name; the core knows the names and what is allowed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleChange {
-    pub name: Box<str>,
-    pub value: RuleValue,
-}
-
-impl RuleChange {
-    pub fn number(name: &str, value: u64) -> RuleChange {
-        RuleChange { name: name.into(), value: RuleValue::Number(value) }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuleValue {
-    Number(u64),
-    Word(Box<str>),
 }

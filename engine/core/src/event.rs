@@ -1,10 +1,10 @@
 //! What happened: the answer of the market to a command, in order.
 
-use crate::market_list::MarketList;
-use crate::money::{Amount, Price};
-use crate::picture::Numbers;
-use crate::reject::Reject;
-use crate::units::{AccountId, AllocationId, BidId, InstanceType, MarketId, Micros, Seq, UnitId};
+use crate::types::market_list::MarketList;
+use crate::types::money::{Amount, Price};
+use crate::types::numbers::Numbers;
+use crate::types::reject::Reject;
+use crate::types::units::{AccountId, AllocationId, BidId, InstanceType, MarketId, Micros, Seq, UnitId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {

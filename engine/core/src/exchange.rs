@@ -1,27 +1,28 @@
 //! The market: one door for commands, one order of things (R1).
 
 use crate::answer::{Answer, Auction, Outcome};
-use crate::bids::Bids;
 use crate::book::Book;
-use crate::closing::Closing;
+use crate::book::HeadQueue;
 use crate::codec::Content;
+use crate::collections::dense_map::DenseMap;
+use crate::collections::id_map::{ByName, MarketSet};
+use crate::collections::sorted_map::SortedSet;
 use crate::command::{Command, Stamped};
 use crate::event::{Bidder, Event, Fact, Node};
-use crate::head_queue::HeadQueue;
-use crate::keys::{First, Keys};
-use crate::meter::Meter;
-use crate::money::{Price, Totals};
-use crate::numbered::Numbered;
-use crate::open::Open;
-use crate::picture::{Numbers, Picture};
-use crate::reject::Reject;
-use crate::rules::MarketRules;
-use crate::scopes::Scopes;
-use crate::sorted::SortedSet;
+use crate::settlement_details::SettlementDetail;
+use crate::state::account_usage::AccountUsage;
+use crate::state::bids::Bids;
+use crate::state::idempotency::{First, Keys};
+use crate::state::meter::Meter;
+use crate::state::scopes::Scopes;
+use crate::state::timers::{Due, Timers};
 use crate::state::{Allocation, Bid, Offer};
-use crate::table::{ByName, MarketSet};
-use crate::timers::{Due, Timers};
-use crate::units::{
+use crate::types::market_rules::MarketRules;
+use crate::types::money::{Price, Totals};
+use crate::types::numbers::Numbers;
+use crate::types::reject::Reject;
+use crate::types::state_dump::StateDump;
+use crate::types::units::{
     AccountId, AccountName, AllocationId, BidId, MarketId, MarketName, Micros, Names, Seq, UnitId,
 };
 use std::cmp::Reverse;
@@ -39,7 +40,7 @@ pub struct Exchange {
     pub(crate) accounts: Vec<Account>,
     pub(crate) markets: Vec<Market>,
     pub(crate) bids: Bids,
-    pub(crate) allocations: Numbered<AllocationId, Allocation>,
+    pub(crate) allocations: DenseMap<AllocationId, Allocation>,
     pub(crate) last_allocation: u64,
     pub(crate) last_claim: u64,
     pub(crate) totals: Totals,
@@ -52,19 +53,19 @@ pub struct Exchange {
     pub(crate) changed: MarketSet,
     /// Bids whose place among the claim holders that a free unit would rescue is to be worked out again.
     pub(crate) stale_rescues: Vec<BidId>,
-    /// Bids that have ended, or had for a moment, and are still kept as those that count.
+    /// Bids that have ended, or had for a moment, and are still record as those that count.
     pub(crate) ending: Vec<BidId>,
     /// Of the command in hand.
     pub(crate) caller: AccountId,
     /// The IOC bid of the command that is being settled (R14).
     pub(crate) immediate: Option<BidId>,
-    /// Of the queues that are looked at; kept for its memory.
+    /// Of the queues that are looked at; record for its memory.
     pub(crate) heads: HeadQueue,
     pub(crate) events: Vec<Event>,
     /// Since the last answer.
-    pub(crate) closing: Vec<Closing>,
+    pub(crate) settlement_details: Vec<SettlementDetail>,
     /// Of the last answer.
-    pub(crate) closed: Vec<Closing>,
+    pub(crate) closed: Vec<SettlementDetail>,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +73,7 @@ pub(crate) struct Account {
     pub(crate) keys: Keys,
     /// Its bids that count, by number, and some that have ended since they were last gone through.
     pub(crate) bids: Vec<BidId>,
-    pub(crate) open: Open,
+    pub(crate) open: AccountUsage,
 }
 
 #[derive(Debug)]
@@ -108,8 +109,8 @@ impl Auction for Exchange {
         self.apply_keyed(command, None)
     }
 
-    fn picture(&self) -> Picture {
-        self.draw()
+    fn dump(&self) -> StateDump {
+        self.dump_state()
     }
 
     fn names(&self) -> &Names {
@@ -130,8 +131,8 @@ impl Exchange {
     /// written again.
     pub fn apply_keyed(&mut self, command: &Stamped, content: Option<Content>) -> Answer {
         let (seq, outcome) = self.step(command, content);
-        std::mem::swap(&mut self.closed, &mut self.closing);
-        self.closing.clear();
+        std::mem::swap(&mut self.closed, &mut self.settlement_details);
+        self.settlement_details.clear();
         let mut events = Vec::with_capacity(self.events.len());
         events.append(&mut self.events);
         Answer { seq, at: self.now, outcome, events }
@@ -158,7 +159,7 @@ impl Exchange {
     }
 
     /// What stood behind the ends and bills of the last answer.
-    pub fn closings(&self) -> &[Closing] {
+    pub fn settlement_details(&self) -> &[SettlementDetail] {
         &self.closed
     }
 
@@ -189,7 +190,7 @@ impl Exchange {
         {
             return (self.seq, self.answer_again(known, content()));
         }
-        let outcome = match self.obey(&stamped.command) {
+        let outcome = match self.execute(&stamped.command) {
             Ok(()) => {
                 self.settle();
                 Outcome::Accepted
@@ -217,7 +218,7 @@ impl Exchange {
     }
 
     /// Every check comes before the first change: a refused command changes nothing (R16).
-    fn obey(&mut self, command: &Command) -> Result<(), Reject> {
+    fn execute(&mut self, command: &Command) -> Result<(), Reject> {
         match command {
             Command::OpenMarket { market, rules } => self.open_market(market, rules),
             Command::ChangeRules { market, rules } => self.change_rules(market, rules),
@@ -265,7 +266,7 @@ impl Exchange {
     }
 
     pub(crate) fn bid_mut(&mut self, id: BidId) -> &mut Bid {
-        self.bids.get_mut(id).expect("a bid that counts")
+        self.bids.get_mut(id).expect("an active bid")
     }
 
     pub(crate) fn allocation(&self, id: AllocationId) -> &Allocation {

@@ -5,56 +5,30 @@
 //! [`Auction::apply`] reads is in the command it is given.
 
 pub mod answer;
-mod bids;
-mod billing;
 mod book;
-pub mod closing;
 pub mod codec;
+mod collections;
 pub mod command;
-mod depth;
-mod draw;
-mod due;
+mod commands;
 pub mod event;
 mod exchange;
-
-mod head_queue;
-mod heap;
-mod index;
-mod keys;
-pub mod market_list;
-mod meter;
-pub mod money;
-mod nodes;
-mod numbered;
-mod obey;
-mod obstacles;
-mod offerings;
-pub mod open;
-pub mod picture;
-mod preempt;
-mod price;
-#[cfg(test)]
-mod random;
-pub mod reject;
-pub mod rules;
-mod scopes;
-mod settle;
-mod slab;
+mod queries;
+mod rules;
+pub mod settlement_details;
 mod snapshot;
-mod sorted;
 mod state;
-mod table;
-mod timers;
-pub mod units;
-pub mod views;
+mod types;
 
 pub use answer::{Answer, Auction};
-/// What bids wait on; public for its benchmarks.
+/// The price levels on which bids wait; public for its benchmarks.
 pub use book::{Handle, Ladder, Rank};
 pub use codec::Content;
 pub use command::{Command, Stamped};
 pub use event::{Event, EventKind, Fact};
 pub use exchange::Exchange;
-pub use money::{Amount, Price};
-pub use reject::Reject;
-pub use rules::MarketRules;
+pub use queries::views;
+pub use state::account_usage;
+pub use types::market_rules::MarketRules;
+pub use types::money::{Amount, Price};
+pub use types::reject::Reject;
+pub use types::{market_list, market_rules, money, numbers, reject, state_dump, units};

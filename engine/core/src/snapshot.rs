@@ -2,19 +2,19 @@
 //! follow from them. A snapshot saves time and is never the truth; its hash is how two replays of
 //! one journal are compared.
 
-use crate::bids::Kept;
 use crate::codec::{Content, DecodeError, Reader, Writer};
+use crate::collections::dense_map::{DenseMap, Number};
 use crate::event::{Bidder, NoticeReason, Scope};
 use crate::exchange::{Account, Exchange, Market};
-use crate::keys::{First, Keys};
-use crate::money::{Amount, Bill, Price, Totals};
-use crate::numbered::{Number, Numbered};
-use crate::reject::Reject;
-use crate::rules::{MarketRules, Pricing};
-use crate::scopes::Scopes;
+use crate::state::bids::BidRecord;
+use crate::state::idempotency::{First, Keys};
+use crate::state::scopes::Scopes;
+use crate::state::timers::Due;
 use crate::state::{Allocation, Bid, BidTerms, Claim, Expiry, Notice, Offer, Running, Unit};
-use crate::timers::Due;
-use crate::units::{
+use crate::types::market_rules::{MarketRules, Pricing};
+use crate::types::money::{Amount, Bill, Price, Totals};
+use crate::types::reject::Reject;
+use crate::types::units::{
     AccountId, AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketId, MarketName, Micros, Seq,
     UnitId,
 };
@@ -42,9 +42,9 @@ impl Exchange {
             w.market(market);
         });
         w.number(self.bids.iter().count() as u64);
-        for (id, kept) in self.bids.iter() {
+        for (id, record) in self.bids.iter() {
             w.number(id.0);
-            w.bid(kept, self.scopes.scope(kept.terms().scope));
+            w.bid(record, self.scopes.scope(record.terms().scope));
         }
         w.numbered(&self.allocations, |w, allocation| {
             w.allocation(allocation);
@@ -112,9 +112,9 @@ impl Exchange {
             self.reindex_offer(market, provider);
         }
         let mut counting = Vec::new();
-        for (id, kept) in self.bids.iter() {
-            self.accounts[kept.terms().tenant.0 as usize].bids.push(id);
-            let Some(bid) = kept.counting() else { continue };
+        for (id, record) in self.bids.iter() {
+            self.accounts[record.terms().tenant.0 as usize].bids.push(id);
+            let Some(bid) = record.active() else { continue };
             counting.push(id);
             if let Some(at) = bid.terms.expiry.get().filter(|_| bid.searching) {
                 self.timers.set(at, Due::Expiry(id));
@@ -155,7 +155,7 @@ impl Exchange {
         if let Some(at) = allocation.raise_at {
             self.timers.set(at, Due::ReserveCounts(id));
         }
-        self.bids.count_again(allocation.bid);
+        self.bids.reactivate(allocation.bid);
         let bid = self.bid_mut(allocation.bid);
         match allocation.notice {
             None => bid.live.insert(id),
@@ -163,7 +163,7 @@ impl Exchange {
                 bid.notices.insert(id);
                 self.timers.set(notice.deadline, Due::Deadline(id));
                 if let Some(claim) = notice.claim {
-                    self.bids.count_again(claim.by.bid);
+                    self.bids.reactivate(claim.by.bid);
                     self.bid_mut(claim.by.bid).claims.insert(id);
                 }
             }
@@ -173,7 +173,7 @@ impl Exchange {
 }
 
 impl Writer {
-    fn numbered<K: Number, V>(&mut self, things: &Numbered<K, V>, write: impl Fn(&mut Writer, &V)) {
+    fn numbered<K: Number, V>(&mut self, things: &DenseMap<K, V>, write: impl Fn(&mut Writer, &V)) {
         self.number(things.len() as u64);
         for (number, thing) in things.iter() {
             self.number(number.number());
@@ -221,8 +221,8 @@ impl Writer {
         });
     }
 
-    fn bid(&mut self, kept: Kept<'_>, scope: &Scope) {
-        let terms = kept.terms();
+    fn bid(&mut self, record: BidRecord<'_>, scope: &Scope) {
+        let terms = record.terms();
         self.number(terms.tenant.0);
         match scope {
             Scope::Markets(markets) => {
@@ -240,7 +240,7 @@ impl Writer {
         self.number(terms.max_nodes);
         self.option(terms.expiry.get(), |w, at| w.number(at.0));
         self.flag(terms.closes);
-        self.flag(kept.searching());
+        self.flag(record.searching());
     }
 
     fn allocation(&mut self, allocation: &Allocation) {
@@ -313,7 +313,7 @@ impl Reader<'_> {
         let units = self.list(|r| Ok((r.number()?, Unit { allocation: None, leaving: r.flag()? })))?;
         let leaving = units.iter().filter(|(_, unit)| unit.leaving).count() as u64;
         let free = units.iter().map(|(number, _)| *number).collect();
-        let units: Numbered<u64, Unit> = units.into_iter().collect();
+        let units: DenseMap<u64, Unit> = units.into_iter().collect();
         Ok(Offer { reserve, place, last_number, units, free, leaving, notices: 0 })
     }
 

@@ -1,13 +1,20 @@
 //! What the market remembers of a bid, an allocation, an offer.
 
+pub mod account_usage;
+pub(crate) mod bids;
+pub(crate) mod idempotency;
+pub(crate) mod meter;
+pub(crate) mod scopes;
+pub(crate) mod timers;
+
 use crate::book::{Handle, Place, Queued, Rank};
+use crate::collections::dense_map::DenseMap;
+use crate::collections::sorted_map::SortedSet;
 use crate::event::{Bidder, NoticeReason};
-use crate::meter::Terms;
-use crate::money::Price;
-use crate::numbered::Numbered;
-use crate::scopes::ScopeId;
-use crate::sorted::SortedSet;
-use crate::units::{AccountId, AllocationId, BidId, Micros, Seq, UnitId};
+use crate::state::meter::Terms;
+use crate::state::scopes::ScopeId;
+use crate::types::money::Price;
+use crate::types::units::{AccountId, AllocationId, BidId, Micros, Seq, UnitId};
 use std::cmp::Reverse;
 use std::num::NonZeroU64;
 
@@ -261,7 +268,7 @@ pub(crate) struct Offer {
     pub(crate) place: Seq,
     pub(crate) last_number: u64,
     /// All units, by number; those that are not leaving are the capacity.
-    pub(crate) units: Numbered<u64, Unit>,
+    pub(crate) units: DenseMap<u64, Unit>,
     pub(crate) free: SortedSet<u64>,
     pub(crate) leaving: u64,
     /// Units under notice that are not leaving.

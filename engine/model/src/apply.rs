@@ -4,7 +4,7 @@ use crate::state::{Market, Model};
 use kubebid_core::answer::{Answer, Auction, Outcome};
 use kubebid_core::command::{Command, Stamped};
 use kubebid_core::event::Fact;
-use kubebid_core::picture::{AllocationPicture, AllocationState, BidPicture, MarketPicture, Picture};
+use kubebid_core::state_dump::{AllocationDump, AllocationState, BidDump, MarketDump, StateDump};
 use kubebid_core::units::{AccountId, AccountName, MarketId, Micros, Names, Seq};
 use kubebid_core::{MarketRules, Price, Reject};
 
@@ -32,8 +32,8 @@ impl Auction for Model {
         Answer { seq: self.seq, at: self.now, outcome, events: std::mem::take(&mut self.events) }
     }
 
-    fn picture(&self) -> Picture {
-        Picture {
+    fn dump(&self) -> StateDump {
+        StateDump {
             markets: self.market_ids().map(|market| self.market_picture(market)).collect(),
             bids: self.bid_pictures(),
             allocations: self.allocation_pictures(),
@@ -140,14 +140,14 @@ impl Model {
         self.tell(Fact::RulesChanged { market });
     }
 
-    fn market_picture(&self, market: MarketId) -> MarketPicture {
-        MarketPicture { market, numbers: self.numbers(market), supply: self.supply(market) }
+    fn market_picture(&self, market: MarketId) -> MarketDump {
+        MarketDump { market, numbers: self.numbers(market), supply: self.supply(market) }
     }
 
-    fn bid_pictures(&self) -> Vec<BidPicture> {
+    fn bid_pictures(&self) -> Vec<BidDump> {
         self.bids
             .iter()
-            .map(|(id, bid)| BidPicture {
+            .map(|(id, bid)| BidDump {
                 bid: *id,
                 held: self.live(*id),
                 claimed: self.claims(*id).len() as u32,
@@ -159,10 +159,10 @@ impl Model {
             .collect()
     }
 
-    fn allocation_pictures(&self) -> Vec<AllocationPicture> {
+    fn allocation_pictures(&self) -> Vec<AllocationDump> {
         self.allocations
             .iter()
-            .map(|(id, a)| AllocationPicture {
+            .map(|(id, a)| AllocationDump {
                 allocation: *id,
                 bid: a.bid,
                 unit: a.unit,

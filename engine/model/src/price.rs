@@ -3,8 +3,8 @@
 use crate::state::{Allocation, Model};
 use kubebid_core::Price;
 use kubebid_core::event::Fact;
-use kubebid_core::picture::{Numbers, Supply};
-use kubebid_core::rules::Pricing;
+use kubebid_core::market_rules::Pricing;
+use kubebid_core::numbers::{Numbers, Supply};
 use kubebid_core::units::{AccountId, AllocationId, MarketId};
 
 impl Model {

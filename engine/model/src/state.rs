@@ -4,7 +4,7 @@ use crate::keys::Keys;
 use kubebid_core::command::{OnPreemption, TimeInForce};
 use kubebid_core::event::{Bidder, Event, Fact, Node, NoticeReason, Scope};
 use kubebid_core::money::{Bill, Totals};
-use kubebid_core::picture::Numbers;
+use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, Micros, Names, Seq, UnitId};
 use kubebid_core::{MarketRules, Price};
 use std::cmp::Reverse;

@@ -8,7 +8,7 @@ mod stream;
 use kubebid_core::answer::{Answer, Outcome};
 use kubebid_core::command::{Command, OnPreemption, PlaceBid, Stamped, TimeInForce};
 use kubebid_core::event::{Event, Fact};
-use kubebid_core::picture::Picture;
+use kubebid_core::state_dump::StateDump;
 use kubebid_core::units::{AccountName, BidId, MarketId, Micros};
 use kubebid_core::{Auction, Price};
 use kubebid_model::{Model, invariants};
@@ -28,7 +28,7 @@ fn play(seed: u64, mut see: impl FnMut(&Model, &Stamped, &Answer, &Model)) {
     let mut model = Model::new();
     let mut stream = Stream::new(seed);
     for _ in 0..COMMANDS {
-        let command = stream.next(&model.picture());
+        let command = stream.next(&model.dump());
         let before = model.clone();
         let answer = model.apply(&command);
         see(&before, &command, &answer, &model);
@@ -55,21 +55,21 @@ fn time_that_is_told_more_often_changes_nothing() {
         let mut stream = Stream::new(seed);
         let mut now = Micros(0);
         for _ in 0..COMMANDS {
-            let command = stream.next(&plain.picture());
+            let command = stream.next(&plain.dump());
             let expected = plain.apply(&command);
             // Bids are named by commands, so the numbers must not drift: the patient one is a copy.
             let mut events: Vec<Event> = Vec::new();
             let mut halfway = patient.clone();
             let half = Micros(now.0 + command.at.0.saturating_sub(now.0) / 2);
             events.extend(halfway.apply(&advance(half)).events);
-            let split = halfway.picture();
+            let split = halfway.dump();
             events.extend(halfway.apply(&advance(command.at)).events);
             let known = expected.events.iter().take(events.len());
             assert!(known.eq(events.iter()), "seed {seed}: {command:?}\n{events:#?}");
-            assert!(split.totals.debits <= plain.picture().totals.debits);
+            assert!(split.totals.debits <= plain.dump().totals.debits);
             let repeated = patient.apply(&command);
             assert_eq!(repeated, expected, "seed {seed}: the same command, another answer");
-            assert_eq!(patient.picture(), plain.picture());
+            assert_eq!(patient.dump(), plain.dump());
             now = expected.at;
         }
     }
@@ -95,8 +95,8 @@ fn gets(model: &Model, bid: &Stamped) -> u32 {
     let mut model = model.clone();
     let answer = model.apply(bid);
     assert_eq!(answer.outcome, Outcome::Accepted, "{bid:?}");
-    let picture: Picture = model.picture();
-    let bid = picture.bids.iter().find(|b| b.bid == BidId(answer.seq.0)).expect("placed");
+    let dump: StateDump = model.dump();
+    let bid = dump.bids.iter().find(|b| b.bid == BidId(answer.seq.0)).expect("placed");
     bid.held + bid.claimed
 }
 
@@ -104,7 +104,7 @@ fn gets(model: &Model, bid: &Stamped) -> u32 {
 fn quotes_are_exact() {
     for seed in 0..SEEDS_OF_QUOTES {
         play(seed, |_, _, answer, model| {
-            for market in 0..model.picture().markets.len() as u32 {
+            for market in 0..model.dump().markets.len() as u32 {
                 let market = MarketId(market);
                 for nodes in [1, 2, 3] {
                     let Some(price) = model.entry_price(market, nodes) else { continue };

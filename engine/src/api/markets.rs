@@ -280,7 +280,7 @@ impl PointEnd {
 
     /// Behind this one.
     fn place(self) -> PricePoint {
-        let numbers = kubebid_core::picture::Numbers::default();
+        let numbers = kubebid_core::numbers::Numbers::default();
         PricePoint { at: Micros(known(self.at)), seq: Seq(known(self.seq)), index: self.index, numbers }
     }
 }

@@ -5,7 +5,7 @@ use crate::auth::caller::Caller;
 use crate::wire::command;
 use crate::wire::status::ApiError;
 use kubebid_core::Command;
-use kubebid_core::rules::OFFER_UNITS_MAX;
+use kubebid_core::market_rules::OFFER_UNITS_MAX;
 use kubebid_proto::v1;
 
 impl Api {

@@ -3,11 +3,11 @@
 use crate::events::encoded::EncodedEvents;
 use crate::events::message::{EventMessage, only, told};
 use crate::store::Labels;
+use kubebid_core::account_usage::AccountUsage;
 use kubebid_core::answer::Outcome;
-use kubebid_core::closing::Closing;
 use kubebid_core::event::{Event, Fact};
 use kubebid_core::money::Bill;
-use kubebid_core::open::Open;
+use kubebid_core::settlement_details::SettlementDetail;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketName, Micros, Names, Seq};
 use kubebid_core::views::{AllocationView, BidView};
 use kubebid_core::{Exchange, Stamped};
@@ -24,7 +24,7 @@ pub struct Commit {
     /// The touched ones that have not ended, as they are behind the last step.
     pub allocations: Vec<AllocationView>,
     /// What those have open whose bids were touched, as it is behind the last step.
-    pub open: Vec<(AccountId, Open)>,
+    pub open: Vec<(AccountId, AccountUsage)>,
     pub names: Arc<Names>,
     encoded_events: OnceLock<EncodedEvents>,
     labels: OnceCell<BTreeMap<u64, Labels>>,
@@ -39,7 +39,7 @@ pub struct Step {
     pub outcome: Outcome,
     pub events: Vec<Event>,
     /// What stood behind the ends and bills among the events.
-    pub closings: Vec<Closing>,
+    pub settlement_details: Vec<SettlementDetail>,
     /// What running nodes had cost at full hours that passed before this command.
     pub hours: Vec<HourMark>,
 }
@@ -90,7 +90,7 @@ impl Commit {
             steps,
             bids,
             allocations: allocations.into_iter().filter_map(|id| exchange.view_allocation(id)).collect(),
-            open: tenants.into_iter().map(|tenant| (tenant, exchange.open_of(tenant))).collect(),
+            open: tenants.into_iter().map(|tenant| (tenant, exchange.account_usage(tenant))).collect(),
             names,
             encoded_events: OnceLock::new(),
             labels: OnceCell::new(),

@@ -8,7 +8,7 @@ use super::commit::Step;
 use super::visibility;
 use bytes::Bytes;
 use kubebid_core::event::{Bidder, ChargeReason, Event, EventKind, Fact, Node, Scope};
-use kubebid_core::picture::Numbers;
+use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names, Seq, UnitId};
 use kubebid_proto::v1;
 use prost::Message;

@@ -7,10 +7,10 @@ pub(crate) use billing::{Running, SegmentRecord};
 use super::rows::{ChargeRow, PricePoint, Tif};
 use crate::events::commit::{Commit, Step};
 use crate::events::message::EventMessage;
-use kubebid_core::closing::{ClosedNode, Closing};
 use kubebid_core::command::{Command, TimeInForce};
 use kubebid_core::event::{ChargeReason, CloseReason, EndReason, Event, Fact, Node, Scope};
 use kubebid_core::money::Price;
+use kubebid_core::settlement_details::{ClosedNode, SettlementDetail};
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, MarketName, Micros, Names};
 use kubebid_core::views::{AllocationView, BidView};
 use std::collections::hash_map::Entry;
@@ -129,7 +129,7 @@ impl<'a> Folded<'a> {
         places: &mut Vec<(BidId, Placed<'a>)>,
     ) {
         let names = &*commit.names;
-        let mut closings = step.closings.iter();
+        let mut settlement_details = step.settlement_details.iter();
         for (told, event) in told.iter().zip(&step.events) {
             match &event.fact {
                 Fact::MarketOpened { market } => self.markets.push(MarketRecord {
@@ -159,7 +159,7 @@ impl<'a> Folded<'a> {
                     self.allocation(node.allocation).notice_started_at = Some(event.at);
                 }
                 Fact::Ended { node, reason, .. } => {
-                    let Some(Closing::Node(was)) = closings.next() else {
+                    let Some(SettlementDetail::Node(was)) = settlement_details.next() else {
                         unreachable!("each end has its closing, in order")
                     };
                     let next = step.events.get(told.event.index as usize + 1);
@@ -173,7 +173,8 @@ impl<'a> Folded<'a> {
                         Last::Ended { at: event.at, reason: *reason, was };
                 }
                 Fact::Charged { node, reason, .. } => {
-                    let claim = if *reason == ChargeReason::ClaimDropped { closings.next() } else { None };
+                    let claim =
+                        if *reason == ChargeReason::ClaimDropped { settlement_details.next() } else { None };
                     self.charge(step.seq, told, event, *node, claim, running, names);
                 }
                 Fact::RulesChanged { .. }

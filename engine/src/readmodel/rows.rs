@@ -3,7 +3,7 @@
 use crate::events::message::Parties;
 use kubebid_core::event::{ChargeReason, CloseReason, EndReason, NoticeReason};
 use kubebid_core::money::{Amount, Price};
-use kubebid_core::picture::Numbers;
+use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{AllocationId, BidId, Micros, Seq};
 use kubebid_proto::v1;
 

@@ -2,7 +2,7 @@
 //! 48 hours (`kubebid_strategy::reference_micros`). Time without supply does not count.
 
 use kubebid_core::Price;
-use kubebid_core::picture::Numbers;
+use kubebid_core::numbers::Numbers;
 use kubebid_core::units::Micros;
 use kubebid_strategy::{REFERENCE_HOURS, reference_micros};
 use std::collections::{BTreeMap, VecDeque};

@@ -54,7 +54,7 @@ impl Replay {
             command,
             outcome: answer.outcome,
             events: answer.events,
-            closings: self.exchange.closings().to_vec(),
+            settlement_details: self.exchange.settlement_details().to_vec(),
             hours,
         }
     }

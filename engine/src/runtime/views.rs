@@ -4,7 +4,7 @@
 use crate::runtime::reference_price::Reference;
 use arc_swap::ArcSwap;
 use kubebid_core::event::{Event, Fact};
-use kubebid_core::picture::{Numbers, Supply};
+use kubebid_core::numbers::{Numbers, Supply};
 use kubebid_core::units::{MarketId, MarketName, Micros, Names, Seq};
 use kubebid_core::{Auction, Exchange, MarketRules, Price};
 use std::collections::HashMap;

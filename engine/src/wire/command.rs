@@ -224,7 +224,7 @@ mod tests {
         };
         let all = rules(all).unwrap();
         let names: Vec<_> = all.iter().map(|change| change.name.to_string()).collect();
-        assert_eq!(names, kubebid_core::rules::RULE_NAMES);
+        assert_eq!(names, kubebid_core::market_rules::RULE_NAMES);
         assert!(MarketRules::default().with(&all).is_ok());
         assert!(rules(v1::MarketRules::default()).unwrap().is_empty());
     }

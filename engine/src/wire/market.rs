@@ -3,8 +3,8 @@
 use crate::events::message::price_numbers;
 use crate::readmodel::rows::{PriceBar, PricePoint};
 use crate::runtime::views::MarketView;
-use kubebid_core::picture::Supply;
-use kubebid_core::rules::Pricing;
+use kubebid_core::market_rules::Pricing;
+use kubebid_core::numbers::Supply;
 use kubebid_core::units::MarketName;
 use kubebid_core::views::{DemandLevel, SupplyLevel};
 use kubebid_core::{MarketRules, Price};

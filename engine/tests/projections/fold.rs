@@ -167,8 +167,8 @@ impl Known {
 /// The same of the exchange itself, and what it counts for each bid.
 fn seen(exchange: &Exchange) -> (Known, BTreeMap<u64, [usize; 4]>) {
     let (mut known, mut counts) = (Known::default(), BTreeMap::new());
-    let (names, picture) = (exchange.names(), exchange.picture());
-    for bid in &picture.bids {
+    let (names, dump) = (exchange.names(), exchange.dump());
+    for bid in &dump.bids {
         let view = exchange.view_bid(bid.bid).unwrap();
         let bid = Bid {
             tenant: names.account(view.tenant).to_string(),
@@ -182,7 +182,7 @@ fn seen(exchange: &Exchange) -> (Known, BTreeMap<u64, [usize; 4]>) {
         let [live, under_notice, claims] = [&view.live, &view.under_notice, &view.claims].map(Vec::len);
         counts.insert(view.bid.0, [live, under_notice, claims, view.unmet as usize]);
     }
-    for node in &picture.allocations {
+    for node in &dump.allocations {
         let view = exchange.view_allocation(node.allocation).unwrap();
         let notice = view.notice.map(|notice| Notice {
             reason: reason(notice.reason),

@@ -3,7 +3,7 @@
 use kubebid_core::command::{
     CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce,
 };
-use kubebid_core::picture::Picture;
+use kubebid_core::state_dump::StateDump;
 use kubebid_core::units::{AccountName, ClientKey, InstanceType, MarketName, Micros, Names, UnitName};
 use kubebid_core::{Auction, Price};
 use kubebid_engine::{Engine, Submission};
@@ -51,13 +51,13 @@ impl Market {
     /// Does `commands` more things.
     pub(crate) async fn run(&mut self, engine: &Engine, commands: u32) {
         for n in 0..commands {
-            let (picture, names) =
-                engine.ask(|exchange| (exchange.picture(), exchange.names().clone())).await.unwrap();
+            let (dump, names) =
+                engine.ask(|exchange| (exchange.dump(), exchange.names().clone())).await.unwrap();
             // Some come together, so that commits and chunks have more than one.
             let together = if self.chance(20) { 3 } else { 1 };
             let mut waiting = Vec::new();
             for m in 0..together {
-                let command = self.command(&picture, &names);
+                let command = self.command(&dump, &names);
                 let key = self.chance(50).then(|| ClientKey::new(&format!("key {} {n} {m}", self.seed)));
                 waiting.push(engine.submit(Submission::new(key, command), |_, _| ()));
             }
@@ -83,11 +83,11 @@ impl Market {
         engine.submit(submission, |_, _| ()).await.unwrap();
     }
 
-    fn command(&mut self, picture: &Picture, names: &Names) -> Command {
+    fn command(&mut self, dump: &StateDump, names: &Names) -> Command {
         match self.random(100) {
             0..12 => self.put_offer(),
             12..42 => self.place_bid(),
-            42..56 => match self.open_bid(picture) {
+            42..56 => match self.open_bid(dump) {
                 Some(bid) => Command::AmendBid {
                     tenant: self.tenant(),
                     bid,
@@ -96,29 +96,29 @@ impl Market {
                 },
                 None => self.place_bid(),
             },
-            56..64 => match self.open_bid(picture) {
+            56..64 => match self.open_bid(dump) {
                 Some(bid) => {
                     let mode = if self.chance(50) { CancelMode::Keep } else { CancelMode::Release };
                     Command::CancelBid { tenant: self.tenant(), bid, mode }
                 }
                 None => self.place_bid(),
             },
-            64..88 => match self.allocation(picture) {
+            64..88 => match self.allocation(dump) {
                 Some((allocation, _)) => Command::ReportReady { allocation, by: None },
                 None => self.put_offer(),
             },
-            88..93 => match self.allocation(picture) {
+            88..93 => match self.allocation(dump) {
                 Some((allocation, _)) => Command::ReleaseAllocation { tenant: self.tenant(), allocation },
                 None => self.place_bid(),
             },
-            93..96 => match self.allocation(picture) {
+            93..96 => match self.allocation(dump) {
                 Some((_, unit)) => {
                     let unit: UnitName = names.unit(unit);
                     Command::ReportUnitLost { provider: unit.provider.clone(), unit }
                 }
                 None => self.put_offer(),
             },
-            96..98 => match self.allocation(picture) {
+            96..98 => match self.allocation(dump) {
                 Some((_, unit)) => {
                     let unit: UnitName = names.unit(unit);
                     Command::WithdrawUnit { provider: unit.provider.clone(), unit }
@@ -189,16 +189,16 @@ impl Market {
         Price(100 * (1 + self.random(24)) + u64::from(self.chance(3)))
     }
 
-    fn open_bid(&mut self, picture: &Picture) -> Option<kubebid_core::units::BidId> {
-        let open: Vec<_> = picture.bids.iter().filter(|bid| bid.searching || bid.held > 0).collect();
+    fn open_bid(&mut self, dump: &StateDump) -> Option<kubebid_core::units::BidId> {
+        let open: Vec<_> = dump.bids.iter().filter(|bid| bid.searching || bid.held > 0).collect();
         (!open.is_empty()).then(|| open[self.random(open.len() as u64) as usize].bid)
     }
 
     fn allocation(
         &mut self,
-        picture: &Picture,
+        dump: &StateDump,
     ) -> Option<(kubebid_core::units::AllocationId, kubebid_core::units::UnitId)> {
-        let all = &picture.allocations;
+        let all = &dump.allocations;
         let pick = (!all.is_empty()).then(|| &all[self.random(all.len() as u64) as usize]);
         pick.map(|found| (found.allocation, found.unit))
     }

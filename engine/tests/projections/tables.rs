@@ -35,8 +35,8 @@ async fn the_tables_say_what_the_exchange_says(place: TestPlace) {
 pub(crate) async fn compare(engine: &Engine) {
     let (bids, nodes) = engine
         .ask(|exchange| {
-            let picture = exchange.picture();
-            let bids: Vec<_> = picture.bids.iter().map(|bid| exchange.view_bid(bid.bid).unwrap()).collect();
+            let dump = exchange.dump();
+            let bids: Vec<_> = dump.bids.iter().map(|bid| exchange.view_bid(bid.bid).unwrap()).collect();
             let live = exchange.live_allocations();
             let nodes: Vec<_> = live.iter().map(|id| exchange.view_allocation(*id).unwrap()).collect();
             (bids, nodes)

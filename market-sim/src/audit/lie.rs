@@ -1,7 +1,7 @@
 //! What cannot be so, and the rule that it breaks.
 
 use kubebid_core::event::{EndReason, NoticeReason};
-use kubebid_core::picture::Supply;
+use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, BidId, Micros, UnitId};
 use kubebid_core::{Amount, Price};
 

@@ -3,8 +3,8 @@
 use super::Lie;
 use super::meter::{Meter, Tariff};
 use foldhash::HashMap;
-use kubebid_core::picture::{Numbers, Supply};
-use kubebid_core::rules::Pricing;
+use kubebid_core::market_rules::Pricing;
+use kubebid_core::numbers::{Numbers, Supply};
 use kubebid_core::units::AccountId;
 use kubebid_core::{MarketRules, Price};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,25 +2,26 @@
 
 use kubebid_core::answer::Answer;
 use kubebid_core::event::{Event, Fact, Node, Scope};
-use kubebid_core::picture::{AllocationPicture, BidPicture, MarketPicture, Numbers, Picture};
+use kubebid_core::numbers::Numbers;
+use kubebid_core::state_dump::{AllocationDump, BidDump, MarketDump, StateDump};
 use kubebid_core::units::{BidId, MarketId, Names, UnitId};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 /// One answer: the number of the command, the time after it, its events in order, and how markets,
 /// bids, allocations and money stand afterwards.
-pub fn format_answer(answer: &Answer, picture: &Picture, names: &Names) -> String {
+pub fn format_answer(answer: &Answer, dump: &StateDump, names: &Names) -> String {
     let line = AnswerLine {
         seq: answer.seq.0,
         at_us: answer.at.0,
         events: answer.events.iter().map(|event| event_line(event, names)).collect(),
-        markets: ByName(picture.markets.iter().map(|m| market_line(m, names)).collect()),
-        bids: ByName(picture.bids.iter().map(bid_line).collect()),
-        allocations: ByName(picture.allocations.iter().map(|a| allocation_line(a, names)).collect()),
+        markets: ByName(dump.markets.iter().map(|m| market_line(m, names)).collect()),
+        bids: ByName(dump.bids.iter().map(bid_line).collect()),
+        allocations: ByName(dump.allocations.iter().map(|a| allocation_line(a, names)).collect()),
         money: MoneyLine {
-            debits: picture.totals.debits.0,
-            credits: picture.totals.credits.0,
-            fees: picture.totals.fees.0,
+            debits: dump.totals.debits.0,
+            credits: dump.totals.credits.0,
+            fees: dump.totals.fees.0,
         },
     };
     serde_json::to_string(&line).expect("names are strings, values are plain")
@@ -125,7 +126,7 @@ fn numbers_line(numbers: &Numbers) -> NumbersLine {
     }
 }
 
-fn market_line(market: &MarketPicture, names: &Names) -> (String, MarketLine) {
+fn market_line(market: &MarketDump, names: &Names) -> (String, MarketLine) {
     let line = MarketLine {
         numbers: numbers_line(&market.numbers),
         total: market.supply.total,
@@ -137,7 +138,7 @@ fn market_line(market: &MarketPicture, names: &Names) -> (String, MarketLine) {
     (names.market(market.market).to_string(), line)
 }
 
-fn bid_line(bid: &BidPicture) -> (String, BidLine) {
+fn bid_line(bid: &BidDump) -> (String, BidLine) {
     let line = BidLine {
         held: bid.held,
         claimed: bid.claimed,
@@ -149,7 +150,7 @@ fn bid_line(bid: &BidPicture) -> (String, BidLine) {
     (bid.bid.to_string(), line)
 }
 
-fn allocation_line(a: &AllocationPicture, names: &Names) -> (String, AllocationLine) {
+fn allocation_line(a: &AllocationDump, names: &Names) -> (String, AllocationLine) {
     let line = AllocationLine {
         bid: a.bid.0,
         unit: names.unit(a.unit).to_string(),

@@ -1,7 +1,7 @@
 //! The exchange in this process: no journal, no wire.
 
 use super::{Venue, VenueError};
-use kubebid_core::picture::Supply;
+use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Names};
 use kubebid_core::{Answer, Auction, Exchange, Price, Stamped};
 

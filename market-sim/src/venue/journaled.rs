@@ -2,7 +2,7 @@
 //! with, its records and its snapshots, has to bring back the same market.
 
 use super::{InProcess, Venue, VenueError};
-use kubebid_core::picture::Supply;
+use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Names};
 use kubebid_core::{Answer, Auction, Exchange, Price, Stamped};
 use std::num::NonZeroU64;

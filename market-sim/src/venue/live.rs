@@ -8,7 +8,7 @@ use super::{Venue, VenueError};
 use kubebid_client::v1;
 use kubebid_client::{Client, Error, Options, Watch};
 use kubebid_core::answer::Outcome;
-use kubebid_core::picture::Supply;
+use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Micros, Names, Seq};
 use kubebid_core::{Answer, Command, Event, Fact, Price, Stamped};
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@
 
 use crate::generate::{Family, story};
 use kubebid_core::answer::Outcome;
-use kubebid_core::picture::AllocationPicture;
+use kubebid_core::state_dump::AllocationDump;
 use kubebid_core::units::{AccountName, BidId, MarketId};
 use kubebid_core::{Auction, Command, Exchange, Price, Stamped};
 use market_sim::play::{format_command, parse_command};
@@ -24,8 +24,8 @@ fn is_plain(family: Family) -> bool {
 #[test]
 fn raising_a_ceiling_never_loses_a_node() {
     after_each_command(|exchange| {
-        for bid in exchange.picture().bids {
-            let view = exchange.view_bid(bid.bid).expect("a bid of the picture");
+        for bid in exchange.dump().bids {
+            let view = exchange.view_bid(bid.bid).expect("a bid of the dump");
             if !view.searching && view.live.is_empty() && view.under_notice.is_empty() {
                 continue;
             }
@@ -59,7 +59,7 @@ fn no_fewer(before: &Exchange, after: &Exchange, bid: BidId) -> Result<(), Strin
 #[test]
 fn more_supply_never_raises_the_price() {
     after_each_command(|exchange| {
-        for market in exchange.picture().markets {
+        for market in exchange.dump().markets {
             let name = exchange.names().market(market.market).clone();
             if excused(exchange, market.market) {
                 continue;
@@ -85,11 +85,11 @@ fn more_supply_never_raises_the_price() {
 /// Where it is not so, as the two tests below show: a market with nothing to sell, and notices whose holders do
 /// not search for another node, so that nobody bids against their claimants.
 fn excused(exchange: &Exchange, market: MarketId) -> bool {
-    let searches = |node: &AllocationPicture| {
+    let searches = |node: &AllocationDump| {
         let bid = exchange.view_bid(node.bid).expect("a node's bid");
         bid.searching && !bid.closes_on_preemption
     };
-    let mut nodes = exchange.picture().allocations.into_iter().filter(|node| node.unit.market == market);
+    let mut nodes = exchange.dump().allocations.into_iter().filter(|node| node.unit.market == market);
     let (numbers, supply) = exchange.market_numbers(market);
     let nothing = numbers.floor.is_none() && supply.allocated + supply.claimed == 0;
     nothing || nodes.any(|node| node.deadline.is_some() && !searches(&node))

@@ -2,7 +2,7 @@
 //! is worth to it. Every book of a small grid, every lie.
 
 use kubebid_core::command::{PlaceBid, RuleChange, RuleValue};
-use kubebid_core::picture::AllocationState;
+use kubebid_core::state_dump::AllocationState;
 use kubebid_core::units::{AccountName, BidId, MarketName, Micros};
 use kubebid_core::{Auction, Command, Exchange, Price, Stamped};
 
@@ -107,7 +107,7 @@ fn one_node(tenant: usize, ceiling: u64) -> Command {
 /// A node that becomes ready may be displaced, and whoever displaces it gets one that has to become ready.
 fn report_all_ready(exchange: &mut Exchange) {
     loop {
-        let starting = exchange.picture().allocations.into_iter();
+        let starting = exchange.dump().allocations.into_iter();
         let mut starting = starting.filter(|node| node.state == AllocationState::Starting);
         let Some(node) = starting.next() else { return };
         tell(exchange, Command::ReportReady { allocation: node.allocation, by: None });

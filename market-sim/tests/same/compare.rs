@@ -1,8 +1,8 @@
 //! Both markets side by side.
 
+use kubebid_core::account_usage::AccountUsage;
 use kubebid_core::answer::{Answer, Auction};
 use kubebid_core::event::{Event, Fact, Scope};
-use kubebid_core::open::Open;
 use kubebid_core::units::{AccountId, AllocationId, MarketId, Micros};
 use kubebid_core::views::{BidView, DemandLevel, Depth, SupplyLevel, UnitView};
 use kubebid_core::{Command, Exchange, Price, Stamped};
@@ -36,7 +36,7 @@ impl Pair {
         let (answered_in_order, answered_loose) = split(&answer);
         same("events", &in_order, &answered_in_order)?;
         same("loose events", &loose, &answered_loose)?;
-        let (expected, pictured) = (self.model.picture(), self.exchange.picture());
+        let (expected, pictured) = (self.model.dump(), self.exchange.dump());
         same("markets", &expected.markets, &pictured.markets)?;
         same("bids", &expected.bids, &pictured.bids)?;
         same("allocations", &expected.allocations, &pictured.allocations)?;
@@ -62,16 +62,16 @@ impl Pair {
             let account = AccountId(number as u32);
             let bids = self.exchange.bids_of(account, None);
             let bids = bids.filter_map(|bid| self.exchange.view_bid(bid));
-            let counted = bids.fold(Open::default(), |open, bid| {
+            let counted = bids.fold(AccountUsage::default(), |open, bid| {
                 let held = bid.live.len() + bid.under_notice.len() + bid.claims.len();
                 let nodes = match (bid.searching, bid.closes_on_preemption) {
                     (true, false) => bid.max_nodes as usize,
                     (true, true) => bid.max_nodes as usize + bid.under_notice.len(),
                     (false, _) => held,
                 };
-                Open { bids: open.bids + u64::from(bid.searching), nodes: open.nodes + nodes as u64 }
+                AccountUsage { bids: open.bids + u64::from(bid.searching), nodes: open.nodes + nodes as u64 }
             });
-            same(&format!("what {name} has open"), &counted, &self.exchange.open_of(account))?;
+            same(&format!("what {name} has open"), &counted, &self.exchange.account_usage(account))?;
         }
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Pair {
         if self.exchange.seq().0.is_multiple_of(7) {
             let restored = Exchange::restore(&self.exchange.snapshot()).map_err(|e| e.to_string())?;
             same("state hash of the restored exchange", &self.exchange.state_hash(), &restored.state_hash())?;
-            same("picture of the restored exchange", &self.exchange.picture(), &restored.picture())?;
+            same("dump of the restored exchange", &self.exchange.dump(), &restored.dump())?;
             self.exchange = restored;
         }
         if self.exchange.seq().0.is_multiple_of(5) {
@@ -167,7 +167,7 @@ impl Pair {
     /// I14: a new tenant's bid at the entry price gets all its nodes, one tick below it does not.
     fn quotes_are_exact(&self) -> Result<(), String> {
         let snapshot = self.exchange.snapshot();
-        for market in 0..self.exchange.picture().markets.len() as u32 {
+        for market in 0..self.exchange.dump().markets.len() as u32 {
             let market = MarketId(market);
             let tick = self.exchange.market_rules(market).tick;
             for (min_nodes, nodes) in [(1, 1), (1, 2), (3, 3)] {
@@ -191,7 +191,7 @@ impl Pair {
                     };
                     let at = copy.now();
                     copy.apply(&Stamped { at, key: None, command: Command::PlaceBid(bid) });
-                    let placed = *copy.picture().bids.last().expect("just placed");
+                    let placed = *copy.dump().bids.last().expect("just placed");
                     let has_all = placed.held + placed.claimed == nodes;
                     same(
                         &format!("I14: {nodes} nodes at {ceiling} in {market:?}: all"),

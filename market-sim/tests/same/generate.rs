@@ -2,7 +2,7 @@
 
 use kubebid_core::answer::Auction;
 use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce};
-use kubebid_core::picture::Picture;
+use kubebid_core::state_dump::StateDump;
 use kubebid_core::units::{
     AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName,
 };
@@ -100,11 +100,11 @@ impl Generator {
             let mut again = self.keys[again].clone();
             again.at = Micros(self.now);
             if self.one_in(4) {
-                again.command = self.command(exchange, &exchange.picture());
+                again.command = self.command(exchange, &exchange.dump());
             }
             return again;
         }
-        let command = self.command(exchange, &exchange.picture());
+        let command = self.command(exchange, &exchange.dump());
         let key = (command.account().is_some() && self.one_in(10))
             .then(|| ClientKey::new(&format!("k{}", self.rng.random_range(0..4))));
         let stamped = Stamped { at: Micros(self.now), key, command };
@@ -186,7 +186,7 @@ impl Generator {
         Price(if self.one_in(100) { steps * self.tick + 3 } else { steps * self.tick })
     }
 
-    fn command(&mut self, exchange: &Exchange, picture: &Picture) -> Command {
+    fn command(&mut self, exchange: &Exchange, dump: &StateDump) -> Command {
         let (bids, supply, amend) = match self.family {
             Family::Churn => (30, 30, 6),
             Family::Amendments => (26, 8, 30),
@@ -198,15 +198,15 @@ impl Generator {
             return self.place_bid();
         }
         if choice < bids + supply {
-            return self.supply(picture, exchange);
+            return self.supply(dump, exchange);
         }
         if choice < bids + supply + amend {
-            return self.amend(picture, exchange);
+            return self.amend(dump, exchange);
         }
         match self.rng.random_range(0..20) {
-            0..=7 => self.ready(picture, exchange),
-            8..=10 => self.release(picture, exchange),
-            11..=13 => self.cancel(picture, exchange),
+            0..=7 => self.ready(dump, exchange),
+            8..=10 => self.release(dump, exchange),
+            11..=13 => self.cancel(dump, exchange),
             14 => self.change_rules(),
             _ => Command::AdvanceTime,
         }
@@ -250,8 +250,8 @@ impl Generator {
         })
     }
 
-    fn supply(&mut self, picture: &Picture, exchange: &Exchange) -> Command {
-        let unit = self.pick(&picture.allocations).map(|a| exchange.names().unit(a.unit));
+    fn supply(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {
+        let unit = self.pick(&dump.allocations).map(|a| exchange.names().unit(a.unit));
         let unit = match unit {
             Some(unit) if !self.one_in(5) => unit,
             Some(_) | None => UnitName {
@@ -273,19 +273,19 @@ impl Generator {
         }
     }
 
-    fn bid(&mut self, picture: &Picture, exchange: &Exchange) -> (BidId, AccountName) {
-        let open: Vec<_> = picture.bids.iter().filter(|bid| bid.searching || bid.held > 0).copied().collect();
-        let all = if open.is_empty() || self.one_in(10) { &picture.bids } else { &open };
+    fn bid(&mut self, dump: &StateDump, exchange: &Exchange) -> (BidId, AccountName) {
+        let open: Vec<_> = dump.bids.iter().filter(|bid| bid.searching || bid.held > 0).copied().collect();
+        let all = if open.is_empty() || self.one_in(10) { &dump.bids } else { &open };
         let Some(bid) = self.pick(all) else { return (BidId(1), self.tenant()) };
         if self.one_in(25) {
             return (bid.bid, self.tenant());
         }
-        let view = exchange.view_bid(bid.bid).expect("a bid of the picture");
+        let view = exchange.view_bid(bid.bid).expect("a bid of the dump");
         (bid.bid, exchange.names().account(view.tenant).clone())
     }
 
-    fn amend(&mut self, picture: &Picture, exchange: &Exchange) -> Command {
-        let (bid, tenant) = self.bid(picture, exchange);
+    fn amend(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {
+        let (bid, tenant) = self.bid(dump, exchange);
         let ceiling = (!self.one_in(3)).then(|| match exchange.view_bid(bid) {
             // Near where it stands, to be a little above or below others.
             Some(view) if self.one_in(2) => Price(view.ceiling.0 + self.rng.random_range(0..8) * self.tick),
@@ -295,16 +295,16 @@ impl Generator {
         Command::AmendBid { tenant, bid, ceiling, max_nodes }
     }
 
-    fn cancel(&mut self, picture: &Picture, exchange: &Exchange) -> Command {
-        let (bid, tenant) = self.bid(picture, exchange);
+    fn cancel(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {
+        let (bid, tenant) = self.bid(dump, exchange);
         let mode = if self.one_in(2) { CancelMode::Keep } else { CancelMode::Release };
         Command::CancelBid { tenant, bid, mode }
     }
 
-    fn node(&mut self, picture: &Picture, exchange: &Exchange) -> (AllocationId, AccountName, AccountName) {
-        match self.pick(&picture.allocations) {
+    fn node(&mut self, dump: &StateDump, exchange: &Exchange) -> (AllocationId, AccountName, AccountName) {
+        match self.pick(&dump.allocations) {
             Some(node) if !self.one_in(12) => {
-                let view = exchange.view_allocation(node.allocation).expect("a node of the picture");
+                let view = exchange.view_allocation(node.allocation).expect("a node of the dump");
                 let names = exchange.names();
                 (
                     node.allocation,
@@ -316,8 +316,8 @@ impl Generator {
         }
     }
 
-    fn ready(&mut self, picture: &Picture, exchange: &Exchange) -> Command {
-        let (allocation, tenant, provider) = self.node(picture, exchange);
+    fn ready(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {
+        let (allocation, tenant, provider) = self.node(dump, exchange);
         let by = match self.rng.random_range(0..4) {
             0 => Some(tenant),
             1 => Some(provider),
@@ -327,8 +327,8 @@ impl Generator {
         Command::ReportReady { allocation, by }
     }
 
-    fn release(&mut self, picture: &Picture, exchange: &Exchange) -> Command {
-        let (allocation, tenant, _) = self.node(picture, exchange);
+    fn release(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {
+        let (allocation, tenant, _) = self.node(dump, exchange);
         Command::ReleaseAllocation { tenant, allocation }
     }
 

@@ -2,9 +2,9 @@
 
 use crate::book::ladder::{Handle, Ladder, Rank};
 use crate::book::rivals::Rivals;
-use crate::money::Price;
-use crate::sorted::Sorted;
-use crate::units::{AccountId, BidId};
+use crate::collections::sorted_map::SortedMap;
+use crate::types::money::Price;
+use crate::types::units::{AccountId, BidId};
 
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
@@ -12,9 +12,9 @@ pub(crate) struct Demand {
     plain: Ladder,
     rivals: Rivals,
     /// Waiting gangs, by the nodes they need, each in the order of R2 (R12).
-    gangs: Sorted<(u32, Rank), Gang>,
+    gangs: SortedMap<(u32, Rank), Gang>,
     /// The sum of the nodes that waiting gangs want, by ceiling.
-    gang_levels: Sorted<Price, u64>,
+    gang_levels: SortedMap<Price, u64>,
 }
 
 /// How a bid with unmet demand waits.

@@ -1,24 +1,24 @@
 //! Live allocations by the ceiling of their bids, and claims: who would yield first (R4).
 
-use crate::heap::Heap;
-use crate::money::Price;
-use crate::sorted::{Sorted, SortedSet};
-use crate::units::{AllocationId, Micros};
+use crate::collections::indexed_heap::IndexedHeap;
+use crate::collections::sorted_map::{SortedMap, SortedSet};
+use crate::types::money::Price;
+use crate::types::units::{AllocationId, Micros};
 use std::cmp::Reverse;
 
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    levels: Sorted<Price, Level>,
+    levels: SortedMap<Price, Level>,
     /// Lowest ceiling first, newest first.
-    unprotected: Heap<(Price, Reverse<AllocationId>)>,
+    unprotected: IndexedHeap<(Price, Reverse<AllocationId>)>,
     /// Lowest ceiling first, whose protection ends first.
-    protected: Heap<(Price, Micros, AllocationId)>,
+    protected: IndexedHeap<(Price, Micros, AllocationId)>,
     /// Lowest ceiling first, last claimed first.
     claims: SortedSet<(Price, Reverse<u64>, AllocationId)>,
     /// The claims, counted by the ceilings of their bids.
-    claim_levels: Sorted<Price, u64>,
+    claim_levels: SortedMap<Price, u64>,
     /// The reserves of live and claimed units, counted (R8).
-    reserves: Sorted<Price, u64>,
+    reserves: SortedMap<Price, u64>,
     pub(crate) live: u64,
 }
 

@@ -4,10 +4,10 @@
 //! links: an order that comes behind all others of its price, one that goes from anywhere, the best. An order
 //! that comes back to an older place than others of its price have (R7) waits in a tree beside the row.
 
-use crate::money::Price;
-use crate::slab::Slab;
-use crate::sorted::Sorted;
-use crate::units::{AccountId, BidId, Seq};
+use crate::collections::slab::Slab;
+use crate::collections::sorted_map::SortedMap;
+use crate::types::money::Price;
+use crate::types::units::{AccountId, BidId, Seq};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -61,7 +61,7 @@ impl Handle {
 pub struct Ladder {
     orders: Slab<Order>,
     rows: Slab<Row>,
-    prices: Sorted<Price, u32>,
+    prices: SortedMap<Price, u32>,
     len: usize,
 }
 
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_ladder_is_a_sorted_map() {
-        let mut random = crate::random::below(5);
+        let mut random = crate::collections::random::below(5);
         for prices in [3, 1000] {
             let (mut ladder, mut naive, mut gone) = (Ladder::default(), BTreeMap::new(), Vec::new());
             for seq in 1..10_000u64 {

@@ -1,15 +1,15 @@
 //! Claim holders that would take a free unit instead, best first (R6).
 
 use crate::book::ladder::Rank;
-use crate::money::Price;
-use crate::sorted::Sorted;
-use crate::units::BidId;
+use crate::collections::sorted_map::SortedMap;
+use crate::types::money::Price;
+use crate::types::units::BidId;
 
 #[derive(Debug, Default)]
 pub(crate) struct Rescues {
-    by_rank: Sorted<Rank, (Price, BidId)>,
+    by_rank: SortedMap<Rank, (Price, BidId)>,
     /// The reserves that they accept at most, counted.
-    accepted: Sorted<Price, u64>,
+    accepted: SortedMap<Price, u64>,
 }
 
 impl Rescues {

@@ -1,9 +1,9 @@
 //! The best bids of two tenants, so that the price for a tenant need not count its own (R8).
 
 use crate::book::ladder::{Handle, Ladder, Rank};
-use crate::sorted::Sorted;
-use crate::table::Table;
-use crate::units::AccountId;
+use crate::collections::id_map::Table;
+use crate::collections::sorted_map::SortedMap;
+use crate::types::units::AccountId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -18,7 +18,7 @@ pub(crate) struct Rivals {
     most: usize,
     tenants: Table<AccountId, Tenant>,
     /// The best last, where what comes and goes moves nothing else.
-    bests: Sorted<Reverse<Rank>, AccountId>,
+    bests: SortedMap<Reverse<Rank>, AccountId>,
     /// The first two of `bests`.
     top: [Option<(Rank, AccountId)>; 2],
 }
@@ -146,13 +146,13 @@ impl Rivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::money::Price;
-    use crate::units::{BidId, Seq};
+    use crate::types::money::Price;
+    use crate::types::units::{BidId, Seq};
     use std::collections::BTreeMap;
 
     #[test]
     fn the_best_of_two_tenants_are_known() {
-        let mut random = crate::random::below(3);
+        let mut random = crate::collections::random::below(3);
         // Of many tenants, and of one that has nearly all bids.
         for (tenants, often) in [(300, 0), (3, 0), (3, 97), (300, 97)] {
             let (mut ladder, mut rivals, mut naive) = (Ladder::default(), Rivals::default(), BTreeMap::new());

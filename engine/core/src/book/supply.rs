@@ -1,14 +1,14 @@
 //! Free units, by offer.
 
-use crate::money::Price;
-use crate::sorted::{Sorted, SortedSet};
-use crate::units::{AccountId, Seq};
+use crate::collections::sorted_map::{SortedMap, SortedSet};
+use crate::types::money::Price;
+use crate::types::units::{AccountId, Seq};
 
 /// The offers of a market: those with free units in the order of R2, and all for the floor.
 #[derive(Debug, Default)]
 pub(crate) struct Free {
     /// Lower reserve, then older offer; with the number of free units.
-    offers: Sorted<(Price, Seq), (AccountId, u64)>,
+    offers: SortedMap<(Price, Seq), (AccountId, u64)>,
     /// Offers that have units which are not leaving.
     floors: SortedSet<(Price, AccountId)>,
     pub(crate) count: u64,

@@ -27,7 +27,7 @@ use expect_test::Expect;
 use kubebid_core::answer::Outcome;
 use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce};
 use kubebid_core::event::{Event, Fact};
-use kubebid_core::picture::AllocationState;
+use kubebid_core::state_dump::AllocationState;
 use kubebid_core::units::{
     AccountName, AllocationId, ClientKey, InstanceType, MarketId, MarketName, Micros, UnitName,
 };
@@ -303,15 +303,15 @@ impl Teller {
             return (AllocationId(words::number(number)), None);
         }
         let unit = self.unit(text);
-        let picture = self.exchange.picture();
-        let node = picture.allocations.iter().find(|a| self.exchange.names().unit(a.unit) == unit);
+        let dump = self.exchange.dump();
+        let node = dump.allocations.iter().find(|a| self.exchange.names().unit(a.unit) == unit);
         let Some(node) = node else { return (AllocationId(NOBODY), None) };
         (node.allocation, Some(self.cast.tenant_of(node.bid)))
     }
 
     fn starting(&self) -> Vec<AllocationId> {
-        let picture = self.exchange.picture();
-        let starting = picture.allocations.iter().filter(|a| a.state == AllocationState::Starting);
+        let dump = self.exchange.dump();
+        let starting = dump.allocations.iter().filter(|a| a.state == AllocationState::Starting);
         starting.map(|a| a.allocation).collect()
     }
 }

@@ -3,7 +3,7 @@
 use kubebid_core::Price;
 use kubebid_core::command::{CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue};
 use kubebid_core::command::{Stamped, TimeInForce};
-use kubebid_core::picture::{AllocationState, Picture};
+use kubebid_core::state_dump::{AllocationState, StateDump};
 use kubebid_core::units::{AccountName, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName};
 use std::collections::BTreeMap;
 
@@ -106,12 +106,12 @@ impl Stream {
         if self.one_in(20) { other } else { self.tenants[&bid].clone() }
     }
 
-    fn on_a_bid(&mut self, picture: &Picture) -> Option<Command> {
-        let recent = picture.bids.len().min(12);
+    fn on_a_bid(&mut self, dump: &StateDump) -> Option<Command> {
+        let recent = dump.bids.len().min(12);
         if recent == 0 {
             return None;
         }
-        let bid = self.one_of(&picture.bids[picture.bids.len() - recent..]);
+        let bid = self.one_of(&dump.bids[dump.bids.len() - recent..]);
         let tenant = self.tenant_of(bid.bid);
         Some(if self.one_in(3) {
             let mode = if self.one_in(2) { CancelMode::Keep } else { CancelMode::Release };
@@ -123,12 +123,12 @@ impl Stream {
         })
     }
 
-    fn on_a_node(&mut self, picture: &Picture) -> Option<Command> {
-        if picture.allocations.is_empty() {
+    fn on_a_node(&mut self, dump: &StateDump) -> Option<Command> {
+        if dump.allocations.is_empty() {
             return None;
         }
-        let node = self.one_of(&picture.allocations);
-        let starting = picture.allocations.iter().find(|a| a.state == AllocationState::Starting);
+        let node = self.one_of(&dump.allocations);
+        let starting = dump.allocations.iter().find(|a| a.state == AllocationState::Starting);
         Some(match (starting, self.below(8)) {
             (Some(starting), 0..=5) => Command::ReportReady { allocation: starting.allocation, by: None },
             (None, 0..=3) | (_, 7) => {
@@ -148,7 +148,7 @@ impl Stream {
         }
     }
 
-    pub(crate) fn next(&mut self, picture: &Picture) -> Stamped {
+    pub(crate) fn next(&mut self, dump: &StateDump) -> Stamped {
         self.made += 1;
         if let Some(market) = MARKETS.get(self.made as usize - 1) {
             let market = MarketName::new(market);
@@ -164,8 +164,8 @@ impl Stream {
                 capacity: self.one_of(&[0, 1, 1, 2, 2, 3, 4]),
                 reserve: Price((1 + self.below(20)) * TICK),
             }),
-            10..=13 => self.on_a_bid(picture),
-            14..=17 => self.on_a_node(picture),
+            10..=13 => self.on_a_bid(dump),
+            14..=17 => self.on_a_node(dump),
             18 => Some(self.on_a_unit()),
             _ if self.one_in(4) => Some(Command::ChangeRules { market: self.market(), rules: self.rules() }),
             _ => None,

@@ -4,7 +4,7 @@ use super::held;
 use super::words::{dollars, instant, nodes};
 use crate::runtime::views::MarketView;
 use kubebid_core::event::NoticeReason;
-use kubebid_core::picture::AllocationState;
+use kubebid_core::state_dump::AllocationState;
 use kubebid_core::units::{AllocationId, MarketId};
 use kubebid_core::views::{AllocationView, BidView, NoticeView, Obstacle, Unfilled};
 use kubebid_proto::v1;

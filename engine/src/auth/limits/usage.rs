@@ -4,7 +4,7 @@
 use crate::events::commit::Commit;
 use crate::lifecycle::engine::Engine;
 use crate::runtime::intake::SubmitError;
-use kubebid_core::open::Open;
+use kubebid_core::account_usage::AccountUsage;
 use kubebid_core::units::{AccountId, AccountName, Names};
 use kubebid_core::{Auction, Exchange};
 use std::collections::BTreeMap;
@@ -166,7 +166,7 @@ impl Account {
 
 impl Table {
     /// What all accounts have open behind a command.
-    fn begin(&mut self, seq: u64, names: &Names, open: &[(AccountId, Open)]) {
+    fn begin(&mut self, seq: u64, names: &Names, open: &[(AccountId, AccountUsage)]) {
         self.accounts.values_mut().for_each(|account| account.counted = Room::default());
         self.set(names, open);
         self.settle(seq);
@@ -180,7 +180,7 @@ impl Table {
         }
     }
 
-    fn set(&mut self, names: &Names, open: &[(AccountId, Open)]) {
+    fn set(&mut self, names: &Names, open: &[(AccountId, AccountUsage)]) {
         for (account, open) in open {
             let account = self.accounts.entry(names.account(*account).clone()).or_default();
             account.counted = Room { bids: open.bids, nodes: open.nodes };
@@ -204,10 +204,10 @@ impl Table {
 }
 
 /// What all accounts have open; behind which command.
-fn all_open(exchange: &Exchange) -> (u64, Names, Vec<(AccountId, Open)>) {
+fn all_open(exchange: &Exchange) -> (u64, Names, Vec<(AccountId, AccountUsage)>) {
     let names = exchange.names().clone();
     let ids = names.accounts.iter().filter_map(|name| exchange.account_id(name));
-    let open = ids.map(|id| (id, exchange.open_of(id))).collect();
+    let open = ids.map(|id| (id, exchange.account_usage(id))).collect();
     (exchange.seq().0, names, open)
 }
 
@@ -252,7 +252,7 @@ mod tests {
         let names = Names { markets: Vec::new(), accounts: vec![t1.clone()] };
         let count = |seq, bids, nodes| {
             let mut table = usage.table();
-            table.set(&names, &[(AccountId(0), Open { bids, nodes })]);
+            table.set(&names, &[(AccountId(0), AccountUsage { bids, nodes })]);
             table.settle(seq);
         };
         let mut reserved = usage.reserve(&t1, one(4), MOST).unwrap();

@@ -9,7 +9,7 @@ use kubebid_core::event::{
     Bidder, ChargeReason, ClaimCause, CloseReason, DropCause, EndReason, Event, Node, NoticeReason, Scope,
 };
 use kubebid_core::money::{Amount, Price};
-use kubebid_core::picture::Numbers;
+use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, MarketName, Micros, Names, Seq, UnitId};
 use kubebid_core::{Fact, Stamped};
 use kubebid_proto::v1::event as message;
@@ -53,7 +53,7 @@ fn step(facts: Vec<Fact>) -> Step {
         command: Stamped { at: Micros(1), key: None, command },
         outcome: Outcome::Accepted,
         events: events.collect(),
-        closings: Vec::new(),
+        settlement_details: Vec::new(),
         hours: Vec::new(),
     }
 }

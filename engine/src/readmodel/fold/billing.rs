@@ -4,9 +4,9 @@ use super::Folded;
 use crate::events::commit::Step;
 use crate::events::message::EventMessage;
 use crate::readmodel::rows::{ChargeRow, Mark, Place, Segment};
-use kubebid_core::closing::{ClosedNode, Closing};
 use kubebid_core::event::{Event, Fact, Node};
 use kubebid_core::money::{Amount, Bill, Price};
+use kubebid_core::settlement_details::{ClosedNode, SettlementDetail};
 use kubebid_core::units::{AllocationId, BidId, Micros, Names, Seq};
 use std::collections::BTreeMap;
 use tracing::error;
@@ -99,7 +99,7 @@ impl Folded<'_> {
         told: &EventMessage,
         event: &Event,
         node: Node,
-        claim: Option<&Closing>,
+        claim: Option<&SettlementDetail>,
         running: &mut Running,
         names: &Names,
     ) {
@@ -111,12 +111,14 @@ impl Folded<'_> {
         let (debit, fee) = (held(allocation, debit), held(allocation, fee));
         let place = (seq.0, told.event.index);
         let (from, to) = match claim {
-            Some(Closing::Claim { price, span, .. }) => {
+            Some(SettlementDetail::Claim { price, span, .. }) => {
                 let to = event.at.after(*span);
                 self.claim_segment(allocation, place, event.at, to, debit, *price);
                 (event.at, to)
             }
-            Some(Closing::Node(_)) => unreachable!("each charge for a claim has its closing, in order"),
+            Some(SettlementDetail::Node(_)) => {
+                unreachable!("each charge for a claim has its closing, in order")
+            }
             None => {
                 let (was, mark) = running.ended.take().expect("a charge follows the end of its node");
                 let to = self.last_segments(&was, mark, event.at, debit);

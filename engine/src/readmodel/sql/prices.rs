@@ -12,7 +12,7 @@ use crate::store::Fault;
 use crate::store::rows::{number, optional_number};
 use crate::store::select::Select;
 use kubebid_core::money::Price;
-use kubebid_core::picture::Numbers;
+use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{MarketName, Micros, Seq};
 
 /// Changes in one answer of the database when bars are made.

@@ -6,7 +6,7 @@ use kubebid_client::v1::event::Kind;
 use kubebid_core::event::{
     Bidder, ChargeReason, ClaimCause, CloseReason, DropCause, EndReason, Node, NoticeReason, Scope,
 };
-use kubebid_core::picture::Numbers;
+use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{
     AccountId, AccountName, AllocationId, BidId, InstanceType, MarketId, MarketName, Micros, Names, Seq,
     UnitId, UnitName,

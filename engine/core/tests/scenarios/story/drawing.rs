@@ -3,9 +3,8 @@
 use super::NOBODY;
 use super::words::decimal;
 use kubebid_core::event::{Event, Fact, Node, Scope};
-use kubebid_core::picture::{
-    AllocationPicture, AllocationState, BidPicture, MarketPicture, Numbers, Picture,
-};
+use kubebid_core::numbers::Numbers;
+use kubebid_core::state_dump::{AllocationDump, AllocationState, BidDump, MarketDump, StateDump};
 use kubebid_core::units::{AccountName, BidId, MarketId, Micros, UnitId};
 use kubebid_core::{Auction, Exchange, Price};
 use std::collections::BTreeMap;
@@ -40,7 +39,7 @@ impl Cast {
 
     /// What holds after every command of every story (I2, I3, I5).
     pub(super) fn balance(&self, exchange: &Exchange) {
-        let Picture { bids, allocations, totals, .. } = exchange.picture();
+        let StateDump { bids, allocations, totals, .. } = exchange.dump();
         assert_eq!(totals.debits.0, totals.credits.0 + totals.fees.0, "I5");
         let ceilings: BTreeMap<BidId, Price> = bids.iter().map(|bid| (bid.bid, bid.ceiling)).collect();
         for bid in &bids {
@@ -53,17 +52,17 @@ impl Cast {
 
     /// Bids that search or hold anything, in the order in which they were placed; then the markets.
     pub(super) fn show(&self, exchange: &Exchange) -> String {
-        let picture = exchange.picture();
-        let bids = picture.bids.iter().map(|bid| self.bid(exchange, bid, &picture.allocations));
-        let markets = picture.markets.iter().map(|market| {
-            let MarketPicture { market, numbers, supply } = market;
+        let dump = exchange.dump();
+        let bids = dump.bids.iter().map(|bid| self.bid(exchange, bid, &dump.allocations));
+        let markets = dump.markets.iter().map(|market| {
+            let MarketDump { market, numbers, supply } = market;
             let free = if supply.free > 0 { format!(", {} free", supply.free) } else { String::new() };
             format!("{}{free}\n", prices(exchange, *market, numbers))
         });
         bids.chain(markets).collect()
     }
 
-    fn bid(&self, exchange: &Exchange, bid: &BidPicture, allocations: &[AllocationPicture]) -> String {
+    fn bid(&self, exchange: &Exchange, bid: &BidDump, allocations: &[AllocationDump]) -> String {
         let mut parts: Vec<String> = Vec::new();
         for node in allocations.iter().filter(|node| node.bid == bid.bid) {
             parts.push(self.node(exchange, node));
@@ -78,11 +77,11 @@ impl Cast {
             return String::new();
         }
         let closed = if bid.searching { "" } else { " (closed)" };
-        let BidPicture { bid, max_nodes, ceiling, .. } = bid;
+        let BidDump { bid, max_nodes, ceiling, .. } = bid;
         format!("{} {max_nodes} @ {}{closed}: {}\n", self.name(*bid), price(*ceiling), parts.join(", "))
     }
 
-    fn node(&self, exchange: &Exchange, node: &AllocationPicture) -> String {
+    fn node(&self, exchange: &Exchange, node: &AllocationDump) -> String {
         let (unit, billed) = (unit(exchange, node.unit), price(node.billed));
         match node.state {
             AllocationState::Starting => format!("{unit} starting at {billed}"),
@@ -97,8 +96,8 @@ impl Cast {
 
     /// The five numbers and the supply of each market.
     pub(super) fn numbers(&self, exchange: &Exchange) -> String {
-        let markets = exchange.picture().markets.into_iter().map(|market| {
-            let MarketPicture { market, numbers, supply } = market;
+        let markets = exchange.dump().markets.into_iter().map(|market| {
+            let MarketDump { market, numbers, supply } = market;
             let prices = prices(exchange, market, &numbers);
             let (floor, lowest) = (price(numbers.floor), price(numbers.lowest_accepted));
             let losing = price(numbers.highest_losing);

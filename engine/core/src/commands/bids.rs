@@ -1,0 +1,285 @@
+//! PlaceBid, AmendBid, CancelBid.
+
+use crate::command::{CancelMode, OnPreemption, PlaceBid, TimeInForce};
+use crate::event::{Bidder, CloseReason, DropCause, EndReason, Fact, Scope};
+use crate::exchange::Exchange;
+use crate::state::bids::BidRecord;
+use crate::state::timers::Due;
+use crate::state::{Bid, BidTerms, Expiry};
+use crate::types::money::Price;
+use crate::types::reject::Reject;
+use crate::types::units::{AllocationId, BidId, MarketId};
+
+impl Exchange {
+    pub(crate) fn place_bid(&mut self, bid: &PlaceBid) -> Result<(), Reject> {
+        let scope = self.scope_of(bid)?;
+        if bid.min_nodes == 0 || bid.min_nodes > bid.max_nodes {
+            return Err(Reject::BadNodes);
+        }
+        let markets = self.markets_in(&scope);
+        self.check_nodes(markets, bid.max_nodes)?;
+        self.check_ceiling(markets, bid.ceiling)?;
+        match (&bid.time_in_force, bid.expire_at) {
+            (TimeInForce::Gtc | TimeInForce::Ioc, None) => {}
+            (TimeInForce::Gtt, Some(at)) if at > self.now => {}
+            (TimeInForce::Gtt, Some(_)) => return Err(Reject::Expired),
+            (TimeInForce::Gtt, None)
+            | (TimeInForce::Gtc | TimeInForce::Ioc, Some(_))
+            | (TimeInForce::Unknown(_), _) => {
+                return Err(Reject::BadTif);
+            }
+        }
+        let closes = match bid.on_preemption {
+            OnPreemption::Requeue => false,
+            OnPreemption::Close => true,
+            OnPreemption::Unknown(_) => return Err(Reject::BadOnPreemption),
+        };
+
+        let id = BidId(self.seq.0);
+        let bidder = Bidder { bid: id, tenant: self.caller };
+        let &PlaceBid { ceiling, min_nodes, max_nodes, expire_at, .. } = bid;
+        let known = self.scopes.keep(&scope);
+        self.tell(Fact::BidPlaced { bidder, scope, ceiling, min_nodes, max_nodes });
+        let immediate = bid.time_in_force == TimeInForce::Ioc;
+        self.bids.insert(
+            id,
+            Bid::new(
+                BidTerms {
+                    tenant: bidder.tenant,
+                    scope: known,
+                    ceiling,
+                    seq: self.seq,
+                    min_nodes,
+                    max_nodes,
+                    expiry: Expiry::at(expire_at),
+                    closes,
+                },
+                true,
+            ),
+        );
+        let account = &mut self.accounts[bidder.tenant.0 as usize];
+        account.bids.push(id);
+        if let Some(at) = expire_at {
+            self.timers.set(at, Due::Expiry(id));
+        }
+        if immediate {
+            self.immediate = Some(id);
+        }
+        self.reindex_bid(id);
+        Ok(())
+    }
+
+    fn scope_of(&self, bid: &PlaceBid) -> Result<Scope, Reject> {
+        if let (Some([name]), None) = (bid.markets.as_deref(), &bid.instance_type) {
+            return Ok(Scope::Markets(self.market_named(name)?.into()));
+        }
+        let named = bid.markets.iter().flatten().map(|name| self.market_named(name));
+        let markets = named.collect::<Result<Vec<MarketId>, Reject>>()?;
+        match (&bid.markets, &bid.instance_type) {
+            (Some(_), None) if all_different(&markets) => Ok(Scope::Markets(markets.as_slice().into())),
+            (None, Some(kind)) => Ok(Scope::InstanceType(kind.clone())),
+            (Some(_), None | Some(_)) | (None, None) => Err(Reject::BadMarkets),
+        }
+    }
+
+    fn markets_in<'a>(&'a self, scope: &'a Scope) -> &'a [MarketId] {
+        match scope {
+            Scope::Markets(markets) => markets,
+            Scope::InstanceType(_) => self.scopes.find(scope).map_or(&[], |known| self.scopes.markets(known)),
+        }
+    }
+
+    fn check_ceiling(&self, markets: &[MarketId], ceiling: Price) -> Result<(), Reject> {
+        let rules = || markets.iter().map(|market| &self.market(*market).rules);
+        if ceiling == Price::ZERO || rules().any(|rules| !ceiling.is_multiple_of(rules.tick)) {
+            return Err(Reject::NotATick);
+        }
+        if rules().any(|rules| ceiling.0 > rules.ceiling_max) {
+            return Err(Reject::CeilingTooHigh);
+        }
+        Ok(())
+    }
+
+    fn check_nodes(&self, markets: &[MarketId], nodes: u32) -> Result<(), Reject> {
+        if markets.iter().any(|market| u64::from(nodes) > self.market(*market).rules.bid_nodes_max) {
+            return Err(Reject::TooManyNodes);
+        }
+        Ok(())
+    }
+
+    fn bid_of_caller(&self, id: BidId) -> Result<BidRecord<'_>, Reject> {
+        let record = self.bids.record(id).ok_or(Reject::UnknownBid)?;
+        if record.terms().tenant != self.caller {
+            return Err(Reject::NotYours);
+        }
+        Ok(record)
+    }
+
+    pub(crate) fn amend_bid(
+        &mut self,
+        id: BidId,
+        ceiling: Option<Price>,
+        max_nodes: Option<u32>,
+    ) -> Result<(), Reject> {
+        let bid = self.bid_of_caller(id)?.active().ok_or(Reject::Closed)?;
+        let to_stay = max_nodes.is_none_or(|nodes| nodes == bid.terms.max_nodes)
+            && ceiling.is_some_and(|ceiling| ceiling > bid.terms.ceiling)
+            && bid.holds_nodes();
+        if !bid.searching && !to_stay {
+            return Err(Reject::Closed);
+        }
+        let markets = self.markets_of(id);
+        if let Some(ceiling) = ceiling {
+            self.check_ceiling(markets, ceiling)?;
+        }
+        if let Some(nodes) = max_nodes {
+            self.check_nodes(markets, nodes)?;
+            if nodes < bid.terms.max_nodes && nodes < bid.live.len().max(bid.terms.min_nodes) {
+                return Err(Reject::BelowHeld);
+            }
+        }
+        let (old_ceiling, old_nodes) = (bid.terms.ceiling, bid.terms.max_nodes);
+        let (ceiling, nodes) = (ceiling.unwrap_or(old_ceiling), max_nodes.unwrap_or(old_nodes));
+        if ceiling < old_ceiling {
+            self.check_lower_ceiling(bid, ceiling)?;
+        }
+
+        let seq = self.seq;
+        let bidder = self.bidder(id);
+        let gets_another_rank = ceiling != old_ceiling || nodes > old_nodes;
+        if gets_another_rank {
+            self.unindex_bid(id);
+        }
+        let bid = self.bid_mut(id);
+        if gets_another_rank {
+            bid.terms.seq = seq;
+        }
+        (bid.terms.ceiling, bid.terms.max_nodes) = (ceiling, nodes);
+        let bid_seq = bid.terms.seq;
+        self.tell(Fact::BidAmended { bidder, ceiling, max_nodes: nodes, bid_seq });
+        if nodes != old_nodes {
+            self.forget_returns(id);
+        }
+        self.reindex_bid_and_nodes(id);
+        if ceiling < old_ceiling {
+            self.drop_unaffordable_claims(id, old_ceiling);
+        }
+        self.shrink_claims(bidder, old_ceiling);
+        if ceiling > old_ceiling {
+            self.drop_outbid_claims(id);
+        }
+        Ok(())
+    }
+
+    /// Not from under protection, not below what the nodes cost (R2).
+    fn check_lower_ceiling(&self, bid: &Bid, ceiling: Price) -> Result<(), Reject> {
+        let live = || bid.live.iter().map(|id| self.allocation(id));
+        if live().any(|allocation| self.is_protected(allocation)) {
+            return Err(Reject::Protected);
+        }
+        let frozen = bid.notices.iter().map(|id| self.allocation(id).reserve);
+        let mut reserves = live().map(|allocation| self.offer(allocation.unit).reserve).chain(frozen);
+        if reserves.any(|reserve| reserve > ceiling) {
+            return Err(Reject::BelowReserve);
+        }
+        Ok(())
+    }
+
+    /// Who amends `max_nodes` says how many he wants: a rescission no longer raises it (R7).
+    fn forget_returns(&mut self, id: BidId) {
+        for node in self.bid(id).notices.clone().iter() {
+            let notice = self.allocation_mut(node).notice.as_mut().expect("under notice");
+            notice.returns = false;
+        }
+    }
+
+    /// Claims that a lowered ceiling could not have made (R2).
+    fn drop_unaffordable_claims(&mut self, id: BidId, old_ceiling: Price) {
+        let bidder = self.bidder(id);
+        for node in self.bid(id).claims.clone().iter() {
+            let ceiling = self.bid(id).terms.ceiling;
+            let reserve = self.offer(self.allocation(node).unit).reserve;
+            let outbid = self.is_wanted_back(node) && ceiling < self.needed_against(node);
+            if reserve > ceiling || outbid {
+                self.charge_for_claim(node, bidder, old_ceiling);
+                self.drop_claim(node, DropCause::Lowered);
+            }
+        }
+    }
+
+    /// The dearest victims are let off first, then the oldest (R2).
+    fn shrink_claims(&mut self, bidder: Bidder, old_ceiling: Price) {
+        loop {
+            let bid = self.bid(bidder.bid);
+            if bid.live.len() + bid.claims.len() <= bid.terms.max_nodes {
+                return;
+            }
+            let victim = self.dearest_victim(bidder.bid, None).expect("claims are what is too many");
+            self.charge_for_claim(victim, bidder, old_ceiling);
+            self.drop_claim(victim, DropCause::Shrunk);
+        }
+    }
+
+    /// Claims on the bid's own nodes that its raised ceiling would not have allowed (R6).
+    fn drop_outbid_claims(&mut self, id: BidId) {
+        for node in self.bid(id).notices.clone().iter() {
+            let Some(claim) = self.allocation(node).claim() else { continue };
+            if self.is_wanted_back(node) && self.bid(claim.by.bid).terms.ceiling < self.needed_against(node) {
+                self.drop_claim(node, DropCause::HolderRaised);
+            }
+        }
+    }
+
+    pub(crate) fn cancel_bid(&mut self, id: BidId, mode: &CancelMode) -> Result<(), Reject> {
+        let record = self.bid_of_caller(id)?;
+        let release = match mode {
+            CancelMode::Keep => false,
+            CancelMode::Release => true,
+            CancelMode::Unknown(_) => return Err(Reject::BadMode),
+        };
+        let bid = record.active().ok_or(Reject::Closed)?;
+        let has_any = bid.holds_nodes() || !bid.claims.is_empty();
+        let releases_any = release && has_any;
+        if !bid.searching && !releases_any {
+            return Err(Reject::Closed);
+        }
+
+        if bid.searching {
+            self.close(id, CloseReason::Cancelled);
+        }
+        self.give_up_claims(id, DropCause::Cancelled);
+        if release {
+            let bid = self.bid(id);
+            let mut nodes: Vec<AllocationId> = bid.live.iter().chain(bid.notices.iter()).collect();
+            nodes.sort_unstable();
+            for node in nodes {
+                self.end(node, EndReason::Released);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn expire(&mut self, id: BidId) {
+        self.close(id, CloseReason::Expired);
+        self.give_up_claims(id, DropCause::Expired);
+    }
+
+    fn give_up_claims(&mut self, id: BidId, cause: DropCause) {
+        if self.bid(id).claims.is_empty() {
+            return;
+        }
+        let bidder = self.bidder(id);
+        for node in self.bid(id).claims.clone().iter() {
+            self.charge_for_claim(node, bidder, self.bid(id).terms.ceiling);
+            self.drop_claim(node, cause);
+        }
+    }
+}
+
+/// At least one, none twice.
+fn all_different(markets: &[MarketId]) -> bool {
+    let mut sorted = markets.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    !markets.is_empty() && sorted.len() == markets.len()
+}

@@ -1,0 +1,285 @@
+//! PutOffer, WithdrawUnit, ReportUnitLost (R11).
+
+use crate::collections::dense_map::DenseMap;
+use crate::collections::sorted_map::SortedSet;
+use crate::event::{DropCause, EndReason, Fact, NoticeReason};
+use crate::exchange::Exchange;
+use crate::state::{Offer, Unit};
+use crate::types::market_rules::OFFER_UNITS_MAX;
+use crate::types::money::Price;
+use crate::types::reject::Reject;
+use crate::types::units::{AccountId, AllocationId, MarketId, MarketName, UnitId, UnitName};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+impl Exchange {
+    pub(crate) fn put_offer(
+        &mut self,
+        market: &MarketName,
+        capacity: u64,
+        reserve: Price,
+    ) -> Result<(), Reject> {
+        let (provider, market) = (self.caller, self.market_named(market)?);
+        let offered = self.market(market).offers.get(&provider).map_or(0, Offer::capacity);
+        if capacity == 0 && offered == 0 || capacity > OFFER_UNITS_MAX {
+            return Err(Reject::BadCapacity);
+        }
+        if !reserve.is_multiple_of(self.market(market).rules.tick) {
+            return Err(Reject::BadReserve);
+        }
+
+        let sold = self.sells(provider, market);
+        if !sold {
+            self.begin_to_sell(provider, market, reserve);
+        }
+        let offer = &self.market(market).offers[&provider];
+        let before = offer.reserve;
+        let reserve = if capacity == 0 { before } else { reserve };
+        self.tell(Fact::OfferPut { provider, market, capacity, reserve });
+        if reserve != before {
+            self.change_reserve(market, provider, reserve);
+        }
+        if capacity > offered {
+            self.raise_capacity(market, provider, capacity - offered);
+        } else {
+            self.lower_capacity(market, provider, offered - capacity);
+        }
+        // When the last unit goes, `remove_unit` sees to it.
+        if !sold {
+            self.requeue_in(provider, market);
+        }
+        Ok(())
+    }
+
+    /// From now on the account does not buy here (R17). An offer that was withdrawn goes on as it was:
+    /// its unit numbers where they ended, its place while the reserve is the same (R2).
+    fn begin_to_sell(&mut self, provider: AccountId, market: MarketId, reserve: Price) {
+        let place = self.seq;
+        let offers = &mut self.market_mut(market).offers;
+        offers.entry(provider).or_insert_with(|| Offer {
+            reserve,
+            place,
+            last_number: 0,
+            units: DenseMap::default(),
+            free: SortedSet::default(),
+            leaving: 0,
+            notices: 0,
+        });
+        let claims: Vec<AllocationId> = self
+            .market(market)
+            .book
+            .held
+            .claims()
+            .filter(|node| self.allocation(*node).claim().is_some_and(|claim| claim.by.tenant == provider))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        for node in claims {
+            self.drop_claim(node, DropCause::OwnSupply);
+        }
+    }
+
+    /// A new reserve gives the offer a new place (R2); who cannot pay it gets notice, or loses a claim.
+    fn change_reserve(&mut self, market: MarketId, provider: AccountId, reserve: Price) {
+        let seq = self.seq;
+        let offer = &self.market(market).offers[&provider];
+        let (old_reserve, old_place) = (offer.reserve, offer.place);
+        let book = &mut self.market_mut(market).book;
+        book.free.set(old_reserve, old_place, provider, 0);
+        book.free.set_floor(old_reserve, provider, false);
+        let offer = self.market_mut(market).offers.get_mut(&provider).expect("just seen");
+        (offer.reserve, offer.place) = (reserve, seq);
+        let mut nodes: Vec<AllocationId> =
+            offer.units.iter().filter_map(|(_, unit)| unit.allocation).collect();
+        nodes.sort_unstable();
+        self.reindex_offer(market, provider);
+        for node in nodes {
+            self.bear_reserve(node, reserve);
+        }
+    }
+
+    fn bear_reserve(&mut self, id: AllocationId, reserve: Price) {
+        let allocation = self.allocation_mut(id);
+        let live = allocation.notice.is_none();
+        allocation.reserve = allocation.reserve.min(reserve);
+        let (bid, claim) = (allocation.bid, allocation.claim());
+        if live {
+            self.delay_raise(id);
+        }
+        self.remeter(id);
+        self.reindex_allocation(id);
+        if let Some(claim) = claim {
+            if self.bid(claim.by.bid).terms.ceiling < reserve {
+                self.drop_claim(id, DropCause::ReserveRaised);
+            } else {
+                self.reindex_rescue(claim.by.bid);
+            }
+        }
+        if live && self.bid(bid).terms.ceiling < reserve {
+            self.start_notice(id, NoticeReason::ReserveRaised);
+        }
+    }
+
+    /// Leaving units come back first, highest ceiling first, then oldest; then units are added.
+    fn raise_capacity(&mut self, market: MarketId, provider: AccountId, by: u64) {
+        let offer = &self.market(market).offers[&provider];
+        // Most offers have no unit that is leaving, and need not be gone through.
+        let units = (offer.leaving > 0).then_some(&offer.units);
+        let mut leaving: Vec<(Reverse<Price>, AllocationId, u64)> = units
+            .into_iter()
+            .flat_map(|units| units.iter())
+            .filter(|(_, unit)| unit.leaving)
+            .map(|(number, unit)| {
+                let id = unit.allocation.expect("a unit that is leaving still has its node");
+                (Reverse(self.bid(self.allocation(id).bid).terms.ceiling), id, number)
+            })
+            .collect();
+        leaving.sort_unstable();
+        leaving.truncate(usize::try_from(by).unwrap_or(usize::MAX));
+        let added = by - leaving.len() as u64;
+        for (_, id, number) in leaving {
+            let unit = UnitId { market, provider, number };
+            let offer = self.offer_mut(unit);
+            offer.units.get_mut(number).expect("a leaving unit").leaving = false;
+            offer.leaving -= 1;
+            self.tell(Fact::UnitBack { unit });
+            self.reindex_allocation(id);
+        }
+        for _ in 0..added {
+            self.add_unit(market, provider);
+        }
+        self.reindex_offer(market, provider);
+    }
+
+    fn add_unit(&mut self, market: MarketId, provider: AccountId) {
+        let offer = self.market_mut(market).offers.get_mut(&provider).expect("an offer to add to");
+        offer.last_number += 1;
+        let (number, reserve) = (offer.last_number, offer.reserve);
+        offer.units.insert(number, Unit::default());
+        offer.free.insert(number);
+        self.market_mut(market).units += 1;
+        self.tell(Fact::UnitAdded { unit: UnitId { market, provider, number }, reserve });
+    }
+
+    /// Free units first, then notices without a claim, then claims and allocations in the order of R4.
+    fn lower_capacity(&mut self, market: MarketId, provider: AccountId, by: u64) {
+        if by == 0 {
+            return;
+        }
+        let offer = &self.market(market).offers[&provider];
+        if by <= offer.free.len() as u64 {
+            // These come first: there is no need to look at the others.
+            let numbers: Vec<u64> = offer.free.iter().rev().take(by as usize).collect();
+            for number in numbers {
+                self.withdraw(UnitId { market, provider, number });
+            }
+            return;
+        }
+        let staying = offer.units.iter().filter(|(_, unit)| !unit.leaving);
+        let mut order: Vec<(Yield, u64)> = staying
+            .map(|(number, unit)| {
+                let order = unit.allocation.map_or(Yield::Free(Reverse(number)), |id| self.yields(id));
+                (order, number)
+            })
+            .collect();
+        order.sort_unstable();
+        order.truncate(usize::try_from(by).unwrap_or(usize::MAX));
+        for (_, number) in order {
+            self.withdraw(UnitId { market, provider, number });
+        }
+    }
+
+    fn yields(&self, id: AllocationId) -> Yield {
+        let allocation = self.allocation(id);
+        match (allocation.notice, allocation.claim()) {
+            (None, _) => Yield::Held(self.bid(allocation.bid).terms.ceiling, Held::Live(Reverse(id))),
+            (Some(_), Some(claim)) => {
+                Yield::Held(self.bid(claim.by.bid).terms.ceiling, Held::Claimed(Reverse(claim.number)))
+            }
+            (Some(_), None) => Yield::Unclaimed(Reverse(id)),
+        }
+    }
+
+    /// A free unit goes at once, another when its node ends: its holder gets notice, if he has none.
+    fn withdraw(&mut self, id: UnitId) {
+        let offer = self.offer_mut(id);
+        let unit = offer.units.get_mut(id.number).expect("a unit to withdraw");
+        let Some(node) = unit.allocation else {
+            self.remove_unit(id);
+            return;
+        };
+        unit.leaving = true;
+        offer.leaving += 1;
+        self.tell(Fact::UnitLeaving { unit: id });
+        self.reindex_offer(id.market, id.provider);
+        if self.allocation(node).claim().is_some() {
+            self.drop_claim(node, DropCause::CapacityWithdrawn);
+        } else if self.allocation(node).notice.is_none() {
+            self.start_notice(node, NoticeReason::CapacityWithdrawn);
+        }
+        self.reindex_allocation(node);
+    }
+
+    pub(crate) fn remove_unit(&mut self, id: UnitId) {
+        let offer = self.offer_mut(id);
+        let unit = offer.units.remove(id.number).expect("a unit to remove");
+        offer.free.remove(id.number);
+        offer.leaving -= u64::from(unit.leaving);
+        let sold_out = offer.units.is_empty();
+        self.market_mut(id.market).units -= 1;
+        self.reindex_offer(id.market, id.provider);
+        self.tell(Fact::UnitRemoved { unit: id });
+        if sold_out {
+            self.requeue_in(id.provider, id.market);
+        }
+    }
+
+    fn unit_named(&self, name: &UnitName) -> Option<UnitId> {
+        let market = *self.market_ids.get(&name.market)?;
+        let provider = *self.account_ids.get(&name.provider)?;
+        let offer = self.market(market).offers.get(&provider)?;
+        offer.units.get(name.number).is_some().then_some(UnitId { market, provider, number: name.number })
+    }
+
+    fn unit_of_caller(&self, unit: &UnitName) -> Result<UnitId, Reject> {
+        let id = self.unit_named(unit).ok_or(Reject::UnknownUnit)?;
+        if id.provider != self.caller {
+            return Err(Reject::NotYours);
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn withdraw_unit(&mut self, unit: &UnitName) -> Result<(), Reject> {
+        let id = self.unit_of_caller(unit)?;
+        if self.offer(id).units[id.number].leaving {
+            return Err(Reject::AlreadyLeaving);
+        }
+
+        self.withdraw(id);
+        Ok(())
+    }
+
+    pub(crate) fn report_unit_lost(&mut self, unit: &UnitName) -> Result<(), Reject> {
+        let id = self.unit_of_caller(unit)?;
+
+        match self.offer(id).units[id.number].allocation {
+            Some(node) => self.end(node, EndReason::UnitLost),
+            None => self.remove_unit(id),
+        }
+        Ok(())
+    }
+}
+
+/// The order in which an offer gives up units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Yield {
+    Free(Reverse<u64>),
+    Unclaimed(Reverse<AllocationId>),
+    Held(Price, Held),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Held {
+    Claimed(Reverse<u64>),
+    Live(Reverse<AllocationId>),
+}

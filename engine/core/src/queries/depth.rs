@@ -1,0 +1,130 @@
+//! Demand and supply of a market by price level, without identities (R9). Reads only.
+
+use crate::exchange::Exchange;
+use crate::types::money::Price;
+use crate::types::units::MarketId;
+use std::collections::BTreeMap;
+
+/// Best first: the highest ceilings, the lowest reserves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    pub demand: Vec<DemandLevel>,
+    pub supply: Vec<SupplyLevel>,
+}
+
+/// Nodes wanted and held at one ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DemandLevel {
+    pub ceiling: Price,
+    /// What bids eligible here still search for, waiting gangs too.
+    pub unmet: u64,
+    pub held: u64,
+    pub claimed: u64,
+}
+
+/// Units at one reserve, those that stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SupplyLevel {
+    pub reserve: Price,
+    pub free: u64,
+    /// Not under notice.
+    pub allocated: u64,
+    pub notice: u64,
+}
+
+impl Exchange {
+    /// At most `levels` of either side.
+    pub fn depth(&self, market: MarketId, levels: usize) -> Depth {
+        Depth { demand: self.demand_levels(market, levels), supply: self.supply_levels(market, levels) }
+    }
+
+    fn demand_levels(&self, market: MarketId, levels: usize) -> Vec<DemandLevel> {
+        let book = &self.market(market).book;
+        let mut found: BTreeMap<Price, DemandLevel> = BTreeMap::new();
+        // Each source has one entry for each of its ceilings, so that the work depends on `levels` only.
+        let mut at = |ceiling: Price, add: &dyn Fn(&mut DemandLevel)| {
+            let level = DemandLevel { ceiling, unmet: 0, held: 0, claimed: 0 };
+            add(found.entry(ceiling).or_insert(level));
+            if found.len() > levels {
+                found.pop_first();
+            }
+            // What comes next of the same kind is not higher.
+            found.first_key_value().is_none_or(|(lowest, _)| found.len() < levels || ceiling >= *lowest)
+        };
+        for (ceiling, nodes) in book.demand.levels() {
+            if !at(ceiling, &|level| level.unmet += nodes) {
+                break;
+            }
+        }
+        for (ceiling, nodes) in book.demand.gang_levels() {
+            if !at(ceiling, &|level| level.unmet += nodes) {
+                break;
+            }
+        }
+        for (ceiling, count) in book.held.levels().rev() {
+            if !at(ceiling, &|level| level.held += count) {
+                break;
+            }
+        }
+        for (ceiling, count) in book.held.claim_levels().rev() {
+            if !at(ceiling, &|level| level.claimed += count) {
+                break;
+            }
+        }
+        found.into_values().rev().collect()
+    }
+
+    fn supply_levels(&self, id: MarketId, levels: usize) -> Vec<SupplyLevel> {
+        let market = self.market(id);
+        let mut found: Vec<SupplyLevel> = Vec::new();
+        for provider in market.book.free.providers() {
+            let offer = &market.offers[&provider];
+            let reserve = offer.reserve;
+            if found.last().is_none_or(|last| last.reserve != reserve) {
+                if found.len() == levels {
+                    break;
+                }
+                found.push(SupplyLevel { reserve, free: 0, allocated: 0, notice: 0 });
+            }
+            let level = found.last_mut().expect("pushed above");
+            level.free += offer.free.len() as u64;
+            level.allocated += offer.allocated();
+            level.notice += offer.notices;
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Auction;
+    use crate::command::{OnPreemption, PlaceBid, TimeInForce};
+    use crate::types::units::{AccountName, MarketName, Micros};
+    use crate::{Command, Stamped};
+
+    #[test]
+    fn a_hundred_thousand_waiting_gangs_are_looked_at_as_one_level() {
+        let (mut exchange, market) = (Exchange::new(), MarketName::new("a/b"));
+        let mut apply = |command| exchange.apply(&Stamped { at: Micros(0), key: None, command });
+        apply(Command::OpenMarket { market: market.clone(), rules: Vec::new() });
+        let bid = PlaceBid {
+            tenant: AccountName::new("t1"),
+            markets: Some(vec![market]),
+            instance_type: None,
+            ceiling: Price(1_000),
+            min_nodes: 2,
+            max_nodes: 3,
+            time_in_force: TimeInForce::Gtc,
+            expire_at: None,
+            on_preemption: OnPreemption::Requeue,
+        };
+        for _ in 0..100_000 {
+            apply(Command::PlaceBid(bid.clone()));
+        }
+        let book = &exchange.market(MarketId(0)).book;
+        assert_eq!(book.demand.gang_levels().collect::<Vec<_>>(), [(Price(1_000), 300_000)]);
+        let level = DemandLevel { ceiling: Price(1_000), unmet: 300_000, held: 0, claimed: 0 };
+        assert_eq!(exchange.depth(MarketId(0), 10).demand, [level]);
+    }
+}

@@ -1,0 +1,298 @@
+//! What may be asked of the exchange without changing it: a bid, a node, an offer, a quote.
+
+use crate::event::{NoticeReason, Scope};
+use crate::exchange::Exchange;
+use crate::queries::unfilled::lcm;
+use crate::state::account_usage::AccountUsage;
+use crate::state::{Allocation, Bid, NodeList, Offer};
+use crate::types::market_rules::MarketRules;
+use crate::types::money::{Amount, Bill, Price};
+use crate::types::numbers::{Numbers, Supply};
+use crate::types::state_dump::AllocationState;
+use crate::types::units::{
+    AccountId, AccountName, AllocationId, BidId, ClientKey, MarketId, MarketName, Micros, Seq, UnitId,
+};
+
+/// A bid as its tenant sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BidView {
+    pub bid: BidId,
+    pub tenant: AccountId,
+    pub scope: Scope,
+    pub ceiling: Price,
+    /// Its place among bids of the same ceiling (R2).
+    pub bid_seq: Seq,
+    pub min_nodes: u32,
+    pub max_nodes: u32,
+    pub expire_at: Option<Micros>,
+    pub closes_on_preemption: bool,
+    pub searching: bool,
+    pub unmet: u32,
+    pub live: Vec<AllocationId>,
+    pub under_notice: Vec<AllocationId>,
+    /// Nodes under notice that it gets when they end.
+    pub claims: Vec<AllocationId>,
+}
+
+/// An allocation that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllocationView {
+    pub allocation: AllocationId,
+    pub bid: BidId,
+    pub tenant: AccountId,
+    pub unit: UnitId,
+    /// Starting or Active; that it is under notice is said by `notice`.
+    pub state: AllocationState,
+    pub ready_at: Option<Micros>,
+    /// It is lost when nobody reports it ready by then.
+    pub start_by: Micros,
+    pub protected_until: Micros,
+    /// In force, per node-hour.
+    pub price: Price,
+    pub ceiling: Price,
+    /// Of its bill, up to now.
+    pub accrued: Amount,
+    pub notice: Option<NoticeView>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoticeView {
+    pub reason: NoticeReason,
+    pub deadline: Micros,
+    /// Somebody gets the node when it ends.
+    pub claimed: bool,
+    /// The lowest ceiling that keeps the node; absent where none does.
+    pub price_to_stay: Option<Price>,
+}
+
+/// An offer as its provider sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferView {
+    pub market: MarketId,
+    pub provider: AccountId,
+    /// The units that are not leaving: those that are free, allocated and under notice.
+    pub capacity: u64,
+    pub reserve: Price,
+    pub free: u64,
+    /// Held, and not under notice.
+    pub allocated: u64,
+    pub notice: u64,
+    pub leaving: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitView {
+    pub unit: UnitId,
+    pub leaving: bool,
+    pub allocation: Option<AllocationId>,
+    pub under_notice: bool,
+}
+
+/// What a bid would get, were it placed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quote {
+    /// Nodes it would get or claim at once.
+    pub nodes: u32,
+    /// Of these, by displacing somebody: to be had after the notice.
+    pub after_notice: u32,
+    /// The lowest ceiling that would get all of `max_nodes` in one market.
+    pub entry_price: Option<Price>,
+}
+
+pub use crate::queries::depth::{DemandLevel, Depth, SupplyLevel};
+pub use crate::queries::unfilled::{Obstacle, Unfilled};
+
+impl Exchange {
+    pub fn market_id(&self, name: &MarketName) -> Option<MarketId> {
+        self.market_ids.get(name).copied()
+    }
+
+    pub fn account_id(&self, name: &AccountName) -> Option<AccountId> {
+        self.account_ids.get(name).copied()
+    }
+
+    /// What an account has open.
+    pub fn account_usage(&self, account: AccountId) -> AccountUsage {
+        self.accounts[account.0 as usize].open
+    }
+
+    /// The units that an account offers in all markets together.
+    pub fn units_offered(&self, account: AccountId) -> u64 {
+        let offers = self.markets.iter().filter_map(|market| market.offers.get(&account));
+        offers.map(Offer::capacity).sum()
+    }
+
+    /// Whether an account has used a key (R16).
+    pub fn knows_key(&self, account: &AccountName, key: &ClientKey) -> bool {
+        let account = self.account_id(account);
+        account.is_some_and(|account| self.accounts[account.0 as usize].keys.knows(key))
+    }
+
+    pub fn market_rules(&self, market: MarketId) -> &MarketRules {
+        &self.market(market).rules
+    }
+
+    pub fn market_numbers(&self, market: MarketId) -> (Numbers, Supply) {
+        let market = self.market(market);
+        (market.numbers.unwrap_or_default(), market.supply())
+    }
+
+    pub fn view_bid(&self, id: BidId) -> Option<BidView> {
+        let record = self.bids.record(id)?;
+        let (terms, bid) = (record.terms(), record.active());
+        let nodes = |list: fn(&Bid) -> &NodeList| bid.into_iter().flat_map(|bid| list(bid).iter()).collect();
+        Some(BidView {
+            bid: id,
+            tenant: terms.tenant,
+            scope: self.scopes.scope(terms.scope).clone(),
+            ceiling: terms.ceiling,
+            bid_seq: terms.seq,
+            min_nodes: terms.min_nodes,
+            max_nodes: terms.max_nodes,
+            expire_at: terms.expiry.get(),
+            closes_on_preemption: terms.closes,
+            searching: record.searching(),
+            unmet: record.unmet(),
+            live: nodes(|bid| &bid.live),
+            under_notice: nodes(|bid| &bid.notices),
+            claims: nodes(|bid| &bid.claims),
+        })
+    }
+
+    /// Why a bid's unmet demand is not met.
+    pub fn unfilled(&self, id: BidId) -> Option<Unfilled> {
+        let bid = self.bids.get(id).filter(|bid| bid.unmet() > 0)?;
+        Some(self.why_unfilled(id, bid))
+    }
+
+    /// The bids of an account that search or hold anything, and some that have ended: from the highest number below
+    /// `before` down.
+    pub fn bids_of(&self, account: AccountId, before: Option<BidId>) -> impl Iterator<Item = BidId> {
+        let bids = &self.accounts[account.0 as usize].bids;
+        let end = before.map_or(bids.len(), |before| bids.partition_point(|bid| *bid < before));
+        bids[..end].iter().rev().copied()
+    }
+
+    /// Allocations that have not ended, by number.
+    pub fn live_allocations(&self) -> Vec<AllocationId> {
+        self.allocations.iter().map(|(id, _)| id).collect()
+    }
+
+    pub fn view_allocation(&self, id: AllocationId) -> Option<AllocationView> {
+        let allocation = self.allocations.get(id)?;
+        Some(AllocationView {
+            allocation: id,
+            bid: allocation.bid,
+            tenant: allocation.tenant,
+            unit: allocation.unit,
+            state: allocation.ready.map_or(AllocationState::Starting, |_| AllocationState::Active),
+            ready_at: allocation.ready,
+            start_by: allocation.start_by,
+            protected_until: allocation.protected_until,
+            price: self.billed(allocation),
+            ceiling: self.bid(allocation.bid).terms.ceiling,
+            accrued: self.accrued(allocation, self.now).round(),
+            notice: allocation.notice.map(|notice| NoticeView {
+                reason: notice.reason,
+                deadline: notice.deadline,
+                claimed: notice.claim.is_some(),
+                price_to_stay: self.price_to_stay(allocation),
+            }),
+        })
+    }
+
+    /// What the running nodes have cost up to now, by number, unrounded.
+    pub fn accruals(&self) -> Vec<(AllocationId, Bill)> {
+        let running = self.allocations.iter().filter(|(_, a)| a.running.is_some());
+        running.map(|(id, allocation)| (id, self.accrued(allocation, self.now))).collect()
+    }
+
+    /// What a node has cost up to an instant that no command has passed yet, unrounded, were nothing to
+    /// happen until then; nothing before it is ready.
+    pub fn bill_at(&self, id: AllocationId, at: Micros) -> Option<Bill> {
+        Some(self.accrued(self.allocations.get(id)?, at.max(self.now)))
+    }
+
+    pub fn view_offer(&self, market: MarketId, provider: AccountId) -> Option<OfferView> {
+        let offer = self.market(market).offers.get(&provider).filter(|offer| !offer.units.is_empty())?;
+        Some(OfferView {
+            market,
+            provider,
+            capacity: offer.capacity(),
+            reserve: offer.reserve,
+            free: offer.free.len() as u64,
+            allocated: offer.allocated(),
+            notice: offer.notices,
+            leaving: offer.leaving,
+        })
+    }
+
+    /// The units of an offer whose numbers are above `after`, by number.
+    pub fn view_units(
+        &self,
+        market: MarketId,
+        provider: AccountId,
+        after: u64,
+    ) -> impl Iterator<Item = UnitView> {
+        let offer = self.market(market).offers.get(&provider);
+        let units = offer.into_iter().flat_map(move |offer| offer.units.iter_after(after));
+        units.map(move |(number, unit)| UnitView {
+            unit: UnitId { market, provider, number },
+            leaving: unit.leaving,
+            allocation: unit.allocation,
+            under_notice: unit.allocation.is_some_and(|id| self.allocation(id).notice.is_some()),
+        })
+    }
+
+    /// What `max_nodes` single nodes would be, in the best of these markets.
+    pub fn quote(&self, markets: &[MarketId], ceiling: Price, max_nodes: u32) -> Quote {
+        let quotes = markets.iter().map(|market| {
+            let (nodes, after_notice) = self.would_take(*market, ceiling, max_nodes);
+            Quote { nodes, after_notice, entry_price: self.entry_price_of(*market, max_nodes) }
+        });
+        let mut best = Quote { nodes: 0, after_notice: 0, entry_price: None };
+        for quote in quotes {
+            if quote.nodes > best.nodes {
+                (best.nodes, best.after_notice) = (quote.nodes, quote.after_notice);
+            }
+            best.entry_price = best.entry_price.into_iter().chain(quote.entry_price).min();
+        }
+        best
+    }
+
+    /// The lowest ceiling that makes R4 fail for the challenger, or pays a raised reserve; none where
+    /// the unit leaves or the bid has no room for the node.
+    fn price_to_stay(&self, allocation: &Allocation) -> Option<Price> {
+        let bid = self.bid(allocation.bid);
+        let notice = allocation.notice?;
+        let offer = self.offer(allocation.unit);
+        let room = notice.returns || bid.live.len() < bid.terms.max_nodes;
+        if !room || offer.units[allocation.unit.number].leaving {
+            return None;
+        }
+        let markets = self.markets_of(allocation.bid);
+        let rules = || markets.iter().map(|market| &self.market(*market).rules);
+        let tick = rules().map(|rules| rules.tick).fold(1, lcm);
+        let rules_here = &self.market(allocation.unit.market).rules;
+        let challenger = notice.claim.map_or(0, |claim| self.bid(claim.by.bid).terms.ceiling.0);
+        let holds = |ceiling: u64| rules_here.needed(Price(ceiling)).0 > challenger;
+        let highest = challenger.div_ceil(tick);
+        let steps = partition_point(highest, |step| !holds(step * tick));
+        let ceiling = Price(steps * tick).max(offer.reserve.round_up(tick)?).max(Price(tick));
+        rules().all(|rules| ceiling.0 <= rules.ceiling_max).then_some(ceiling)
+    }
+}
+
+/// The first of `0..=end` for which `before` is false, where it is true only up to some point.
+fn partition_point(end: u64, before: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}

@@ -1,0 +1,136 @@
+//! How an allocation begins and ends, and what that does to its unit and its bid.
+
+use crate::event::{CloseReason, DropCause, EndReason, Fact};
+use crate::exchange::Exchange;
+use crate::state::Allocation;
+use crate::state::timers::Due;
+use crate::types::units::{AccountId, AllocationId, BidId, MarketId, UnitId};
+
+impl Exchange {
+    /// The bid takes the free unit of an offer that comes first (R2).
+    pub(crate) fn take_free(&mut self, bid: BidId, market: MarketId, provider: AccountId) {
+        let offer = &self.market(market).offers[&provider];
+        let number = offer.free.first().expect("an offer with a free unit");
+        self.allocate(bid, UnitId { market, provider, number });
+    }
+
+    fn allocate(&mut self, bid_id: BidId, unit: UnitId) {
+        self.last_allocation += 1;
+        let id = AllocationId(self.last_allocation);
+        let rules = &self.market(unit.market).rules;
+        let start_by = self.now.after(rules.start_timeout);
+        let protected_until = start_by.after(rules.min_runtime);
+        let tenant = self.bid(bid_id).terms.tenant;
+        let offer = self.offer_mut(unit);
+        offer.free.remove(unit.number);
+        offer.units.get_mut(unit.number).expect("a unit to allocate").allocation = Some(id);
+        let reserve = offer.reserve;
+        self.reindex_offer(unit.market, unit.provider);
+        self.allocations.insert(
+            id,
+            Allocation {
+                bid: bid_id,
+                tenant,
+                unit,
+                start_by,
+                ready: None,
+                protected_until,
+                notice: None,
+                reserve,
+                raise_at: None,
+                running: None,
+                place: None,
+                handle: 0,
+            },
+        );
+        self.bid_mut(bid_id).live.insert(id);
+        self.timers.set(start_by, Due::StartTimeout(id));
+        self.timers.set(protected_until, Due::ProtectionEnds(id));
+        self.tell(Fact::Allocated { node: self.node(id) });
+        self.reindex_allocation(id);
+        self.reindex_bid(bid_id);
+    }
+
+    /// Nobody reported the node ready in time: it is lost (R11).
+    pub(crate) fn start_timeout(&mut self, id: AllocationId) {
+        self.end(id, EndReason::StartTimeout);
+    }
+
+    /// Ends an allocation: bill, bid, unit, in this order.
+    pub(crate) fn end(&mut self, id: AllocationId, reason: EndReason) {
+        let node = self.node(id);
+        let lost = match reason {
+            EndReason::UnitLost => Some(DropCause::UnitLost),
+            EndReason::StartTimeout => Some(DropCause::StartTimeout),
+            EndReason::Released
+            | EndReason::Outbid
+            | EndReason::CapacityWithdrawn
+            | EndReason::ReserveRaised => None,
+        };
+        let claimed = self.take_claim(id);
+        if let (Some(by), Some(cause)) = (claimed, lost) {
+            self.tell(Fact::ClaimDropped { node, by, cause });
+        }
+        let charge = self.final_charge(id, reason);
+        self.unindex_allocation(id);
+        let allocation = self.allocations.remove(id).expect("an allocation to end");
+        let under_notice = allocation.notice.is_some();
+        let bid = self.bid_mut(node.bid);
+        if under_notice {
+            bid.notices.remove(id);
+        } else {
+            bid.live.remove(id);
+            if reason == EndReason::Released || lost.is_some() && bid.terms.closes {
+                bid.terms.max_nodes -= 1;
+            }
+        }
+        let max_nodes = bid.terms.max_nodes;
+        self.tell(Fact::Ended { node, max_nodes, reason });
+        if let Some(charge) = charge {
+            self.tell(charge);
+        }
+        self.reindex_bid(node.bid);
+        self.close_if_done(node.bid);
+        self.vacate(node.unit, lost.is_some(), claimed.map(|by| by.bid));
+    }
+
+    /// A unit whose allocation has ended: gone, handed over, or free.
+    fn vacate(&mut self, unit: UnitId, lost: bool, claimed_by: Option<BidId>) {
+        let offer = self.offer_mut(unit);
+        let vacant = offer.units.get_mut(unit.number).expect("the unit of an allocation");
+        vacant.allocation = None;
+        if lost || vacant.leaving {
+            self.remove_unit(unit);
+            if let Some(bid) = claimed_by {
+                self.reindex_bid(bid);
+            }
+            return;
+        }
+        match claimed_by {
+            Some(bid) => self.allocate(bid, unit),
+            None => {
+                offer.free.insert(unit.number);
+                self.reindex_offer(unit.market, unit.provider);
+            }
+        }
+    }
+
+    /// A searching bid is done when nothing is wanted and no notice could change that (R14).
+    fn close_if_done(&mut self, id: BidId) {
+        let bid = self.bid(id);
+        let could_return = bid.notices.iter().any(|n| self.allocation(n).notice.is_some_and(|n| n.returns));
+        if bid.searching && bid.terms.max_nodes == 0 && !could_return {
+            self.close(id, CloseReason::Done);
+        }
+    }
+
+    /// The search ends; nodes stay.
+    pub(crate) fn close(&mut self, id: BidId, reason: CloseReason) {
+        let bidder = self.bidder(id);
+        let bid = self.bid_mut(id);
+        bid.searching = false;
+        let max_nodes = bid.terms.max_nodes;
+        self.tell(Fact::BidClosed { bidder, max_nodes, reason });
+        self.reindex_bid(id);
+    }
+}

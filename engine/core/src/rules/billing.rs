@@ -1,0 +1,141 @@
+//! Charges (R15) and the reserve that counts for them (R11).
+
+use crate::event::{Bidder, ChargeReason, EndReason, Fact};
+use crate::exchange::Exchange;
+use crate::settlement_details::{ClosedNode, SettlementDetail};
+use crate::state::meter::Terms;
+use crate::state::timers::Due;
+use crate::state::{Allocation, Running};
+use crate::types::money::{Bill, Price};
+use crate::types::units::{AccountId, AllocationId, Micros, UnitId};
+
+impl Exchange {
+    /// Billing begins.
+    pub(crate) fn start_meter(&mut self, id: AllocationId) {
+        let terms = self.terms(id);
+        let (now, market) = (self.now, self.allocation(id).unit.market);
+        let meter = &mut self.market_mut(market).meter;
+        meter.enter(now, terms);
+        let base = -meter.reading(now, terms);
+        self.allocation_mut(id).running = Some(Running { terms, base });
+    }
+
+    /// After a change of what a node is billed by: its reserve, a notice, its ceiling under notice.
+    pub(crate) fn remeter(&mut self, id: AllocationId) {
+        let Some(before) = self.allocation(id).running else { return };
+        let terms = self.terms(id);
+        if terms == before.terms {
+            return;
+        }
+        let (now, market) = (self.now, self.allocation(id).unit.market);
+        let meter = &mut self.market_mut(market).meter;
+        let cost = before.base + meter.reading(now, before.terms);
+        meter.enter(now, terms);
+        let base = cost - meter.reading(now, terms);
+        meter.leave(before.terms);
+        self.allocation_mut(id).running = Some(Running { terms, base });
+    }
+
+    /// Live nodes cost at most L, which is at most their ceiling; under notice the ceiling caps.
+    fn terms(&self, id: AllocationId) -> Terms {
+        let Allocation { tenant, reserve, notice, bid, .. } = *self.allocation(id);
+        Terms { tenant, reserve, cap: notice.map(|_| self.bid(bid).terms.ceiling) }
+    }
+
+    /// What a node has cost so far; nothing before it was ready.
+    pub(crate) fn accrued(&self, allocation: &Allocation, now: Micros) -> Bill {
+        let Some(running) = allocation.running else { return Bill::default() };
+        let reading = self.market(allocation.unit.market).meter.reading(now, running.terms);
+        Bill(u128::try_from(running.base + reading).expect("a meter only runs forward"))
+    }
+
+    /// The charge of a node that ends, and the end of its meter.
+    pub(crate) fn final_charge(&mut self, id: AllocationId, reason: EndReason) -> Option<Fact> {
+        let allocation = self.allocation(id);
+        let (tenant, unit, running) = (allocation.tenant, allocation.unit, allocation.running);
+        let (used, price) = (self.accrued(allocation, self.now), self.billed(allocation));
+        let mut missing = Micros(0);
+        let mut bill = used;
+        match (reason, allocation.ready) {
+            // Released, not under notice: at least `min_charge`.
+            (EndReason::Released, ready) if allocation.notice.is_none() => {
+                let ran = ready.map_or(Micros(0), |ready| self.now.since(ready));
+                missing = self.market(unit.market).rules.min_charge.since(ran);
+                bill += price.over(missing);
+            }
+            // Lost within the minimum runtime: free.
+            (EndReason::UnitLost, Some(_)) if self.is_protected(allocation) => bill = Bill::default(),
+            _ => {}
+        }
+        let closed = SettlementDetail::Node(ClosedNode {
+            allocation: id,
+            start_by: allocation.start_by,
+            ready_at: allocation.ready,
+            protected_until: allocation.protected_until,
+            notice: allocation.notice.map(|notice| (notice.reason, notice.deadline)),
+            price,
+            used,
+            missing,
+        });
+        self.settlement_details.push(closed);
+        if let Some(running) = running {
+            self.market_mut(unit.market).meter.leave(running.terms);
+        }
+        self.charge(id, unit, tenant, bill, reason.into())
+    }
+
+    /// A claim that its tenant gives up costs `min_charge`, at what its bid would have paid there as
+    /// last settled; `ceiling` is the bid's of then.
+    pub(crate) fn charge_for_claim(&mut self, node: AllocationId, by: Bidder, ceiling: Price) {
+        let unit = self.allocation(node).unit;
+        let market = self.market(unit.market);
+        let price = market.meter.tariff().price_for(by.tenant).max(self.offer(unit).reserve);
+        let (price, span) = (ceiling.min(price), market.rules.min_charge);
+        let bill = price.over(span);
+        if let Some(charge) = self.charge(node, unit, by.tenant, bill, ChargeReason::ClaimDropped) {
+            self.settlement_details.push(SettlementDetail::Claim { allocation: node, price, span });
+            self.tell(charge);
+        }
+    }
+
+    /// Debit = credit + fee; left out when the debit is 0.
+    fn charge(
+        &mut self,
+        id: AllocationId,
+        unit: UnitId,
+        tenant: AccountId,
+        bill: Bill,
+        reason: ChargeReason,
+    ) -> Option<Fact> {
+        let debit = bill.round();
+        if debit.0 == 0 {
+            return None;
+        }
+        let fee = debit.fee(self.market(unit.market).rules.fee_bps);
+        self.totals.charge(debit, fee);
+        Some(Fact::Charged { node: self.node(id), tenant, debit, fee, reason })
+    }
+
+    /// A live node whose offer has a higher reserve bears it after a notice and its protection; each
+    /// call starts the delay anew (R11).
+    pub(crate) fn delay_raise(&mut self, id: AllocationId) {
+        let allocation = self.allocation(id);
+        let raised = self.offer(allocation.unit).reserve > allocation.reserve;
+        let notice = self.market(allocation.unit.market).rules.notice;
+        let at = self.now.after(notice).max(allocation.protected_until);
+        self.allocation_mut(id).raise_at = raised.then_some(at);
+        if raised {
+            self.timers.set(at, Due::ReserveCounts(id));
+        }
+    }
+
+    /// The delay is over: the offer's reserve counts.
+    pub(crate) fn reserve_counts(&mut self, id: AllocationId) {
+        let reserve = self.offer(self.allocation(id).unit).reserve;
+        let allocation = self.allocation_mut(id);
+        allocation.raise_at = None;
+        allocation.reserve = reserve;
+        self.remeter(id);
+        self.reindex_allocation(id);
+    }
+}

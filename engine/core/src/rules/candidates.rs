@@ -1,0 +1,203 @@
+//! What a bid could take in a market: free units, standing notices, displacements (R3, R4, R6).
+
+use crate::book::Victim;
+use crate::exchange::Exchange;
+use crate::state::BidTerms;
+use crate::types::money::Price;
+use crate::types::units::{AccountId, AllocationId, BidId, MarketId};
+use std::cmp::Ordering;
+
+/// A node that can be had, and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) kind: CandidateKind,
+    /// The ceiling it needs: the reserve, or that and the increment above the victim's ceiling.
+    pub(crate) needed: Price,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CandidateKind {
+    Free(MarketId, AccountId),
+    Standing(AllocationId),
+    Displace(Victim),
+}
+
+impl Exchange {
+    /// What nodes there would need one after another, cheapest first (R9).
+    pub(crate) fn needs(&self, id: MarketId) -> impl Iterator<Item = Price> {
+        let mut free = self.free_units(id).map(|o| o.needed).peekable();
+        let mut standing = self.standing_notices(id).map(|o| o.needed).peekable();
+        // None is passed over for a later one, so each needs what those before it did.
+        let mut displacements = self
+            .displacements(id)
+            .scan(Price::ZERO, |needed, o| {
+                *needed = o.needed.max(*needed);
+                Some(*needed)
+            })
+            .peekable();
+        std::iter::from_fn(move || {
+            let least =
+                [free.peek(), standing.peek(), displacements.peek()].into_iter().flatten().min().copied()?;
+            free.next_if_eq(&least)
+                .or_else(|| standing.next_if_eq(&least))
+                .or_else(|| displacements.next_if_eq(&least))
+        })
+    }
+
+    /// What one bid with this ceiling would take in a market, node by node (R3, R4).
+    fn takings(&self, id: MarketId, ceiling: Price) -> impl Iterator<Item = Candidate> {
+        let affordable = move |o: &Candidate| o.needed <= ceiling;
+        let mut free = self.free_units(id).take_while(affordable).peekable();
+        let mut standing = self.standing_notices(id).take_while(affordable).peekable();
+        let mut displacements = self.displacements(id).take_while(affordable).peekable();
+        std::iter::from_fn(move || {
+            let displacement = displacements.peek().copied();
+            free.next_if(|o| o.precedes(displacement))
+                .or_else(|| standing.next_if(|o| o.precedes(displacement)))
+                .or_else(|| displacements.next())
+        })
+    }
+
+    pub(crate) fn free_units(&self, id: MarketId) -> impl Iterator<Item = Candidate> {
+        self.market(id).book.free.iter().flat_map(move |(reserve, count, provider)| {
+            let candidate = Candidate { kind: CandidateKind::Free(id, provider), needed: reserve };
+            std::iter::repeat_n(candidate, usize::try_from(count).unwrap_or(usize::MAX))
+        })
+    }
+
+    pub(crate) fn standing_notices(&self, id: MarketId) -> impl Iterator<Item = Candidate> {
+        let standing = self.market(id).book.standing.iter();
+        standing.map(|(reserve, _, node)| Candidate { kind: CandidateKind::Standing(node), needed: reserve })
+    }
+
+    /// Displacements one after another, each as if those before it were done.
+    pub(crate) fn displacements(&self, id: MarketId) -> impl Iterator<Item = Candidate> {
+        self.market(id).book.held.victims().map(|victim| self.displacing(victim))
+    }
+
+    /// The first of [`Exchange::displacements`].
+    pub(crate) fn displacement(&self, id: MarketId) -> Option<Candidate> {
+        self.market(id).book.held.first_victim().map(|victim| self.displacing(victim))
+    }
+
+    fn displacing(&self, victim: Victim) -> Candidate {
+        let unit = self.allocation(victim.allocation).unit;
+        Candidate { kind: CandidateKind::Displace(victim), needed: self.needed(unit, victim.ceiling) }
+    }
+
+    /// The first free unit.
+    pub(crate) fn free_unit(&self, id: MarketId) -> Option<Candidate> {
+        let (reserve, _, provider) = self.market(id).book.free.first()?;
+        Some(Candidate { kind: CandidateKind::Free(id, provider), needed: reserve })
+    }
+
+    /// What one node would need (R9): the first of [`Exchange::needs`].
+    fn need(&self, id: MarketId) -> Option<Price> {
+        let all = [self.free_unit(id), self.standing_notices(id).next(), self.displacement(id)];
+        all.into_iter().flatten().map(|candidate| candidate.needed).min()
+    }
+
+    /// What the last of `nodes` nodes would need (R9).
+    pub(crate) fn needed_for(&self, id: MarketId, nodes: u32) -> Option<Price> {
+        match nodes {
+            1 => self.need(id),
+            _ => self.needs(id).nth(nodes as usize - 1),
+        }
+    }
+
+    /// What a bid would take now if it took one node, over all its markets (R3, R4, R13).
+    pub(crate) fn best_for(&self, bid: BidId) -> Option<Candidate> {
+        let terms = &self.bid(bid).terms;
+        let (mut displacement, mut free, mut standing) =
+            (Cheapest::default(), Cheapest::default(), Cheapest::default());
+        for market in self.open_to(terms) {
+            let affordable = |o: &Candidate| o.needed <= terms.ceiling;
+            displacement.look_at(market, self.displacement(market).filter(affordable));
+            free.look_at(market, self.free_unit(market).filter(affordable));
+            standing.look_at(market, self.standing_notices(market).next().filter(affordable));
+        }
+        let displacement = displacement.candidate();
+        let precedes = |o: &Candidate| o.precedes(displacement);
+        free.candidate().filter(precedes).or(standing.candidate().filter(precedes)).or(displacement)
+    }
+
+    /// The cheapest that the bid can afford of what its markets have, the first market's in a tie.
+    pub(crate) fn best_of(
+        &self,
+        bid: BidId,
+        in_market: impl Fn(MarketId) -> Option<Candidate>,
+    ) -> Option<Candidate> {
+        let (terms, mut best) = (&self.bid(bid).terms, Cheapest::default());
+        for market in self.open_to(terms) {
+            best.look_at(market, in_market(market).filter(|candidate| candidate.needed <= terms.ceiling));
+        }
+        best.candidate()
+    }
+
+    /// The markets of a bid in which it may buy (R17), in the order in which they were named.
+    pub(crate) fn open_markets(&self, bid: BidId) -> impl Iterator<Item = MarketId> {
+        self.open_to(&self.bid(bid).terms)
+    }
+
+    fn open_to<'a>(&'a self, terms: &'a BidTerms) -> impl Iterator<Item = MarketId> + use<'a> {
+        let markets = self.scopes.markets(terms.scope).iter().copied();
+        markets.filter(|market| !self.sells(terms.tenant, *market))
+    }
+
+    /// How many of `nodes` a bid would take in a market now, and how many of these only after notice.
+    pub(crate) fn would_take(&self, market: MarketId, ceiling: Price, nodes: u32) -> (u32, u32) {
+        let taken = self.takings(market, ceiling).take(nodes as usize);
+        taken.fold((0, 0), |(all, later), o| {
+            (all + 1, later + u32::from(!matches!(o.kind, CandidateKind::Free(..))))
+        })
+    }
+
+    /// What a gang would take at once in a market to have `nodes`, if its ceiling allows (R12).
+    pub(crate) fn gang_in(&self, market: MarketId, nodes: u32, ceiling: Price) -> Option<Gang> {
+        let taken: Vec<Candidate> = self.takings(market, ceiling).take(nodes as usize).collect();
+        let displacements = taken.iter().filter(|o| matches!(o.kind, CandidateKind::Displace(_))).count();
+        let needed = taken.iter().map(|o| o.needed).max()?;
+        (taken.len() == nodes as usize).then_some(Gang { taken, displacements, needed, market })
+    }
+}
+
+impl Candidate {
+    /// A bid is not sent to something dearer than a displacement that is open to it (R3).
+    fn precedes(&self, displacement: Option<Candidate>) -> bool {
+        displacement.is_none_or(|displacement| self.needed <= displacement.needed)
+    }
+}
+
+/// The cheapest candidate of several markets, in a tie that of the market which was opened first.
+#[derive(Default)]
+struct Cheapest(Option<(MarketId, Candidate)>);
+
+impl Cheapest {
+    fn look_at(&mut self, market: MarketId, candidate: Option<Candidate>) {
+        let Some(candidate) = candidate else { return };
+        if self.0.is_none_or(|(first, best)| (candidate.needed, market) < (best.needed, first)) {
+            self.0 = Some((market, candidate));
+        }
+    }
+
+    fn candidate(self) -> Option<Candidate> {
+        self.0.map(|(_, candidate)| candidate)
+    }
+}
+
+/// A way to place a waiting gang.
+#[derive(Debug)]
+pub(crate) struct Gang {
+    pub(crate) taken: Vec<Candidate>,
+    displacements: usize,
+    needed: Price,
+    market: MarketId,
+}
+
+impl Gang {
+    /// The fewest displacements, then the lowest needed ceiling, then the first market (R12).
+    pub(crate) fn compare(&self, other: &Gang) -> Ordering {
+        let key = |gang: &Gang| (gang.displacements, gang.needed, gang.market);
+        key(self).cmp(&key(other))
+    }
+}

@@ -1,0 +1,55 @@
+//! Takes the timers that are due, and drops those that no longer stand.
+
+use crate::exchange::Exchange;
+use crate::state::timers::{Due, Timers};
+use crate::types::units::Micros;
+use std::cmp::Reverse;
+
+/// How many timers may be there beside twice those that stood.
+const SLACK: usize = 1024;
+
+impl Exchange {
+    /// Takes the first thing that is due by now.
+    pub(crate) fn take_due(&mut self) -> Option<Due> {
+        while let Some(Reverse((at, due))) =
+            self.timers.heap.peek().copied().filter(|Reverse((at, _))| *at <= self.now)
+        {
+            self.timers.heap.pop();
+            if self.is_awaited(at, due) {
+                return Some(due);
+            }
+        }
+        None
+    }
+
+    /// Forgets timers that stand no more: the first ones, and all once they have become many.
+    pub(crate) fn tidy_timers(&mut self) {
+        while let Some(Reverse((at, due))) = self.timers.heap.peek().copied()
+            && !self.is_awaited(at, due)
+        {
+            self.timers.heap.pop();
+        }
+        if self.timers.heap.len() > 2 * self.timers.standing + SLACK {
+            let mut heap = std::mem::take(&mut self.timers.heap);
+            heap.retain(|Reverse((at, due))| self.is_awaited(*at, *due));
+            self.timers = Timers { standing: heap.len(), heap };
+        }
+    }
+
+    /// Whether what was to fall due at an instant still is to.
+    fn is_awaited(&self, at: Micros, due: Due) -> bool {
+        match due {
+            Due::ProtectionEnds(id) => self.allocations.get(id).is_some_and(|a| a.protected_until == at),
+            Due::ReserveCounts(id) => self.allocations.get(id).is_some_and(|a| a.raise_at == Some(at)),
+            Due::Deadline(id) => {
+                self.allocations.get(id).and_then(|a| a.notice).is_some_and(|notice| notice.deadline == at)
+            }
+            Due::StartTimeout(id) => {
+                self.allocations.get(id).is_some_and(|a| a.ready.is_none() && a.start_by == at)
+            }
+            Due::Expiry(id) => {
+                self.bids.get(id).is_some_and(|bid| bid.searching && bid.terms.expiry.get() == Some(at))
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Keeps the books true to the state: each function works out where something belongs, compares
+//! that with where the book has it, and moves it. Called after every change of what it reads.
+
+use crate::book::{Demand, Handle, Live, Place, Queued};
+use crate::exchange::Exchange;
+use crate::state::Bid;
+use crate::types::money::Price;
+use crate::types::units::{AccountId, AllocationId, BidId, MarketId};
+use std::cmp::Reverse;
+
+impl Exchange {
+    /// After a change of its notice, protection or reserve, or of its bid.
+    pub(crate) fn reindex_allocation(&mut self, id: AllocationId) {
+        let place = self.place_of(id);
+        self.move_to(id, Some(place));
+    }
+
+    /// Takes an allocation that ends out of the book.
+    pub(crate) fn unindex_allocation(&mut self, id: AllocationId) {
+        self.move_to(id, None);
+    }
+
+    fn move_to(&mut self, id: AllocationId, place: Option<Place>) {
+        let allocation = self.allocation_mut(id);
+        let market = allocation.unit.market;
+        let before = std::mem::replace(&mut allocation.place, place);
+        if before == place {
+            return;
+        }
+        let (handle, unit) = (allocation.handle, allocation.unit);
+        self.allocation_mut(id).handle = self.market_mut(market).book.move_to(id, before, place, handle);
+        let counted = before.is_some_and(Place::is_notice_of_staying_unit);
+        let counts = place.is_some_and(Place::is_notice_of_staying_unit);
+        if counted != counts {
+            let offer = self.offer_mut(unit);
+            offer.notices = offer.notices + u64::from(counts) - u64::from(counted);
+        }
+        if let Some(Place::Orphan { ceiling, .. }) = before {
+            self.orphans.remove((ceiling, Reverse(id)));
+        }
+        if let Some(Place::Orphan { ceiling, .. }) = place {
+            self.orphans.insert((ceiling, Reverse(id)));
+        }
+        self.dirty.insert(market);
+    }
+
+    fn place_of(&self, id: AllocationId) -> Place {
+        let allocation = self.allocation(id);
+        let bid = self.bid(allocation.bid);
+        let Some(notice) = allocation.notice else {
+            let protected = self.is_protected(allocation).then_some(allocation.protected_until);
+            return Place::Live(Live { ceiling: bid.terms.ceiling, protected, reserve: allocation.reserve });
+        };
+        let offer = self.offer(allocation.unit);
+        if let Some(claim) = notice.claim {
+            let ceiling = self.bid(claim.by.bid).terms.ceiling;
+            return Place::Claimed { ceiling, number: claim.number, reserve: offer.reserve };
+        }
+        if offer.units[allocation.unit.number].leaving {
+            Place::Leaving
+        } else if self.is_wanted_back(id) {
+            Place::Orphan { ceiling: bid.terms.ceiling, returns: notice.returns }
+        } else {
+            Place::Standing { reserve: offer.reserve, deadline: notice.deadline }
+        }
+    }
+
+    /// Whether the holder of a node under notice would have it back, were nobody to claim it (R6).
+    pub(crate) fn is_wanted_back(&self, id: AllocationId) -> bool {
+        let allocation = self.allocation(id);
+        let (Some(notice), bid) = (allocation.notice, self.bid(allocation.bid)) else { return false };
+        let offer = self.offer(allocation.unit);
+        let stays = !offer.units[allocation.unit.number].leaving;
+        // Room under `max_nodes`, or a claim to give up for it.
+        let room = notice.returns || bid.live.len() < bid.terms.max_nodes;
+        stays && offer.reserve <= bid.terms.ceiling && room
+    }
+
+    /// After a change of what a bid wants or has: its place in the queues, and whether it wants its
+    /// nodes under notice back.
+    pub(crate) fn reindex_bid(&mut self, id: BidId) {
+        let bid = self.bids.get_mut(id).expect("an active bid");
+        self.accounts[bid.terms.tenant.0 as usize].open.count(bid);
+        let (queued, unmet) = (bid.queue(), bid.unmet());
+        if bid.queued != queued {
+            self.requeue(id, queued);
+        } else if bid.queued_nodes != unmet && queued.is_some() {
+            self.count_unmet(id, unmet);
+        }
+        let bid = self.bid(id);
+        let (has_ended, notices) = (bid.has_ended(), bid.notices.clone());
+        if has_ended {
+            self.ending.push(id);
+        }
+        for notice in notices.iter() {
+            self.reindex_allocation(notice);
+        }
+        self.reindex_rescue(id);
+    }
+
+    /// Before a change of a bid's rank: it leaves the books, and [`Exchange::reindex_bid`] brings it back.
+    pub(crate) fn unindex_bid(&mut self, id: BidId) {
+        self.requeue(id, None);
+        if std::mem::take(&mut self.bid_mut(id).is_rescuable) {
+            for at in 0..self.markets_of(id).len() {
+                let (market, rank) = (self.markets_of(id)[at], self.bid(id).rank());
+                self.market_mut(market).book.rescues.set(id, rank, None);
+            }
+        }
+    }
+
+    fn requeue(&mut self, id: BidId, queued: Option<Queued>) {
+        let Exchange { bids, markets, scopes, dirty, .. } = self;
+        let bid = bids.get_mut(id).expect("an active bid");
+        let before = std::mem::replace(&mut bid.queued, queued);
+        let (tenant, rank, unmet) = (bid.terms.tenant, bid.rank(), bid.unmet());
+        bid.queued_nodes = unmet;
+        for (at, id_of_market) in scopes.markets(bid.terms.scope).iter().enumerate() {
+            let market = &mut markets[id_of_market.0 as usize];
+            let queued = queued.filter(|_| !market.sells(tenant));
+            let (demand, handle) = (&mut market.book.demand, bid.handle(at));
+            let removed = before.is_some_and(|before| demand.remove(tenant, before, rank, handle));
+            let inserted =
+                queued.is_some_and(|queued| demand.insert(id, tenant, queued, unmet, rank, handle));
+            if removed || inserted {
+                dirty.insert(*id_of_market);
+            }
+        }
+    }
+
+    /// Tells the books of its markets that a bid which stays where it is wants more or fewer nodes.
+    fn count_unmet(&mut self, id: BidId, unmet: u32) {
+        let Exchange { bids, markets, scopes, .. } = self;
+        let bid = bids.get_mut(id).expect("an active bid");
+        bid.queued_nodes = unmet;
+        let (Some(queued), rank) = (bid.queued, bid.rank()) else { return };
+        for (at, market) in scopes.markets(bid.terms.scope).iter().enumerate() {
+            markets[market.0 as usize].book.demand.set_nodes(queued, unmet, rank, *bid.handle(at));
+        }
+    }
+
+    /// After a change of its ceiling: besides, its nodes and claims, and whom the claims on its
+    /// nodes would let off.
+    pub(crate) fn reindex_bid_and_nodes(&mut self, id: BidId) {
+        for node in self.bid(id).live.clone().iter() {
+            self.reindex_allocation(node);
+        }
+        for node in self.bid(id).claims.clone().iter() {
+            self.reindex_allocation(node);
+        }
+        for node in self.bid(id).notices.clone().iter() {
+            self.remeter(node);
+            if let Some(claim) = self.allocation(node).claim() {
+                self.reindex_rescue(claim.by.bid);
+            }
+        }
+        self.reindex_bid(id);
+    }
+
+    /// After a change of a bid's claims, of their victims' ceilings, of the reserves of their units:
+    /// which free unit the bid would take in their stead (R6). Where no unit is free that can wait.
+    pub(crate) fn reindex_rescue(&mut self, id: BidId) {
+        let bid = self.bid(id);
+        if bid.rescue_is_stale || bid.claims.is_empty() && !bid.is_rescuable {
+            return;
+        }
+        self.bid_mut(id).rescue_is_stale = true;
+        self.stale_rescues.push(id);
+        if self.markets_of(id).iter().any(|market| self.market(*market).book.free.count > 0) {
+            self.refresh_rescues();
+        }
+    }
+
+    /// Before anybody looks for a claim holder to whom a free unit could go.
+    pub(crate) fn refresh_rescues(&mut self) {
+        while let Some(id) = self.stale_rescues.pop() {
+            if let Some(bid) = self.bids.get_mut(id) {
+                bid.rescue_is_stale = false;
+                self.refresh_rescue(id);
+            }
+        }
+    }
+
+    pub(crate) fn refresh_rescue(&mut self, id: BidId) {
+        let mut is_rescuable = false;
+        for at in 0..self.markets_of(id).len() {
+            let market = self.markets_of(id)[at];
+            let accepts = self.accepts_instead(id, market);
+            is_rescuable |= accepts.is_some();
+            let rank = self.bid(id).rank();
+            if self.market_mut(market).book.rescues.set(id, rank, accepts) && accepts.is_some() {
+                self.dirty.insert(market);
+            }
+        }
+        self.bid_mut(id).is_rescuable = is_rescuable;
+    }
+
+    /// The highest unit reserve that a bid would accept in a market instead of one of its claims (R6).
+    fn accepts_instead(&self, id: BidId, market: MarketId) -> Option<Price> {
+        let bid = self.bid(id);
+        if bid.claims.is_empty() || self.sells(bid.terms.tenant, market) {
+            return None;
+        }
+        let victim = self.dearest_victim(id, bid.rescue_market(market))?;
+        Some(self.needed_against(victim).min(bid.terms.ceiling))
+    }
+
+    /// The claim of a bid that it gives up first: the one whose victim has the highest ceiling,
+    /// then the oldest (R6); only of one market, where that is asked.
+    pub(crate) fn dearest_victim(&self, id: BidId, market: Option<MarketId>) -> Option<AllocationId> {
+        let claims = self.bid(id).claims.iter();
+        claims
+            .filter(|claim| market.is_none_or(|market| self.allocation(*claim).unit.market == market))
+            .max_by_key(|claim| (self.bid(self.allocation(*claim).bid).terms.ceiling, Reverse(*claim)))
+    }
+
+    /// The ceiling that R4 asks of whoever displaces this node's bid.
+    pub(crate) fn needed_against(&self, id: AllocationId) -> Price {
+        let allocation = self.allocation(id);
+        self.needed(allocation.unit, self.bid(allocation.bid).terms.ceiling)
+    }
+
+    /// All bids of an account that seek in a market, after it began or ceased to sell there (R17).
+    pub(crate) fn requeue_in(&mut self, account: AccountId, market: MarketId) {
+        let sells = self.sells(account, market);
+        // What has ended does not count again, and is not looked at next time.
+        let mut bids = std::mem::take(&mut self.accounts[account.0 as usize].bids);
+        bids.retain(|id| self.bids.get(*id).is_some());
+        for id in bids.iter().copied() {
+            let bid = self.bid(id);
+            let seeks = bid.queued.is_some() || !bid.claims.is_empty();
+            if !seeks || !self.markets_of(id).contains(&market) {
+                continue;
+            }
+            if let Some(queued) = self.bid(id).queued {
+                let (rank, unmet) = (self.bid(id).rank(), self.bid(id).queued_nodes);
+                let (demand, handle) = self.demand_of(id, market);
+                demand.remove(account, queued, rank, handle);
+                if !sells {
+                    demand.insert(id, account, queued, unmet, rank, handle);
+                }
+                self.dirty.insert(market);
+            }
+            self.reindex_rescue(id);
+        }
+        self.accounts[account.0 as usize].bids = bids;
+    }
+
+    /// Of one of a bid's markets, with the bid's handle there.
+    pub(crate) fn demand_of(&mut self, id: BidId, market: MarketId) -> (&mut Demand, &mut Option<Handle>) {
+        let bid = self.bids.get_mut(id).expect("an active bid");
+        let mut named = self.scopes.markets(bid.terms.scope).iter();
+        let at = named.position(|named| *named == market).expect("one of its markets");
+        (&mut self.markets[market.0 as usize].book.demand, bid.handle(at))
+    }
+
+    /// After a change of an offer's reserve, place, units or free units.
+    pub(crate) fn reindex_offer(&mut self, market: MarketId, provider: AccountId) {
+        let offer = &self.market(market).offers[&provider];
+        let (reserve, place) = (offer.reserve, offer.place);
+        let (free, offered) = (offer.free.len() as u64, offer.capacity() > 0);
+        let book = &mut self.market_mut(market).book;
+        book.free.set(reserve, place, provider, free);
+        book.free.set_floor(reserve, provider, offered);
+        self.dirty.insert(market);
+    }
+}
+
+impl Bid {
+    /// A gang's rescue stays in one market (R12): the market its claims must be in.
+    pub(crate) fn rescue_market(&self, market: MarketId) -> Option<MarketId> {
+        (self.terms.min_nodes.min(self.terms.max_nodes) > 1).then_some(market)
+    }
+}

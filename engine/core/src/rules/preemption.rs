@@ -1,0 +1,142 @@
+//! Notices and claims: how a node changes hands (R5, R6, R7).
+
+use crate::book::{Place, Victim};
+use crate::event::{Bidder, ClaimCause, DropCause, EndReason, Fact, NoticeReason};
+use crate::exchange::Exchange;
+use crate::state::timers::Due;
+use crate::state::{Allocation, Claim, Notice};
+use crate::types::units::{AllocationId, BidId};
+
+impl Allocation {
+    /// An orphan that takes up unmet demand of its bid when it comes back, rather than raising
+    /// `max_nodes` (R6, R7).
+    pub(crate) fn takes_demand_back(&self) -> bool {
+        match self.place {
+            Some(Place::Orphan { returns, .. }) => !returns,
+            Some(Place::Live(_) | Place::Claimed { .. } | Place::Standing { .. } | Place::Leaving) | None => {
+                false
+            }
+        }
+    }
+}
+
+impl Exchange {
+    pub(crate) fn start_notice(&mut self, id: AllocationId, reason: NoticeReason) {
+        let bid = self.give_notice(id, reason);
+        self.reindex_bid(bid);
+    }
+
+    /// Notice is given at the end of the protection, if that lies ahead and the notice is not OUTBID,
+    /// which never falls into it. The bid that is to be indexed then, and its node with it.
+    fn give_notice(&mut self, id: AllocationId, reason: NoticeReason) -> BidId {
+        let allocation = self.allocation(id);
+        let (bid_id, protected_until) = (allocation.bid, allocation.protected_until);
+        let notice = self.market(allocation.unit.market).rules.notice;
+        let deadline = self.now.after(notice).max(protected_until);
+        let bid = self.bid_mut(bid_id);
+        bid.live.remove(id);
+        bid.notices.insert(id);
+        let returns = bid.terms.closes;
+        if returns {
+            bid.terms.max_nodes -= 1;
+        }
+        let max_nodes = bid.terms.max_nodes;
+        let notice = Notice { deadline, reason, returns, claim: None };
+        let allocation = self.allocation_mut(id);
+        allocation.notice = Some(notice);
+        allocation.raise_at = None;
+        self.timers.set(deadline, Due::Deadline(id));
+        self.tell(Fact::NoticeStarted { node: self.node(id), deadline, max_nodes, reason });
+        self.remeter(id);
+        bid_id
+    }
+
+    /// R4: the victim's notice begins, or the claim on it moves.
+    pub(crate) fn displace(&mut self, by: BidId, victim: Victim) {
+        let node = victim.allocation;
+        if !victim.claimed {
+            let outbid = self.give_notice(node, NoticeReason::Outbid);
+            self.claim(by, node, ClaimCause::Displaced);
+            self.reindex_bid(outbid);
+        } else if self.allocation(node).bid == by {
+            self.drop_claim(node, DropCause::HolderBack);
+            self.rescind(node);
+        } else {
+            self.claim(by, node, ClaimCause::ClaimDisplaced);
+        }
+    }
+
+    pub(crate) fn pass_on(&mut self, orphan: AllocationId, to: BidId) {
+        self.claim(to, orphan, ClaimCause::PassedOn);
+    }
+
+    /// A notice that stands is nobody's; its own holder does not want it, else it were an orphan.
+    pub(crate) fn claim_standing(&mut self, by: BidId, node: AllocationId) {
+        self.claim(by, node, ClaimCause::Standing);
+    }
+
+    fn claim(&mut self, by: BidId, node: AllocationId, cause: ClaimCause) {
+        self.last_claim += 1;
+        let claim = Claim { by: self.bidder(by), number: self.last_claim };
+        let notice = self.allocation_mut(node).notice.as_mut().expect("claims are on notices");
+        let was = notice.claim.replace(claim);
+        if let Some(was) = was {
+            self.bid_mut(was.by.bid).claims.remove(node);
+        }
+        self.bid_mut(by).claims.insert(node);
+        self.tell(Fact::Claimed {
+            node: self.node(node),
+            by: claim.by,
+            was: was.map(|claim| claim.by),
+            cause,
+        });
+        self.reindex_allocation(node);
+        if let Some(was) = was {
+            self.reindex_bid(was.by.bid);
+        }
+        self.reindex_bid(by);
+    }
+
+    /// The claim on a node under notice is lost or given up; the notice stays.
+    pub(crate) fn drop_claim(&mut self, node: AllocationId, cause: DropCause) {
+        let by = self.take_claim(node).expect("a claim to drop");
+        self.tell(Fact::ClaimDropped { node: self.node(node), by, cause });
+        self.reindex_allocation(node);
+        self.reindex_bid(by.bid);
+    }
+
+    pub(crate) fn take_claim(&mut self, node: AllocationId) -> Option<Bidder> {
+        let claim = self.allocation_mut(node).notice.as_mut()?.claim.take()?;
+        self.bid_mut(claim.by.bid).claims.remove(node);
+        Some(claim.by)
+    }
+
+    /// The node stays with its holder, who gives up a claim for it where there is no room (R6, R7).
+    pub(crate) fn rescind(&mut self, id: AllocationId) {
+        let bid_id = self.allocation(id).bid;
+        let notice = self.allocation(id).notice.expect("a notice to rescind");
+        let bid = self.bid_mut(bid_id);
+        if notice.returns {
+            bid.terms.max_nodes += 1;
+        } else if bid.room() == 0 {
+            let victim = self.dearest_victim(bid_id, None).expect("the node is wanted back");
+            self.drop_claim(victim, DropCause::Rescued);
+        }
+        let bid = self.bid_mut(bid_id);
+        bid.notices.remove(id);
+        bid.live.insert(id);
+        let max_nodes = bid.terms.max_nodes;
+        self.allocation_mut(id).notice = None;
+        self.tell(Fact::NoticeRescinded { node: self.node(id), max_nodes });
+        self.delay_raise(id);
+        self.remeter(id);
+        self.reindex_allocation(id);
+        self.reindex_bid(bid_id);
+    }
+
+    /// The node has to be given up by now: it goes to the claim's bid, if there is one (R5).
+    pub(crate) fn deadline(&mut self, id: AllocationId) {
+        let notice = self.allocation(id).notice.expect("a deadline is a notice's");
+        self.end(id, EndReason::from(notice.reason));
+    }
+}

@@ -1,0 +1,34 @@
+//! What the events of an answer leave out about nodes that ended and claims that were charged. The read model keeps it.
+
+use crate::event::NoticeReason;
+use crate::types::money::{Bill, Price};
+use crate::types::units::{AllocationId, Micros};
+
+/// One for each `Ended`, and one for each `Charged` with `CLAIM_DROPPED`, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettlementDetail {
+    Node(ClosedNode),
+    /// The least that a claim costs: `span` at `price`.
+    Claim {
+        allocation: AllocationId,
+        price: Price,
+        span: Micros,
+    },
+}
+
+/// An allocation as it was when it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClosedNode {
+    pub allocation: AllocationId,
+    pub start_by: Micros,
+    pub ready_at: Option<Micros>,
+    pub protected_until: Micros,
+    /// The reason and the deadline of the notice it was under.
+    pub notice: Option<(NoticeReason, Micros)>,
+    /// In force at the end, per node-hour.
+    pub price: Price,
+    /// Of its meter, also where it is free of charge.
+    pub used: Bill,
+    /// What the minimum charge adds to the time used, at `price`.
+    pub missing: Micros,
+}

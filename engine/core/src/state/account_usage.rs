@@ -1,0 +1,28 @@
+//! What an account has open, for whoever limits it. No rule of the market asks.
+
+use crate::state::Bid;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccountUsage {
+    /// Those that search.
+    pub bids: u64,
+    /// The `max_nodes` of these bids, and what the others still hold or claim, in all. A node under notice counts
+    /// beside `max_nodes` where a rescission would raise that again (R7).
+    pub nodes: u64,
+}
+
+impl AccountUsage {
+    /// Counts one of its bids as it is now, and no longer as it was when it was counted last.
+    pub(crate) fn count(&mut self, bid: &mut Bid) {
+        self.bids -= u64::from(bid.is_counted);
+        self.nodes -= u64::from(bid.counted_nodes);
+        bid.is_counted = bid.searching;
+        bid.counted_nodes = match (bid.searching, bid.terms.closes) {
+            (true, false) => bid.terms.max_nodes,
+            (true, true) => bid.terms.max_nodes + bid.notices.len(),
+            (false, _) => bid.live.len() + bid.notices.len() + bid.claims.len(),
+        };
+        self.bids += u64::from(bid.is_counted);
+        self.nodes += u64::from(bid.counted_nodes);
+    }
+}

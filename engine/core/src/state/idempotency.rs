@@ -1,0 +1,163 @@
+//! Idempotency keys (R16): the first answer to a client's key, for 24 hours of market time or the
+//! account's last million.
+
+use crate::answer::Outcome;
+use crate::codec::Content;
+use crate::collections::slab::Slab;
+use crate::types::reject::Reject;
+use crate::types::units::{ClientKey, Micros, Seq};
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+
+const LIFE: Micros = Micros::DAY;
+const MOST: usize = 1_000_000;
+/// So many are forgotten before they are taken out of the table, together: each is somewhere else in memory, and what is
+/// looked for at once is waited for once.
+const OUT_TOGETHER: usize = 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    used: Slab<Used>,
+    /// The oldest first.
+    by_age: VecDeque<Place>,
+    /// Forgotten, and in the table still.
+    forgotten: Vec<Place>,
+    places: HashTable<Place>,
+    /// Keys are chosen by somebody who may mean harm: seeded anew in each process.
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct Used {
+    at: Micros,
+    key: ClientKey,
+    first: First,
+    forgotten: bool,
+}
+
+/// Where a key lies, in so few bytes that a million of them are brought to a larger table within milliseconds, and
+/// without looking at the keys.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Of the key.
+    hash: u32,
+    place: u32,
+}
+
+/// What a key was first used for, and what the answer was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct First {
+    pub(crate) seq: Seq,
+    pub(crate) content: Content,
+    pub(crate) refusal: Option<Reject>,
+}
+
+impl First {
+    pub(crate) fn of(seq: Seq, content: Content, outcome: Outcome) -> First {
+        let refusal = match outcome {
+            Outcome::Rejected(reject) => Some(reject),
+            Outcome::Accepted | Outcome::Repeated { .. } => None,
+        };
+        First { seq, content, refusal }
+    }
+}
+
+impl Keys {
+    /// What the key is known for at `now`; forgets what has grown too old.
+    pub(crate) fn find(&mut self, key: &ClientKey, now: Micros) -> Option<First> {
+        while self.by_age.front().is_some_and(|oldest| self.used[oldest.place].at.after(LIFE) <= now) {
+            self.forget_oldest();
+        }
+        self.used(key).map(|used| used.first)
+    }
+
+    /// Whether a command with this key was answered, as far as that is remembered.
+    pub(crate) fn knows(&self, key: &ClientKey) -> bool {
+        self.used(key).is_some()
+    }
+
+    fn used(&self, key: &ClientKey) -> Option<&Used> {
+        let hash = self.hash(key);
+        let is_it = |used: &Used| !used.forgotten && used.key == *key;
+        let place =
+            self.places.find(spread(hash), |found| found.hash == hash && is_it(&self.used[found.place]));
+        place.map(|found| &self.used[found.place])
+    }
+
+    /// A key that is not known.
+    pub(crate) fn remember(&mut self, key: ClientKey, now: Micros, first: First) {
+        let hash = self.hash(&key);
+        let place = Place { hash, place: self.used.put(Used { at: now, key, first, forgotten: false }) };
+        self.places.insert_unique(spread(hash), place, |place| spread(place.hash));
+        self.by_age.push_back(place);
+        if self.by_age.len() > MOST {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.by_age.pop_front() else { return };
+        self.used[oldest.place].forgotten = true;
+        self.forgotten.push(oldest);
+        if self.forgotten.len() < OUT_TOGETHER {
+            return;
+        }
+        for gone in &self.forgotten {
+            let found = self.places.find_entry(spread(gone.hash), |found| found.place == gone.place);
+            found.expect("what is forgotten is in the table").remove();
+        }
+        self.forgotten.drain(..).for_each(|gone| self.used.free(gone.place));
+    }
+
+    /// All that is remembered, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Micros, &ClientKey, First)> {
+        self.by_age.iter().map(|found| {
+            let Used { at, key, first, .. } = &self.used[found.place];
+            (*at, key, *first)
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_age.len()
+    }
+
+    fn hash(&self, key: &ClientKey) -> u32 {
+        // Half of it is enough: who has the same is told apart by the key itself.
+        (self.hasher.hash_one(key) >> 32) as u32
+    }
+}
+
+/// The table finds its rows by the lowest and the highest bits.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_million_of_a_day_is_known_by_all_that_was_answered() {
+        let mut keys = Keys::default();
+        let key = |n: u64| ClientKey::new(&format!("key {n}"));
+        let first = |n: u64| First { seq: Seq(n), content: Content(u128::from(n) << 64), refusal: None };
+        let most = MOST as u64;
+        for n in 0..most + 1_000 {
+            assert!(keys.find(&key(n), Micros(n)).is_none());
+            keys.remember(key(n), Micros(n), first(n));
+        }
+        assert_eq!(keys.len(), MOST);
+        assert!(!keys.knows(&key(999)) && keys.knows(&key(1_000)));
+        let all = keys.iter().map(|(at, known, first)| (at, known.clone(), first.seq));
+        assert!(all.eq((1_000..most + 1_000).map(|n| (Micros(n), key(n), Seq(n)))));
+        let late = Micros(most).after(LIFE);
+        assert_eq!(keys.find(&key(most + 1), late).unwrap().content, Content(u128::from(most + 1) << 64));
+        assert!(keys.find(&key(most), late).is_none());
+        assert_eq!(keys.len(), 999);
+        // Forgotten and known again: what is in the table of its first time does not count.
+        keys.remember(key(most), late, first(7));
+        assert_eq!(keys.find(&key(most), late).unwrap().seq, Seq(7));
+    }
+}

@@ -1,0 +1,69 @@
+//! Where bids look, each scope record once: most bids look where many others do.
+
+use crate::collections::id_map::ByName;
+use crate::event::Scope;
+use crate::types::units::{InstanceType, MarketId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScopeId(u32);
+
+#[derive(Debug, Default)]
+pub(crate) struct Scopes {
+    /// Each market alone, by its number.
+    alone: Vec<ScopeId>,
+    /// All others.
+    ids: ByName<Scope, ScopeId>,
+    scopes: Vec<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    scope: Scope,
+    /// In the order of the scope; those of an instance type as they were opened.
+    markets: Vec<MarketId>,
+}
+
+impl Scopes {
+    /// A market is opened.
+    pub(crate) fn open(&mut self, market: MarketId, kind: &InstanceType) {
+        let alone = self.add(Scope::Markets(market.into()), vec![market]);
+        self.alone.push(alone);
+        let of_type = self.keep(&Scope::InstanceType(kind.clone()));
+        self.scopes[of_type.0 as usize].markets.push(market);
+    }
+
+    pub(crate) fn find(&self, scope: &Scope) -> Option<ScopeId> {
+        match scope {
+            Scope::Markets(markets) if markets.len() == 1 => self.alone.get(markets[0].0 as usize).copied(),
+            Scope::Markets(_) | Scope::InstanceType(_) => self.ids.get(scope).copied(),
+        }
+    }
+
+    /// It is known from now on.
+    pub(crate) fn keep(&mut self, scope: &Scope) -> ScopeId {
+        if let Some(known) = self.find(scope) {
+            return known;
+        }
+        let markets = match scope {
+            Scope::Markets(markets) => markets.to_vec(),
+            Scope::InstanceType(_) => Vec::new(),
+        };
+        let id = self.add(scope.clone(), markets);
+        self.ids.insert(scope.clone(), id);
+        id
+    }
+
+    fn add(&mut self, scope: Scope, markets: Vec<MarketId>) -> ScopeId {
+        self.scopes.push(Known { scope, markets });
+        ScopeId(self.scopes.len() as u32 - 1)
+    }
+
+    pub(crate) fn scope(&self, id: ScopeId) -> &Scope {
+        &self.scopes[id.0 as usize].scope
+    }
+
+    /// The markets a scope names, or all of its instance type (R13).
+    pub(crate) fn markets(&self, id: ScopeId) -> &[MarketId] {
+        &self.scopes[id.0 as usize].markets
+    }
+}

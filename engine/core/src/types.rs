@@ -1,0 +1,9 @@
+//! Values that commands, events and answers have in common.
+
+pub mod market_list;
+pub mod market_rules;
+pub mod money;
+pub mod numbers;
+pub mod reject;
+pub mod state_dump;
+pub mod units;

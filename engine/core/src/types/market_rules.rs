@@ -1,0 +1,126 @@
+//! The rules of a market: their names, defaults and limits, in one table.
+
+use crate::types::reject::Reject;
+use crate::types::units::Micros;
+
+/// Set by a journaled command, so that a replay sees the rules of the day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarketRules {
+    /// Every price is a multiple of it; never changed afterwards.
+    pub tick: u64,
+    /// What a challenger must offer above the ceiling it displaces, in 1/10000 of that.
+    pub increment_bps: u64,
+    pub ceiling_max: u64,
+    pub bid_nodes_max: u64,
+    pub min_runtime: Micros,
+    pub notice: Micros,
+    pub start_timeout: Micros,
+    pub min_charge: Micros,
+    pub fee_bps: u64,
+    pub pricing: Pricing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pricing {
+    HighestLosing,
+    LowestAccepted,
+}
+
+impl Default for MarketRules {
+    fn default() -> Self {
+        MarketRules {
+            tick: 100,
+            increment_bps: 500,
+            ceiling_max: 1_000_000_000_000,
+            bid_nodes_max: 1000,
+            min_runtime: Micros::seconds(900),
+            notice: Micros::seconds(300),
+            start_timeout: Micros::seconds(900),
+            min_charge: Micros::seconds(300),
+            fee_bps: 0,
+            pricing: Pricing::HighestLosing,
+        }
+    }
+}
+
+/// The units one offer may have: each is remembered by itself.
+pub const OFFER_UNITS_MAX: u64 = 100_000;
+
+/// Limits that keep sums inside their types: a thousand years, a billion dollars an hour.
+const SPAN_MAX: u64 = 1000 * 366 * Micros::DAY.0;
+const PRICE_MAX: u64 = 1_000_000_000_000_000;
+
+/// The names of all rules, as commands and answers use them.
+pub const RULE_NAMES: [&str; 10] = [
+    "tick",
+    "increment_bps",
+    "ceiling_max",
+    "bid_nodes_max",
+    "min_runtime_us",
+    "notice_us",
+    "start_timeout_us",
+    "min_charge_us",
+    "fee_bps",
+    "pricing",
+];
+
+impl MarketRules {
+    /// These rules with `changes` made. Unknown names are refused before bad values.
+    pub fn with(&self, changes: &[RuleChange]) -> Result<MarketRules, Reject> {
+        if changes.iter().any(|change| !RULE_NAMES.contains(&&*change.name)) {
+            return Err(Reject::UnknownRule);
+        }
+        let mut rules = self.clone();
+        for change in changes {
+            rules.set(change).ok_or(Reject::BadRule)?;
+        }
+        Ok(rules)
+    }
+
+    fn set(&mut self, change: &RuleChange) -> Option<()> {
+        let number = |least: u64, most: u64| match change.value {
+            RuleValue::Number(n) if (least..=most).contains(&n) => Some(n),
+            RuleValue::Number(_) | RuleValue::Word(_) => None,
+        };
+        let span = |least: u64| number(least, SPAN_MAX).map(Micros);
+        match &*change.name {
+            "tick" => self.tick = number(1, PRICE_MAX)?,
+            "increment_bps" => self.increment_bps = number(0, 1_000_000)?,
+            "ceiling_max" => self.ceiling_max = number(1, PRICE_MAX)?,
+            "bid_nodes_max" => self.bid_nodes_max = number(1, u64::from(u32::MAX))?,
+            "min_runtime_us" => self.min_runtime = span(0)?,
+            "notice_us" => self.notice = span(0)?,
+            "start_timeout_us" => self.start_timeout = span(1)?,
+            "min_charge_us" => self.min_charge = span(0)?,
+            "fee_bps" => self.fee_bps = number(0, 10_000)?,
+            "pricing" => {
+                self.pricing = match &change.value {
+                    RuleValue::Word(word) if &**word == "HighestLosing" => Pricing::HighestLosing,
+                    RuleValue::Word(word) if &**word == "LowestAccepted" => Pricing::LowestAccepted,
+                    RuleValue::Word(_) | RuleValue::Number(_) => return None,
+                }
+            }
+            other => unreachable!("{other} is not in RULE_NAMES"),
+        }
+        Some(())
+    }
+}
+
+/// One market rule by name; the core knows the names and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleChange {
+    pub name: Box<str>,
+    pub value: RuleValue,
+}
+
+impl RuleChange {
+    pub fn number(name: &str, value: u64) -> RuleChange {
+        RuleChange { name: name.into(), value: RuleValue::Number(value) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleValue {
+    Number(u64),
+    Word(Box<str>),
+}

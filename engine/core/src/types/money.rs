@@ -1,0 +1,99 @@
+//! Prices and amounts in whole micro-dollars. No floats; each rounding says who gains.
+
+use crate::types::units::Micros;
+use std::fmt;
+
+/// Micro-dollars per node-hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Price(pub u64);
+
+impl Price {
+    pub const ZERO: Price = Price(0);
+
+    pub fn is_multiple_of(self, tick: u64) -> bool {
+        self.0.is_multiple_of(tick)
+    }
+
+    /// The next multiple of `tick` at or above; `None` beyond what can be expressed.
+    pub fn round_up(self, tick: u64) -> Option<Price> {
+        self.0.checked_next_multiple_of(tick).map(Price)
+    }
+
+    /// What `span` costs at this price, before any rounding.
+    pub fn over(self, span: Micros) -> Bill {
+        Bill(u128::from(self.0) * u128::from(span.0))
+    }
+}
+
+impl fmt::Display for Price {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Micro-dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Amount(pub u128);
+
+impl Amount {
+    pub const ZERO: Amount = Amount(0);
+
+    /// The marketplace's share of a debit, rounded down: the provider gains (R15).
+    #[must_use]
+    pub fn fee(self, fee_bps: u64) -> Amount {
+        Amount(self.0 * u128::from(fee_bps) / 10_000)
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An exact sum of price × time, in micro-dollars per hour × microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bill(pub u128);
+
+impl Bill {
+    /// Rounded down, once per charge: the tenant gains (R15).
+    pub fn round(self) -> Amount {
+        Amount(self.0 / u128::from(Micros::HOUR.0))
+    }
+}
+
+impl std::ops::Add for Bill {
+    type Output = Bill;
+    fn add(self, other: Bill) -> Bill {
+        Bill(self.0 + other.0)
+    }
+}
+
+impl std::ops::Sub for Bill {
+    type Output = Bill;
+    fn sub(self, other: Bill) -> Bill {
+        Bill(self.0 - other.0)
+    }
+}
+
+impl std::ops::AddAssign for Bill {
+    fn add_assign(&mut self, other: Bill) {
+        self.0 += other.0;
+    }
+}
+
+/// Running totals of all charges: `debits = credits + fees`, always (I5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub debits: Amount,
+    pub credits: Amount,
+    pub fees: Amount,
+}
+
+impl Totals {
+    pub fn charge(&mut self, debit: Amount, fee: Amount) {
+        self.debits.0 += debit.0;
+        self.credits.0 += debit.0 - fee.0;
+        self.fees.0 += fee.0;
+    }
+}
