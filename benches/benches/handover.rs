@@ -1,5 +1,5 @@
-//! From callers to the one thread and back, and reads of what it publishes. The hand-over is the engine's own door
-//! (`engine/src/runtime/intake/door.rs`) over the queue it uses; beside it tokio's channel in its place, and beside the
+//! From callers to the one thread and back, and reads of what it publishes. The hand-over is the engine's own queue
+//! (`engine/src/runtime/intake/work_queue.rs`) over the queue it uses; beside it tokio's channel in its place, and beside the
 //! published views a lock. Left out: what the thread does with a command, the journal above all.
 //!
 //! ```sh
@@ -10,7 +10,6 @@ use arc_swap::ArcSwap;
 use benches::one_node::OneNode;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use crossbeam_queue::ArrayQueue;
-use door::{Door, Queue, Refuse};
 use kubebid_core::Auction;
 use kubebid_core::units::{MarketId, Micros};
 use kubebid_engine::SubmitError;
@@ -21,12 +20,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
+use work_queue::{Queue, Refuse, WorkQueue};
 
 #[allow(dead_code, reason = "a bench neither asks nor refuses all that an engine does")]
-#[path = "../../engine/src/runtime/intake/door.rs"]
-mod door;
+#[path = "../../engine/src/runtime/intake/work_queue.rs"]
+mod work_queue;
 
-/// What the door is made of, as in the engine.
+/// What the queue is made of, as in the engine.
 mod sync {
     pub(super) use futures_util::task::AtomicWaker;
     pub(super) use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -63,7 +63,7 @@ trait Way: Clone + Send + 'static {
     fn hand_over(&self, work: Work);
 }
 
-impl Way for Arc<Door<ArrayQueue<Work>>> {
+impl Way for Arc<WorkQueue<ArrayQueue<Work>>> {
     fn hand_over(&self, work: Work) {
         self.push(work).expect("there is room");
     }
@@ -112,8 +112,8 @@ fn hand_over(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(1)).sampling_mode(SamplingMode::Flat);
     let wire = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     for callers in [1, 16, 256] {
-        let door = Arc::new(Door::before(ArrayQueue::<Work>::new(CAPACITY)));
-        let taken = door.clone();
+        let queue = Arc::new(WorkQueue::before(ArrayQueue::<Work>::new(CAPACITY)));
+        let taken = queue.clone();
         let taker = thread::spawn(move || {
             on_one_thread().block_on(async {
                 while !taken.is_closed() {
@@ -124,10 +124,10 @@ fn hand_over(criterion: &mut Criterion) {
                 }
             });
         });
-        group.bench_function(format!("door/{callers}"), |bencher| {
-            bencher.iter_custom(|iterations| wire.block_on(call(door.clone(), callers, iterations)));
+        group.bench_function(format!("queue/{callers}"), |bencher| {
+            bencher.iter_custom(|iterations| wire.block_on(call(queue.clone(), callers, iterations)));
         });
-        door.close();
+        queue.close();
         taker.join().expect("it takes");
 
         let (sender, mut receiver) = mpsc::channel::<Work>(CAPACITY);

@@ -1,5 +1,5 @@
-//! What callers can ask of the engine, by whichever wire they come: one method for each rpc, named as it, one
-//! file for each family. No rules here: the market decides, the edge carries.
+//! Implements every call of the API, independent of the protocol: one method for each rpc, one file for each group of
+//! calls. It holds no rules: the market decides.
 
 mod accruals;
 mod admin;

@@ -1,4 +1,4 @@
-//! Who a caller is: API tokens, of which the store has the SHA-256 only.
+//! Authentication by API tokens, permissions and limits. The store keeps only the SHA-256 of a token.
 //!
 //! A token is 256 random bits, found by its hash in a table in memory, so that the time of a look-up says nothing
 //! about a token. The table is read again after every change made here, and every few seconds for changes

@@ -1,4 +1,4 @@
-//! What a commit brought, as plain data and as messages, and who may see what of it.
+//! Commits, their events as messages, and who may see what of an event.
 
 pub(crate) mod commit;
 pub(crate) mod encoded;

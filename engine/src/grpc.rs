@@ -1,4 +1,4 @@
-//! gRPC: every method is a line that names one of the [`Api`]; who may call it is settled at the gate.
+//! The gRPC protocol: routing, framing, and the mapping of errors.
 
 mod malformed;
 mod methods;

@@ -1,4 +1,4 @@
-//! An engine from its start to its end: it recovers, leads or stands by, renews its lease, and saves snapshots.
+//! The life of an engine: start, recovery, leading or standing by, the lease, snapshots, the end.
 
 pub(crate) mod bench_stubs;
 pub(crate) mod engine;

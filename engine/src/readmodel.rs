@@ -1,4 +1,4 @@
-//! Readable tables beside the journal: bids, allocations, events, price changes, charges.
+//! The read model: readable tables of bids, allocations, events, price changes and charges.
 //!
 //! They follow off the ack path, know up to which command they are (the watermark), and can be
 //! dropped and rebuilt at any time: the journal is the truth. What commits bring is folded into rows

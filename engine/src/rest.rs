@@ -1,4 +1,4 @@
-//! REST: every verb of gRPC but PlaceBids, with the same messages, checks and codes.
+//! The REST protocol: the same calls as gRPC except PlaceBids, with the same messages, checks and codes.
 
 mod bind;
 mod document;

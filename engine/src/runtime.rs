@@ -1,4 +1,4 @@
-//! The exchange at work: commands come in, are journaled and applied by one thread, and what came of them is published.
+//! The exchange at work: one thread takes commands, journals and applies them; readers see what it publishes.
 
 pub(crate) mod account_feeds;
 pub mod clock;

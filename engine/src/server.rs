@@ -1,4 +1,4 @@
-//! The service: one port for gRPC and REST, another for health and metrics.
+//! The server: one port for gRPC and REST, another one for health and metrics.
 
 mod accept;
 pub mod config;
@@ -200,7 +200,7 @@ impl Server {
         let connections = Connections::new("api", self.config.connections, &self.config.api.limits);
         let grace = self.config.grace;
         let accepting =
-            accept::serve(self.listener, self.tls, service_slot.door(), connections, stopping, grace);
+            accept::serve(self.listener, self.tls, service_slot.responder(), connections, stopping, grace);
         let mut accepting = Accepting::Not(Box::pin(accepting));
         if begin == Begin::WhileStandingBy {
             accepting.begin();

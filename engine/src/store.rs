@@ -1,4 +1,4 @@
-//! Everything durable: the journal, its snapshots and the rows of the edge. The only room with SQL.
+//! Durable storage: the journal, its snapshots, the lease, and the rows of accounts, tokens and labels.
 //!
 //! Two databases serve: PostgreSQL 15 and newer, and SQLite for an engine that needs nothing
 //! installed. What differs between them is in one trait with an implementation each, `database.rs`;

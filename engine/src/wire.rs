@@ -1,4 +1,4 @@
-//! Between the messages of the wire and the words of the market: nobody else converts.
+//! Converts between messages of the wire format and types of the domain.
 
 pub mod admin;
 pub mod allocation;

@@ -1,4 +1,4 @@
-//! What the market answers to a command, and the one door through which commands come.
+//! The answer to a command, and the trait that every implementation of the market has.
 
 use crate::command::Stamped;
 use crate::event::Event;

@@ -1,5 +1,5 @@
-//! The book of one market: who waits, who holds, what is free. It remembers and sorts; the rules
-//! are elsewhere.
+//! The order book of one market: bids that wait, nodes that are held, units that are free. It remembers and sorts; the
+//! rules are in `rules/`.
 
 mod demand;
 mod head_queue;

@@ -1,5 +1,5 @@
-//! Commands as bytes: what the journal holds and what keys are compared by. Integers are LEB128,
-//! texts are their length and UTF-8; a variant is one byte that is never used for another.
+//! Commands as bytes: the journal holds them, and idempotency keys compare them. Integers are LEB128; a text is its
+//! length and UTF-8; a variant is one byte that is never used for another variant.
 
 use crate::command::{
     CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue, Stamped, TimeInForce,

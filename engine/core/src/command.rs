@@ -1,4 +1,4 @@
-//! What can be asked of the market: the journal holds these and nothing else.
+//! The commands of the market. The journal holds these and nothing else.
 
 pub use crate::types::market_rules::{RuleChange, RuleValue};
 use crate::types::money::Price;

@@ -1,4 +1,4 @@
-//! What happened: the answer of the market to a command, in order.
+//! The events of the market: what a command changed, in order.
 
 use crate::types::market_list::MarketList;
 use crate::types::money::{Amount, Price};

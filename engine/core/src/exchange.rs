@@ -1,4 +1,4 @@
-//! The market: one door for commands, one order of things (R1).
+//! The exchange: the state of all markets. Commands are applied one after another (R1).
 
 use crate::answer::{Answer, Auction, Outcome};
 use crate::book::Book;
@@ -53,13 +53,13 @@ pub struct Exchange {
     pub(crate) changed: MarketSet,
     /// Bids whose place among the claim holders that a free unit would rescue is to be worked out again.
     pub(crate) stale_rescues: Vec<BidId>,
-    /// Bids that have ended, or had for a moment, and are still record as those that count.
+    /// Bids that have ended, or had for a moment, and are still kept as active ones.
     pub(crate) ending: Vec<BidId>,
     /// Of the command in hand.
     pub(crate) caller: AccountId,
     /// The IOC bid of the command that is being settled (R14).
     pub(crate) immediate: Option<BidId>,
-    /// Of the queues that are looked at; record for its memory.
+    /// The heads of the books that are being settled. Kept, so that its memory is used again.
     pub(crate) heads: HeadQueue,
     pub(crate) events: Vec<Event>,
     /// Since the last answer.

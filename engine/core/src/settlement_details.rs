@@ -1,4 +1,4 @@
-//! What the events of an answer leave out about nodes that ended and claims that were charged. The read model keeps it.
+//! Details of ended nodes and charged claims that their events leave out. The read model keeps them.
 
 use crate::event::NoticeReason;
 use crate::types::money::{Bill, Price};

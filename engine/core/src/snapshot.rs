@@ -1,6 +1,4 @@
-//! The whole state as bytes, and back. Only facts are in it: books, timers, meters and prices
-//! follow from them. A snapshot saves time and is never the truth; its hash is how two replays of
-//! one journal are compared.
+//! The whole state as bytes, and back. A snapshot has only facts: books, timers, meters and prices follow from them.
 
 use crate::codec::{Content, DecodeError, Reader, Writer};
 use crate::collections::dense_map::{DenseMap, Number};

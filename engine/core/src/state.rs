@@ -1,4 +1,4 @@
-//! What the market remembers of a bid, an allocation, an offer.
+//! The state of a bid, an allocation, an offer.
 
 pub mod account_usage;
 pub(crate) mod bids;

@@ -1,4 +1,4 @@
-//! What running nodes have cost so far: what was noted at full hours, and the exchange for the rest.
+//! Computes what running nodes have cost so far, from the amounts noted at full hours and from the exchange.
 
 use super::Api;
 use crate::readmodel::rows::{Mark, RunningRow, Segment};

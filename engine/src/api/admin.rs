@@ -21,7 +21,7 @@ impl Api {
         caller: &Caller,
         request: v1::OpenMarketRequest,
     ) -> Result<v1::OpenMarketResponse, ApiError> {
-        let done = self.obey_unkeyed(caller, command::open_market(request)?).await?;
+        let done = self.execute_unkeyed(caller, command::open_market(request)?).await?;
         Ok(v1::OpenMarketResponse { seq: done.seq })
     }
 
@@ -30,7 +30,7 @@ impl Api {
         caller: &Caller,
         request: v1::ChangeRulesRequest,
     ) -> Result<v1::ChangeRulesResponse, ApiError> {
-        let done = self.obey_unkeyed(caller, command::change_rules(request)?).await?;
+        let done = self.execute_unkeyed(caller, command::change_rules(request)?).await?;
         Ok(v1::ChangeRulesResponse { seq: done.seq })
     }
 

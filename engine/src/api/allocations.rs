@@ -20,7 +20,7 @@ impl Api {
         request: v1::ReportReadyRequest,
     ) -> Result<v1::ReportReadyResponse, ApiError> {
         let keyed = command::report_ready(&caller.account, &request)?;
-        match self.obey(caller, keyed).await {
+        match self.execute(caller, keyed).await {
             Ok(done) => Ok(v1::ReportReadyResponse { seq: done.seq, repeated: done.repeated }),
             Err(error) if error.code == ENDED => {
                 let is_party = |row: &AllocationRow| is_tenant(caller, row) || is_provider(caller, row);
@@ -36,7 +36,7 @@ impl Api {
         request: v1::ReleaseAllocationRequest,
     ) -> Result<v1::ReleaseAllocationResponse, ApiError> {
         let keyed = command::release_allocation(&caller.account, &request)?;
-        match self.obey(caller, keyed).await {
+        match self.execute(caller, keyed).await {
             Ok(done) => Ok(v1::ReleaseAllocationResponse { seq: done.seq, repeated: done.repeated }),
             Err(error) if error.code == ENDED => {
                 Err(self.ended_for(caller, request.allocation, error, |row| is_tenant(caller, row)).await)

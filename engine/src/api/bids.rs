@@ -1,4 +1,4 @@
-//! PlaceBid, PlaceBids, GetBid, ListBids, AmendBid, CancelBid.
+//! PlaceBid, PlaceBids, AmendBid, CancelBid.
 
 use super::Api;
 use super::commands::{Done, done};
@@ -82,7 +82,7 @@ impl Api {
             Err(_) if self.repeats(caller, keyed.key.as_ref()).await? => None,
             Err(limit) => return Err(limit),
         };
-        let done = self.obey(caller, keyed).await?;
+        let done = self.execute(caller, keyed).await?;
         if let Some(mut reservation) = reservation
             && !done.repeated
         {
@@ -96,7 +96,7 @@ impl Api {
         caller: &Caller,
         request: v1::CancelBidRequest,
     ) -> Result<v1::CancelBidResponse, ApiError> {
-        let done = self.obey(caller, command::cancel_bid(&caller.account, &request)?).await?;
+        let done = self.execute(caller, command::cancel_bid(&caller.account, &request)?).await?;
         Ok(v1::CancelBidResponse { seq: done.seq, repeated: done.repeated })
     }
 

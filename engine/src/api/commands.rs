@@ -1,4 +1,4 @@
-//! Commands on their way to the exchange, and what became of them.
+//! Submits commands to the exchange and turns their outcome into an answer or a refusal.
 
 use super::Api;
 use crate::auth::Holder;
@@ -25,12 +25,12 @@ pub(super) struct Done {
 
 impl Api {
     /// Hands a command over and waits for what the market says.
-    pub(super) async fn obey(&self, caller: &Caller, keyed: Keyed) -> Result<Done, ApiError> {
-        self.obey_counted(caller, keyed, 1, ()).await
+    pub(super) async fn execute(&self, caller: &Caller, keyed: Keyed) -> Result<Done, ApiError> {
+        self.execute_counted(caller, keyed, 1, ()).await
     }
 
-    /// As [`Api::obey`], for a command that counts as more than one. `held` is kept until it is applied or will never be.
-    pub(super) async fn obey_counted(
+    /// As [`Api::execute`], for a command that counts as more than one. `held` is kept until it is applied or will never be.
+    pub(super) async fn execute_counted(
         &self,
         caller: &Caller,
         keyed: Keyed,
@@ -56,9 +56,9 @@ impl Api {
         Refusals { holder: caller.session.holder.clone(), rate: self.limits_of(caller).refusals() }
     }
 
-    /// As [`Api::obey`], for commands that have no key.
-    pub(super) async fn obey_unkeyed(&self, caller: &Caller, command: Command) -> Result<Done, ApiError> {
-        self.obey(caller, Keyed { key: None, command }).await
+    /// As [`Api::execute`], for commands that have no key.
+    pub(super) async fn execute_unkeyed(&self, caller: &Caller, command: Command) -> Result<Done, ApiError> {
+        self.execute(caller, Keyed { key: None, command }).await
     }
 
     pub(super) async fn submit(&self, submission: Submission) -> Result<Done, ApiError> {

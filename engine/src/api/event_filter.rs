@@ -1,4 +1,4 @@
-//! What a caller looks for among the events: a filter, as far as it may see.
+//! The filter of a watch or a list of events, limited to what the caller may see.
 
 use super::billing::known;
 use crate::auth::caller::{Caller, Whose};
@@ -51,7 +51,7 @@ impl VisibleEvents {
     pub(super) fn events(&self) -> Box<dyn Iterator<Item = &v1::Event> + '_> {
         match self {
             VisibleEvents::Run(commit, run) => {
-                Box::new(commit.encoded_events().events[run.clone()].iter().map(|told| &told.event))
+                Box::new(commit.encoded_events().events[run.clone()].iter().map(|message| &message.event))
             }
             VisibleEvents::Prices(commit, run) => {
                 let encoded_events = commit.encoded_events();
@@ -61,7 +61,7 @@ impl VisibleEvents {
                         .map(|at| &encoded_events.events[*at].event),
                 )
             }
-            VisibleEvents::Whole(told) => Box::new(iter::once(&told.event)),
+            VisibleEvents::Whole(message) => Box::new(iter::once(&message.event)),
             VisibleEvents::Own(event) => Box::new(iter::once(event)),
         }
     }
@@ -73,7 +73,7 @@ impl VisibleEvents {
             VisibleEvents::Prices(..) => {
                 self.events().for_each(|event| add(&event.encode_to_vec(), frame.own()))
             }
-            VisibleEvents::Whole(told) => add(told.encoded(), frame.own()),
+            VisibleEvents::Whole(message) => add(message.encoded(), frame.own()),
             VisibleEvents::Own(event) => add(&event.encode_to_vec(), frame.own()),
         }
     }
@@ -157,13 +157,13 @@ impl EventFilter {
         behind: Place,
         most: usize,
     ) -> (Vec<VisibleEvents>, Place) {
-        let told = &commit.encoded_events().events;
-        let behind = told.partition_point(|told| (told.event.seq, told.event.index) <= behind);
+        let message = &commit.encoded_events().events;
+        let behind = message.partition_point(|message| (message.event.seq, message.event.index) <= behind);
         let end = (commit.last_seq().0, Cursor::ALL);
-        let place_of = |at: usize| (told[at].event.seq, told[at].event.index);
+        let place_of = |at: usize| (message[at].event.seq, message[at].event.index);
         if self.is_everything() {
-            let run = behind..told.len().min(behind + most);
-            let place = if run.end < told.len() { place_of(run.end - 1) } else { end };
+            let run = behind..message.len().min(behind + most);
+            let place = if run.end < message.len() { place_of(run.end - 1) } else { end };
             return (vec![VisibleEvents::Run(commit.clone(), run)], place);
         }
         if self.prices {
@@ -171,7 +171,7 @@ impl EventFilter {
         }
         let places = commit.encoded_events().places(self.query.account.as_ref());
         let ahead = places.filter(|at| *at >= behind);
-        let mut found = ahead.filter_map(|at| Some((at, self.look_at(&told[at], commit, labels)?)));
+        let mut found = ahead.filter_map(|at| Some((at, self.look_at(&message[at], commit, labels)?)));
         let (mut found_events, mut last) = (Vec::new(), None);
         while found_events.len() < most {
             let Some((at, visible)) = found.next() else { return (found_events, end) };
@@ -183,10 +183,10 @@ impl EventFilter {
 
     /// As [`EventFilter::pick`], behind the event at this place of the commit.
     fn pick_prices(&self, commit: &Arc<Commit>, behind: usize, most: usize) -> (Vec<VisibleEvents>, Place) {
-        let (told, changes) = (&commit.encoded_events().events, &commit.encoded_events().prices().events);
+        let (message, changes) = (&commit.encoded_events().events, &commit.encoded_events().prices().events);
         let markets = &self.query.markets;
         let wanted = |change: &usize| {
-            let market = told[changes[*change]].market.as_ref();
+            let market = message[changes[*change]].market.as_ref();
             markets.is_empty() || market.is_some_and(|market| markets.contains(market))
         };
         let from = changes.partition_point(|at| *at < behind);
@@ -199,7 +199,7 @@ impl EventFilter {
                 run.end += 1;
                 count += 1;
             }
-            let last = &told[changes[run.end - 1]].event;
+            let last = &message[changes[run.end - 1]].event;
             found_events.push(VisibleEvents::Prices(commit.clone(), run));
             if count >= most && wanted.peek().is_some() {
                 return (found_events, (last.seq, last.index));
@@ -211,22 +211,24 @@ impl EventFilter {
     /// An event of a commit, as the caller may see it, if he looks for it.
     fn look_at(
         &self,
-        told: &Arc<EventMessage>,
+        message: &Arc<EventMessage>,
         commit: &Commit,
         labels: Option<&BTreeMap<u64, Labels>>,
     ) -> Option<VisibleEvents> {
         let EventFilter { viewer, query, .. } = self;
-        let wanted = query.kinds.is_empty() || query.kinds.contains(&told.kind);
-        if !wanted || !self.is_in_market(told, commit) {
+        let wanted = query.kinds.is_empty() || query.kinds.contains(&message.kind);
+        if !wanted || !self.is_in_market(message, commit) {
             return None;
         }
         let any_bid = query.bids.is_empty() && query.labels.is_empty();
-        if !any_bid && !self.has_bid(&told.parties, labels) {
+        if !any_bid && !self.has_bid(&message.parties, labels) {
             return None;
         }
         let seen = match viewer {
-            Viewer::All => VisibleEvents::Whole(told.clone()),
-            Viewer::Account(_) => VisibleEvents::Own(redact(told.event.clone(), &told.parties, viewer)?),
+            Viewer::All => VisibleEvents::Whole(message.clone()),
+            Viewer::Account(_) => {
+                VisibleEvents::Own(redact(message.event.clone(), &message.parties, viewer)?)
+            }
         };
         let allocation = seen.events().next().and_then(allocation_of);
         let nodes = query.allocations.is_empty()
@@ -255,15 +257,15 @@ impl EventFilter {
         })
     }
 
-    fn is_in_market(&self, told: &EventMessage, commit: &Commit) -> bool {
+    fn is_in_market(&self, message: &EventMessage, commit: &Commit) -> bool {
         let markets = &self.query.markets;
         if markets.is_empty() {
             return true;
         }
-        if let Some(market) = &told.market {
+        if let Some(market) = &message.market {
             return markets.contains(market);
         }
-        let Some(bid) = told.parties.holder.as_ref().map(|holder| holder.bid) else { return false };
+        let Some(bid) = message.parties.holder.as_ref().map(|holder| holder.bid) else { return false };
         commit
             .bid(bid)
             .is_some_and(|view| markets.iter().any(|market| is_named(market, &view.scope, &commit.names)))

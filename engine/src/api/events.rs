@@ -1,4 +1,4 @@
-//! WatchEvents, ListEvents, and what watches share. Explain is in a file of its own.
+//! WatchEvents and ListEvents.
 
 use super::billing::{instant, known};
 use super::event_filter::{EventFilter, VisibleEvents};

@@ -1,4 +1,4 @@
-//! Explain: why a bid has not all it wants, why a node was taken away.
+//! Explain: why a bid lacks nodes, or why a node was taken away.
 
 mod steps;
 mod summary;

@@ -1,6 +1,6 @@
-//! Events from a place on, and then as they happen: first from the table, then live, back to the table
-//! whenever the reader was too slow. Nothing is lost and nothing comes twice across the seam, because
-//! everything carries its place and only what lies behind the last one is taken.
+//! Streams events from a place on: first from the tables, then live from the commit feed, and from the tables again if
+//! the reader was too slow. Every event has a place, and only events after the last place are sent, so no event is lost
+//! or sent twice.
 
 use super::event_filter::{EventFilter, VisibleEvents};
 use super::{Api, LOOKED_AT};

@@ -1,5 +1,5 @@
-//! Drills: what goes wrong in a running market, on purpose, as ordinary commands of it. What a drill leaves behind is
-//! in the market; the engine remembers nothing but how fast a stepped clock moves.
+//! Drills: deliberate failures in a running market, made of ordinary commands. The market holds everything that a drill
+//! leaves; the engine remembers only the speed of a stepped clock.
 
 mod demand;
 mod pace;

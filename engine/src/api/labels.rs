@@ -1,4 +1,4 @@
-//! The labels of bids: rows beside the journal, written before a bid is answered.
+//! Labels of bids: rows beside the journal, written before a bid is answered.
 //!
 //! What a bid is to have is noted on the exchange's thread, in the moment in which the bid comes to be, and one task
 //! writes whatever is noted: many bids at a time, and also those whose callers have gone.

@@ -1,4 +1,4 @@
-//! ListMarkets, ListInstanceTypes, GetMarketPrice, GetDepth, ListPriceHistory. WatchPrices is in a file of its own.
+//! ListMarkets, ListInstanceTypes, GetMarketPrice, GetDepth, ListPriceHistory.
 //!
 //! Present numbers come from the views: no SQL, and the views take no lock (what the request around them takes is
 //! in docs/lock-freedom.md). Only an entry price for several nodes and the depth are asked of the exchange.

@@ -24,7 +24,7 @@ impl Api {
         };
         // The request itself is counted.
         caller.session.holder.requests.charge(cost - 1, self.limits_of(caller).requests());
-        let done = self.obey_counted(caller, keyed, cost, alone).await?;
+        let done = self.execute_counted(caller, keyed, cost, alone).await?;
         Ok(v1::PutOfferResponse { seq: done.seq, repeated: done.repeated })
     }
 
@@ -77,7 +77,7 @@ impl Api {
         caller: &Caller,
         request: v1::WithdrawUnitRequest,
     ) -> Result<v1::WithdrawUnitResponse, ApiError> {
-        let done = self.obey(caller, command::withdraw_unit(&caller.account, &request)?).await?;
+        let done = self.execute(caller, command::withdraw_unit(&caller.account, &request)?).await?;
         Ok(v1::WithdrawUnitResponse { seq: done.seq, repeated: done.repeated })
     }
 
@@ -86,7 +86,7 @@ impl Api {
         caller: &Caller,
         request: v1::ReportUnitLostRequest,
     ) -> Result<v1::ReportUnitLostResponse, ApiError> {
-        let done = self.obey(caller, command::report_unit_lost(&caller.account, &request)?).await?;
+        let done = self.execute(caller, command::report_unit_lost(&caller.account, &request)?).await?;
         Ok(v1::ReportUnitLostResponse { seq: done.seq, repeated: done.repeated })
     }
 }

@@ -1,4 +1,4 @@
-//! WatchPrices: the present numbers, and each change behind them, encoded once for all who watch.
+//! WatchPrices: the current numbers, and then each change, encoded once for all watchers.
 
 use super::Api;
 use super::event_filter::{EventFilter, VisibleEvents};
@@ -101,8 +101,8 @@ fn show(visible: VisibleEvents, asked: impl Fn(&str, u64) -> bool) -> Vec<Shown>
     };
     let encoded_events = commit.encoded_events();
     let is_asked = |change: &usize| {
-        let told = &encoded_events.events[encoded_events.prices().events[*change]];
-        told.market.as_ref().is_some_and(|market| asked(market.as_str(), told.event.seq))
+        let message = &encoded_events.events[encoded_events.prices().events[*change]];
+        message.market.as_ref().is_some_and(|market| asked(market.as_str(), message.event.seq))
     };
     let changes: Vec<usize> = run.filter(is_asked).collect();
     let runs = changes.chunk_by(|one, next| one + 1 == *next);

@@ -1,4 +1,4 @@
-//! The first administrator.
+//! Creates the first administrator and its token.
 
 use super::Secret;
 use crate::runtime::clock;

@@ -1,4 +1,4 @@
-//! Who asks: the account of a credential, and what it may do.
+//! The caller of a request: its account, roles and session.
 
 use crate::auth::Session;
 use crate::auth::limits::Slot;

@@ -1,4 +1,4 @@
-//! Tokens and accounts in memory, as the store has them.
+//! All tokens and accounts in memory, refreshed from the store.
 
 use super::Secret;
 use crate::auth::caller::{Caller, Roles};

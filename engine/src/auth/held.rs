@@ -1,4 +1,4 @@
-//! Bodies of answers that keep something until they are read.
+//! Response bodies that hold a value, such as a slot of the open requests, until they are sent.
 
 use crate::auth::limits::Slot;
 use crate::auth::policy::Opens;

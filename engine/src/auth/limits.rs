@@ -1,4 +1,4 @@
-//! What an account may use at most: requests a second, commands a day, open bids, nodes, units, the height of a ceiling.
+//! The limits of an account: requests a second, commands a day, open bids, nodes, units, the highest ceiling.
 
 mod bucket;
 mod slots;

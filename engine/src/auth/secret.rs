@@ -1,4 +1,4 @@
-//! The text of a token.
+//! The text form of a token.
 
 use sha2::{Digest, Sha256};
 use std::fmt;

@@ -1,7 +1,7 @@
-//! What one commit brought: the commands with their events, and the state of all that they touched.
+//! A commit: one durable, applied batch of commands, with its events and the state of all that it touched.
 
 use crate::events::encoded::EncodedEvents;
-use crate::events::message::{EventMessage, only, told};
+use crate::events::message::{EventMessage, event_messages, only};
 use crate::store::Labels;
 use kubebid_core::account_usage::AccountUsage;
 use kubebid_core::answer::Outcome;
@@ -99,8 +99,9 @@ impl Commit {
 
     /// Its events in full, which are made once for all who follow the market.
     pub(crate) fn encoded_events(&self) -> &EncodedEvents {
-        self.encoded_events
-            .get_or_init(|| EncodedEvents::new(self.steps.iter().flat_map(|step| self.tell(step)).collect()))
+        self.encoded_events.get_or_init(|| {
+            EncodedEvents::new(self.steps.iter().flat_map(|step| self.messages_of(step)).collect())
+        })
     }
 
     /// Returns the labels of the bids that its events are about. They are read once, by whoever asks first.
@@ -113,7 +114,7 @@ impl Commit {
     {
         self.labels
             .get_or_try_init(|| {
-                let parties = self.encoded_events().events.iter().map(|told| &told.parties);
+                let parties = self.encoded_events().events.iter().map(|message| &message.parties);
                 let bids = parties.flat_map(|parties| [&parties.holder, &parties.claimant, &parties.former]);
                 let bids: BTreeSet<u64> = bids.flatten().map(|party| party.bid.0).collect();
                 read(bids.into_iter().collect())
@@ -122,22 +123,22 @@ impl Commit {
     }
 
     /// Each step with its events in full.
-    pub(crate) fn told(&self) -> impl Iterator<Item = (&Step, &[Arc<EventMessage>])> {
+    pub(crate) fn steps_with_messages(&self) -> impl Iterator<Item = (&Step, &[Arc<EventMessage>])> {
         let mut rest = &self.encoded_events().events[..];
         self.steps.iter().map(move |step| {
-            let (told, behind) = rest.split_at(step.events.len());
+            let (message, behind) = rest.split_at(step.events.len());
             rest = behind;
-            (step, told)
+            (step, message)
         })
     }
 
-    fn tell(&self, step: &Step) -> impl Iterator<Item = Arc<EventMessage>> {
-        let events = told(step, &self.names).zip(&step.events);
-        events.map(|(mut told, event)| {
+    fn messages_of(&self, step: &Step) -> impl Iterator<Item = Arc<EventMessage>> {
+        let events = event_messages(step, &self.names).zip(&step.events);
+        events.map(|(mut message, event)| {
             if let Fact::BidAmended { bidder, .. } | Fact::BidClosed { bidder, .. } = &event.fact {
-                told.market = self.market_of(bidder.bid);
+                message.market = self.market_of(bidder.bid);
             }
-            Arc::new(told)
+            Arc::new(message)
         })
     }
 

@@ -1,5 +1,4 @@
-//! The events of a commit as those who follow the market hear them: told in full once, encoded once, and found by
-//! whom they concern.
+//! The events of a commit, encoded once for all subscribers and indexed by the accounts they concern.
 
 use super::message::{EventMessage, Parties, price_point};
 use bytes::Bytes;
@@ -70,7 +69,7 @@ impl EncodedEvents {
 
     /// Some events that follow each other, as they are in a frame of WatchEvents.
     pub(crate) fn encoded(&self, run: &Range<usize>) -> Bytes {
-        let encode = || encode(self.events.iter().map(|told| told.encoded()));
+        let encode = || encode(self.events.iter().map(|message| message.encoded()));
         self.encoded.get_or_init(encode).run(run)
     }
 
@@ -79,7 +78,7 @@ impl EncodedEvents {
         self.prices.get_or_init(|| {
             let points = self.events.iter().enumerate();
             let points =
-                points.filter_map(|(at, told)| Some((at, price_point(&told.event)?.encode_to_vec())));
+                points.filter_map(|(at, message)| Some((at, price_point(&message.event)?.encode_to_vec())));
             let (events, points): (Vec<usize>, Vec<Vec<u8>>) = points.unzip();
             Prices { events, encoded: encode(points.iter()) }
         })
@@ -130,11 +129,11 @@ pub(crate) fn add(thing: &[u8], frame: &mut Vec<u8>) {
 
 fn index(events: &[Arc<EventMessage>]) -> Concerned {
     let mut concerned = Concerned::default();
-    for (place, told) in events.iter().enumerate() {
-        if told.concerns_everybody() {
+    for (place, message) in events.iter().enumerate() {
+        if message.concerns_everybody() {
             concerned.everybody.push(place);
         }
-        let Parties { holder, claimant, former, provider, account } = &told.parties;
+        let Parties { holder, claimant, former, provider, account } = &message.parties;
         let parties = [holder, claimant, former].into_iter().flatten().map(|party| &party.account);
         for account in parties.chain(provider).chain(account) {
             let places = concerned.by_account.entry(account.clone()).or_default();

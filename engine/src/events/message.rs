@@ -1,4 +1,4 @@
-//! Events as messages: in full, and as each of those concerned may see them.
+//! Converts the events of the core into messages of the wire format, complete and with the parties they concern.
 
 mod words;
 
@@ -13,7 +13,7 @@ use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names, S
 use kubebid_proto::v1;
 use prost::Message;
 use std::sync::OnceLock;
-use v1::event as message;
+use v1::event as wire;
 
 /// An event in full, with all that is needed to find it and to know whom it concerns.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,11 +74,11 @@ pub struct Party {
 }
 
 /// The events of a command, in full.
-pub fn told(step: &Step, names: &Names) -> impl Iterator<Item = EventMessage> {
+pub fn event_messages(step: &Step, names: &Names) -> impl Iterator<Item = EventMessage> {
     let events = step.events.iter().enumerate();
     events.map(move |(index, core)| {
         let (seq, index) = (step.seq, u32::try_from(index).expect("a command has fewer events"));
-        let mut told = EventMessage {
+        let mut message = EventMessage {
             kind: core.fact.kind(),
             market: market(&core.fact, names),
             unit: unit(&core.fact).map(|unit| names.unit(unit).to_string()),
@@ -87,29 +87,29 @@ pub fn told(step: &Step, names: &Names) -> impl Iterator<Item = EventMessage> {
             event: event(core, seq, index, names),
             encoded: OnceLock::new(),
         };
-        match &mut told.event.kind {
-            Some(message::Kind::Rejected(rejected)) => {
-                told.parties.account = step.command.command.account().cloned();
-                rejected.account = told.parties.account.as_ref().map(|name| name.to_string());
+        match &mut message.event.kind {
+            Some(wire::Kind::Rejected(rejected)) => {
+                message.parties.account = step.command.command.account().cloned();
+                rejected.account = message.parties.account.as_ref().map(|name| name.to_string());
                 if let Fact::Rejected { reason } = &core.fact {
                     visibility::event_reason(&step.command.command, *reason)
                         .code()
                         .clone_into(&mut rejected.reason);
                 }
             }
-            Some(message::Kind::Repeated(message::Repeated { account, .. })) => {
-                told.parties.account = step.command.command.account().cloned();
-                *account = told.parties.account.as_ref().map(|name| name.to_string());
+            Some(wire::Kind::Repeated(wire::Repeated { account, .. })) => {
+                message.parties.account = step.command.command.account().cloned();
+                *account = message.parties.account.as_ref().map(|name| name.to_string());
             }
-            Some(message::Kind::Charged(charged)) => {
+            Some(wire::Kind::Charged(charged)) => {
                 if let Some(by) = claim_charged(&step.events[index as usize..]) {
                     charged.bid = Some(by.bid.0);
-                    told.parties.claimant = Some(party(by, names));
+                    message.parties.claimant = Some(party(by, names));
                 }
             }
             _ => {}
         }
-        told
+        message
     })
 }
 
@@ -124,7 +124,7 @@ fn claim_charged(events: &[Event]) -> Option<Bidder> {
 }
 
 /// An event in full, as far as it tells by itself: who gave a command that was refused or repeated, and
-/// which bid pays for a claim, is known to [`told`] only.
+/// which bid pays for a claim, is known to [`event_messages`] only.
 pub fn event(event: &Event, seq: Seq, index: u32, names: &Names) -> v1::Event {
     v1::Event { seq: seq.0, index, at_us: event.at.0, kind: Some(message_of(&event.fact, names)) }
 }
@@ -251,36 +251,32 @@ pub(crate) fn price_point(event: &v1::Event) -> Option<v1::PricePoint> {
     })
 }
 
-fn message_of(fact: &Fact, names: &Names) -> message::Kind {
-    use message::Kind;
+fn message_of(fact: &Fact, names: &Names) -> wire::Kind {
+    use wire::Kind;
     let market = |id| names.market(id).to_string();
     let account = |id| names.account(id).to_string();
     let unit = |id| names.unit(id).to_string();
     match fact {
-        Fact::MarketOpened { market: id } => {
-            Kind::MarketOpened(message::MarketOpened { market: market(*id) })
-        }
-        Fact::RulesChanged { market: id } => {
-            Kind::RulesChanged(message::RulesChanged { market: market(*id) })
-        }
-        Fact::OfferPut { provider, market: id, capacity, reserve } => Kind::OfferPut(message::OfferPut {
+        Fact::MarketOpened { market: id } => Kind::MarketOpened(wire::MarketOpened { market: market(*id) }),
+        Fact::RulesChanged { market: id } => Kind::RulesChanged(wire::RulesChanged { market: market(*id) }),
+        Fact::OfferPut { provider, market: id, capacity, reserve } => Kind::OfferPut(wire::OfferPut {
             provider: account(*provider),
             market: market(*id),
             capacity: u32::try_from(*capacity).expect("an offer has fewer units"),
             reserve_micros: reserve.0,
         }),
         Fact::UnitAdded { unit: id, reserve } => {
-            Kind::UnitAdded(message::UnitAdded { unit: unit(*id), reserve_micros: reserve.0 })
+            Kind::UnitAdded(wire::UnitAdded { unit: unit(*id), reserve_micros: reserve.0 })
         }
-        Fact::UnitLeaving { unit: id } => Kind::UnitLeaving(message::UnitLeaving { unit: unit(*id) }),
-        Fact::UnitBack { unit: id } => Kind::UnitBack(message::UnitBack { unit: unit(*id) }),
-        Fact::UnitRemoved { unit: id } => Kind::UnitRemoved(message::UnitRemoved { unit: unit(*id) }),
+        Fact::UnitLeaving { unit: id } => Kind::UnitLeaving(wire::UnitLeaving { unit: unit(*id) }),
+        Fact::UnitBack { unit: id } => Kind::UnitBack(wire::UnitBack { unit: unit(*id) }),
+        Fact::UnitRemoved { unit: id } => Kind::UnitRemoved(wire::UnitRemoved { unit: unit(*id) }),
         Fact::BidPlaced { bidder, scope, ceiling, min_nodes, max_nodes } => {
             let (markets, instance_type) = match scope {
                 Scope::Markets(ids) => (ids.iter().map(|id| market(*id)).collect(), None),
                 Scope::InstanceType(kind) => (Vec::new(), Some(kind.to_string())),
             };
-            Kind::BidPlaced(message::BidPlaced {
+            Kind::BidPlaced(wire::BidPlaced {
                 bid: bidder.bid.0,
                 tenant: account(bidder.tenant),
                 markets,
@@ -290,33 +286,33 @@ fn message_of(fact: &Fact, names: &Names) -> message::Kind {
                 max_nodes: *max_nodes,
             })
         }
-        Fact::BidAmended { bidder, ceiling, max_nodes, bid_seq } => Kind::BidAmended(message::BidAmended {
+        Fact::BidAmended { bidder, ceiling, max_nodes, bid_seq } => Kind::BidAmended(wire::BidAmended {
             bid: bidder.bid.0,
             tenant: account(bidder.tenant),
             ceiling_micros: ceiling.0,
             max_nodes: *max_nodes,
             bid_seq: bid_seq.0,
         }),
-        Fact::BidClosed { bidder, max_nodes, reason } => Kind::BidClosed(message::BidClosed {
+        Fact::BidClosed { bidder, max_nodes, reason } => Kind::BidClosed(wire::BidClosed {
             bid: bidder.bid.0,
             tenant: account(bidder.tenant),
             max_nodes: *max_nodes,
             reason: words::close_reason(*reason) as i32,
         }),
-        Fact::Allocated { node } => Kind::Allocated(message::Allocated {
+        Fact::Allocated { node } => Kind::Allocated(wire::Allocated {
             allocation: node.allocation.0,
             bid: Some(node.bid.0),
             tenant: Some(account(node.tenant)),
             unit: unit(node.unit),
         }),
-        Fact::Ready { node } => Kind::Ready(message::Ready {
+        Fact::Ready { node } => Kind::Ready(wire::Ready {
             allocation: node.allocation.0,
             bid: Some(node.bid.0),
             tenant: Some(account(node.tenant)),
             unit: unit(node.unit),
         }),
         Fact::NoticeStarted { node, deadline, max_nodes, reason } => {
-            Kind::NoticeStarted(message::NoticeStarted {
+            Kind::NoticeStarted(wire::NoticeStarted {
                 allocation: node.allocation.0,
                 bid: Some(node.bid.0),
                 tenant: Some(account(node.tenant)),
@@ -326,14 +322,14 @@ fn message_of(fact: &Fact, names: &Names) -> message::Kind {
                 reason: words::notice_reason(*reason) as i32,
             })
         }
-        Fact::NoticeRescinded { node, max_nodes } => Kind::NoticeRescinded(message::NoticeRescinded {
+        Fact::NoticeRescinded { node, max_nodes } => Kind::NoticeRescinded(wire::NoticeRescinded {
             allocation: node.allocation.0,
             bid: Some(node.bid.0),
             tenant: Some(account(node.tenant)),
             unit: unit(node.unit),
             max_nodes: Some(*max_nodes),
         }),
-        Fact::Claimed { node, by, was, cause } => Kind::Claimed(message::Claimed {
+        Fact::Claimed { node, by, was, cause } => Kind::Claimed(wire::Claimed {
             allocation: Some(node.allocation.0),
             unit: unit(node.unit),
             bid: Some(by.bid.0),
@@ -341,14 +337,14 @@ fn message_of(fact: &Fact, names: &Names) -> message::Kind {
             was: was.map(|was| was.bid.0),
             cause: words::claim_cause(*cause) as i32,
         }),
-        Fact::ClaimDropped { node, by, cause } => Kind::ClaimDropped(message::ClaimDropped {
+        Fact::ClaimDropped { node, by, cause } => Kind::ClaimDropped(wire::ClaimDropped {
             allocation: Some(node.allocation.0),
             unit: unit(node.unit),
             bid: Some(by.bid.0),
             tenant: Some(account(by.tenant)),
             cause: words::drop_cause(*cause) as i32,
         }),
-        Fact::Ended { node, max_nodes, reason } => Kind::Ended(message::Ended {
+        Fact::Ended { node, max_nodes, reason } => Kind::Ended(wire::Ended {
             allocation: node.allocation.0,
             bid: Some(node.bid.0),
             tenant: Some(account(node.tenant)),
@@ -356,7 +352,7 @@ fn message_of(fact: &Fact, names: &Names) -> message::Kind {
             max_nodes: Some(*max_nodes),
             reason: words::end_reason(*reason) as i32,
         }),
-        Fact::Charged { node, tenant, debit, fee, reason } => Kind::Charged(message::Charged {
+        Fact::Charged { node, tenant, debit, fee, reason } => Kind::Charged(wire::Charged {
             allocation: Some(node.allocation.0),
             bid: (*reason != ChargeReason::ClaimDropped).then_some(node.bid.0),
             tenant: Some(account(*tenant)),
@@ -366,14 +362,13 @@ fn message_of(fact: &Fact, names: &Names) -> message::Kind {
             fee_micros: micros(fee.0),
             reason: words::charge_reason(*reason) as i32,
         }),
-        Fact::PriceChanged { market: id, numbers: five } => Kind::PriceChanged(message::PriceChanged {
-            market: market(*id),
-            numbers: Some(price_numbers(five)),
-        }),
-        Fact::Rejected { reason } => {
-            Kind::Rejected(message::Rejected { account: None, reason: reason.code().to_owned() })
+        Fact::PriceChanged { market: id, numbers: five } => {
+            Kind::PriceChanged(wire::PriceChanged { market: market(*id), numbers: Some(price_numbers(five)) })
         }
-        Fact::Repeated { first } => Kind::Repeated(message::Repeated { account: None, first_seq: first.0 }),
+        Fact::Rejected { reason } => {
+            Kind::Rejected(wire::Rejected { account: None, reason: reason.code().to_owned() })
+        }
+        Fact::Repeated { first } => Kind::Repeated(wire::Repeated { account: None, first_seq: first.0 }),
     }
 }
 

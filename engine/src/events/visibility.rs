@@ -1,4 +1,4 @@
-//! Who sees what of an event: the comments of `event.proto`, line by line.
+//! Decides who may see which events, and which of their fields: the only place that does.
 
 #[cfg(test)]
 mod tests;

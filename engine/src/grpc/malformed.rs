@@ -1,5 +1,5 @@
-//! Messages that could not be read: malformed ones are the caller's, not a bug of ours, and too large ones
-//! exhaust what there is room for.
+//! Maps messages that could not be read to codes: malformed ones are the caller's fault, and too large ones exhaust a
+//! limit.
 
 use crate::wire::status::{ApiError, Code};
 use tonic::Status;

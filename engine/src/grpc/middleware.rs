@@ -1,5 +1,4 @@
-//! Where every gRPC request passes: who asks, until when, and what becomes of panics and of messages that tonic
-//! could not read.
+//! The path of every gRPC request: admission, deadline, panics, metrics.
 
 use super::malformed::malformed;
 use crate::api::{Api, header_of};

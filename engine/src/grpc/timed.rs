@@ -1,4 +1,4 @@
-//! Bodies of requests that have to come to their end in time.
+//! Request bodies with a deadline.
 
 use super::middleware::late;
 use axum::body::Body;

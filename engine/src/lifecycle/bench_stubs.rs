@@ -1,4 +1,4 @@
-//! Parts of the engine that a benchmark may leave out, to see what they cost.
+//! Stand-ins for parts of the engine that a benchmark leaves out.
 
 use crate::events::commit::Commit;
 use crate::store::{AppendError, Batch, Fault, JournalWriter, Resolution};

@@ -1,4 +1,4 @@
-//! The engine put together: store, recovery, the exchange's thread, views, feed, projections.
+//! The engine: starts all parts, and is the handle through which callers submit commands and ask questions.
 
 use crate::events::commit::{Commit, Step};
 use crate::lifecycle::bench_stubs;
@@ -92,7 +92,7 @@ impl Engine {
         let (saved, saved_seq) = progress::from(0);
         let (ready, is_ready) = oneshot::channel();
         let (ended, exchange) = oneshot::channel();
-        let owner = LeaderThread {
+        let leader = LeaderThread {
             store: store.clone(),
             read_model: read_model.clone(),
             options: options.clone(),
@@ -118,7 +118,7 @@ impl Engine {
                 let _taker = taker;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let result = match runtime {
-                    Ok(runtime) => runtime.block_on(owner.run(ready)),
+                    Ok(runtime) => runtime.block_on(leader.run(ready)),
                     Err(error) => Err(EngineError::Thread(error)),
                 };
                 let _ = ended.send(result);

@@ -1,4 +1,4 @@
-//! Why an engine does not start, or ends.
+//! Errors that keep an engine from starting, or end it.
 
 use crate::runtime::clock::ClockFault;
 use crate::runtime::recovery::RecoveryError;

@@ -1,4 +1,4 @@
-//! The exchange on its way along the journal: what a starting engine and a standby replay.
+//! Replays the journal with everything that is published of it. A starting engine and a standby use it.
 
 use crate::events::commit::Commit;
 use crate::readmodel::{MANY_BILLS, ReadModel};

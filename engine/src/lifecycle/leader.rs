@@ -1,4 +1,4 @@
-//! The exchange's thread from its beginning to its end: it comes to lead, knows the whole journal, and rules.
+//! The exchange's thread: acquires the leadership, replays the journal, and serves commands until the end.
 
 use crate::events::commit::Commit;
 use crate::lifecycle::bench_stubs::NoJournal;
@@ -49,9 +49,9 @@ pub(crate) struct LeaderThread {
 impl LeaderThread {
     pub(crate) async fn run(self, mut ready: oneshot::Sender<()>) -> Result<(), EngineError> {
         tokio::select! {
-            led = self.lead() => {
+            led = self.acquire() => {
                 let (sequencer, keeper) = led?;
-                self.rule(sequencer, keeper, ready).await
+                self.serve(sequencer, keeper, ready).await
             }
             // Nobody waits any more for this engine to lead.
             () = ready.closed() => Ok(()),
@@ -59,7 +59,7 @@ impl LeaderThread {
     }
 
     /// Until this engine leads, and knows the whole journal.
-    async fn lead(&self) -> Result<(Sequencer, Option<LeaseKeeper>), EngineError> {
+    async fn acquire(&self) -> Result<(Sequencer, Option<LeaseKeeper>), EngineError> {
         let LeaderThread { store, read_model, options, .. } = self;
         self.check_clock().await?;
         // First the lead, where nobody is to be waited for: from then on nobody else adds to the journal.
@@ -156,7 +156,7 @@ impl LeaderThread {
     }
 
     /// Takes commands until the intake is closed.
-    async fn rule(
+    async fn serve(
         self,
         sequencer: Sequencer,
         keeper: Option<LeaseKeeper>,

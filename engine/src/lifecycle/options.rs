@@ -1,4 +1,4 @@
-//! How an engine is started.
+//! The options of an engine.
 
 use super::bench_stubs::LeaveOut;
 use crate::runtime::clock::{Clock, MAX_CLOCK_JUMP, MachineClock, SystemClock};

@@ -1,4 +1,4 @@
-//! Makes the tables again, from the whole journal.
+//! Rebuilds the tables of the read model from the whole journal.
 
 use crate::readmodel::MANY_BILLS;
 use crate::readmodel::projector::Projector;

@@ -1,5 +1,5 @@
-//! Reads the whole journal now and then while the engine runs, so that damage is found before a restart or a restore
-//! needs the batch.
+//! Reads the whole journal from time to time while the engine runs, so that damage is found before a restart or a
+//! restore needs the batch.
 
 use crate::runtime::health::in_full;
 use crate::runtime::metrics;

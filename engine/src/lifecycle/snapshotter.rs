@@ -1,5 +1,5 @@
-//! Saves a snapshot every so many commands, beside the exchange and never through it: the state is made once
-//! more, from the last snapshot and the journal behind it, as a recovery would, and let go when it is saved.
+//! Saves a snapshot every so many commands. It builds the state from the last snapshot and the journal, so that the
+//! exchange takes no part.
 
 use crate::runtime::progress::{Reached, Reaching};
 use crate::runtime::recovery::{Commands, ReadAhead, RecoveryError, from_snapshot};

@@ -1,5 +1,4 @@
-//! Before an engine leads: it waits for its turn, and a standby follows the journal meanwhile, so that it has
-//! little left to do when its turn comes.
+//! Acquires the leadership. A standby replays the journal while it waits, so that it can take over quickly.
 
 use crate::events::commit::Commit;
 use crate::lifecycle::error::EngineError;

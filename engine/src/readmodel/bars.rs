@@ -1,4 +1,4 @@
-//! Prices in bars: open, high, low, close, and the mean weighted by time.
+//! Price bars: open, high, low, close, and the time-weighted mean.
 
 use super::rows::PriceBar;
 use kubebid_core::money::{Bill, Price};

@@ -1,4 +1,4 @@
-//! Fields of messages, written straight into bytes: what is packed would otherwise be copied into messages first.
+//! Writes fields of a protobuf message straight into bytes, without an intermediate message.
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 

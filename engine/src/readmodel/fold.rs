@@ -1,4 +1,4 @@
-//! From what commits brought to the rows that tell it. Pure but for what it remembers of running nodes.
+//! Folds commits into rows. It is pure, apart from what it remembers of running nodes.
 
 mod billing;
 
@@ -37,7 +37,7 @@ pub(crate) struct Folded<'a> {
 /// An event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard<'a> {
-    pub(crate) told: &'a EventMessage,
+    pub(crate) message: &'a EventMessage,
     /// Of a bid that names no single market.
     pub(crate) scope: Option<Scoped<'a>>,
 }
@@ -113,9 +113,9 @@ impl<'a> Folded<'a> {
     /// Adds what a commit brought.
     pub(crate) fn add(&mut self, commit: &'a Commit, running: &mut Running) {
         let mut places = Vec::new();
-        for (step, told) in commit.told() {
+        for (step, message) in commit.steps_with_messages() {
             self.pass_hours(step, running);
-            self.add_step(step, told, commit, running, &mut places);
+            self.add_step(step, message, commit, running, &mut places);
         }
         self.take_views(commit, places);
     }
@@ -123,14 +123,14 @@ impl<'a> Folded<'a> {
     fn add_step(
         &mut self,
         step: &'a Step,
-        told: &'a [Arc<EventMessage>],
+        message: &'a [Arc<EventMessage>],
         commit: &'a Commit,
         running: &mut Running,
         places: &mut Vec<(BidId, Placed<'a>)>,
     ) {
         let names = &*commit.names;
         let mut settlement_details = step.settlement_details.iter();
-        for (told, event) in told.iter().zip(&step.events) {
+        for (message, event) in message.iter().zip(&step.events) {
             match &event.fact {
                 Fact::MarketOpened { market } => self.markets.push(MarketRecord {
                     name: names.market(*market),
@@ -138,7 +138,7 @@ impl<'a> Folded<'a> {
                     opened_at: event.at,
                 }),
                 Fact::PriceChanged { market, numbers } => {
-                    let (seq, index) = (step.seq, told.event.index);
+                    let (seq, index) = (step.seq, message.event.index);
                     let point = PricePoint { seq, index, at: event.at, numbers: *numbers };
                     self.prices.push((names.market(*market), point));
                 }
@@ -162,7 +162,7 @@ impl<'a> Folded<'a> {
                     let Some(SettlementDetail::Node(was)) = settlement_details.next() else {
                         unreachable!("each end has its closing, in order")
                     };
-                    let next = step.events.get(told.event.index as usize + 1);
+                    let next = step.events.get(message.event.index as usize + 1);
                     let charged = next.is_some_and(|next| is_charge_of(next, node.allocation));
                     if charged {
                         running.settle(was);
@@ -175,7 +175,7 @@ impl<'a> Folded<'a> {
                 Fact::Charged { node, reason, .. } => {
                     let claim =
                         if *reason == ChargeReason::ClaimDropped { settlement_details.next() } else { None };
-                    self.charge(step.seq, told, event, *node, claim, running, names);
+                    self.charge(step.seq, message, event, *node, claim, running, names);
                 }
                 Fact::RulesChanged { .. }
                 | Fact::BidAmended { .. }
@@ -189,11 +189,11 @@ impl<'a> Folded<'a> {
                 | Fact::Rejected { .. }
                 | Fact::Repeated { .. } => {}
             }
-            let scope = match (&told.market, &told.parties.holder) {
+            let scope = match (&message.market, &message.parties.holder) {
                 (None, Some(holder)) => Some(Scoped { scope: &touched(commit, holder.bid).scope, names }),
                 (Some(_), _) | (None, None) => None,
             };
-            self.events.push(Heard { told, scope });
+            self.events.push(Heard { message, scope });
         }
     }
 

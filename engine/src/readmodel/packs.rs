@@ -1,5 +1,5 @@
-//! Events in packs: those of commands that follow each other in one message, with whom they concern, and which
-//! names and numbers are in which packs.
+//! Packs of events: the events of consecutive commands in one message, with an index of the names and numbers in each
+//! pack.
 
 mod run;
 

@@ -1,5 +1,4 @@
-//! Bids as they were behind the run in which they were placed, those of a tenant in one message, and behind
-//! each later run that touched them.
+//! Bids as they were at the end of each run of commands that touched them, those of a tenant in one message.
 
 use super::fields::Fields;
 use super::fold::{BidRecord, Placed};

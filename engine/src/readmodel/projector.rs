@@ -1,5 +1,5 @@
-//! Writes what commits brought: while one transaction runs, the rows of the next are folded. Tables that are found
-//! behind what they had, restored or emptied, are folded again from the journal.
+//! The projector: folds commits into rows and writes them, one transaction at a time. It folds lost rows again from the
+//! journal.
 
 use super::fold::{Folded, Running};
 use super::replayed::Replayed;

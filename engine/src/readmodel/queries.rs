@@ -1,4 +1,4 @@
-//! What the projections can be asked. All conditions that are given must hold; of a list, one.
+//! Queries of the read model. All conditions of a query must hold; of a list, one entry.
 
 use super::rows::{BidState, NodeState, Place};
 use crate::store::Labels;

@@ -1,4 +1,4 @@
-//! The journal's commands as commits, replayed on an exchange of its own.
+//! Replays the journal into commits on an exchange of its own.
 
 use crate::events::commit::Commit;
 use crate::runtime::recovery::{Commands, ReadAhead, RecoveryError, from_snapshot};

@@ -1,4 +1,4 @@
-//! What the projections answer: plain rows, in full. Who may see what of them is for the one who asks.
+//! The rows that queries return, complete. The caller decides who may see what.
 
 use crate::events::message::Parties;
 use kubebid_core::event::{ChargeReason, CloseReason, EndReason, NoticeReason};

@@ -1,4 +1,4 @@
-//! The tables of the projections: how rows get there, and how they are found.
+//! The SQL of the read model's tables: how rows are written, and how they are found.
 //!
 //! Rows and watermark move in one transaction, and only from the watermark that the rows continue: so
 //! each command's rows get there once, whoever writes and however often. Where the tables are found to

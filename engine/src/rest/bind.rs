@@ -1,4 +1,4 @@
-//! From a path, a query, a header and a body to the one message that gRPC has too.
+//! Builds the request message from a path, a query, headers and a body.
 //!
 //! A parameter is a field of the request message: the path fills some, the query the rest of a GET,
 //! the body all others. Lists and maps of the query are given one entry at a time, by the singular of

@@ -1,5 +1,5 @@
-//! The OpenAPI 3.1 document, made from the operations and the messages: the comments of the `.proto`
-//! are its words.
+//! Makes the OpenAPI 3.1 document from the operations and the messages. The comments of the `.proto` are its
+//! descriptions.
 
 use super::bind::{Parameter, Shape};
 use super::operation::Operation;

@@ -1,4 +1,4 @@
-//! One verb of REST: its place, the messages it carries, the call it makes.
+//! A REST operation: its verb and path, its messages, and the method it calls.
 
 use super::bind::{Binding, Given};
 use super::problem::problem;

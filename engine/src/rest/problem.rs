@@ -1,4 +1,4 @@
-//! Refusals as RFC 9457 has them, from the one table of codes.
+//! Answers refusals as problem details (RFC 9457).
 
 use crate::wire::status::{ApiError, Code};
 use axum::body::Body;

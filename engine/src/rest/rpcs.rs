@@ -1,4 +1,4 @@
-//! The rpcs of the proto: their services and what is said of them.
+//! The rpcs of the `.proto`: services, paths and comments.
 
 use prost::Message as _;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};

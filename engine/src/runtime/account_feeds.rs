@@ -1,4 +1,4 @@
-//! Commits to who follows one account: of a thousand tenants who wait, a commit wakes those whom it concerns.
+//! Per-account event feeds, so that a commit wakes only the subscribers it concerns.
 
 use crate::events::commit::Commit;
 use kubebid_core::units::AccountName;

@@ -1,4 +1,4 @@
-//! The market's clock: the only place that asks what time it is.
+//! The market's clock: the only place that asks for the time.
 
 mod start;
 

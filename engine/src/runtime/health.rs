@@ -1,4 +1,4 @@
-//! What keeps a leading engine from being ready: tables that stand still, or a store that takes nothing.
+//! Reasons why a leading engine is not ready: the tables stand still, or the store refuses writes.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
-//! The way in: a bounded queue without a lock between the callers and the thread that owns the exchange.
+//! The intake: a bounded, lock-free queue from the callers to the exchange's thread.
 
-mod door;
+mod work_queue;
 
-/// What the door is made of; `tests/loom` has its own.
+/// What the queue is made of; `tests/loom` has its own.
 mod sync {
     pub(super) use futures_util::task::AtomicWaker;
     pub(super) use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -10,13 +10,13 @@ mod sync {
 
 use crate::events::commit::Step;
 use crossbeam_queue::ArrayQueue;
-use door::{Door, Queue, Refuse};
 use kubebid_core::units::{ClientKey, Micros};
 use kubebid_core::{Command, Exchange, Stamped};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tokio::sync::oneshot;
+use work_queue::{Queue, Refuse, WorkQueue};
 
 /// What is handed over.
 pub(crate) enum Work {
@@ -148,7 +148,7 @@ pub enum SubmitError {
     Unknown,
 }
 
-pub(crate) type Intake = Door<Ring>;
+pub(crate) type Intake = WorkQueue<Ring>;
 
 /// The queue: a ring of tickets in which there may be no more than so many commands, and beside it a ring of as many
 /// questions, so that questions take no room from commands.
@@ -181,7 +181,12 @@ impl std::fmt::Debug for Work {
 impl Intake {
     pub(crate) fn new(capacity: usize) -> Arc<Intake> {
         let (tickets, questions) = (ArrayQueue::new(capacity), ArrayQueue::new(capacity));
-        Arc::new(Door::before(Ring { tickets, questions, commands: AtomicUsize::new(0), most: capacity }))
+        Arc::new(WorkQueue::before(Ring {
+            tickets,
+            questions,
+            commands: AtomicUsize::new(0),
+            most: capacity,
+        }))
     }
 
     /// Commands and questions that wait.

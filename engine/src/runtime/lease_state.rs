@@ -1,4 +1,4 @@
-//! How long this engine's lease is valid, as far as it can know.
+//! Tells how long this engine's lease is valid, as far as it can know.
 
 use crate::runtime::clock::since_boot;
 use kubebid_core::units::Micros;

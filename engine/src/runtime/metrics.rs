@@ -1,4 +1,4 @@
-//! All metrics of the engine, with their units: nobody else names one.
+//! All metrics of the engine, with their names and units.
 
 pub(crate) mod markets;
 

@@ -1,4 +1,4 @@
-//! How far somebody has come with the commands: read with one atomic load, waited for where need be.
+//! A position in the journal that one side advances and the other reads or waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! From the store to a running exchange: the newest snapshot, then the journal behind it.
+//! Reads the newest usable snapshot and the journal after it.
 
 mod ahead;
 

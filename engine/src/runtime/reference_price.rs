@@ -1,5 +1,5 @@
-//! The reference price: the price of which 65 % is the time-weighted median of the market price over the last
-//! 48 hours (`kubebid_strategy::reference_micros`). Time without supply does not count.
+//! The reference price: the price of which 65 % is the time-weighted median of the market price over the last 48 hours
+//! (`kubebid_strategy::reference_micros`). Time without supply does not count.
 
 use kubebid_core::Price;
 use kubebid_core::numbers::Numbers;

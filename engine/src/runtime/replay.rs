@@ -1,5 +1,4 @@
-//! Applies journaled commands to the exchange: the same way live, at recovery and when projections
-//! are rebuilt.
+//! Applies journaled commands to the exchange, in the same way live, at recovery and for a rebuild.
 
 use crate::events::commit::{HourMark, Step};
 use kubebid_core::units::Micros;

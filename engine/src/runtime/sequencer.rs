@@ -1,5 +1,5 @@
-//! The one thread that owns the exchange: stamps what waits, makes it durable, applies it, tells. While much is
-//! applied, what came meanwhile is on its way into the journal.
+//! The sequencer: stamps the commands that wait, journals them as one batch, applies them, and answers. While a large
+//! batch is applied, the next one is being journaled.
 
 mod journaling;
 mod market;
@@ -28,11 +28,11 @@ use tracing::warn;
 const BATCH_COMMANDS: usize = 8192;
 /// From so many on a batch is applied while the next one becomes durable. Fewer are applied before that: commits that
 /// are shared by less cost more than such a moment.
-const MUCH: usize = 64;
+const OVERLAP_MIN_COMMANDS: usize = 64;
 /// So many callers with a command or so each are a crowd. They are answered before anything else, and given a moment to
 /// come back: a commit costs as much as thirty commands, whatever it has in it.
-const CROWD: usize = 24;
-const MOMENT: Duration = Duration::from_millis(1);
+const COMMIT_SIBLINGS: usize = 24;
+const COMMIT_DELAY: Duration = Duration::from_millis(1);
 /// The longest wait for something due: timers stand still in a suspended machine, and a jump of its clock is to be seen
 /// while nothing happens.
 const WAIT: Duration = Duration::from_secs(1);
@@ -86,8 +86,8 @@ impl Taken {
         self.tickets.iter().flat_map(|ticket| &ticket.commands).chain(&self.advance)
     }
 
-    fn is_of_a_crowd(&self) -> bool {
-        self.tickets.len() >= CROWD && self.count() < 2 * self.tickets.len()
+    fn waits_for_siblings(&self) -> bool {
+        self.tickets.len() >= COMMIT_SIBLINGS && self.count() < 2 * self.tickets.len()
     }
 }
 
@@ -97,12 +97,13 @@ impl Sequencer {
         // What is in the journal and not applied yet.
         let mut durable = None;
         loop {
-            let at_once = |durable: &mut Taken| durable.count() < MUCH || durable.is_of_a_crowd();
+            let at_once =
+                |durable: &mut Taken| durable.count() < OVERLAP_MIN_COMMANDS || durable.waits_for_siblings();
             if let Some(few) = durable.take_if(at_once) {
-                let crowd = few.is_of_a_crowd();
+                let crowd = few.waits_for_siblings();
                 self.market.apply(few, self.intake.waiting());
                 if crowd {
-                    tokio::time::sleep(MOMENT).await;
+                    tokio::time::sleep(COMMIT_DELAY).await;
                 }
             }
             if durable.is_none() {

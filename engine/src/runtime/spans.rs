@@ -1,4 +1,4 @@
-//! Spans of requests: made only where somebody collects them, and told the number of their command.
+//! Tracing spans of requests. They are made only if a collector is configured.
 
 use futures_util::future::Either;
 use http::HeaderMap;

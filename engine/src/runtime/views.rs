@@ -1,5 +1,4 @@
-//! What anyone may read without asking the exchange: markets, their prices, the names. Published
-//! behind each commit; a read takes no lock.
+//! Immutable views of markets, prices and names, published after each commit. Reading them takes no lock.
 
 use crate::runtime::reference_price::Reference;
 use arc_swap::ArcSwap;

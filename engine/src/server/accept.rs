@@ -1,7 +1,7 @@
-//! Connections: HTTP/1 and HTTP/2 on one port, with TLS or without, and their end.
+//! Accepts connections and serves HTTP/1 and HTTP/2 on one port, with or without TLS.
 
 use super::connections::{Activity, Connections, Heard, Place, Silence};
-use super::service_slot::Door;
+use super::service_slot::Responder;
 use crate::auth::held::Held;
 use axum::body::Body;
 use futures_util::FutureExt;
@@ -34,7 +34,7 @@ const EXHAUSTED: Duration = Duration::from_millis(50);
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
-    door: impl Door,
+    responder: impl Responder,
     connections: Connections,
     mut stopping: watch::Receiver<bool>,
     grace: Duration,
@@ -49,11 +49,11 @@ pub(super) async fn serve(
             Ok((stream, peer)) => {
                 // One too many is closed at once.
                 let Some(place) = connections.admit(peer.ip()) else { continue };
-                let (tls, door, stopping, alive) =
-                    (tls.clone(), door.clone(), stopping.clone(), alive.subscribe());
+                let (tls, responder, stopping, alive) =
+                    (tls.clone(), responder.clone(), stopping.clone(), alive.subscribe());
                 let connections = connections.clone();
                 tokio::spawn(async move {
-                    connection(stream, tls, door, connections, place, stopping).await;
+                    connection(stream, tls, responder, connections, place, stopping).await;
                     drop(alive);
                 });
             }
@@ -72,7 +72,7 @@ pub(super) async fn serve(
 async fn connection(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
-    door: impl Door,
+    responder: impl Responder,
     connections: Connections,
     place: Place,
     stopping: watch::Receiver<bool>,
@@ -80,10 +80,10 @@ async fn connection(
     let accepted = Instant::now();
     // Answers are small and waited for.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return http(stream, accepted, door, connections, place, stopping).await };
+    let Some(tls) = tls else { return http(stream, accepted, responder, connections, place, stopping).await };
     let deadline = accepted + connections.limits().first_request;
     match tokio::time::timeout_at(deadline.into(), tls.accept(stream)).await {
-        Ok(Ok(stream)) => http(stream, accepted, door, connections, place, stopping).await,
+        Ok(Ok(stream)) => http(stream, accepted, responder, connections, place, stopping).await,
         Ok(Err(error)) => debug!(%error, "a handshake failed"),
         Err(_) => connections.closed(Silence::NoRequest),
     }
@@ -92,7 +92,7 @@ async fn connection(
 async fn http(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     accepted: Instant,
-    door: impl Door,
+    responder: impl Responder,
     connections: Connections,
     place: Place,
     mut stopping: watch::Receiver<bool>,
@@ -112,7 +112,7 @@ async fn http(
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         let open = active.begin();
         request.extensions_mut().insert(origin.clone());
-        let answering = door.call(request);
+        let answering = responder.call(request);
         answering.map(|answer| answer.map(|response| response.map(|body| Body::new(Held::new(body, open)))))
     });
     let mut serving = pin!(builder.serve_connection(stream, service));

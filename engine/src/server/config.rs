@@ -1,4 +1,4 @@
-//! What can be set from outside: by flags or by the environment. Nobody else reads either.
+//! The configuration: flags and environment variables. No other file reads either.
 
 use crate::api::ApiOptions;
 use crate::auth::limits::Defaults;

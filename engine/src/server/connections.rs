@@ -1,4 +1,4 @@
-//! How many connections are open, in all and from one address, and how long one is kept that asks for nothing.
+//! Limits how many connections are open, in all and from one address, and closes silent ones.
 
 use crate::auth::Origin;
 use crate::auth::limits::Defaults;

@@ -1,4 +1,4 @@
-//! Health and metrics, on their own port.
+//! Health and metrics, on a port of their own.
 
 use super::accept;
 use super::connections::{ConnectionLimits, Connections};

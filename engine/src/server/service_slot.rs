@@ -1,5 +1,5 @@
-//! What answers on the one port: gRPC and REST, told apart by what they say they carry; and before the engine leads,
-//! that it does not.
+//! Holds the service once the engine leads, and passes requests to gRPC or REST. Before that it answers that the engine
+//! does not lead.
 
 use crate::api::Api;
 use crate::wire::status::ApiError;
@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use tower::ServiceExt;
 
 /// What answers the requests of a connection.
-pub(super) trait Door:
+pub(super) trait Responder:
     hyper::service::Service<
         hyper::Request<Incoming>,
         Response = Response,
@@ -29,7 +29,7 @@ pub(super) trait Door:
 {
 }
 
-impl<S> Door for S where
+impl<S> Responder for S where
     S: hyper::service::Service<
             hyper::Request<Incoming>,
             Response = Response,
@@ -74,7 +74,7 @@ impl ServiceSlot {
         self.0.get().map(|open| &open.api)
     }
 
-    pub(super) fn door(&self) -> impl Door {
+    pub(super) fn responder(&self) -> impl Responder {
         let service_slot = self.0.clone();
         service_fn(move |request: hyper::Request<Incoming>| {
             let request = request.map(Body::new);

@@ -1,4 +1,4 @@
-//! TLS from files.
+//! Reads TLS certificates and keys from files.
 
 use super::{ServeError, TlsFiles};
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! Accounts: who deals with the exchange, as what, and how much of it they may use.
+//! Rows of accounts: their roles and limits.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Appending to the journal, and finding out what became of an append without an answer. The
-//! reasoning is at the top of [`super`].
+//! Appends to the journal, and resolves an append without an answer. The module documentation of [`super`] has the
+//! reasoning.
 
 use std::fmt;
 use std::sync::Arc;

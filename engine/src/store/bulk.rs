@@ -1,4 +1,4 @@
-//! Many rows at once, by column, and who writes them.
+//! Writes many rows at once, by column.
 
 mod postgres;
 mod sqlite;

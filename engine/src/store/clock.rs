@@ -1,4 +1,4 @@
-//! What a store knows of the time: the journal's last stamp, the database's clock, and what the last engine noted.
+//! The times that a store knows: the journal's last stamp, the database's clock, and the mark of the last engine.
 
 use kubebid_core::units::Micros;
 use sqlx::Row;

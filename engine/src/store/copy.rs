@@ -1,4 +1,4 @@
-//! Copies of a store: made while an engine runs, and told apart from what they are copies of.
+//! Copies a store while an engine runs, and gives the copy another journal UUID.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What differs between the databases.
+//! The interface to a database: what PostgreSQL and SQLite do differently.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What can go wrong between us and a database.
+//! Faults of the database.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Whether the journal has all that was made from it. A database that was restored in part, or a file that lost its
-//! end, would otherwise number new commands as it had numbered others before.
+//! Checks that the journal has everything that snapshots and tables were made from. After a partial restore new
+//! commands would otherwise get numbers that were used before.
 
 use super::{Fault, Position, Store};
 

@@ -1,4 +1,4 @@
-//! Instance types: what a node is, for those who make nodes of it.
+//! Rows of instance types: descriptions of nodes for operators.
 
 use std::collections::BTreeMap;
 

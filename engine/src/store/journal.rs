@@ -1,4 +1,4 @@
-//! Reading the journal, every batch checked against the one before.
+//! Reads the journal, and checks every batch against the one before it.
 
 use sqlx::{AnyPool, Row};
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! The labels of bids, which the market does not know.
+//! Rows of labels of bids. The market does not know them.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The lease of the one who leads: a row that it renews, on the database's clock. It says who may try to lead;
-//! what keeps the others from writing is the epoch ([`super`]).
+//! The leader's lease: a row that the leader renews, by the database's clock. It says who may try to lead; the epoch
+//! keeps the others from writing ([`super`]).
 //!
 //! PostgreSQL only. A SQLite file belongs to one engine by its lock, and nobody waits for it.
 

@@ -1,4 +1,4 @@
-//! The schema's changes in order, compiled into the program.
+//! The schema migrations, compiled into the program.
 
 use std::borrow::Cow;
 

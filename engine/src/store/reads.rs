@@ -1,5 +1,5 @@
-//! Reads of the tables, on connections of their own: each has a time-out, and ends in the database when its caller has
-//! gone. What is read is taken apart on threads of its own.
+//! Read connections for the tables: each statement has a time-out and ends in the database when its caller has gone.
+//! Rows are decoded on threads of their own.
 
 use std::fmt;
 use std::sync::Arc;

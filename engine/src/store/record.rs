@@ -1,4 +1,4 @@
-//! The journal's unit: a batch of records, packed for one commit.
+//! The unit of the journal: a batch of records, packed for one commit.
 //!
 //! ```text
 //! offset  bytes

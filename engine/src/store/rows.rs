@@ -1,4 +1,4 @@
-//! The rows of the edge: what the engine remembers that is not the market's. One file a family.
+//! The rows beside the journal that are not part of the market, one file for each kind.
 
 use std::fmt::Write;
 use std::sync::Arc;

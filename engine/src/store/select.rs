@@ -1,4 +1,4 @@
-//! Statements that are put together from what was asked.
+//! Builds SELECT statements from optional conditions and lists.
 
 use std::fmt::Write;
 

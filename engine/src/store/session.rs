@@ -1,4 +1,4 @@
-//! Connections whose sessions do not outlive them at the server.
+//! Connections whose sessions at the server end with them.
 //!
 //! A statement that is given up, because it took too long, goes on at the server: a commit that waits for a standby of
 //! the database may wait for ever, with its locks. So each session that we have left is ended before the next one begins.

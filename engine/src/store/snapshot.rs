@@ -1,4 +1,4 @@
-//! Snapshots: only time is saved by them, so a broken one is skipped.
+//! Rows of snapshots. They only save time, so a broken one is skipped.
 //!
 //! The body goes in parts, each a commit of its own, so that the journal never waits for more than
 //! one of them and no row is enormous. The snapshot counts once its row in `snapshot` is there.

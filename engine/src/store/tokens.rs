@@ -1,4 +1,4 @@
-//! API tokens. The store knows their SHA-256 only.
+//! Rows of API tokens. The store knows only their SHA-256.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;

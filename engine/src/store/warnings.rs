@@ -1,4 +1,4 @@
-//! What the server warns of while a statement runs.
+//! Collects the server's warnings while a statement runs.
 //!
 //! A commit that waits for a standby of the database, and whose wait is cancelled (`pg_cancel_backend`), is answered as
 //! any other, after a warning that the standby may not have it. sqlx gives warnings to the log and to nobody else: so the

@@ -1,4 +1,4 @@
-//! Accounts, tokens and instance types: messages and rows.
+//! Converts accounts, tokens and instance types.
 
 use super::command::number;
 use super::lists;

@@ -1,4 +1,4 @@
-//! Allocations as messages, to each party without what is the other's.
+//! Converts allocations, with the fields that each party may see.
 
 use crate::events::visibility::Viewer;
 use crate::readmodel::rows::{AllocationRow, NodeState, NoticeRow};

@@ -1,4 +1,4 @@
-//! Bids as messages.
+//! Converts bids.
 
 use crate::readmodel::rows::{BidRow, BidState, Tif};
 use crate::store::Labels;

@@ -1,4 +1,4 @@
-//! Charges and sums, as messages.
+//! Converts charges and sums.
 
 use crate::events::message::charge_reason;
 use crate::readmodel::rows::{ChargeRow, RunningRow, Segment};

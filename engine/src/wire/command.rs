@@ -1,5 +1,4 @@
-//! Requests as commands. What a message can say and the market can judge goes through as it is, also an enum
-//! value that nobody knows.
+//! Converts requests into commands. An unknown enum value passes, and the market refuses it.
 
 use super::lists;
 use super::status::ApiError;

@@ -1,4 +1,4 @@
-//! Cursors: an opaque text that names a place in one journal.
+//! Cursors: opaque texts that name a place in one journal.
 
 use std::fmt;
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! Texts of a request as an error repeats them: cut, so that an answer is never as long as what was sent.
+//! Shortens texts of a request for error messages, so that an answer is never as long as its request.
 
 use std::borrow::Cow;
 

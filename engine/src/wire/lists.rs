@@ -1,4 +1,4 @@
-//! The maxima of the repeated fields of requests: one table, which a test compares with the proto.
+//! The maximum length of each repeated field of a request: one table, which a test compares with the `.proto`.
 
 use super::status::ApiError;
 use super::text::LABELS;

@@ -1,4 +1,4 @@
-//! Markets, their numbers and their depth, as messages.
+//! Converts markets, their numbers and their depth.
 
 use crate::events::message::price_numbers;
 use crate::readmodel::rows::{PriceBar, PricePoint};

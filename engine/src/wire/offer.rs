@@ -1,4 +1,4 @@
-//! Offers and their units as messages.
+//! Converts offers and their units.
 
 use kubebid_core::units::{AccountName, MarketName, UnitName};
 use kubebid_core::views::{OfferView, UnitView};

@@ -1,4 +1,4 @@
-//! Pages of lists: how many, and after what.
+//! Page sizes and page tokens of lists.
 
 use super::status::ApiError;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! A message in pieces: what many get is shared by them, and not copied for each.
+//! A message in pieces, so that large shared parts are not copied for each receiver.
 
 use bytes::Bytes;
 use std::mem;

@@ -1,4 +1,4 @@
-//! What to say of a refused command: the table's code and field, and a sentence with the values that were wrong.
+//! Explains a refused command: the code, the field, and a sentence with the values that were wrong.
 
 use super::echo::quoted;
 use super::status::{ApiError, Code};

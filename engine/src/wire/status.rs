@@ -1,4 +1,4 @@
-//! Refusals on the wire: one table from code to gRPC code, HTTP status, field and sentence.
+//! The table of error codes: gRPC code, HTTP status, field and sentence of each.
 
 use super::echo::echo;
 use crate::runtime::intake::SubmitError;

@@ -1,5 +1,4 @@
-//! What a text may be before it becomes a name: its length and its letters. Whether anything has that name is
-//! for the market to say.
+//! Checks texts of requests: their length and characters.
 
 use super::status::ApiError;
 use crate::store::Labels;

@@ -7,12 +7,12 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-#[path = "../../src/runtime/intake/door.rs"]
-mod door;
+#[path = "../../src/runtime/intake/work_queue.rs"]
+mod work_queue;
 
-use door::{Door, Queue, Refuse};
+use work_queue::{Queue, Refuse, WorkQueue};
 
-/// What the door is made of here.
+/// What the queue is made of here.
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -86,7 +86,7 @@ impl Queue for Waiting {
 }
 
 struct World {
-    door: Arc<Door<Waiting>>,
+    queue: Arc<WorkQueue<Waiting>>,
     answers: Answers,
 }
 
@@ -94,12 +94,12 @@ impl World {
     fn new(capacity: usize, callers: usize) -> World {
         let answers: Answers = Arc::new((0..callers).map(|_| AtomicUsize::new(0)).collect());
         let queue = Waiting { ring: Ring::new(capacity), answers: answers.clone() };
-        World { door: Arc::new(Door::before(queue)), answers }
+        World { queue: Arc::new(WorkQueue::before(queue)), answers }
     }
 
     fn caller(&self, caller: usize) -> thread::JoinHandle<Result<(), SubmitError>> {
-        let (door, answers) = (self.door.clone(), self.answers.clone());
-        thread::spawn(move || door.push(Work { caller, answers }))
+        let (queue, answers) = (self.queue.clone(), self.answers.clone());
+        thread::spawn(move || queue.push(Work { caller, answers }))
     }
 
     /// Who was let in was answered once, who was not, never.
@@ -123,7 +123,7 @@ fn who_comes_as_the_taker_leaves_is_answered_once() {
     in_every_order(None, || {
         let world = World::new(2, 1);
         let caller = world.caller(0);
-        world.door.leave();
+        world.queue.leave();
         world.check([caller.join().unwrap()]);
     });
 }
@@ -133,10 +133,10 @@ fn who_comes_as_the_taker_takes_and_leaves_is_answered_once() {
     in_every_order(Some(2), || {
         let world = World::new(2, 2);
         let callers = [world.caller(0), world.caller(1)];
-        if let Some(work) = world.door.pop() {
+        if let Some(work) = world.queue.pop() {
             work.answer();
         }
-        world.door.leave();
+        world.queue.leave();
         world.check(callers.map(|caller| caller.join().unwrap()));
     });
 }
@@ -148,7 +148,7 @@ fn who_finds_no_room_is_told_so_and_not_answered() {
         let callers = [world.caller(0), world.caller(1)];
         let pushed = callers.map(|caller| caller.join().unwrap());
         assert!(pushed.contains(&Ok(())) && pushed.contains(&Err(SubmitError::Full)));
-        world.door.leave();
+        world.queue.leave();
         world.check(pushed);
         assert_eq!(world.caller(0).join().unwrap(), Err(SubmitError::Stopping));
     });
@@ -160,8 +160,8 @@ fn the_taker_wakes_for_work() {
         let world = World::new(2, 2);
         let callers = [world.caller(0), world.caller(1)];
         for _ in 0..2 {
-            block_on(world.door.ready());
-            world.door.pop().expect("it woke for work").answer();
+            block_on(world.queue.ready());
+            world.queue.pop().expect("it woke for work").answer();
         }
         world.check(callers.map(|caller| caller.join().unwrap()));
     });
@@ -172,19 +172,19 @@ fn a_taker_that_takes_until_the_door_is_closed_and_nothing_is_left_ends() {
     in_every_order(Some(2), || {
         let world = World::new(2, 1);
         let caller = world.caller(0);
-        let door = world.door.clone();
-        let closing = thread::spawn(move || door.close());
+        let queue = world.queue.clone();
+        let closing = thread::spawn(move || queue.close());
         loop {
-            block_on(world.door.ready());
-            while let Some(work) = world.door.pop() {
+            block_on(world.queue.ready());
+            while let Some(work) = world.queue.pop() {
                 work.answer();
             }
-            if world.door.is_closed() && world.door.len() == 0 {
+            if world.queue.is_closed() && world.queue.len() == 0 {
                 break;
             }
         }
         // Here an engine saves its snapshot: who was late by a moment is refused when it goes.
-        world.door.leave();
+        world.queue.leave();
         closing.join().unwrap();
         world.check([caller.join().unwrap()]);
     });

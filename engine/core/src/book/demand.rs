@@ -1,4 +1,4 @@
-//! Bids with unmet demand in one market.
+//! Bids with unmet demand in one market: plain ones by price level, gangs by the nodes they need (R12).
 
 use crate::book::ladder::{Handle, Ladder, Rank};
 use crate::book::rivals::Rivals;

@@ -1,4 +1,4 @@
-//! The bids at the heads of several queues, in the order of R2.
+//! A short queue of bids in the order of R2: the heads of the books that are being settled.
 
 use crate::book::Rank;
 use crate::types::units::BidId;

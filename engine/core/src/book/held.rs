@@ -1,4 +1,4 @@
-//! Live allocations by the ceiling of their bids, and claims: who would yield first (R4).
+//! Live allocations by the ceiling of their bids, and claims: the next victim of a displacement is first (R4).
 
 use crate::collections::indexed_heap::IndexedHeap;
 use crate::collections::sorted_map::{SortedMap, SortedSet};

@@ -1,4 +1,4 @@
-//! Orders by price, at one price the older first: the ladder on which bids wait.
+//! Price levels of waiting bids: by price, and at one price the older bid first (R2).
 //!
 //! Orders lie in one slab and are linked in the row of their price, so that what is usual moves nothing but
 //! links: an order that comes behind all others of its price, one that goes from anywhere, the best. An order

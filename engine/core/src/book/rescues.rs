@@ -1,4 +1,4 @@
-//! Claim holders that would take a free unit instead, best first (R6).
+//! Claimants that would take a free unit instead, best first (R6).
 
 use crate::book::ladder::Rank;
 use crate::collections::sorted_map::SortedMap;

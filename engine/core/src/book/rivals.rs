@@ -1,4 +1,4 @@
-//! The best bids of two tenants, so that the price for a tenant need not count its own (R8).
+//! The best bids of two tenants, so that the price for one tenant need not skip its own bids (R8).
 
 use crate::book::ladder::{Handle, Ladder, Rank};
 use crate::collections::id_map::Table;

@@ -1,4 +1,4 @@
-//! Things that are numbered as they come: a lookup is two steps into rows of memory.
+//! A map from consecutive numbers to values: a lookup reads two words of memory.
 
 use crate::collections::slab::Slab;
 use crate::types::units::{AllocationId, BidId};

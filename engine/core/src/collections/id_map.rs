@@ -1,4 +1,4 @@
-//! Maps from ids to what they name. Never iterated where the order could be seen.
+//! Maps from names to ids, and sets of markets. No caller iterates them where the order could be seen.
 
 use crate::types::units::MarketId;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! A heap from whose middle things can be taken.
+//! A binary heap from which any element can be removed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Chance for tests: the same for the same seed, and of no other virtue.
+//! A seeded random number generator for tests.
 
 /// Numbers below whatever is asked for.
 pub(crate) fn below(mut seed: u64) -> impl FnMut(u64) -> u64 {

@@ -1,5 +1,5 @@
-//! Things in pages of memory, named by where they are. What is there is never moved: no bid waits while a million
-//! others are copied to where there is more room.
+//! A slab: values in pages of memory, addressed by their slot. Values never move, so that growth never copies a million
+//! of them at once.
 
 /// How many things a page has room for.
 const PAGE: usize = 1024;

@@ -1,5 +1,4 @@
-//! A map in order: sorted leaves under one sorted row of their first keys. Wide leaves cost few misses of the
-//! cache, which is what a lookup among many keys is made of; and a map that empties and fills again keeps its memory.
+//! A sorted map: sorted leaves under one sorted array of their first keys. Wide leaves cost few cache misses.
 
 #[derive(Debug)]
 pub(crate) struct SortedMap<K, V> {

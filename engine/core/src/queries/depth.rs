@@ -1,4 +1,4 @@
-//! Demand and supply of a market by price level, without identities (R9). Reads only.
+//! Demand and supply of a market by price level, without identities (R9).
 
 use crate::exchange::Exchange;
 use crate::types::money::Price;

@@ -1,4 +1,4 @@
-//! Why a bid has not all it wants, market by market, and what would change that. Reads only.
+//! Explains why a bid lacks nodes, market by market, and what would change that.
 
 use crate::book::Place;
 use crate::exchange::Exchange;

@@ -1,4 +1,4 @@
-//! What may be asked of the exchange without changing it: a bid, a node, an offer, a quote.
+//! Views of one bid, allocation or offer, and quotes.
 
 use crate::event::{NoticeReason, Scope};
 use crate::exchange::Exchange;

@@ -1,4 +1,4 @@
-//! How an allocation begins and ends, and what that does to its unit and its bid.
+//! Starts and ends allocations, and updates their units and bids.
 
 use crate::event::{CloseReason, DropCause, EndReason, Fact};
 use crate::exchange::Exchange;

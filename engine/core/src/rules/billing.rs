@@ -1,4 +1,4 @@
-//! Charges (R15) and the reserve that counts for them (R11).
+//! Bills nodes and claims (R15), with the reserve that counts for them (R11).
 
 use crate::event::{Bidder, ChargeReason, EndReason, Fact};
 use crate::exchange::Exchange;

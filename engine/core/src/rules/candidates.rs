@@ -1,4 +1,4 @@
-//! What a bid could take in a market: free units, standing notices, displacements (R3, R4, R6).
+//! The nodes that a bid could take in a market: free units, standing notices, displacements (R3, R4, R6).
 
 use crate::book::Victim;
 use crate::exchange::Exchange;

@@ -1,5 +1,5 @@
-//! Keeps the books true to the state: each function works out where something belongs, compares
-//! that with where the book has it, and moves it. Called after every change of what it reads.
+//! Keeps the books in step with the state: each function computes where something belongs, compares it with where the
+//! book has it, and moves it. Call it after every change of what it reads.
 
 use crate::book::{Demand, Handle, Live, Place, Queued};
 use crate::exchange::Exchange;

@@ -1,4 +1,4 @@
-//! Settling (§3): at each instant, one step and then again from the first, until nothing changes.
+//! Settling (§3): at each instant one step, and then again from the first step, until nothing changes.
 
 use crate::book::HeadQueue;
 use crate::book::Rank;
@@ -30,7 +30,7 @@ impl Exchange {
         self.pass_on_orphan() || self.give_free_unit() || self.rescind_orphan() || self.serve_unmet()
     }
 
-    /// Of bids that have ended, only what is left to tell is record on.
+    /// Drops everything but the terms of bids that have ended.
     fn end_bids(&mut self) {
         while let Some(id) = self.ending.pop() {
             let Some(bid) = self.bids.get(id).filter(|bid| bid.has_ended()) else { continue };

@@ -1,4 +1,4 @@
-//! What an account has open, for whoever limits it. No rule of the market asks.
+//! What an account has open: bids, and the nodes they want. Limits use it; no rule of the market does.
 
 use crate::state::Bid;
 

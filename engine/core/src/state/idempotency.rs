@@ -1,5 +1,5 @@
-//! Idempotency keys (R16): the first answer to a client's key, for 24 hours of market time or the
-//! account's last million.
+//! Idempotency keys (R16): the first answer to a client's key, for 24 hours of market time, at most a million for each
+//! account.
 
 use crate::answer::Outcome;
 use crate::codec::Content;

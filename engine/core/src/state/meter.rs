@@ -1,4 +1,4 @@
-//! What nodes cost over time (R15), record so that a price change touches no node.
+//! Meters of what nodes cost over time (R15), kept so that a price change touches no node.
 //!
 //! A node is billed `min(ceiling, max(p(t), reserve))` per node-hour, by the microsecond. The meter
 //! keeps, for every *threshold* `x` in use (the reserve of a billed node, the ceiling of one under
@@ -6,7 +6,7 @@
 //! `min(c, max(p, r)) = max(p, r) - max(p, c) + c` for `r <= c`. A threshold below the price grows
 //! with the line ∫p, one above it by itself, so a price change only touches the thresholds that the
 //! price crosses. The tenant with the highest losing bid pays another price (nobody bids against
-//! himself, R8); what that saves is record beside, for the thresholds of that tenant.
+//! himself, R8); what that saves is kept beside, for the thresholds of that tenant.
 
 use crate::collections::id_map::Table;
 use crate::types::money::{Bill, Price};

@@ -1,4 +1,4 @@
-//! Where bids look, each scope record once: most bids look where many others do.
+//! The scopes of bids (R13), each kept once, because most bids share theirs with others.
 
 use crate::collections::id_map::ByName;
 use crate::event::Scope;

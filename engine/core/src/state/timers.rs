@@ -1,4 +1,4 @@
-//! What falls due, and in which order (§3, step 1).
+//! Timers: what falls due, and in which order (§3, step 1).
 
 use crate::types::units::{AllocationId, BidId, Micros};
 use std::cmp::Reverse;

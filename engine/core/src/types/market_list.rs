@@ -1,4 +1,4 @@
-//! The markets that a bid names: most name one, for which nothing is allocated and nothing counted.
+//! The markets that a bid names. Most bids name one, which needs no allocation.
 
 use crate::types::units::MarketId;
 use std::fmt;

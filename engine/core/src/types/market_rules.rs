@@ -1,4 +1,4 @@
-//! The rules of a market: their names, defaults and limits, in one table.
+//! The rules of a market: names, defaults and bounds, in one table.
 
 use crate::types::reject::Reject;
 use crate::types::units::Micros;

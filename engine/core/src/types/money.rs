@@ -1,4 +1,4 @@
-//! Prices and amounts in whole micro-dollars. No floats; each rounding says who gains.
+//! Prices and amounts in whole micro-dollars. Nothing here is a float; each rounding says who gains.
 
 use crate::types::units::Micros;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Names, numbers and instants: the types of everything that is counted or called by a name.
+//! Names, ids, times and counts.
 
 use std::fmt;
 use std::sync::Arc;

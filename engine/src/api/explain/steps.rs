@@ -1,4 +1,4 @@
-//! The sentence and the rule of each event, told to somebody whom it concerns.
+//! Writes one sentence for each event, and names the rule behind it.
 //!
 //! The sentences are made of the event as the caller sees it, so that they cannot tell more.
 

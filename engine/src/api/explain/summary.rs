@@ -1,4 +1,4 @@
-//! The answer in one sentence, and the rule that decides.
+//! Writes the summary sentence of an explanation, and names the rule that decides.
 
 use super::held;
 use super::words::{dollars, instant, nodes};

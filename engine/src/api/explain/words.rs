@@ -1,4 +1,4 @@
-//! Prices and instants as people read them.
+//! Formats prices and times for people.
 
 /// Micro-dollars as dollars: "$1.5", "$0.0001".
 pub(super) fn dollars(micros: u64) -> String {

@@ -1,4 +1,4 @@
-//! InjectDemand, EndDemand, and who looks after the nodes of a demand spike.
+//! InjectDemand and EndDemand, and the task that releases the nodes of a demand spike.
 //!
 //! That a spike ends is in the market: its bids expire. Whoever looks after it only follows what the market says of the
 //! account's bids, so it goes on after a restart where it was.

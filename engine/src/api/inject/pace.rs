@@ -1,4 +1,4 @@
-//! SetClockRate: a stepped clock that moves by itself.
+//! SetClockRate: moves a stepped clock at a steady rate.
 
 use super::log;
 use crate::api::Api;

@@ -1,4 +1,4 @@
-//! InjectLoss, RestoreOffers, PreemptAllocation: units that go on behalf of their providers, and come back.
+//! InjectLoss, RestoreOffers, PreemptAllocation: takes units away on behalf of their providers, and brings them back.
 
 use super::log;
 use crate::api::Api;
@@ -141,7 +141,7 @@ impl Api {
         for (has, OfferRow { provider, market, capacity, reserve, .. }) in short {
             let (by, of) = (AccountName::new(&provider), MarketName::new(&market));
             let put = Command::PutOffer { provider: by, market: of, capacity, reserve };
-            answer.seq = self.obey_unkeyed(caller, put).await?.seq;
+            answer.seq = self.execute_unkeyed(caller, put).await?.seq;
             log(caller, format_args!("{provider} offers {capacity} units in {market} again"));
             let (capacity, added) = (capacity as u32, (capacity - has) as u32);
             answer.restored.push(v1::RestoredOffer { provider, market, capacity, added });

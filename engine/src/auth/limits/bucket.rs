@@ -1,4 +1,4 @@
-//! A token bucket: so many in a span of time, and as many at once.
+//! A token bucket (GCRA) in one atomic word.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

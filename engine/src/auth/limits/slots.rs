@@ -1,4 +1,4 @@
-//! Things of an account that are open at once: requests, watches.
+//! Counts what an account has open at once: requests, watches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

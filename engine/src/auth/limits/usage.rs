@@ -1,5 +1,5 @@
-//! How many bids an account has open, and how many nodes they want: counted off the feed of commits, with what
-//! is on its way reserved, so that many requests at once take no more than one after the other.
+//! Counts each account's open bids and the nodes they want, from the commit feed. Room for commands in flight is
+//! reserved, so that concurrent requests cannot exceed a limit together.
 
 use crate::events::commit::Commit;
 use crate::lifecycle::engine::Engine;

@@ -1,4 +1,4 @@
-//! The words of the core as those of the wire.
+//! Converts enums of the core into those of the wire format.
 
 use kubebid_core::event::{ChargeReason, ClaimCause, CloseReason, DropCause, EndReason, NoticeReason};
 use kubebid_proto::v1;

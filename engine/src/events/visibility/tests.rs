@@ -1,8 +1,8 @@
-//! Every kind of event, before everyone who may look.
+//! A table of every kind of event and every role.
 
 use super::*;
 use crate::events::commit::Step;
-use crate::events::message::{EventMessage, told};
+use crate::events::message::{EventMessage, event_messages};
 use kubebid_core::answer::Outcome;
 use kubebid_core::command::{Command, PlaceBid, TimeInForce};
 use kubebid_core::event::{
@@ -12,7 +12,7 @@ use kubebid_core::money::{Amount, Price};
 use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, MarketName, Micros, Names, Seq, UnitId};
 use kubebid_core::{Fact, Stamped};
-use kubebid_proto::v1::event as message;
+use kubebid_proto::v1::event as wire;
 
 const ANN: AccountId = AccountId(0);
 const BOB: AccountId = AccountId(1);
@@ -60,14 +60,14 @@ fn step(facts: Vec<Fact>) -> Step {
 
 /// What of an event says who somebody is or what he wants, as the viewer gets it; nothing where the event
 /// does not reach him.
-fn seen(told: &EventMessage, viewer: &str) -> Option<String> {
+fn seen(message: &EventMessage, viewer: &str) -> Option<String> {
     let viewer = match viewer {
         "all" => Viewer::All,
         account => Viewer::Account(AccountName::new(account)),
     };
-    let event = redact(told.event.clone(), &told.parties, &viewer)?;
+    let event = redact(message.event.clone(), &message.parties, &viewer)?;
     let json = serde_json::to_value(&event).unwrap();
-    let kind = json[told.kind.word()].as_object().unwrap();
+    let kind = json[message.kind.word()].as_object().unwrap();
     let secret = ["allocation", "bid", "tenant", "was", "max_nodes", "ceiling_micros", "account"];
     let shown = secret.iter().filter(|field| kind.get(**field).is_some_and(|value| !value.is_null()));
     Some(shown.copied().collect::<Vec<_>>().join(" "))
@@ -76,11 +76,11 @@ fn seen(told: &EventMessage, viewer: &str) -> Option<String> {
 /// `expected` by viewer; everyone else must not get the event at all.
 #[track_caller]
 fn check(facts: Vec<Fact>, expected: &[(&str, &str)]) {
-    let told = told(&step(facts), &names()).collect::<Vec<_>>();
+    let message = event_messages(&step(facts), &names()).collect::<Vec<_>>();
     for viewer in ["all", "ann", "bob", "cy", "acme", "stranger"] {
         let expected =
             expected.iter().find(|(who, _)| *who == viewer).map(|(_, fields)| (*fields).to_owned());
-        assert_eq!(seen(&told[0], viewer), expected, "{} before {viewer}", told[0].kind.word());
+        assert_eq!(seen(&message[0], viewer), expected, "{} before {viewer}", message[0].kind.word());
     }
 }
 
@@ -187,8 +187,8 @@ fn a_charge_is_for_who_pays_and_who_is_paid() {
 fn who_pays_for_a_claim_does_not_learn_on_what_nor_its_holder_of_it() {
     let dropped = Fact::ClaimDropped { node: NODE, by: OF_BOB, cause: DropCause::Cancelled };
     let facts = vec![charged(BOB, ChargeReason::ClaimDropped), dropped];
-    let told = told(&step(facts.clone()), &names()).collect::<Vec<_>>();
-    let Some(message::Kind::Charged(charge)) = &told[0].event.kind else { panic!("a charge") };
+    let message = event_messages(&step(facts.clone()), &names()).collect::<Vec<_>>();
+    let Some(wire::Kind::Charged(charge)) = &message[0].event.kind else { panic!("a charge") };
     assert_eq!((charge.bid, charge.tenant.as_deref()), (Some(20), Some("bob")));
     check(facts, &[("all", "allocation bid tenant"), ("bob", "bid tenant"), ("acme", "allocation")]);
 }
@@ -203,9 +203,9 @@ fn refusals_are_for_the_account_of_the_command() {
 #[test]
 fn kinds_are_the_fields_of_the_message() {
     let numbers = Numbers::default();
-    let told =
-        told(&step(vec![Fact::PriceChanged { market: MARKET, numbers }]), &names()).collect::<Vec<_>>();
-    let json = serde_json::to_value(&told[0].event).unwrap();
+    let message = event_messages(&step(vec![Fact::PriceChanged { market: MARKET, numbers }]), &names())
+        .collect::<Vec<_>>();
+    let json = serde_json::to_value(&message[0].event).unwrap();
     assert!(json.get(EventKind::PriceChanged.word()).is_some());
-    assert_eq!((told[0].event.seq, told[0].event.index, told[0].event.at_us), (9, 0, 1));
+    assert_eq!((message[0].event.seq, message[0].event.index, message[0].event.at_us), (9, 0, 1));
 }

@@ -1,4 +1,4 @@
-//! Charges and the segments they are made of, cut at every full hour.
+//! Folds charges and their segments, cut at every full hour.
 
 use super::Folded;
 use crate::events::commit::Step;
@@ -96,7 +96,7 @@ impl Folded<'_> {
     pub(super) fn charge(
         &mut self,
         seq: Seq,
-        told: &EventMessage,
+        message: &EventMessage,
         event: &Event,
         node: Node,
         claim: Option<&SettlementDetail>,
@@ -109,7 +109,7 @@ impl Folded<'_> {
         let allocation = node.allocation;
         // A debit is a credit and a fee, also where the tables hold less of it.
         let (debit, fee) = (held(allocation, debit), held(allocation, fee));
-        let place = (seq.0, told.event.index);
+        let place = (seq.0, message.event.index);
         let (from, to) = match claim {
             Some(SettlementDetail::Claim { price, span, .. }) => {
                 let to = event.at.after(*span);
@@ -125,10 +125,10 @@ impl Folded<'_> {
                 (was.ready_at.unwrap_or(event.at), to)
             }
         };
-        let bid = told.parties.claimant.as_ref().map_or(node.bid, |claimant| claimant.bid);
+        let bid = message.parties.claimant.as_ref().map_or(node.bid, |claimant| claimant.bid);
         self.charges.push(ChargeRow {
             seq,
-            index: told.event.index,
+            index: message.event.index,
             at: event.at,
             allocation,
             bid: BidId(bid.0),

@@ -1,4 +1,4 @@
-//! How events get into packs, and what is in which of them.
+//! Builds packs of events and their index.
 
 use super::super::fields::Fields;
 use super::super::fold::{Heard, Scoped};
@@ -43,9 +43,9 @@ pub(crate) struct Account<'a> {
 pub(crate) fn runs<'a>(events: &[Heard<'a>]) -> Vec<Run<'a>> {
     let (mut runs, mut rest) = (Vec::new(), events);
     while let Some(first) = rest.first() {
-        let first_seq = first.told.event.seq;
+        let first_seq = first.message.event.seq;
         let (events, behind) =
-            rest.split_at(rest.partition_point(|heard| heard.told.event.seq < first_seq + RUN));
+            rest.split_at(rest.partition_point(|heard| heard.message.event.seq < first_seq + RUN));
         runs.push(Run::of(first_seq, events));
         rest = behind;
     }
@@ -55,13 +55,13 @@ pub(crate) fn runs<'a>(events: &[Heard<'a>]) -> Vec<Run<'a>> {
 impl<'a> Run<'a> {
     fn of(first_seq: u64, events: &[Heard<'a>]) -> Run<'a> {
         let mut index = Index::default();
-        let number = |heard: &Heard<'_>| (heard.told.event.seq - first_seq) / PACK;
+        let number = |heard: &Heard<'_>| (heard.message.event.seq - first_seq) / PACK;
         let packs = events.chunk_by(|a, b| number(a) == number(b)).map(|events| {
             let number = number(&events[0]);
             index.bit = 1 << number;
             Written {
                 first_seq: first_seq + number * PACK,
-                last_at: events.last().expect("a pack has an event").told.event.at_us,
+                last_at: events.last().expect("a pack has an event").message.event.at_us,
                 body: pack(first_seq + number * PACK, events, &mut index),
             }
         });
@@ -205,15 +205,15 @@ impl<'a> Index<'a> {
 
 /// The message [`Pack`](super::Pack): its events, and the names that they have in common behind them.
 fn pack<'a>(first_seq: u64, events: &[Heard<'a>], index: &mut Index<'a>) -> Vec<u8> {
-    let base = events[0].told.event.at_us;
+    let base = events[0].message.event.at_us;
     let mut bytes = Vec::with_capacity(160 * events.len());
     let mut fields = Fields(&mut bytes);
     fields.number(2, base);
-    for Heard { told, scope } in events {
+    for Heard { message, scope } in events {
         fields.message(3, |event| {
-            event.number(1, told.event.seq - first_seq);
-            event.number(3, told.event.at_us.wrapping_sub(base));
-            add(told, *scope, index, event);
+            event.number(1, message.event.seq - first_seq);
+            event.number(3, message.event.at_us.wrapping_sub(base));
+            add(message, *scope, index, event);
         });
     }
     index.end_pack().for_each(|name| fields.some_text(1, Some(name)));
@@ -221,17 +221,22 @@ fn pack<'a>(first_seq: u64, events: &[Heard<'a>], index: &mut Index<'a>) -> Vec<
 }
 
 /// What else a pack says of an event: all by which it is found, and the event itself.
-fn add<'a>(told: &'a EventMessage, scope: Option<Scoped<'a>>, index: &mut Index<'a>, event: &mut Fields<'_>) {
-    let Parties { holder, claimant, former, provider, account } = &told.parties;
-    let placed = told.kind == EventKind::BidPlaced;
-    event.number(2, told.event.index.into());
-    event.number(4, index.kind(told.kind.word()));
-    event.some_number(5, told.market.as_ref().map(|market| index.market(market.as_str())));
+fn add<'a>(
+    message: &'a EventMessage,
+    scope: Option<Scoped<'a>>,
+    index: &mut Index<'a>,
+    event: &mut Fields<'_>,
+) {
+    let Parties { holder, claimant, former, provider, account } = &message.parties;
+    let placed = message.kind == EventKind::BidPlaced;
+    event.number(2, message.event.index.into());
+    event.number(4, index.kind(message.kind.word()));
+    event.some_number(5, message.market.as_ref().map(|market| index.market(market.as_str())));
     if let Some(scope) = scope {
         scope.markets().for_each(|market| event.some_number(6, Some(index.market(market))));
         event.some_number(7, scope.instance_type().map(|kind| index.market(kind)));
     }
-    event.some_number(8, told.allocation.map(|allocation| index.allocation(allocation)));
+    event.some_number(8, message.allocation.map(|allocation| index.allocation(allocation)));
     for (tag, party) in [(9, holder), (10, claimant), (11, former)] {
         if let Some(party) = party {
             event.message(tag, |fields| index.party(party, placed, fields));
@@ -239,8 +244,8 @@ fn add<'a>(told: &'a EventMessage, scope: Option<Scoped<'a>>, index: &mut Index<
     }
     event.some_number(12, provider.as_ref().map(|name| index.account(name.as_str())));
     event.some_number(13, account.as_ref().map(|name| index.account(name.as_str())));
-    if told.concerns_everybody() {
+    if message.concerns_everybody() {
         index.everyone();
     }
-    event.message(14, |body| told.encode(body.0));
+    event.message(14, |body| message.encode(body.0));
 }

@@ -1,4 +1,4 @@
-//! Allocations.
+//! Queries of allocations.
 
 use sqlx::Row;
 use sqlx::any::AnyRow;

@@ -1,4 +1,4 @@
-//! Bids and offers.
+//! Queries of bids and offers.
 
 use std::collections::{BTreeMap, BTreeSet};
 

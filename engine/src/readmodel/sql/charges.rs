@@ -1,4 +1,4 @@
-//! Charges, what they are made of, and what runs.
+//! Queries of charges, their segments, and running nodes.
 
 use std::collections::BTreeMap;
 

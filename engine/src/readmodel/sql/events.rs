@@ -1,4 +1,4 @@
-//! Events: where they are is looked up in the index, which of them are wanted is seen when their packs are read.
+//! Queries of events: the index finds the packs, and the filter reads them.
 
 mod search;
 mod wanted;

@@ -1,4 +1,4 @@
-//! Prices as they were, and when markets were opened.
+//! Queries of price changes, and of when markets were opened.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Sums of charges.
+//! Sums charges for statements.
 
 use sqlx::Row;
 use sqlx::any::AnyRow;

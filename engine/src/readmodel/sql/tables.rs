@@ -1,4 +1,5 @@
-//! Which rows go where. The statements are the same on both databases; `v` are the rows.
+//! Turns folded changes into rows of the tables. The statements are the same on both databases; `v` is the relation of
+//! the rows.
 
 mod allocations;
 mod charges;

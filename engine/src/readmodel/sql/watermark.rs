@@ -1,4 +1,4 @@
-//! Up to where the tables know the market, and who moves that.
+//! The watermark: the last command whose rows the tables have. Rows and watermark change in one transaction.
 
 use std::collections::BTreeMap;
 

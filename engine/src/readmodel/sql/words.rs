@@ -1,4 +1,4 @@
-//! Words of the tables, and back.
+//! Converts enums to the words in the tables, and back.
 
 use crate::readmodel::rows::{BidState, NodeState, Tif};
 use crate::store::Fault;

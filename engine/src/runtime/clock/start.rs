@@ -1,4 +1,4 @@
-//! What an engine that starts makes of the machine's clock.
+//! Checks the machine's clock against the journal and the database at the start.
 
 use super::{Clock, Inner, MarketClock, offset, seconds};
 use crate::store::ClockMark;

@@ -1,3 +1,5 @@
+//! Tests of the clock: steps forward and back, and a suspended machine.
+
 use super::*;
 use std::sync::atomic::AtomicU64;
 

@@ -1,4 +1,4 @@
-//! The markets as gauges, written out when asked for: a price that there is not has no series.
+//! Gauges of the markets, written when they are scraped. A price that does not exist has no series.
 
 use crate::runtime::views::{MarketView, Markets};
 use kubebid_core::Price;

@@ -1,5 +1,4 @@
-//! The journal's commands, read and decoded ahead of whoever applies them: what comes next is made ready on
-//! another core meanwhile.
+//! Reads and decodes batches of the journal on another core, ahead of the replay.
 
 use super::RecoveryError;
 use crate::runtime::replay::BEHAVIOUR;

@@ -1,4 +1,4 @@
-//! Adds batches to the journal, and when a store does not answer finds out what became of them.
+//! Appends batches to the journal, and resolves an append without an answer.
 
 use super::Stopped;
 use crate::runtime::clock::since_boot;

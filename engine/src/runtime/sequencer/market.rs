@@ -1,4 +1,4 @@
-//! The exchange and all who hear of it: what is durable is applied, published, and told to its callers.
+//! Applies durable batches, publishes the result, and answers the callers.
 
 use super::Taken;
 use crate::events::commit::{Commit, Step};

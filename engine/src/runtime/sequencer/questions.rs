@@ -1,5 +1,4 @@
-//! Questions to the exchange. They are answered in turns, between which commands are taken: however many are asked, a
-//! commit waits for one turn at most.
+//! Answers questions about the exchange in short turns between commits, so that a commit waits for one turn at most.
 
 use crate::runtime::intake::{Intake, Question};
 use kubebid_core::Exchange;

@@ -1,5 +1,5 @@
-//! Rows to PostgreSQL, by arrays: a statement with all its rows is one message and one answer. COPY is two messages
-//! behind each other, and the second waits for the kernel's delayed acknowledgement of the first.
+//! Writes rows to PostgreSQL as arrays: one statement with all rows is one message and one answer. `COPY` is two
+//! messages in a row, and the second one waits for the kernel's delayed acknowledgement of the first.
 
 use async_trait::async_trait;
 use sqlx::postgres::PgConnectOptions;

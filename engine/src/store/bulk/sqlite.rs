@@ -1,4 +1,4 @@
-//! Rows to SQLite: a few hundred a statement.
+//! Writes rows to SQLite, a few hundred in a statement.
 
 use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, Connection as _, Executor, Row};

@@ -1,4 +1,4 @@
-//! Batches come back as they were packed, and damaged ones are named, never obeyed.
+//! Tests of batches: round trips, and damaged ones are rejected by name.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! In which packs there may be what is asked for, in their order, as the index says.
+//! Finds the packs that may have wanted events, in order, by the index.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

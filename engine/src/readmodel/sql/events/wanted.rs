@@ -1,4 +1,4 @@
-//! Which events a question is about, told from what a pack says of each.
+//! Filters the events of a pack by a query.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Allocations.
+//! Rows of allocations.
 
 use crate::readmodel::fold::{AllocationRecord, Last};
 use crate::store::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text, Row};

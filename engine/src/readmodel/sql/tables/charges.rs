@@ -1,4 +1,4 @@
-//! Charges, and what they are made of.
+//! Rows of charges and their segments.
 
 use crate::readmodel::fold::SegmentRecord;
 use crate::readmodel::rows::ChargeRow;

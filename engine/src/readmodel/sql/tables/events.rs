@@ -1,4 +1,4 @@
-//! Events in packs, and what runs have of whom and what.
+//! Rows of event packs and of their index.
 
 use crate::readmodel::fields::Fields;
 use crate::readmodel::fold::Folded;

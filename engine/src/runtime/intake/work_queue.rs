@@ -1,5 +1,5 @@
-//! The protocol of the way in: between those who push, the one who takes, and whoever closes. Nobody who was let
-//! in is left waiting, and the taker never sleeps beside work.
+//! The protocol of the intake: many threads push, one pops, and it can be closed at any time. Every accepted item is
+//! answered or refused, and the consumer never sleeps while there is work.
 //!
 //! Over any queue, and over what `super` says atomics are: `tests/loom` tries it in every order of events.
 
@@ -24,7 +24,7 @@ pub(crate) trait Refuse {
 }
 
 #[derive(Debug)]
-pub(crate) struct Door<Q> {
+pub(crate) struct WorkQueue<Q> {
     pub(super) queue: Q,
     waker: AtomicWaker,
     closed: AtomicBool,
@@ -32,10 +32,10 @@ pub(crate) struct Door<Q> {
     left: AtomicBool,
 }
 
-impl<Q: Queue> Door<Q> {
-    pub(crate) fn before(queue: Q) -> Door<Q> {
+impl<Q: Queue> WorkQueue<Q> {
+    pub(crate) fn before(queue: Q) -> WorkQueue<Q> {
         let (closed, left) = (AtomicBool::new(false), AtomicBool::new(false));
-        Door { queue, waker: AtomicWaker::new(), closed, left }
+        WorkQueue { queue, waker: AtomicWaker::new(), closed, left }
     }
 
     /// Hands work over, or lets it fall and says why.
@@ -71,7 +71,7 @@ impl<Q: Queue> Door<Q> {
         self.queue.len()
     }
 
-    /// Waits until there is work or the door is closed. For one consumer.
+    /// Waits until there is work or the queue is closed. For one consumer.
     pub(crate) async fn ready(&self) {
         poll_fn(|context| {
             self.waker.register(context.waker());
