@@ -1,4 +1,4 @@
-//! A control plane leaves nothing behind.
+//! A control plane leaves no process and no file when it ends.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

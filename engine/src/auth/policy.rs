@@ -1,4 +1,4 @@
-//! Who may call what, from the table of methods. A method without a row is refused.
+//! Permissions of callers, from the table of methods. A method without a row is refused.
 
 use super::methods::{methods, path_of};
 use crate::auth::caller::Roles;

@@ -1,5 +1,5 @@
-//! How gRPC answers each method of the table. Messages come and go as bytes, so that tonic's part is compiled once and not
-//! once for each message.
+//! Binds each method of the table to the function that answers it over gRPC. Messages come and go as bytes, so that tonic's
+//! part is compiled once and not once for each message.
 
 use super::malformed::unreadable;
 use super::streams::{self, Frames, Watched};

@@ -1,4 +1,4 @@
-//! What an account has open: bids, and the nodes they want. Limits use it; no rule of the market does.
+//! Account usage: the open bids of an account, and the nodes they want. Limits use it; no rule of the market does.
 
 use crate::state::Bid;
 

@@ -1,4 +1,4 @@
-//! Writes one sentence for each event, and names the rule behind it.
+//! Writes one sentence for each event, and names its rule.
 //!
 //! The sentences are made of the event as the caller sees it, so that they cannot tell more.
 
