@@ -19,7 +19,7 @@ const HEADERS: [&str; 3] = ["engine/core/src", "engine/src", "testkit/tests"];
 /// Comments of items that begin without a subject, by package. Mend some, and lower the number.
 const LEFT: [(&str, usize); 8] = [
     ("cli/src", 152),
-    ("engine/core/src", 140),
+    ("engine/core/src", 0),
     ("engine/model/src", 26),
     ("engine/src", 429),
     ("market-sim/src", 217),

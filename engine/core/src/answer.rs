@@ -20,7 +20,7 @@ pub struct Answer {
 pub enum Outcome {
     Accepted,
     Rejected(Reject),
-    /// What the first command with this key was answered: its number, and the refusal if it was one.
+    /// The answer to the first command with this key: its number, and the refusal if it was refused.
     Repeated {
         first: Seq,
         refusal: Option<Reject>,

@@ -20,7 +20,7 @@ use crate::collections::sorted_map::SortedSet;
 use crate::types::money::Price;
 use crate::types::units::{AllocationId, Micros};
 
-/// Where an allocation stands in its market's book, with all that the book sorts by.
+/// The position of an allocation in its market's book, with everything that the book sorts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Live(Live),
@@ -39,7 +39,7 @@ pub(crate) enum Place {
         ceiling: Price,
         returns: bool,
     },
-    /// Under notice without a claim, and its unit leaves.
+    /// The allocation is under notice without a claim, and its unit leaves.
     Leaving,
 }
 
@@ -105,7 +105,7 @@ impl Book {
 }
 
 impl Place {
-    /// Whether the node is under notice and its unit is not leaving.
+    /// Returns true if the node is under notice and its unit is not leaving.
     pub(crate) fn is_notice_of_staying_unit(self) -> bool {
         match self {
             Place::Live(_) | Place::Leaving => false,

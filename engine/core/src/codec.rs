@@ -24,7 +24,7 @@ impl Content {
         Content::of_written(writer.bytes())
     }
 
-    /// Of a command as it is written.
+    /// Returns the fingerprint of an encoded command.
     pub(crate) fn of_written(command: &[u8]) -> Content {
         Content(xxhash_rust::xxh3::xxh3_128(command))
     }
@@ -60,13 +60,13 @@ impl Stamped {
         self.write(bytes);
     }
 
-    /// As [`Stamped::encode`]: what its key stands for from then on, where it has one.
+    /// Encodes like [`Stamped::encode`], and returns the fingerprint of the command if it has a key.
     pub fn encode_keyed(&self, bytes: &mut Vec<u8>) -> Option<Content> {
         let command = self.write(bytes);
         self.key.is_some().then(|| Content::of_written(&bytes[command..]))
     }
 
-    /// From where on the bytes are the command's.
+    /// Writes everything, and returns the position of the command's bytes.
     fn write(&self, bytes: &mut Vec<u8>) -> usize {
         let mut writer = Writer(std::mem::take(bytes));
         writer.number(self.at.0);

@@ -29,10 +29,10 @@ pub struct Bidder {
     pub tenant: AccountId,
 }
 
-/// Where a bid looks for nodes (R13).
+/// The markets in which a bid looks for nodes (R13).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// In the order in which the bid named them.
+    /// Markets in the order in which the bid named them.
     Markets(MarketList),
     InstanceType(InstanceType),
 }
@@ -45,7 +45,7 @@ pub enum Fact {
     RulesChanged {
         market: MarketId,
     },
-    /// With capacity 0 the reserve is the one that was.
+    /// The offer as it is after the command. With capacity 0 the reserve is the previous one.
     OfferPut {
         provider: AccountId,
         market: MarketId,
@@ -243,7 +243,7 @@ words! {
         CapacityWithdrawn = "CAPACITY_WITHDRAWN",
         ReserveRaised = "RESERVE_RAISED",
     }
-    /// How a bid came to a claim.
+    /// The cause of a claim.
     ClaimCause {
         Displaced = "DISPLACED",
         ClaimDisplaced = "CLAIM_DISPLACED",
@@ -276,7 +276,7 @@ words! {
         UnitLost = "UNIT_LOST",
         StartTimeout = "START_TIMEOUT",
     }
-    /// What a charge is for.
+    /// The reason of a charge.
     ChargeReason {
         Outbid = "OUTBID",
         CapacityWithdrawn = "CAPACITY_WITHDRAWN",

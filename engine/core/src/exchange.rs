@@ -55,16 +55,16 @@ pub struct Exchange {
     pub(crate) stale_rescues: Vec<BidId>,
     /// Bids that have ended, or had for a moment, and are still kept as active ones.
     pub(crate) ending: Vec<BidId>,
-    /// Of the command in hand.
+    /// The account that sent the current command.
     pub(crate) caller: AccountId,
     /// The IOC bid of the command that is being settled (R14).
     pub(crate) immediate: Option<BidId>,
     /// The heads of the books that are being settled. Kept, so that its memory is used again.
     pub(crate) heads: HeadQueue,
     pub(crate) events: Vec<Event>,
-    /// Since the last answer.
+    /// Details gathered since the last answer.
     pub(crate) settlement_details: Vec<SettlementDetail>,
-    /// Of the last answer.
+    /// Details of the last answer.
     pub(crate) closed: Vec<SettlementDetail>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Market {
     pub(crate) offers: BTreeMap<AccountId, Offer>,
     pub(crate) units: u64,
     pub(crate) book: Book,
-    /// As last announced.
+    /// The numbers that were announced last.
     pub(crate) numbers: Option<Numbers>,
     pub(crate) meter: Meter,
 }
@@ -127,8 +127,8 @@ impl Exchange {
         Exchange::default()
     }
 
-    /// As [`Auction::apply`], for who has written the command: what [`Stamped::encode_keyed`] gave, that it need not be
-    /// written again.
+    /// Applies a command like [`Auction::apply`]. `content` is what [`Stamped::encode_keyed`] returned, so that the
+    /// command is not encoded again.
     pub fn apply_keyed(&mut self, command: &Stamped, content: Option<Content>) -> Answer {
         let (seq, outcome) = self.step(command, content);
         std::mem::swap(&mut self.closed, &mut self.settlement_details);
@@ -148,7 +148,7 @@ impl Exchange {
         self.now
     }
 
-    /// When the next thing falls due that no command has brought yet.
+    /// Returns the time of the next timer that no command has reached yet.
     pub fn next_due(&self) -> Option<Micros> {
         self.timers.next()
     }
@@ -158,7 +158,7 @@ impl Exchange {
         self.changed.take()
     }
 
-    /// What stood behind the ends and bills of the last answer.
+    /// Returns the details of the last answer.
     pub fn settlement_details(&self) -> &[SettlementDetail] {
         &self.closed
     }

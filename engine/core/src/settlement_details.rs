@@ -25,10 +25,10 @@ pub struct ClosedNode {
     pub protected_until: Micros,
     /// The reason and the deadline of the notice it was under.
     pub notice: Option<(NoticeReason, Micros)>,
-    /// In force at the end, per node-hour.
+    /// The price in force at the end, per node-hour.
     pub price: Price,
-    /// Of its meter, also where it is free of charge.
+    /// The reading of its meter, also if it is free of charge.
     pub used: Bill,
-    /// What the minimum charge adds to the time used, at `price`.
+    /// The time that the minimum charge adds to the time used, at `price`.
     pub missing: Micros,
 }

@@ -17,7 +17,7 @@ use crate::types::units::{
     UnitId,
 };
 
-/// Of the bytes; another one is not read, the journal is replayed instead.
+/// The version of the bytes. A snapshot of another version is not read; the journal is replayed instead.
 const FORMAT: u8 = 1;
 
 impl Exchange {
@@ -51,7 +51,7 @@ impl Exchange {
         w.into_bytes()
     }
 
-    /// Of the snapshot: equal hashes, equal states.
+    /// Returns the hash of the snapshot. Equal states have equal hashes.
     pub fn state_hash(&self) -> u128 {
         xxhash_rust::xxh3::xxh3_128(&self.snapshot())
     }

@@ -18,13 +18,13 @@ use crate::types::units::{AccountId, AllocationId, BidId, Micros, Seq, UnitId};
 use std::cmp::Reverse;
 use std::num::NonZeroU64;
 
-/// What its tenant asks for.
+/// The terms that the tenant asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BidTerms {
     pub(crate) tenant: AccountId,
     pub(crate) scope: ScopeId,
     pub(crate) ceiling: Price,
-    /// Of the command that last gave a new ceiling or enlarged the bid (R2).
+    /// The number of the command that last gave a new ceiling or enlarged the bid (R2).
     pub(crate) seq: Seq,
     pub(crate) min_nodes: u32,
     pub(crate) max_nodes: u32,
@@ -33,7 +33,7 @@ pub(crate) struct BidTerms {
     pub(crate) closes: bool,
 }
 
-/// When a bid stops searching, if it has such a time (R14): never at the beginning of time.
+/// The time at which a bid stops searching, if it has one (R14): never the beginning of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expiry(Option<NonZeroU64>);
 
@@ -57,18 +57,18 @@ pub(crate) struct Bid {
     pub(crate) notices: NodeList,
     /// Other bids' nodes under notice on which this bid has a claim, by number.
     pub(crate) claims: NodeList,
-    /// How the books have it, by its rank.
+    /// The way in which the books have it, by its rank.
     pub(crate) queued: Option<Queued>,
     /// The unmet demand that the books have of it, while it is in them.
     pub(crate) queued_nodes: u32,
-    /// By which the ladder of its first market finds it.
+    /// The handle in the ladder of its first market.
     handle: Option<Handle>,
     /// And those of further ones.
     #[expect(clippy::box_collection, reason = "few bids look in several markets")]
     handles: Option<Box<Vec<Option<Handle>>>>,
     /// A market's book has it among those that a free unit would rescue.
     pub(crate) is_rescuable: bool,
-    /// That is to be worked out again.
+    /// The rescue has to be computed again.
     pub(crate) rescue_is_stale: bool,
     /// Counted among what its tenant has open, with so many nodes.
     pub(crate) is_counted: bool,
@@ -107,7 +107,7 @@ impl Bid {
         if self.searching { self.room() } else { 0 }
     }
 
-    /// How many more nodes `max_nodes` leaves room for.
+    /// Returns how many more nodes `max_nodes` leaves room for.
     pub(crate) fn room(&self) -> u32 {
         self.terms.max_nodes.saturating_sub(self.live.len() + self.claims.len())
     }
@@ -133,7 +133,7 @@ impl Bid {
         }
     }
 
-    /// By which the ladder of the `at`-th of its markets finds it.
+    /// Returns the handle in the ladder of the `at`-th of its markets.
     pub(crate) fn handle(&mut self, at: usize) -> &mut Option<Handle> {
         let Some(further) = at.checked_sub(1) else { return &mut self.handle };
         let handles = self.handles.get_or_insert_default();
@@ -222,10 +222,10 @@ pub(crate) struct Allocation {
     pub(crate) notice: Option<Notice>,
     /// The reserve that counts for the holder's bill and R (R11).
     pub(crate) reserve: Price,
-    /// When the offer's higher reserve begins to count.
+    /// The time at which the offer's higher reserve begins to count.
     pub(crate) raise_at: Option<Micros>,
     pub(crate) running: Option<Running>,
-    /// Where the book has it, and by which handle.
+    /// The position in the book, and the handle there.
     pub(crate) place: Option<Place>,
     pub(crate) handle: u32,
 }
@@ -250,7 +250,7 @@ pub(crate) struct Claim {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
     pub(crate) terms: Terms,
-    /// What it cost under earlier terms, less the meter's reading when these began.
+    /// The cost under earlier terms, less the meter's reading when the terms began.
     pub(crate) base: i128,
 }
 
@@ -260,7 +260,7 @@ impl Allocation {
     }
 }
 
-/// What a provider sells in one market.
+/// The units that a provider sells in one market.
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) reserve: Price,

@@ -17,7 +17,7 @@ pub(crate) struct Demand {
     gang_levels: SortedMap<Price, u64>,
 }
 
-/// How a bid with unmet demand waits.
+/// The way in which a bid with unmet demand waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
     /// It takes one node at a time.
@@ -30,7 +30,7 @@ pub(crate) enum Queued {
 #[derive(Clone, Copy, Debug)]
 struct Gang {
     bid: BidId,
-    /// How many nodes it wants, which may be more than it needs at once.
+    /// The number of nodes it wants, which may be more than it needs at once.
     nodes: u32,
 }
 
@@ -42,8 +42,9 @@ pub(crate) struct Losing {
 }
 
 impl Demand {
-    /// Whether that may give anybody a node or change a number: a plain bid behind the best of two tenants does
-    /// neither, for those could not be served. `handle` becomes that of a plain bid. `nodes` is its unmet demand.
+    /// Adds a bid with `nodes` of unmet demand, and sets `handle` if it is a plain bid. Returns true if the bid may
+    /// get a node or change a number. A plain bid worse than the best bids of two tenants can do neither, because
+    /// those bids could not be served.
     pub(crate) fn insert(
         &mut self,
         bid: BidId,

@@ -43,12 +43,12 @@ impl Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
     pub(crate) ceiling: Price,
-    /// Until when it is protected, if it is.
+    /// The end of its protection, if it is protected.
     pub(crate) protected: Option<Micros>,
     pub(crate) reserve: Price,
 }
 
-/// Who yields, and the ceiling of the bid that would lose.
+/// An allocation or claim that yields, and the ceiling of the bid that would lose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Victim {
     pub(crate) allocation: AllocationId,
@@ -168,8 +168,8 @@ impl Held {
         self.reserves.at_most(limit).map(|(reserve, _)| reserve)
     }
 
-    /// Those who would yield one after another (R4): the unprotected of the lowest level, newest
-    /// first, the next level only behind one that is wholly gone; claims, which evict nobody,
+    /// Returns the victims that would yield one after another (R4): the unprotected of the lowest price level, the
+    /// newest first, and the next level only after one that is gone completely; claims, which evict no tenant,
     /// before allocations of the same ceiling.
     pub(crate) fn victims(&self) -> impl Iterator<Item = Victim> {
         let mut unprotected = self.unprotected.in_order().peekable();
@@ -210,7 +210,7 @@ impl Held {
         }
     }
 
-    /// Whether a live allocation of this ceiling, unprotected, would be the one of R4 (i).
+    /// Returns true if a live, unprotected allocation of this ceiling would be the one of R4 (i).
     pub(crate) fn would_yield_first(&self, id: AllocationId, ceiling: Price) -> bool {
         let lowest = self.levels.first().map(|(lowest, _)| lowest);
         let newest = self.unprotected.first().filter(|(level, _)| *level == ceiling);

@@ -21,12 +21,12 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// As one number, which is compared in one step.
+    /// Returns the rank as one number, which one step compares.
     fn number(self) -> u128 {
         u128::from(!self.ceiling.0.0) << 64 | u128::from(self.seq.0)
     }
 
-    /// Before any bid's.
+    /// The rank before that of any bid.
     pub(crate) const FIRST: Rank = Rank { ceiling: Reverse(Price(u64::MAX)), seq: Seq(0) };
 }
 
@@ -42,7 +42,7 @@ impl PartialOrd for Rank {
     }
 }
 
-/// By which the ladder finds a bid. Given again once the bid is gone.
+/// Handle of a bid in the ladder. Reused after the bid is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Handle(NonZeroU32);
 
@@ -70,7 +70,7 @@ struct Order {
     bid: BidId,
     seq: Seq,
     tenant: AccountId,
-    /// How many nodes it wants.
+    /// The number of nodes it wants.
     nodes: u32,
     /// [`NONE`] once it is gone.
     row: u32,
@@ -87,14 +87,14 @@ struct Row {
     last: u32,
     /// The sum of the nodes that its orders want.
     nodes: u64,
-    /// Those that came back to an older place, which are not linked; seldom any.
+    /// Bids that came back to an older place. They are not linked, and there are seldom any.
     #[expect(clippy::box_collection, reason = "there are many rows, few have any")]
     returned: Option<Box<BTreeMap<Seq, u32>>>,
 }
 
 /// No neighbour, no row.
 const NONE: u32 = u32::MAX;
-/// For both neighbours: the order is not linked.
+/// The value of both neighbours of an order that is not linked.
 const RETURNED: u32 = u32::MAX - 1;
 
 impl Ladder {
@@ -173,7 +173,7 @@ impl Ladder {
         self.prices.iter().rev().map(|(price, row)| (price, self.rows[row].nodes))
     }
 
-    /// Whether the handle is that of a bid with this rank.
+    /// Returns true if the handle is that of a bid with this rank.
     pub(crate) fn has(&self, handle: Handle, rank: Rank) -> bool {
         let order = &self.orders[handle.order()];
         order.seq == rank.seq && order.row != NONE && self.rows[order.row].price == rank.ceiling.0
@@ -201,7 +201,7 @@ impl Ladder {
         self.behind(Rank::FIRST).map(|(rank, order)| (rank, self.orders[order].bid))
     }
 
-    /// Whose the bids behind a rank are, the best first.
+    /// Returns the tenants of the bids after a rank, the best first.
     pub(crate) fn tenants_behind(&self, rank: Rank) -> impl Iterator<Item = (Rank, AccountId, Handle)> {
         self.behind(rank).map(|(rank, order)| (rank, self.orders[order].tenant, Handle::of(order)))
     }

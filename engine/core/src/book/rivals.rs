@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 pub(crate) struct Rivals {
     /// The last that is known; all are, where there is none.
     bound: Option<Rank>,
-    /// How many bids are known, and how many may be before the first of the ladder are looked at anew.
+    /// The number of known bids, and of those that may come before the first of the ladder are read again.
     known: usize,
     most: usize,
     tenants: Table<AccountId, Tenant>,
@@ -31,13 +31,13 @@ struct Tenant {
     waiting: usize,
 }
 
-/// How many bids that are gone a tenant's heap may have beside as many that wait.
+/// The number of removed bids that a tenant's heap may have beside as many that wait.
 const SLACK: usize = 32;
-/// How many bids are known when the first of the ladder have been looked at, if two tenants are among these.
+/// The number of bids known after the first of the ladder were read, if two tenants are among them.
 const NEAR: usize = 32;
 
 impl Rivals {
-    /// Behind `ladder`, on which the bid is by now. Whether `top` changed.
+    /// Adds a bid that is already on `ladder`. Returns true if `top` changed.
     pub(crate) fn insert(&mut self, tenant: AccountId, rank: Rank, handle: Handle, ladder: &Ladder) -> bool {
         if !self.knows(rank) {
             return false;
@@ -49,7 +49,7 @@ impl Rivals {
         self.find_top(rank)
     }
 
-    /// Behind `ladder`, from which the bid is gone by now. Whether `top` changed.
+    /// Removes a bid that is no longer on `ladder`. Returns true if `top` changed.
     pub(crate) fn remove(&mut self, tenant: AccountId, rank: Rank, ladder: &Ladder) -> bool {
         if !self.knows(rank) {
             return false;
@@ -127,7 +127,7 @@ impl Rivals {
         self.most = self.most.max(2 * self.known);
     }
 
-    /// After a change among the bests at a rank; those behind the second are of no consequence.
+    /// Finds `top` again after a change among the best bids at a rank. Bids after the second one do not matter.
     fn find_top(&mut self, rank: Rank) -> bool {
         if self.top[1].is_some_and(|(second, _)| second < rank) {
             return false;

@@ -43,7 +43,7 @@ impl Free {
         self.offers.iter().map(|((reserve, _), (provider, free))| (reserve, free, provider))
     }
 
-    /// Those who have units that are not leaving, the lowest reserve first.
+    /// Returns the providers that have units that are not leaving, the lowest reserve first.
     pub(crate) fn providers(&self) -> impl Iterator<Item = AccountId> {
         self.floors.iter().map(|(_, provider)| provider)
     }

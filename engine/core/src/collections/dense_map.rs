@@ -39,7 +39,7 @@ impl<K: Number> SlotIndex<K> {
         self.places.get(self.at(key)?).copied().filter(|place| *place != NONE)
     }
 
-    /// Behind all that were there before.
+    /// Adds a number after all others.
     pub(crate) fn push(&mut self, key: K, place: u32) {
         if self.places.is_empty() {
             self.base = key.number();
@@ -66,14 +66,14 @@ impl<K: Number> SlotIndex<K> {
         }
     }
 
-    /// In the order of the numbers, those above `key`.
+    /// Returns the numbers above `key` in order, with their slots.
     pub(crate) fn iter_after(&self, key: K) -> impl Iterator<Item = (K, u32)> {
         let first = self.at(key).map_or(0, |at| at + 1).min(self.places.len());
         let numbered = self.places.range(first..).copied().zip(self.base + first as u64..);
         numbered.filter(|(place, _)| *place != NONE).map(|(place, number)| (K::of(number), place))
     }
 
-    /// In the order of the numbers.
+    /// Returns all numbers in order, with their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, u32)> {
         let numbered = self.places.iter().copied().zip(self.base..);
         numbered.filter(|(place, _)| *place != NONE).map(|(place, number)| (K::of(number), place))
@@ -111,19 +111,19 @@ impl<K: Number, V> DenseMap<K, V> {
         self.places.get(key).map(|place| &mut self.things[place])
     }
 
-    /// Behind all that were there before.
+    /// Adds a value with a number after all others.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         let place = self.things.put(value);
         self.places.push(key, place);
         self.len += 1;
     }
 
-    /// In the order of their numbers.
+    /// Returns all values in the order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         self.places.iter().map(|(key, place)| (key, &self.things[place]))
     }
 
-    /// In the order of their numbers, those above `key`.
+    /// Returns the values with numbers above `key`, in order.
     pub(crate) fn iter_after(&self, key: K) -> impl Iterator<Item = (K, &V)> {
         self.places.iter_after(key).map(|(key, place)| (key, &self.things[place]))
     }
@@ -177,7 +177,7 @@ impl Number for AllocationId {
     }
 }
 
-/// Of a unit in its offer.
+/// The number of a unit in its offer.
 impl Number for u64 {
     fn of(number: u64) -> u64 {
         number

@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 #[derive(Debug)]
 pub(crate) struct IndexedHeap<K> {
     nodes: Vec<(K, u32)>,
-    /// Where each handle's node is; of those not given, the next one that is not.
+    /// The node of each handle; a free handle has the next free one.
     places: Vec<u32>,
     vacant: u32,
 }

@@ -1,7 +1,7 @@
 //! A slab: values in pages of memory, addressed by their slot. Values never move, so that growth never copies a million
 //! of them at once.
 
-/// How many things a page has room for.
+/// The number of values in a page.
 const PAGE: usize = 1024;
 
 /// Names are given again once what they named is gone.
@@ -34,7 +34,7 @@ impl<T> Slab<T> {
         u32::try_from(full * PAGE + page.len() - 1).expect("four billion things are not in one market")
     }
 
-    /// What lies there is gone from now on.
+    /// Removes the value in a slot.
     pub(crate) fn free(&mut self, at: u32) {
         self.vacant.push(at);
     }

@@ -22,7 +22,7 @@ impl<K, V> Default for SortedMap<K, V> {
 }
 
 impl<K: Copy + Ord, V: Copy> SortedMap<K, V> {
-    /// How many keys a leaf has room for: a kilobyte of them.
+    /// The number of keys in a leaf: a kilobyte of them.
     const LEAF: usize = 1024 / size_of::<K>();
 
     pub(crate) fn len(&self) -> usize {
@@ -137,7 +137,7 @@ impl<K: Copy + Ord, V: Copy> SortedMap<K, V> {
         Some((leaf.keys[at], leaf.values[at]))
     }
 
-    /// Those that are at least `least`, the lowest first.
+    /// Returns the entries with keys of at least `least`, the lowest first.
     pub(crate) fn at_least(&self, least: K) -> impl Iterator<Item = (K, V)> {
         let index = self.leaf_of(least);
         let skipped = self.leaves.get(index).map_or(0, |leaf| leaf.keys.partition_point(|key| *key < least));

@@ -185,7 +185,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Who amends `max_nodes` says how many he wants: a rescission no longer raises it (R7).
+    /// Clears what rescissions would give back to `max_nodes`: a tenant who amends it says how many nodes it wants
+    /// (R7).
     fn forget_returns(&mut self, id: BidId) {
         for node in self.bid(id).notices.clone().iter() {
             let notice = self.allocation_mut(node).notice.as_mut().expect("under notice");
@@ -276,7 +277,7 @@ impl Exchange {
     }
 }
 
-/// At least one, none twice.
+/// Returns true if there is at least one market, and none twice.
 fn all_different(markets: &[MarketId]) -> bool {
     let mut sorted = markets.to_vec();
     sorted.sort_unstable();

@@ -51,8 +51,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// From now on the account does not buy here (R17). An offer that was withdrawn goes on as it was:
-    /// its unit numbers where they ended, its place while the reserve is the same (R2).
+    /// Makes the account a seller in this market, so that it cannot buy here (R17). An offer that was withdrawn
+    /// continues: its unit numbers from where they ended, its place if the reserve is the same (R2).
     fn begin_to_sell(&mut self, provider: AccountId, market: MarketId, reserve: Price) {
         let place = self.seq;
         let offers = &mut self.market_mut(market).offers;

@@ -16,7 +16,7 @@ pub struct Depth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DemandLevel {
     pub ceiling: Price,
-    /// What bids eligible here still search for, waiting gangs too.
+    /// The nodes that eligible bids still search for, waiting gangs included.
     pub unmet: u64,
     pub held: u64,
     pub claimed: u64,
@@ -33,7 +33,7 @@ pub struct SupplyLevel {
 }
 
 impl Exchange {
-    /// At most `levels` of either side.
+    /// Returns at most `levels` price levels of either side.
     pub fn depth(&self, market: MarketId, levels: usize) -> Depth {
         Depth { demand: self.demand_levels(market, levels), supply: self.supply_levels(market, levels) }
     }

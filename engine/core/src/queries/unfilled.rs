@@ -36,7 +36,7 @@ impl Unfilled {
     }
 }
 
-/// How things stand for a bid in one market.
+/// The situation of a bid in one market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Obstacle {
     pub market: MarketId,
@@ -44,7 +44,7 @@ pub struct Obstacle {
     /// The lowest ceiling with which it would get one node more, or its minimum, at once or as soon as
     /// a protection ends; absent where none does.
     pub needed_ceiling: Option<Price>,
-    /// When the first protection ends that keeps it waiting.
+    /// The end of the first protection that keeps the bid waiting.
     pub protected_until: Option<Micros>,
 }
 
@@ -52,8 +52,8 @@ pub struct Obstacle {
 const PROTECTED: usize = 1000;
 
 impl Exchange {
-    /// What keeps a bid with unmet demand from more, in each of its markets, in its order; empty for
-    /// any other.
+    /// Returns the obstacles of a bid with unmet demand, in each of its markets, in its order. Returns none for any
+    /// other bid.
     pub fn obstacles(&self, id: BidId) -> Vec<Obstacle> {
         let Some(bid) = self.bids.get(id).filter(|bid| bid.unmet() > 0) else { return Vec::new() };
         self.markets_of(id).iter().map(|market| self.obstacle(id, bid, *market)).collect()
@@ -166,7 +166,8 @@ impl Exchange {
         self.market(market).book.held.levels().map(others).filter(|(_, count)| *count > 0)
     }
 
-    /// Behind higher bids that wait for the same node, it takes more than the node needs.
+    /// Returns the ceiling it takes to pass higher bids that wait for the same node: more than the node itself
+    /// needs.
     fn needed_while_waiting(&self, id: BidId, bid: &Bid, market: MarketId) -> Option<Price> {
         let needed = self.needed_by(bid, market)?;
         let tick = self.market(market).rules.tick;
@@ -179,8 +180,8 @@ impl Exchange {
         })
     }
 
-    /// When the first protection ends among the nodes that the bid could displace but for it; of a gang that looks at
-    /// many, among the [`PROTECTED`] with the lowest ceilings.
+    /// Returns the end of the first protection among the nodes that the bid could displace otherwise. For a gang
+    /// that looks at many it reads the [`PROTECTED`] lowest ceilings.
     fn first_protection(&self, bid: &Bid, market: MarketId) -> Option<Micros> {
         let rules = &self.market(market).rules;
         let levels = self.levels_of_others(bid, market);
@@ -208,7 +209,7 @@ impl Exchange {
 }
 
 impl Bid {
-    /// How many nodes it takes at a time: a waiting gang its minimum (R12).
+    /// Returns the number of nodes it takes at a time: its minimum for a waiting gang (R12).
     fn wanted_at_once(&self) -> u32 {
         self.gang().unwrap_or(1)
     }

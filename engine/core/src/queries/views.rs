@@ -47,10 +47,10 @@ pub struct AllocationView {
     /// It is lost when nobody reports it ready by then.
     pub start_by: Micros,
     pub protected_until: Micros,
-    /// In force, per node-hour.
+    /// The price in force, per node-hour.
     pub price: Price,
     pub ceiling: Price,
-    /// Of its bill, up to now.
+    /// The bill up to now.
     pub accrued: Amount,
     pub notice: Option<NoticeView>,
 }
@@ -88,12 +88,12 @@ pub struct UnitView {
     pub under_notice: bool,
 }
 
-/// What a bid would get, were it placed now.
+/// The nodes that a bid would get if it were placed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quote {
     /// Nodes it would get or claim at once.
     pub nodes: u32,
-    /// Of these, by displacing somebody: to be had after the notice.
+    /// The part of these nodes that displaces other bids, available after the notice.
     pub after_notice: u32,
     /// The lowest ceiling that would get all of `max_nodes` in one market.
     pub entry_price: Option<Price>,
@@ -111,7 +111,7 @@ impl Exchange {
         self.account_ids.get(name).copied()
     }
 
-    /// What an account has open.
+    /// Returns the account usage.
     pub fn account_usage(&self, account: AccountId) -> AccountUsage {
         self.accounts[account.0 as usize].open
     }
@@ -122,7 +122,7 @@ impl Exchange {
         offers.map(Offer::capacity).sum()
     }
 
-    /// Whether an account has used a key (R16).
+    /// Returns true if the account has used this key (R16).
     pub fn knows_key(&self, account: &AccountName, key: &ClientKey) -> bool {
         let account = self.account_id(account);
         account.is_some_and(|account| self.accounts[account.0 as usize].keys.knows(key))
@@ -201,14 +201,14 @@ impl Exchange {
         })
     }
 
-    /// What the running nodes have cost up to now, by number, unrounded.
+    /// Returns the cost of all running nodes up to now, by number, unrounded.
     pub fn accruals(&self) -> Vec<(AllocationId, Bill)> {
         let running = self.allocations.iter().filter(|(_, a)| a.running.is_some());
         running.map(|(id, allocation)| (id, self.accrued(allocation, self.now))).collect()
     }
 
-    /// What a node has cost up to an instant that no command has passed yet, unrounded, were nothing to
-    /// happen until then; nothing before it is ready.
+    /// Returns the unrounded cost of a node up to an instant that no command has reached yet, if nothing happens
+    /// until then. Zero before the node is ready.
     pub fn bill_at(&self, id: AllocationId, at: Micros) -> Option<Bill> {
         Some(self.accrued(self.allocations.get(id)?, at.max(self.now)))
     }
@@ -244,7 +244,7 @@ impl Exchange {
         })
     }
 
-    /// What `max_nodes` single nodes would be, in the best of these markets.
+    /// Returns a quote for `max_nodes` single nodes in the best of these markets.
     pub fn quote(&self, markets: &[MarketId], ceiling: Price, max_nodes: u32) -> Quote {
         let quotes = markets.iter().map(|market| {
             let (nodes, after_notice) = self.would_take(*market, ceiling, max_nodes);

@@ -20,7 +20,8 @@ impl Exchange {
         self.allocation_mut(id).running = Some(Running { terms, base });
     }
 
-    /// After a change of what a node is billed by: its reserve, a notice, its ceiling under notice.
+    /// Updates the meter after a change of what a node is billed by: its reserve, a notice, its ceiling under
+    /// notice.
     pub(crate) fn remeter(&mut self, id: AllocationId) {
         let Some(before) = self.allocation(id).running else { return };
         let terms = self.terms(id);
@@ -42,7 +43,7 @@ impl Exchange {
         Terms { tenant, reserve, cap: notice.map(|_| self.bid(bid).terms.ceiling) }
     }
 
-    /// What a node has cost so far; nothing before it was ready.
+    /// Returns the cost of a node so far. Zero before it is ready.
     pub(crate) fn accrued(&self, allocation: &Allocation, now: Micros) -> Bill {
         let Some(running) = allocation.running else { return Bill::default() };
         let reading = self.market(allocation.unit.market).meter.reading(now, running.terms);

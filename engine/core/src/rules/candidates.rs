@@ -23,7 +23,7 @@ pub(crate) enum CandidateKind {
 }
 
 impl Exchange {
-    /// What nodes there would need one after another, cheapest first (R9).
+    /// Returns the ceilings that nodes there need one after another, the cheapest first (R9).
     pub(crate) fn needs(&self, id: MarketId) -> impl Iterator<Item = Price> {
         let mut free = self.free_units(id).map(|o| o.needed).peekable();
         let mut standing = self.standing_notices(id).map(|o| o.needed).peekable();
@@ -44,7 +44,7 @@ impl Exchange {
         })
     }
 
-    /// What one bid with this ceiling would take in a market, node by node (R3, R4).
+    /// Returns the nodes that one bid with this ceiling would take in a market, one after another (R3, R4).
     fn takings(&self, id: MarketId, ceiling: Price) -> impl Iterator<Item = Candidate> {
         let affordable = move |o: &Candidate| o.needed <= ceiling;
         let mut free = self.free_units(id).take_while(affordable).peekable();
@@ -91,13 +91,13 @@ impl Exchange {
         Some(Candidate { kind: CandidateKind::Free(id, provider), needed: reserve })
     }
 
-    /// What one node would need (R9): the first of [`Exchange::needs`].
+    /// Returns the ceiling that one node needs (R9): the first of [`Exchange::needs`].
     fn need(&self, id: MarketId) -> Option<Price> {
         let all = [self.free_unit(id), self.standing_notices(id).next(), self.displacement(id)];
         all.into_iter().flatten().map(|candidate| candidate.needed).min()
     }
 
-    /// What the last of `nodes` nodes would need (R9).
+    /// Returns the ceiling that the last of `nodes` nodes needs (R9).
     pub(crate) fn needed_for(&self, id: MarketId, nodes: u32) -> Option<Price> {
         match nodes {
             1 => self.need(id),
@@ -105,7 +105,7 @@ impl Exchange {
         }
     }
 
-    /// What a bid would take now if it took one node, over all its markets (R3, R4, R13).
+    /// Returns the node that a bid would take now over all its markets, if it took one (R3, R4, R13).
     pub(crate) fn best_for(&self, bid: BidId) -> Option<Candidate> {
         let terms = &self.bid(bid).terms;
         let (mut displacement, mut free, mut standing) =
@@ -144,7 +144,7 @@ impl Exchange {
         markets.filter(|market| !self.sells(terms.tenant, *market))
     }
 
-    /// How many of `nodes` a bid would take in a market now, and how many of these only after notice.
+    /// Returns how many of `nodes` a bid would take in a market now, and how many of these only after a notice.
     pub(crate) fn would_take(&self, market: MarketId, ceiling: Price, nodes: u32) -> (u32, u32) {
         let taken = self.takings(market, ceiling).take(nodes as usize);
         taken.fold((0, 0), |(all, later), o| {
@@ -152,7 +152,7 @@ impl Exchange {
         })
     }
 
-    /// What a gang would take at once in a market to have `nodes`, if its ceiling allows (R12).
+    /// Returns what a gang would take at once in a market to have `nodes`, if its ceiling allows it (R12).
     pub(crate) fn gang_in(&self, market: MarketId, nodes: u32, ceiling: Price) -> Option<Gang> {
         let taken: Vec<Candidate> = self.takings(market, ceiling).take(nodes as usize).collect();
         let displacements = taken.iter().filter(|o| matches!(o.kind, CandidateKind::Displace(_))).count();

@@ -5,7 +5,7 @@ use crate::state::timers::{Due, Timers};
 use crate::types::units::Micros;
 use std::cmp::Reverse;
 
-/// How many timers may be there beside twice those that stood.
+/// The number of stale timers that may stay beside twice the number of valid ones.
 const SLACK: usize = 1024;
 
 impl Exchange {
@@ -36,7 +36,7 @@ impl Exchange {
         }
     }
 
-    /// Whether what was to fall due at an instant still is to.
+    /// Returns true if the timer of this instant is still valid.
     fn is_awaited(&self, at: Micros, due: Due) -> bool {
         match due {
             Due::ProtectionEnds(id) => self.allocations.get(id).is_some_and(|a| a.protected_until == at),

@@ -9,7 +9,7 @@ use crate::types::units::{AccountId, AllocationId, BidId, MarketId};
 use std::cmp::Reverse;
 
 impl Exchange {
-    /// After a change of its notice, protection or reserve, or of its bid.
+    /// Reindexes an allocation after a change of its notice, protection or reserve, or of its bid.
     pub(crate) fn reindex_allocation(&mut self, id: AllocationId) {
         let place = self.place_of(id);
         self.move_to(id, Some(place));
@@ -65,7 +65,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the holder of a node under notice would have it back, were nobody to claim it (R6).
+    /// Returns true if the holder of a node under notice would keep it, if no bid claimed it (R6).
     pub(crate) fn is_wanted_back(&self, id: AllocationId) -> bool {
         let allocation = self.allocation(id);
         let (Some(notice), bid) = (allocation.notice, self.bid(allocation.bid)) else { return false };
@@ -76,7 +76,7 @@ impl Exchange {
         stays && offer.reserve <= bid.terms.ceiling && room
     }
 
-    /// After a change of what a bid wants or has: its place in the queues, and whether it wants its
+    /// Reindexes a bid after a change of what it wants or has: its place in the queues, and whether it wants its
     /// nodes under notice back.
     pub(crate) fn reindex_bid(&mut self, id: BidId) {
         let bid = self.bids.get_mut(id).expect("an active bid");
@@ -98,7 +98,7 @@ impl Exchange {
         self.reindex_rescue(id);
     }
 
-    /// Before a change of a bid's rank: it leaves the books, and [`Exchange::reindex_bid`] brings it back.
+    /// Removes a bid from the books before a change of its rank. [`Exchange::reindex_bid`] brings it back.
     pub(crate) fn unindex_bid(&mut self, id: BidId) {
         self.requeue(id, None);
         if std::mem::take(&mut self.bid_mut(id).is_rescuable) {
@@ -139,8 +139,8 @@ impl Exchange {
         }
     }
 
-    /// After a change of its ceiling: besides, its nodes and claims, and whom the claims on its
-    /// nodes would let off.
+    /// Reindexes a bid after a change of its ceiling, with its nodes and claims, and with the claimants of its
+    /// nodes.
     pub(crate) fn reindex_bid_and_nodes(&mut self, id: BidId) {
         for node in self.bid(id).live.clone().iter() {
             self.reindex_allocation(node);
@@ -157,8 +157,8 @@ impl Exchange {
         self.reindex_bid(id);
     }
 
-    /// After a change of a bid's claims, of their victims' ceilings, of the reserves of their units:
-    /// which free unit the bid would take in their stead (R6). Where no unit is free that can wait.
+    /// Finds the free unit that a bid would take instead of a claim (R6), after a change of its claims, of their
+    /// victims' ceilings, or of the reserves of their units. If no unit is free, this can wait.
     pub(crate) fn reindex_rescue(&mut self, id: BidId) {
         let bid = self.bid(id);
         if bid.rescue_is_stale || bid.claims.is_empty() && !bid.is_rescuable {
@@ -171,7 +171,7 @@ impl Exchange {
         }
     }
 
-    /// Before anybody looks for a claim holder to whom a free unit could go.
+    /// Updates the stale rescues. Call it before you look for a claimant that a free unit would rescue.
     pub(crate) fn refresh_rescues(&mut self) {
         while let Some(id) = self.stale_rescues.pop() {
             if let Some(bid) = self.bids.get_mut(id) {
@@ -246,7 +246,7 @@ impl Exchange {
         self.accounts[account.0 as usize].bids = bids;
     }
 
-    /// Of one of a bid's markets, with the bid's handle there.
+    /// Returns the demand of one of a bid's markets, with the bid's handle there.
     pub(crate) fn demand_of(&mut self, id: BidId, market: MarketId) -> (&mut Demand, &mut Option<Handle>) {
         let bid = self.bids.get_mut(id).expect("an active bid");
         let mut named = self.scopes.markets(bid.terms.scope).iter();
@@ -254,7 +254,7 @@ impl Exchange {
         (&mut self.markets[market.0 as usize].book.demand, bid.handle(at))
     }
 
-    /// After a change of an offer's reserve, place, units or free units.
+    /// Reindexes an offer after a change of its reserve, place, units or free units.
     pub(crate) fn reindex_offer(&mut self, market: MarketId, provider: AccountId) {
         let offer = &self.market(market).offers[&provider];
         let (reserve, place) = (offer.reserve, offer.place);

@@ -10,7 +10,8 @@ use crate::types::numbers::{Numbers, Supply};
 use crate::types::units::{MarketId, UnitId};
 
 impl MarketRules {
-    /// How much more than this ceiling a challenger must offer: Δ of R4, rounded up, the incumbent gains.
+    /// Returns Δ of R4: how much more than this ceiling a challenger must offer. Rounded up, so the incumbent
+    /// gains.
     pub fn increment(&self, ceiling: Price) -> u64 {
         let share = match ceiling.0.checked_mul(self.increment_bps) {
             Some(share) => share.div_ceil(10_000),
@@ -100,7 +101,7 @@ impl Market {
         }
     }
 
-    /// What each tenant pays: all count the highest losing bid but the one who made it (R8).
+    /// Returns what each tenant pays: all count the highest losing bid, except the tenant that made it (R8).
     pub(crate) fn tariff(&self) -> Tariff {
         let losing = self.book.demand.losing();
         let price = self.price_with(self.highest_losing());

@@ -69,7 +69,7 @@ impl Exchange {
         free.is_none_or(|free| free.needed > needed).then_some(taker)
     }
 
-    /// Whether the bid's displacement would be in another market (R4).
+    /// Returns true if the bid's displacement would be in another market (R4).
     fn has_nearer_victim(&self, bid: BidId, market: MarketId, needed: Price) -> bool {
         let mut others = self.open_markets(bid).filter(|other| *other != market);
         others.any(|other| self.displacement(other).is_some_and(|o| (o.needed, other) < (needed, market)))
@@ -249,7 +249,7 @@ impl Exchange {
         }
     }
 
-    /// What an IOC bid did not get at once it does not get at all (R14).
+    /// Ends the search of an IOC bid: what it does not get at once it does not get at all (R14).
     fn end_immediate(&mut self, id: BidId) {
         let bid = self.bid_mut(id);
         if bid.searching {

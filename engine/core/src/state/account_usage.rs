@@ -4,7 +4,7 @@ use crate::state::Bid;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountUsage {
-    /// Those that search.
+    /// The number of bids that search.
     pub bids: u64,
     /// The `max_nodes` of these bids, and what the others still hold or claim, in all. A node under notice counts
     /// beside `max_nodes` where a rescission would raise that again (R7).

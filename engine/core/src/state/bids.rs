@@ -17,7 +17,7 @@ pub(crate) struct Bids {
 /// The bit of a slot that tells ended bids from active ones.
 const ENDED: u32 = 1 << 31;
 
-/// What is kept of a bid.
+/// A bid, active or ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BidRecord<'a> {
     /// An active bid: it searches, or has a node or a claim.

@@ -37,16 +37,16 @@ struct Used {
     forgotten: bool,
 }
 
-/// Where a key lies, in so few bytes that a million of them are brought to a larger table within milliseconds, and
-/// without looking at the keys.
+/// The position of a key, so small that a million of them move to a larger table within milliseconds, without
+/// reading the keys.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Of the key.
+    /// A part of the key's hash.
     hash: u32,
     place: u32,
 }
 
-/// What a key was first used for, and what the answer was.
+/// The first use of a key, and the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct First {
     pub(crate) seq: Seq,
@@ -65,7 +65,7 @@ impl First {
 }
 
 impl Keys {
-    /// What the key is known for at `now`; forgets what has grown too old.
+    /// Returns the first use of a key, and forgets keys that are too old at `now`.
     pub(crate) fn find(&mut self, key: &ClientKey, now: Micros) -> Option<First> {
         while self.by_age.front().is_some_and(|oldest| self.used[oldest.place].at.after(LIFE) <= now) {
             self.forget_oldest();
@@ -73,7 +73,7 @@ impl Keys {
         self.used(key).map(|used| used.first)
     }
 
-    /// Whether a command with this key was answered, as far as that is remembered.
+    /// Returns true if a command with this key was answered, as far as that is remembered.
     pub(crate) fn knows(&self, key: &ClientKey) -> bool {
         self.used(key).is_some()
     }

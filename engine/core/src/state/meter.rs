@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// The prices in force in a market, as last settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tariff {
-    /// What tenants pay per node-hour before their own reserves and ceilings.
+    /// The price that tenants pay per node-hour, before their own reserves and ceilings.
     pub(crate) price: Price,
     /// The tenant for whom this is another, never a higher one: his own bid is the highest losing.
     pub(crate) top: Option<(AccountId, Price)>,
@@ -34,12 +34,12 @@ impl Tariff {
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     tariff: Tariff,
-    /// When the tariff came into force.
+    /// The time at which the tariff came into force.
     since: Micros,
     /// ∫p up to `since`.
     line: u128,
     thresholds: BTreeMap<Price, Threshold>,
-    /// What the top tenant saved, by tenant and threshold.
+    /// The savings of the top tenant, by tenant and threshold.
     savings: Table<AccountId, Savings>,
 }
 
@@ -50,7 +50,7 @@ struct Threshold {
     base: i128,
 }
 
-/// Those of one tenant, by threshold.
+/// The savings of one tenant, by threshold.
 #[derive(Debug, Default)]
 struct Savings(Vec<(Price, Saving)>);
 
@@ -108,7 +108,7 @@ impl Meter {
         self.line + self.tariff.price.over(now.since(self.since)).0
     }
 
-    /// How a threshold grows at the price in force.
+    /// Returns how fast a threshold grows at the price in force.
     fn growth(&self, x: Price, now: Micros) -> i128 {
         if x > self.tariff.price { signed(x.over(now).0) } else { signed(self.line_at(now)) }
     }
@@ -157,8 +157,8 @@ impl Meter {
         }
     }
 
-    /// What a node with these terms has cost since a moment that all readings of the terms share,
-    /// as long as somebody stays entered.
+    /// Returns the cost of a node with these terms since a moment that all readings of the terms share, as long as
+    /// a node stays entered.
     pub(crate) fn reading(&self, now: Micros, terms: Terms) -> i128 {
         let floor = self.integral(now, terms.tenant, terms.reserve);
         match terms.cap {
@@ -182,7 +182,7 @@ impl Terms {
     }
 }
 
-/// What the top tenant saves at threshold `x` over `span`.
+/// Returns what the top tenant saves at threshold `x` over `span`.
 fn saved(tariff: Tariff, x: Price, span: Micros) -> u128 {
     let Some((_, price)) = tariff.top else { return 0 };
     let difference = Bill(tariff.price.max(x).over(span).0 - price.max(x).over(span).0);

@@ -19,7 +19,7 @@ pub(crate) struct Scopes {
 #[derive(Debug)]
 struct Known {
     scope: Scope,
-    /// In the order of the scope; those of an instance type as they were opened.
+    /// The markets in the order of the scope; those of an instance type as they were opened.
     markets: Vec<MarketId>,
 }
 

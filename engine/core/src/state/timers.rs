@@ -4,7 +4,7 @@ use crate::types::units::{AllocationId, BidId, Micros};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// In the order in which things of one instant come; within a kind by number.
+/// A timer. Those of one instant come in this order; those of one kind by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
     ProtectionEnds(AllocationId),
@@ -19,7 +19,7 @@ pub(crate) enum Due {
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     pub(crate) heap: BinaryHeap<Reverse<(Micros, Due)>>,
-    /// How many stood when they were last counted.
+    /// The number of valid timers when they were last counted.
     pub(crate) standing: usize,
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// In the order in which they were named.
+/// Markets in the order in which they were named.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct MarketList(List);
 

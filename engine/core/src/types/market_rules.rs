@@ -8,7 +8,7 @@ use crate::types::units::Micros;
 pub struct MarketRules {
     /// Every price is a multiple of it; never changed afterwards.
     pub tick: u64,
-    /// What a challenger must offer above the ceiling it displaces, in 1/10000 of that.
+    /// The increment that a challenger must offer above the ceiling it displaces, in 1/10000 of that ceiling.
     pub increment_bps: u64,
     pub ceiling_max: u64,
     pub bid_nodes_max: u64,

@@ -19,7 +19,7 @@ impl Price {
         self.0.checked_next_multiple_of(tick).map(Price)
     }
 
-    /// What `span` costs at this price, before any rounding.
+    /// Returns the cost of `span` at this price, before any rounding.
     pub fn over(self, span: Micros) -> Bill {
         Bill(u128::from(self.0) * u128::from(span.0))
     }

@@ -6,14 +6,14 @@ use crate::types::money::Price;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
     pub market_price: Price,
-    /// For one node; absent when impossible.
+    /// The entry price for one node; absent if it is impossible to enter.
     pub entry_price: Option<Price>,
     pub floor: Option<Price>,
     pub lowest_accepted: Option<Price>,
     pub highest_losing: Price,
 }
 
-/// How many units a market has, and in which state.
+/// The number of units of a market in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Supply {
     /// Leaving ones too.

@@ -10,7 +10,7 @@ pub struct StateDump {
     pub markets: Vec<MarketDump>,
     /// All bids ever placed.
     pub bids: Vec<BidDump>,
-    /// Those not ended.
+    /// Allocations that have not ended.
     pub allocations: Vec<AllocationDump>,
     pub totals: Totals,
 }
@@ -40,7 +40,7 @@ pub struct AllocationDump {
     pub bid: BidId,
     pub unit: UnitId,
     pub state: AllocationState,
-    /// Of the notice.
+    /// The deadline of the notice.
     pub deadline: Option<Micros>,
     pub claim: Option<BidId>,
     /// Price in force, per node-hour.

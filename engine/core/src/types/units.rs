@@ -68,7 +68,7 @@ name!(
     MarketName
 );
 name!(
-    /// What a node is, as in `h100-8x`: the part of a market's name before the `/`.
+    /// The type of a node, as in `h100-8x`: the part of a market's name before the `/`.
     InstanceType
 );
 name!(
@@ -88,7 +88,7 @@ impl MarketName {
 pub struct UnitName {
     pub market: MarketName,
     pub provider: AccountName,
-    /// From 1 in each offer, never given twice.
+    /// The number of the unit, from 1 in each offer. No number is used twice.
     pub number: u64,
 }
 
