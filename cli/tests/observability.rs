@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// Where metrics are named: nobody else may.
 const SOURCES: [&str; 4] = [
-    "engine/src/metrics.rs",
-    "engine/src/metrics/markets.rs",
+    "engine/src/runtime/metrics.rs",
+    "engine/src/runtime/metrics/markets.rs",
     "market-sim/src/living/metrics.rs",
     "operator/src/metrics.rs",
 ];

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{
-    ArrayBuilder, ObjectBuilder, RefBuilder, Schema, SchemaFormat, SchemaType, Type,
+    AdditionalProperties, ArrayBuilder, ObjectBuilder, RefBuilder, Schema, SchemaFormat, SchemaType, Type,
 };
 use utoipa::{PartialSchema, ToSchema};
 
@@ -129,6 +129,10 @@ fn describe(
     let name = format!("{scope}{}", message.name());
     let is_read = read.contains(&name);
     let mut object = ObjectBuilder::new().description(comments.at(path));
+    if is_read {
+        // A field that is not known is refused.
+        object = object.additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    }
     let mut refers_to = BTreeSet::new();
     for (at, field) in message.field.iter().enumerate() {
         let description = comments.at(&[path, &[2, at as i32]].concat());
