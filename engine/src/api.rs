@@ -36,12 +36,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// For how long a read waits for `min_seq` whose caller names no deadline.
+/// The time for which a read waits for `min_seq` whose caller names no deadline.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long such a read goes on waiting when the server is about to go.
+/// The time that such a read goes on waiting when the server is about to go.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
-/// For how long a caller waits that has too much open.
+/// The time for which a caller waits that has too much open.
 const OPEN_AGAIN: Duration = Duration::from_millis(100);
 
 /// Events, bids or changes of prices that are looked at for one page, whether they are found or not.
@@ -84,7 +84,7 @@ impl Api {
         Ok(Api(Arc::new(Inner { engine, auth, usage, pending_labels, public_markets, drills, closing })))
     }
 
-    /// Whether commands are taken.
+    /// Returns whether commands are taken.
     pub fn is_open(&self) -> bool {
         self.0.engine.is_open() && !*self.0.closing.borrow()
     }

@@ -36,7 +36,7 @@ use tower::{ServiceExt, service_fn};
 const MESSAGE: usize = 64 * 1024;
 /// The largest frame of a stream of requests.
 const FRAME: usize = 4 * 1024 * 1024;
-/// How often the health service looks whether the engine is open.
+/// The interval at which the health service looks whether the engine is open.
 const HEALTH: Duration = Duration::from_millis(250);
 
 /// All services, with health and reflection. Cheap to clone.

@@ -60,7 +60,7 @@ impl ReadModel {
         Projector::new(&self.store, commits, projected, health).run().await
     }
 
-    /// When the market was opened.
+    /// Returns when the market was opened.
     pub(crate) async fn opened_at(&self, market: &MarketName) -> Result<Micros, Fault> {
         let opened_at = self.market_opened_at(market).await?;
         opened_at.ok_or_else(|| Fault::Row { table: "markets", what: format!("there is no {market}") })

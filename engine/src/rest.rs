@@ -34,14 +34,14 @@ use xxhash_rust::xxh3::xxh3_128;
 
 /// The largest body that is read.
 const BODY_BYTES: usize = 64 * 1024;
-/// For how long an answer is waited for, where the caller does not say.
+/// The time for which an answer is waited for, where the caller does not say.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest that a caller may wait.
 const PATIENCE_MAX: Duration = Duration::from_secs(300);
 
 /// What is read of a body that nobody needs, so that its connection can go on.
 const DISCARDED_BYTES: usize = 256 * 1024;
-/// How long such a body may take.
+/// The time that such a body may take.
 const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -205,7 +205,7 @@ async fn answer(
     }
 }
 
-/// Who asks, and until when; by the same check as gRPC.
+/// Returns who asks, and until when; by the same check as gRPC.
 async fn admit(api: &Api, operation: &Operation, rpc: &str, parts: &Parts) -> Result<Caller, ApiError> {
     let caller = api.admit(rpc, &parts.headers, &parts.extensions).await?;
     let patience = match header_of(&parts.headers, &REQUEST_TIMEOUT)? {

@@ -40,7 +40,7 @@ pub struct ServerConfig {
     /// Where health and metrics are served; nowhere if absent.
     pub ops: Option<SocketAddr>,
     pub tls: Option<TlsFiles>,
-    /// For how long requests may go on when the server stops.
+    /// The time for which requests may go on when the server stops.
     pub grace: Duration,
     pub connections: ConnectionLimits,
     pub api: ApiOptions,
@@ -148,12 +148,12 @@ impl Server {
         Ok(Server { listener, ops, tls, config })
     }
 
-    /// Where gRPC and REST are served.
+    /// Returns where gRPC and REST are served.
     pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().unwrap_or(self.config.listen)
     }
 
-    /// Where health and metrics are served.
+    /// Returns where health and metrics are served.
     pub fn ops_address(&self) -> Option<SocketAddr> {
         self.ops.as_ref()?.local_addr().ok()
     }

@@ -87,14 +87,14 @@ const OWN_CONNECTIONS: u32 = 4;
 #[derive(Clone)]
 pub struct StoreOptions {
     pub place: Place,
-    /// How long we wait for the database. An append without an answer for so long is
+    /// The time that we wait for the database. An append without an answer for so long is
     /// [unknown](AppendError::Unknown).
     pub patience: Duration,
     /// Connections that read the tables. The journal, accounts and what is written have their own.
     pub connections: u32,
     /// Makes a new store in a file although the write-ahead log of an earlier one is left there.
     pub over_remains: bool,
-    /// How long a read of the tables may take in the database.
+    /// The time that a read of the tables may take in the database.
     pub read_time_out: Duration,
 }
 

@@ -35,7 +35,7 @@ pub enum Experiment {
 pub struct Setting {
     pub label: String,
     pub rules: Vec<RuleChange>,
-    /// Whether the waiting rule of R4 holds.
+    /// True if the waiting rule of R4 holds.
     pub waits: bool,
     /// What a tenth of the jobs bid of what their node is worth to them; 1 is the truth.
     pub shade: f64,

@@ -60,7 +60,7 @@ KUBEBID_LOG says what is logged, as in `info` or `market_sim=debug`.";
 
 /// Of its tokens.
 const MAKER: &str = "market-sim live";
-/// For how long an engine that is away is waited for.
+/// The time for which an engine that is away is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {

@@ -72,7 +72,7 @@ fn open(path: &Path, bar: &ProgressBar) -> Result<Box<dyn Read>, TraceError> {
     }
 }
 
-/// Whether the heading is that of a trace of jobs.
+/// Returns whether the heading is that of a trace of jobs.
 pub fn is_demand(path: &Path) -> Result<bool, TraceError> {
     let mut reader = csv::Reader::from_reader(open(path, &ProgressBar::hidden())?);
     Ok(reader.headers()?.iter().any(|column| column == "submit_time"))

@@ -113,7 +113,7 @@ struct Placing {
     /// Bids the engine had no room for, and when to send them again.
     waiting: VecDeque<(Instant, Sent)>,
     answered: VecDeque<Placed>,
-    /// When the engine last answered, or began to owe an answer.
+    /// The time at which the engine last answered, or began to owe an answer.
     progress: Instant,
     over: bool,
 }

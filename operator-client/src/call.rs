@@ -22,11 +22,12 @@ pub(crate) const MESSAGE_MAX: usize = 64 << 20;
 /// How calls are made. Waiting between tries is full jitter: anything from nothing to a bound that doubles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long one try may take; the engine is told as `grpc-timeout`. A read with `min_seq` waits this long.
+    /// The time that one try may take; the engine is told as `grpc-timeout`. A read with `min_seq` waits this long.
     pub timeout: Duration,
-    /// How long a call may take in all.
+    /// The time that a call may take in all.
     pub deadline: Duration,
-    /// How often a call is tried at most, unless an engine is there that does not lead yet. A watch that was open once is resumed as often as it breaks.
+    /// The interval at which a call is tried at most, unless an engine is there that does not lead yet. A watch
+    /// that was open once is resumed as often as it breaks.
     pub tries: u32,
     /// The first bound of a wait between tries.
     pub backoff: Duration,
@@ -34,9 +35,9 @@ pub struct Options {
     pub backoff_max: Duration,
     /// After this long without a frame a watch is opened afresh.
     pub silence: Duration,
-    /// How many bids of `place_bids` may be without an answer.
+    /// The number of bids of `place_bids` may be without an answer.
     pub window: usize,
-    /// How many bids of `place_bids` go into one frame; at most 1000.
+    /// The number of bids of `place_bids` go into one frame; at most 1000.
     pub frame: usize,
 }
 
@@ -125,7 +126,7 @@ pub(crate) async fn send(
     stub.unary(request, PathAndQuery::from_static(path), Encoded).await
 }
 
-/// What a call comes to within `timeout`.
+/// Returns what a call comes to within `timeout`.
 pub(crate) async fn in_time<A>(
     timeout: Duration,
     sent: impl Future<Output = Result<A, Status>>,
@@ -194,7 +195,7 @@ impl Tries {
         self.not_leading = None;
     }
 
-    /// What comes after a failed try: a wait and another one, or the end.
+    /// Returns what comes after a failed try: a wait and another one, or the end.
     pub(crate) fn after(&mut self, status: Status, limits: Limits) -> Result<Duration, Error> {
         let verdict = classify_status(&status);
         tracing::debug!(tries = self.count, code = ?status.code(), message = status.message(), "a try failed");
@@ -253,7 +254,7 @@ impl Tries {
         }
     }
 
-    /// How many tries it takes to go round all endpoints.
+    /// Returns how many tries it takes to go round all endpoints.
     fn round(&self) -> u32 {
         u32::try_from(self.client.endpoints.len()).unwrap_or(u32::MAX)
     }

@@ -35,7 +35,7 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Builder {
-    /// What the environment says; what it does not say can still be set.
+    /// Returns what the environment says; what it does not say can still be set.
     pub fn from_env() -> Result<Self, Error> {
         Self::from_variables(variable)
     }
@@ -88,7 +88,7 @@ impl Builder {
         self
     }
 
-    /// How calls are made.
+    /// Returns how calls are made.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self

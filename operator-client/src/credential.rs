@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
-/// How often a token file is looked at.
+/// The interval at which a token file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What is sent as `authorization`.
@@ -64,7 +64,7 @@ impl Credential {
         Some(bearer)
     }
 
-    /// Whether there is another token than the one that was refused.
+    /// Returns whether there is another token than the one that was refused.
     pub(crate) fn renewed(&self, refused: Option<&Bearer>) -> bool {
         match self {
             Credential::None | Credential::Fixed(_) => false,

@@ -85,7 +85,7 @@ pub(crate) async fn place_bids(
     Ok(stub.streaming(frames, path, Encoded).await?.into_inner())
 }
 
-/// What it means that the only try of a call failed.
+/// Returns what it means that the only try of a call failed.
 pub(crate) fn over(client: &Client, status: Status) -> Error {
     let mut tries = Tries::new(client.clone(), None);
     // It was the first, and it was made.
@@ -93,7 +93,7 @@ pub(crate) fn over(client: &Client, status: Status) -> Error {
     broken(&mut tries, status)
 }
 
-/// What it means that the only try failed.
+/// Returns what it means that the only try failed.
 fn broken(tries: &mut Tries, status: Status) -> Error {
     let limits = Limits { repeat: Repeat::Safe, tries: Some(1), until: None };
     tries.after(status.clone(), limits).err().unwrap_or_else(|| Error::Fault(Box::new(status)))

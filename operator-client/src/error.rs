@@ -73,7 +73,7 @@ impl Error {
         }
     }
 
-    /// How it was tried, if it was tried in vain.
+    /// Returns how it was tried, if it was tried in vain.
     pub fn gave_up(&self) -> Option<&GaveUp> {
         match self {
             Error::Busy(end) | Error::Late(end) | Error::Unavailable(end) => Some(end),
@@ -164,17 +164,17 @@ impl Refusal {
 /// The end of a call that was tried in vain.
 #[derive(Clone, Debug)]
 pub struct GaveUp {
-    /// How often it was tried.
+    /// The interval at which it was tried.
     pub tries: u32,
     /// What came of the last try.
     pub last: Status,
     /// Where that was.
     pub endpoint: String,
-    /// For how long the engine asked to wait.
+    /// The time for which the engine asked to wait.
     pub retry_after: Option<Duration>,
     /// The key it was tried under: repeated with the same key and content, a command is done at most once.
     pub client_key: Option<String>,
-    /// Whether the command may have been obeyed all the same.
+    /// True if the command may have been obeyed all the same.
     pub maybe_taken: bool,
 }
 

@@ -81,7 +81,7 @@ impl Client {
         Builder::from_env()?.build()
     }
 
-    /// How calls are made.
+    /// Returns how calls are made.
     pub fn options(&self) -> &Options {
         &self.options
     }

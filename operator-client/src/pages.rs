@@ -22,7 +22,7 @@ pub trait Paged: Clone + Send {
 
 /// One page of a list.
 pub trait Page: Send {
-    /// How many are on it.
+    /// Returns how many are on it.
     fn count(&self) -> usize;
 
     /// Keeps the first `count` only.

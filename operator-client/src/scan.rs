@@ -32,12 +32,12 @@ pub fn event_times(frame: &[u8]) -> Result<Times, DecodeError> {
     times(frame, EVENT_AT_US)
 }
 
-/// As [`event_times`], of the points of a `WatchPricesResponse`.
+/// Works like [`event_times`], of the points of a `WatchPricesResponse`.
 pub fn point_times(frame: &[u8]) -> Result<Times, DecodeError> {
     times(frame, POINT_AT_US)
 }
 
-/// What became of each bid, of an encoded `PlaceBidsResponse`: none where it was placed.
+/// Returns what became of each bid, of an encoded `PlaceBidsResponse`: none where it was placed.
 pub fn outcomes(answer: &[u8]) -> Result<Vec<Option<Refusal>>, DecodeError> {
     let mut all = Vec::new();
     each_thing(answer, |mut result| {

@@ -72,7 +72,7 @@ impl<T> Watch<T> {
         StreamExt::next(self).await
     }
 
-    /// Where to go on from after the last frame.
+    /// Returns where to go on from after the last frame.
     pub fn cursor(&self) -> &str {
         &self.cursor
     }

@@ -51,7 +51,7 @@ impl Auction {
         Auction { client, cluster, mirror: Mirror::default(), prices: Prices::default() }
     }
 
-    /// What is known of the operator's bids.
+    /// Returns what is known of the operator's bids.
     pub fn mirror(&self) -> &Mirror {
         &self.mirror
     }
@@ -66,13 +66,13 @@ impl Auction {
         self.prices.markets(self, spec).await
     }
 
-    /// What the nodes of a BidNode have cost so far, in micro-dollars.
+    /// Returns what the nodes of a BidNode have cost so far, in micro-dollars.
     pub async fn cost(&self, node: &BidNode) -> Result<u64, Error> {
         let costs = self.prices.costs(self).await?;
         Ok(costs.get(&node.uid().unwrap_or_default()).copied().unwrap_or_default())
     }
 
-    /// What a node of the type is.
+    /// Returns what a node of the type is.
     pub async fn instance_type(&self, name: &str) -> Result<Arc<Type>, Error> {
         self.prices.instance_type(self, name).await
     }
@@ -229,7 +229,7 @@ impl Auction {
         }
     }
 
-    /// What the strategy says to a notice; `None` where it was taken back already.
+    /// Returns what the strategy says to a notice; `None` where it was taken back already.
     pub async fn at_notice(&self, spec: &BidNodeSpec, allocation: u64) -> Result<Option<AtNotice>, Error> {
         let held = self.allocation(allocation).await?;
         let Some(notice) = held.notice else {
@@ -248,7 +248,7 @@ impl Auction {
         Ok(found)
     }
 
-    /// What an allocation costs, in micro-dollars per node-hour.
+    /// Returns what an allocation costs, in micro-dollars per node-hour.
     pub async fn price_micros(&self, allocation: u64) -> Result<u64, Error> {
         Ok(self.allocation(allocation).await?.price_micros)
     }

@@ -59,7 +59,7 @@ impl From<kube::Error> for Error {
 }
 
 impl Error {
-    /// How long whoever failed wants to be left alone.
+    /// Returns how long whoever failed wants to be left alone.
     fn not_before(&self) -> Duration {
         match self {
             Error::Provisioner(fault) => fault.retry_after.unwrap_or_default(),
@@ -300,7 +300,7 @@ fn is_going(slot: &BidSlot) -> bool {
     matches!(phase, Some(SlotPhase::Notice | SlotPhase::Draining))
 }
 
-/// What people change about an object. A change of it ends a backoff; a status that we write does not.
+/// Returns what people change about an object. A change of it ends a backoff; a status that we write does not.
 fn wish<K: Resource>(object: &K) -> u64 {
     let meta = object.meta();
     let mut hasher = DefaultHasher::new();
@@ -308,7 +308,7 @@ fn wish<K: Resource>(object: &K) -> u64 {
     hasher.finish()
 }
 
-/// When to look again after a failure: later each time, never all at once.
+/// Returns when to look again after a failure: later each time, never all at once.
 fn again<K: Resource<DynamicType = ()>>(object: Arc<K>, error: &Error, context: Arc<Context>) -> Action {
     if matches!(error, Error::Stale) {
         return Action::requeue(Duration::from_millis(50 + fastrand::u64(..100)));

@@ -15,7 +15,7 @@ where
     done_or_gone(api.delete(&object.name_any(), &params).await)
 }
 
-/// What is gone, or has made place for another of its name, is done with.
+/// Returns what is gone, or has made place for another of its name, is done with.
 pub(crate) fn done_or_gone<T>(done: kube::Result<T>) -> kube::Result<()> {
     match done {
         Ok(_) => Ok(()),

@@ -61,7 +61,7 @@ pub trait Provisioner: Send + Sync + fmt::Debug {
     /// Orders a machine, or says how far the one that was ordered is.
     async fn create(&self, order: &Order) -> Result<Machine, Fault>;
 
-    /// How far the machine of this order is.
+    /// Returns how far the machine of this order is.
     async fn get(&self, id: &str, node: &str) -> Result<Machine, Fault>;
 
     /// Ends the machine. One that is not there is ended.
@@ -74,6 +74,6 @@ pub trait Provisioner: Send + Sync + fmt::Debug {
 pub struct Fault {
     pub doing: &'static str,
     pub why: String,
-    /// How long it wants to be left alone.
+    /// The time that it wants to be left alone.
     pub retry_after: Option<Duration>,
 }

@@ -16,11 +16,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
-/// How often the lease is looked at.
+/// The interval at which the lease is looked at.
 const PULSE: Duration = Duration::from_millis(500);
-/// How long a question to the API server may take.
+/// The time that a question to the API server may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the passes that are under way are waited for at the end, and then the release of the lease.
+/// The time that the passes that are under way are waited for at the end, and then the release of the lease.
 const LAST: Duration = Duration::from_secs(1);
 
 /// Tries until it succeeds, at first after a quarter of a second and then less and less often, every 10 seconds at least.
@@ -114,7 +114,7 @@ impl Reign {
         }
     }
 
-    /// Whether this replica may write.
+    /// Returns whether this replica may write.
     pub fn holds(&self) -> bool {
         self.state.leads.load(Ordering::SeqCst) && self.state.pulse.borrow().elapsed() < self.state.limit
     }

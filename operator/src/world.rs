@@ -145,21 +145,21 @@ pub fn not_ready_since(node: &Node) -> Option<Timestamp> {
     ready_condition(node).filter(|(ready, _)| !ready).and_then(|(_, since)| since)
 }
 
-/// Whether a node is ready.
+/// Returns whether a node is ready.
 pub fn is_ready(node: &Node) -> bool {
     ready_condition(node).is_some_and(|(ready, _)| ready)
 }
 
-/// Whether pods can be bound to a node: it is ready, and nobody has closed it.
+/// Returns whether pods can be bound to a node: it is ready, and nobody has closed it.
 pub fn takes_pods(node: &Node) -> bool {
     let view = node_view(node, true);
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
     view.ready && view.registered && !view.leaving && view.ending_since.is_none() && !cordoned
 }
 
-/// Whether a node proves that it is the machine of this slot: the operator has labelled it as such, its provider ID ends
-/// with the slot's UID or its unit, or it registered with the slot's UID as the value of its taint. What a provisioner
-/// says its name is proves nothing.
+/// Returns whether a node proves that it is the machine of this slot: the operator has labelled it as such, its
+/// provider ID ends with the slot's UID or its unit, or it registered with the slot's UID as the value of its
+/// taint. What a provisioner says its name is proves nothing.
 pub fn is_machine_of(node: &Node, slot_uid: &str, unit: Option<&str>) -> bool {
     let ends_with = |id: &str, last: &str| id.strip_suffix(last).is_some_and(|scheme| scheme.ends_with('/'));
     let provider_id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
@@ -175,7 +175,7 @@ pub fn is_machine_of(node: &Node, slot_uid: &str, unit: Option<&str>) -> bool {
     !slot_uid.is_empty() && (by_id || by_label() || by_taint())
 }
 
-/// Which slot a node says it is of.
+/// Returns which slot a node says it is of.
 pub fn slot_ref_of(node: &Node) -> Option<ObjectRef<BidSlot>> {
     let namespace = node.annotations().get(ANNOTATION_NAMESPACE)?;
     Some(ObjectRef::new(node.labels().get(LABEL_SLOT)?).within(namespace))

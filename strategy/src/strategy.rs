@@ -72,7 +72,7 @@ impl Strategy {
         }
     }
 
-    /// What to do at a notice. `price_to_stay_micros` is the market's; `None` where nothing brings the node
+    /// Returns what to do at a notice. `price_to_stay_micros` is the market's; `None` where nothing brings the node
     /// back. A raise is to the lowest ceiling that is enough.
     ///
     /// Each strategy stays for as much as the next one bids (90 %, 120 % of the reference, the maximum): a

@@ -20,12 +20,12 @@ const HEADERS: [&str; 3] = ["engine/core/src", "engine/src", "testkit/tests"];
 const LEFT: [(&str, usize); 8] = [
     ("cli/src", 152),
     ("engine/core/src", 0),
-    ("engine/model/src", 26),
-    ("engine/src", 429),
-    ("market-sim/src", 217),
-    ("operator-client/src", 53),
-    ("operator/src", 229),
-    ("strategy/src", 5),
+    ("engine/model/src", 11),
+    ("engine/src", 267),
+    ("market-sim/src", 180),
+    ("operator-client/src", 29),
+    ("operator/src", 142),
+    ("strategy/src", 4),
 ];
 
 fn root() -> PathBuf {

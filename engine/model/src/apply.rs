@@ -72,7 +72,7 @@ impl Model {
         self.now = now;
     }
 
-    /// When the next thing falls due that no command has brought yet.
+    /// Returns when the next thing falls due that no command has brought yet.
     pub fn next_due(&self) -> Option<Micros> {
         let nodes = self.allocations.values().flat_map(|a| {
             let deadline = a.notice.as_ref().map(|notice| notice.deadline);

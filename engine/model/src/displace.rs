@@ -93,7 +93,7 @@ pub(crate) fn needed_ceiling(victim: Price, reserve: Price, rules: &MarketRules)
 }
 
 impl Book {
-    /// What a bid with this ceiling takes first; R3 decides between a unit and somebody's place.
+    /// Returns what a bid with this ceiling takes first; R3 decides between a unit and somebody's place.
     pub(crate) fn pick(&self, ceiling: Price) -> Option<Pick> {
         let displacement = self.displacement(ceiling);
         let rather = |reserve: Price| {
@@ -161,7 +161,7 @@ impl Shelf {
 }
 
 impl Model {
-    /// What these markets have to give.
+    /// Returns what these markets have to give.
     pub(crate) fn book(&self, markets: &[MarketId]) -> Book {
         self.book_with(markets, None)
     }

@@ -20,8 +20,8 @@ impl Book {
 }
 
 impl Model {
-    /// Where and how a waiting gang can be placed among these markets: the fewest displacements, then
-    /// the lowest needed ceiling (the highest over its nodes), then the first market.
+    /// Returns where and how a waiting gang can be placed among these markets: the fewest displacements, then the
+    /// lowest needed ceiling (the highest over its nodes), then the first market.
     pub(crate) fn gang_picks(&self, id: BidId, markets: &[MarketId]) -> Option<Vec<Pick>> {
         let bid = &self.bids[&id];
         let plans = markets.iter().filter_map(|market| {

@@ -61,13 +61,13 @@ impl Model {
         self.price_over(market, self.highest_losing(market, Some(tenant)))
     }
 
-    /// What a node costs per hour: at least its reserve, at most the ceiling.
+    /// Returns what a node costs per hour: at least its reserve, at most the ceiling.
     pub(crate) fn billed(&self, a: &Allocation) -> Price {
         let bid = &self.bids[&a.bid];
         bid.ceiling.min(self.tenant_price(a.unit.market, bid.tenant).max(a.reserve))
     }
 
-    /// What the bid of a claim would pay for the node it waits for.
+    /// Returns what the bid of a claim would pay for the node it waits for.
     fn would_pay(&self, a: &Allocation) -> Option<Price> {
         let bid = &self.bids[&a.claim()?.bid];
         let price = self.tenant_price(a.unit.market, bid.tenant);

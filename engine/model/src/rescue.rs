@@ -14,8 +14,8 @@ impl Model {
         needed_ceiling(self.holder_ceiling(node), self.offer_reserve(unit), self.rules(unit.market))
     }
 
-    /// Whether the bid of a node under notice would have it back, were nobody in its way: its unit
-    /// stays and is not too dear, and there is room for it, or a claim it then gives up.
+    /// Returns whether the bid of a node under notice would have it back, were nobody in its way: its unit stays
+    /// and is not too dear, and there is room for it, or a claim it then gives up.
     pub(crate) fn wants_back(&self, node: AllocationId) -> bool {
         let a = &self.allocations[&node];
         let raises = a.notice.as_ref().is_some_and(|notice| notice.raises_max_nodes);
@@ -52,7 +52,7 @@ impl Model {
         own.count() as u32
     }
 
-    /// Whether it wants more than what will come back to it.
+    /// Returns whether it wants more than what will come back to it.
     fn wants_beyond_orphans(&self, bid: BidId) -> bool {
         self.unmet(bid) > self.own_orphans(bid)
     }

@@ -23,9 +23,9 @@ pub struct Model {
     pub(crate) bids: BTreeMap<BidId, Bid>,
     /// Those not ended.
     pub(crate) allocations: BTreeMap<AllocationId, Allocation>,
-    /// How many allocations have ever begun; the last of them has this number.
+    /// The number of allocations have ever begun; the last of them has this number.
     pub(crate) begun: u64,
-    /// How many claims have ever been made, to know the last one.
+    /// The number of claims ever made, to know the last one.
     pub(crate) claimed: u64,
     pub(crate) keys: Keys,
     pub(crate) totals: Totals,
@@ -75,7 +75,7 @@ pub(crate) struct Bid {
 pub(crate) struct Allocation {
     pub(crate) bid: BidId,
     pub(crate) unit: UnitId,
-    /// When it ends if nobody has reported it ready.
+    /// The time at which it ends if nobody has reported it ready.
     pub(crate) start_deadline: Micros,
     pub(crate) ready: Option<Micros>,
     pub(crate) protected_until: Micros,
@@ -217,7 +217,7 @@ impl Model {
         bid.searching && bid.minimum() > 1 && self.live(id) == 0 && self.claims(id).is_empty()
     }
 
-    /// Where a bid looks, in the order of opening (R13).
+    /// Returns where a bid looks, in the order of opening (R13).
     pub(crate) fn markets_in(&self, scope: &Scope) -> Vec<MarketId> {
         self.market_ids()
             .filter(|market| match scope {
@@ -227,7 +227,7 @@ impl Model {
             .collect()
     }
 
-    /// Where a bid may get a node: not where its tenant sells (R17).
+    /// Returns where a bid may get a node: not where its tenant sells (R17).
     pub(crate) fn eligible_markets(&self, bid: BidId) -> Vec<MarketId> {
         let bid = &self.bids[&bid];
         let mut markets = self.markets_in(&bid.scope);
@@ -245,7 +245,7 @@ impl Model {
 }
 
 impl Bid {
-    /// What it must get at once when it enters (R12); 1: a plain bid.
+    /// Returns what it must get at once when it enters (R12); 1: a plain bid.
     pub(crate) fn minimum(&self) -> u32 {
         self.min_nodes.min(self.max_nodes)
     }

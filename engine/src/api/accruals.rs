@@ -14,7 +14,7 @@ impl Api {
         Ok(self.engine().market_clock().now(last))
     }
 
-    /// What each of these nodes has cost so far; one that has ended meanwhile is left out.
+    /// Returns what each of these nodes has cost so far; one that has ended meanwhile is left out.
     pub(super) async fn accrue(&self, rows: Vec<RunningRow>) -> Result<Vec<(RunningRow, Accrued)>, ApiError> {
         let ids: Vec<AllocationId> = rows.iter().map(|row| row.allocation).collect();
         let clock = self.engine().market_clock().clone();

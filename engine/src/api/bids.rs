@@ -117,8 +117,8 @@ impl Api {
         refused.into_iter().map(outcome).collect()
     }
 
-    /// What bids need before they are handed over: fields that can be read, and room under the limits. Which of them
-    /// may not be, and why.
+    /// Returns what bids need before they are handed over: fields that can be read, and room under the limits.
+    /// Which of them may not be, and why.
     async fn prepare(
         &self,
         caller: &Caller,
@@ -255,7 +255,7 @@ impl Api {
         Ok(self.0.engine.ask(move |exchange| exchange.knows_key(&account, &key)).await?)
     }
 
-    /// Whether no market is open whose rules would bound the ceiling of this bid.
+    /// Returns whether no market is open whose rules would bound the ceiling of this bid.
     fn is_unbounded(&self, bid: &BidView) -> bool {
         match &bid.scope {
             Scope::InstanceType(kind) => {
@@ -265,7 +265,7 @@ impl Api {
         }
     }
 
-    /// Whether a market that a new bid names does not take one for so many nodes.
+    /// Returns whether a market that a new bid names does not take one for so many nodes.
     fn is_too_large(&self, command: &Command) -> bool {
         let Command::PlaceBid(bid) = command else { return false };
         let markets = self.0.engine.views().markets();

@@ -184,7 +184,7 @@ impl Api {
         }
     }
 
-    /// What was applied when we were asked is in the tables when we answer.
+    /// Returns what was applied when we were asked is in the tables when we answer.
     async fn settled_up_to(&self, caller: &Caller, min_seq: u64) -> Result<(), ApiError> {
         self.projected_up_to(caller, min_seq.max(self.engine().applied())).await
     }
@@ -230,7 +230,7 @@ fn side(caller: &Caller, tenant: &str) -> Side {
     }
 }
 
-/// Whether what runs now belongs to the period.
+/// Returns whether what runs now belongs to the period.
 fn is_open(from_us: u64, to_us: u64, now: Micros) -> bool {
     from_us <= now.0 && (to_us == 0 || to_us > now.0)
 }

@@ -29,7 +29,8 @@ impl Api {
         self.execute_counted(caller, keyed, 1, ()).await
     }
 
-    /// As [`Api::execute`], for a command that counts as more than one. `held` is kept until it is applied or will never be.
+    /// Works like [`Api::execute`], for a command that counts as more than one. `held` is kept until it is applied
+    /// or will never be.
     pub(super) async fn execute_counted(
         &self,
         caller: &Caller,
@@ -56,7 +57,7 @@ impl Api {
         Refusals { holder: caller.session.holder.clone(), rate: self.limits_of(caller).refusals() }
     }
 
-    /// As [`Api::execute`], for commands that have no key.
+    /// Works like [`Api::execute`], for commands that have no key.
     pub(super) async fn execute_unkeyed(&self, caller: &Caller, command: Command) -> Result<Done, ApiError> {
         self.execute(caller, Keyed { key: None, command }).await
     }

@@ -40,7 +40,7 @@ pub(super) enum VisibleEvents {
 }
 
 impl VisibleEvents {
-    /// How many events it is.
+    /// Returns how many events it is.
     pub(super) fn count(&self) -> usize {
         match self {
             VisibleEvents::Run(_, run) | VisibleEvents::Prices(_, run) => run.len(),
@@ -148,8 +148,8 @@ impl EventFilter {
         redact(event, parties, &self.viewer)
     }
 
-    /// What the caller looks for in a commit behind a place, and up to which place that is all; `most` events at most.
-    /// `labels` are those of the commit's bids, if it looks for labels.
+    /// Returns what the caller looks for in a commit behind a place, and up to which place that is all; `most`
+    /// events at most. `labels` are those of the commit's bids, if it looks for labels.
     pub(super) fn pick(
         &self,
         commit: &Arc<Commit>,
@@ -181,7 +181,7 @@ impl EventFilter {
         (found_events, last.map_or(end, place_of))
     }
 
-    /// As [`EventFilter::pick`], behind the event at this place of the commit.
+    /// Works like [`EventFilter::pick`], behind the event at this place of the commit.
     fn pick_prices(&self, commit: &Arc<Commit>, behind: usize, most: usize) -> (Vec<VisibleEvents>, Place) {
         let (message, changes) = (&commit.encoded_events().events, &commit.encoded_events().prices().events);
         let markets = &self.query.markets;
@@ -272,7 +272,7 @@ impl EventFilter {
     }
 }
 
-/// Whether a bid looks in a market, by name or by its instance type.
+/// Returns whether a bid looks in a market, by name or by its instance type.
 fn is_named(market: &MarketName, scope: &Scope, names: &Names) -> bool {
     match scope {
         Scope::Markets(markets) => markets.iter().any(|id| names.market(*id) == market),

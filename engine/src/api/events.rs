@@ -28,7 +28,7 @@ impl Api {
         Ok(frames.map(|frame| frame.map(EventFrame::into_message)))
     }
 
-    /// As [`Api::watch_events`], for who sends them on as bytes.
+    /// Works like [`Api::watch_events`], for who sends them on as bytes.
     pub(crate) async fn watch_event_frames(
         &self,
         caller: &Caller,

@@ -137,7 +137,7 @@ impl Api {
     }
 }
 
-/// How many nodes a bid has, live and under notice.
+/// Returns how many nodes a bid has, live and under notice.
 fn held(view: &BidView) -> u64 {
     (view.live.len() + view.under_notice.len()) as u64
 }

@@ -147,7 +147,7 @@ impl Follow {
         }
     }
 
-    /// When the next frame is due, whatever it holds.
+    /// Returns when the next frame is due, whatever it holds.
     fn frame_due(&self) -> Option<Instant> {
         let (at, place) = self.last?;
         let moved = self.place > place;
@@ -230,7 +230,7 @@ impl Follow {
         Ok(())
     }
 
-    /// When to look around, if nothing is heard.
+    /// Returns when to look around, if nothing is heard.
     fn look_around_at(&self) -> Instant {
         let due = self.frame_due().unwrap_or_else(Instant::now);
         match self.live {

@@ -22,9 +22,9 @@ use tracing::warn;
 
 /// Bids whose labels are written at a time.
 const AT_A_TIME: usize = 1000;
-/// How long to wait before a store that failed is asked again.
+/// The time to wait before a store that failed is asked again.
 const RETRY: Duration = Duration::from_millis(200);
-/// How long who looks for labels waits for those that are being written: milliseconds, unless the store is in
+/// The time that who looks for labels waits for those that are being written: milliseconds, unless the store is in
 /// trouble.
 const REASON: Duration = Duration::from_secs(1);
 

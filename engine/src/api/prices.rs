@@ -32,7 +32,7 @@ impl Api {
         Ok(frames.map(|frame| frame.map(PriceFrame::into_message)))
     }
 
-    /// As [`Api::watch_prices`], for who sends them on as bytes.
+    /// Works like [`Api::watch_prices`], for who sends them on as bytes.
     pub(crate) async fn watch_price_frames(
         &self,
         _caller: &Caller,

@@ -55,7 +55,7 @@ pub struct Caller {
     pub account: AccountName,
     pub roles: Roles,
     pub deadline: Option<Instant>,
-    /// Whether its credential still counts, and what it may use.
+    /// True if its credential still counts, and what it may use.
     pub(crate) session: Session,
     /// What its open request counts as; absent for what comes over no wire.
     pub(crate) slot: Option<Slot>,
@@ -76,7 +76,7 @@ impl Caller {
         Caller { account, roles: roles.into_iter().collect(), deadline: None, session, slot: None }
     }
 
-    /// Whether it sees the things of all accounts.
+    /// Returns whether it sees the things of all accounts.
     pub fn sees_all(&self) -> bool {
         self.roles.has(Role::Admin)
     }
@@ -86,13 +86,13 @@ impl Caller {
         if self.sees_all() { Viewer::All } else { Viewer::Account(self.account.clone()) }
     }
 
-    /// Whether things of this account are its to see; others look as if they were not there.
+    /// Returns whether things of this account are its to see; others look as if they were not there.
     pub fn sees(&self, account: &AccountName) -> bool {
         self.sees_all() || self.account == *account
     }
 
-    /// What the field `account` of a list asks for: absent its own; another, or with an empty text everybody,
-    /// is for those who see all.
+    /// Returns what the field `account` of a list asks for: absent its own; another, or with an empty text
+    /// everybody, is for those who see all.
     pub fn whose(&self, account: Option<&str>) -> Result<Whose, ApiError> {
         match account {
             None => Ok(Whose::Of(self.account.clone())),
@@ -105,7 +105,7 @@ impl Caller {
         }
     }
 
-    /// As [`Caller::whose`], where the answer is about one account.
+    /// Works like [`Caller::whose`], where the answer is about one account.
     pub fn whose_one(&self, account: Option<&str>) -> Result<AccountName, ApiError> {
         match self.whose(account)? {
             Whose::Of(account) => Ok(account),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tracing::warn;
 
-/// How often the store is read again.
+/// The interval at which the store is read again.
 const REFRESH: Duration = Duration::from_secs(3);
 /// Rows that are read at a time.
 const PAGE: u32 = 1000;
@@ -67,9 +67,9 @@ pub(crate) struct Holder {
     held_back: Slots,
 }
 
-/// How many requests that are not admitted are answered a second, and how many at once without a wait.
+/// The number of requests that are not admitted are answered a second, and how many at once without a wait.
 const NOT_ADMITTED: Rate = Rate::per_second(500);
-/// How many answers wait at most: each keeps a stream of its connection open.
+/// The number of answers wait at most: each keeps a stream of its connection open.
 const HELD_BACK: u64 = 8192;
 
 impl Holder {
@@ -165,7 +165,7 @@ impl Auth {
         Ok(auth)
     }
 
-    /// Who bears this secret; `None` where nobody does, or it was revoked.
+    /// Returns who bears this secret; `None` where nobody does, or it was revoked.
     pub(crate) fn bearer(&self, secret: &Secret) -> Option<Caller> {
         let known = self.0.known.load();
         let credential = known.tokens.get(&secret.sha256())?;

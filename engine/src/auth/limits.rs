@@ -57,7 +57,7 @@ impl Default for Defaults {
 }
 
 impl Defaults {
-    /// What holds for an account with these limits of its own.
+    /// Returns what holds for an account with these limits of its own.
     pub fn under(&self, own: store::Limits) -> Defaults {
         Defaults {
             open_bids: own.open_bids.unwrap_or(self.open_bids),

@@ -57,7 +57,7 @@ pub fn opens(method: &str) -> Opens {
 }
 
 impl Need {
-    /// Whether somebody with a credential for these roles may.
+    /// Returns whether somebody with a credential for these roles may.
     pub fn allows(self, roles: Roles) -> bool {
         roles.has(Role::Admin)
             || match self {

@@ -51,7 +51,7 @@ pub struct HourMark {
     pub bills: Vec<(AllocationId, Bill)>,
 }
 
-/// How many bills a command noted at full hours.
+/// Returns how many bills a command noted at full hours.
 pub(crate) fn hourly_bills(step: &Step) -> usize {
     step.hours.iter().map(|hour| hour.bills.len()).sum()
 }
@@ -65,7 +65,7 @@ impl Commit {
         self.steps.last().expect("a commit has a step").seq
     }
 
-    /// How many bills its steps noted at full hours.
+    /// Returns how many bills its steps noted at full hours.
     pub(crate) fn hourly_bills(&self) -> usize {
         self.steps.iter().map(hourly_bills).sum()
     }

@@ -99,7 +99,7 @@ impl EncodedEvents {
         self.concerned().by_account.keys()
     }
 
-    /// Whether some are about the market itself.
+    /// Returns whether some are about the market itself.
     pub(crate) fn concerns_everybody(&self) -> bool {
         !self.concerned().everybody.is_empty()
     }

@@ -132,7 +132,7 @@ pub(super) fn event_reason(command: &Command, reject: Reject) -> Reject {
     if reject == Reject::Ended { Reject::UnknownAllocation } else { reject }
 }
 
-/// What belongs to someone else looks as if it were not there.
+/// Returns what belongs to someone else looks as if it were not there.
 pub(crate) fn as_missing(command: &Command, reject: Reject) -> Reject {
     match (reject, command) {
         (Reject::NotYours, Command::AmendBid { .. } | Command::CancelBid { .. }) => Reject::UnknownBid,

@@ -7,7 +7,7 @@ use tonic::Status;
 /// How prost begins to say what is wrong.
 const PROST: &str = "failed to decode Protobuf message: ";
 
-/// What the caller hears; `None` where the status says something else.
+/// Returns what the caller hears; `None` where the status says something else.
 pub(super) fn malformed(status: &Status) -> Option<ApiError> {
     let (code, said) = (status.code(), status.message());
     if [tonic::Code::OutOfRange, tonic::Code::ResourceExhausted].contains(&code) {
@@ -31,8 +31,8 @@ pub(super) fn malformed(status: &Status) -> Option<ApiError> {
     Some(ApiError::new(Code::BadField).saying(format!("the request is malformed: {said}")))
 }
 
-/// What prost says, as in `PlaceBidRequest.client_key: invalid string value: …`, as the field and what is wrong
-/// with it.
+/// Returns what prost says, as in `PlaceBidRequest.client_key: invalid string value: …`, as the field and what is
+/// wrong with it.
 pub(super) fn unreadable(said: &str) -> ApiError {
     let mut field: Vec<&str> = Vec::new();
     let mut rest = said.strip_prefix(PROST).unwrap_or(said);

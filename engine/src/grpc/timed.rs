@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-/// How long a message may take to arrive.
+/// The time that a message may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Returns the same body, which fails if it has not come to its end in time.

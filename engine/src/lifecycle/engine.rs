@@ -181,7 +181,7 @@ impl Engine {
         Ok(seen.into_iter().next().expect("something is seen behind each command"))
     }
 
-    /// As [`Engine::submit`], for commands that follow each other: what `look` saw behind each.
+    /// Works like [`Engine::submit`], for commands that follow each other: what `look` saw behind each.
     pub(crate) async fn submit_all<T: Send + 'static>(
         &self,
         commands: Vec<Stamped>,
@@ -289,7 +289,7 @@ impl Engine {
         self.0.feed.subscribe()
     }
 
-    /// Those from now on that may concern an account.
+    /// Returns those from now on that may concern an account.
     pub(crate) fn subscribe_to(&self, account: AccountName) -> AccountFeed {
         self.0.account_feeds.subscribe(account)
     }
@@ -316,7 +316,7 @@ impl Engine {
         self.0.store.journal().id()
     }
 
-    /// Whether nobody else leads, for all that can be known: only then its answers count.
+    /// Returns whether nobody else leads, for all that can be known: only then its answers count.
     pub fn leads(&self) -> bool {
         self.0.lease_state.is_valid()
     }
@@ -327,7 +327,7 @@ impl Engine {
         self.0.health.trouble()
     }
 
-    /// Whether commands are taken.
+    /// Returns whether commands are taken.
     pub fn is_open(&self) -> bool {
         !self.0.intake.is_closed()
     }
@@ -340,7 +340,7 @@ impl Running {
         self.ended().await
     }
 
-    /// As [`Running::stop`], for a store that may not answer any more: returns after `grace` at the latest.
+    /// Works like [`Running::stop`], for a store that may not answer any more: returns after `grace` at the latest.
     ///
     /// # Errors
     /// [`EngineError::Cut`] if the exchange has not ended by then. Tables that are not complete by then are no error:
@@ -385,7 +385,7 @@ impl Running {
         }
     }
 
-    /// As [`Running::ended`], without giving up the handle.
+    /// Works like [`Running::ended`], without giving up the handle.
     pub async fn wait(&mut self) -> Result<(), EngineError> {
         (&mut self.exchange).await.unwrap_or(Err(EngineError::Bug))
     }

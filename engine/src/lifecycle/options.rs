@@ -27,12 +27,12 @@ pub struct EngineOptions {
     pub feed: usize,
     /// Commands from one snapshot to the next, while the engine runs; it saves one when it stops, too.
     pub snapshot_every: u64,
-    /// How long to wait between two checks of the whole journal; none are made without.
+    /// The time to wait between two checks of the whole journal; none are made without.
     pub scrub_every: Option<Duration>,
     /// Nothing, but in benchmarks.
     pub leave_out: LeaveOut,
     pub start: Start,
-    /// How long nobody takes over from a leader that is not heard of, where the store has leases.
+    /// The time that nobody takes over from a leader that is not heard of, where the store has leases.
     pub lease: Duration,
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-/// How long the scrubber rests after each few megabytes: it is in no hurry, and others read from the same disk.
+/// The time that the scrubber rests after each few megabytes: it is in no hurry, and others read from the same
+/// disk.
 const REST: Duration = Duration::from_secs(1);
 
 /// What one reading of the journal has shown.

@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-/// How often a standby looks for what there is to follow, and whether it is its turn.
+/// The interval at which a standby looks for what there is to follow, and whether it is its turn.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a standby waits for a store that does not answer.
+/// The time that a standby waits for a store that does not answer.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Leadership, and an instant of [`since_boot`] before it began.
@@ -118,7 +118,7 @@ async fn look(
     Ok(None)
 }
 
-/// Whether it is the store's trouble of the moment. A journal that cannot be understood stays so.
+/// Returns whether it is the store's trouble of the moment. A journal that cannot be understood stays so.
 fn passes(error: &RecoveryError) -> bool {
     match error {
         RecoveryError::Store(fault) => fault.passes(),

@@ -58,7 +58,7 @@ impl Bars {
         self.done.len() >= self.limit
     }
 
-    /// Whether a bar is complete.
+    /// Returns whether a bar is complete.
     pub(crate) fn has_any(&self) -> bool {
         !self.done.is_empty()
     }

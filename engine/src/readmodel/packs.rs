@@ -154,7 +154,7 @@ impl<'a> Packed<'a> {
         [holder, claimant, former].map(|party| party.map(|party| (self.name(party.account), party.bid)))
     }
 
-    /// Who placed which bid, where that is what happened.
+    /// Returns who placed which bid, where that is what happened.
     pub(crate) fn placed(&self) -> Option<(&'a str, u64)> {
         self.bidders()[0].filter(|_| self.kind() == Some(EventKind::BidPlaced))
     }
@@ -163,7 +163,7 @@ impl<'a> Packed<'a> {
         self.event.provider.map(|name| self.name(name))
     }
 
-    /// Who gave the command that was refused or repeated.
+    /// Returns who gave the command that was refused or repeated.
     pub(crate) fn account(&self) -> Option<&'a str> {
         self.event.account.map(|name| self.name(name))
     }

@@ -92,7 +92,7 @@ impl PlacedBids {
         });
     }
 
-    /// Those of the message, in order.
+    /// Returns those of the message, in order.
     ///
     /// # Errors
     /// It is none: what is wrong.

@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{error, info, warn};
 
-/// How long to wait before a database that failed is asked again; longer each time.
+/// The time to wait before a database that failed is asked again; longer each time.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(5);
 /// While nothing comes, the tables are looked at so often.
@@ -51,7 +51,7 @@ pub(crate) struct Projector {
     folded: u64,
     running: Running,
     wait: Duration,
-    /// When the next rows are folded at the earliest.
+    /// The time at which the next rows are folded at the earliest.
     rested: Instant,
 }
 
@@ -324,7 +324,7 @@ impl Drop for Projector {
     }
 }
 
-/// Whether the same would fail again, however often it is tried.
+/// Returns whether the same would fail again, however often it is tried.
 fn is_final(fault: &Fault) -> bool {
     matches!(fault, Fault::Damaged { .. } | Fault::Row { .. })
 }

@@ -64,7 +64,7 @@ pub struct EventQuery {
 pub struct ChargeQuery {
     /// Who pays, or who is paid. A provider finds none by bid or label.
     pub account: Option<String>,
-    /// When it was charged.
+    /// The time at which it was charged.
     pub from: Option<Micros>,
     /// Exclusive.
     pub to: Option<Micros>,
@@ -83,7 +83,7 @@ pub struct ChargeQuery {
 #[derive(Clone, Debug)]
 pub struct StatementQuery {
     pub account: String,
-    /// When it was charged.
+    /// The time at which it was charged.
     pub from: Option<Micros>,
     /// Exclusive.
     pub to: Option<Micros>,

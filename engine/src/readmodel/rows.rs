@@ -132,7 +132,7 @@ pub struct PriceBar {
 pub struct ChargeRow {
     pub seq: Seq,
     pub index: u32,
-    /// When it was charged.
+    /// The time at which it was charged.
     pub at: Micros,
     pub allocation: AllocationId,
     /// That pays.
@@ -142,7 +142,7 @@ pub struct ChargeRow {
     pub provider: String,
     pub unit: String,
     pub market: String,
-    /// Whether the payer holds the allocation: with `CLAIM_DROPPED` it is mostly someone else's.
+    /// True if the payer holds the allocation: with `CLAIM_DROPPED` it is mostly someone else's.
     pub own: bool,
     pub reason: ChargeReason,
     /// The billed time.

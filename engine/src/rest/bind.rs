@@ -64,7 +64,7 @@ impl Binding {
     }
 }
 
-/// What the parameters of a path name together.
+/// Returns what the parameters of a path name together.
 fn path_field(path: &str) -> Option<(String, String)> {
     let unit = "{type}/{region}/{provider}/{number}";
     if path.contains(unit) {
@@ -78,7 +78,7 @@ fn path_field(path: &str) -> Option<(String, String)> {
     Some((name.to_owned(), format!("{{{name}}}")))
 }
 
-/// Where a field is: of the message itself, or of one that it holds.
+/// Returns where a field is: of the message itself, or of one that it holds.
 fn place_of(field: &str, request: &Message) -> Vec<String> {
     if properties(&request.schema).any(|(name, _)| name == field) {
         return vec![field.to_owned()];
@@ -230,7 +230,7 @@ fn from_value<Q: DeserializeOwned>(value: Value) -> Result<Q, ApiError> {
     serde_path_to_error::deserialize(value).map_err(|error| blame(&error))
 }
 
-/// What the path and the headers say is not said otherwise in the body.
+/// Returns what the path and the headers say is not said otherwise in the body.
 fn merge(body: &mut Map<String, Value>, given: Map<String, Value>, scope: &str) -> Result<(), ApiError> {
     for (name, value) in given {
         let field = if scope.is_empty() { name.clone() } else { format!("{scope}.{name}") };
@@ -333,7 +333,7 @@ fn blame_twice(error: &serde_json::Error) -> Result<(), ApiError> {
 
 const TWICE: &str = "twice: ";
 
-/// What serde says, in which the text that it quotes is cut: "unknown field `…`, expected …".
+/// Returns what serde says, in which the text that it quotes is cut: "unknown field `…`, expected …".
 fn without_long_quotes(said: &str) -> String {
     let Some(begin) = said.find(['`', '"']) else { return said.to_owned() };
     let (before, quoted) = said.split_at(begin + 1);

@@ -30,7 +30,7 @@ pub(crate) struct AccountFeed {
 }
 
 impl AccountFeeds {
-    /// Where who follows everything may lag so far behind.
+    /// Returns where who follows everything may lag so far behind.
     pub(crate) fn new(feed: usize) -> AccountFeeds {
         let (accounts, lag) = (BTreeMap::new(), feed.min(LAG));
         AccountFeeds(Arc::new(Mutex::new(Followed { lag, accounts, looked: 0, ended: false })))

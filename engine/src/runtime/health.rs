@@ -15,7 +15,7 @@ pub(crate) struct Health(Arc<Mutex<Reports>>);
 
 #[derive(Debug, Default)]
 struct Reports {
-    /// When the rows that are to be written began to wait. None while all is written.
+    /// The time at which the rows that are to be written began to wait. None while all is written.
     rows_wait_since: Option<Instant>,
     /// Why the last attempt to write rows failed.
     tables: Option<String>,
@@ -23,7 +23,7 @@ struct Reports {
     ended: Option<String>,
     /// Why the journal's writer waits for the store.
     unanswered: Option<String>,
-    /// When and why the store refused the last batch.
+    /// The time at which and why the store refused the last batch.
     refused: Option<(Instant, String)>,
 }
 

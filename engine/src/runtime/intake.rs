@@ -64,7 +64,7 @@ impl Submission {
 
 /// Tells the caller what became of the commands of a ticket. Called on the exchange's thread: be quick.
 pub(crate) trait Reply: Send {
-    /// Whether the caller still waits.
+    /// Returns whether the caller still waits.
     fn is_awaited(&self) -> bool;
     fn refuse(self: Box<Self>, reason: SubmitError);
     /// Looks at the state just behind a command: once for each, in their order.

@@ -7,13 +7,13 @@ use kubebid_core::units::Micros;
 use kubebid_strategy::{REFERENCE_HOURS, reference_micros};
 use std::collections::{BTreeMap, VecDeque};
 
-/// For how long a price counts.
+/// The time for which a price counts.
 pub(crate) const WINDOW: Micros = Micros(REFERENCE_HOURS * Micros::HOUR.0);
 
 /// The market prices of the window, and for how long each was in force.
 #[derive(Debug, Default)]
 pub(crate) struct Reference {
-    /// When each price began; absent where there was no supply.
+    /// The time at which each price began; absent where there was no supply.
     changes: VecDeque<(Micros, Option<Price>)>,
     /// The finished stretches inside the window, summed by price.
     spans: BTreeMap<Price, u64>,

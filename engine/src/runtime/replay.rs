@@ -19,7 +19,7 @@ const STEP_MAX: Micros = Micros(1000 * 366 * Micros::DAY.0);
 /// The last instant that time can be moved to. What is counted on from there stays below 2^63.
 const TIME_MAX: Micros = Micros(1 << 62);
 
-/// Whether a command may move time from `now` to `at`.
+/// Returns whether a command may move time from `now` to `at`.
 pub(crate) fn may_advance(now: Micros, at: Micros) -> bool {
     at <= now.after(STEP_MAX).min(TIME_MAX).max(now)
 }

@@ -77,7 +77,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// How many commands it is.
+    /// Returns how many commands it is.
     fn count(&self) -> usize {
         self.commands().count()
     }
@@ -192,7 +192,8 @@ impl Sequencer {
         self.clock.kind() == Clock::Real && due.is_some_and(|due| due <= self.now())
     }
 
-    /// What waits, stamped. Those whose caller has gone or whose deadline has passed are left out, unjournaled.
+    /// Returns what waits, stamped. Those whose caller has gone or whose deadline has passed are left out,
+    /// unjournaled.
     fn take(&mut self) -> Taken {
         let (now, moment) = (self.now(), Instant::now());
         let (mut taken, mut commands) = (Taken::default(), 0);

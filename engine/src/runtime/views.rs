@@ -71,7 +71,7 @@ pub(crate) struct Publisher {
     views: Arc<Views>,
     references: Vec<Reference>,
     opened: Vec<Micros>,
-    /// When all markets were last published; not yet at the beginning.
+    /// The time at which all markets were last published; not yet at the beginning.
     refreshed: Option<Micros>,
 }
 

@@ -21,13 +21,14 @@ use tracing::{debug, warn};
 const STREAMS: u32 = 256;
 /// Bytes of an answer that wait in the connection for the peer to read.
 const SEND_BUFFER: usize = 64 * 1024;
-/// How long a peer may take to answer a ping.
+/// The time that a peer may take to answer a ping.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often a quiet peer is asked whether it is there.
+/// The interval at which a quiet peer is asked whether it is there.
 const PING: Duration = Duration::from_secs(30);
-/// How long HTTP/1 waits for the head of a request after the first: longer than clients keep connections in their pools.
+/// The time that HTTP/1 waits for the head of a request after the first: longer than clients keep connections in
+/// their pools.
 const NEXT_REQUEST: Duration = Duration::from_secs(120);
-/// How long to wait when the system gives no connections: it may have run out of files.
+/// The time to wait when the system gives no connections: it may have run out of files.
 const EXHAUSTED: Duration = Duration::from_millis(50);
 
 /// Serves until `stopping` says so; then open requests may take `grace` to finish.

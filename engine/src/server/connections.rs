@@ -19,7 +19,7 @@ const RESERVED_FILES: u64 = 256;
 const CONNECTIONS: usize = 4096;
 /// Addresses that are remembered before those are forgotten that have nothing open.
 const ADDRESSES: usize = 1024;
-/// How often a refused connection is logged.
+/// The interval at which a refused connection is logged.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// What a connection of HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -31,10 +31,10 @@ pub struct ConnectionLimits {
     pub max: usize,
     /// Connections that are open at once from one address.
     pub max_per_address: usize,
-    /// How long a new connection may take until its first request begins: the TLS handshake and the head of the
-    /// request are a part of it.
+    /// The time that a new connection may take until its first request begins: the TLS handshake and the head of
+    /// the request are a part of it.
     pub first_request: Duration,
-    /// How long a connection is kept on which no request is open.
+    /// The time that a connection is kept on which no request is open.
     pub idle: Duration,
 }
 

@@ -65,7 +65,7 @@ fn router(service_slot: ServiceSlot, standby: bool) -> Router {
         .with_state(service_slot)
 }
 
-/// Whether requests are served.
+/// Returns whether requests are served.
 fn ready(service_slot: &ServiceSlot, waiting: &'static str) -> (StatusCode, Cow<'static, str>) {
     match unready(service_slot, waiting) {
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n").into()),

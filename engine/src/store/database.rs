@@ -32,7 +32,8 @@ pub(crate) trait Database: fmt::Debug + Send + Sync {
     /// Commands whose rows may share a transaction; the journal waits for it where there is one writer.
     fn commands_at_once(&self) -> usize;
 
-    /// How long rows are gathered between transactions that have room: they cost a server that the journal shares.
+    /// Returns how long rows are gathered between transactions that have room: they cost a server that the journal
+    /// shares.
     fn rest(&self) -> Duration;
 
     fn migrations(&self) -> Migrator;
@@ -42,22 +43,22 @@ pub(crate) trait Database: fmt::Debug + Send + Sync {
     /// keeps the epoch from changing until the row is durable.
     fn append(&self) -> &'static str;
 
-    /// Whether engines wait for each other here: there is a table `lease`.
+    /// Returns whether engines wait for each other here: there is a table `lease`.
     fn has_lease(&self) -> bool;
 
     /// The statement that begins a transaction that writes.
     fn begin(&self) -> &'static str;
 
-    /// Whether a statement that ended like this has certainly changed nothing.
+    /// Returns whether a statement that ended like this has certainly changed nothing.
     fn surely_not_committed(&self, error: &sqlx::Error) -> bool;
 
-    /// Whether a statement that ended like this leaves nothing to go on with: what it wrote may not be on the disk, and
-    /// asking again would not tell.
+    /// Returns whether a statement that ended like this leaves nothing to go on with: what it wrote may not be on
+    /// the disk, and asking again would not tell.
     fn is_lost(&self, _error: &sqlx::Error) -> bool {
         false
     }
 
-    /// Whether the store is still where it was opened.
+    /// Returns whether the store is still where it was opened.
     fn is_in_place(&self) -> Result<(), Fault> {
         Ok(())
     }
@@ -67,12 +68,12 @@ pub(crate) trait Database: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// How long statements name their parameters; short ones may number them everywhere.
+    /// Returns how long statements name their parameters; short ones may number them everywhere.
     fn parameters(&self) -> Parameters;
 
     /// The queue of those who write.
     fn turn(&self) -> &Turn;
 
-    /// How long we wait for an answer.
+    /// Returns how long we wait for an answer.
     fn patience(&self) -> Duration;
 }

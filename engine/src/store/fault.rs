@@ -75,7 +75,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether the same may go well in a moment: the database is away, or is about to become the primary.
+    /// Returns whether the same may go well in a moment: the database is away, or is about to become the primary.
     pub(crate) fn passes(&self) -> bool {
         match self {
             Self::Connect { .. }

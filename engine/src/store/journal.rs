@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::record::{Batch, BatchHash, Position};
 use super::{Corrupt, Fault, bigint, sought};
 
-/// How many bytes of batches one query should bring.
+/// The number of bytes of batches one query should bring.
 const CHUNK_BYTES: usize = 4 << 20;
 const MOST_ROWS: usize = 4096;
 
@@ -41,7 +41,7 @@ impl Journal {
         self.id
     }
 
-    /// Where the journal ends.
+    /// Returns where the journal ends.
     pub async fn head(&self) -> Result<Position, Fault> {
         let row = sqlx::query(HEAD)
             .fetch_optional(&self.pool)
@@ -117,8 +117,8 @@ impl BatchReader {
         Ok(batches)
     }
 
-    /// Whether the last commit was full, so that there may be more; one that was not reached the journal's end,
-    /// as it was then.
+    /// Returns whether the last commit was full, so that there may be more; one that was not reached the journal's
+    /// end, as it was then.
     pub fn is_behind(&self) -> bool {
         self.is_behind
     }

@@ -73,7 +73,7 @@ impl Rows {
     }
 }
 
-/// How many of these go into one statement: the labels of a bid are not torn apart.
+/// Returns how many of these go into one statement: the labels of a bid are not torn apart.
 fn whole_bids(all: &[((u64, &str), &str)]) -> usize {
     if all.len() <= ROWS {
         return all.len();

@@ -42,7 +42,7 @@ macro_rules! hold {
 const RENEW: &str = hold!("AND holder = $1");
 
 impl Taking {
-    /// When somebody of another name began the session, we do not see when: then it counts as alive.
+    /// Returns when somebody of another name began the session, we do not see when: then it counts as alive.
     fn sql(self) -> &'static str {
         match self {
             Taking::Anyway => hold!(""),
@@ -153,17 +153,17 @@ impl Lease {
 pub struct LeaseFound {
     /// Moves when it is renewed: microseconds since the epoch on the database's clock.
     pub until_us: u64,
-    /// How long it lasts; nothing when it has lapsed.
+    /// The time that it lasts; nothing when it has lapsed.
     pub left: Duration,
 }
 
 impl Store {
-    /// Whether engines here can wait for each other.
+    /// Returns whether engines here can wait for each other.
     pub fn has_lease(&self) -> bool {
         self.database.has_lease()
     }
 
-    /// Whether an engine holds the lease and lives, where there is one. On SQLite an engine holds the file.
+    /// Returns whether an engine holds the lease and lives, where there is one. On SQLite an engine holds the file.
     pub async fn is_led(&self) -> Result<bool, Fault> {
         if !self.has_lease() {
             return Ok(false);
@@ -178,7 +178,7 @@ impl Store {
         Ok(number(&row, 0) > 0)
     }
 
-    /// How the lease stands, where there is one.
+    /// Returns how the lease stands, where there is one.
     pub async fn lease(&self) -> Result<LeaseFound, Fault> {
         let doing = "looking at the lease";
         let look = sqlx::query(

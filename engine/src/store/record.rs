@@ -79,7 +79,7 @@ impl fmt::Display for Position {
 pub struct Record<'a> {
     /// 1 for the first record of a journal, without gaps.
     pub seq: u64,
-    /// When the command was stamped, in microseconds since 1970.
+    /// The time at which the command was stamped, in microseconds since 1970.
     pub at_us: u64,
     /// The behaviour of the rules it was written under.
     pub version: u16,

@@ -145,7 +145,7 @@ impl Snapshots {
         Ok(Ok(snapshot))
     }
 
-    /// Where the snapshots are in the journal, newest first.
+    /// Returns where the snapshots are in the journal, newest first.
     pub(super) async fn places(&self) -> Result<Vec<Position>, Fault> {
         let rows = sqlx::query("SELECT seq, journal_hash FROM snapshot ORDER BY seq DESC")
             .fetch_all(&self.pool)

@@ -317,7 +317,7 @@ impl Database for Sqlite {
     }
 }
 
-/// Whether a code of SQLite says that a sync failed: `SQLITE_IOERR_FSYNC` or `SQLITE_IOERR_DIR_FSYNC`.
+/// Returns whether a code of SQLite says that a sync failed: `SQLITE_IOERR_FSYNC` or `SQLITE_IOERR_DIR_FSYNC`.
 fn is_failed_sync(code: &str) -> bool {
     const FSYNC: i32 = 10 | (4 << 8);
     const DIR_FSYNC: i32 = 10 | (5 << 8);

@@ -99,7 +99,7 @@ impl Rows {
         self.list_tokens(of, account, after, limit).await
     }
 
-    /// As [`Rows::tokens`], without revoked ones.
+    /// Works like [`Rows::tokens`], without revoked ones.
     pub async fn unrevoked_tokens(
         &self,
         account: Option<&str>,
@@ -132,7 +132,7 @@ impl Rows {
         rows.iter().map(token).collect()
     }
 
-    /// Whether there was such a token and it was not revoked before.
+    /// Returns whether there was such a token and it was not revoked before.
     pub async fn revoke_token(&self, id: u64, at_us: u64) -> Result<bool, Fault> {
         let _turn = self.turn.take().await;
         let done =

@@ -168,7 +168,7 @@ pub const CEILING_MAX: u64 = 50_000_000_000_000;
 /// The longest `min_charge` that a market may be given: a year.
 pub const MIN_CHARGE_MAX: Micros = Micros(366 * Micros::DAY.0);
 
-/// Those that are said; the names are the core's.
+/// Returns those that are said; the names are the core's.
 fn rules(rules: v1::MarketRules) -> Result<Vec<RuleChange>, ApiError> {
     for (field, value, most) in [
         ("rules.ceiling_max_micros", rules.ceiling_max_micros, CEILING_MAX),

@@ -6,12 +6,12 @@ use std::str::FromStr;
 const DEFAULT: u32 = 100;
 const MOST: u32 = 1000;
 
-/// How many entries a page has: 0 stands for the default.
+/// Returns how many entries a page has: 0 stands for the default.
 pub fn size(page_size: u32) -> Result<u32, ApiError> {
     sized("page_size", page_size)
 }
 
-/// As [`size`], where the field has another name.
+/// Works like [`size`], where the field has another name.
 pub fn sized(field: &str, entries: u32) -> Result<u32, ApiError> {
     match entries {
         0 => Ok(DEFAULT),
@@ -20,7 +20,7 @@ pub fn sized(field: &str, entries: u32) -> Result<u32, ApiError> {
     }
 }
 
-/// What the page before ended with: a `page_token` that [`token`] has made, or none.
+/// Returns what the page before ended with: a `page_token` that [`token`] has made, or none.
 pub fn after<K: FromStr>(page_token: &str) -> Result<Option<K>, ApiError> {
     if page_token.is_empty() {
         return Ok(None);

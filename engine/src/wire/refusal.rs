@@ -24,7 +24,7 @@ pub fn refusal(exchange: &Exchange, command: &Command, reject: Reject) -> ApiErr
     }
 }
 
-/// What was wrong with the values; where nothing is known of them the table says enough.
+/// Returns what was wrong with the values; where nothing is known of them the table says enough.
 fn sentence(exchange: &Exchange, command: &Command, reject: Reject) -> Option<String> {
     match (reject, command) {
         (

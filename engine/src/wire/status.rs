@@ -171,7 +171,7 @@ pub struct ApiError {
     pub field: Option<String>,
     /// The number of the refused command; absent where it was refused before it was numbered.
     pub seq: Option<u64>,
-    /// For how long to wait before trying again, where that is of use.
+    /// The time for which to wait before trying again, where that is of use.
     pub retry_after: Option<Duration>,
     /// Besides `seq`.
     pub metadata: BTreeMap<String, String>,
@@ -191,7 +191,7 @@ impl ApiError {
         }
     }
 
-    /// What a field cannot carry.
+    /// Returns what a field cannot carry.
     pub fn bad_field(field: impl Into<String>, message: impl fmt::Display) -> ApiError {
         // A parameter that does not exist is blamed by the name that it was sent with.
         let field = echo(&field.into()).into_owned();
@@ -278,7 +278,7 @@ impl From<ApiError> for tonic::Status {
     }
 }
 
-/// For how long a caller that has found nobody who leads waits before it goes round again.
+/// The time for which a caller that has found nobody who leads waits before it goes round again.
 const NOT_LEADING: Duration = Duration::from_millis(200);
 
 impl ApiError {
@@ -288,7 +288,7 @@ impl ApiError {
     }
 }
 
-/// For how long a caller that finds the intake full waits.
+/// The time for which a caller that finds the intake full waits.
 const BUSY: Duration = Duration::from_millis(50);
 
 impl From<SubmitError> for ApiError {
@@ -307,7 +307,7 @@ impl From<SubmitError> for ApiError {
 }
 
 impl From<Fault> for ApiError {
-    /// What exactly failed is for us to know.
+    /// Returns what exactly failed is for us to know.
     fn from(fault: Fault) -> ApiError {
         if let Fault::TooSlow { time_out, .. } = fault {
             let seconds = time_out.as_secs_f64();

@@ -116,7 +116,7 @@ impl Bids {
         }
     }
 
-    /// What the bid wants beyond what it has, and whether it counts as losing, where either changed.
+    /// Returns what the bid wants beyond what it has, and whether it counts as losing, where either changed.
     pub(super) fn recount(&mut self, id: BidId) -> Option<Change> {
         let bid = self.bids.get_mut(&id)?;
         let has = (bid.live.len() + bid.claims.len()) as u32;
@@ -138,7 +138,7 @@ impl Bids {
 }
 
 impl Bid {
-    /// Whether it names the market; where it names a type, the caller knows that.
+    /// Returns whether it names the market; where it names a type, the caller knows that.
     pub(super) fn looks_in(&self, market: MarketId, instance_type: Option<&InstanceType>) -> bool {
         match &self.scope {
             Scope::Markets(markets) => markets.contains(&market),

@@ -130,7 +130,7 @@ impl Market {
         }
     }
 
-    /// What each tenant pays (R8).
+    /// Returns what each tenant pays (R8).
     pub(super) fn tariff(&self, offered: Offered<'_>) -> Tariff {
         let (top, of_others) = self.losing.highest(offered.sellers);
         let highest = top.map_or(Price::ZERO, |(ceiling, _)| ceiling);

@@ -102,8 +102,8 @@ impl Meter {
         }
     }
 
-    /// What a node with these terms has cost since a moment that all readings of the terms share, as long as a
-    /// node stays entered.
+    /// Returns what a node with these terms has cost since a moment that all readings of the terms share, as long
+    /// as a node stays entered.
     pub(super) fn reading(&self, now: Micros, terms: Terms) -> i128 {
         let floor = self.integral(now, terms.tenant, terms.reserve);
         terms.cap.map_or(floor, |cap| floor - self.integral(now, terms.tenant, cap) + over(cap, now))

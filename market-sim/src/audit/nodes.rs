@@ -14,7 +14,7 @@ pub(super) struct Nodes {
     nodes: HashMap<AllocationId, Held>,
     last: u64,
     deadlines: BTreeSet<(Micros, AllocationId)>,
-    /// When a raised reserve counts for a live node (R11).
+    /// The time at which a raised reserve counts for a live node (R11).
     raises: BTreeSet<(Micros, AllocationId)>,
 }
 

@@ -55,7 +55,7 @@ impl Offers {
         (before, offer.units.values().filter_map(|unit| unit.held).collect())
     }
 
-    /// What the price of a market follows from.
+    /// Returns what the price of a market follows from.
     pub(super) fn offered(&self, market: MarketId) -> Offered<'_> {
         const NONE: &BTreeSet<AccountId> = &BTreeSet::new();
         let sellers = self.sellers.get(&market).unwrap_or(NONE);
@@ -142,7 +142,7 @@ impl Offers {
         Ok(offer.reserve)
     }
 
-    /// Whether the unit stays on offer.
+    /// Returns whether the unit stays on offer.
     pub(super) fn free(&mut self, id: UnitId) -> Result<bool, Lie> {
         let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Lie::UnknownUnit)?;
         let unit = offer.units.get_mut(&id.number).ok_or(Lie::UnknownUnit)?;

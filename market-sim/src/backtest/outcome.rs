@@ -105,7 +105,7 @@ impl Backtest {
         some(results.iter().filter_map(|result| result[figure as usize]).collect())
     }
 
-    /// How much more than the first contestant, seed by seed: what the jobs have in common cancels out.
+    /// Returns how much more than the first contestant, seed by seed: what the jobs have in common cancels out.
     pub fn difference(&self, contestant: usize, figure: Figure) -> Option<Estimate> {
         let pairs = self.contestants[contestant].results.iter().zip(&self.contestants[0].results);
         let difference =

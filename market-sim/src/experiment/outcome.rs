@@ -118,9 +118,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// How a setting differs from what it is to be compared with, world by world: what the worlds have in
-    /// common cancels out. Who shades is compared with the truth under the same pricing, all else with the
-    /// default.
+    /// Returns how a setting differs from what it is to be compared with, world by world: what the worlds have in
+    /// common cancels out. Who shades is compared with the truth under the same pricing, all else with the default.
     pub fn difference(&self, arm: usize, figure: Figure) -> Estimate {
         let truthful = |n: &usize| self.arms[*n].setting.shade == 1.0;
         let base = match self.experiment {

@@ -59,7 +59,7 @@ pub fn tenants() -> impl Iterator<Item = String> {
     (1..=TENANTS).map(|n| format!("sim-tenant-{n}"))
 }
 
-/// Where the synthetic ones trade.
+/// Returns where the synthetic ones trade.
 pub fn stages() -> Vec<Stage> {
     let stage = |market: &Market| Stage {
         market: market.name.to_owned(),

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Report {
     /// GPUs of a node that jobs share; none where each job takes whole nodes.
     pub gpus_per_node: Option<u32>,
-    /// Whether a job that cannot make its deadline gives up.
+    /// True if a job that cannot make its deadline gives up.
     pub deadlines_kept: bool,
     pub venue: String,
     pub jobs: usize,
@@ -71,7 +71,7 @@ impl Report {
         Report { gpus_per_node, deadlines_kept: keep_deadlines, venue, jobs, ..Report::default() }
     }
 
-    /// How jobs lie on nodes, and what a deadline is.
+    /// Returns how jobs lie on nodes, and what a deadline is.
     pub(super) fn assumptions(&self) -> String {
         let nodes = match self.gpus_per_node {
             Some(gpus) => format!("jobs of a tenant share nodes of {gpus} GPUs"),

@@ -43,7 +43,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those of `market-sim replay-demand` where nothing else is said.
+    /// Returns those of `market-sim replay-demand` where nothing else is said.
     pub fn of(capacity: u64) -> Settings {
         Settings {
             capacity,
@@ -162,7 +162,7 @@ impl Rental<'_> {
         self.held.values().filter(|ready| ready.is_some()).count() as u32
     }
 
-    /// When the protection of its last live node ends; None while one of them boots.
+    /// Returns when the protection of its last live node ends; None while one of them boots.
     fn protected_until(&self, min_runtime: Micros) -> Option<Micros> {
         let live = self.held.iter().filter(|(id, _)| !self.noticed.contains(id));
         let ends: Option<Vec<Micros>> =
@@ -622,7 +622,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What a market is called in reports: by the trace's own name.
+/// Returns what a market is called in reports: by the trace's own name.
 fn trail_of(class: &str) -> String {
     format!("{class}/trace")
 }

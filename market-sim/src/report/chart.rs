@@ -202,7 +202,7 @@ impl Layout<'_> {
         }
     }
 
-    /// How far beside the middle of its place the n-th series is, and how wide one may be.
+    /// Returns how far beside the middle of its place the n-th series is, and how wide one may be.
     fn beside(&self, n: usize) -> (f64, f64) {
         let each = 0.8 * (WIDTH - LEFT - RIGHT) / places(self.chart) as f64 / self.chart.series.len() as f64;
         let offset = (n as f64 - (self.chart.series.len() as f64 - 1.0) / 2.0) * each;
@@ -243,7 +243,7 @@ impl Layout<'_> {
     }
 }
 
-/// Where bars stand, one beside the other for each series.
+/// Returns where bars stand, one beside the other for each series.
 fn places(chart: &Chart) -> usize {
     match chart.x.categories.len() {
         0 => chart.series.iter().map(|series| series.points.len()).max().unwrap_or(1).max(1),
@@ -258,7 +258,7 @@ fn half_step(chart: &Chart) -> f64 {
     if high > low { (high - low) / (places(chart) - 1).max(1) as f64 / 2.0 } else { 0.0 }
 }
 
-/// How much room the name of a category has.
+/// Returns how much room the name of a category has.
 fn place_width(chart: &Chart) -> f64 {
     (WIDTH - LEFT - RIGHT) / chart.x.categories.len().max(1) as f64 - 6.0
 }

@@ -19,12 +19,12 @@ pub struct Job {
     pub nodes: u32,
     /// GPUs in all, if the trace says; less than one is a share of a GPU.
     pub gpus: Option<f64>,
-    /// How long it takes with all its nodes.
+    /// The time that it takes with all its nodes.
     pub duration: Micros,
     pub priority: Option<Priority>,
     /// What it would pay, as a share of the on-demand price, if the trace says.
     pub bid_proxy: Option<f64>,
-    /// When it should be done, if the trace says.
+    /// The time at which it should be done, if the trace says.
     pub deadline: Option<Micros>,
 }
 

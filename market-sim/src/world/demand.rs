@@ -96,7 +96,7 @@ impl Crowd {
         self.now
     }
 
-    /// How much faster than on average time passes for the crowd.
+    /// Returns how much faster than on average time passes for the crowd.
     fn pace(&self) -> f64 {
         let hours = self.now.0 as f64 / 3.6e9;
         let day = of_day(self.now, self.peak_hour, self.settings.day_swing);
@@ -143,14 +143,14 @@ pub fn jobs_of(settings: &Settings, market: u32) -> Vec<(Micros, Drawn)> {
     Crowd::new(settings.jobs.clone(), chance_of(settings, market, "crowd"), settings.span()).collect()
 }
 
-/// How much more than on average there is at this time of the day; `swing` is peak over trough.
+/// Returns how much more than on average there is at this time of the day; `swing` is peak over trough.
 fn of_day(now: Micros, peak_hour: f64, swing: f64) -> f64 {
     let amplitude = swing.ln() / 2.0;
     let angle = (now.0 as f64 / 3.6e9 - peak_hour) * std::f64::consts::TAU / 24.0;
     (amplitude * angle.cos()).exp() / bessel(amplitude)
 }
 
-/// What a normal variable exceeds with this probability, by halving.
+/// Returns what a normal variable exceeds with this probability, by halving.
 fn exceeded_by(probability: f64) -> f64 {
     let (mut low, mut high) = (-8.0f64, 8.0);
     for _ in 0..60 {

@@ -188,7 +188,7 @@ pub struct Rushes {
 }
 
 impl Settings {
-    /// When the world begins and ends.
+    /// Returns when the world begins and ends.
     pub(super) fn span(&self) -> (Micros, Micros) {
         (START, START.after(Micros(u64::from(self.days) * Micros::DAY.0)))
     }

@@ -80,7 +80,7 @@ pub(super) struct Want {
     /// The most a node is worth.
     pub(super) worth: Price,
     pub(super) submitted: Micros,
-    /// When it has to have nodes, to be done by its deadline.
+    /// The time at which it has to have nodes, to be done by its deadline.
     pub(super) latest_start: Micros,
 }
 
@@ -135,7 +135,7 @@ impl Want {
         Price(ceiling.max(seen.quote.tick_micros))
     }
 
-    /// Whether it thinks its ceiling over now and then.
+    /// Returns whether it thinks its ceiling over now and then.
     pub(super) fn revises(&self) -> bool {
         self.kind == Kind::Panicker || self.kind.strategy().is_some()
     }
@@ -151,7 +151,7 @@ impl Want {
         amendment_micros(&standing, self.ceiling(seen).0).map(Price)
     }
 
-    /// Whether the price to stay matters to it.
+    /// Returns whether the price to stay matters to it.
     pub(super) fn would_stay(&self) -> bool {
         self.kind.strategy().is_some()
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;
 
-/// How often everything is listed again, give or take a tenth.
+/// The interval at which everything is listed again, give or take a tenth.
 const RELIST: Duration = Duration::from_secs(60);
-/// How long to wait before an engine that does not answer is asked again.
+/// The time to wait before an engine that does not answer is asked again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The engine's events.

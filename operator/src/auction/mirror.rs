@@ -47,7 +47,7 @@ pub struct KnownAllocation {
     pub allocation: u64,
     pub unit: String,
     pub ready: bool,
-    /// When its notice began and ends, in microseconds of market time.
+    /// The time at which its notice began and ends, in microseconds of market time.
     pub notice: Option<(u64, u64)>,
     pub ended: Option<String>,
     pub price_micros: Option<u64>,
@@ -110,7 +110,7 @@ impl Mirror {
         self.state().bids.get(&bid).cloned()
     }
 
-    /// Whether all open bids have been listed.
+    /// Returns whether all open bids have been listed.
     pub fn is_listed(&self) -> bool {
         self.state().listed
     }
@@ -258,7 +258,7 @@ impl Mirror {
         }
     }
 
-    /// What an event changes; the slot that it is about.
+    /// Returns what an event changes; the slot that it is about.
     pub(super) fn fold(&self, event: &v1::Event) -> Option<SlotKey> {
         self.state().fold(event)
     }

@@ -16,9 +16,9 @@ const PRICES_FOR: Duration = Duration::from_secs(15);
 const TYPES_FOR: Duration = Duration::from_secs(60);
 const COSTS_FOR: Duration = Duration::from_secs(60);
 
-/// How many pods a kubelet takes, where the type does not say.
+/// The number of pods a kubelet takes, where the type does not say.
 const PODS: &str = "110";
-/// For how long nobody asks again who gave no answer.
+/// The time for which nobody asks again who gave no answer.
 const SILENT_FOR: Duration = Duration::from_secs(1);
 
 /// What a node of a type is.
@@ -69,8 +69,8 @@ impl Prices {
         self.types.get(name.to_owned(), TYPES_FOR, read).await
     }
 
-    /// What the nodes of each BidNode have cost so far, in micro-dollars by the UID of the BidNode: what was charged, and
-    /// what those that run have accrued.
+    /// Returns what the nodes of each BidNode have cost so far, in micro-dollars by the UID of the BidNode: what
+    /// was charged, and what those that run have accrued.
     pub(super) async fn costs(&self, auction: &Auction) -> Result<Arc<BTreeMap<String, u64>>, Error> {
         let read = async {
             let request = v1::GetStatementRequest {

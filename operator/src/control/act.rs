@@ -153,8 +153,8 @@ pub(super) async fn act(
     }
 }
 
-/// Whether the API server would refuse the same labels and taints again: they are invalid, or a policy has forbidden them
-/// for as long as a machine may take.
+/// Returns whether the API server would refuse the same labels and taints again: they are invalid, or a policy has
+/// forbidden them for as long as a machine may take.
 fn is_final(error: &kube::Error, status: &BidSlotStatus, context: &Context) -> bool {
     let waited = status.since.as_ref().map(|since| clock::now().duration_since(since.0)).unwrap_or_default();
     let code = if let kube::Error::Api(answer) = error { answer.code } else { 0 };

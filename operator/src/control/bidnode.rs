@@ -30,12 +30,13 @@ use tracing::{debug, info, warn};
 
 /// Everything is looked at again at least as often, give or take a tenth.
 const BEAT: Duration = Duration::from_secs(60);
-/// How often a status is written of which only numbers move, and of which not even those do.
+/// The interval at which a status is written of which only numbers move, and of which not even those do.
 const NUMBERS_BEAT: SignedDuration = SignedDuration::from_secs(1);
 const DETAILS_BEAT: SignedDuration = SignedDuration::from_secs(5);
-/// How often a cost is written of which nothing else has changed.
+/// The interval at which a cost is written of which nothing else has changed.
 const COST_BEAT: SignedDuration = SignedDuration::from_mins(10);
-/// For how long after a notice slots are not made before the taints: one that stays untainted holds nothing up.
+/// The time for which after a notice slots are not made before the taints: one that stays untainted holds nothing
+/// up.
 const TAINTS_FIRST: SignedDuration = SignedDuration::from_secs(2);
 const EMPTY_AFTER: SignedDuration = SignedDuration::from_mins(10);
 const UNHEALTHY_AFTER: SignedDuration = SignedDuration::from_mins(5);
@@ -113,8 +114,8 @@ pub(super) async fn reconcile(node: Arc<BidNode>, context: Arc<Context>) -> Resu
     Ok(Action::requeue(look))
 }
 
-/// When to look again while a node under notice has no taint yet. Slots in their place are made after that: they would keep
-/// the API server busy, which the taints wait for.
+/// Returns when to look again while a node under notice has no taint yet. Slots in their place are made after that:
+/// they would keep the API server busy, which the taints wait for.
 fn taints_left(slots: &[Arc<BidSlot>], now: Timestamp, context: &Context) -> Option<Duration> {
     let is_left = |slot: &Arc<BidSlot>| {
         let status = slot.status.as_ref()?;
@@ -191,7 +192,7 @@ fn is_of_pair(slot: &SlotView, slots: &[SlotView]) -> bool {
     slot.replaces.is_some() || slots.iter().any(|other| other.replaces.as_ref() == Some(&slot.name))
 }
 
-/// Whether the pods of a slot's node would find room on the others that are ready.
+/// Returns whether the pods of a slot's node would find room on the others that are ready.
 fn fits(index: usize, slots: &[Arc<BidSlot>], rooms: &[Option<Open>], context: &Context) -> bool {
     let others = rooms.iter().enumerate().filter(|(other, _)| *other != index);
     let others: Vec<_> = others.filter_map(|(_, open)| open.as_ref().map(Open::room)).collect();
@@ -261,7 +262,8 @@ async fn needed(
     Some(needed)
 }
 
-/// What is free on the node of a slot that stays, if pods can be bound to it: that may be before its slot is ready.
+/// Returns what is free on the node of a slot that stays, if pods can be bound to it: that may be before its slot
+/// is ready.
 fn free_of(slot: &BidSlot, context: &Context) -> Option<Open> {
     let status = slot.status.as_ref()?;
     let stays = status.phase.counts() && slot.spec.release.is_none();
@@ -435,7 +437,7 @@ async fn report(
     Ok(None)
 }
 
-/// What the markets have to say to the ceiling of a BidNode.
+/// Returns what the markets have to say to the ceiling of a BidNode.
 async fn supply(node: &BidNode, context: &Context) -> Supply {
     match context.auction().markets(&node.spec).await {
         Err(_) => Supply::Unknown,

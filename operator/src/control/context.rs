@@ -104,24 +104,24 @@ impl Herald {
 #[derive(Debug, Default)]
 struct Memory {
     failures: BTreeMap<String, Failure>,
-    /// When the mean price of a BidNode was last written, by UID.
+    /// The time at which the mean price of a BidNode was last written, by UID.
     priced: BTreeMap<String, Timestamp>,
-    /// When the status of a BidNode was last written, by UID.
+    /// The time at which the status of a BidNode was last written, by UID.
     reported: BTreeMap<String, Timestamp>,
-    /// When the cost of a BidNode was last written, by UID.
+    /// The time at which the cost of a BidNode was last written, by UID.
     cost_written: BTreeMap<String, Timestamp>,
     /// The generation of a BidNode for which nodes were given up, by UID.
     scaled: BTreeMap<String, Option<i64>>,
     /// Since when the node of a slot has been empty, by UID.
     empty: BTreeMap<String, Timestamp>,
-    /// How many machines of a BidNode failed in a row, and when the last one did, by UID.
+    /// The number of machines of a BidNode failed in a row, and when the last one did, by UID.
     machine_failures: BTreeMap<String, (u32, Timestamp)>,
-    /// How many slots a BidNode is to have, by UID.
+    /// The number of slots a BidNode is to have, by UID.
     targets: BTreeMap<String, usize>,
-    /// Whether the API server has refused the labels or taints of this generation of a BidNode, with its words, or taken
-    /// them, by UID. A slot may be gone before its BidNode is looked at.
+    /// True if the API server has refused the labels or taints of this generation of a BidNode, with its words, or
+    /// taken them, by UID. A slot may be gone before its BidNode is looked at.
     registrations: BTreeMap<String, (Option<i64>, Option<String>)>,
-    /// When the provisioner was last asked for the machine of a slot, by UID.
+    /// The time at which the provisioner was last asked for the machine of a slot, by UID.
     asked: BTreeMap<String, Instant>,
 }
 
@@ -176,7 +176,7 @@ impl Context {
         Some(self.nodes.newest(node))
     }
 
-    /// Whether slots of this namespace are this operator's.
+    /// Returns whether slots of this namespace are this operator's.
     pub(super) fn watches(&self, namespace: &str) -> bool {
         self.options.namespace.as_ref().is_none_or(|ours| ours == namespace)
     }
@@ -247,7 +247,7 @@ impl Context {
         }
     }
 
-    /// How much is left of the backoff of an object.
+    /// Returns how much is left of the backoff of an object.
     pub(super) fn backs_off(&self, object: &str, wish: u64) -> Option<Duration> {
         let memory = self.memory();
         let (until, then) = memory.failures.get(object)?.backoff?;
@@ -271,7 +271,7 @@ impl Context {
         self.memory().failures.remove(object);
     }
 
-    /// How many slots a BidNode is to have, as of its last look.
+    /// Returns how many slots a BidNode is to have, as of its last look.
     pub(super) fn target(&self, uid: &str) -> Option<usize> {
         self.memory().targets.get(uid).copied()
     }
@@ -296,7 +296,7 @@ impl Context {
         self.memory().reported.insert(uid.to_owned(), when);
     }
 
-    /// Whether the cost of a BidNode was last written so long ago, or before this process began.
+    /// Returns whether the cost of a BidNode was last written so long ago, or before this process began.
     pub(super) fn is_cost_due(&self, uid: &str, now: Timestamp, beat: SignedDuration) -> bool {
         let mut memory = self.memory();
         let written = *memory.cost_written.entry(uid.to_owned()).or_insert(now);
@@ -307,7 +307,7 @@ impl Context {
         self.memory().cost_written.insert(uid.to_owned(), when);
     }
 
-    /// Whether no nodes were given up for this generation of a BidNode.
+    /// Returns whether no nodes were given up for this generation of a BidNode.
     pub(super) fn is_new_generation(&self, uid: &str, generation: Option<i64>) -> bool {
         self.memory().scaled.get(uid) != Some(&generation)
     }
@@ -332,7 +332,8 @@ impl Context {
         self.memory().registrations.insert(uid.to_owned(), (generation, refused));
     }
 
-    /// What the API server last made of the labels and taints of this generation of a BidNode, if it was asked.
+    /// Returns what the API server last made of the labels and taints of this generation of a BidNode, if it was
+    /// asked.
     pub(super) fn registration(&self, uid: &str, generation: Option<i64>) -> Option<Option<String>> {
         let memory = self.memory();
         let (asked, refused) = memory.registrations.get(uid)?;
@@ -357,8 +358,8 @@ impl Context {
         Duration::try_from(pause).ok().filter(|pause| !pause.is_zero())
     }
 
-    /// How much is left of the beat since the provisioner was last asked for the machine of a slot; where nothing is,
-    /// it is asked again at this moment.
+    /// Returns how much is left of the beat since the provisioner was last asked for the machine of a slot; where
+    /// nothing is, it is asked again at this moment.
     pub(super) fn asked_lately(&self, slot_uid: &str, beat: Duration) -> Option<Duration> {
         let now = Instant::now();
         let mut memory = self.memory();

@@ -64,7 +64,7 @@ where
     Ok(deletion::delete(api, object).await?)
 }
 
-/// What is not there any more needs no change.
+/// Returns what is not there any more needs no change.
 fn unless_gone<T>(done: kube::Result<T>) -> Result<(), Error> {
     match done {
         Ok(_) => Ok(()),

@@ -20,9 +20,9 @@ use std::time::Duration;
 use tokio::time::{Instant, interval};
 use tracing::{info, warn};
 
-/// How often leases and slots are compared.
+/// The interval at which leases and slots are compared.
 const BEAT: Duration = Duration::from_secs(2);
-/// For how long a lease has no slot before it is ended: a watch may be behind.
+/// The time for which a lease has no slot before it is ended: a watch may be behind.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Ends leases without a slot for as long as it is polled.
@@ -51,7 +51,7 @@ pub(super) async fn run(context: &Context) {
     }
 }
 
-/// Whether a lease is of a slot of ours that is gone.
+/// Returns whether a lease is of a slot of ours that is gone.
 fn is_alone(slot: &SlotKey, context: &Context) -> bool {
     let which = ObjectRef::new(&slot.name).within(&slot.namespace);
     let there = context.world().slots.get(&which);

@@ -26,9 +26,9 @@ use tracing::warn;
 
 /// More than a slot ever needs in one look.
 const STEPS_MAX: usize = 32;
-/// How long to wait before the same step is tried again, where no event comes first.
+/// The time to wait before the same step is tried again, where no event comes first.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long a bid waits for another of its BidNode to be amended first, before it looks again.
+/// The time that a bid waits for another of its BidNode to be amended first, before it looks again.
 const TURN: SignedDuration = SignedDuration::from_millis(200);
 
 /// All there is to see of a slot.
@@ -51,7 +51,7 @@ impl Scene {
         }
     }
 
-    /// When the notice on its node began and ends, if there is one.
+    /// Returns when the notice on its node began and ends, if there is one.
     pub(super) fn notice(&self) -> Option<(Timestamp, Timestamp)> {
         let (started, deadline) = self.known.as_ref()?.allocation.as_ref()?.notice?;
         Some((instant(started)?, instant(deadline)?))
@@ -281,7 +281,7 @@ fn prices(scene: &Scene, markets: Option<&Markets>, now: Timestamp, context: &Co
     }
 }
 
-/// How the bid of a slot stands.
+/// Returns how the bid of a slot stands.
 fn standing(known: &Known, status: &BidSlotStatus) -> Bid {
     Bid {
         ceiling_micros: known.ceiling_micros,
@@ -385,7 +385,7 @@ async fn machine_gone(scene: &Scene, context: &Context) -> bool {
     }
 }
 
-/// Whether the ceiling of a slot's bid is above what its BidNode allows.
+/// Returns whether the ceiling of a slot's bid is above what its BidNode allows.
 pub(super) fn is_above_max(status: &BidSlotStatus, max_bid: f64) -> bool {
     status.ceiling_micros.is_some_and(|ceiling| ceiling > micros(max_bid))
 }

@@ -16,9 +16,9 @@ pub struct SlotView {
     pub holds: bool,
     /// Pods on its node that would have to move; those of daemon sets do not count.
     pub pods: usize,
-    /// For how long its ready node has had none.
+    /// The time for which its ready node has had none.
     pub empty_for: Option<SignedDuration>,
-    /// For how long its node, once ready, has not been.
+    /// The time for which its node, once ready, has not been.
     pub not_ready_for: Option<SignedDuration>,
     /// The slot whose node was under notice when this one was made.
     pub replaces: Option<String>,
@@ -60,7 +60,7 @@ pub struct Rules {
     pub max: usize,
     /// Nodes that unschedulable pods need beside those that are ready.
     pub needed: usize,
-    /// How many a person has just taken off `min`: as many go at once, busy or not.
+    /// The number of a person has just taken off `min`: as many go at once, busy or not.
     pub fewer: usize,
     pub empty_after: SignedDuration,
     pub unhealthy_after: SignedDuration,
@@ -82,13 +82,13 @@ pub struct New {
     pub replaces: Option<String>,
 }
 
-/// How many nodes are wanted.
+/// Returns how many nodes are wanted.
 pub fn target(rules: &Rules, slots: &[SlotView]) -> usize {
     let used = slots.iter().filter(|slot| slot.counts() && slot.is_used(rules)).count();
     (used + rules.needed).max(rules.min).min(rules.max.max(rules.min))
 }
 
-/// What to change.
+/// Returns what to change.
 pub fn plan(rules: &Rules, slots: &[SlotView]) -> Changes {
     let mut release: Vec<_> =
         unhealthy(rules, slots).into_iter().map(|name| (name, ReleaseReason::NotReady)).collect();

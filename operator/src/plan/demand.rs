@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct Resources(BTreeMap<String, ParsedQuantity>);
 
 impl Resources {
-    /// What cannot be read counts as nothing.
+    /// Returns what cannot be read counts as nothing.
     pub fn parse<'a>(quantities: impl IntoIterator<Item = (&'a String, &'a Quantity)>) -> Self {
         let parsed = quantities.into_iter().filter_map(|(name, quantity)| {
             ParsedQuantity::try_from(quantity).ok().map(|quantity| (name.clone(), quantity))
@@ -60,7 +60,7 @@ impl Resources {
         gpus.fold(ParsedQuantity::default(), |sum, amount| sum + amount)
     }
 
-    /// What is left of a node with these pods.
+    /// Returns what is left of a node with these pods.
     pub fn without<'a>(mut self, pods: impl IntoIterator<Item = &'a Pod>) -> Self {
         for pod in pods {
             for (name, amount) in requests(pod).0 {
@@ -79,7 +79,7 @@ pub struct Shape {
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<Taint>,
     pub free: Resources,
-    /// How many GPUs its pods have to request together, so that such a node is made.
+    /// The number of GPUs its pods have to request together, so that such a node is made.
     pub min_gpus: u32,
 }
 
@@ -107,7 +107,8 @@ impl<'a> Room<'a> {
     }
 }
 
-/// How many nodes of this shape have to be made for these pods, first fit, after what still fits on `ready` ones.
+/// Returns how many nodes of this shape have to be made for these pods, first fit, after what still fits on `ready`
+/// ones.
 pub fn nodes_needed<'a>(pods: impl IntoIterator<Item = &'a Pod>, shape: &Shape, ready: &[Room<'a>]) -> usize {
     let mut nodes = ready.to_vec();
     for pod in pods.into_iter().filter(|pod| suits(pod, shape)) {
@@ -125,7 +126,7 @@ pub fn nodes_needed<'a>(pods: impl IntoIterator<Item = &'a Pod>, shape: &Shape, 
     nodes.iter().skip(ready.len()).filter(|node| node.gpus() >= least).count()
 }
 
-/// Whether all of these pods find room on these nodes, which suit them.
+/// Returns whether all of these pods find room on these nodes, which suit them.
 pub fn fit<'a>(pods: impl IntoIterator<Item = &'a Pod>, nodes: &[Room<'a>]) -> bool {
     let mut nodes = nodes.to_vec();
     pods.into_iter().all(|pod| {
@@ -134,7 +135,7 @@ pub fn fit<'a>(pods: impl IntoIterator<Item = &'a Pod>, nodes: &[Room<'a>]) -> b
     })
 }
 
-/// Whether a pod may not be on one node with another: by its required anti-affinity.
+/// Returns whether a pod may not be on one node with another: by its required anti-affinity.
 fn repels(pod: &Pod, other: &Pod) -> bool {
     let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
     let anti = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
@@ -207,8 +208,8 @@ fn is_provided_for(pod: &Pod) -> bool {
     !is_ending(pod) && (bound || is_unschedulable(pod))
 }
 
-/// When the pod was told to end, at the latest: its grace may have been cut since. Times of the API server are in whole
-/// seconds.
+/// Returns when the pod was told to end, at the latest: its grace may have been cut since. Times of the API server
+/// are in whole seconds.
 fn evicted_at(pod: &Pod) -> Option<Timestamp> {
     let ends = pod.metadata.deletion_timestamp.as_ref()?.0;
     let whole = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
@@ -222,7 +223,7 @@ pub fn controller(pod: &Pod) -> Option<&str> {
     owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
 
-/// Whether the scheduler says that it finds no node for the pod.
+/// Returns whether the scheduler says that it finds no node for the pod.
 pub fn is_unschedulable(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
@@ -295,8 +296,8 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// What the scheduler sets aside for a pod: its containers together, or its largest initial one beside the sidecars
-/// that started before; and one place.
+/// Returns what the scheduler sets aside for a pod: its containers together, or its largest initial one beside the
+/// sidecars that started before; and one place.
 fn requests(pod: &Pod) -> Resources {
     let mut sum = Resources::default();
     let Some(spec) = &pod.spec else { return sum };

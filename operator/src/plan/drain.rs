@@ -9,7 +9,7 @@ pub struct PodView {
     pub name: String,
     pub uid: String,
     pub tier: Tier,
-    /// How long it may take to end.
+    /// The time that it may take to end.
     pub grace: SignedDuration,
     /// It is ending.
     pub ending: bool,
@@ -37,7 +37,7 @@ pub enum Act {
 /// Kept back of the deadline, so that the node can be given back in time.
 const MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// What to do now. With a deadline, who would not end in time any more is deleted, whatever its tier.
+/// Returns what to do now. With a deadline, who would not end in time any more is deleted, whatever its tier.
 pub fn plan(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> Vec<Act> {
     let first = pods.iter().map(|pod| pod.tier).min();
     let left = deadline.map(|deadline| deadline.duration_since(now) - MARGIN);
@@ -56,7 +56,7 @@ pub fn plan(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> Ve
     acts
 }
 
-/// When to look again at the latest: when the next pod runs out of time.
+/// Returns when to look again at the latest: when the next pod runs out of time.
 pub fn next_look(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> SignedDuration {
     let soon = SignedDuration::from_secs(2);
     let Some(deadline) = deadline else { return soon };

@@ -51,7 +51,7 @@ pub struct AllocationView {
     pub allocation: u64,
     /// It was reported ready.
     pub ready: bool,
-    /// When a notice ends.
+    /// The time at which a notice ends.
     pub deadline: Option<Timestamp>,
     /// Why it ended, if it has.
     pub ended: Option<String>,
@@ -181,7 +181,7 @@ pub enum Step {
     Wait(SignedDuration),
 }
 
-/// Whether a slot has failed that was given back in good order, by why it was.
+/// Returns whether a slot has failed that was given back in good order, by why it was.
 pub fn is_failure(reason: Option<&str>) -> bool {
     matches!(
         reason,
@@ -200,7 +200,7 @@ pub fn is_failure(reason: Option<&str>) -> bool {
 const LAST: SignedDuration = SignedDuration::from_secs(2);
 const SOON: SignedDuration = SignedDuration::from_secs(2);
 const BEAT: SignedDuration = SignedDuration::from_secs(60);
-/// How often a node that says nothing is looked at: its machine may be gone, which no event tells.
+/// The interval at which a node that says nothing is looked at: its machine may be gone, which no event tells.
 const SILENT_BEAT: SignedDuration = SignedDuration::from_secs(10);
 
 /// The next step.

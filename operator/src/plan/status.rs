@@ -146,7 +146,7 @@ pub fn registration_refused(
     (before.observed_generation == generation).then(|| before.message.clone())
 }
 
-/// What is waited for first, where nodes are wanted that are not ready.
+/// Returns what is waited for first, where nodes are wanted that are not ready.
 fn short_of_nodes(slots: &[&SlotReport<'_>]) -> NodePhase {
     let any = |is_so: fn(&SlotReport<'_>) -> bool| slots.iter().any(|slot| is_so(slot));
     if any(|slot| slot.status.phase == SlotPhase::Bidding) {

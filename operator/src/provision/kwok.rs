@@ -29,7 +29,7 @@ impl Kwok {
         Kwok { nodes: Api::all(client), delay, coming: Mutex::default() }
     }
 
-    /// Whether the machine has been on its way for long enough.
+    /// Returns whether the machine has been on its way for long enough.
     fn has_come(&self, id: &str) -> bool {
         let (least, most) = (*self.delay.start(), *self.delay.end());
         let delay = least + most.saturating_sub(least).mul_f64(fastrand::f64());

@@ -26,7 +26,7 @@ use v1::place_bid_request::TimeInForce;
 
 /// Whose demand a spike is.
 const INJECT: &str = "kubebid.inject";
-/// How long to wait before an engine that was busy is asked again.
+/// The time to wait before an engine that was busy is asked again.
 const RETRY: Duration = Duration::from_millis(500);
 
 impl Api {

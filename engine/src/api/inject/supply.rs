@@ -292,7 +292,7 @@ fn order(target: &Target) -> Order {
     }
 }
 
-/// Who lost the unit by this step or got notice, and when its node ends.
+/// Returns who lost the unit by this step or got notice, and when its node ends.
 fn left(step: &Step, unit: UnitId) -> Option<(Node, Micros)> {
     step.events.iter().rev().find_map(|event| {
         if let Fact::Ended { node, reason: EndReason::UnitLost | EndReason::CapacityWithdrawn, .. } =
@@ -310,7 +310,7 @@ fn left(step: &Step, unit: UnitId) -> Option<(Node, Micros)> {
     })
 }
 
-/// Who was under notice already: the deadline stays.
+/// Returns who was under notice already: the deadline stays.
 fn stayed(exchange: &Exchange, target: &Target) -> Option<(Node, Micros)> {
     let holder = exchange.view_allocation(target.holder.as_ref()?.allocation)?;
     let AllocationView { allocation, bid, tenant, unit, .. } = holder;
@@ -330,7 +330,7 @@ fn told(exchange: &Exchange, target: &Target, node: Node, at: Micros, ends_at: M
     }
 }
 
-/// Those of the offers, as they are to be, that have fewer units now, and how many those have.
+/// Returns those of the offers, as they are to be, that have fewer units now, and how many those have.
 fn short(exchange: &Exchange, whose: &Whose, put: Vec<OfferRow>) -> Result<Vec<(u64, OfferRow)>, ApiError> {
     whose.markets(exchange)?;
     if put.is_empty() {

@@ -85,8 +85,8 @@ impl Usage {
         }
     }
 
-    /// As [`Usage::reserve`], for commands that follow each other: for which of them there is no room, and what the
-    /// account has then. The others have theirs together.
+    /// Works like [`Usage::reserve`], for commands that follow each other: for which of them there is no room, and
+    /// what the account has then. The others have theirs together.
     pub fn reserve_each(
         &self,
         account: &AccountName,
@@ -203,7 +203,7 @@ impl Table {
     }
 }
 
-/// What all accounts have open; behind which command.
+/// Returns what all accounts have open; behind which command.
 fn all_open(exchange: &Exchange) -> (u64, Names, Vec<(AccountId, AccountUsage)>) {
     let names = exchange.names().clone();
     let ids = names.accounts.iter().filter_map(|name| exchange.account_id(name));

@@ -58,7 +58,7 @@ fn step(facts: Vec<Fact>) -> Step {
     }
 }
 
-/// What of an event says who somebody is or what he wants, as the viewer gets it; nothing where the event
+/// Returns what of an event says who somebody is or what he wants, as the viewer gets it; nothing where the event
 /// does not reach him.
 fn seen(message: &EventMessage, viewer: &str) -> Option<String> {
     let viewer = match viewer {

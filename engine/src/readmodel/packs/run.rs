@@ -134,7 +134,7 @@ impl<'a> Index<'a> {
         })
     }
 
-    /// How the pack calls it.
+    /// Returns how the pack calls it.
     fn in_pack(&mut self, number: Number) -> u64 {
         let of_pack = &mut self.of_pack;
         let place = self.names[number as usize].in_pack.get_or_insert_with(|| {

@@ -219,7 +219,7 @@ fn is_named(query: &BidQuery, row: &BidRow) -> bool {
     })
 }
 
-/// Where bids were placed.
+/// Returns where bids were placed.
 fn placed() -> Select {
     Select::new("SELECT account, run, placed FROM account_runs WHERE placed IS NOT NULL")
 }

@@ -43,7 +43,7 @@ impl StoredPack {
         self.pack.events(self.first_seq)
     }
 
-    /// Those that a statement finds.
+    /// Returns those that a statement finds.
     pub(super) async fn all(select: Select, reads: &Reads) -> Result<Vec<StoredPack>, Fault> {
         let rows = select.all(reads, "reading events").await?;
         reads.apart(move || rows.iter().map(StoredPack::read).collect()).await
@@ -130,7 +130,7 @@ impl ReadModel {
         Ok(events)
     }
 
-    /// Who placed a bid.
+    /// Returns who placed a bid.
     pub(super) async fn bidder(&self, bid: BidId) -> Result<Option<String>, Fault> {
         let mut select = Select::new("SELECT * FROM event_packs");
         select.add(" WHERE first_seq > ? AND first_seq <= ?", &[&bid.0.saturating_sub(PACK), &bid.0]);
@@ -172,7 +172,7 @@ async fn few_with(reads: &Reads, labels: &Labels) -> Result<Option<BTreeSet<u64>
     Ok(few.then(|| rows.iter().map(|row| number(row, 0)).collect()))
 }
 
-/// Those of the bids that have these labels.
+/// Returns those of the bids that have these labels.
 pub(super) async fn those_with(
     reads: &Reads,
     labels: &Labels,

@@ -22,12 +22,12 @@ const PAGE: u32 = 5_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarPage {
     pub bars: Vec<PriceBar>,
-    /// Whether the search ended before its limit and before the last change.
+    /// True if the search ended before its limit and before the last change.
     pub stopped: bool,
 }
 
 impl ReadModel {
-    /// When the market was opened, where the tables know it.
+    /// Returns when the market was opened, where the tables know it.
     pub async fn market_opened_at(&self, market: &MarketName) -> Result<Option<Micros>, Fault> {
         let mut select = Select::new("SELECT opened_at FROM markets");
         select.add(" WHERE market = ?", &[&market.as_str()]);
@@ -35,7 +35,7 @@ impl ReadModel {
         Ok(rows.first().map(|row| Micros(number(row, 0))))
     }
 
-    /// What the market's numbers were from `since` on, the ones in force then first, up to `seq`.
+    /// Returns what the market's numbers were from `since` on, the ones in force then first, up to `seq`.
     pub(crate) async fn prices_since(
         &self,
         market: &MarketName,
@@ -86,7 +86,8 @@ impl ReadModel {
         Ok(self.price_bar_page(market, from..to, bar, limit, usize::MAX).await?.bars)
     }
 
-    /// As [`ReadModel::price_bars`]. A search that has looked at so many changes and has a complete bar stops.
+    /// Works like [`ReadModel::price_bars`]. A search that has looked at so many changes and has a complete bar
+    /// stops.
     pub async fn price_bar_page(
         &self,
         market: &MarketName,

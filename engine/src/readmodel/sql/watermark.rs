@@ -44,7 +44,7 @@ impl Tables {
         self.database.commands_at_once()
     }
 
-    /// How long rows are gathered between transactions that have room.
+    /// Returns how long rows are gathered between transactions that have room.
     pub(crate) fn rest(&self) -> Duration {
         self.database.rest()
     }
@@ -58,7 +58,7 @@ impl Tables {
         Ok(number(&row, 0))
     }
 
-    /// What the nodes that run had cost at the last full hour, up to the watermark that is returned.
+    /// Returns what the nodes that run had cost at the last full hour, up to the watermark that is returned.
     pub(crate) async fn running_marks(&self) -> Result<(u64, Running), Fault> {
         let doing = "reading what nodes have accrued";
         loop {

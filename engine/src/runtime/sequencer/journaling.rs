@@ -11,7 +11,7 @@ use crate::store::{AppendError, Fault, JournalWriter, Refused, Resolution};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// How long to wait before a store that does not answer, or refuses, is asked again; longer each time.
+/// The time to wait before a store that does not answer, or refuses, is asked again; longer each time.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRY_MOST: Duration = Duration::from_secs(1);
 
@@ -20,7 +20,7 @@ pub(crate) struct Journaling {
     /// The journal's end.
     pub(crate) head: Position,
     health: Health,
-    /// How long to wait before the next batch. Zero unless the store refused the last one.
+    /// The time to wait before the next batch. Zero unless the store refused the last one.
     pause: Duration,
     /// Where there is no lease: what says that requests are served, and for how long they are while a commit has no
     /// answer. An engine with a lease cannot renew it then.

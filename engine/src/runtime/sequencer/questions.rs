@@ -5,7 +5,7 @@ use kubebid_core::Exchange;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a turn takes; longer only if one question that is not asked in parts does.
+/// The time that a turn takes; longer only if one question that is not asked in parts does.
 const TURN: Duration = Duration::from_micros(200);
 
 pub(crate) struct Questions {
@@ -19,7 +19,7 @@ impl Questions {
         Questions { intake, unanswered: None }
     }
 
-    /// Whether a question is answered in part, and has the next turn.
+    /// Returns whether a question is answered in part, and has the next turn.
     pub(super) fn is_in_the_middle(&self) -> bool {
         self.unanswered.is_some()
     }

@@ -18,7 +18,7 @@ use tracing::warn;
 
 /// How soon the engine is asked again where no event tells.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long an engine that says nothing is asked for the price to stay.
+/// The time that an engine that says nothing is asked for the price to stay.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How old a bid that was begun may be before it is looked for: it may have been placed by who crashed.
 const FRESH: Duration = Duration::from_secs(10);

@@ -70,7 +70,7 @@ pub(super) struct Silence {
     pub(super) why: String,
     /// It may be better in a moment.
     passes: bool,
-    /// When it wants to be asked again, from its answer.
+    /// The time at which it wants to be asked again, from its answer.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -157,7 +157,7 @@ impl Answer {
             .map_err(|error| format!("its answer is not that of the contract: {error}"))
     }
 
-    /// What is said for people.
+    /// Returns what is said for people.
     pub(super) fn detail(&self) -> Option<String> {
         self.json().ok().map(|problem: Problem| problem.detail)
     }

@@ -23,7 +23,7 @@ pub(super) fn packs(runs: &[Run<'_>]) -> Change {
     Change { how: How::Append("event_packs"), rows }
 }
 
-/// Which packs concern an account, and what it placed.
+/// Returns which packs concern an account, and what it placed.
 pub(super) fn accounts(runs: &[Run<'_>], folded: &Folded<'_>) -> Change {
     const COLUMNS: Columns = &[("account", Text), ("run", Number), ("packs", Number), ("placed", Bytes)];
     let mut rows = Bulk::new(&[COLUMNS], runs.iter().map(|run| run.accounts.len()).sum());
@@ -44,7 +44,7 @@ pub(super) fn accounts(runs: &[Run<'_>], folded: &Folded<'_>) -> Change {
     Change { how: How::Append("account_runs"), rows }
 }
 
-/// Which packs are about a bid, and how it was behind them.
+/// Returns which packs are about a bid, and how it was behind them.
 pub(super) fn bids(runs: &[Run<'_>], folded: &Folded<'_>) -> Change {
     const COLUMNS: Columns =
         &[("bid", Number), ("run", Number), ("packs", Number), ("state", Bytes), ("closed", Number)];
