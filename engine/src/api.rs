@@ -178,7 +178,7 @@ impl Api {
         self.0.engine.store().rows()
     }
 
-    /// From where to watch events behind this command.
+    /// Returns the cursor to watch events after this command.
     fn cursor(&self, seq: u64) -> String {
         Cursor::behind(self.0.engine.journal_id(), seq).to_string()
     }
@@ -191,7 +191,8 @@ impl Api {
         }
     }
 
-    /// That many more of this caller: how many of them may be, and why not more.
+    /// Counts `more` requests of this caller. Returns how many of them are within the limit, and the refusal of the
+    /// rest.
     fn count_requests(&self, caller: &Caller, more: usize) -> (usize, impl Fn() -> ApiError + use<>) {
         let rate = self.limits_of(caller).requests();
         let (taken, wait) = caller.session.holder.requests.take_some(more as u64, rate);
@@ -297,7 +298,7 @@ impl Api {
     }
 }
 
-/// What a request shows of its sender.
+/// The kind of credential that a request shows.
 #[derive(Clone, Copy)]
 enum Credential {
     /// A token that is known and not revoked.

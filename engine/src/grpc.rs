@@ -56,7 +56,7 @@ struct Method {
     counted: Requests,
 }
 
-/// Where the services are that are for everybody.
+/// The services that need no token.
 const OTHERS: [&str; 3] = [
     "/grpc.health.v1.Health/",
     "/grpc.reflection.v1.ServerReflection/",

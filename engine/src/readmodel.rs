@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 /// commands otherwise.
 pub(crate) const MANY_BILLS: usize = 10_000;
 
-/// What can be asked of the tables. Cheap to clone.
+/// The readable tables. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ReadModel {
     pub(crate) tables: Tables,

@@ -39,14 +39,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest that a caller may wait.
 const PATIENCE_MAX: Duration = Duration::from_secs(300);
 
-/// What is read of a body that nobody needs, so that its connection can go on.
+/// The number of bytes of an unwanted body that are read, so that its connection can be used again.
 const DISCARDED_BYTES: usize = 256 * 1024;
 /// The time that such a body may take.
 const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// In whole seconds.
+/// The deadline of a request, in whole seconds.
 const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
 
 /// All of REST, its document and a page for people.

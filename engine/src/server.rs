@@ -35,9 +35,9 @@ const LEAST_TO_STOP: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where gRPC and REST are served.
+    /// The address of gRPC and REST.
     pub listen: SocketAddr,
-    /// Where health and metrics are served; nowhere if absent.
+    /// The address of health and metrics; none are served if absent.
     pub ops: Option<SocketAddr>,
     pub tls: Option<TlsFiles>,
     /// The time for which requests may go on when the server stops.
@@ -46,7 +46,7 @@ pub struct ServerConfig {
     pub api: ApiOptions,
 }
 
-/// In PEM.
+/// Certificate and key files in PEM.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     pub certificates: PathBuf,
@@ -125,7 +125,7 @@ fn expect_store(store: &StoreOptions, token: Option<&Path>) -> Result<(), ServeE
     Err(ServeError::LostStore { store: file.clone(), token: token.to_owned() })
 }
 
-/// From when on requests are taken.
+/// The moment from which requests are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begin {
     /// Callers who come before wait for their connection.

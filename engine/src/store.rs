@@ -83,7 +83,7 @@ pub use tokens::{NewToken, Token};
 /// not wait behind them.
 const OWN_CONNECTIONS: u32 = 4;
 
-/// Where a store is and how patient we are with it.
+/// The place of a store, and its time-outs.
 #[derive(Clone)]
 pub struct StoreOptions {
     pub place: Place,
@@ -98,7 +98,7 @@ pub struct StoreOptions {
     pub read_time_out: Duration,
 }
 
-/// Where a store is.
+/// The place of a store.
 #[derive(Clone)]
 pub enum Place {
     /// A `postgres://` URL. It may hold a password: never shown.
@@ -108,7 +108,8 @@ pub enum Place {
 }
 
 impl StoreOptions {
-    /// With a patience of 10 s, 8 connections for reads that may take 10 s, and not over the remains of another store.
+    /// Returns the defaults: a patience of 10 s, 8 connections for reads of at most 10 s, and no new store beside
+    /// the remains of another one.
     pub fn new(place: Place) -> Self {
         let (patience, read_time_out) = (Duration::from_secs(10), Duration::from_secs(10));
         Self { place, patience, connections: 8, over_remains: false, read_time_out }
@@ -161,14 +162,14 @@ pub struct Store {
     reads: Reads,
 }
 
-/// What a writer begins with.
+/// The right to append, and everything that a writer starts with.
 #[derive(Debug)]
 pub struct Leadership {
     /// Has a connection of its own.
     pub writer: Box<dyn JournalWriter>,
-    /// Where the journal ends; the first batch goes after it.
+    /// The end of the journal; the first batch follows it.
     pub head: Position,
-    /// To be renewed from here on, where one was asked for and the store has any.
+    /// The lease to renew, if one was taken and the store has leases.
     pub lease: Option<Lease>,
 }
 

@@ -21,7 +21,7 @@ const LEFT: [(&str, usize); 8] = [
     ("cli/src", 152),
     ("engine/core/src", 0),
     ("engine/model/src", 11),
-    ("engine/src", 267),
+    ("engine/src", 3),
     ("market-sim/src", 180),
     ("operator-client/src", 29),
     ("operator/src", 142),

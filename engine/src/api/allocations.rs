@@ -128,7 +128,7 @@ impl Api {
         Ok(self.0.engine.read_model().allocation_of(party, AllocationId(number)).await?)
     }
 
-    /// That an allocation has ended is for its parties to know.
+    /// Returns ENDED only to the parties of the allocation.
     async fn ended_for(
         &self,
         caller: &Caller,

@@ -245,7 +245,7 @@ pub(super) fn known(number: u64) -> u64 {
     number.min(i64::MAX as u64)
 }
 
-/// What a page ended with.
+/// The last entry of a page.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Charge(PageEnd),

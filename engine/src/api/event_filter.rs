@@ -26,7 +26,7 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a viewer may see.
+/// Events as a viewer may see them.
 #[derive(Clone, Debug)]
 pub(super) enum VisibleEvents {
     /// Events of a commit that follow each other, in full, and shared with all who see them so.

@@ -134,7 +134,7 @@ impl EventFrame {
         v1::WatchEventsResponse { events, ..self.rest }
     }
 
-    /// As its message is encoded. What is seen in full is encoded once for all who see it.
+    /// Encodes the message. Events that are seen in full are encoded once for all viewers.
     pub(crate) fn encode(&self) -> Vec<Bytes> {
         let shared = |visible: &&VisibleEvents| matches!(visible, VisibleEvents::Run(..));
         let own: usize =
@@ -148,7 +148,7 @@ impl EventFrame {
     }
 }
 
-/// What a page of things with places ends with.
+/// The last place of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageEnd(pub(super) Place);
 

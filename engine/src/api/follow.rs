@@ -25,13 +25,13 @@ const BOOKMARK: Duration = Duration::from_secs(1);
 /// While nothing happens at all, a frame says that the stream lives.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
-/// What was found, and up to where was looked.
+/// The events of one frame, and the place up to which the stream has looked.
 pub(super) struct Frame {
     pub(super) found_events: Vec<VisibleEvents>,
     pub(super) place: Place,
 }
 
-/// What a frame has so far.
+/// The events that a frame has so far.
 #[derive(Default)]
 struct Events {
     found_events: Vec<VisibleEvents>,
@@ -65,8 +65,8 @@ pub(super) fn follow(
     })
 }
 
-/// What is heard of as it happens. To be had before the place is asked for from which somebody follows: who begins at
-/// the end then has all that comes behind it, and reads no table.
+/// Live commits. Subscribe before you read the place to start from: a watch that starts at the end then misses
+/// nothing and reads no table.
 pub(super) struct Live {
     commits: Commits,
     /// All that comes behind this command is heard.
@@ -76,7 +76,7 @@ pub(super) struct Live {
 enum Commits {
     /// All commits, one behind the other.
     All(broadcast::Receiver<Arc<Commit>>),
-    /// Those that may concern the account whose events are looked for.
+    /// The commits that may concern the filter's account.
     Own(AccountFeed),
 }
 

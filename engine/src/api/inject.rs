@@ -14,7 +14,7 @@ use std::fmt;
 use tokio::sync::watch;
 use tracing::info;
 
-/// What runs beside the requests where drills are allowed. It ends with the server.
+/// The tasks of drills, if drills are allowed. They end with the server.
 #[derive(Debug)]
 pub(super) struct Drills {
     /// Seconds of market time in each second.

@@ -48,7 +48,7 @@ impl PendingLabels {
         pending_labels
     }
 
-    /// From here on the bid has these. Called on the exchange's thread.
+    /// Notes the labels of a bid that was just placed. Runs on the exchange's thread.
     pub(super) fn note(&self, bid: u64, labels: Labels) {
         self.bids().insert(bid, labels);
         self.noted.notify_one();

@@ -265,7 +265,7 @@ fn entries(
     entries
 }
 
-/// What a page of price changes ended with.
+/// The last entry of a page of price changes.
 #[derive(Clone, Copy, Debug)]
 struct PointEnd {
     at: u64,
@@ -278,7 +278,7 @@ impl PointEnd {
         PointEnd { at: point.at.0, seq: point.seq.0, index: point.index }
     }
 
-    /// Behind this one.
+    /// Returns the place after this entry.
     fn place(self) -> PricePoint {
         let numbers = kubebid_core::numbers::Numbers::default();
         PricePoint { at: Micros(known(self.at)), seq: Seq(known(self.seq)), index: self.index, numbers }

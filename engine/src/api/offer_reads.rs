@@ -111,7 +111,7 @@ fn view(
     Ok(exchange.account_id(provider).and_then(|provider| exchange.view_offer(market, provider)))
 }
 
-/// Where an offer stands in a list: first market first, then as they were put.
+/// The place of an offer in a list: by market, and then by when it was put.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     market: u32,

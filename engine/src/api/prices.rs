@@ -93,7 +93,7 @@ enum Shown {
     Own(v1::PricePoint),
 }
 
-/// Of what was found, what is asked for, by the market's name and the number of the command.
+/// Filters found changes by the market's name and the number of the command.
 fn show(visible: VisibleEvents, asked: impl Fn(&str, u64) -> bool) -> Vec<Shown> {
     let VisibleEvents::Prices(commit, run) = visible else {
         let points = visible.events().filter_map(price_point);
@@ -120,7 +120,7 @@ impl PriceFrame {
         v1::WatchPricesResponse { points: points.collect(), cursor: self.cursor }
     }
 
-    /// As its message is encoded.
+    /// Encodes the message.
     pub(crate) fn encode(self) -> Vec<Bytes> {
         let own = self.shown.iter().filter(|shown| matches!(shown, Shown::Own(_))).count();
         let mut frame = Pieces::with_capacity(128 * (1 + own));

@@ -48,7 +48,7 @@ impl fmt::Debug for Roles {
     }
 }
 
-/// Who asks, for how long it waits for the answer.
+/// A caller: the account of a request, its roles, and its deadline.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// Empty for somebody without a credential, where market data is public.
@@ -57,11 +57,11 @@ pub struct Caller {
     pub deadline: Option<Instant>,
     /// True if its credential still counts, and what it may use.
     pub(crate) session: Session,
-    /// What its open request counts as; absent for what comes over no wire.
+    /// The slot of its open request; absent for calls that come over no wire.
     pub(crate) slot: Option<Slot>,
 }
 
-/// Whose things a list is to show.
+/// The accounts whose entries a list shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whose {
     Of(AccountName),

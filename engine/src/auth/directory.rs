@@ -63,7 +63,7 @@ pub(crate) struct Holder {
     pub(crate) watches: Slots,
     /// Requests that were not admitted.
     not_admitted: Bucket,
-    /// Those of them whose answers wait.
+    /// Answers that wait because there are many such requests.
     held_back: Slots,
 }
 
@@ -113,7 +113,7 @@ impl Holder {
     }
 }
 
-/// What a caller came with: whether it still counts, and whose limits it uses up.
+/// The session of a caller: its credential, and the account whose limits it uses.
 #[derive(Clone, Debug)]
 pub struct Session {
     pub(crate) holder: Arc<Holder>,
@@ -137,8 +137,8 @@ impl Session {
     }
 }
 
-/// Where requests come from: whose limits those use up that have no valid token. Every connection from one address has
-/// the same. Cheap to clone.
+/// The address of a connection, with the limits of requests that have no valid token. All connections from one
+/// address share it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin(Arc<Holder>);
 
@@ -191,7 +191,7 @@ impl Auth {
         }
     }
 
-    /// For what is done in the name of an account without its credential, within its limits.
+    /// Returns a session that acts for an account without its credential, within its limits.
     pub(crate) fn session(&self, account: &AccountName) -> Session {
         match self.0.known.load().holders.get(account) {
             Some(holder) => Session { holder: holder.clone(), credential: None },
@@ -220,7 +220,7 @@ impl Auth {
 }
 
 impl Inner {
-    /// As the store has it; what is the same as before stays the same thing.
+    /// Reads tokens and accounts from the store. Unchanged entries keep their identity.
     async fn read(&self, before: &Known) -> Result<Known, Fault> {
         let holders = self.read_holders(before).await?;
         let (mut tokens, mut credentials) = (HashMap::new(), Vec::new());

@@ -11,7 +11,7 @@ pub use usage::{Reservation, Room, Usage};
 use crate::store;
 use std::time::Duration;
 
-/// What holds for an account of which nothing else is said.
+/// The limits of an account that has none of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// Bids that search.

@@ -6,7 +6,7 @@ use crate::store::Role;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What a caller needs to be. An administrator is everything.
+/// The permission that a method needs. An administrator has every one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Any credential; none at all where market data is public.
@@ -22,7 +22,7 @@ pub enum Need {
 
 macro_rules! needs {
     ($($service:ident $method:ident $need:ident $kind:ident $functions:tt [$($verbs:tt)*])*) => {
-        /// What each method needs, by its gRPC path.
+        /// The permission that each method needs, by its gRPC path.
         pub const POLICY: &[(&str, Need)] = &[$((path_of!($service $method), Need::$need),)*];
     };
 }
@@ -35,12 +35,12 @@ pub fn need(method: &str) -> Option<Need> {
     NEEDS.get(method).copied()
 }
 
-/// How an open request of a method counts.
+/// The way in which an open request of a method counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opens {
-    /// As so many requests.
+    /// The request counts as so many requests.
     Requests(u64),
-    /// As a watch, which goes on until its caller goes.
+    /// The request counts as a watch, until its caller goes.
     Watch,
 }
 

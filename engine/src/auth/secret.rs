@@ -29,7 +29,7 @@ impl Secret {
         fits.then(|| Secret(text.to_owned()))
     }
 
-    /// To be shown once.
+    /// Returns the text, which is shown once.
     pub fn reveal(&self) -> &str {
         &self.0
     }

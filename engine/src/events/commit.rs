@@ -19,11 +19,11 @@ use tokio::sync::OnceCell;
 #[derive(Debug)]
 pub struct Commit {
     pub steps: Vec<Step>,
-    /// As they are behind the last step.
+    /// The touched bids, as they are after the last step.
     pub bids: Vec<BidView>,
     /// The touched ones that have not ended, as they are behind the last step.
     pub allocations: Vec<AllocationView>,
-    /// What those have open whose bids were touched, as it is behind the last step.
+    /// The usage of the accounts whose bids were touched, after the last step.
     pub open: Vec<(AccountId, AccountUsage)>,
     pub names: Arc<Names>,
     encoded_events: OnceLock<EncodedEvents>,
@@ -38,9 +38,9 @@ pub struct Step {
     pub command: Stamped,
     pub outcome: Outcome,
     pub events: Vec<Event>,
-    /// What stood behind the ends and bills among the events.
+    /// Details of the ended nodes and charged claims among the events.
     pub settlement_details: Vec<SettlementDetail>,
-    /// What running nodes had cost at full hours that passed before this command.
+    /// The bills of running nodes at full hours that passed before this command.
     pub hours: Vec<HourMark>,
 }
 

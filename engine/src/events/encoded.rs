@@ -14,7 +14,7 @@ const THINGS: u32 = 1;
 
 #[derive(Debug)]
 pub(crate) struct EncodedEvents {
-    /// In the order in which they happened.
+    /// The events in the order in which they happened.
     pub(crate) events: Vec<Arc<EventMessage>>,
     encoded: OnceLock<Encoded>,
     concerned: OnceLock<Concerned>,
@@ -24,12 +24,12 @@ pub(crate) struct EncodedEvents {
 #[derive(Debug)]
 struct Encoded {
     bytes: Bytes,
-    /// Where each event begins, and where the last one ends.
+    /// The position of each event, and the end of the last one.
     begins: Vec<usize>,
 }
 
 impl Encoded {
-    /// Of some that follow each other.
+    /// Returns the bytes of consecutive events.
     fn run(&self, run: &Range<usize>) -> Bytes {
         self.bytes.slice(self.begins[run.start]..self.begins[run.end])
     }
@@ -50,7 +50,7 @@ impl Prices {
     }
 }
 
-/// Which events concern whom, by their places.
+/// The positions of the events that concern each account.
 #[derive(Debug, Default)]
 struct Concerned {
     by_account: BTreeMap<AccountName, Vec<usize>>,

@@ -19,7 +19,7 @@ use v1::event as wire;
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventMessage {
     pub kind: EventKind,
-    /// Of the unit or the offer, or the only one that the bid names; none for bids with several.
+    /// The market of the unit or the offer, or the only market of the bid; absent for bids with several markets.
     pub market: Option<MarketName>,
     pub unit: Option<String>,
     pub allocation: Option<AllocationId>,
@@ -55,15 +55,15 @@ impl EventMessage {
 /// Whom an event concerns, and as what. One account may be several of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parties {
-    /// Whose bid or node it is about.
+    /// The holder of the bid or node.
     pub holder: Option<Party>,
-    /// Who has, had or pays for the claim on a node.
+    /// The account that has, had or pays for the claim on a node.
     pub claimant: Option<Party>,
-    /// Who had the claim before.
+    /// The previous claimant.
     pub former: Option<Party>,
-    /// Whose offer or unit it is about.
+    /// The provider of the offer or unit.
     pub provider: Option<AccountName>,
-    /// Who gave the command that was refused or repeated.
+    /// The account whose command was refused or repeated.
     pub account: Option<AccountName>,
 }
 
@@ -113,7 +113,7 @@ pub fn event_messages(step: &Step, names: &Names) -> impl Iterator<Item = EventM
     })
 }
 
-/// Of a charge for a claim: the claim, which is dropped just behind it.
+/// Returns the claimant of a charge for a claim. Its `ClaimDropped` follows the charge.
 #[expect(clippy::wildcard_enum_match_arm, reason = "one kind is looked for")]
 fn claim_charged(events: &[Event]) -> Option<Bidder> {
     let Fact::Charged { node, reason: ChargeReason::ClaimDropped, .. } = &events[0].fact else { return None };

@@ -8,7 +8,7 @@ use kubebid_core::units::AccountName;
 use kubebid_core::{Command, EventKind, Reject};
 use kubebid_proto::v1::{self, event::Kind};
 
-/// Who looks.
+/// The viewer of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Viewer {
     /// Somebody who sees all accounts.
@@ -26,7 +26,7 @@ impl Viewer {
     }
 }
 
-/// As what the viewer is concerned; one account may be several.
+/// The roles of a viewer in an event; one account may have several.
 #[derive(Clone, Copy, Debug)]
 struct Roles {
     holder: bool,

@@ -4,7 +4,7 @@
 use crate::wire::status::{ApiError, Code};
 use tonic::Status;
 
-/// How prost begins to say what is wrong.
+/// The first words of prost's errors.
 const PROST: &str = "failed to decode Protobuf message: ";
 
 /// Returns what the caller hears; `None` where the status says something else.

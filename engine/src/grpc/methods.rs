@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use prost::Message;
 use tonic::Streaming;
 
-/// How an rpc is answered.
+/// The kind of a method, and the function that answers it.
 #[derive(Clone, Copy)]
 pub(super) enum Call {
     /// A message by a message.
@@ -47,7 +47,7 @@ macro_rules! call {
 
 macro_rules! calls {
     ($($service:ident $method:ident $need:ident $kind:ident $functions:tt [$($verbs:tt)*])*) => {
-        /// How each method is answered, by its path.
+        /// The function of each method, by its path.
         pub(super) const METHODS: &[(&str, Call)] = &[$((path_of!($service $method), call!($kind $functions)),)*];
     };
 }

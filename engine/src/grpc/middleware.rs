@@ -87,7 +87,7 @@ pub(super) fn refused(error: ApiError) -> Response {
     error.into_status().into_http()
 }
 
-/// Until when the caller waits: `grpc-timeout`, as in "250m".
+/// Reads the deadline from `grpc-timeout`, as in "250m".
 fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError> {
     let Some(header) = header_of(headers, &GRPC_TIMEOUT)? else { return Ok(None) };
     let timeout = header.to_str().ok().and_then(timeout);

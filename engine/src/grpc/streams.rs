@@ -18,9 +18,9 @@ use std::convert::Infallible;
 use std::iter;
 use tonic::{Status, Streaming};
 
-/// What a stream of answers is.
+/// A stream of answers.
 pub(super) type Frames = BoxStream<'static, Result<Bytes, Status>>;
-/// What a watch answers with: messages in pieces, which may be shared with other watches.
+/// The answers of a watch: messages in pieces, which may be shared with other watches.
 pub(super) type Watched = BoxStream<'static, Result<Vec<Bytes>, Status>>;
 
 /// Frames of one stream that are on their way at once, so that one is read while another becomes durable.

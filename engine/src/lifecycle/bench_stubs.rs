@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// What an engine does without. One without a journal forgets everything when it ends.
+/// The parts that an engine leaves out. An engine without a journal forgets everything when it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaveOut {
     /// Batches are encoded and go nowhere: an acknowledged command is not durable.

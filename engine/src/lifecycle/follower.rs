@@ -26,7 +26,8 @@ pub(crate) struct ToProjections {
 }
 
 impl ToProjections {
-    /// Where they have ended there is nothing to wait for; the commit is lost on them.
+    /// Sends a commit to the projector, and waits first if it is too far behind. Drops the commit if the projector
+    /// has ended.
     pub(crate) async fn send(&mut self, commit: Arc<Commit>) {
         let before = commit.first_seq().0 - 1;
         let lag = if commit.hourly_bills() > MANY_BILLS { 0 } else { self.lag };
@@ -45,7 +46,7 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// As the newest snapshot has it that contains nothing behind what the projections had when they were opened.
+    /// Starts from the newest snapshot that has nothing after the watermark of the read model.
     pub(crate) async fn begin(
         store: &Store,
         read_model: &ReadModel,

@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tracing::info;
 
-/// What the exchange's thread begins with.
+/// The exchange's thread.
 pub(crate) struct LeaderThread {
     pub(crate) store: Store,
     pub(crate) read_model: ReadModel,
@@ -35,14 +35,14 @@ pub(crate) struct LeaderThread {
     pub(crate) feed: broadcast::Sender<Arc<Commit>>,
     pub(crate) account_feeds: mpsc::UnboundedSender<Arc<Commit>>,
     pub(crate) commits: mpsc::UnboundedSender<Arc<Commit>>,
-    /// To say what others had written when this engine began to lead.
+    /// The watermark that others had written when this engine began to lead.
     pub(crate) projecting: Reaching,
     pub(crate) projected: Reached,
     pub(crate) applied: Reaching,
     pub(crate) saved: Reaching,
     pub(crate) lease_state: LeaseState,
     pub(crate) health: Health,
-    /// That of the service: the lease is renewed there, whatever the exchange is busy with.
+    /// The runtime of the service. The lease is renewed there, whatever the exchange does.
     pub(crate) runtime: Handle,
 }
 
@@ -58,7 +58,7 @@ impl LeaderThread {
         }
     }
 
-    /// Until this engine leads, and knows the whole journal.
+    /// Waits until this engine leads and has replayed the whole journal.
     async fn acquire(&self) -> Result<(Sequencer, Option<LeaseKeeper>), EngineError> {
         let LeaderThread { store, read_model, options, .. } = self;
         self.check_clock().await?;
@@ -145,7 +145,7 @@ impl LeaderThread {
         Ok(clock::check(&self.clock, &known, self.options.accept_time_jump)?)
     }
 
-    /// From here on the lease is renewed.
+    /// Starts to renew the lease.
     fn keep(&self, (mut leadership, since): Led) -> (Leadership, Option<LeaseKeeper>) {
         let _runtime = self.runtime.enter();
         let keeper = leadership

@@ -13,7 +13,7 @@ pub const LEASE: Duration = Duration::from_secs(3);
 pub struct EngineOptions {
     pub store: StoreOptions,
     pub clock: Clock,
-    /// What a real clock reads.
+    /// The clock of the machine.
     pub machine_clock: Arc<dyn MachineClock>,
     /// The longest step of the machine's clock that market time follows.
     pub max_clock_jump: Duration,
@@ -57,8 +57,8 @@ impl EngineOptions {
     }
 }
 
-/// How an engine comes to lead. Without a lease, which is on SQLite, they are the same but for a standby, which
-/// there cannot be.
+/// The way in which an engine comes to lead. SQLite has no lease: there the first two are the same, and a standby
+/// is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Fences whoever leads.

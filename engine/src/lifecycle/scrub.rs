@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 /// disk.
 const REST: Duration = Duration::from_secs(1);
 
-/// What one reading of the journal has shown.
+/// The result of one check of the journal.
 #[derive(Debug)]
 pub enum Scrubbed {
     /// All of it is sound, up to this command.

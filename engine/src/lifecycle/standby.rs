@@ -31,8 +31,8 @@ async fn lead(store: &Store, taking: Taking, options: &EngineOptions) -> Result<
     Ok(led.map(|leadership| (leadership, before)))
 }
 
-/// For an engine that is no standby. One whose leader has died without a word finds that its session has ended;
-/// where it stands still, or cannot reach the store, its lease lapses. One that renews it lives.
+/// Acquires the leadership without a standby. If the leader has died, its session has ended; if it hangs or cannot
+/// reach the store, its lease runs out. A leader that renews its lease is alive.
 pub(crate) async fn lead_now(store: &Store, options: &EngineOptions) -> Result<Led, EngineError> {
     let taking = if options.start == Start::TakeOver { Taking::Anyway } else { Taking::Left };
     let mut first = None;
@@ -52,7 +52,7 @@ pub(crate) async fn lead_now(store: &Store, options: &EngineOptions) -> Result<L
     }
 }
 
-/// What the projections do not have yet: the engine that leads may not live to bring it to them.
+/// Commits that the read model lacks. The present leader may die before it writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Unprojected {
     pub(crate) commits: VecDeque<Arc<Commit>>,

@@ -19,8 +19,8 @@ pub(crate) struct Bars {
 }
 
 impl Bars {
-    /// From the bar with `from` to `until`; `price` is the one in force when that bar begins, and with none
-    /// the market is opened there.
+    /// Starts at the bar with `from` and ends at `until`. `price` is in force when that bar begins; without one the
+    /// market opens there.
     pub(crate) fn new(from: Micros, until: Micros, length: Micros, limit: u32, price: Option<Price>) -> Bars {
         let start = Micros(from.0 / length.0 * length.0);
         let bar = flat(start, price.unwrap_or_default());

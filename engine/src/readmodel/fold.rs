@@ -23,7 +23,7 @@ pub(crate) struct Folded<'a> {
     pub(crate) events: Vec<Heard<'a>>,
     pub(crate) markets: Vec<MarketRecord<'a>>,
     pub(crate) prices: Vec<(&'a MarketName, PricePoint)>,
-    /// By provider and market.
+    /// Offers by provider and market.
     pub(crate) offers: BTreeMap<(&'a str, &'a str), OfferRecord>,
     /// Looked up, and never gone through.
     pub(crate) bids: HashMap<BidId, BidRecord<'a>, foldhash::quality::RandomState>,
@@ -38,7 +38,7 @@ pub(crate) struct Folded<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard<'a> {
     pub(crate) message: &'a EventMessage,
-    /// Of a bid that names no single market.
+    /// The scope of a bid that names no single market.
     pub(crate) scope: Option<Scoped<'a>>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct OfferRecord {
     pub(crate) put_at: Micros,
 }
 
-/// Where a bid looks.
+/// The markets in which a bid looks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scoped<'a> {
     scope: &'a Scope,
@@ -70,7 +70,7 @@ pub(crate) struct BidRecord<'a> {
     /// Absent for bids that are in the table already.
     pub(crate) placed: Option<Placed<'a>>,
     pub(crate) closed: Option<(Micros, CloseReason)>,
-    /// As it is behind the last commit that touched it.
+    /// The bid as it is after the last commit that touched it.
     pub(crate) view: &'a BidView,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Begun<'a> {
     pub(crate) provider: &'a AccountName,
 }
 
-/// How an allocation is behind the last commit that touched it.
+/// The state of an allocation after the last commit that touched it.
 #[derive(Debug)]
 pub(crate) enum Last<'a> {
     Unknown,
@@ -227,7 +227,7 @@ impl<'a> Folded<'a> {
         }
     }
 
-    /// How things are behind the commit.
+    /// Takes the state of everything that the commit touched.
     fn take_views(&mut self, commit: &'a Commit, places: Vec<(BidId, Placed<'a>)>) {
         for view in &commit.bids {
             self.bid(view);
@@ -242,7 +242,7 @@ impl<'a> Folded<'a> {
 }
 
 impl<'a> Scoped<'a> {
-    /// In the tenant's order; none with an instance type.
+    /// Returns the markets in the tenant's order; none for an instance type.
     pub(crate) fn markets(self) -> impl Iterator<Item = &'a str> {
         let markets = match self.scope {
             Scope::Markets(markets) => &markets[..],

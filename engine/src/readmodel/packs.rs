@@ -23,7 +23,7 @@ pub(crate) const EVERYONE: &str = "";
 /// Events of some commands that follow each other, as a message.
 #[derive(Clone, PartialEq, Message)]
 pub struct Pack {
-    /// Of accounts, markets, instance types and kinds: events name them by their places here.
+    /// Names of accounts, markets, instance types and kinds. Events refer to them by position.
     #[prost(string, repeated, tag = "1")]
     names: Vec<String>,
     #[prost(uint64, tag = "2")]
@@ -35,23 +35,23 @@ pub struct Pack {
 /// An event and all by which it is found.
 #[derive(Clone, PartialEq, Message)]
 struct PackedEvent {
-    /// Behind the first command of the pack.
+    /// The number of the command, counted from the first one of the pack.
     #[prost(uint64, tag = "1")]
     seq: u64,
     #[prost(uint32, tag = "2")]
     index: u32,
-    /// Behind the pack's base.
+    /// The time, counted from the pack's base.
     #[prost(uint64, tag = "3")]
     at_us: u64,
     #[prost(uint32, tag = "4")]
     kind: u32,
-    /// Of the unit or the offer, or the only one that the bid names.
+    /// The market of the unit or the offer, or the only market of the bid.
     #[prost(uint32, optional, tag = "5")]
     market: Option<u32>,
-    /// Of a bid that names several.
+    /// The markets of a bid that names several.
     #[prost(uint32, repeated, tag = "6")]
     markets: Vec<u32>,
-    /// Of a bid that names one.
+    /// The instance type of a bid that names one.
     #[prost(uint32, optional, tag = "7")]
     instance_type: Option<u32>,
     #[prost(uint64, optional, tag = "8")]
@@ -100,7 +100,7 @@ impl Pack {
         }
     }
 
-    /// In order; `first_seq` is the pack's.
+    /// Returns the events in order; `first_seq` is the pack's.
     pub fn events(&self, first_seq: u64) -> impl DoubleEndedIterator<Item = Packed<'_>> + ExactSizeIterator {
         self.events.iter().map(move |event| Packed { pack: self, first_seq, event })
     }
@@ -132,18 +132,18 @@ impl<'a> Packed<'a> {
         self.event.allocation
     }
 
-    /// Of the unit or the offer, or the only one that the bid names.
+    /// Returns the market of the unit or the offer, or the only market of the bid.
     pub(crate) fn market(&self) -> Option<&'a str> {
         self.event.market.map(|name| self.name(name))
     }
 
-    /// Of a bid that names several.
+    /// Returns the markets of a bid that names several.
     pub(crate) fn markets(&self) -> impl Iterator<Item = &'a str> {
         let event = *self;
         self.event.markets.iter().map(move |name| event.name(*name))
     }
 
-    /// Of a bid that names one.
+    /// Returns the instance type of a bid that names one.
     pub(crate) fn instance_type(&self) -> Option<&'a str> {
         self.event.instance_type.map(|name| self.name(name))
     }

@@ -19,7 +19,7 @@ pub struct PlacedBids {
 struct PlacedBid {
     #[prost(uint64, tag = "1")]
     bid: u64,
-    /// In the tenant's order; none with an instance type.
+    /// Markets in the tenant's order; none for an instance type.
     #[prost(string, repeated, tag = "2")]
     markets: Vec<String>,
     #[prost(string, optional, tag = "3")]
@@ -40,7 +40,7 @@ struct PlacedBid {
     state: Touched,
 }
 
-/// What may change about a bid, as it was behind a run that touched it.
+/// The changing part of a bid, as it was after a run that touched it.
 #[derive(Clone, PartialEq, Message)]
 pub struct Touched {
     #[prost(uint64, tag = "1")]

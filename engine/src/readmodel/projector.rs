@@ -29,7 +29,7 @@ struct Group {
     before: u64,
     after: u64,
     changes: Changes,
-    /// To fold again, where others have written a part of it.
+    /// The commits of the group, to fold again if another engine has written a part of them.
     commits: Vec<Arc<Commit>>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Projector {
     commits: mpsc::UnboundedReceiver<Arc<Commit>>,
     projected: Reaching,
     health: Health,
-    /// What is folded, and what ran then.
+    /// The last folded command, and the nodes that ran then.
     folded: u64,
     running: Running,
     wait: Duration,
@@ -95,7 +95,7 @@ impl Projector {
         ended
     }
 
-    /// Until nothing comes any more; the last transaction may still be running.
+    /// Folds and writes until no more commits come. The last transaction may still be running.
     async fn follow(&mut self, writing: &mut Option<JoinHandle<Attempt>>) -> Result<(), Fault> {
         let Some(first) = self.commits.recv().await else { return Ok(()) };
         self.health.rows_wait();

@@ -16,7 +16,7 @@ pub struct BidQuery {
     pub states: BTreeSet<BidState>,
     pub labels: Labels,
     pub unmet_only: bool,
-    /// Those behind this one.
+    /// The number after which the page begins.
     pub after: u64,
     pub limit: u32,
 }
@@ -33,7 +33,7 @@ pub struct AllocationQuery {
     pub under_notice_only: bool,
     pub labels: Labels,
     pub unit: Option<String>,
-    /// Those behind this one.
+    /// The number after which the page begins.
     pub after: u64,
     pub limit: u32,
 }
@@ -41,13 +41,13 @@ pub struct AllocationQuery {
 /// Events in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
-    /// Those behind this place; with `newest_first` those before it.
+    /// The place after which the page begins; with `newest_first` the place before which it begins.
     pub after: Option<Place>,
     pub from: Option<Micros>,
     /// Exclusive.
     pub to: Option<Micros>,
     pub kinds: BTreeSet<EventKind>,
-    /// Of these markets, and of bids that name them.
+    /// Events of these markets, and of bids that name them.
     pub markets: BTreeSet<MarketName>,
     pub bids: BTreeSet<BidId>,
     pub allocations: BTreeSet<AllocationId>,
@@ -62,7 +62,7 @@ pub struct EventQuery {
 /// Charges in their order, and running nodes by number.
 #[derive(Clone, Debug, Default)]
 pub struct ChargeQuery {
-    /// Who pays, or who is paid. A provider finds none by bid or label.
+    /// The account that pays or is paid. A provider finds none by bid or label.
     pub account: Option<String>,
     /// The time at which it was charged.
     pub from: Option<Micros>,
@@ -74,7 +74,7 @@ pub struct ChargeQuery {
     pub labels: Labels,
     /// Without segments.
     pub brief: bool,
-    /// Those behind this place; of running nodes, see [`super::ReadModel::running`].
+    /// The place after which the page begins; for running nodes see [`super::ReadModel::running`].
     pub after: Option<Place>,
     pub limit: u32,
 }
@@ -87,7 +87,7 @@ pub struct StatementQuery {
     pub from: Option<Micros>,
     /// Exclusive.
     pub to: Option<Micros>,
-    /// Of the bids that paid; with any, nothing that a provider earned is found.
+    /// The labels of the bids that paid. With any, no earnings of a provider are found.
     pub labels: Labels,
     /// Split by the value of this label.
     pub by_label: Option<String>,

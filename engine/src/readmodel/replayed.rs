@@ -27,12 +27,12 @@ struct Market {
 }
 
 impl Replayed {
-    /// From the journal's first command on.
+    /// Starts at the journal's first command.
     pub(crate) fn from_start(store: &Store) -> Replayed {
         Replayed::new(store, Replay::new(Exchange::new()), Position::START, 0)
     }
 
-    /// From the command after `after` on, which has to be the last one of a batch.
+    /// Starts after the command `after`, which must be the last one of a batch.
     pub(crate) async fn after(store: &Store, after: u64) -> Result<Replayed, Fault> {
         let (replay, position) = from_snapshot(store, after).await?;
         Ok(Replayed::new(store, replay, position, after))

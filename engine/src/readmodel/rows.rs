@@ -12,7 +12,7 @@ use kubebid_proto::v1;
 pub struct BidRow {
     pub bid: BidId,
     pub tenant: String,
-    /// In the tenant's order; empty with an instance type.
+    /// Markets in the tenant's order; empty for an instance type.
     pub markets: Vec<String>,
     pub instance_type: Option<String>,
     pub ceiling: Price,
@@ -33,7 +33,7 @@ pub struct BidRow {
     pub unmet: u32,
 }
 
-/// For how long a bid searches (R14).
+/// The time in force of a bid (R14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tif {
     Gtc,
@@ -61,11 +61,11 @@ pub struct AllocationRow {
     pub start_by: Micros,
     pub ready_at: Option<Micros>,
     pub protected_until: Micros,
-    /// Of an ended one: the notice it ended under.
+    /// The notice; for an ended allocation the one it ended under.
     pub notice: Option<NoticeRow>,
     pub ended_at: Option<Micros>,
     pub end_reason: Option<EndReason>,
-    /// What an ended one was billed last, per node-hour; of others ask the exchange.
+    /// The last price of an ended allocation, per node-hour. The exchange knows that of others.
     pub last_price: Option<Price>,
 }
 
@@ -124,7 +124,7 @@ pub struct PriceBar {
     pub close: Price,
     /// Weighted by time, rounded down.
     pub mean: Price,
-    /// Of any of the five numbers.
+    /// The number of changes of any of the five numbers.
     pub changes: u32,
 }
 
@@ -135,9 +135,9 @@ pub struct ChargeRow {
     /// The time at which it was charged.
     pub at: Micros,
     pub allocation: AllocationId,
-    /// That pays.
+    /// The bid that pays.
     pub bid: BidId,
-    /// That pays.
+    /// The tenant that pays.
     pub tenant: String,
     pub provider: String,
     pub unit: String,
@@ -179,28 +179,28 @@ pub struct RunningRow {
     pub ready_at: Micros,
     /// Oldest first, up to the last full hour; empty where the question was brief.
     pub segments: Vec<Segment>,
-    /// Where the next segment begins.
+    /// The beginning of the next segment.
     pub mark: Mark,
 }
 
-/// What a node had cost at an instant, exactly.
+/// The exact cost of a node at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub at: Micros,
     pub bill: kubebid_core::money::Bill,
 }
 
-/// What an account paid, got, and for how long, in one market, or one market and value of a label.
+/// The sums of an account in one market, or in one market for one value of a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementRow {
     pub market: String,
     /// Absent where it was not split, for bids without the label, and for what a provider earned.
     pub label_value: Option<String>,
-    /// As a tenant.
+    /// The debits as a tenant.
     pub debit: Amount,
-    /// As a provider.
+    /// The credits as a provider.
     pub credit: Amount,
-    /// Of the debits that became its credits.
+    /// The fees taken from its credits.
     pub fee: Amount,
     /// Billed time of its charges on either side, summed over the nodes.
     pub node_time_us: u128,

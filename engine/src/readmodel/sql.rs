@@ -31,7 +31,7 @@ pub(crate) use watermark::{Writer, Written};
 /// The tables of a store. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
-    /// For the watermark, and for the rows of an engine that begins.
+    /// Connections for the watermark, and for the reads of an engine that starts.
     pool: AnyPool,
     reads: Reads,
     database: Arc<dyn Database>,

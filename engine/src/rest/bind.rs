@@ -18,11 +18,11 @@ use std::fmt;
 use utoipa::openapi::schema::{SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
-/// How requests of one operation become its message.
+/// The binding of an operation: which parts of a request fill which fields.
 pub(super) struct Binding {
     /// The field that the path fills, and the text it fills it with: ("market", "{type}/{region}").
     pub(super) from_path: Option<(Vec<String>, String)>,
-    /// Of the query, by name; empty where there is a body.
+    /// Parameters of the query by name; empty if there is a body.
     pub(super) query: BTreeMap<String, Parameter>,
     pub(super) has_body: bool,
     /// The message has a `client_key`.
@@ -34,7 +34,7 @@ pub(super) struct Parameter {
     /// The field, as a path through messages.
     pub(super) field: Vec<String>,
     pub(super) shape: Shape,
-    /// Of one entry.
+    /// The schema of one entry.
     pub(super) schema: RefOr<Schema>,
     pub(super) description: Option<String>,
 }
@@ -147,7 +147,7 @@ fn resolve<'a>(request: &'a Message, schema: &RefOr<Schema>) -> Option<&'a RefOr
     request.refers_to.iter().find(|(known, _)| known == name).map(|(_, schema)| schema)
 }
 
-/// What a request gave, before it is a message.
+/// The fields that a request gave, before they are a message.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     fields: Map<String, Value>,

@@ -118,7 +118,7 @@ fn operation<Q: ToSchema, A: ToSchema>(
 }
 
 impl Operation {
-    /// As the second operation of its rpc.
+    /// Names the second operation of its rpc.
     #[must_use]
     pub(super) fn named(self, id: &'static str) -> Operation {
         Operation { id, ..self }

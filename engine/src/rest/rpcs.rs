@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub(super) struct Rpc {
     pub(super) service: String,
     pub(super) service_comment: String,
-    /// As gRPC and the policy have it, "/package.Service/Method".
+    /// The path of the gRPC method, "/package.Service/Method".
     pub(super) path: String,
     pub(super) comment: String,
 }

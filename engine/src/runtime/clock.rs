@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::{error, info};
 
-/// Where the time of commands comes from.
+/// The source of the time of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// The machine's clock, but never backwards.
@@ -26,7 +26,7 @@ pub enum Clock {
 /// The longest step of the machine's clock that market time follows, where nothing else is said.
 pub const MAX_CLOCK_JUMP: Duration = Duration::from_secs(60);
 
-/// How far the clock moves without a step before the next engine is told.
+/// The drift of the clock, in microseconds, that is noted for the next engine.
 const NOTED_WITHIN: i64 = 1_000_000;
 
 /// The clocks of a machine. Tests bring their own.

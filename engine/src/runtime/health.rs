@@ -9,7 +9,7 @@ const STANDS_STILL: Duration = Duration::from_secs(10);
 /// A refusal of the store counts for so long: without a further command the store is not asked again.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
-/// How the projector and the journal's writer are doing. They report, `/readyz` asks. Cheap to clone.
+/// The state of the projector and the journal's writer. They report it, and `/readyz` reads it. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health(Arc<Mutex<Reports>>);
 

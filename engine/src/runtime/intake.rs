@@ -2,7 +2,7 @@
 
 mod work_queue;
 
-/// What the queue is made of; `tests/loom` has its own.
+/// Atomics and waker of the queue; `tests/loom` has its own.
 mod sync {
     pub(super) use futures_util::task::AtomicWaker;
     pub(super) use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -18,7 +18,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use work_queue::{Queue, Refuse, WorkQueue};
 
-/// What is handed over.
+/// An item of the intake.
 pub(crate) enum Work {
     Commands(Ticket),
     /// Something to be read off the exchange, between two commits.
@@ -33,7 +33,7 @@ pub(crate) type Question = Box<dyn FnMut(&Exchange, Instant) -> bool + Send>;
 pub(crate) struct Ticket {
     /// Their time is set when they are taken.
     pub(crate) commands: Vec<Stamped>,
-    /// Where to move a stepped clock.
+    /// The time to move a stepped clock to.
     pub(crate) at: Option<Micros>,
     /// Not taken any more behind this moment.
     pub(crate) deadline: Option<Instant>,
@@ -50,7 +50,7 @@ pub(crate) fn unstamped(key: Option<ClientKey>, command: Command) -> Stamped {
 pub struct Submission {
     pub key: Option<ClientKey>,
     pub command: Command,
-    /// Where to move a stepped clock: AdvanceTime only.
+    /// The time to move a stepped clock to; only for AdvanceTime.
     pub at: Option<Micros>,
     /// Not taken any more behind this moment.
     pub deadline: Option<Instant>,
@@ -80,7 +80,7 @@ pub(crate) struct Waiting<T, F> {
     looked: Outcomes<T>,
 }
 
-/// What was seen behind each of a ticket's commands.
+/// The outcome of each command of a ticket.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcomes<T> {
     /// The number of the last one.
@@ -88,7 +88,7 @@ pub(crate) struct Outcomes<T> {
     pub(crate) seen: Vec<T>,
 }
 
-/// What comes back to who waits.
+/// The receiver of a ticket's outcomes.
 pub(crate) type Answer<T> = oneshot::Receiver<Result<Outcomes<T>, SubmitError>>;
 
 impl<T, F: FnMut(&Exchange, &Step) -> T> Waiting<T, F> {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Whether this engine leads, for all it can know. Cheap to clone.
+/// The validity of this engine's lease, as far as it can know. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseState(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// On the clock that goes on while the process stands still, and while the machine is suspended.
+    /// The end of the lease, on the clock that does not stop while the process or the machine is suspended.
     until_us: AtomicU64,
 }
 
@@ -22,7 +22,7 @@ impl LeaseState {
         LeaseState(Arc::new(Inner { until_us: AtomicU64::new(u64::MAX) }))
     }
 
-    /// From here on as long as the process lives.
+    /// Makes the lease valid as long as the process lives.
     pub(crate) fn renew_for_life(&self) {
         self.0.until_us.store(u64::MAX, Ordering::Release);
     }

@@ -127,13 +127,13 @@ pub(crate) fn applied(steps: &[Step], waiting: usize) {
     gauge!(INTAKE_DEPTH).set(waiting as f64);
 }
 
-/// How many commands the projections and the newest snapshot lack.
+/// Sets how many commands the read model and the newest snapshot lack.
 pub(crate) fn behind(projections: u64, snapshot: u64) {
     gauge!(PROJECTION_LAG).set(projections as f64);
     gauge!(SNAPSHOT_AGE).set(snapshot as f64);
 }
 
-/// How far the journal is known before commands are taken.
+/// Sets the last replayed command, before commands are taken.
 pub(crate) fn followed(seq: u64) {
     gauge!(SEQ).set(seq as f64);
 }
@@ -186,7 +186,7 @@ pub(crate) fn store_unknown() {
     counter!(STORE_FAULTS, "kind" => UNKNOWN).increment(1);
 }
 
-/// What is noted of the requests of one method. Kept, because to find it takes longer than to count.
+/// The metrics of the requests of one method. Kept, because finding them costs more than counting.
 pub(crate) struct Requests {
     wire: &'static str,
     method: Arc<str>,
@@ -195,7 +195,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Of an rpc by its path, whichever wire it comes by.
+    /// Returns the metrics of an rpc by its path, the same for both protocols.
     pub(crate) fn of(wire: &'static str, method: &str) -> Requests {
         let method: Arc<str> = method.into();
         let ok = counter!(REQUESTS, "wire" => wire, "method" => method.clone(), "code" => "OK");

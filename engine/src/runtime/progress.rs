@@ -18,7 +18,7 @@ pub(crate) struct Reached {
     moved: watch::Receiver<()>,
 }
 
-/// From this command on.
+/// Returns both sides of a progress that starts at this command.
 pub(crate) fn from(seq: u64) -> (Reaching, Reached) {
     let seq = Arc::new(AtomicU64::new(seq));
     let (moving, moved) = watch::channel(());

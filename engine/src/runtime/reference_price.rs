@@ -37,7 +37,7 @@ impl Reference {
         self.median(now).map(|median| Price(reference_micros(median.0)))
     }
 
-    /// At `now`: the floor where no time counts, nothing without a floor either.
+    /// Returns the median at `now`: the floor if no time counts, and none without a floor.
     fn median(&mut self, now: Micros) -> Option<Price> {
         self.forget_before(Micros(now.0.saturating_sub(WINDOW.0)));
         let mut spans = self.spans.clone();

@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
 use tokio::task::yield_now;
 use tracing::warn;
 
-/// As many share one commit; those that came together are not parted.
+/// The most commands in one commit. Those of one ticket are not split.
 const BATCH_COMMANDS: usize = 8192;
-/// From so many on a batch is applied while the next one becomes durable. Fewer are applied before that: commits that
-/// are shared by less cost more than such a moment.
+/// The smallest batch that is applied while the next one is being journaled. A smaller batch is applied first,
+/// because a commit that fewer callers share costs more than that moment.
 const OVERLAP_MIN_COMMANDS: usize = 64;
 /// So many callers with a command or so each are a crowd. They are answered before anything else, and given a moment to
 /// come back: a commit costs as much as thirty commands, whatever it has in it.
@@ -40,7 +40,7 @@ const WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct Sequencer {
     pub(crate) intake: Arc<Intake>,
     pub(crate) clock: MarketClock,
-    /// To leave word for the next engine.
+    /// The store, for the clock mark of the next engine.
     pub(crate) store: Store,
     pub(crate) journaling: Journaling,
     pub(crate) market: Market,
@@ -61,18 +61,18 @@ pub enum Stopped {
          docs/operations.md, and start the engine again"
     )]
     OtherHistory(String),
-    /// What is written is not kept, or not where the next engine looks for it.
+    /// Writes are not kept, or not where the next engine looks for them.
     #[error("the store is lost: {0}")]
     StoreLost(String),
 }
 
-/// What is taken from the intake at once.
+/// The tickets taken from the intake at once.
 #[derive(Default)]
 struct Taken {
     tickets: Vec<Ticket>,
-    /// In place of commands, where time itself brings what is due.
+    /// A command that only moves time, if a timer is due and no command waits.
     advance: Option<Stamped>,
-    /// What the key of each of the commands stands for, since they were packed.
+    /// The fingerprint of each command that has a key, set when the batch was packed.
     contents: Vec<Option<Content>>,
 }
 
@@ -161,7 +161,7 @@ impl Sequencer {
         }
     }
 
-    /// Until there is work, or something falls due.
+    /// Waits until there is work, or a timer is due.
     async fn wait(&self) {
         if self.clock.kind() == Clock::Stepped {
             return self.intake.ready().await;

@@ -9,7 +9,7 @@ use tracing::instrument::{Instrument, Instrumented};
 use tracing::{Level, Span, debug_span, enabled, field};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// Who collects spans asks for this target at level DEBUG. Where nobody does, a request costs a look at a flag.
+/// The target of the spans, at level DEBUG. Without a collector, a request costs one look at a flag.
 pub const TARGET: &str = "kubebid::request";
 
 /// A request's, below the span that its `traceparent` names.
@@ -59,7 +59,7 @@ pub(crate) fn answered(code: tonic::Code, word: &'static str) {
     }
 }
 
-/// By the convention for servers: a refusal is an answer.
+/// Returns true for errors that are ours. By the convention for servers a refusal is an answer.
 fn is_our_fault(code: tonic::Code) -> bool {
     use tonic::Code::{DataLoss, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
     matches!(code, Unknown | DeadlineExceeded | Unimplemented | Internal | Unavailable | DataLoss)

@@ -18,7 +18,7 @@ pub struct MarketView {
     pub rules: MarketRules,
     pub numbers: Numbers,
     pub supply: Supply,
-    /// What bidding strategies multiply: the price of which 65 % is the median of the last 48 hours.
+    /// The price of which 65 % is the median of the last 48 hours. Bidding strategies multiply it.
     pub reference_price: Option<Price>,
     pub seq: Seq,
     pub at: Micros,
@@ -75,7 +75,7 @@ pub(crate) struct Publisher {
     refreshed: Option<Micros>,
 }
 
-/// How old a reference price may grow in a market where nothing happens.
+/// The greatest age of a reference price in a market where nothing happens.
 const REFRESH: Micros = Micros::seconds(10);
 
 impl Publisher {
@@ -111,7 +111,7 @@ impl Publisher {
         self.references[market.0 as usize].change(at, numbers);
     }
 
-    /// As published.
+    /// Returns the published names.
     pub(crate) fn names(&self) -> Arc<Names> {
         self.views.names()
     }

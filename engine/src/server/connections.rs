@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 4096;
 const ADDRESSES: usize = 1024;
 /// The interval at which a refused connection is logged.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// What a connection of HTTP/2 begins with.
+/// The first bytes of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Limits of the connections of one port.
@@ -304,7 +304,7 @@ impl Drop for OpenRequest {
 pub(super) struct Heard<S> {
     stream: S,
     activity: Activity,
-    /// How much of [`PREFACE`] was read; `None` once that is decided.
+    /// The number of bytes of [`PREFACE`] that were read; `None` once the protocol is known.
     matched: Option<usize>,
 }
 

@@ -16,7 +16,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
 use tower::ServiceExt;
 
-/// What answers the requests of a connection.
+/// A service that answers the requests of a connection.
 pub(super) trait Responder:
     hyper::service::Service<
         hyper::Request<Incoming>,

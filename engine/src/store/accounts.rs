@@ -9,7 +9,7 @@ use sqlx::any::AnyRow;
 use super::rows::{number, optional_number};
 use super::{Fault, Rows, bigint};
 
-/// What somebody is to the exchange.
+/// The role of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     Tenant,
@@ -59,18 +59,18 @@ pub struct Account {
     pub created_at_us: u64,
 }
 
-/// What an account may use; `None` = the engine's default.
+/// The limits of an account; `None` is the engine's default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     pub open_bids: Option<u64>,
     /// Wanted by its searching bids and held by its others.
     pub nodes_wanted: Option<u64>,
-    /// Of a single bid, per node and hour.
+    /// The highest ceiling of a bid, per node-hour.
     pub ceiling_micros: Option<u64>,
     pub requests_per_second: Option<u64>,
-    /// Over all its offers.
+    /// The units of all its offers.
     pub units_offered: Option<u64>,
-    /// By which a command may change an offer.
+    /// The units by which one command may change an offer.
     pub units_per_command: Option<u64>,
     pub refusals_per_second: Option<u64>,
     pub commands_per_day: Option<u64>,

@@ -65,12 +65,12 @@ pub enum Refused {
     /// The batch does not follow the journal's end: a bug of whoever made it.
     #[error("the journal ends at {head}, the batch belongs after {batch}")]
     NotNext { batch: Position, head: Position },
-    /// For example no space left, or a server that only reads.
+    /// An error of the database, such as no space left or a read-only server.
     #[error("the database refused the append")]
     Database { source: sqlx::Error },
 }
 
-/// What became of an append without an answer.
+/// The result of resolving an append without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
     /// It is in the journal and durable.

@@ -8,7 +8,7 @@ pub(super) use sqlite::SqliteBulkWriter;
 
 use std::fmt;
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Number,
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 /// Columns of a table or relation, in order.
 pub(crate) type Columns = &'static [(&'static str, Kind)];
 
-/// What is to be done with many rows.
+/// A statement and its rows.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) how: How,
@@ -67,14 +67,14 @@ impl Pieces {
         self.spans[row].map(|(start, end)| &self.bytes[start..end])
     }
 
-    /// Of a column of texts.
+    /// Returns the text of a row in a column of texts.
     pub(crate) fn text(&self, row: usize) -> Option<&str> {
         self.get(row).map(|bytes| std::str::from_utf8(bytes).expect("texts went in"))
     }
 }
 
 impl Bulk {
-    /// With the columns of all of `lists`.
+    /// Makes an empty set of rows with the columns of all `lists`.
     pub(crate) fn new(lists: &[Columns], capacity: usize) -> Bulk {
         let names = lists.concat();
         let column = |(_, kind): &(&str, Kind)| match kind {

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::rows::number;
 use super::{Fault, Journal, Store};
 
-/// What the last engine that led knew of its machine's clock.
+/// The mark of the machine's clock that the last leader left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockMark {
     /// The start of the machine that it is about.

@@ -106,13 +106,13 @@ impl Fault {
         }
     }
 
-    /// For `map_err`.
+    /// Returns a function for `map_err`.
     pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { doing, source }
     }
 }
 
-/// What is wrong with a row of the journal.
+/// The damage of a row of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Corrupt {
     #[error("its batch is broken")]

@@ -3,7 +3,7 @@
 
 use super::{Fault, Position, Store};
 
-/// How the journal lacks what the rest of the store was made from.
+/// The way in which the journal lacks what the rest of the store was made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryLost {
     #[error("the journal is empty, and the readable tables have commands up to {tables}")]

@@ -18,11 +18,12 @@ use super::{Fault, Store, bigint};
 /// Whom a lease may be taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
-    /// From anybody.
+    /// Takes the lease from any engine.
     Anyway,
-    /// From one whose lease has lapsed.
+    /// Takes the lease if it has run out.
     Lapsed,
-    /// From one whose lease has lapsed, or whose session with the database has ended: a process that is dead.
+    /// Takes the lease if it has run out, or if the session of its holder has ended, which means that its process
+    /// is dead.
     Left,
 }
 
@@ -101,7 +102,7 @@ impl Lease {
         Self { database, holder, length, connection: None }
     }
 
-    /// For how long it is taken and renewed.
+    /// Returns the length for which it is taken and renewed.
     pub fn length(&self) -> Duration {
         self.length
     }

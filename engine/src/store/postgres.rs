@@ -20,12 +20,13 @@ use super::{Fault, migrations};
 
 const OLDEST: i32 = 150_000;
 
-/// What every connection of ours has, whatever the server's defaults are.
+/// The settings of every connection, whatever the server's defaults are.
 const SESSION: &str = "SET application_name TO 'kubebid'; SET synchronous_commit TO on;
                        SET default_transaction_isolation TO 'read committed'";
 
-/// How soon the server notices that we are gone, with our locks: a machine that has vanished does not say so, and TCP by
-/// itself waits for hours. The check of the connection, while a statement runs, is not on every system.
+/// The settings by which the server notices soon that this engine is gone, and releases its locks. A machine that
+/// has vanished does not say so, and TCP by itself waits for hours. The check of the connection during a statement
+/// does not exist on every system.
 pub(super) const GONE: &str = "SET tcp_keepalives_idle TO 5; SET tcp_keepalives_interval TO 2;
      SET tcp_keepalives_count TO 3; SET tcp_user_timeout TO '10s';
      SET idle_in_transaction_session_timeout TO '10s';
@@ -37,7 +38,7 @@ const WRITER: &str = "SET application_name TO 'kubebid journal'; SET enable_seqs
                       SET jit TO off; SET plan_cache_mode TO force_generic_plan;
                       SET idle_in_transaction_session_timeout TO '5s'";
 
-/// What this session is called, as [`SessionName`] has it.
+/// The statement that reads the [`SessionName`] of this session.
 pub(super) const NAME: &str = "SELECT pid, (EXTRACT(EPOCH FROM backend_start) * 1000000)::bigint
                                FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 

@@ -34,7 +34,7 @@ const RECORD_HEADER_BYTES: usize = 14;
 pub struct BatchHash(pub [u8; HASH_BYTES]);
 
 impl BatchHash {
-    /// What the first batch of a journal has as the hash of the batch before.
+    /// The hash before the first batch of a journal.
     pub const NONE: Self = Self([0; HASH_BYTES]);
 
     fn of(bytes: &[u8]) -> Self {
@@ -57,14 +57,14 @@ impl fmt::Debug for BatchHash {
 /// A place between two batches: everything up to and with `seq` is before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// Of the last record before; 0 = the beginning.
+    /// The number of the last record; 0 is the beginning.
     pub seq: u64,
-    /// Of the batch that ends there.
+    /// The hash of the batch that ends there.
     pub hash: BatchHash,
 }
 
 impl Position {
-    /// Before the first record.
+    /// The position before the first record.
     pub const START: Self = Self { seq: 0, hash: BatchHash::NONE };
 }
 

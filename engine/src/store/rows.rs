@@ -15,7 +15,7 @@ use super::reads::Reads;
 #[derive(Debug, Clone)]
 pub struct Rows {
     pub(super) pool: AnyPool,
-    /// For what is read beside the tables: labels.
+    /// Connections for reads of labels.
     pub(super) reads: Reads,
     pub(super) turn: Turn,
     pub(super) parameters: Parameters,
@@ -27,13 +27,13 @@ impl Rows {
     }
 }
 
-/// How long statements name their parameters.
+/// The form of parameters in long statements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Parameters {
-    /// As `$1`: Postgres has no others.
+    /// `$1`, the only form of PostgreSQL.
     Numbered,
-    /// As `?`. SQLite takes numbers too, but to find one it goes through all before it: with thousands of
-    /// them that takes longer than the statement.
+    /// `?`. SQLite takes numbers too, but it searches all earlier ones for each: with thousands of them that takes
+    /// longer than the statement.
     InOrder,
 }
 
@@ -54,9 +54,9 @@ impl Parameters {
     }
 }
 
-/// Who may write. SQLite has one writer at a time and lets the others poll; those of one process
-/// queue here instead, in order, so that a batch of the journal waits for one short write at most.
-/// Postgres needs no queue.
+/// The turn to write. SQLite has one writer at a time and lets the others poll; the writers of one process queue
+/// here instead, in order, so that a batch of the journal waits for one short write at most. PostgreSQL needs no
+/// queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Turn(Option<Arc<Mutex<()>>>);
 

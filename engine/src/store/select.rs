@@ -23,7 +23,7 @@ pub(crate) enum Argument {
     Text(String),
 }
 
-/// What can be an argument.
+/// A value that can be an argument.
 pub(crate) trait Bound {
     fn bound(&self) -> BoundValue<'_>;
 }

@@ -11,8 +11,8 @@ use sqlx::{AnyConnection, Connection as _};
 
 use super::warnings::Warnings;
 
-/// What a session is called at the server: its process, and when that began in microseconds since 1970. A number of a
-/// process is given again, so both are needed.
+/// The name of a session at the server: its process, and the start of that in microseconds since 1970. Process
+/// numbers are reused, so both are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SessionName {
     pub(super) pid: i32,

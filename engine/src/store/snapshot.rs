@@ -26,7 +26,7 @@ pub struct Snapshot {
     pub after: Position,
     /// The market's time, in microseconds since 1970.
     pub at_us: u64,
-    /// What the core says its state hashes to; the one who loads compares.
+    /// The state hash of the core; whoever loads the snapshot compares it.
     pub state_hash: Vec<u8>,
     pub body: Vec<u8>,
 }
@@ -185,7 +185,7 @@ impl Snapshots {
     }
 }
 
-/// Of everything in the snapshot.
+/// Returns the checksum of everything in the snapshot.
 fn checksum(snapshot: &Snapshot) -> [u8; 16] {
     let body = xxh3_128(&snapshot.body).to_le_bytes();
     let mut all = Vec::with_capacity(64 + snapshot.state_hash.len());

@@ -28,7 +28,7 @@ use super::rows::{Parameters, Turn};
 use super::session::Connection;
 use super::{Fault, migrations};
 
-/// What every connection has. Only another process, which is a person's `sqlite3`, can make it busy.
+/// The settings of every connection. Only another process, such as a person's `sqlite3`, can make it busy.
 const SESSION: &str = "PRAGMA busy_timeout = 5000; PRAGMA synchronous = FULL";
 
 /// A database file.

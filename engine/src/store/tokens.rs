@@ -15,7 +15,7 @@ pub struct NewToken {
     pub sha256: [u8; 32],
     pub account: String,
     pub roles: BTreeSet<Role>,
-    /// What it is for, in its owner's words.
+    /// The purpose of the token, in its owner's words.
     pub note: String,
     pub created_at_us: u64,
 }
@@ -28,7 +28,7 @@ pub struct Token {
     pub roles: BTreeSet<Role>,
     pub note: String,
     pub created_at_us: u64,
-    /// From then on it opens nothing.
+    /// The time at which it was revoked; it is invalid from then on.
     pub revoked_at_us: Option<u64>,
 }
 

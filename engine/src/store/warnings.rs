@@ -14,7 +14,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber, dispatcher};
 
-/// Where sqlx logs what the server says besides its answers.
+/// The target to which sqlx logs the server's notices.
 const TARGET: &str = "sqlx::postgres::notice";
 
 /// Listens to the warnings of one connection.

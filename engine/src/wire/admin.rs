@@ -47,7 +47,7 @@ pub fn account_message(account: Account) -> v1::Account {
     }
 }
 
-/// At least one, all of them known.
+/// Reads at least one role. All must be known.
 pub fn roles(roles: &[i32]) -> Result<BTreeSet<Role>, ApiError> {
     lists::at_most("CreateTokenRequest.roles", "roles", roles.len())?;
     if roles.is_empty() {

@@ -13,12 +13,12 @@ use std::collections::BTreeSet;
 use v1::allocation::{EndReason as WireEnd, State};
 use v1::notice::Reason;
 
-/// What only the exchange knows of an allocation.
+/// The part of an allocation that only the exchange knows.
 #[derive(Clone, Debug, Default)]
 pub struct AllocationNow {
     /// Absent when it has ended.
     pub view: Option<AllocationView>,
-    /// Of its bid.
+    /// The ceiling of its bid.
     pub ceiling: Option<Price>,
 }
 

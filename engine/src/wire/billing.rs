@@ -8,16 +8,16 @@ use kubebid_core::units::Micros;
 use kubebid_proto::v1;
 use v1::get_statement_response::Sums;
 
-/// What somebody sees of a charge.
+/// The side from which a viewer sees a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Who sees all accounts.
+    /// The viewer sees all accounts.
     All,
     Tenant,
     Provider,
 }
 
-/// What a running node has cost so far, in segments behind those of its row.
+/// The cost of a running node so far, in segments after those of its row.
 #[derive(Clone, Debug)]
 pub(crate) struct Accrued {
     pub(crate) to: Micros,

@@ -22,10 +22,10 @@ const BYTES: usize = 30;
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 impl Cursor {
-    /// Behind all events of the command.
+    /// The index after all events of a command.
     pub const ALL: u32 = u32::MAX;
 
-    /// Behind this command and all before it.
+    /// Returns the cursor after this command and all before it.
     pub fn behind(journal: Uuid, seq: u64) -> Cursor {
         Cursor { journal, seq, index: Cursor::ALL }
     }

@@ -43,7 +43,7 @@ pub(crate) fn rules(rules: &MarketRules) -> v1::MarketRules {
     }
 }
 
-/// With the entry price of one node.
+/// Converts the numbers, with the entry price of one node.
 pub(crate) fn price(view: &MarketView) -> v1::MarketPrice {
     v1::MarketPrice {
         market: view.name.to_string(),

@@ -13,12 +13,12 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// With room for what is not shared.
+    /// Makes an empty message with room for its own bytes.
     pub(crate) fn with_capacity(own: usize) -> Pieces {
         Pieces { done: Vec::new(), open: Vec::with_capacity(own) }
     }
 
-    /// To add what is this message's own.
+    /// Returns the buffer for the message's own bytes.
     pub(crate) fn own(&mut self) -> &mut Vec<u8> {
         &mut self.open
     }

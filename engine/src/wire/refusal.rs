@@ -8,7 +8,7 @@ use kubebid_core::event::Scope;
 use kubebid_core::units::{BidId, MarketName};
 use kubebid_core::{Auction, Command, Exchange, MarketRules, Price, Reject};
 
-/// With the exchange as it was just behind the command, which has changed nothing.
+/// Explains a refusal. `exchange` is as it was after the command, which has changed nothing.
 pub fn refusal(exchange: &Exchange, command: &Command, reject: Reject) -> ApiError {
     let reject = as_missing(command, reject);
     let error = ApiError::new(Code::Market(reject));
@@ -114,7 +114,7 @@ fn of_amend_bid(
     of_numbers(exchange, &markets, ceiling, max_nodes, reject)
 }
 
-/// Of the first market whose rules are broken.
+/// Explains a number by the first market whose rules it breaks.
 fn of_numbers(
     exchange: &Exchange,
     markets: &[MarketName],

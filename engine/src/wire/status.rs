@@ -19,7 +19,7 @@ pub const DOMAIN: &str = "kubebid.io";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
     Market(Reject),
-    /// What a field cannot carry.
+    /// A field has a value that it cannot have.
     BadField,
     Unauthenticated,
     Forbidden,
@@ -50,7 +50,7 @@ pub enum Code {
     Internal,
 }
 
-/// What a code is on each wire, and what is said where nobody knows better.
+/// A row of the table: the code in each protocol, and the default sentence.
 struct Row {
     word: &'static str,
     grpc: Grpc,
@@ -178,7 +178,7 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// With the field and the sentence of the table.
+    /// Makes an error with the field and the sentence of the table.
     pub fn new(code: Code) -> ApiError {
         let row = code.row();
         ApiError {
@@ -230,7 +230,7 @@ impl ApiError {
         self
     }
 
-    /// As a unary call or the end of a stream has it.
+    /// Converts into the status of a unary call, or of the end of a stream.
     pub fn into_status(self) -> tonic::Status {
         let mut metadata: std::collections::HashMap<String, String> = self.metadata.into_iter().collect();
         metadata.extend(self.seq.map(|seq| ("seq".to_owned(), seq.to_string())));
@@ -245,7 +245,7 @@ impl ApiError {
         tonic::Status::with_error_details(self.code.grpc(), self.message, details)
     }
 
-    /// As one result of a stream has it.
+    /// Converts into one result of a stream.
     pub fn into_refusal(self) -> v1::Refusal {
         v1::Refusal {
             reason: self.code.word().to_owned(),
@@ -282,7 +282,7 @@ impl From<ApiError> for tonic::Status {
 const NOT_LEADING: Duration = Duration::from_millis(200);
 
 impl ApiError {
-    /// From an engine that does not lead, or cannot tell.
+    /// Makes the error of an engine that does not lead, or cannot tell.
     pub fn not_leading() -> ApiError {
         ApiError::new(Code::NotLeading).again_after(NOT_LEADING)
     }

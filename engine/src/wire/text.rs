@@ -19,7 +19,7 @@ const LABELS_BYTES: usize = 2048;
 /// The longest text that explains something.
 pub const NOTE: usize = 256;
 
-/// At most so many bytes, and none that is not written.
+/// Checks that a text has at most `most` bytes and no control characters.
 pub fn text(field: &str, text: &str, most: usize) -> Result<(), ApiError> {
     if text.len() > most {
         return Err(ApiError::bad_field(field, format!("has {} bytes; {most} are allowed", text.len())));

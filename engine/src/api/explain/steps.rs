@@ -8,7 +8,7 @@ use v1::event::Kind;
 use v1::event::{claim_dropped, claimed};
 use v1::{allocation::EndReason, bid::CloseReason, notice::Reason as NoticeReason};
 
-/// What is explained, and what was known of it before an event.
+/// The bid or node that is explained, and what was known of it before an event.
 #[derive(Debug, Default)]
 pub(super) struct Subject {
     /// The bid that is explained, or whose node is; none for a provider.

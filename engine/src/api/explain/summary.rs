@@ -143,7 +143,7 @@ fn under_notice(
     (rule, format!("Node {id} is under notice until {deadline}: {why}.{stay}"))
 }
 
-/// Of hundredths of a percent, without needless zeros.
+/// Formats hundredths of a percent without needless zeros.
 fn percent(bps: u64) -> String {
     let text = format!("{}.{:02}", bps / 100, bps % 100);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

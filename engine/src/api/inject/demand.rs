@@ -24,7 +24,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tracing::warn;
 use v1::place_bid_request::TimeInForce;
 
-/// Whose demand a spike is.
+/// The account whose bids are demand spikes.
 const INJECT: &str = "kubebid.inject";
 /// The time to wait before an engine that was busy is asked again.
 const RETRY: Duration = Duration::from_millis(500);

@@ -15,7 +15,7 @@ use kubebid_proto::v1;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// From one step to the next: each is a commit.
+/// The interval between two steps; each step is a commit.
 const BEAT: Duration = Duration::from_millis(250);
 /// Eleven days in a second.
 const RATE_MAX: u32 = 1_000_000;

@@ -26,14 +26,14 @@ const AT_ONCE: usize = 512;
 /// Offers that are put again at most.
 const OFFERS: u32 = 100_000;
 
-/// Which offers are meant: of one market, of one provider, or one.
+/// The offers that are meant: of one market, of one provider, or one offer.
 #[derive(Clone, Debug)]
 struct Whose {
     market: Option<MarketName>,
     provider: Option<AccountName>,
 }
 
-/// How a unit goes.
+/// The way in which a unit goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Going {
     Lost,

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How fast a bucket fills. It holds `count`, which come back within `span`.
+/// The rate at which a bucket fills. It holds `count`, which come back within `span`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     pub count: u64,
@@ -113,7 +113,7 @@ impl Bucket {
     }
 }
 
-/// Since the first time that somebody asked.
+/// Returns the nanoseconds since the first call.
 fn nanos() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64

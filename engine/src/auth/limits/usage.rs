@@ -165,7 +165,7 @@ impl Account {
 }
 
 impl Table {
-    /// What all accounts have open behind a command.
+    /// Sets the usage of all accounts after a command.
     fn begin(&mut self, seq: u64, names: &Names, open: &[(AccountId, AccountUsage)]) {
         self.accounts.values_mut().for_each(|account| account.counted = Room::default());
         self.set(names, open);
@@ -187,7 +187,7 @@ impl Table {
         }
     }
 
-    /// What was stamped up to here is counted.
+    /// Drops reservations of commands up to this one: commits have counted them.
     fn settle(&mut self, seq: u64) {
         self.counted = seq;
         let later = self.stamped.split_off(&(seq + 1));

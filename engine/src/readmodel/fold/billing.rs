@@ -11,7 +11,7 @@ use kubebid_core::units::{AllocationId, BidId, Micros, Names, Seq};
 use std::collections::BTreeMap;
 use tracing::error;
 
-/// What the nodes that run had cost at the last full hour, or nothing yet when they became ready.
+/// The bills of running nodes at the last full hour; no bill yet for a node that became ready after it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
     marks: BTreeMap<AllocationId, Mark>,
@@ -26,7 +26,7 @@ pub(crate) struct SegmentRecord {
     /// The charge of a claim on the allocation; none for the allocation itself.
     pub(crate) claim: Option<Place>,
     pub(crate) segment: Segment,
-    /// What everything up to its end comes to.
+    /// The bill up to the end of the segment.
     pub(crate) total: Bill,
 }
 
@@ -164,8 +164,8 @@ impl Folded<'_> {
         });
     }
 
-    /// From the last full hour to the end, and what the minimum charge adds. Returns when the billed time
-    /// ends.
+    /// Adds the segments from the last full hour to the end, and that of the minimum charge. Returns the end of the
+    /// billed time.
     fn last_segments(&mut self, was: &ClosedNode, mark: Option<Mark>, at: Micros, debit: Amount) -> Micros {
         let allocation = was.allocation;
         let end = Mark { at, bill: held_bill(allocation, was.used) };

@@ -103,10 +103,10 @@ fn merged<K: Ord + Copy>(mut entries: Vec<(K, u64)>) -> Vec<(K, u64)> {
 /// The place of a name among those of a run.
 type Number = u32;
 
-/// What occurs in a run, and in which of its packs.
+/// The names and numbers of a run, with the packs that have them.
 #[derive(Default)]
 struct Index<'a> {
-    /// Of the pack that is being filled.
+    /// The bit of the pack that is being filled.
     bit: u64,
     numbers: HashMap<&'a str, Number, foldhash::quality::RandomState>,
     names: Vec<Name<'a>>,
@@ -194,7 +194,7 @@ impl<'a> Index<'a> {
         })
     }
 
-    /// In the order of the names.
+    /// Returns the names in order, with the packs that have them.
     fn occurring(&self, packs: impl Fn(&Name<'_>) -> u64) -> impl Iterator<Item = (Number, &'a str, u64)> {
         let names = self.names.iter().zip(0..).map(|(name, number)| (number, name.text, packs(name)));
         let mut names: Vec<_> = names.filter(|(_, _, packs)| *packs != 0).collect();
@@ -220,7 +220,7 @@ fn pack<'a>(first_seq: u64, events: &[Heard<'a>], index: &mut Index<'a>) -> Vec<
     bytes
 }
 
-/// What else a pack says of an event: all by which it is found, and the event itself.
+/// Adds everything by which an event is found, and the event itself.
 fn add<'a>(
     message: &'a EventMessage,
     scope: Option<Scoped<'a>>,

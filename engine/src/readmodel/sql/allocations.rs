@@ -53,7 +53,7 @@ impl ReadModel {
     }
 }
 
-/// Those of an account on one side, each side by its own index.
+/// Selects the allocations of an account on one side; each side has its own index.
 fn side(select: &mut Select, query: &AllocationQuery, account: Option<(&str, &String)>) {
     select.add("SELECT a.* FROM allocations a WHERE a.allocation > ?", &[&query.after]);
     if let Some((column, account)) = account {

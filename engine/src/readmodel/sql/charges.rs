@@ -102,7 +102,7 @@ impl ReadModel {
         Ok(running.collect())
     }
 
-    /// By what they belong to, oldest first, each with the mark at its end.
+    /// Reads segments by what they belong to, the oldest first, each with the mark at its end.
     async fn segments(&self, allocations: &[u64]) -> Result<BTreeMap<Key, Vec<(Segment, Mark)>>, Fault> {
         let mut found: BTreeMap<Key, Vec<(Segment, Mark)>> = BTreeMap::new();
         for allocations in allocations.chunks(MANY) {
@@ -127,7 +127,7 @@ impl ReadModel {
     }
 }
 
-/// Those of an account on one side, each side by its own index.
+/// Selects the charges of an account on one side; each side has its own index.
 fn side(select: &mut Select, query: &ChargeQuery, account: Option<(&str, &String)>) {
     select.add("SELECT c.* FROM charges c WHERE true", &[]);
     if let Some((column, account)) = account {

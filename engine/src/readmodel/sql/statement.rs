@@ -82,7 +82,7 @@ fn merge(lines: &mut Vec<(u64, StatementRow)>, market: u64, line: StatementRow) 
     }
 }
 
-/// Of the sum of the upper halves, and behind it that of the lower.
+/// Reads a sum from its two columns: the upper halves, and then the lower ones.
 fn sum(row: &AnyRow, column: usize) -> Amount {
     Amount((u128::from(number(row, column)) << 32) + u128::from(number(row, column + 1)))
 }

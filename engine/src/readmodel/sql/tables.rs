@@ -29,7 +29,7 @@ pub(super) const TABLES: [&str; 12] = [
     "charge_segments",
 ];
 
-/// What has to be done for some rows, in order.
+/// The statements for some rows, in order.
 #[derive(Debug)]
 pub(crate) struct Changes(pub(super) Vec<Change>);
 

@@ -16,7 +16,7 @@ use crate::store::Fault;
 use crate::store::bulk::BulkWriter;
 use crate::store::rows::number;
 
-/// What became of rows that were to be written.
+/// The result of writing rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     Done,

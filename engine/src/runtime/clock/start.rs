@@ -26,12 +26,12 @@ pub enum ClockFault {
     Apart { seconds: f64 },
 }
 
-/// What an engine that starts knows of the time, besides the machine's clock.
+/// The times that an engine knows at its start, besides the machine's clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     /// The stamp of the journal's last command.
     pub(crate) last: Option<Micros>,
-    /// What the last engine noted.
+    /// The mark of the last engine.
     pub(crate) mark: Option<ClockMark>,
     /// The database's clock, asked just now.
     pub(crate) database: Option<Micros>,

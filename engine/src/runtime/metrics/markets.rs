@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 const PRICE: &str = "kubebid_market_price_dollars";
 const UNITS: &str = "kubebid_market_units";
 
-/// In the text format of Prometheus.
+/// Writes the gauges in the text format of Prometheus.
 pub(crate) fn render(markets: &Markets) -> String {
     let mut text = head(PRICE, "Prices of a market per node-hour, by kind");
     for market in markets.iter() {

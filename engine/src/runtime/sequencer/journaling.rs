@@ -22,8 +22,8 @@ pub(crate) struct Journaling {
     health: Health,
     /// The time to wait before the next batch. Zero unless the store refused the last one.
     pause: Duration,
-    /// Where there is no lease: what says that requests are served, and for how long they are while a commit has no
-    /// answer. An engine with a lease cannot renew it then.
+    /// The lease state of a store without leases, and how long requests are served while a commit has no answer. An
+    /// engine with a lease cannot renew it then.
     lease_state: Option<(LeaseState, Duration)>,
 }
 

@@ -14,10 +14,10 @@ use tokio::sync::{broadcast, mpsc};
 pub(crate) struct Market {
     pub(crate) replay: Replay,
     pub(crate) publisher: Publisher,
-    /// To those who watch; a slow one is told that it missed some.
+    /// The feed of the watches. A slow one learns that it missed some.
     pub(crate) feed: broadcast::Sender<Arc<Commit>>,
     pub(crate) account_feeds: mpsc::UnboundedSender<Arc<Commit>>,
-    /// To the projections, which miss nothing.
+    /// The channel to the projector, which misses nothing.
     pub(crate) projections: mpsc::UnboundedSender<Arc<Commit>>,
     pub(crate) applied: Reaching,
 }

@@ -15,8 +15,7 @@ use super::{BulkWriter, Change};
 const SESSION: &str = "SET application_name TO 'kubebid projections'; SET synchronous_commit TO on;
                        SET default_transaction_isolation TO 'read committed'; SET jit TO off";
 
-/// What is there is found by its key, row by row; a plan made while the tables were small must not outlive
-/// that.
+/// Settings for access by key, row by row. A plan made while the tables were small must not outlive that.
 const BY_KEY: &str = "SET enable_seqscan TO off; SET enable_hashjoin TO off; SET enable_mergejoin TO off;
                       SET plan_cache_mode TO force_generic_plan";
 

@@ -16,7 +16,7 @@ use kubebid_core::units::Micros;
 /// Rows of the index in one answer.
 const WINDOW: usize = 256;
 
-/// Where a search is.
+/// The position of a search.
 #[derive(Debug)]
 pub(super) struct Search {
     newest_first: bool,
@@ -110,7 +110,7 @@ impl Search {
         if self.newest_first { "DESC" } else { "ASC" }
     }
 
-    /// Where all packs are looked at.
+    /// Moves on, if all packs are read.
     fn go_on_behind(&mut self, last: Option<&StoredPack>) {
         match last {
             None => self.runs = None,

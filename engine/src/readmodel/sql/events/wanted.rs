@@ -18,7 +18,7 @@ pub(super) struct Wanted {
     labelled: Option<BTreeSet<u64>>,
 }
 
-/// As what somebody is concerned by an event.
+/// A party of an event.
 struct Side<'a> {
     account: &'a str,
     /// Its bid, where the event has one on this side.
@@ -68,7 +68,7 @@ impl Wanted {
             || event.instance_type().is_some_and(|kind| self.instance_types.contains(kind))
     }
 
-    /// By bid, label and allocation an account finds what it can see of the event.
+    /// Returns true if the account can see that the event has the wanted bids, labels and allocations.
     fn concerns(&self, event: &Packed<'_>) -> bool {
         let by_bid = !self.bids.is_empty() || !self.query.labels.is_empty();
         let by_allocation = !self.allocations.is_empty();

@@ -47,7 +47,7 @@ pub(super) fn touch(allocations: &[(AllocationId, &AllocationRecord<'_>)]) -> Ch
     }
 }
 
-/// What may change about an allocation.
+/// The columns of an allocation that may change.
 const HOW_IT_STANDS: Columns = &[
     ("state", Text),
     ("start_by", Number),
