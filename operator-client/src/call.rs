@@ -157,7 +157,7 @@ pub(crate) struct Tries {
     endpoint: usize,
     bearer: Option<Bearer>,
     renewed: bool,
-    /// A try may have been obeyed though its answer did not come.
+    /// A try may have been executed though its answer did not come.
     maybe_taken: bool,
     /// The last try that found an engine which does not lead, and for how long that asked to wait.
     not_leading: Option<(u32, Duration)>,

@@ -174,7 +174,7 @@ pub struct GaveUp {
     pub retry_after: Option<Duration>,
     /// The key it was tried under: repeated with the same key and content, a command is done at most once.
     pub client_key: Option<String>,
-    /// True if the command may have been obeyed all the same.
+    /// True if the command may have been executed all the same.
     pub maybe_taken: bool,
 }
 

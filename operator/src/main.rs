@@ -8,12 +8,12 @@ use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config, ResourceExt as _};
 use kubebid_operator::auction::Auction;
 use kubebid_operator::control::{self, Options};
+use kubebid_operator::leadership::{Candidate, Leadership, Lost, until_done};
 use kubebid_operator::metrics::{self, ActiveNodes};
 use kubebid_operator::ops::{self, Ops};
 use kubebid_operator::plan::slot::Limits;
 use kubebid_operator::provision::external::{self, External, ExternalOptions};
 use kubebid_operator::provision::{Kwok, Provisioner};
-use kubebid_operator::reign::{Candidate, Lost, Reign, until_done};
 use kubebid_operator::{crds, fault};
 use std::error::Error;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
@@ -262,22 +262,22 @@ impl Run {
             Candidate::new(client.clone(), &self.lease_namespace, &self.lease_name, &self.identity, lease);
         loop {
             if self.alone {
-                let reign = Reign::alone();
-                let options = self.options(&client, &cluster, reign.clone(), &ops.active_nodes)?;
+                let leadership = Leadership::alone();
+                let options = self.options(&client, &cluster, leadership.clone(), &ops.active_nodes)?;
                 let mut working = std::pin::pin!(control::run(client.clone(), options));
                 tokio::select! {
                     () = working.as_mut() => return Err(ENDED.into()),
                     () = stop.as_mut() => {}
                 }
-                tokio::select! { () = working => {} () = reign.finish() => {} }
+                tokio::select! { () = working => {} () = leadership.finish() => {} }
                 return Ok(stopped());
             }
             let mut term = tokio::select! {
                 term = candidate.lead() => term,
                 () = stop.as_mut() => return Ok(stopped()),
             };
-            let reign = term.reign.clone();
-            let options = self.options(&client, &cluster, reign.clone(), &ops.active_nodes)?;
+            let leadership = term.leadership.clone();
+            let options = self.options(&client, &cluster, leadership.clone(), &ops.active_nodes)?;
             let is_stopped = {
                 let mut working = std::pin::pin!(control::run(client.clone(), options));
                 let is_stopped = tokio::select! {
@@ -285,7 +285,7 @@ impl Run {
                     () = term.ended() => false,
                     () = stop.as_mut() => true,
                 };
-                tokio::select! { () = working => {} () = reign.finish() => {} }
+                tokio::select! { () = working => {} () = leadership.finish() => {} }
                 is_stopped
             };
             if is_stopped {
@@ -308,7 +308,7 @@ impl Run {
         &self,
         client: &Client,
         cluster: &str,
-        reign: Reign,
+        leadership: Leadership,
         active_nodes: &Arc<ActiveNodes>,
     ) -> Result<Options, Box<dyn Error>> {
         let mut engine = kubebid_client::Client::builder()
@@ -334,7 +334,7 @@ impl Run {
         Ok(Options {
             auction,
             provisioner,
-            reign,
+            leadership,
             active_nodes: Arc::clone(active_nodes),
             namespace: self.watch_namespace.clone(),
             limits: Limits {

@@ -17,12 +17,12 @@ impl Auction for Model {
             (Some(account), Some(key)) => match self.keys.recall(account, key, &stamped.command, self.now) {
                 Some(known) => known,
                 None => {
-                    let outcome = self.obey(&stamped.command);
+                    let outcome = self.execute(&stamped.command);
                     self.keys.remember(account, key, &stamped.command, self.now, self.seq, outcome);
                     outcome
                 }
             },
-            (None, _) | (_, None) => self.obey(&stamped.command),
+            (None, _) | (_, None) => self.execute(&stamped.command),
         };
         match outcome {
             Outcome::Accepted => {}
@@ -85,7 +85,7 @@ impl Model {
     }
 
     /// Does what the command says and settles, or changes nothing and says why (R16).
-    fn obey(&mut self, command: &Command) -> Outcome {
+    fn execute(&mut self, command: &Command) -> Outcome {
         let done = match command {
             Command::OpenMarket { market, rules } => self.check_open(market, rules).map(|rules| {
                 self.names.markets.push(market.clone());

@@ -1,4 +1,4 @@
-//! Client keys: the same command sent twice is obeyed once (R16).
+//! Client keys: the same command sent twice is executed once (R16).
 
 use kubebid_core::Reject;
 use kubebid_core::answer::Outcome;

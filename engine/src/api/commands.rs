@@ -14,7 +14,7 @@ use kubebid_core::units::Micros;
 use kubebid_core::{Command, Exchange};
 use std::sync::Arc;
 
-/// A command that was obeyed, just now or when its key was first used.
+/// A command that was executed, just now or when its key was first used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     pub(super) seq: u64,

@@ -29,14 +29,16 @@ const BATCH_COMMANDS: usize = 8192;
 /// The smallest batch that is applied while the next one is being journaled. A smaller batch is applied first,
 /// because a commit that fewer callers share costs more than that moment.
 const OVERLAP_MIN_COMMANDS: usize = 64;
-/// So many callers with a command or so each are a crowd. They are answered before anything else, and given a moment to
-/// come back: a commit costs as much as thirty commands, whatever it has in it.
+/// The number of callers that have to share a commit for the next one to be delayed (PostgreSQL's `commit_siblings`). They
+/// are answered first, and their next commands share a commit again: a commit costs as much as thirty commands.
 const COMMIT_SIBLINGS: usize = 24;
+/// The delay before the next commit, so that these callers can send their next commands (PostgreSQL's `commit_delay`).
 const COMMIT_DELAY: Duration = Duration::from_millis(1);
-/// The longest wait for something due: timers stand still in a suspended machine, and a jump of its clock is to be seen
-/// while nothing happens.
+/// The longest wait for a timer. Timers stand still in a suspended machine, and a jump of its clock must be noticed while
+/// nothing happens.
 const WAIT: Duration = Duration::from_secs(1);
 
+/// The sequencer. One thread runs it.
 pub(crate) struct Sequencer {
     pub(crate) intake: Arc<Intake>,
     pub(crate) clock: MarketClock,
@@ -49,10 +51,10 @@ pub(crate) struct Sequencer {
     pub(crate) stamped: Micros,
 }
 
-/// Why the sequencer ended.
+/// The reason why the sequencer ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Stopped {
-    /// Somebody else leads.
+    /// Another engine leads.
     #[error("this engine may not write any more: {0}")]
     Superseded(String),
     /// The database was restored under the engine, or somebody changed its journal.
@@ -86,6 +88,7 @@ impl Taken {
         self.tickets.iter().flat_map(|ticket| &ticket.commands).chain(&self.advance)
     }
 
+    /// Returns true if many callers with about one command each share this commit.
     fn waits_for_siblings(&self) -> bool {
         self.tickets.len() >= COMMIT_SIBLINGS && self.count() < 2 * self.tickets.len()
     }
@@ -94,15 +97,15 @@ impl Taken {
 impl Sequencer {
     /// Runs until the intake is closed and empty.
     pub(crate) async fn run(mut self) -> Result<(Replay, Position), Stopped> {
-        // What is in the journal and not applied yet.
+        // The batch that is in the journal and not applied yet.
         let mut durable = None;
         loop {
             let at_once =
                 |durable: &mut Taken| durable.count() < OVERLAP_MIN_COMMANDS || durable.waits_for_siblings();
             if let Some(few) = durable.take_if(at_once) {
-                let crowd = few.waits_for_siblings();
+                let is_delayed = few.waits_for_siblings();
                 self.market.apply(few, self.intake.waiting());
-                if crowd {
+                if is_delayed {
                     tokio::time::sleep(COMMIT_DELAY).await;
                 }
             }

@@ -1,4 +1,4 @@
-//! A damaged journal is told by the first row that is wrong, and never obeyed.
+//! A damaged journal is told by the first row that is wrong, and never executed.
 
 use std::error::Error;
 

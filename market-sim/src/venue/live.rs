@@ -45,7 +45,7 @@ impl From<Error> for VenueError {
 }
 
 impl Live {
-    /// With an administrator's token. A world begins in an empty market: an engine that has obeyed
+    /// With an administrator's token. A world begins in an empty market: an engine that has executed
     /// commands is refused.
     pub fn connect(endpoints: Vec<String>, token: String) -> Result<Live, VenueError> {
         let runtime = Builder::new_current_thread().enable_all().build();
@@ -57,7 +57,7 @@ impl Live {
             match next(&mut watch).await?.seq {
                 0 => Ok((admin, watch)),
                 seq => Err(VenueError(format!(
-                    "the engine has obeyed {seq} commands already; a replay needs one on an empty store"
+                    "the engine has executed {seq} commands already; a replay needs one on an empty store"
                 ))),
             }
         })?;

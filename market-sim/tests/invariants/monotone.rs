@@ -133,7 +133,7 @@ fn price(exchange: &Exchange, market: MarketId) -> Price {
     exchange.market_numbers(market).0.market_price
 }
 
-/// A copy that has obeyed one command more, at the same instant; none where it is refused.
+/// A copy that has executed one command more, at the same instant; none where it is refused.
 fn with(exchange: &Exchange, command: &Command) -> Option<Exchange> {
     let mut copy = Exchange::restore(&exchange.snapshot()).expect("its own snapshot");
     let at = copy.now();

@@ -4,10 +4,10 @@ use super::Error;
 use super::written::Written;
 use crate::api::{BidNode, BidSlot, BidSlotStatus};
 use crate::auction::Auction;
+use crate::leadership::{Leadership, Pass};
 use crate::metrics::ActiveNodes;
 use crate::plan::slot::Limits;
 use crate::provision::Provisioner;
-use crate::reign::{Pass, Reign};
 use crate::world::World;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -27,7 +27,7 @@ use tracing::warn;
 pub struct Options {
     pub auction: Arc<Auction>,
     pub provisioner: Arc<dyn Provisioner>,
-    pub reign: Reign,
+    pub leadership: Leadership,
     pub active_nodes: Arc<ActiveNodes>,
     /// Only BidNodes of this namespace; absent for all.
     pub namespace: Option<String>,
@@ -83,14 +83,14 @@ struct News {
 pub(super) struct Herald {
     recorder: Recorder,
     news: UnboundedReceiver<News>,
-    reign: Reign,
+    leadership: Leadership,
 }
 
 impl Herald {
     /// For as long as it is polled. News that cannot be written is not worth a failure.
     pub(super) async fn run(mut self) {
         while let Some(News { event, about }) = self.news.recv().await {
-            if !self.reign.holds() {
+            if !self.leadership.is_valid() {
                 continue;
             }
             if let Err(error) = self.recorder.publish(&event, &about).await {
@@ -138,7 +138,7 @@ impl Context {
         let reporter = Reporter { controller: "kubebid-operator".to_owned(), instance: None };
         let recorder = Recorder::new(client.clone(), reporter);
         let (sender, news) = unbounded_channel();
-        let herald = Herald { recorder, news, reign: options.reign.clone() };
+        let herald = Herald { recorder, news, leadership: options.leadership.clone() };
         let context = Context {
             client,
             world,
@@ -191,12 +191,12 @@ impl Context {
 
     /// To be asked before each act.
     pub(super) fn leads(&self) -> Result<(), Error> {
-        if self.options.reign.holds() { Ok(()) } else { Err(Error::NotLeading) }
+        if self.options.leadership.is_valid() { Ok(()) } else { Err(Error::NotLeading) }
     }
 
     /// Counts a pass for as long as what is returned lives.
     pub(super) fn pass(&self) -> Pass {
-        self.options.reign.pass()
+        self.options.leadership.pass()
     }
 
     pub(super) fn set_pictured(&self) {

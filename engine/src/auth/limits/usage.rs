@@ -27,7 +27,7 @@ struct Table {
     /// Commits up to this command are counted.
     counted: u64,
     accounts: BTreeMap<AccountName, Account>,
-    /// Obeyed under these numbers, and not counted yet: still on the way.
+    /// Commands that were executed under these numbers and are not counted yet.
     stamped: BTreeMap<u64, (AccountName, Room)>,
 }
 
@@ -123,7 +123,7 @@ impl Reservation {
         self.usage.table().give_back(&self.account, room);
     }
 
-    /// The last of the commands was obeyed under this number: the room is used up, and from their commit on counted.
+    /// The last of the commands was executed under this number: the room is used up, and from their commit on counted.
     pub fn taken(&mut self, seq: u64) {
         let mut table = self.usage.table();
         let room = std::mem::take(&mut self.room);

@@ -1,4 +1,4 @@
-//! Who leads: one replica at a time, by a Lease; and knowing in time that one does not any more.
+//! Leader election: one replica acts at a time, by a Lease, and it notices in time when its lease may have run out.
 
 use crate::clock;
 use crate::metrics;
@@ -39,11 +39,11 @@ pub async fn until_done<T, E: std::fmt::Display>(
     }
 }
 
-/// The right to act. A process that was stopped for a while and goes on does not know how long that was, and one that
-/// cannot reach the API server does not hear that another has taken its lease: for both the pulse is too old, before
-/// anything is written.
+/// The right to act. A process that was suspended does not know for how long, and one that cannot reach the API server
+/// does not learn that another replica has taken its lease. In both cases the last pulse is too old, and nothing is
+/// written.
 #[derive(Clone, Debug)]
-pub struct Reign {
+pub struct Leadership {
     state: Arc<State>,
 }
 
@@ -53,11 +53,11 @@ struct State {
     /// Passes that are under way.
     passes: watch::Sender<usize>,
     pulse: watch::Sender<Instant>,
-    /// Without a pulse for this long somebody else may lead.
+    /// The age of the last pulse from which another replica may lead.
     limit: Duration,
 }
 
-impl Reign {
+impl Leadership {
     /// Without anybody beside: for a single replica.
     pub fn alone() -> Self {
         metrics::leads(true);
@@ -67,7 +67,7 @@ impl Reign {
             pulse: watch::Sender::new(Instant::now()),
             limit: Duration::MAX,
         };
-        Reign { state: Arc::new(state) }
+        Leadership { state: Arc::new(state) }
     }
 
     fn of(lease: Duration) -> Self {
@@ -78,7 +78,7 @@ impl Reign {
             pulse: watch::Sender::new(Instant::now()),
             limit: lease / 3,
         };
-        Reign { state: Arc::new(state) }
+        Leadership { state: Arc::new(state) }
     }
 
     /// Counts a pass for as long as what is returned lives.
@@ -108,14 +108,14 @@ impl Reign {
             |lease: Lease| lease.spec.and_then(|spec| spec.holder_identity).is_some_and(|it| it == identity);
         if let Ok(Ok(lease)) = timeout(self.state.limit, leases.get(name)).await
             && ours(lease)
-            && self.holds()
+            && self.is_valid()
         {
             self.state.pulse.send_replace(asked);
         }
     }
 
     /// Returns whether this replica may write.
-    pub fn holds(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.state.leads.load(Ordering::SeqCst) && self.state.pulse.borrow().elapsed() < self.state.limit
     }
 }
@@ -158,7 +158,7 @@ pub enum Lost {
 /// The time in which this replica leads.
 #[derive(Debug)]
 pub struct Term {
-    pub reign: Reign,
+    pub leadership: Leadership,
     candidate: Candidate,
     changes: watch::Receiver<bool>,
     task: JoinHandle<Result<LeaseManager, LeaseManagerError>>,
@@ -186,8 +186,8 @@ impl Candidate {
             };
             if leads {
                 info!(identity = self.identity, "this replica leads");
-                let reign = Reign::of(self.lease);
-                return Term { reign, candidate: self.clone(), changes, task };
+                let leadership = Leadership::of(self.lease);
+                return Term { leadership, candidate: self.clone(), changes, task };
             }
             // Not released, as the end of `changes` would: that may fall on the Lease that the next manager takes.
             end(task).await;
@@ -258,13 +258,13 @@ impl Term {
                 }
                 () = sleep(PULSE) => {}
             }
-            if !self.reign.holds() {
+            if !self.leadership.is_valid() {
                 error!("this process stood still, or did not see its lease, for longer than that allows");
                 break;
             }
-            self.reign.beat(&leases, &self.candidate.name, &self.candidate.identity).await;
+            self.leadership.beat(&leases, &self.candidate.name, &self.candidate.identity).await;
         }
-        self.reign.end();
+        self.leadership.end();
     }
 
     /// Says who has the Lease after this term, as soon as the API server does.
