@@ -1,4 +1,4 @@
-//! What to do next, for each way in which a call can fail.
+//! Advice on the next step, for each way in which a call can fail.
 
 use kubebid_client::{Code, Error};
 

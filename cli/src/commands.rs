@@ -1,5 +1,5 @@
-//! One file for each family of commands. A family is an enum or struct of its flags with a `run`; what needs an
-//! engine opens the connection, what does not leaves it alone.
+//! The commands, one file for each group. A group is an enum or struct of its flags with a `run`. Only commands that
+//! need an engine open a connection.
 
 mod account;
 mod admin;

@@ -1,5 +1,5 @@
-//! Which engine to talk to, and as whom: flags, then the environment, then the profile. The only place that reads
-//! the environment.
+//! The connection to an engine: flags, then the environment, then the profile. The only place that reads the
+//! environment.
 
 use crate::failure::Failure;
 use crate::output::{Format, Output};

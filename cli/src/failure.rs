@@ -1,4 +1,4 @@
-//! What went wrong, what to do next, and the exit code that says so to scripts.
+//! A failure: its message, the advice, and the exit code for scripts.
 
 use crate::advice::advice;
 use kubebid_client::{Error, Kind, Refusal};

@@ -1,4 +1,4 @@
-//! How answers are printed: tables for people, the JSON of the messages for programs.
+//! Prints answers: tables for people, the JSON of the messages for programs.
 
 use crate::failure::Failure;
 use crate::money::Dollars;

@@ -1,4 +1,4 @@
-//! Where the profile is, and what of it the commands use. `kubebid up` writes it.
+//! The profile: where it is, and what the commands use of it. `kubebid up` writes it.
 
 use crate::failure::Failure;
 use etcetera::BaseStrategy as _;

@@ -1,4 +1,4 @@
-//! Where logs and spans go: logs to standard error, spans to a collector if one is named.
+//! Logs to standard error, and spans to a collector if one is configured.
 
 use crate::failure::Failure;
 use kubebid_engine::runtime::spans;

@@ -1,4 +1,4 @@
-//! The auditor: keeps accounts of its own from events alone, and disagrees aloud.
+//! The auditor: keeps its own accounts from events alone, and reports every contradiction.
 //!
 //! It knows what every market was told its rules are, hears every event in order, and asks of each
 //! whether it can be so: of units and offers, of bids, of nodes, notices and claims. It works out the prices of

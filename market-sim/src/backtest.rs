@@ -1,4 +1,4 @@
-//! Bidding strategies compared: the same jobs, drawn by a seed, once for each strategy.
+//! Compares bidding strategies: the same jobs, drawn by a seed, once for each strategy.
 //!
 //! On a trace of jobs they bid in the exchange. On a trace of prices, which has no bids behind it, a job is
 //! one node's work in one region, and takes the price as it comes: it runs where the price is at most

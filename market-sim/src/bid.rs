@@ -1,4 +1,4 @@
-//! The bid that most of ours are.
+//! The usual bid of the simulator.
 
 use kubebid_core::Price;
 use kubebid_core::command::PlaceBid;

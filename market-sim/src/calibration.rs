@@ -1,4 +1,4 @@
-//! Is a world like the real thing? The same statistics of it as of published traces, beside their bands.
+//! Calibration: compares statistics of a simulated world with those of published traces.
 
 mod arrivals;
 mod bands;

@@ -1,4 +1,4 @@
-//! A mean over seeds, and how far to trust it.
+//! A mean over seeds, with its confidence interval.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};

@@ -1,5 +1,5 @@
-//! Mechanism experiments: small worlds of one-node jobs in one market, played again and again while one
-//! rule changes; churn, revenue, fairness, and welfare against the computed optimum.
+//! Mechanism experiments: small worlds of one-node jobs in one market, run again and again while one rule changes.
+//! Measures churn, revenue, fairness, and welfare against the computed optimum.
 //!
 //! Everything comes out of the exchange, but for what its rules cannot express: without the waiting rule of R4
 //! a world is played by the reference model.

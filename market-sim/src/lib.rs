@@ -1,4 +1,4 @@
-//! Worlds, traces and commands that are played against the market: the library behind the `market-sim` tool.
+//! Plays worlds, traces and commands against the market: the library behind the `market-sim` tool.
 
 pub mod audit;
 pub mod backtest;

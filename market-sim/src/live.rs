@@ -1,4 +1,4 @@
-//! `market-sim live`: the living market of `kubebid up`, against an engine that runs elsewhere.
+//! `market-sim live`: runs the living market of `kubebid up` against an engine elsewhere.
 
 use axum::Router;
 use axum::routing::get;

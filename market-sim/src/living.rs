@@ -1,5 +1,4 @@
-//! A small living market for people to play in: synthetic providers and tenants, in real time, through
-//! the client like everybody else.
+//! A small living market for people to try: synthetic providers and tenants, in real time, through the client.
 
 pub mod metrics;
 pub mod profile;

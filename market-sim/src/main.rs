@@ -1,4 +1,4 @@
-//! The `market-sim` tool: its words, and what they start.
+//! The `market-sim` tool: its commands and flags.
 
 // `println!` panics when nobody reads: `stdout.rs`.
 #![warn(clippy::print_stdout)]

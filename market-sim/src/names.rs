@@ -1,4 +1,4 @@
-//! Names of a trace as names of the market.
+//! Converts names of a trace into names of the market.
 //!
 //! A trace calls its instance types, regions and tenants what it likes. A market is called `type/region`, and an
 //! engine takes only some letters. A name that fits stays as it is; every other name gets a substitute, which

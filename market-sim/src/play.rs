@@ -1,4 +1,4 @@
-//! Commands in, answers out, one JSON object a line.
+//! Plays commands, one JSON object a line, and prints the answers.
 
 mod input;
 mod output;

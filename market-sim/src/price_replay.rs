@@ -1,4 +1,4 @@
-//! What bids would have got on a price trace: arithmetic, no market.
+//! Computes what bids would have got on a price trace, without a market.
 //!
 //! Each market is looked at on a grid of 5 minutes, from its first row to the end of the trace. A bid runs
 //! where the price is at most the bid, pays that price, and is pre-empted where the price steps above it

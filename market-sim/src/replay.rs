@@ -1,5 +1,5 @@
-//! Replays a demand trace against a market: providers offer the capacity, jobs bid for their nodes or share one,
-//! work on what they get, and let go when they are done or cannot make their deadline.
+//! Replays a demand trace against a market: providers offer the capacity; jobs bid for their nodes or share one, work,
+//! and release them when they are done or cannot make their deadline.
 //!
 //! The world learns what happens from the market's events alone and steps to every instant at which
 //! something can happen, so that the exchange in this process and an engine behind a connection give

@@ -1,5 +1,4 @@
-//! A page that people look at: charts and tables of anything the simulator has measured, as one HTML file
-//! that needs nothing beside it, as JSON, or as CSV.
+//! A page for people: charts and tables as one HTML file without dependencies, as JSON, or as CSV.
 //!
 //! Whoever measures fills a [`Page`]; how it looks is decided here. [`Trail`] keeps a quantity over time
 //! in bounded memory.

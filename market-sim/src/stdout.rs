@@ -1,4 +1,4 @@
-//! Standard output, whose reader may have seen enough.
+//! Writes to standard output, and ends quietly if its reader has closed it.
 
 use std::io::{self, ErrorKind, Write};
 

@@ -1,5 +1,5 @@
-//! A supply trace drives what a market has: a provider puts its offer anew at every change, bids for some
-//! nodes each compete for them, and the exchange says who gets and loses what.
+//! Replays a supply trace: a provider changes its offer at every row, bids for some nodes each compete, and the
+//! exchange decides who gets and loses nodes.
 
 mod table;
 

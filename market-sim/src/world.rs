@@ -1,4 +1,4 @@
-//! A living market: providers and tenants on a simulated clock, and what becomes of them.
+//! A simulated world: providers and tenants on a stepped clock.
 //!
 //! Whoever acts sees what a participant would see (events, announced prices, its own nodes) and draws
 //! from a generator that goes by its name. Nothing here reads a price that is to come out: prices follow

@@ -1,5 +1,4 @@
-//! Calls with nothing around them, for who measures an engine and not its client: made by the connection of HTTP/2
-//! itself where that is plain, of encoded messages, and tried once.
+//! Calls without retries and conversions, for programs that measure an engine and not its client.
 
 use crate::Client;
 use crate::call::{Tries, in_time, send};

@@ -1,4 +1,4 @@
-//! Many bids over one stream, with a bound on how many are without an answer.
+//! Places many bids over one stream, with a bound on unanswered ones.
 
 use crate::Client;
 use crate::call::{Limits, Repeat, Tries, in_time};

@@ -1,4 +1,4 @@
-//! How a call is made: a deadline, tries, and what is done between them.
+//! Makes a call: deadline, retries, and backoff.
 
 use crate::Client;
 use crate::credential::Bearer;

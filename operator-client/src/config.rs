@@ -1,4 +1,4 @@
-//! How a client is made. The only place that reads the environment.
+//! Builds a client. The only place that reads the environment.
 
 use crate::credential::Credential;
 use crate::endpoints::Endpoints;

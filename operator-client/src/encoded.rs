@@ -1,4 +1,4 @@
-//! Streams as the bytes they are on the wire, for who reads only a part of each frame.
+//! Streams as encoded bytes, for programs that read only a part of each frame.
 
 use crate::Client;
 use crate::call::{Limits, MESSAGE_MAX, Repeat, Tries, in_time};

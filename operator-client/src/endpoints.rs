@@ -1,4 +1,4 @@
-//! The engines of one exchange: stick to what works, go round when it does not.
+//! The endpoints of one exchange: a client stays with one that works, and tries the others if it fails.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tonic::transport::Channel;

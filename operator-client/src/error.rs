@@ -1,4 +1,4 @@
-//! What a call can come to, other than an answer.
+//! The errors of a call.
 
 use crate::Code;
 use crate::v1;

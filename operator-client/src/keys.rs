@@ -1,4 +1,4 @@
-//! Requests that carry a client key: repeated with the same one they are done at most once.
+//! Requests with a client key: repeated with the same key they are executed at most once.
 
 use crate::v1;
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! Lists longer than a page.
+//! Reads lists that are longer than a page.
 
 use crate::Client;
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! What a bidding strategy has to know of markets, from what the engine lists of them.
+//! Gathers what a bidding strategy needs to know about markets.
 
 use kubebid_proto::v1;
 use kubebid_strategy::{Quote, shared_tick_micros};

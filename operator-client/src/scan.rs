@@ -1,5 +1,4 @@
-//! Encoded messages read no further than somebody needs who counts and times them: [`watch_events_encoded`] and the
-//! like bring them.
+//! Reads only the parts of encoded messages that a program needs to count and time them ([`watch_events_encoded`]).
 //!
 //! [`watch_events_encoded`]: crate::Client::watch_events_encoded
 

@@ -1,4 +1,4 @@
-//! From a gRPC status to what it means for the caller, and whether trying again is any use. One table.
+//! Classifies gRPC statuses: what each means for the caller, and whether a retry can help.
 
 use crate::Code;
 use crate::error::{Error, Kind, Refusal};

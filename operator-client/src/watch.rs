@@ -1,4 +1,4 @@
-//! Watches that go on where they broke.
+//! Watches that resume where they broke.
 
 use crate::Client;
 use crate::call::{Limits, MESSAGE_MAX, Repeat, Tries, in_time};

@@ -1,4 +1,4 @@
-//! The engine, as the operator sees it: what it asks for, slot by slot.
+//! The engine as the operator sees it: the requests for each slot.
 
 mod feed;
 mod mirror;

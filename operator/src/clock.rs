@@ -1,4 +1,4 @@
-//! The one place that asks what time it is.
+//! The only place that asks for the time.
 
 use k8s_openapi::jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! Looks at the world, asks the plan, and does what it says.
+//! The reconcilers: observe the cluster, ask the plan, and act.
 
 mod act;
 mod bidnode;

@@ -1,4 +1,4 @@
-//! Deletes an object, and none of the same name that came later.
+//! Deletes an object by its UID, so that a later one of the same name stays.
 
 use kube::Resource;
 use kube::ResourceExt as _;

@@ -1,5 +1,4 @@
-//! Places at which a test may end the process, as a crash would, or one look at an object: between an act and its being
-//! written down.
+//! Fault points, where a test can end the process or one reconcile between an act and its record.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What the operator counts. Names are part of the interface: docs/metrics.md lists them.
+//! Metrics of the operator. Their names are part of the interface: docs/metrics.md lists them.
 
 use crate::api::BidNode;
 use kube::ResourceExt as _;

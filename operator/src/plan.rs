@@ -1,4 +1,4 @@
-//! What to do, as pure functions of what was seen. Nothing here talks to anybody or asks the time.
+//! Plans the next step, as pure functions of what was observed. Nothing here does I/O or asks for the time.
 
 pub mod count;
 pub mod demand;

@@ -1,4 +1,4 @@
-//! Machines: who makes them, behind one trait.
+//! Provisioners: make machines, behind one trait.
 
 pub mod external;
 mod kwok;

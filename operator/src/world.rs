@@ -1,4 +1,4 @@
-//! The cluster as the watches tell it.
+//! The state of the cluster, from the watches.
 
 mod index;
 

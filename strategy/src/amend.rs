@@ -1,4 +1,4 @@
-//! When a new ceiling is worth the place in the queue that it costs.
+//! Decides if a new ceiling is worth the place in the queue that it costs.
 
 /// A bid as it stands, on the slow beat that looks at its ceiling again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a strategy knows of the markets that it bids in.
+//! The facts about a market that a strategy uses.
 
 /// The markets of one bid, as they stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The reference price: what a strategy takes for "the market" when it bids a share of it.
+//! The reference price, of which a strategy bids a share.
 
 /// The hours of market prices whose median makes the reference.
 pub const REFERENCE_HOURS: u64 = 48;

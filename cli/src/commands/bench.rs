@@ -1,4 +1,4 @@
-//! `kubebid bench`: load for an engine, and what came of it.
+//! `kubebid bench`: puts load on an engine and measures it.
 
 mod child;
 mod http;

@@ -1,4 +1,4 @@
-//! What commands share that run something here rather than ask an engine elsewhere.
+//! Shared parts of the commands that run something here instead of asking an engine.
 
 use crate::failure::{Exit, Failure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

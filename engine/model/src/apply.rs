@@ -1,4 +1,4 @@
-//! The door: one command at a time, after everything that was due before it (R1).
+//! Applies one command at a time, after everything that was due before it (R1).
 
 use crate::state::{Market, Model};
 use kubebid_core::answer::{Answer, Auction, Outcome};

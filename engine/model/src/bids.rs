@@ -1,4 +1,4 @@
-//! What the tenants' commands do: placing, amending, cancelling, releasing (R2, R14).
+//! The commands of tenants: place, amend, cancel, release (R2, R14).
 
 use crate::state::{Bid, Model};
 use kubebid_core::Price;

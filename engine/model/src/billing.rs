@@ -1,4 +1,4 @@
-//! Who pays what to whom (R15).
+//! Charges: the debits, credits and fees of each node (R15).
 
 use crate::state::{Allocation, Claim, Model};
 use kubebid_core::Price;

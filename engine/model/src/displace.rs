@@ -1,4 +1,4 @@
-//! What a bid would take next: a free unit, a standing notice, or somebody's place (R3, R4).
+//! The next node for a bid: a free unit, a standing notice, or a displacement (R3, R4).
 
 use crate::state::Model;
 use kubebid_core::event::{ClaimCause, DropCause, NoticeReason};

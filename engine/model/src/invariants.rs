@@ -1,4 +1,4 @@
-//! What is true of a settled market, checked on the raw state (§4).
+//! The invariants of a settled market, checked on the raw state (§4).
 
 use crate::state::{Allocation, Model};
 use kubebid_core::Price;

@@ -1,4 +1,4 @@
-//! What the providers' commands do: offering, withdrawing, reporting a loss (R11, R17).
+//! The commands of providers: offer, withdraw, report a loss (R11, R17).
 
 use crate::state::{Model, Offer, Unit};
 use kubebid_core::Price;

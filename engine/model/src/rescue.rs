@@ -1,4 +1,4 @@
-//! Free units for claim holders, and what becomes of a notice that nobody claims (R6).
+//! Free units for claimants, and notices that no bid claims (R6).
 
 use crate::displace::{What, needed_ceiling};
 use crate::state::Model;

@@ -1,4 +1,4 @@
-//! What is stored, and the plain questions about it that every rule asks.
+//! The state, and the plain questions about it that every rule asks.
 
 use crate::keys::Keys;
 use kubebid_core::command::{OnPreemption, TimeInForce};

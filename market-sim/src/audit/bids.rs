@@ -1,4 +1,4 @@
-//! Bids, and what they still want.
+//! The auditor's bids, and what they still want.
 
 use super::Lie;
 use foldhash::HashMap;

@@ -1,4 +1,4 @@
-//! What cannot be so, and the rule that it breaks.
+//! Violations: what contradicts the events before, and the rule that is broken.
 
 use kubebid_core::event::{EndReason, NoticeReason};
 use kubebid_core::numbers::Supply;

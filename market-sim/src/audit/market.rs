@@ -1,4 +1,4 @@
-//! One market's books: its units by state, its ceilings and reserves, its losing bids, its prices (R8).
+//! The auditor's books of one market: units by state, ceilings and reserves, losing bids, prices (R8).
 
 use super::Lie;
 use super::meter::{Meter, Tariff};

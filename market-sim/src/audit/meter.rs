@@ -1,4 +1,4 @@
-//! What nodes cost over time (R8, R15), from the prices that the auditor works out itself.
+//! The auditor's meters of what nodes cost over time (R8, R15), from prices that it computes itself.
 //!
 //! A node costs `min(ceiling, max(p(t), reserve))`, where `p(t)` is the price of its tenant. Live nodes cost at most
 //! the lowest ceiling of their market, so their own ceiling matters only under notice, and there

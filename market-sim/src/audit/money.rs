@@ -1,4 +1,4 @@
-//! What is owed: each bill to the micro-dollar, by an integral of the price that follows from the events (R8, R11,
+//! The auditor's bills, exact to the micro-dollar, by an integral of the price that follows from the events (R8, R11,
 //! R15).
 
 use super::meter::{Meter, Terms};

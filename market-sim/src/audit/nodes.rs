@@ -1,4 +1,4 @@
-//! Nodes, their notices and the claims on them.
+//! The auditor's nodes, their notices and the claims on them.
 
 use super::bids::remove;
 use super::money::Running;

@@ -1,4 +1,4 @@
-//! Offers and their units, as events tell of them.
+//! The auditor's offers and units.
 
 use super::Lie;
 use super::market::{Levels, Offered};

@@ -1,4 +1,4 @@
-//! Which markets an instance type has (R13).
+//! The markets of an instance type (R13).
 
 use foldhash::HashMap;
 use kubebid_core::units::{InstanceType, MarketId, MarketName};

@@ -1,5 +1,5 @@
-//! Strategies compared where prices are made: the jobs of a demand trace bid against each other in the
-//! exchange, a few of them as the strategy says, all others what a node is worth to them.
+//! Compares strategies in a real auction: the jobs of a demand trace bid against each other, a few of them by the
+//! strategy, all others for what a node is worth to them.
 
 use super::{Backtest, Contestant, Results};
 use crate::trace::Job;

@@ -1,4 +1,4 @@
-//! The markets of a trace on a grid: the price, and what a strategy knows of it.
+//! The markets of a trace on a time grid: the price, and what a strategy knows of it.
 
 use super::STEP_MINUTES;
 use crate::trace::{PriceChange, TraceError};

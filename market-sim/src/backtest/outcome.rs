@@ -1,4 +1,4 @@
-//! What the contestants come to: a figure for each seed, and what all seeds say together.
+//! The results of a backtest: a figure for each seed, and the summary of all seeds.
 
 use super::Contestant;
 use super::run::Run;

@@ -1,4 +1,4 @@
-//! A backtest as a page.
+//! The page of a backtest.
 
 use super::{Backtest, Contestant, Figure, Grid, Market, STEP_MINUTES, Settings};
 use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, Trail, Unit};

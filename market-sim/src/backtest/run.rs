@@ -1,4 +1,4 @@
-//! One job with one contestant, step by step.
+//! Runs one job with one strategy, step by step.
 
 use super::jobs::Job;
 use super::{Contestant, Grid, STEP_MINUTES, Settings};

@@ -1,4 +1,4 @@
-//! Statistics of jobs: how they come, how long they take, how many nodes they want.
+//! Statistics of jobs: arrivals, durations, numbers of nodes.
 
 use super::{autocorrelation, mean, quantile, variance};
 use crate::world::Drawn;

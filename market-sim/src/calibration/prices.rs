@@ -1,4 +1,4 @@
-//! Statistics of a price on a grid of five minutes, as they were made of the published traces.
+//! Statistics of a price on a grid of five minutes, computed in the same way as those of the published traces.
 
 use super::{autocorrelation, correlation, mean, quantile, variance};
 

@@ -1,4 +1,4 @@
-//! Measured beside band.
+//! The table of measured values and their bands.
 
 use super::bands::Band;
 use serde::Serialize;

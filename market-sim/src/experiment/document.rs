@@ -1,4 +1,4 @@
-//! Tables in a page of documentation, between two comments that say which.
+//! Writes tables into a page of documentation, between two comments that name them.
 
 /// The document has no place for these tables.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! The best that anybody could have done: a planner who knows every job beforehand and moves them for free.
+//! The optimum: a planner that knows every job in advance and moves jobs for free.
 //!
 //! Time falls into spans in which no job comes or leaves. In each, a job can work at most the whole span, and
 //! all together as long as there are units. Which amounts of work can be done together is a polymatroid (a

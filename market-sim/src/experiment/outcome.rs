@@ -1,4 +1,4 @@
-//! What one world comes to under one setting, in figures.
+//! The figures of one world under one setting.
 
 use super::world::{Job, Played, World};
 use super::{Experiment, Setting};

@@ -1,4 +1,4 @@
-//! Findings as tables and charts.
+//! The page of an experiment: tables and charts.
 
 use super::{Arm, Figure, Finding, World, Yardstick};
 use crate::estimate::Estimate;

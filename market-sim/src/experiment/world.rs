@@ -1,4 +1,4 @@
-//! A small world: jobs that want one node each, some units of one offer, and the exchange between them.
+//! A small world: jobs that want one node each, the units of one offer, and the exchange.
 
 use super::Setting;
 use crate::bid::standing_bid;

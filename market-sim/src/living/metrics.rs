@@ -1,4 +1,4 @@
-//! What the living market counts of its own doing.
+//! Metrics of the living market.
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 

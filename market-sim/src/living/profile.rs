@@ -1,4 +1,4 @@
-//! The profile of those who play: where the engine is and who one may be.
+//! The profile of the people who try it: the engine's address and their tokens.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

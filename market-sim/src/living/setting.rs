@@ -1,4 +1,4 @@
-//! What has to be there before anybody can trade: instance types, markets with short times, accounts and their tokens.
+//! Prepares an engine for trading: instance types, markets with short times, accounts and their tokens.
 
 use super::{Cast, Stage};
 use kubebid_client::v1::{self, token::Role};

@@ -1,4 +1,4 @@
-//! Commands as JSON objects: parsing them strictly.
+//! Parses commands as JSON objects, strictly.
 
 mod fields;
 mod format;

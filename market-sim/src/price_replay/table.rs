@@ -1,4 +1,4 @@
-//! The answer: by type and market, what each bid would have got, as text, JSON and CSV.
+//! The results of a price replay by instance type and market, as text, JSON and CSV.
 
 use super::{Bid, GRID, Market, Question};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! What a replay comes to.
+//! The report of a replay.
 
 use super::world::Settings;
 use kubebid_core::units::Micros;

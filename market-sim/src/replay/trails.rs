@@ -1,4 +1,4 @@
-//! What a replay looked like over time, in bounded memory, and the page made of it.
+//! Series of a replay over time, in bounded memory, and the page made of them.
 
 use super::report::Report;
 use super::world::Settings;

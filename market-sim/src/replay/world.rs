@@ -1,4 +1,4 @@
-//! The world of a replay: jobs, the rentals they run on, and what happens when.
+//! The world of a replay: jobs, the nodes they rent, and the agenda.
 //!
 //! A *rental* is a bid and the nodes it holds. A job of several nodes, or of a whole one, has a rental to itself.
 //! Smaller jobs of one tenant share a node as long as its GPUs suffice, as pods do. A shared rental bids the most

@@ -1,4 +1,4 @@
-//! The page as HTML: style, script and data are in it, nothing is fetched.
+//! Writes a page as HTML with its style, script and data inside.
 
 use super::chart::{Layout, escaped, inline};
 use super::{Axis, Chart, Page, Point, Table};

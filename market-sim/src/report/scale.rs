@@ -1,4 +1,4 @@
-//! From values to places on paper: round ticks, and how numbers are written.
+//! Scales of a chart: from values to positions, round ticks, number formats.
 
 use super::{Axis, Unit};
 use chrono::DateTime;

@@ -1,4 +1,4 @@
-//! What a supply trace had, and what the bids got of it, as text, JSON and CSV.
+//! The results of a supply replay, as text, JSON and CSV.
 
 use super::{Replay, Supply};
 use kubebid_core::units::Micros;

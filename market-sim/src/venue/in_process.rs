@@ -1,4 +1,4 @@
-//! The exchange in this process: no journal, no wire.
+//! An exchange in this process, without a journal.
 
 use super::{Venue, VenueError};
 use kubebid_core::numbers::Supply;

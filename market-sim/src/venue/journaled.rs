@@ -1,5 +1,5 @@
-//! The exchange in this process with a journal, lost again and again: what the engine recovers from a crash
-//! with, its records and its snapshots, has to bring back the same market.
+//! An exchange in this process with a journal, which crashes again and again: records and snapshots must bring back the
+//! same market.
 
 use super::{InProcess, Venue, VenueError};
 use kubebid_core::numbers::Supply;

@@ -1,5 +1,5 @@
-//! A running engine on the stepped clock, by the client: an administrator moves the time and hears of
-//! everything, each tenant and provider acts with a token of its own.
+//! A running engine on the stepped clock, through the client. An administrator moves the time and watches everything;
+//! each tenant and provider uses a token of its own.
 
 mod requests;
 mod translation;

@@ -1,4 +1,4 @@
-//! What is to happen, by time; what falls to one instant, in the order in which it was planned.
+//! The agenda: planned actions by time; those of one instant in the order in which they were planned.
 
 use kubebid_core::units::Micros;
 use std::cmp::Reverse;

@@ -1,5 +1,4 @@
-//! Markets that have nobody in common need not share an exchange: each lives in one of its own, some at the
-//! same time.
+//! Runs markets without common accounts in exchanges of their own, some at the same time.
 
 use super::outcome::Outcome;
 use super::run::{WorldError, live_in};

@@ -1,4 +1,5 @@
-//! Chance: one seed, and for each name a stream of its own, so that a further agent changes nobody's draws.
+//! Random numbers: one seed, and a stream of its own for each name, so that another agent does not change the draws of
+//! others.
 
 use super::settings::Settings;
 use rand::{RngExt, SeedableRng};

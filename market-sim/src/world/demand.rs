@@ -1,4 +1,4 @@
-//! Where jobs come from: a crowd for each market, with bursts, a rhythm of day and week, and a drift.
+//! Arrivals of jobs in each market, with bursts, daily and weekly rhythm, and drift.
 //!
 //! All of a job is drawn when it comes, so that the same jobs come whatever happens in the market.
 

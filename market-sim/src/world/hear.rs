@@ -1,4 +1,4 @@
-//! What the market says happened, and whom it concerns.
+//! Passes the events of the market to the participants they concern.
 
 use super::run::{Due, Node, World, WorldError};
 use super::tenants::Kind;

@@ -1,4 +1,4 @@
-//! What became of a world: series for each market, sums for each kind of account.
+//! The results of a world: series for each market, sums for each kind of account.
 
 use super::settings::{Kept, Settings};
 use super::tenants::{Kind, Want};

@@ -1,4 +1,4 @@
-//! What became of a world, as a page to look at.
+//! The page of a world.
 
 use super::outcome::{KindSums, MarketSeries, Outcome};
 use super::tenants::Kind;

@@ -1,4 +1,4 @@
-//! Providers: what they offer, how that comes and goes, how fast their nodes boot.
+//! Providers: their offers, how these change, and the boot times of their nodes.
 
 use super::chance::Chance;
 use super::run::{Due, World, WorldError};

@@ -1,4 +1,4 @@
-//! The life of a world: what is due, what that asks of the market, what the market says happened.
+//! Runs a world: takes what is due, sends commands, and handles events.
 
 use super::agenda::Agenda;
 use super::demand::{Drawn, Urgent};

@@ -1,4 +1,4 @@
-//! What a world is like: everything that is chosen and not drawn.
+//! The settings of a world: everything that is chosen and not drawn.
 
 use super::fields::{self, BadWorld};
 use super::run::START;

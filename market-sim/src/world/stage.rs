@@ -1,4 +1,4 @@
-//! One market of a world: who takes part, and what is kept of it.
+//! One market of a world: its participants, and what is recorded of it.
 
 use super::chance::chance_of;
 use super::demand::{Crowd, Drawn, RushSource};

@@ -1,4 +1,4 @@
-//! How tenants bid: what each kind does when a job comes, as time passes, and at a notice.
+//! The behaviour of tenants: what each kind does when a job arrives, as time passes, and at a notice.
 
 use kubebid_core::Price;
 use kubebid_core::units::Micros;

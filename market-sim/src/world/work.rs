@@ -1,4 +1,4 @@
-//! Jobs: what their tenants ask for, how far their work is, and how they end.
+//! Jobs: what their tenants ask for, their progress, and their end.
 
 use super::demand::Drawn;
 use super::run::{Due, Node, World, WorldError, price};

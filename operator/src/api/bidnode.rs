@@ -1,4 +1,4 @@
-//! `BidNode`: so many nodes of an instance type, for at most so much.
+//! `BidNode`: a number of nodes of an instance type, up to a price.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};

@@ -1,4 +1,4 @@
-//! Listens: lists what there is, then follows the events, and lists again now and then in case something was missed.
+//! Follows the engine: lists, then watches the events, and lists again from time to time.
 
 use super::{Auction, SlotKey};
 use kubebid_client::{Error, v1};

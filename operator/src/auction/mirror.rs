@@ -1,4 +1,4 @@
-//! What is known of the operator's bids: listed, and then told by events.
+//! A cache of the operator's bids: listed, and then updated by events.
 
 use crate::api::{BidSlot, LABEL_NAMESPACE, LABEL_SLOT, LABEL_SLOT_UID};
 use kube::ResourceExt as _;

@@ -1,4 +1,4 @@
-//! Prices and instance types, asked for now and then: nothing here is worth a call for every slot.
+//! A cache of prices and instance types, refreshed from time to time, so that slots need no calls of their own.
 
 use super::Auction;
 use crate::api::{BidNodeSpec, LABEL_UID};

@@ -1,4 +1,4 @@
-//! The steps of a slot, done. Each may be done again.
+//! Executes the steps of a slot. Each can be repeated.
 
 mod bid;
 mod machine;

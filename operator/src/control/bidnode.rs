@@ -1,4 +1,4 @@
-//! A look at a BidNode: how many slots it has and should have, and what it says of itself.
+//! Reconciles a BidNode: the number of its slots, and its status.
 
 use super::context::Context;
 use super::objects::{drop_finalizer, patched, posted, release, remove};

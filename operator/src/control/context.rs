@@ -1,4 +1,4 @@
-//! What every look at an object has at hand.
+//! The context of every reconcile: clients, caches, options.
 
 use super::Error;
 use super::written::Written;

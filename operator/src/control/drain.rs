@@ -1,4 +1,4 @@
-//! Makes the pods of a node leave.
+//! Drains a node: makes its pods leave.
 
 use super::Error;
 use super::context::Context;

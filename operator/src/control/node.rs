@@ -1,4 +1,4 @@
-//! What a Node object is to look like, as one patch.
+//! Builds the patch of a Node object.
 
 use super::slot::Scene;
 use crate::api::{

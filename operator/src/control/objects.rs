@@ -1,4 +1,4 @@
-//! What is written to the cluster for a slot: its status, its node, its end.
+//! Writes a slot's status, node and end to the cluster.
 
 use super::Error;
 use super::context::Context;

@@ -1,4 +1,4 @@
-//! Settles what the engine has against the slots that there are: a lease whose slot is gone is ended.
+//! Compares the leases at the engine with the slots in the cluster, and ends a lease whose slot is gone.
 //!
 //! A slot ends its own lease before it goes. One whose finalizer was taken off by hand does not, and nothing else in the
 //! cluster knows of what it held; the engine does, by the labels of its bid.

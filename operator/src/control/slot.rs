@@ -1,4 +1,4 @@
-//! A look at a slot: step after step, until there is nothing to do but wait.
+//! Reconciles a slot: step after step, until it has to wait.
 
 use super::act::{Outcome, act};
 use super::context::Context;

@@ -1,4 +1,4 @@
-//! What was written and is not to be seen yet, for a watch may be behind: who acts on what was before it is refused.
+//! Read-your-writes cache: our last write to each object, until the watch delivers it.
 
 use kube::ResourceExt;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! How many slots a BidNode is to have, and which to give up.
+//! Plans the number of slots of a BidNode, and which to give up.
 
 use crate::api::{ReleaseReason, SlotPhase};
 use k8s_openapi::jiff::SignedDuration;

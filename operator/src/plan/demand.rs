@@ -1,4 +1,4 @@
-//! How many more nodes the pods need that no node has room for.
+//! Counts the nodes that pods need and no node has room for.
 
 use k8s_openapi::api::core::v1::{
     Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodAffinityTerm, Taint, Toleration,

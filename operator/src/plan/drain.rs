@@ -1,4 +1,4 @@
-//! In which order the pods of a node go, and how.
+//! Plans the drain of a node: the order of its pods, and how each leaves.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 

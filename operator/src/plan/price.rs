@@ -1,4 +1,4 @@
-//! At what price to bid, and when to change it.
+//! Plans the price of a bid, and when to change it.
 
 use crate::api::{BidNodeSpec, micros};
 use k8s_openapi::jiff::Timestamp;

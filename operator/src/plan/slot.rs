@@ -1,4 +1,4 @@
-//! What a slot does next: the life of one node, from its bid to its end, one step at a time.
+//! Plans the next step of a slot: the life of one node, from its bid to its end.
 //!
 //! A step is done, its outcome is written into the status, and the next one is asked for. Every step may be
 //! repeated: who crashes between the doing and the writing does it again and nothing more happens.

@@ -1,4 +1,4 @@
-//! What a BidNode says of itself, from what its slots say.
+//! The status of a BidNode, from the status of its slots.
 
 use crate::api::{BidNodeStatus, BidSlotStatus, LABEL_UID, NodePhase, NodeStatus, SlotPhase, usd};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};

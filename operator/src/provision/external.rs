@@ -1,4 +1,4 @@
-//! Machines of the provider's own machinery, ordered, asked after and ended over HTTP.
+//! The external provisioner: orders, polls and ends machines over HTTP.
 
 mod call;
 mod contract;

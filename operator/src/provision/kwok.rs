@@ -1,4 +1,4 @@
-//! Machines of KWOK: a Node object, and nothing behind it.
+//! The KWOK provisioner: makes Node objects without machines.
 
 use super::{Fault, Machine, Order, Provisioner, kubelet_labels};
 use crate::api::TAINT_UNREGISTERED;

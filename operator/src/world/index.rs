@@ -1,4 +1,4 @@
-//! What belongs to what, so that nobody has to look through all there is.
+//! Indexes of the cluster's objects by what they belong to.
 
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::Event;

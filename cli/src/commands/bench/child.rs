@@ -1,4 +1,4 @@
-//! An engine in a process of its own, started to be loaded and stopped afterwards.
+//! An engine in a process of its own, started for a bench and stopped after it.
 
 use super::http::Http;
 use crate::failure::{Exit, Failure};

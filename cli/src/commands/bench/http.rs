@@ -1,4 +1,4 @@
-//! One connection of HTTP/1.1 that is kept alive.
+//! A keep-alive connection of HTTP/1.1.
 
 use crate::failure::{Exit, Failure};
 use http::header::{AUTHORIZATION, HOST, HeaderValue};

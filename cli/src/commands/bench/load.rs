@@ -1,4 +1,4 @@
-//! Who calls when, and what is kept of the answers.
+//! The callers of a bench, their pace, and what is kept of the answers.
 
 use super::Load;
 use crate::commands::local;

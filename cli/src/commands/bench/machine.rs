@@ -1,4 +1,4 @@
-//! What figures are of: the machine, the build, the disk.
+//! The machine, the build and the disk that figures belong to.
 
 use crate::failure::{Exit, Failure};
 use serde::Serialize;

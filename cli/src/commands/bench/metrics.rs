@@ -1,4 +1,4 @@
-//! What the engine says of itself at /metrics.
+//! Reads the engine's metrics.
 
 use super::http::Http;
 use crate::failure::{Exit, Failure};

@@ -1,4 +1,4 @@
-//! What a bench prints: a sheet for people, one JSON object for programs. Every key is always there.
+//! Prints the result of a bench: a sheet for people, one JSON object for programs. Every key is always there.
 
 use super::child::word;
 use super::machine::{Build, Fdatasync, Machine};

@@ -1,4 +1,4 @@
-//! Where a bench plays: an engine, a market in it, and who calls.
+//! Prepares a bench: an engine, a market in it, and the callers.
 
 use super::Target;
 use super::child::Child;

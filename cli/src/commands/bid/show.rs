@@ -1,4 +1,4 @@
-//! How bids and quotes look.
+//! Prints bids and quotes.
 
 use crate::money::Dollars;
 use crate::output::{List, Sheet, View, dollars, number, or_dash, pairs, text};

@@ -1,4 +1,4 @@
-//! Units that go, and come back.
+//! Units that are taken away, and brought back.
 
 use super::{price, seen_from};
 use crate::args::its_number;

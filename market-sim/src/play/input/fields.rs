@@ -1,4 +1,4 @@
-//! What commands look like as JSON objects.
+//! The fields of commands as JSON objects.
 
 use kubebid_core::command::{RuleChange, RuleValue};
 use serde::de::{Deserializer, MapAccess, Visitor};

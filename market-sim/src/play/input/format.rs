@@ -1,4 +1,4 @@
-//! Commands as JSON objects: writing them as they are read.
+//! Writes commands as JSON objects, in the form in which they are read.
 
 use super::fields::*;
 use kubebid_core::command::{CancelMode, Command, OnPreemption, PlaceBid, RuleChange, Stamped, TimeInForce};

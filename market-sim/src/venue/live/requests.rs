@@ -1,4 +1,4 @@
-//! Commands as the requests of the client.
+//! Converts commands into requests of the client.
 
 use kubebid_client::v1::{self, cancel_bid_request, place_bid_request};
 use kubebid_client::{Client, Error};

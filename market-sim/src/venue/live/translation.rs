@@ -1,4 +1,4 @@
-//! Events of the wire as events of the core, with numbers of our own for markets and accounts.
+//! Converts events of the wire format into events of the core, with our own numbers for markets and accounts.
 
 use crate::venue::VenueError;
 use kubebid_client::v1;

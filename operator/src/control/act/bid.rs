@@ -1,4 +1,4 @@
-//! What a slot does at the engine: place its bid, amend it, and answer a notice.
+//! The steps of a slot at the engine: place its bid, amend it, answer a notice.
 
 use super::{Outcome, moved, since_notice};
 use crate::api::{BidSlotStatus, ReleaseReason, SlotPhase, usd};

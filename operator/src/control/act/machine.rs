@@ -1,4 +1,4 @@
-//! What a slot asks of the provisioner: a machine, and its end.
+//! The steps of a slot at the provisioner: order a machine, end it.
 
 use super::{Outcome, moved};
 use crate::api::{BidSlotStatus, SlotPhase};

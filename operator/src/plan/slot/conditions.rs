@@ -1,4 +1,4 @@
-//! What a slot says of itself: how far it is, what it waits for, and until when.
+//! The conditions of a slot: how far it is, what it waits for, and until when.
 
 use super::Limits;
 use crate::api::{BidSlotStatus, SlotPhase};

@@ -1,4 +1,4 @@
-//! One call to the provider's machinery: its connection, token, deadline, and when it is tried again.
+//! One HTTP call to the external provisioner: connection, token, deadline, retries.
 
 use super::contract::Problem;
 use crate::clock;

@@ -1,4 +1,4 @@
-//! The contract with the provider's machinery: what is said to it and what it answers, and the OpenAPI document of it.
+//! The contract with an external provisioner: requests, answers, and their OpenAPI document.
 
 use super::super::{Machine, Order};
 use serde::{Deserialize, Serialize};
