@@ -48,7 +48,7 @@ fn play(audited: bool) -> Result<u64, Box<Disagreement>> {
     let mut say = |at: u64, command: Command| {
         commands += 1;
         let answer = exchange.apply(&Stamped { at: Micros(at), key: None, command });
-        if audited { auditor.hear(&answer.events).map(|()| answer.seq.0) } else { Ok(answer.seq.0) }
+        if audited { auditor.on_events(&answer.events).map(|()| answer.seq.0) } else { Ok(answer.seq.0) }
     };
     say(0, Command::OpenMarket { market: market.clone(), rules: Vec::new() })?;
     let (provider, reserve) = (AccountName::new("provider"), Price(1_000_000));

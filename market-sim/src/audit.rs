@@ -10,15 +10,15 @@
 //! falls to it, so the first event that only a command can bring about ends the settlement before it.
 
 mod bids;
-mod lie;
 mod market;
 mod meter;
 mod money;
 mod nodes;
 mod supply;
 mod types;
+mod violation;
 
-pub use lie::Lie;
+pub use violation::Violation;
 
 use bids::{Bids, Change};
 use kubebid_core::event::{Bidder, CloseReason, DropCause, EndReason, Fact, Scope};
@@ -35,7 +35,7 @@ use types::Types;
 /// An event that cannot be so, and why.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub struct Disagreement {
-    pub lie: Lie,
+    pub violation: Violation,
     /// None where it is the state in which a command leaves the market.
     pub event: Option<Event>,
     pub heard: u64,
@@ -45,9 +45,9 @@ impl fmt::Display for Disagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.event {
             Some(event) => {
-                write!(f, "the auditor disagrees with event {}: {}: {event:?}", self.heard, self.lie)
+                write!(f, "the auditor disagrees with event {}: {}: {event:?}", self.heard, self.violation)
             }
-            None => write!(f, "the auditor disagrees after event {}: {}", self.heard, self.lie),
+            None => write!(f, "the auditor disagrees after event {}: {}", self.heard, self.violation),
         }
     }
 }
@@ -126,35 +126,37 @@ impl Auditor {
     }
 
     /// All events of one command, in order.
-    pub fn hear(&mut self, events: &[Event]) -> Result<(), Box<Disagreement>> {
+    pub fn on_events(&mut self, events: &[Event]) -> Result<(), Box<Disagreement>> {
         (self.obeying, self.amended) = (false, None);
         for event in events {
             self.heard += 1;
             let heard = self.heard;
-            self.judge(event)
-                .map_err(|lie| Box::new(Disagreement { lie, event: Some(event.clone()), heard }))?;
+            self.judge(event).map_err(|violation| {
+                Box::new(Disagreement { violation, event: Some(event.clone()), heard })
+            })?;
         }
-        self.at_rest().map_err(|lie| Box::new(Disagreement { lie, event: None, heard: self.heard }))
+        self.at_rest()
+            .map_err(|violation| Box::new(Disagreement { violation, event: None, heard: self.heard }))
     }
 
     /// The venue's own count of a market's units is ours.
     pub fn compare(&self, market: MarketId, theirs: Supply) -> Result<(), Box<Disagreement>> {
         let ours = self.market(market).supply;
-        let lie = Lie::Count { ours, theirs };
+        let violation = Violation::Count { ours, theirs };
         if ours == theirs {
             Ok(())
         } else {
-            Err(Box::new(Disagreement { lie, event: None, heard: self.heard }))
+            Err(Box::new(Disagreement { violation, event: None, heard: self.heard }))
         }
     }
 
     /// Once a command is settled, nothing is owed, promised or on its way.
-    fn at_rest(&mut self) -> Result<(), Lie> {
+    fn at_rest(&mut self) -> Result<(), Violation> {
         if let Some((unit, bid)) = self.handed.pop() {
-            return Err(Lie::ClaimNotHonoured { unit, bid });
+            return Err(Violation::ClaimNotHonoured { unit, bid });
         }
         if let Some(node) = self.displaced.take() {
-            return Err(Lie::DisplacedForNobody(node));
+            return Err(Violation::DisplacedForNobody(node));
         }
         if let Some(bid) = self.rescued.take() {
             self.bids.forget(bid);
@@ -167,9 +169,9 @@ impl Auditor {
         self.offers.has(market, provider, capacity)
     }
 
-    fn judge(&mut self, event: &Event) -> Result<(), Lie> {
+    fn judge(&mut self, event: &Event) -> Result<(), Violation> {
         if event.at < self.now {
-            return Err(Lie::TimeRunsBack { now: self.now });
+            return Err(Violation::TimeRunsBack { now: self.now });
         }
         if event.at > self.now {
             self.settle_owed()?;
@@ -187,14 +189,14 @@ impl Auditor {
         if let Some(node) = self.displaced.take()
             && !matches!(&event.fact, Fact::Claimed { node: claimed, .. } if claimed.allocation == node)
         {
-            return Err(Lie::DisplacedForNobody(node));
+            return Err(Violation::DisplacedForNobody(node));
         }
         self.account(&event.fact)
     }
 
     /// Goes on to an instant. Until then the prices hold that were settled; reserves that begin to count on the
     /// way change them.
-    fn pass(&mut self, to: Micros) -> Result<(), Lie> {
+    fn pass(&mut self, to: Micros) -> Result<(), Violation> {
         self.settle();
         while let Some((at, _)) = self.nodes.due_raise(to) {
             self.now = self.now.max(at);
@@ -206,7 +208,7 @@ impl Auditor {
     }
 
     /// Raises count that were put off to `now` or before.
-    fn raise_reserves(&mut self, now: Micros) -> Result<(), Lie> {
+    fn raise_reserves(&mut self, now: Micros) -> Result<(), Violation> {
         while let Some((_, node)) = self.nodes.due_raise(now) {
             self.reserve_counts(node)?;
         }
@@ -222,7 +224,7 @@ impl Auditor {
         }
     }
 
-    fn account(&mut self, fact: &Fact) -> Result<(), Lie> {
+    fn account(&mut self, fact: &Fact) -> Result<(), Violation> {
         if let Some(market) = market_of(fact)
             && let Some(market) = self.markets.get_mut(market.0 as usize)
         {
@@ -233,7 +235,7 @@ impl Auditor {
                 self.types.open(*market);
                 let kind = self.types.of(*market);
                 let losing = kind.map(|kind| self.bids.losing_of_type(kind)).unwrap_or_default();
-                let market = self.markets.get_mut(market.0 as usize).ok_or(Lie::UnknownMarket)?;
+                let market = self.markets.get_mut(market.0 as usize).ok_or(Violation::UnknownMarket)?;
                 for (tenant, ceiling) in losing {
                     market.losing.change(tenant, None, Some(ceiling));
                 }
@@ -295,15 +297,15 @@ impl Auditor {
         }
     }
 
-    fn known(&self, market: MarketId) -> Result<(), Lie> {
+    fn known(&self, market: MarketId) -> Result<(), Violation> {
         self.markets
             .get(market.0 as usize)
             .filter(|market| market.is_open())
             .map(|_| ())
-            .ok_or(Lie::UnknownMarket)
+            .ok_or(Violation::UnknownMarket)
     }
 
-    fn amended(&mut self, bidder: Bidder, ceiling: Price, max_nodes: u32) -> Result<(), Lie> {
+    fn amended(&mut self, bidder: Bidder, ceiling: Price, max_nodes: u32) -> Result<(), Violation> {
         let (before, bid) = self.bids.amend(bidder, ceiling, max_nodes)?;
         self.amended = Some((bidder.bid, before));
         for node in &bid.live {
@@ -323,7 +325,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn closed(&mut self, bidder: Bidder, max_nodes: u32) -> Result<(), Lie> {
+    fn closed(&mut self, bidder: Bidder, max_nodes: u32) -> Result<(), Violation> {
         self.bids.close(bidder, max_nodes)?;
         self.recount(bidder.bid);
         self.bids.forget(bidder.bid);

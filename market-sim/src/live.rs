@@ -98,11 +98,11 @@ async fn trade(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let trading = async {
         let keys = Keys::open(arguments)?;
         setting::open(&keys.admin).await?;
-        let cast = setting::cast(async |name, role| keys.client_of(name, role).await).await?;
+        let participants = setting::participants(async |name, role| keys.client_of(name, role).await).await?;
         keys.write_profile().await?;
         info!(tokens = %arguments.tokens.display(), "the markets are open");
         ready.send_replace(true);
-        living::run(setting::stages(), cast, arguments.seed).await;
+        living::run(setting::markets(), participants, arguments.seed).await;
         Ok(())
     };
     tokio::select! {

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 /// A market of the living market, and what is usual there.
 #[derive(Clone, Debug)]
-pub struct Stage {
+pub struct LivingMarket {
     /// `type/region`.
     pub market: String,
     /// Units that each provider offers.
@@ -27,7 +27,7 @@ pub struct Stage {
 
 /// Who plays, each with a client of its own.
 #[derive(Debug)]
-pub struct Cast {
+pub struct Participants {
     pub providers: Vec<Client>,
     pub tenants: Vec<Client>,
 }
@@ -36,15 +36,15 @@ pub struct Cast {
 const BOOT: std::ops::Range<u64> = 1500..4000;
 
 /// Runs until it is dropped. Providers report every allocation on their units ready, whoever's it is.
-pub async fn run(stages: Vec<Stage>, cast: Cast, seed: u64) {
+pub async fn run(markets: Vec<LivingMarket>, participants: Participants, seed: u64) {
     let mut tasks = JoinSet::new();
-    for (n, client) in cast.providers.into_iter().enumerate() {
-        let (stages, rng) = (stages.clone(), rng(seed, n as u64));
-        tasks.spawn(async move { provide(client, stages, rng).await });
+    for (n, client) in participants.providers.into_iter().enumerate() {
+        let (markets, rng) = (markets.clone(), rng(seed, n as u64));
+        tasks.spawn(async move { provide(client, markets, rng).await });
     }
-    for (n, client) in cast.tenants.into_iter().enumerate() {
-        let (stages, rng) = (stages.clone(), rng(seed, 1000 + n as u64));
-        tasks.spawn(async move { live(client, stages, rng).await });
+    for (n, client) in participants.tenants.into_iter().enumerate() {
+        let (markets, rng) = (markets.clone(), rng(seed, 1000 + n as u64));
+        tasks.spawn(async move { live(client, markets, rng).await });
     }
     while tasks.join_next().await.is_some() {}
 }
@@ -54,9 +54,9 @@ fn rng(seed: u64, who: u64) -> ChaCha8Rng {
 }
 
 /// Offers in every market, and boots what is awarded; begins again when the engine was away.
-async fn provide(client: Client, stages: Vec<Stage>, mut rng: ChaCha8Rng) {
+async fn provide(client: Client, markets: Vec<LivingMarket>, mut rng: ChaCha8Rng) {
     loop {
-        if let Err(error) = serve_awards(&client, &stages, &mut rng).await {
+        if let Err(error) = serve_awards(&client, &markets, &mut rng).await {
             tracing::debug!(%error, "a provider begins again");
             metrics::provider_broke();
         }
@@ -64,19 +64,19 @@ async fn provide(client: Client, stages: Vec<Stage>, mut rng: ChaCha8Rng) {
     }
 }
 
-async fn serve_awards(client: &Client, stages: &[Stage], rng: &mut ChaCha8Rng) -> Result<(), Error> {
+async fn serve_awards(client: &Client, markets: &[LivingMarket], rng: &mut ChaCha8Rng) -> Result<(), Error> {
     let starting = v1::ListAllocationsRequest {
         states: vec![v1::allocation::State::Starting as i32],
         ..v1::ListAllocationsRequest::default()
     };
     let starting = client.all(starting).await?;
     let mut watch = client.watch_events(None, starting.cursor);
-    for stage in stages {
-        let spread = rng.random_range(0..5) * stage.reserve_micros / 20;
-        let reserve = (stage.reserve_micros + spread) / stage.tick_micros * stage.tick_micros;
+    for market in markets {
+        let spread = rng.random_range(0..5) * market.reserve_micros / 20;
+        let reserve = (market.reserve_micros + spread) / market.tick_micros * market.tick_micros;
         let offer = v1::PutOfferRequest {
-            market: stage.market.clone(),
-            capacity: stage.capacity,
+            market: market.market.clone(),
+            capacity: market.capacity,
             reserve_micros: reserve,
             ..v1::PutOfferRequest::default()
         };
@@ -107,19 +107,19 @@ async fn boot(client: Client, allocation: u64, millis: u64) {
 }
 
 /// Wants nodes now and then, at what they are worth this time, for as long as the work takes.
-async fn live(client: Client, stages: Vec<Stage>, mut rng: ChaCha8Rng) {
+async fn live(client: Client, markets: Vec<LivingMarket>, mut rng: ChaCha8Rng) {
     let mut jobs = JoinSet::new();
     loop {
         tokio::time::sleep(Duration::from_millis(rng.random_range(300..20_000))).await;
-        let stage = &stages[rng.random_range(0..stages.len())];
+        let market = &markets[rng.random_range(0..markets.len())];
         // Most would pay a little more than the floor, a few nearly the on-demand price.
         let eagerness: f64 = rng.random_range(0.0..1.0);
-        let (low, high) = (stage.reserve_micros as f64, stage.on_demand_micros as f64);
+        let (low, high) = (market.reserve_micros as f64, market.on_demand_micros as f64);
         let worth = low + (high - low) * eagerness.powi(4);
-        let ceiling = (worth as u64).max(stage.reserve_micros) / stage.tick_micros * stage.tick_micros;
+        let ceiling = (worth as u64).max(market.reserve_micros) / market.tick_micros * market.tick_micros;
         let nodes = rng.random_range(1..=3);
         let work = Duration::from_secs(rng.random_range(15..120));
-        jobs.spawn(work_on(client.clone(), stage.market.clone(), ceiling, nodes, work));
+        jobs.spawn(work_on(client.clone(), market.market.clone(), ceiling, nodes, work));
         while jobs.try_join_next().is_some() {}
     }
 }

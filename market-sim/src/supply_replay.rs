@@ -248,11 +248,11 @@ impl Replay<'_> {
     fn say(&mut self, command: Command) {
         let answer = self.exchange.apply(&Stamped { at: self.now, key: None, command });
         for event in &answer.events {
-            self.hear(event);
+            self.on_events(event);
         }
     }
 
-    fn hear(&mut self, event: &Event) {
+    fn on_events(&mut self, event: &Event) {
         match &event.fact {
             Fact::Allocated { node } => {
                 let fleet = self.by_bid[&node.bid];

@@ -10,13 +10,13 @@ mod apart;
 mod chance;
 mod demand;
 mod fields;
-mod hear;
+mod market_sim;
+mod on_events;
 mod outcome;
 mod page;
 mod providers;
 mod run;
 mod settings;
-mod stage;
 mod tenants;
 mod work;
 

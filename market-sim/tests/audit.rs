@@ -9,7 +9,7 @@ use kubebid_core::units::{
     AccountId, AccountName, AllocationId, BidId, MarketId, MarketName, Micros, UnitName,
 };
 use kubebid_core::{Amount, Command, Exchange, MarketRules, Price, Stamped};
-use market_sim::audit::{Auditor, Lie};
+use market_sim::audit::{Auditor, Violation};
 use market_sim::play::{format_command, parse_command};
 
 #[path = "same/generate.rs"]
@@ -95,7 +95,7 @@ fn auditor() -> Auditor {
 }
 
 /// What the auditor says of the events once the first for which `doctor` says so is another.
-fn told(doctor: impl Fn(&mut Fact) -> bool) -> Lie {
+fn told(doctor: impl Fn(&mut Fact) -> bool) -> Violation {
     let (mut heard, _) = lived();
     let doctored = heard.iter_mut().flatten().any(|event| doctor(&mut event.fact));
     assert!(doctored, "there is no such event");
@@ -103,7 +103,7 @@ fn told(doctor: impl Fn(&mut Fact) -> bool) -> Lie {
 }
 
 /// The same, without the first event that is like this.
-fn untold(like: impl Fn(&Fact) -> bool) -> Lie {
+fn untold(like: impl Fn(&Fact) -> bool) -> Violation {
     let (mut heard, _) = lived();
     let command = heard.iter_mut().find(|events| events.iter().any(|event| like(&event.fact)));
     let command = command.expect("there is such an event");
@@ -113,7 +113,7 @@ fn untold(like: impl Fn(&Fact) -> bool) -> Lie {
 }
 
 /// The same, with the first event that is like this told twice.
-fn repeated(like: impl Fn(&Fact) -> bool) -> Lie {
+fn repeated(like: impl Fn(&Fact) -> bool) -> Violation {
     let (mut heard, _) = lived();
     let command = heard.iter_mut().find(|events| events.iter().any(|event| like(&event.fact)));
     let command = command.expect("there is such an event");
@@ -122,10 +122,10 @@ fn repeated(like: impl Fn(&Fact) -> bool) -> Lie {
     judged(&heard)
 }
 
-fn judged(heard: &[Vec<Event>]) -> Lie {
+fn judged(heard: &[Vec<Event>]) -> Violation {
     let mut auditor = auditor();
-    let judged = heard.iter().try_for_each(|events| auditor.hear(events));
-    judged.expect_err("the auditor believed it").lie
+    let judged = heard.iter().try_for_each(|events| auditor.on_events(events));
+    judged.expect_err("the auditor believed it").violation
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn what_the_exchange_says_is_so() {
     let (heard, exchange) = lived();
     let mut auditor = auditor();
     for events in &heard {
-        auditor.hear(events).expect("nothing was doctored");
+        auditor.on_events(events).expect("nothing was doctored");
     }
     auditor.compare(MARKET, exchange.market_numbers(MARKET).1).expect("the same units");
     let sums = auditor.sums();
@@ -177,7 +177,7 @@ fn audited(story: &[Stamped]) -> Result<Auditor, String> {
             let changed = rules[market.0 as usize].with(changes);
             rules[market.0 as usize] = changed.expect("the exchange took them");
         }
-        auditor.hear(&answer.events).map_err(|error| error.to_string())?;
+        auditor.on_events(&answer.events).map_err(|error| error.to_string())?;
     }
     let (sums, totals) = (auditor.sums(), exchange.totals());
     assert_eq!((sums.debits, sums.fees), (totals.debits, totals.fees));
@@ -221,8 +221,8 @@ fn every_bill_of_random_stories_is_known_beforehand() {
 
 #[test]
 fn units_are_not_made_up() {
-    assert_eq!(untold(|fact| matches!(fact, Fact::UnitAdded { .. })), Lie::UnitNumber);
-    assert_eq!(repeated(|fact| matches!(fact, Fact::UnitAdded { .. })), Lie::UnitNumber);
+    assert_eq!(untold(|fact| matches!(fact, Fact::UnitAdded { .. })), Violation::UnitNumber);
+    assert_eq!(repeated(|fact| matches!(fact, Fact::UnitAdded { .. })), Violation::UnitNumber);
     let more = |fact: &mut Fact| match fact {
         Fact::OfferPut { capacity, .. } => {
             *capacity += 1;
@@ -230,8 +230,11 @@ fn units_are_not_made_up() {
         }
         _ => false,
     };
-    assert_eq!(told(more), Lie::Capacity { ours: 2, theirs: 3 });
-    assert_eq!(untold(|fact| matches!(fact, Fact::UnitRemoved { .. })), Lie::Floor(Some(Price(1_000_000))));
+    assert_eq!(told(more), Violation::Capacity { ours: 2, theirs: 3 });
+    assert_eq!(
+        untold(|fact| matches!(fact, Fact::UnitRemoved { .. })),
+        Violation::Floor(Some(Price(1_000_000)))
+    );
     let cheaper = |fact: &mut Fact| match fact {
         Fact::UnitAdded { reserve, .. } => {
             *reserve = Price(1);
@@ -239,17 +242,20 @@ fn units_are_not_made_up() {
         }
         _ => false,
     };
-    assert_eq!(told(cheaper), Lie::UnitReserve(Price(1)));
+    assert_eq!(told(cheaper), Violation::UnitReserve(Price(1)));
 }
 
 #[test]
 fn the_count_of_units_is_compared() {
     let mut auditor = auditor();
     let (heard, exchange) = lived();
-    heard.iter().try_for_each(|events| auditor.hear(events)).expect("nothing was doctored");
+    heard.iter().try_for_each(|events| auditor.on_events(events)).expect("nothing was doctored");
     let ours = exchange.market_numbers(MARKET).1;
     let theirs = Supply { free: ours.free + 1, ..ours };
-    assert_eq!(auditor.compare(MARKET, theirs).expect_err("one more").lie, Lie::Count { ours, theirs });
+    assert_eq!(
+        auditor.compare(MARKET, theirs).expect_err("one more").violation,
+        Violation::Count { ours, theirs }
+    );
 }
 
 #[test]
@@ -261,10 +267,10 @@ fn a_unit_is_given_once_and_to_whom_it_is_due() {
         }
         _ => false,
     };
-    assert_eq!(told(other_unit), Lie::UnitHeld(AllocationId(1)));
+    assert_eq!(told(other_unit), Violation::UnitHeld(AllocationId(1)));
     assert_eq!(
         repeated(|fact| matches!(fact, Fact::Allocated { .. })),
-        Lie::AllocationNumber { expected: 2 }
+        Violation::AllocationNumber { expected: 2 }
     );
     let unknown = |fact: &mut Fact| match fact {
         Fact::Allocated { node } => {
@@ -273,7 +279,7 @@ fn a_unit_is_given_once_and_to_whom_it_is_due() {
         }
         _ => false,
     };
-    assert_eq!(told(unknown), Lie::UnknownUnit);
+    assert_eq!(told(unknown), Violation::UnknownUnit);
     let to_another = |fact: &mut Fact| match fact {
         Fact::Allocated { node } if node.allocation.0 == 3 => {
             (node.bid, node.tenant) = (BidId(4), AccountId(2));
@@ -281,9 +287,9 @@ fn a_unit_is_given_once_and_to_whom_it_is_due() {
         }
         _ => false,
     };
-    assert!(matches!(told(to_another), Lie::ClaimNotHonoured { bid: BidId(7), .. }));
+    assert!(matches!(told(to_another), Violation::ClaimNotHonoured { bid: BidId(7), .. }));
     let kept_back = |fact: &Fact| matches!(fact, Fact::Allocated { node } if node.allocation.0 == 3);
-    assert!(matches!(untold(kept_back), Lie::LowestAccepted(_) | Lie::ClaimNotHonoured { .. }));
+    assert!(matches!(untold(kept_back), Violation::LowestAccepted(_) | Violation::ClaimNotHonoured { .. }));
 }
 
 #[test]
@@ -296,7 +302,7 @@ fn bids_get_what_they_want_at_their_price_and_no_more() {
         _ => false,
     };
     let (ceiling, reserve) = (Price(900_000), Price(1_000_000));
-    assert_eq!(told(dear), Lie::BelowReserve { ceiling, reserve });
+    assert_eq!(told(dear), Violation::BelowReserve { ceiling, reserve });
     let fewer = |fact: &mut Fact| match fact {
         Fact::BidPlaced { min_nodes, max_nodes, .. } => {
             (*min_nodes, *max_nodes) = (0, 0);
@@ -304,9 +310,9 @@ fn bids_get_what_they_want_at_their_price_and_no_more() {
         }
         _ => false,
     };
-    assert_eq!(told(fewer), Lie::TooManyNodes { max_nodes: 0, live: 1, claims: 0 });
-    assert_eq!(untold(|fact| matches!(fact, Fact::BidPlaced { .. })), Lie::UnknownBid);
-    assert_eq!(repeated(|fact| matches!(fact, Fact::BidPlaced { .. })), Lie::BidTwice);
+    assert_eq!(told(fewer), Violation::TooManyNodes { max_nodes: 0, live: 1, claims: 0 });
+    assert_eq!(untold(|fact| matches!(fact, Fact::BidPlaced { .. })), Violation::UnknownBid);
+    assert_eq!(repeated(|fact| matches!(fact, Fact::BidPlaced { .. })), Violation::BidTwice);
     let stolen = |fact: &mut Fact| match fact {
         Fact::Allocated { node } => {
             node.tenant = AccountId(9);
@@ -314,7 +320,7 @@ fn bids_get_what_they_want_at_their_price_and_no_more() {
         }
         _ => false,
     };
-    assert_eq!(told(stolen), Lie::NotItsTenant);
+    assert_eq!(told(stolen), Violation::NotItsTenant);
     let grown = |fact: &mut Fact| match fact {
         Fact::NoticeStarted { max_nodes, .. } => {
             *max_nodes += 5;
@@ -322,7 +328,7 @@ fn bids_get_what_they_want_at_their_price_and_no_more() {
         }
         _ => false,
     };
-    assert_eq!(told(grown), Lie::MaxNodes { before: 1, after: 6 });
+    assert_eq!(told(grown), Violation::MaxNodes { before: 1, after: 6 });
 }
 
 #[test]
@@ -334,7 +340,7 @@ fn notices_are_kept_to_the_microsecond() {
         }
         _ => false,
     };
-    assert_eq!(told(longer), Lie::Deadline(Micros::seconds(960 + 300)));
+    assert_eq!(told(longer), Violation::Deadline(Micros::seconds(960 + 300)));
     let (mut heard, _) = lived();
     for event in heard.iter_mut().flatten() {
         if matches!(event.fact, Fact::NoticeStarted { .. }) {
@@ -343,9 +349,9 @@ fn notices_are_kept_to_the_microsecond() {
     }
     let first = heard.iter().flatten().position(|event| event.at == Micros::seconds(901));
     assert!(first.is_some());
-    assert_eq!(judged(&heard), Lie::Protected(Micros::seconds(960)));
+    assert_eq!(judged(&heard), Violation::Protected(Micros::seconds(960)));
     let ended = |fact: &Fact| matches!(fact, Fact::Ended { node, .. } if node.allocation.0 == 2);
-    assert!(matches!(untold(ended), Lie::NotOwed | Lie::Overdue { .. }));
+    assert!(matches!(untold(ended), Violation::NotOwed | Violation::Overdue { .. }));
     let otherwise = |fact: &mut Fact| match fact {
         Fact::Ended { reason, .. } if *reason == EndReason::Outbid => {
             *reason = EndReason::CapacityWithdrawn;
@@ -355,10 +361,13 @@ fn notices_are_kept_to_the_microsecond() {
     };
     assert_eq!(
         told(otherwise),
-        Lie::WrongEnd { notice: Some(NoticeReason::Outbid), end: EndReason::CapacityWithdrawn }
+        Violation::WrongEnd { notice: Some(NoticeReason::Outbid), end: EndReason::CapacityWithdrawn }
     );
-    assert_eq!(untold(|fact| matches!(fact, Fact::NoticeStarted { .. })), Lie::NoNotice);
-    assert_eq!(untold(|fact| matches!(fact, Fact::Claimed { .. })), Lie::DisplacedForNobody(AllocationId(1)));
+    assert_eq!(untold(|fact| matches!(fact, Fact::NoticeStarted { .. })), Violation::NoNotice);
+    assert_eq!(
+        untold(|fact| matches!(fact, Fact::Claimed { .. })),
+        Violation::DisplacedForNobody(AllocationId(1))
+    );
 }
 
 #[test]
@@ -371,7 +380,7 @@ fn the_lowest_ceiling_goes_first() {
         _ => false,
     };
     let lie = told(dearest);
-    assert!(matches!(lie, Lie::LowestAccepted(Some(Price(1_200_000)))), "{lie:?}");
+    assert!(matches!(lie, Violation::LowestAccepted(Some(Price(1_200_000)))), "{lie:?}");
     let weak = |fact: &mut Fact| match fact {
         Fact::BidPlaced { bidder, ceiling, .. } if bidder.bid.0 == 7 => {
             *ceiling = Price(1_510_000);
@@ -379,7 +388,7 @@ fn the_lowest_ceiling_goes_first() {
         }
         _ => false,
     };
-    assert_eq!(told(weak), Lie::HighestLosing(Price(1_510_000)));
+    assert_eq!(told(weak), Violation::HighestLosing(Price(1_510_000)));
     // The same lie, with prices that fit it.
     let (mut heard, _) = lived();
     for event in heard.iter_mut().flatten() {
@@ -390,7 +399,7 @@ fn the_lowest_ceiling_goes_first() {
             numbers.highest_losing = Price(1_510_000);
         }
     }
-    assert_eq!(judged(&heard), Lie::CeilingNeeded(Price(1_575_000)));
+    assert_eq!(judged(&heard), Violation::CeilingNeeded(Price(1_575_000)));
 }
 
 #[test]
@@ -402,8 +411,8 @@ fn claims_are_whose_they_are() {
         }
         _ => false,
     };
-    assert_eq!(told(another), Lie::NoClaim);
-    assert_eq!(untold(|fact| matches!(fact, Fact::ClaimDropped { .. })), Lie::StillClaimed);
+    assert_eq!(told(another), Violation::NoClaim);
+    assert_eq!(untold(|fact| matches!(fact, Fact::ClaimDropped { .. })), Violation::StillClaimed);
     let was = |fact: &mut Fact| match fact {
         Fact::Claimed { was, by, .. } => {
             *was = Some(*by);
@@ -411,7 +420,7 @@ fn claims_are_whose_they_are() {
         }
         _ => false,
     };
-    assert_eq!(told(was), Lie::NotThatClaim);
+    assert_eq!(told(was), Violation::NotThatClaim);
 }
 
 #[test]
@@ -424,7 +433,7 @@ fn every_bill_is_what_is_owed() {
         }
         _ => false,
     };
-    assert!(matches!(told(dearer), Lie::Bill { .. }));
+    assert!(matches!(told(dearer), Violation::Bill { .. }));
     let cheaper = |fact: &mut Fact| match fact {
         Fact::Charged { debit, fee, .. } => {
             *debit = Amount(debit.0 / 10);
@@ -433,9 +442,9 @@ fn every_bill_is_what_is_owed() {
         }
         _ => false,
     };
-    assert!(matches!(told(cheaper), Lie::Bill { .. }));
-    assert!(matches!(untold(|fact| matches!(fact, Fact::Charged { .. })), Lie::NotCharged { .. }));
-    assert_eq!(repeated(|fact| matches!(fact, Fact::Charged { .. })), Lie::NotOwed);
+    assert!(matches!(told(cheaper), Violation::Bill { .. }));
+    assert!(matches!(untold(|fact| matches!(fact, Fact::Charged { .. })), Violation::NotCharged { .. }));
+    assert_eq!(repeated(|fact| matches!(fact, Fact::Charged { .. })), Violation::NotOwed);
     let fee = |fact: &mut Fact| match fact {
         Fact::Charged { fee, .. } => {
             fee.0 += 1;
@@ -443,8 +452,8 @@ fn every_bill_is_what_is_owed() {
         }
         _ => false,
     };
-    assert!(matches!(told(fee), Lie::Fee(_)));
-    assert_eq!(repeated(|fact| matches!(fact, Fact::Ready { .. })), Lie::ReadyTwice);
+    assert!(matches!(told(fee), Violation::Fee(_)));
+    assert_eq!(repeated(|fact| matches!(fact, Fact::Ready { .. })), Violation::ReadyTwice);
 }
 
 #[test]
@@ -458,11 +467,11 @@ fn prices_follow_from_ceilings_and_reserves() {
             _ => false,
         })
     };
-    assert_eq!(numbers(|n| n.lowest_accepted = None), Lie::LowestAccepted(Some(Price(1_500_000))));
-    assert_eq!(numbers(|n| n.floor = Some(Price(5))), Lie::Floor(Some(Price(1_000_000))));
-    assert_eq!(numbers(|n| n.market_price = Price(9_000_000)), Lie::PriceAboveLowest);
-    assert!(matches!(numbers(|n| n.market_price.0 -= 100), Lie::MarketPrice(_)));
-    assert!(matches!(numbers(|n| n.highest_losing.0 += 100), Lie::HighestLosing(_)));
+    assert_eq!(numbers(|n| n.lowest_accepted = None), Violation::LowestAccepted(Some(Price(1_500_000))));
+    assert_eq!(numbers(|n| n.floor = Some(Price(5))), Violation::Floor(Some(Price(1_000_000))));
+    assert_eq!(numbers(|n| n.market_price = Price(9_000_000)), Violation::PriceAboveLowest);
+    assert!(matches!(numbers(|n| n.market_price.0 -= 100), Violation::MarketPrice(_)));
+    assert!(matches!(numbers(|n| n.highest_losing.0 += 100), Violation::HighestLosing(_)));
 }
 
 #[test]
@@ -471,5 +480,5 @@ fn time_does_not_run_back() {
     let event =
         heard.iter_mut().flatten().find(|event| event.at == Micros::seconds(100)).expect("the third bid");
     event.at = Micros::seconds(1);
-    assert_eq!(judged(&heard), Lie::TimeRunsBack { now: Micros::seconds(70) });
+    assert_eq!(judged(&heard), Violation::TimeRunsBack { now: Micros::seconds(70) });
 }

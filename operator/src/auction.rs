@@ -1,11 +1,11 @@
 //! The engine as the operator sees it: the requests for each slot.
 
+mod bid_cache;
 mod feed;
-mod mirror;
 mod prices;
 
+pub use bid_cache::{BidCache, Known, KnownAllocation, SlotKey};
 pub use feed::Feed;
-pub use mirror::{Known, KnownAllocation, Mirror, SlotKey};
 
 use crate::api::{
     BidNode, BidNodeSpec, BidSlot, LABEL_BIDNODE, LABEL_CLUSTER, LABEL_NAMESPACE, LABEL_SLOT, LABEL_SLOT_UID,
@@ -28,7 +28,7 @@ pub struct Auction {
     client: Client,
     /// The UID of the cluster's `kube-system` namespace.
     cluster: String,
-    mirror: Mirror,
+    mirror: BidCache,
     prices: Prices,
 }
 
@@ -48,11 +48,11 @@ pub enum Amended {
 
 impl Auction {
     pub fn new(client: Client, cluster: String) -> Self {
-        Auction { client, cluster, mirror: Mirror::default(), prices: Prices::default() }
+        Auction { client, cluster, mirror: BidCache::default(), prices: Prices::default() }
     }
 
     /// Returns what is known of the operator's bids.
-    pub fn mirror(&self) -> &Mirror {
+    pub fn mirror(&self) -> &BidCache {
         &self.mirror
     }
 

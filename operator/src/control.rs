@@ -8,7 +8,7 @@ mod node;
 mod objects;
 mod settle;
 mod slot;
-mod written;
+mod write_cache;
 
 pub use context::Options;
 

@@ -13,7 +13,7 @@ use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
 use kubebid_engine::store::{Place, StoreOptions, forget_sqlite};
 use kubebid_engine::{Engine, EngineOptions};
-use market_sim::living::{self, Cast, setting};
+use market_sim::living::{self, Participants, setting};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -89,11 +89,11 @@ impl Up {
         setting::open(&admin).await?;
         let people = people(&admin, admin_token).await?;
         let profile = write_profile(&endpoint, &people, &folder).map_err(at)?;
-        let cast = if self.quiet { None } else { Some(cast(&admin, &endpoint).await?) };
+        let participants = if self.quiet { None } else { Some(participants(&admin, &endpoint).await?) };
         write_line(&welcome(&endpoint, self.ops_listen, &people, &profile))?;
         let life = async {
-            match cast {
-                Some(cast) => living::run(setting::stages(), cast, 1).await,
+            match participants {
+                Some(participants) => living::run(setting::markets(), participants, 1).await,
                 None => std::future::pending().await,
             }
         };
@@ -140,10 +140,11 @@ async fn people(admin: &Client, admin_token: String) -> Result<BTreeMap<String, 
     Ok(tokens)
 }
 
-async fn cast(admin: &Client, endpoint: &str) -> Result<Cast, Failure> {
-    let cast =
-        setting::cast(async |name, role| client(endpoint, &setting::token(admin, name, role, MAKER).await?));
-    cast.await
+async fn participants(admin: &Client, endpoint: &str) -> Result<Participants, Failure> {
+    let participants = setting::participants(async |name, role| {
+        client(endpoint, &setting::token(admin, name, role, MAKER).await?)
+    });
+    participants.await
 }
 
 /// To the usual place, unless the profile there is of another engine.

@@ -63,9 +63,9 @@ pub struct Exchange {
     pub(crate) heads: HeadQueue,
     pub(crate) events: Vec<Event>,
     /// Details gathered since the last answer.
-    pub(crate) settlement_details: Vec<SettlementDetail>,
+    pub(crate) pending_details: Vec<SettlementDetail>,
     /// Details of the last answer.
-    pub(crate) closed: Vec<SettlementDetail>,
+    pub(crate) settlement_details: Vec<SettlementDetail>,
 }
 
 #[derive(Debug, Default)]
@@ -131,8 +131,8 @@ impl Exchange {
     /// command is not encoded again.
     pub fn apply_keyed(&mut self, command: &Stamped, content: Option<Content>) -> Answer {
         let (seq, outcome) = self.step(command, content);
-        std::mem::swap(&mut self.closed, &mut self.settlement_details);
-        self.settlement_details.clear();
+        std::mem::swap(&mut self.settlement_details, &mut self.pending_details);
+        self.pending_details.clear();
         let mut events = Vec::with_capacity(self.events.len());
         events.append(&mut self.events);
         Answer { seq, at: self.now, outcome, events }
@@ -160,7 +160,7 @@ impl Exchange {
 
     /// Returns the details of the last answer.
     pub fn settlement_details(&self) -> &[SettlementDetail] {
-        &self.closed
+        &self.settlement_details
     }
 
     pub fn totals(&self) -> Totals {

@@ -1,6 +1,6 @@
 //! The auditor's bids, and what they still want.
 
-use super::Lie;
+use super::Violation;
 use foldhash::HashMap;
 use kubebid_core::Price;
 use kubebid_core::event::{Bidder, Node, Scope};
@@ -49,12 +49,12 @@ impl Bids {
         scope: &Scope,
         ceiling: Price,
         (min_nodes, max_nodes): (u32, u32),
-    ) -> Result<(), Lie> {
+    ) -> Result<(), Violation> {
         if self.last >= Some(bidder.bid) {
-            return Err(Lie::BidTwice);
+            return Err(Violation::BidTwice);
         }
         if min_nodes > max_nodes {
-            return Err(Lie::MaxNodes { before: min_nodes, after: max_nodes });
+            return Err(Violation::MaxNodes { before: min_nodes, after: max_nodes });
         }
         self.last = Some(bidder.bid);
         if let Scope::InstanceType(kind) = scope {
@@ -78,28 +78,33 @@ impl Bids {
     }
 
     /// The bid and the ceiling it had.
-    pub(super) fn amend(&mut self, by: Bidder, ceiling: Price, max_nodes: u32) -> Result<(Price, &Bid), Lie> {
+    pub(super) fn amend(
+        &mut self,
+        by: Bidder,
+        ceiling: Price,
+        max_nodes: u32,
+    ) -> Result<(Price, &Bid), Violation> {
         let bid = self.of(by)?;
         bid.max_nodes = max_nodes;
         let before = std::mem::replace(&mut bid.ceiling, ceiling);
         Ok((before, bid))
     }
 
-    pub(super) fn close(&mut self, bidder: Bidder, max_nodes: u32) -> Result<(), Lie> {
+    pub(super) fn close(&mut self, bidder: Bidder, max_nodes: u32) -> Result<(), Violation> {
         let bid = self.of(bidder)?;
         if !bid.searching {
-            return Err(Lie::NotSearching);
+            return Err(Violation::NotSearching);
         }
         (bid.searching, bid.max_nodes) = (false, max_nodes);
         Ok(())
     }
 
-    pub(super) fn of(&mut self, bidder: Bidder) -> Result<&mut Bid, Lie> {
-        let bid = self.bids.get_mut(&bidder.bid).ok_or(Lie::UnknownBid)?;
-        if bid.tenant == bidder.tenant { Ok(bid) } else { Err(Lie::NotItsTenant) }
+    pub(super) fn of(&mut self, bidder: Bidder) -> Result<&mut Bid, Violation> {
+        let bid = self.bids.get_mut(&bidder.bid).ok_or(Violation::UnknownBid)?;
+        if bid.tenant == bidder.tenant { Ok(bid) } else { Err(Violation::NotItsTenant) }
     }
 
-    pub(super) fn holder(&mut self, node: &Node) -> Result<&mut Bid, Lie> {
+    pub(super) fn holder(&mut self, node: &Node) -> Result<&mut Bid, Violation> {
         self.of(Bidder { bid: node.bid, tenant: node.tenant })
     }
 
@@ -150,16 +155,20 @@ impl Bid {
         self.searching
     }
 
-    pub(super) fn within_max_nodes(&self) -> Result<(), Lie> {
+    pub(super) fn within_max_nodes(&self) -> Result<(), Violation> {
         let (max_nodes, live, claims) = (self.max_nodes, self.live.len() as u32, self.claims.len() as u32);
-        if live + claims <= max_nodes { Ok(()) } else { Err(Lie::TooManyNodes { max_nodes, live, claims }) }
+        if live + claims <= max_nodes {
+            Ok(())
+        } else {
+            Err(Violation::TooManyNodes { max_nodes, live, claims })
+        }
     }
 
     /// After an event that may change how many nodes the bid wants, by at most one.
-    pub(super) fn set_max_nodes(&mut self, after: u32, could_be: [i64; 2]) -> Result<(), Lie> {
+    pub(super) fn set_max_nodes(&mut self, after: u32, could_be: [i64; 2]) -> Result<(), Violation> {
         let before = self.max_nodes;
         if !could_be.contains(&(i64::from(after) - i64::from(before))) {
-            return Err(Lie::MaxNodes { before, after });
+            return Err(Violation::MaxNodes { before, after });
         }
         self.max_nodes = after;
         Ok(())

@@ -1,6 +1,6 @@
 //! The auditor's books of one market: units by state, ceilings and reserves, losing bids, prices (R8).
 
-use super::Lie;
+use super::Violation;
 use super::meter::{Meter, Tariff};
 use foldhash::HashMap;
 use kubebid_core::market_rules::Pricing;
@@ -90,9 +90,9 @@ impl Market {
         self.notices
     }
 
-    pub(super) fn open(&mut self) -> Result<(), Lie> {
+    pub(super) fn open(&mut self) -> Result<(), Violation> {
         if self.open {
-            return Err(Lie::MarketTwice);
+            return Err(Violation::MarketTwice);
         }
         self.open = true;
         Ok(())
@@ -144,25 +144,25 @@ impl Market {
         numbers: Numbers,
         floor: Option<Price>,
         offered: Offered<'_>,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), Violation> {
         let lowest = self.lowest_accepted();
         if numbers.lowest_accepted != lowest {
-            return Err(Lie::LowestAccepted(lowest));
+            return Err(Violation::LowestAccepted(lowest));
         }
         if numbers.floor != floor {
-            return Err(Lie::Floor(floor));
+            return Err(Violation::Floor(floor));
         }
         if lowest.is_some_and(|lowest| numbers.market_price > lowest) {
-            return Err(Lie::PriceAboveLowest);
+            return Err(Violation::PriceAboveLowest);
         }
         let highest = self.losing.highest(offered.sellers).0.map_or(Price::ZERO, |(ceiling, _)| ceiling);
         if numbers.highest_losing != highest {
-            return Err(Lie::HighestLosing(highest));
+            return Err(Violation::HighestLosing(highest));
         }
         let price = self.price_with(highest, offered.free);
         // With nothing live or claimed the price is a reserve, which also depends on who wants nodes back.
         if lowest.is_some() && numbers.market_price != price {
-            return Err(Lie::MarketPrice(price));
+            return Err(Violation::MarketPrice(price));
         }
         self.numbers = numbers;
         Ok(())

@@ -3,7 +3,7 @@
 
 use super::meter::{Meter, Terms};
 use super::nodes::Held;
-use super::{Auditor, Lie};
+use super::{Auditor, Violation};
 use kubebid_core::event::{Bidder, ChargeReason, DropCause, EndReason, Node};
 use kubebid_core::money::Bill;
 use kubebid_core::units::{AccountId, AllocationId, MarketId, Micros};
@@ -58,7 +58,7 @@ impl Auditor {
         market: MarketId,
         provider: AccountId,
         reserve: Price,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), Violation> {
         let (before, nodes) = self.offers.put(market, provider, reserve);
         for id in nodes {
             let market = &mut self.markets[market.0 as usize];
@@ -89,7 +89,7 @@ impl Auditor {
     }
 
     /// The delay of a raise is over (R11).
-    pub(super) fn reserve_counts(&mut self, id: AllocationId) -> Result<(), Lie> {
+    pub(super) fn reserve_counts(&mut self, id: AllocationId) -> Result<(), Violation> {
         self.nodes.raise(id, None);
         let held = self.nodes.known_mut(id)?;
         let reserve = self.offers.reserve(held.node.unit);
@@ -101,7 +101,7 @@ impl Auditor {
     }
 
     /// The meter of a node begins to run.
-    pub(super) fn start_meter(&mut self, id: AllocationId) -> Result<(), Lie> {
+    pub(super) fn start_meter(&mut self, id: AllocationId) -> Result<(), Violation> {
         let terms = self.terms(id)?;
         let held = self.nodes.known_mut(id)?;
         let meter = &mut self.markets[held.node.unit.market.0 as usize].meter;
@@ -110,7 +110,7 @@ impl Auditor {
     }
 
     /// After a change of what a node is billed by: its reserve, a notice, its ceiling under notice.
-    pub(super) fn remeter(&mut self, id: AllocationId) -> Result<(), Lie> {
+    pub(super) fn remeter(&mut self, id: AllocationId) -> Result<(), Violation> {
         let terms = self.terms(id)?;
         let held = self.nodes.known_mut(id)?;
         let meter = &mut self.markets[held.node.unit.market.0 as usize].meter;
@@ -120,7 +120,7 @@ impl Auditor {
         Ok(())
     }
 
-    fn terms(&mut self, id: AllocationId) -> Result<Terms, Lie> {
+    fn terms(&mut self, id: AllocationId) -> Result<Terms, Violation> {
         let held = self.nodes.known(id)?;
         let cap = match held.claimed() {
             Some(_) => Some(self.bids.holder(&held.node)?.ceiling),
@@ -130,7 +130,7 @@ impl Auditor {
     }
 
     /// The bill of a node that has ended; `ceiling` is that of its bid.
-    pub(super) fn owe(&mut self, held: &Held, reason: EndReason, ceiling: Price) -> Result<(), Lie> {
+    pub(super) fn owe(&mut self, held: &Held, reason: EndReason, ceiling: Price) -> Result<(), Violation> {
         let node = held.node;
         let market = &mut self.markets[node.unit.market.0 as usize];
         let (mut bill, mut ran) = (0, Micros(0));
@@ -146,13 +146,18 @@ impl Auditor {
         if reason == EndReason::UnitLost && held.running.is_some() && self.now < held.protected_until {
             bill = 0;
         }
-        let amount = Bill(u128::try_from(bill).map_err(|_| Lie::BillBelowZero)?).round();
+        let amount = Bill(u128::try_from(bill).map_err(|_| Violation::BillBelowZero)?).round();
         self.owed = Some(Owed { node, reason: reason.into(), amount });
         Ok(())
     }
 
     /// A claim that its tenant gives up costs the minimum, at what its bid would have paid there as last settled.
-    pub(super) fn owe_for_claim(&mut self, node: &Node, by: Bidder, cause: DropCause) -> Result<(), Lie> {
+    pub(super) fn owe_for_claim(
+        &mut self,
+        node: &Node,
+        by: Bidder,
+        cause: DropCause,
+    ) -> Result<(), Violation> {
         match cause {
             DropCause::Cancelled | DropCause::Lowered | DropCause::Shrunk | DropCause::Expired => {}
             DropCause::Rescued
@@ -177,25 +182,26 @@ impl Auditor {
     }
 
     /// Each claim that was given up has its charge, and each such charge its claim.
-    pub(super) fn settle_claim_charges(&mut self) -> Result<(), Lie> {
+    pub(super) fn settle_claim_charges(&mut self) -> Result<(), Violation> {
         let ClaimCharges { mut charged, owed } = std::mem::take(&mut self.claim_charges);
         for (node, tenant, amount) in owed {
             let found = charged.iter().position(|(n, by, _)| (*n, *by) == (node, tenant));
-            let (.., debit) =
-                found.map(|at| charged.swap_remove(at)).ok_or(Lie::NotCharged { node, owed: amount })?;
+            let (.., debit) = found
+                .map(|at| charged.swap_remove(at))
+                .ok_or(Violation::NotCharged { node, owed: amount })?;
             if debit != amount {
-                return Err(Lie::Bill { owed: amount });
+                return Err(Violation::Bill { owed: amount });
             }
             self.sums.bills_exact += 1;
         }
-        if charged.is_empty() { Ok(()) } else { Err(Lie::NotOwed) }
+        if charged.is_empty() { Ok(()) } else { Err(Violation::NotOwed) }
     }
 
     /// The charge follows the end, or nothing was owed.
-    pub(super) fn settle_owed(&mut self) -> Result<(), Lie> {
+    pub(super) fn settle_owed(&mut self) -> Result<(), Violation> {
         match self.owed.take() {
             Some(Owed { node, amount, .. }) if amount > Amount::ZERO => {
-                Err(Lie::NotCharged { node: node.allocation, owed: amount })
+                Err(Violation::NotCharged { node: node.allocation, owed: amount })
             }
             Some(_) | None => Ok(()),
         }
@@ -207,21 +213,22 @@ impl Auditor {
         tenant: AccountId,
         (debit, fee): (Amount, Amount),
         reason: ChargeReason,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), Violation> {
         let market = &self.markets[node.unit.market.0 as usize];
         if fee != debit.fee(market.rules.fee_bps) {
-            return Err(Lie::Fee(debit.fee(market.rules.fee_bps)));
+            return Err(Violation::Fee(debit.fee(market.rules.fee_bps)));
         }
         if reason == ChargeReason::ClaimDropped {
             self.settle_owed()?;
             self.claim_charges.charged.push((node.allocation, tenant, debit));
         } else {
-            let owed = self.owed.take().filter(|owed| owed.amount > Amount::ZERO).ok_or(Lie::NotOwed)?;
+            let owed =
+                self.owed.take().filter(|owed| owed.amount > Amount::ZERO).ok_or(Violation::NotOwed)?;
             if owed.node != *node || owed.reason != reason || tenant != node.tenant {
-                return Err(Lie::NotOwed);
+                return Err(Violation::NotOwed);
             }
             if debit != owed.amount {
-                return Err(Lie::Bill { owed: owed.amount });
+                return Err(Violation::Bill { owed: owed.amount });
             }
             self.sums.bills_exact += 1;
         }

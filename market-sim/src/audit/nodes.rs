@@ -2,7 +2,7 @@
 
 use super::bids::remove;
 use super::money::Running;
-use super::{Auditor, Lie};
+use super::{Auditor, Violation};
 use foldhash::HashMap;
 use kubebid_core::Price;
 use kubebid_core::event::{Bidder, ClaimCause, DropCause, EndReason, Node, NoticeReason};
@@ -59,24 +59,24 @@ impl Nodes {
         self.raises.extend(at.map(|at| (at, id)));
     }
 
-    pub(super) fn known(&self, id: AllocationId) -> Result<&Held, Lie> {
-        self.nodes.get(&id).ok_or(Lie::UnknownAllocation)
+    pub(super) fn known(&self, id: AllocationId) -> Result<&Held, Violation> {
+        self.nodes.get(&id).ok_or(Violation::UnknownAllocation)
     }
 
-    pub(super) fn known_mut(&mut self, id: AllocationId) -> Result<&mut Held, Lie> {
-        self.nodes.get_mut(&id).ok_or(Lie::UnknownAllocation)
+    pub(super) fn known_mut(&mut self, id: AllocationId) -> Result<&mut Held, Violation> {
+        self.nodes.get_mut(&id).ok_or(Violation::UnknownAllocation)
     }
 
-    fn the(&mut self, node: &Node) -> Result<&mut Held, Lie> {
-        let held = self.nodes.get_mut(&node.allocation).ok_or(Lie::UnknownAllocation)?;
-        if held.node == *node { Ok(held) } else { Err(Lie::NotThatNode) }
+    fn the(&mut self, node: &Node) -> Result<&mut Held, Violation> {
+        let held = self.nodes.get_mut(&node.allocation).ok_or(Violation::UnknownAllocation)?;
+        if held.node == *node { Ok(held) } else { Err(Violation::NotThatNode) }
     }
 
     /// Deadlines are kept at their instant: whatever comes later comes too late.
-    pub(super) fn none_overdue(&self, now: Micros) -> Result<(), Lie> {
+    pub(super) fn none_overdue(&self, now: Micros) -> Result<(), Violation> {
         match self.deadlines.first() {
             Some((deadline, node)) if *deadline < now => {
-                Err(Lie::Overdue { node: *node, deadline: *deadline })
+                Err(Violation::Overdue { node: *node, deadline: *deadline })
             }
             Some(_) | None => Ok(()),
         }
@@ -84,10 +84,10 @@ impl Nodes {
 }
 
 impl Auditor {
-    pub(super) fn allocated(&mut self, node: &Node) -> Result<(), Lie> {
+    pub(super) fn allocated(&mut self, node: &Node) -> Result<(), Violation> {
         let expected = self.nodes.last + 1;
         if node.allocation.0 != expected {
-            return Err(Lie::AllocationNumber { expected });
+            return Err(Violation::AllocationNumber { expected });
         }
         self.nodes.last = expected;
         self.known(node.unit.market)?;
@@ -96,18 +96,20 @@ impl Auditor {
         let reserve = self.offers.hold(node.unit, node.allocation)?;
         let bid = self.bids.holder(node)?;
         match due {
-            Some((unit, due)) if due != node.bid => return Err(Lie::ClaimNotHonoured { unit, bid: due }),
+            Some((unit, due)) if due != node.bid => {
+                return Err(Violation::ClaimNotHonoured { unit, bid: due });
+            }
             Some(_) => {}
-            None if !bid.searches() && self.rescued != Some(node.bid) => return Err(Lie::NotSearching),
-            None if self.offers.sells(node.unit.market, node.tenant) => return Err(Lie::OwnSupply),
+            None if !bid.searches() && self.rescued != Some(node.bid) => return Err(Violation::NotSearching),
+            None if self.offers.sells(node.unit.market, node.tenant) => return Err(Violation::OwnSupply),
             None => {}
         }
         let kind = self.types.of(node.unit.market);
         if !bid.looks_in(node.unit.market, kind) {
-            return Err(Lie::OutOfScope);
+            return Err(Violation::OutOfScope);
         }
         if bid.ceiling < reserve {
-            return Err(Lie::BelowReserve { ceiling: bid.ceiling, reserve });
+            return Err(Violation::BelowReserve { ceiling: bid.ceiling, reserve });
         }
         bid.live.push(node.allocation);
         bid.within_max_nodes()?;
@@ -133,10 +135,10 @@ impl Auditor {
         Ok(())
     }
 
-    pub(super) fn ready(&mut self, node: &Node) -> Result<(), Lie> {
+    pub(super) fn ready(&mut self, node: &Node) -> Result<(), Violation> {
         let held = self.nodes.the(node)?;
         if held.running.is_some() {
-            return Err(Lie::ReadyTwice);
+            return Err(Violation::ReadyTwice);
         }
         let market = &self.markets[node.unit.market.0 as usize];
         held.protected_until = self.now.after(market.rules.min_runtime);
@@ -149,26 +151,26 @@ impl Auditor {
         deadline: Micros,
         max_nodes: u32,
         reason: NoticeReason,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), Violation> {
         let now = self.now;
         let held = self.nodes.the(node)?;
         if held.notice.is_some() {
-            return Err(Lie::NoticeTwice);
+            return Err(Violation::NoticeTwice);
         }
         let bid = self.bids.holder(node)?;
         let market = &mut self.markets[node.unit.market.0 as usize];
         if reason == NoticeReason::Outbid {
             if now < held.protected_until {
-                return Err(Lie::Protected(held.protected_until));
+                return Err(Violation::Protected(held.protected_until));
             }
             if let Some(lowest) = market.live.lowest().filter(|lowest| *lowest < bid.ceiling) {
-                return Err(Lie::NotTheLowest(lowest));
+                return Err(Violation::NotTheLowest(lowest));
             }
             self.displaced = Some(node.allocation);
         }
         let due = now.after(market.rules.notice).max(held.protected_until);
         if deadline != due {
-            return Err(Lie::Deadline(due));
+            return Err(Violation::Deadline(due));
         }
         held.notice = Some(Notice { reason, deadline, claim: None });
         let reserve = held.reserve;
@@ -188,11 +190,11 @@ impl Auditor {
         Ok(())
     }
 
-    pub(super) fn notice_rescinded(&mut self, node: &Node, max_nodes: u32) -> Result<(), Lie> {
+    pub(super) fn notice_rescinded(&mut self, node: &Node, max_nodes: u32) -> Result<(), Violation> {
         let held = self.nodes.the(node)?;
-        let notice = held.notice.take().ok_or(Lie::NoNotice)?;
+        let notice = held.notice.take().ok_or(Violation::NoNotice)?;
         if notice.claim.is_some() {
-            return Err(Lie::StillClaimed);
+            return Err(Violation::StillClaimed);
         }
         let (reserve, protected_until) = (held.reserve, held.protected_until);
         self.nodes.deadlines.remove(&(notice.deadline, node.allocation));
@@ -222,18 +224,18 @@ impl Auditor {
         by: Bidder,
         was: Option<Bidder>,
         cause: ClaimCause,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), Violation> {
         let held = self.nodes.the(node)?;
-        let notice = held.notice.as_mut().ok_or(Lie::NoNotice)?;
+        let notice = held.notice.as_mut().ok_or(Violation::NoNotice)?;
         let before = notice.claim.replace(by);
         if before != was {
-            return Err(Lie::NotThatClaim);
+            return Err(Violation::NotThatClaim);
         }
         let reserve = self.offers.reserve(node.unit);
         let victim = match (cause, was) {
             (ClaimCause::Displaced | ClaimCause::PassedOn, _) => Some(self.bids.holder(node)?.ceiling),
             (ClaimCause::ClaimDisplaced, Some(was)) => Some(self.bids.of(was)?.ceiling),
-            (ClaimCause::ClaimDisplaced, None) => return Err(Lie::NotThatClaim),
+            (ClaimCause::ClaimDisplaced, None) => return Err(Violation::NotThatClaim),
             (ClaimCause::Standing, _) => None,
         };
         let market = &mut self.markets[node.unit.market.0 as usize];
@@ -251,10 +253,10 @@ impl Auditor {
         let bid = self.bids.of(by)?;
         let needed = victim.map_or(reserve, |ceiling| market.rules.needed(ceiling).max(reserve));
         if bid.ceiling < needed {
-            return Err(Lie::CeilingNeeded(needed));
+            return Err(Violation::CeilingNeeded(needed));
         }
         if !bid.searches() {
-            return Err(Lie::NotSearching);
+            return Err(Violation::NotSearching);
         }
         bid.claims.push(node.allocation);
         bid.within_max_nodes()?;
@@ -267,11 +269,16 @@ impl Auditor {
         Ok(())
     }
 
-    pub(super) fn claim_dropped(&mut self, node: &Node, by: Bidder, cause: DropCause) -> Result<(), Lie> {
+    pub(super) fn claim_dropped(
+        &mut self,
+        node: &Node,
+        by: Bidder,
+        cause: DropCause,
+    ) -> Result<(), Violation> {
         let held = self.nodes.the(node)?;
-        let notice = held.notice.as_mut().ok_or(Lie::NoNotice)?;
+        let notice = held.notice.as_mut().ok_or(Violation::NoNotice)?;
         if notice.claim.take() != Some(by) {
-            return Err(Lie::NoClaim);
+            return Err(Violation::NoClaim);
         }
         self.unclaim(node, by)?;
         self.owe_for_claim(node, by, cause)?;
@@ -286,7 +293,7 @@ impl Auditor {
     }
 
     /// A claim has gone from the books of its bid.
-    fn unclaim(&mut self, node: &Node, by: Bidder) -> Result<(), Lie> {
+    fn unclaim(&mut self, node: &Node, by: Bidder) -> Result<(), Violation> {
         let bid = self.bids.of(by)?;
         remove(&mut bid.claims, node.allocation);
         let market = &mut self.markets[node.unit.market.0 as usize];
@@ -296,11 +303,11 @@ impl Auditor {
         Ok(())
     }
 
-    pub(super) fn ended(&mut self, node: &Node, max_nodes: u32, reason: EndReason) -> Result<(), Lie> {
+    pub(super) fn ended(&mut self, node: &Node, max_nodes: u32, reason: EndReason) -> Result<(), Violation> {
         let now = self.now;
         self.nodes.the(node)?;
         self.nodes.raise(node.allocation, None);
-        let held = self.nodes.nodes.remove(&node.allocation).ok_or(Lie::UnknownAllocation)?;
+        let held = self.nodes.nodes.remove(&node.allocation).ok_or(Violation::UnknownAllocation)?;
         let notice = held.notice;
         let in_order = match reason {
             EndReason::Outbid | EndReason::CapacityWithdrawn | EndReason::ReserveRaised => notice
@@ -309,7 +316,7 @@ impl Auditor {
             EndReason::StartTimeout => held.running.is_none() && held.start_by == now,
         };
         if !in_order {
-            return Err(Lie::WrongEnd { notice: notice.map(|notice| notice.reason), end: reason });
+            return Err(Violation::WrongEnd { notice: notice.map(|notice| notice.reason), end: reason });
         }
         let market = &mut self.markets[node.unit.market.0 as usize];
         market.supply.free += 1;
@@ -337,7 +344,7 @@ impl Auditor {
         if let Some(by) = notice.and_then(|notice| notice.claim) {
             self.unclaim(node, by)?;
             if !stays {
-                return Err(Lie::StillClaimed);
+                return Err(Violation::StillClaimed);
             }
             self.handed.push((node.unit, by.bid));
         }

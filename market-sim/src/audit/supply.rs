@@ -1,6 +1,6 @@
 //! The auditor's offers and units.
 
-use super::Lie;
+use super::Violation;
 use super::market::{Levels, Offered};
 use foldhash::HashMap;
 use kubebid_core::Price;
@@ -62,18 +62,18 @@ impl Offers {
         Offered { free: self.free.get(&market).and_then(Levels::lowest), sellers }
     }
 
-    pub(super) fn has(&self, market: MarketId, provider: AccountId, capacity: u64) -> Result<(), Lie> {
+    pub(super) fn has(&self, market: MarketId, provider: AccountId, capacity: u64) -> Result<(), Violation> {
         let ours = self.offers.get(&(market, provider)).map_or(0, |offer| offer.staying);
-        if ours == capacity { Ok(()) } else { Err(Lie::Capacity { ours, theirs: capacity }) }
+        if ours == capacity { Ok(()) } else { Err(Violation::Capacity { ours, theirs: capacity }) }
     }
 
-    pub(super) fn add(&mut self, id: UnitId, reserve: Price) -> Result<(), Lie> {
-        let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Lie::UnknownUnit)?;
+    pub(super) fn add(&mut self, id: UnitId, reserve: Price) -> Result<(), Violation> {
+        let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Violation::UnknownUnit)?;
         if id.number != offer.last_number + 1 {
-            return Err(Lie::UnitNumber);
+            return Err(Violation::UnitNumber);
         }
         if reserve != offer.reserve {
-            return Err(Lie::UnitReserve(reserve));
+            return Err(Violation::UnitReserve(reserve));
         }
         offer.last_number = id.number;
         offer.staying += 1;
@@ -84,19 +84,19 @@ impl Offers {
         Ok(())
     }
 
-    pub(super) fn leaving(&mut self, id: UnitId) -> Result<(), Lie> {
+    pub(super) fn leaving(&mut self, id: UnitId) -> Result<(), Violation> {
         self.turn(id, true)
     }
 
-    pub(super) fn back(&mut self, id: UnitId) -> Result<(), Lie> {
+    pub(super) fn back(&mut self, id: UnitId) -> Result<(), Violation> {
         self.turn(id, false)
     }
 
-    fn turn(&mut self, id: UnitId, leaving: bool) -> Result<(), Lie> {
-        let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Lie::UnknownUnit)?;
-        let unit = offer.units.get_mut(&id.number).ok_or(Lie::UnknownUnit)?;
+    fn turn(&mut self, id: UnitId, leaving: bool) -> Result<(), Violation> {
+        let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Violation::UnknownUnit)?;
+        let unit = offer.units.get_mut(&id.number).ok_or(Violation::UnknownUnit)?;
         if unit.leaving == leaving {
-            return Err(if leaving { Lie::UnitLeaves } else { Lie::UnitStays });
+            return Err(if leaving { Violation::UnitLeaves } else { Violation::UnitStays });
         }
         unit.leaving = leaving;
         let (reserve, levels) = (offer.reserve, self.reserves.entry(id.market).or_default());
@@ -110,11 +110,11 @@ impl Offers {
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, id: UnitId) -> Result<(), Lie> {
-        let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Lie::UnknownUnit)?;
-        let unit = offer.units.remove(&id.number).ok_or(Lie::UnknownUnit)?;
+    pub(super) fn remove(&mut self, id: UnitId) -> Result<(), Violation> {
+        let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Violation::UnknownUnit)?;
+        let unit = offer.units.remove(&id.number).ok_or(Violation::UnknownUnit)?;
         if let Some(node) = unit.held {
-            return Err(Lie::UnitHeld(node));
+            return Err(Violation::UnitHeld(node));
         }
         if !unit.leaving {
             offer.staying -= 1;
@@ -128,14 +128,14 @@ impl Offers {
     }
 
     /// Gives a unit to an allocation; its reserve.
-    pub(super) fn hold(&mut self, id: UnitId, node: AllocationId) -> Result<Price, Lie> {
-        let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Lie::UnknownUnit)?;
-        let unit = offer.units.get_mut(&id.number).ok_or(Lie::UnknownUnit)?;
+    pub(super) fn hold(&mut self, id: UnitId, node: AllocationId) -> Result<Price, Violation> {
+        let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Violation::UnknownUnit)?;
+        let unit = offer.units.get_mut(&id.number).ok_or(Violation::UnknownUnit)?;
         if let Some(holder) = unit.held {
-            return Err(Lie::UnitHeld(holder));
+            return Err(Violation::UnitHeld(holder));
         }
         if unit.leaving {
-            return Err(Lie::UnitLeaves);
+            return Err(Violation::UnitLeaves);
         }
         unit.held = Some(node);
         self.free.entry(id.market).or_default().remove(offer.reserve);
@@ -143,9 +143,9 @@ impl Offers {
     }
 
     /// Returns whether the unit stays on offer.
-    pub(super) fn free(&mut self, id: UnitId) -> Result<bool, Lie> {
-        let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Lie::UnknownUnit)?;
-        let unit = offer.units.get_mut(&id.number).ok_or(Lie::UnknownUnit)?;
+    pub(super) fn free(&mut self, id: UnitId) -> Result<bool, Violation> {
+        let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Violation::UnknownUnit)?;
+        let unit = offer.units.get_mut(&id.number).ok_or(Violation::UnknownUnit)?;
         unit.held = None;
         if !unit.leaving {
             self.free.entry(id.market).or_default().add(offer.reserve);

@@ -1,6 +1,6 @@
 //! Prepares an engine for trading: instance types, markets with short times, accounts and their tokens.
 
-use super::{Cast, Stage};
+use super::{LivingMarket, Participants};
 use kubebid_client::v1::{self, token::Role};
 use kubebid_client::{Client, Code, Error};
 use std::collections::BTreeMap;
@@ -60,15 +60,15 @@ pub fn tenants() -> impl Iterator<Item = String> {
 }
 
 /// Returns where the synthetic ones trade.
-pub fn stages() -> Vec<Stage> {
-    let stage = |market: &Market| Stage {
+pub fn markets() -> Vec<LivingMarket> {
+    let market = |market: &Market| LivingMarket {
         market: market.name.to_owned(),
         capacity: CAPACITY,
         reserve_micros: market.reserve_micros,
         on_demand_micros: market.on_demand_micros,
         tick_micros: 100,
     };
-    MARKETS.iter().map(stage).collect()
+    MARKETS.iter().map(market).collect()
 }
 
 /// Opens the markets, as an administrator; what is there already stays. Nodes are protected for 30 s, notices take
@@ -103,15 +103,17 @@ pub async fn open(admin: &Client) -> Result<(), Error> {
 }
 
 /// Everybody synthetic, each with the client that is made for it.
-pub async fn cast<E>(client: impl AsyncFn(&str, Role) -> Result<Client, E>) -> Result<Cast, E> {
-    let mut cast = Cast { providers: Vec::new(), tenants: Vec::new() };
+pub async fn participants<E>(
+    client: impl AsyncFn(&str, Role) -> Result<Client, E>,
+) -> Result<Participants, E> {
+    let mut participants = Participants { providers: Vec::new(), tenants: Vec::new() };
     for name in providers() {
-        cast.providers.push(client(&name, Role::Provider).await?);
+        participants.providers.push(client(&name, Role::Provider).await?);
     }
     for name in tenants() {
-        cast.tenants.push(client(&name, Role::Tenant).await?);
+        participants.tenants.push(client(&name, Role::Tenant).await?);
     }
-    Ok(cast)
+    Ok(participants)
 }
 
 /// A new token for an account, which is made if it is missing. `maker` is noted with it.

@@ -79,12 +79,12 @@ enum Due {
 /// Accounts of rentals for jobs of no tenant: each has one to itself for as long as it runs. A trace may have thousands
 /// of them, of which few run at a time.
 #[derive(Debug, Default)]
-struct Nobodys {
+struct AnonymousAccounts {
     idle: Vec<AccountName>,
     made: usize,
 }
 
-impl Nobodys {
+impl AnonymousAccounts {
     fn take(&mut self, accounts: &mut Names) -> AccountName {
         self.idle.pop().unwrap_or_else(|| {
             loop {
@@ -112,7 +112,7 @@ struct World<'a> {
     by_bid: BTreeMap<BidId, usize>,
     accounts: Names,
     classes: Names,
-    nobodys: Nobodys,
+    anonymous_accounts: AnonymousAccounts,
     /// The rental of each node.
     nodes: BTreeMap<AllocationId, usize>,
     prices: Prices,
@@ -202,7 +202,7 @@ pub fn replay_and_draw(
         by_bid: BTreeMap::new(),
         accounts: Names::default(),
         classes: Names::default(),
-        nobodys: Nobodys::default(),
+        anonymous_accounts: AnonymousAccounts::default(),
         nodes: BTreeMap::new(),
         prices: Prices::default(),
         trails: Trails::default(),
@@ -263,7 +263,7 @@ impl<'a> World<'a> {
 
     fn act(&mut self, command: Command) -> Result<(), VenueError> {
         let answer = self.answer(command)?;
-        self.hear(&answer.events);
+        self.on_events(&answer.events);
         Ok(())
     }
 
@@ -349,7 +349,7 @@ impl<'a> World<'a> {
         let ceiling = self.runs[n].ceiling;
         let tenant = match &job.tenant {
             Some(name) => AccountName::new(self.accounts.market_name(name)),
-            None => self.nobodys.take(&mut self.accounts),
+            None => self.anonymous_accounts.take(&mut self.accounts),
         };
         let market = self.market_of(&job.class);
         let answer = self.answer(Command::PlaceBid(PlaceBid {
@@ -370,7 +370,7 @@ impl<'a> World<'a> {
         self.by_bid.insert(bid, id);
         self.trails.change(self.now, &trail_of(&job.class), i64::from(job.nodes), 0);
         self.reschedule(n, self.now);
-        self.hear(&answer.events);
+        self.on_events(&answer.events);
         Ok(())
     }
 
@@ -467,7 +467,7 @@ impl<'a> World<'a> {
         self.trails.change(self.now, &trail_of(&job.class), -i64::from(nodes), 0);
         self.act(Command::CancelBid { tenant: tenant.clone(), bid, mode: CancelMode::Release })?;
         if job.tenant.is_none() {
-            self.nobodys.idle.push(tenant);
+            self.anonymous_accounts.idle.push(tenant);
         }
         Ok(())
     }
@@ -476,7 +476,7 @@ impl<'a> World<'a> {
         self.agenda.insert((at, Due::Market));
     }
 
-    fn hear(&mut self, events: &[Event]) {
+    fn on_events(&mut self, events: &[Event]) {
         for Event { at, fact } in events {
             match fact {
                 Fact::Allocated { node } => self.allocated(*at, node.allocation, node.bid),

@@ -119,11 +119,11 @@ impl Provider {
 
 impl World<'_> {
     pub(super) fn offer(&mut self, market: u32, provider: u32) -> Result<(), WorldError> {
-        let stage = &self.stages[market as usize];
-        let Provider { name, offered, reserve, .. } = &stage.providers[provider as usize];
+        let market_sim = &self.market_sims[market as usize];
+        let Provider { name, offered, reserve, .. } = &market_sim.providers[provider as usize];
         let command = Command::PutOffer {
             provider: name.clone(),
-            market: stage.name.clone(),
+            market: market_sim.name.clone(),
             capacity: *offered,
             reserve: *reserve,
         };
@@ -131,16 +131,16 @@ impl World<'_> {
     }
 
     pub(super) fn pause(&mut self, market: u32, provider: u32) {
-        let pause = self.stages[market as usize].providers[provider as usize].pause();
+        let pause = self.market_sims[market as usize].providers[provider as usize].pause();
         if let Some(pause) = pause {
             self.agenda.plan(self.now.after(pause), Due::Supply { market, provider });
         }
     }
 
     pub(super) fn supply_changes(&mut self, market: u32, provider: u32) -> Result<(), WorldError> {
-        let stage = &mut self.stages[market as usize];
-        let seller = &mut stage.providers[provider as usize];
-        let step = seller.step(&stage.name);
+        let market_sim = &mut self.market_sims[market as usize];
+        let seller = &mut market_sim.providers[provider as usize];
+        let step = seller.step(&market_sim.name);
         let name = seller.name.clone();
         self.pause(market, provider);
         match step {
@@ -163,7 +163,7 @@ impl World<'_> {
         let Some(node) = self.nodes.get_mut(&allocation) else { return Ok(()) };
         node.ready = Some(self.now);
         let job = node.job;
-        let by = Some(self.stages[market as usize].providers[provider as usize].name.clone());
+        let by = Some(self.market_sims[market as usize].providers[provider as usize].name.clone());
         self.works(self.now, job, 1);
         if self.settings.rules.min_runtime_seconds > 0 {
             // The end of the protection settles the market.

@@ -2,10 +2,10 @@
 
 use super::agenda::Agenda;
 use super::demand::{Drawn, Urgent};
-use super::hear::Role;
+use super::market_sim::MarketSim;
+use super::on_events::Role;
 use super::outcome::Outcome;
 use super::settings::Settings;
-use super::stage::Stage;
 use super::tenants::Seen;
 use super::work::{JobId, JobTable};
 use crate::audit::{Auditor, Disagreement};
@@ -68,7 +68,7 @@ pub(super) struct World<'a> {
     pub(super) last_wake: Micros,
     /// Nodes under notice that their tenants might keep, once all is heard.
     pub(super) worried: Vec<AllocationId>,
-    pub(super) stages: Vec<Stage>,
+    pub(super) market_sims: Vec<MarketSim>,
     pub(super) jobs: JobTable,
     pub(super) nodes: HashMap<AllocationId, Node>,
     /// Of accounts, by their numbers at the venue.
@@ -100,9 +100,9 @@ pub fn live_with(
     settings: &Settings,
     jobs: impl Iterator<Item = (Micros, Drawn)> + 'static,
 ) -> Result<Outcome, WorldError> {
-    let mut stage = Stage::new(settings, 0);
-    stage.jobs = Box::new(jobs);
-    live_on(settings, vec![stage], &mut InProcess::new(), &|_| {})
+    let mut market_sim = MarketSim::new(settings, 0);
+    market_sim.jobs = Box::new(jobs);
+    live_on(settings, vec![market_sim], &mut InProcess::new(), &|_| {})
 }
 
 /// Some of the markets only.
@@ -112,13 +112,13 @@ pub(super) fn live_in(
     venue: &mut dyn Venue,
     progress: &dyn Fn(u64),
 ) -> Result<Outcome, WorldError> {
-    let stages = markets.map(|market| Stage::new(settings, market)).collect();
-    live_on(settings, stages, venue, progress)
+    let market_sims = markets.map(|market| MarketSim::new(settings, market)).collect();
+    live_on(settings, market_sims, venue, progress)
 }
 
 fn live_on(
     settings: &Settings,
-    stages: Vec<Stage>,
+    market_sims: Vec<MarketSim>,
     venue: &mut dyn Venue,
     progress: &dyn Fn(u64),
 ) -> Result<Outcome, WorldError> {
@@ -130,7 +130,7 @@ fn live_on(
         now: START,
         last_wake: Micros(0),
         worried: Vec::new(),
-        stages,
+        market_sims,
         jobs: JobTable::default(),
         nodes: HashMap::default(),
         roles: Vec::new(),
@@ -148,7 +148,7 @@ fn live_on(
         }
         let passed = now.since(START).0 / Micros::HOUR.0;
         if passed > hours {
-            progress((passed - hours) * world.stages.len() as u64);
+            progress((passed - hours) * world.market_sims.len() as u64);
             hours = passed;
         }
     }
@@ -165,8 +165,8 @@ pub(super) fn price(share: f64, on_demand: Price) -> Price {
 impl World<'_> {
     fn open(&mut self) -> Result<(), WorldError> {
         let on_demand = Price(self.settings.on_demand_micros);
-        for market in 0..self.stages.len() as u32 {
-            let name = self.stages[market as usize].name.clone();
+        for market in 0..self.market_sims.len() as u32 {
+            let name = self.market_sims[market as usize].name.clone();
             self.auditor.told(MarketId(market), &name, self.settings.rules.market_rules(on_demand));
             let rules = self.settings.rules.changes(on_demand);
             self.act(Command::OpenMarket { market: name, rules })?;
@@ -174,7 +174,7 @@ impl World<'_> {
                 self.offer(market, provider)?;
                 self.pause(market, provider);
                 // Each at an hour of its own.
-                let hour = u64::from(self.stages[market as usize].number * 7 + provider * 5) % 24;
+                let hour = u64::from(self.market_sims[market as usize].number * 7 + provider * 5) % 24;
                 self.agenda
                     .plan(self.now.after(Micros(hour * Micros::HOUR.0)), Due::Reserve { market, provider });
             }
@@ -186,7 +186,7 @@ impl World<'_> {
     }
 
     fn close(mut self) -> Result<Outcome, WorldError> {
-        for market in 0..self.stages.len() as u32 {
+        for market in 0..self.market_sims.len() as u32 {
             let theirs = self.venue.supply(MarketId(market))?;
             self.auditor.compare(MarketId(market), theirs)?;
         }
@@ -196,7 +196,7 @@ impl World<'_> {
             sums.finished_us -= u128::from(job.left_at(self.now));
         }
         self.outcome.close(self.auditor.sums());
-        self.outcome.markets = self.stages.into_iter().map(|stage| stage.series).collect();
+        self.outcome.markets = self.market_sims.into_iter().map(|market_sim| market_sim.series).collect();
         Ok(self.outcome)
     }
 
@@ -213,7 +213,8 @@ impl World<'_> {
             Due::Reserve { market, provider } => {
                 self.agenda.plan(self.now.after(Micros::DAY), due);
                 let on_demand = Price(self.settings.on_demand_micros);
-                let another = self.stages[market as usize].providers[provider as usize].reprice(on_demand);
+                let another =
+                    self.market_sims[market as usize].providers[provider as usize].reprice(on_demand);
                 if another { self.offer(market, provider) } else { Ok(()) }
             }
             Due::Supply { market, provider } => self.supply_changes(market, provider),
@@ -223,7 +224,7 @@ impl World<'_> {
     /// Commands, and what becomes of them.
     pub(super) fn act(&mut self, command: Command) -> Result<Answer, WorldError> {
         let answer = self.apply(command)?;
-        self.hear(&answer.events)?;
+        self.on_events(&answer.events)?;
         Ok(answer)
     }
 
@@ -235,14 +236,14 @@ impl World<'_> {
             self.outcome.commands += 1;
         }
         let answer = self.venue.apply(&Stamped { at: self.now, key: None, command })?;
-        self.auditor.hear(&answer.events)?;
+        self.auditor.on_events(&answer.events)?;
         Ok(answer)
     }
 
     pub(super) fn seen(&self, market: u32) -> Seen {
         let numbers = self.auditor.market(MarketId(market)).numbers();
         let quote = Quote {
-            reference_micros: self.stages[market as usize].reference,
+            reference_micros: self.market_sims[market as usize].reference,
             floor_micros: numbers.floor.map(|floor| floor.0),
             tick_micros: TICK,
         };
@@ -253,17 +254,17 @@ impl World<'_> {
         self.act(Command::AdvanceTime)?;
         let full_hour = (self.now.0 / 1_000_000).is_multiple_of(3600);
         let samples = (REFERENCE_HOURS * 3600 / self.settings.sample_seconds).max(1) as usize;
-        for (market, stage) in self.stages.iter_mut().enumerate() {
+        for (market, market_sim) in self.market_sims.iter_mut().enumerate() {
             let books = self.auditor.market(MarketId(market as u32));
-            stage.series.sample(books, &mut stage.charged, self.settings.kept);
-            stage.recent.push_back(books.numbers().market_price.0);
-            if stage.recent.len() > samples {
-                stage.recent.pop_front();
+            market_sim.series.sample(books, &mut market_sim.charged, self.settings.kept);
+            market_sim.recent.push_back(books.numbers().market_price.0);
+            if market_sim.recent.len() > samples {
+                market_sim.recent.pop_front();
             }
             if full_hour {
-                let mut recent: Vec<u64> = stage.recent.iter().copied().collect();
+                let mut recent: Vec<u64> = market_sim.recent.iter().copied().collect();
                 let middle = recent.len() / 2;
-                stage.reference = Some(reference_micros(*recent.select_nth_unstable(middle).1));
+                market_sim.reference = Some(reference_micros(*recent.select_nth_unstable(middle).1));
             }
         }
         self.agenda.plan(self.now.after(Micros::seconds(self.settings.sample_seconds)), Due::Sample);
@@ -271,29 +272,29 @@ impl World<'_> {
     }
 
     fn plan_job(&mut self, market: u32) {
-        let stage = &mut self.stages[market as usize];
-        let Some((at, drawn)) = stage.jobs.next() else { return };
-        stage.coming = Some(drawn);
+        let market_sim = &mut self.market_sims[market as usize];
+        let Some((at, drawn)) = market_sim.jobs.next() else { return };
+        market_sim.coming = Some(drawn);
         self.agenda.plan(at, Due::Job { market });
     }
 
     fn job_comes(&mut self, market: u32) -> Result<(), WorldError> {
-        let drawn = self.stages[market as usize].coming.take();
+        let drawn = self.market_sims[market as usize].coming.take();
         self.plan_job(market);
         drawn.map_or(Ok(()), |drawn| self.start_job(market, drawn))
     }
 
     fn plan_rush(&mut self, market: u32) {
-        if let Some(at) = self.stages[market as usize].rushes.advance() {
+        if let Some(at) = self.market_sims[market as usize].rushes.advance() {
             self.agenda.plan(at, Due::Rush { market });
         }
     }
 
     fn rush_comes(&mut self, market: u32) -> Result<(), WorldError> {
-        let urgent = self.stages[market as usize].rushes.draw();
+        let urgent = self.market_sims[market as usize].rushes.draw();
         self.plan_rush(market);
         for (number, Urgent { size, hold, worth }) in urgent.into_iter().enumerate() {
-            let nodes = (size * self.stages[market as usize].units).round().clamp(1.0, 1000.0) as u32;
+            let nodes = (size * self.market_sims[market as usize].units).round().clamp(1.0, 1000.0) as u32;
             self.start_rush(market, number as u64, (nodes, hold, worth))?;
         }
         Ok(())

@@ -90,7 +90,7 @@ impl JobTable {
 
 impl World<'_> {
     pub(super) fn start_job(&mut self, market: u32, drawn: Drawn) -> Result<(), WorldError> {
-        let tenant = self.stages[market as usize].tenant(drawn.kind, drawn.account);
+        let tenant = self.market_sims[market as usize].tenant(drawn.kind, drawn.account);
         let budget = (self.settings.jobs.daily_budget * 24.0 * self.settings.on_demand_micros as f64) as u128;
         if tenant.spent_today(self.now) > budget {
             self.outcome.over_budget += 1;
@@ -117,7 +117,7 @@ impl World<'_> {
         number: u64,
         (nodes, hold, worth): (u32, Micros, f64),
     ) -> Result<(), WorldError> {
-        let account = self.stages[market as usize].tenant(Kind::Urgent, number).name.clone();
+        let account = self.market_sims[market as usize].tenant(Kind::Urgent, number).name.clone();
         let end = self.now.after(hold);
         let worth = price(worth, self.on_demand());
         let want = Want {
@@ -194,7 +194,7 @@ impl World<'_> {
         let job = self.jobs.get_mut(id).expect("just seen");
         (job.ceiling, job.searching) = (ceiling, true);
         let command = Command::PlaceBid(PlaceBid {
-            markets: Some(vec![self.stages[market as usize].name.clone()]),
+            markets: Some(vec![self.market_sims[market as usize].name.clone()]),
             expire_at: (time_in_force == TimeInForce::Gtt).then_some(deadline),
             time_in_force,
             ..standing_bid(job.account.clone(), ceiling, nodes)
@@ -207,7 +207,7 @@ impl World<'_> {
         if want.watched {
             self.watched.insert(bid);
         }
-        self.hear(&answer.events)
+        self.on_events(&answer.events)
     }
 
     /// A tenant that waits looks again: at the market, or at its own ceiling.

@@ -7,7 +7,7 @@ pub(super) use machine::node_name;
 
 use super::context::Context;
 use super::objects::{drop_finalizer, patch_node, remove};
-use super::slot::Scene;
+use super::slot::ObservedObjects;
 use super::{Error, drain, node};
 use crate::api::{BidSlot, BidSlotStatus, SlotPhase, TAINT_LEAVING, usd};
 use crate::plan::slot::{Step, is_failure};
@@ -34,7 +34,7 @@ pub(super) enum Outcome {
 /// Does a step, and notes in the slot what came of it.
 pub(super) async fn act(
     step: &Step,
-    scene: Scene,
+    scene: ObservedObjects,
     context: &Context,
     slot: &mut BidSlot,
 ) -> Result<Outcome, Error> {
@@ -164,7 +164,7 @@ fn is_final(error: &kube::Error, status: &BidSlotStatus, context: &Context) -> b
 /// A node that cannot get its labels and taints is given back: it costs money and takes no pods. One that has been ready
 /// keeps those that it has.
 fn registration_refused(
-    scene: &Scene,
+    scene: &ObservedObjects,
     status: &mut BidSlotStatus,
     error: Box<kube::Error>,
     context: &Context,
@@ -211,7 +211,7 @@ fn word(step: &Step) -> &'static str {
 }
 
 /// What the engine says of its end counts, but where it was we who gave the node back.
-fn end(scene: &Scene, status: &mut BidSlotStatus, reason: &str, context: &Context) {
+fn end(scene: &ObservedObjects, status: &mut BidSlotStatus, reason: &str, context: &Context) {
     let given_back = reason == "RELEASED";
     if !given_back || status.reason.is_none() {
         status.reason = Some(reason.to_owned());
@@ -230,7 +230,7 @@ fn end(scene: &Scene, status: &mut BidSlotStatus, reason: &str, context: &Contex
 }
 
 /// On the BidNode, the node, and its pods: after the taint, which others wait for.
-fn tell_of_preemption(scene: &Scene, status: &BidSlotStatus, context: &Context) {
+fn tell_of_preemption(scene: &ObservedObjects, status: &BidSlotStatus, context: &Context) {
     let (Some(node), Some(Time(deadline))) = (&scene.node, &status.deadline) else { return };
     let slot = Some(&scene.slot);
     let note = format!("node {} is to be given up by {deadline}", node.name_any());
@@ -244,7 +244,7 @@ fn tell_of_preemption(scene: &Scene, status: &BidSlotStatus, context: &Context) 
 }
 
 fn moved(
-    scene: &Scene,
+    scene: &ObservedObjects,
     status: &mut BidSlotStatus,
     phase: SlotPhase,
     reason: &str,
@@ -299,7 +299,7 @@ fn moved(
 }
 
 /// On the BidNode: which unit a slot has won, and what it costs, if the engine says so.
-async fn tell_of_award(scene: &Scene, status: &BidSlotStatus, context: &Context) {
+async fn tell_of_award(scene: &ObservedObjects, status: &BidSlotStatus, context: &Context) {
     let (Some(allocation), Some(unit)) = (status.allocation, &status.unit) else { return };
     let price = context.auction().price_micros(allocation).await.ok().map(usd);
     let price = price.map(|price| format!(" at {price} USD per hour")).unwrap_or_default();
@@ -308,7 +308,7 @@ async fn tell_of_award(scene: &Scene, status: &BidSlotStatus, context: &Context)
 }
 
 /// On the BidNode: that a node is ready, and in whose place it is.
-fn tell_of_readiness(scene: &Scene, reason: &str, context: &Context) {
+fn tell_of_readiness(scene: &ObservedObjects, reason: &str, context: &Context) {
     let (slot, node) = (scene.slot.name_any(), scene.status().node.unwrap_or_default());
     match (reason, &scene.slot.spec.replaces) {
         ("NoticeRescinded", _) => {
@@ -326,13 +326,13 @@ fn tell_of_readiness(scene: &Scene, reason: &str, context: &Context) {
     }
 }
 
-fn since_notice(scene: &Scene) -> Option<Duration> {
+fn since_notice(scene: &ObservedObjects) -> Option<Duration> {
     let (started, _) = scene.notice()?;
     Duration::try_from(clock::now().duration_since(started)).ok()
 }
 
 /// Nothing holds it: the finalizer goes, and the object with it.
-async fn forget(scene: Scene, context: &Context) -> Result<Outcome, Error> {
+async fn forget(scene: ObservedObjects, context: &Context) -> Result<Outcome, Error> {
     context.leads()?;
     let slot = scene.slot;
     if let Some(bid) = slot.status.as_ref().and_then(|status| status.bid) {

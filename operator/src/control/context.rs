@@ -1,7 +1,7 @@
 //! The context of every reconcile: clients, caches, options.
 
 use super::Error;
-use super::written::Written;
+use super::write_cache::WriteCache;
 use crate::api::{BidNode, BidSlot, BidSlotStatus};
 use crate::auction::Auction;
 use crate::leadership::{Leadership, Pass};
@@ -68,9 +68,9 @@ pub(super) struct Context {
     news: UnboundedSender<News>,
     pictured: AtomicBool,
     memory: Mutex<Memory>,
-    pub(super) bidnodes: Written<BidNode>,
-    pub(super) slots: Written<BidSlot>,
-    pub(super) nodes: Written<Node>,
+    pub(super) bidnodes: WriteCache<BidNode>,
+    pub(super) slots: WriteCache<BidSlot>,
+    pub(super) nodes: WriteCache<Node>,
 }
 
 /// What people are told, where they look: as an event of the object.
@@ -147,9 +147,9 @@ impl Context {
             news: sender,
             pictured: AtomicBool::new(false),
             memory: Mutex::default(),
-            bidnodes: Written::default(),
-            slots: Written::default(),
-            nodes: Written::default(),
+            bidnodes: WriteCache::default(),
+            slots: WriteCache::default(),
+            nodes: WriteCache::default(),
         };
         (context, herald)
     }

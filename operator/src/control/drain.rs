@@ -2,7 +2,7 @@
 
 use super::Error;
 use super::context::Context;
-use super::slot::Scene;
+use super::slot::ObservedObjects;
 use crate::plan::drain::{Act, PodView, next_look, plan};
 use crate::world::pod_view;
 use crate::{clock, deletion, metrics};
@@ -14,7 +14,7 @@ use tracing::info;
 
 /// One round; returns when to come again. Who is not gone when the time is over is deleted.
 pub(super) async fn drain(
-    scene: &Scene,
+    scene: &ObservedObjects,
     deadline: Option<Timestamp>,
     began: Timestamp,
     context: &Context,

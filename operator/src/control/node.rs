@@ -1,6 +1,6 @@
 //! Builds the patch of a Node object.
 
-use super::slot::Scene;
+use super::slot::ObservedObjects;
 use crate::api::{
     ANNOTATION_NAMESPACE, BidNode, LABEL_BIDNODE, LABEL_REGION, LABEL_SLOT, LABEL_SLOT_UID, LABEL_UID,
     TAINT_LEAVING, TAINT_UNREGISTERED,
@@ -42,7 +42,7 @@ pub(super) fn taints(owner: &BidNode) -> Vec<Taint> {
 
 /// The one patch that registers the node: labels, taints, and the end of the taint that it came with. `None` where
 /// nothing is left to do.
-pub(super) fn registration(node: &Node, owner: &BidNode, scene: &Scene) -> Option<Value> {
+pub(super) fn registration(node: &Node, owner: &BidNode, scene: &ObservedObjects) -> Option<Value> {
     let mut wanted = labels(owner);
     wanted.insert(LABEL_SLOT.to_owned(), scene.slot.name_any());
     wanted.insert(LABEL_SLOT_UID.to_owned(), scene.slot.uid().unwrap_or_default());

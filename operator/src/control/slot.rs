@@ -10,7 +10,7 @@ use crate::clock;
 use crate::plan::drain::{PodView, Tier};
 use crate::plan::price::{self, Bid, Markets};
 use crate::plan::slot::conditions::{Facts, Obstacle, conditions};
-use crate::plan::slot::{self as plan, AllocationView, Auction, BidView, Sight, Step, Unwanted};
+use crate::plan::slot::{self as plan, AllocationView, Auction, BidView, Observation, Step, Unwanted};
 use crate::provision::Machine;
 use crate::world::{is_machine_of, is_ready, node_view, not_ready_since, pod_view};
 use k8s_openapi::api::core::v1::Node;
@@ -32,14 +32,14 @@ const AGAIN: Duration = Duration::from_millis(500);
 const TURN: SignedDuration = SignedDuration::from_millis(200);
 
 /// All there is to see of a slot.
-pub(super) struct Scene {
+pub(super) struct ObservedObjects {
     pub(super) slot: BidSlot,
     pub(super) owner: Option<Arc<BidNode>>,
     pub(super) node: Option<Arc<Node>>,
     pub(super) known: Option<Known>,
 }
 
-impl Scene {
+impl ObservedObjects {
     pub(super) fn status(&self) -> BidSlotStatus {
         self.slot.status.clone().unwrap_or_default()
     }
@@ -161,7 +161,7 @@ impl Draft {
     }
 }
 
-async fn look(slot: BidSlot, context: &Context) -> Result<Scene, Error> {
+async fn look(slot: BidSlot, context: &Context) -> Result<ObservedObjects, Error> {
     let owner = context.world().owner(&slot);
     let status = slot.status.as_ref();
     let node = status.and_then(|status| status.node.as_deref()).and_then(|name| context.world().node(name));
@@ -189,10 +189,10 @@ async fn look(slot: BidSlot, context: &Context) -> Result<Scene, Error> {
         }
         None => None,
     };
-    Ok(Scene { slot, owner, node, known })
+    Ok(ObservedObjects { slot, owner, node, known })
 }
 
-async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
+async fn next(scene: &ObservedObjects, context: &Context) -> Result<Step, Error> {
     let now = clock::now();
     let status = scene.status();
     let unwanted = unwanted(scene);
@@ -208,7 +208,7 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
     let pods_left = status.phase == SlotPhase::Draining
         && node.is_some()
         && context.world().pods_on(&node_name).iter().filter_map(|pod| pod_view(pod)).any(|pod| stays(&pod));
-    let step = plan::next(&Sight {
+    let step = plan::next(&Observation {
         now,
         status: &status,
         unwanted,
@@ -229,7 +229,7 @@ async fn next(scene: &Scene, context: &Context) -> Result<Step, Error> {
     Ok(step)
 }
 
-fn unwanted(scene: &Scene) -> Option<Unwanted> {
+fn unwanted(scene: &ObservedObjects) -> Option<Unwanted> {
     let deleting = scene.owner.as_ref().is_none_or(|owner| owner.metadata.deletion_timestamp.is_some());
     if deleting || scene.slot.metadata.deletion_timestamp.is_some() {
         return Some(Unwanted::Deleted);
@@ -238,7 +238,11 @@ fn unwanted(scene: &Scene) -> Option<Unwanted> {
 }
 
 /// Prices are asked for where they matter: before a bid, and while it may be amended.
-async fn markets(scene: &Scene, unwanted: bool, context: &Context) -> Result<Option<Arc<Markets>>, Error> {
+async fn markets(
+    scene: &ObservedObjects,
+    unwanted: bool,
+    context: &Context,
+) -> Result<Option<Arc<Markets>>, Error> {
     let phase = scene.status().phase;
     let matters = phase <= SlotPhase::Bidding || phase == SlotPhase::Ready;
     match &scene.owner {
@@ -262,7 +266,7 @@ struct Prices {
     its_turn: bool,
 }
 
-fn prices(scene: &Scene, markets: Option<&Markets>, now: Timestamp, context: &Context) -> Prices {
+fn prices(scene: &ObservedObjects, markets: Option<&Markets>, now: Timestamp, context: &Context) -> Prices {
     let (Some(owner), Some(markets)) = (&scene.owner, markets) else {
         return Prices { its_turn: true, ..Prices::default() };
     };
@@ -291,7 +295,7 @@ fn standing(known: &Known, status: &BidSlotStatus) -> Bid {
 }
 
 /// The other bids of its BidNode that may be amended: those that wait, and those of nodes that run.
-fn others(scene: &Scene, owner: &BidNode, context: &Context) -> Vec<(Arc<BidSlot>, Bid)> {
+fn others(scene: &ObservedObjects, owner: &BidNode, context: &Context) -> Vec<(Arc<BidSlot>, Bid)> {
     let siblings = context.world().slots_of(owner);
     let bids = siblings.into_iter().filter(|slot| slot.uid() != scene.slot.uid()).filter_map(|slot| {
         let status = slot.status.as_ref()?;
@@ -303,7 +307,7 @@ fn others(scene: &Scene, owner: &BidNode, context: &Context) -> Vec<(Arc<BidSlot
     bids.collect()
 }
 
-fn auction(scene: &Scene, context: &Context) -> Auction {
+fn auction(scene: &ObservedObjects, context: &Context) -> Auction {
     match &scene.known {
         None if context.auction().mirror().is_listed() => Auction::NoBid,
         None => Auction::Unknown,
@@ -325,13 +329,13 @@ pub(super) fn instant(us: u64) -> Option<Timestamp> {
     i64::try_from(us).ok().and_then(|us| Timestamp::from_microsecond(us).ok())
 }
 
-fn is_registered(scene: &Scene, owner: &BidNode) -> bool {
+fn is_registered(scene: &ObservedObjects, owner: &BidNode) -> bool {
     scene.node.as_ref().is_some_and(|there| node::registration(there, owner, scene).is_none())
 }
 
 /// Nobody is evicted before every node under notice has its taint, and new bids stand where nodes go: for a while,
 /// since the notice does not wait.
-fn may_drain(scene: &Scene, context: &Context, now: Timestamp) -> bool {
+fn may_drain(scene: &ObservedObjects, context: &Context, now: Timestamp) -> bool {
     let Some((started, deadline)) = scene.notice() else { return true };
     let patience = (deadline.duration_since(started) / 4).min(SignedDuration::from_secs(30));
     if now.duration_since(started) > patience {
@@ -353,7 +357,7 @@ fn is_tainted(key: &SlotKey, context: &Context) -> bool {
 }
 
 /// As many bids stand as the BidNode is to have slots: its pods have somewhere to go.
-fn is_replaced(scene: &Scene, noticed: &[SlotKey], context: &Context) -> bool {
+fn is_replaced(scene: &ObservedObjects, noticed: &[SlotKey], context: &Context) -> bool {
     let Some(owner) = scene.owner.as_ref().filter(|owner| owner.metadata.deletion_timestamp.is_none()) else {
         return true;
     };
@@ -371,7 +375,7 @@ fn is_replaced(scene: &Scene, noticed: &[SlotKey], context: &Context) -> bool {
 
 /// A node that says nothing any more may have no machine: the provisioner knows. Where it does not answer, whatever
 /// else there is to do for the slot is not held up.
-async fn machine_gone(scene: &Scene, context: &Context) -> bool {
+async fn machine_gone(scene: &ObservedObjects, context: &Context) -> bool {
     let silent = scene.node.as_ref().is_some_and(|node| not_ready_since(node).is_some());
     let status = scene.status();
     let Some(name) = status.node.filter(|_| silent && status.phase == SlotPhase::Ready) else { return false };

@@ -99,7 +99,7 @@ impl Default for Limits {
 
 /// All that the next step depends on.
 #[derive(Clone, Debug)]
-pub struct Sight<'a> {
+pub struct Observation<'a> {
     pub now: Timestamp,
     pub status: &'a BidSlotStatus,
     pub unwanted: Option<Unwanted>,
@@ -118,7 +118,7 @@ pub struct Sight<'a> {
     pub limits: Limits,
 }
 
-impl Sight<'_> {
+impl Observation<'_> {
     /// For how long the slot has been where it is.
     fn waited(&self) -> SignedDuration {
         self.status.since.as_ref().map(|since| self.now.duration_since(since.0)).unwrap_or_default()
@@ -204,7 +204,7 @@ const BEAT: SignedDuration = SignedDuration::from_secs(60);
 const SILENT_BEAT: SignedDuration = SignedDuration::from_secs(10);
 
 /// The next step.
-pub fn next(sight: &Sight<'_>) -> Step {
+pub fn next(sight: &Observation<'_>) -> Step {
     let status = sight.status;
     match status.phase {
         SlotPhase::Released | SlotPhase::Failed => return Step::Forget,
@@ -236,7 +236,7 @@ pub fn next(sight: &Sight<'_>) -> Step {
     }
 }
 
-fn begin(sight: &Sight<'_>) -> Step {
+fn begin(sight: &Observation<'_>) -> Step {
     match (sight.unwanted, sight.ceiling_micros) {
         (Some(_), _) => Step::Move { phase: SlotPhase::Released, reason: "NeverBid" },
         (None, None) => moved(sight, SlotPhase::Pending, "NoPrice", SOON),
@@ -246,7 +246,7 @@ fn begin(sight: &Sight<'_>) -> Step {
 }
 
 /// The bid has nothing.
-fn waiting(sight: &Sight<'_>, bid: &BidView) -> Step {
+fn waiting(sight: &Observation<'_>, bid: &BidView) -> Step {
     match (sight.unwanted, bid.open) {
         (Some(_), true) => Step::Cancel,
         (Some(why), false) => Step::Move { phase: SlotPhase::Released, reason: why.word() },
@@ -261,7 +261,7 @@ fn waiting(sight: &Sight<'_>, bid: &BidView) -> Step {
 /// The engine does not know the bid: it is another one, or came back from an older backup. The right one may come back,
 /// so the slot waits for a while. Then the node is given up. No tenant has taken it: its pods have the time that they
 /// have when a node is given up.
-fn unheard_of(sight: &Sight<'_>) -> Step {
+fn unheard_of(sight: &Observation<'_>) -> Step {
     if sight.unwanted.is_none() && sight.status.phase < SlotPhase::Notice {
         let Some(since) = &sight.status.lost_time else { return Step::MissBid };
         let left = sight.limits.unknown - sight.now.duration_since(since.0);
@@ -278,7 +278,7 @@ fn unheard_of(sight: &Sight<'_>) -> Step {
 }
 
 /// The node is no longer ours: its pods move as soon as the Node object is gone.
-fn ended(sight: &Sight<'_>, reason: &str, bid_open: bool) -> Step {
+fn ended(sight: &Observation<'_>, reason: &str, bid_open: bool) -> Step {
     if let Some(node) = sight.object() {
         return if node.ending_since.is_some() { Step::Wait(SOON) } else { Step::DeleteNode };
     }
@@ -291,7 +291,7 @@ fn ended(sight: &Sight<'_>, reason: &str, bid_open: bool) -> Step {
     Step::End { reason: reason.to_owned() }
 }
 
-fn holding(sight: &Sight<'_>, allocation: &AllocationView) -> Step {
+fn holding(sight: &Observation<'_>, allocation: &AllocationView) -> Step {
     let status = sight.status;
     if status.allocation != Some(allocation.allocation) {
         return Step::Move { phase: SlotPhase::Awarded, reason: "Allocated" };
@@ -311,7 +311,7 @@ fn holding(sight: &Sight<'_>, allocation: &AllocationView) -> Step {
 }
 
 /// The node stays after all.
-fn rescinded(sight: &Sight<'_>) -> Step {
+fn rescinded(sight: &Observation<'_>) -> Step {
     match &sight.node {
         Some(node) if node.leaving => Step::Untaint,
         Some(node) if node.ready => Step::Move { phase: SlotPhase::Ready, reason: "NoticeRescinded" },
@@ -321,7 +321,7 @@ fn rescinded(sight: &Sight<'_>) -> Step {
 }
 
 /// Towards a ready node, and then keeping it.
-fn run(sight: &Sight<'_>, allocation: &AllocationView) -> Step {
+fn run(sight: &Observation<'_>, allocation: &AllocationView) -> Step {
     let status = sight.status;
     let limit = sight.limits.machine;
     if status.phase == SlotPhase::Provisioning && sight.node.is_none() && sight.waited() >= limit {
@@ -369,7 +369,7 @@ fn run(sight: &Sight<'_>, allocation: &AllocationView) -> Step {
 }
 
 /// Taint, drain, and go.
-fn leave(sight: &Sight<'_>, deadline: Option<Timestamp>, reason: &'static str) -> Step {
+fn leave(sight: &Observation<'_>, deadline: Option<Timestamp>, reason: &'static str) -> Step {
     let Some(node) = &sight.node else {
         return Step::Move { phase: SlotPhase::Releasing, reason };
     };
@@ -390,7 +390,7 @@ fn leave(sight: &Sight<'_>, deadline: Option<Timestamp>, reason: &'static str) -
 }
 
 /// The node is empty, or gone: the object, the machine, the allocation, in this order.
-fn releasing(sight: &Sight<'_>) -> Step {
+fn releasing(sight: &Observation<'_>) -> Step {
     if let Some(node) = sight.object() {
         return if node.ending_since.is_some() { Step::Wait(SOON) } else { Step::DeleteNode };
     }
@@ -404,7 +404,7 @@ fn releasing(sight: &Sight<'_>) -> Step {
 }
 
 /// Written once; then until something happens.
-fn moved(sight: &Sight<'_>, phase: SlotPhase, reason: &'static str, wait: SignedDuration) -> Step {
+fn moved(sight: &Observation<'_>, phase: SlotPhase, reason: &'static str, wait: SignedDuration) -> Step {
     let there = sight.status.phase == phase && sight.status.reason.as_deref() == Some(reason);
     if there { Step::Wait(wait) } else { Step::Move { phase, reason } }
 }

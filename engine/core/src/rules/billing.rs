@@ -78,7 +78,7 @@ impl Exchange {
             used,
             missing,
         });
-        self.settlement_details.push(closed);
+        self.pending_details.push(closed);
         if let Some(running) = running {
             self.market_mut(unit.market).meter.leave(running.terms);
         }
@@ -94,7 +94,7 @@ impl Exchange {
         let (price, span) = (ceiling.min(price), market.rules.min_charge);
         let bill = price.over(span);
         if let Some(charge) = self.charge(node, unit, by.tenant, bill, ChargeReason::ClaimDropped) {
-            self.settlement_details.push(SettlementDetail::Claim { allocation: node, price, span });
+            self.pending_details.push(SettlementDetail::Claim { allocation: node, price, span });
             self.tell(charge);
         }
     }

@@ -6,7 +6,7 @@ use crate::auction::Amended;
 use crate::control::Error;
 use crate::control::context::Context;
 use crate::control::objects::release;
-use crate::control::slot::{Scene, instant};
+use crate::control::slot::{ObservedObjects, instant};
 use crate::{clock, fault, metrics};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FRESH: Duration = Duration::from_secs(10);
 
 pub(super) async fn place(
-    scene: Scene,
+    scene: ObservedObjects,
     status: &mut BidSlotStatus,
     context: &Context,
 ) -> Result<Outcome, Error> {
@@ -63,7 +63,7 @@ pub(super) async fn place(
 }
 
 async fn abandon_begun(
-    scene: Scene,
+    scene: ObservedObjects,
     status: &mut BidSlotStatus,
     context: &Context,
 ) -> Result<Outcome, Error> {
@@ -75,7 +75,7 @@ async fn abandon_begun(
 }
 
 pub(super) async fn amend(
-    scene: Scene,
+    scene: ObservedObjects,
     status: &mut BidSlotStatus,
     ceiling: u64,
     context: &Context,
@@ -103,7 +103,7 @@ pub(super) async fn amend(
 }
 
 pub(super) async fn answer_notice(
-    scene: Scene,
+    scene: ObservedObjects,
     status: &mut BidSlotStatus,
     deadline: Timestamp,
     context: &Context,

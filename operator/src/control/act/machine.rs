@@ -4,7 +4,7 @@ use super::{Outcome, moved};
 use crate::api::{BidSlotStatus, SlotPhase};
 use crate::control::Error;
 use crate::control::context::Context;
-use crate::control::slot::Scene;
+use crate::control::slot::ObservedObjects;
 use crate::provision::{Machine, Order};
 use crate::world::is_machine_of;
 use crate::{clock, fault};
@@ -16,7 +16,7 @@ use std::time::Duration;
 const BEAT: Duration = Duration::from_secs(1);
 
 pub(super) async fn provision(
-    scene: Scene,
+    scene: ObservedObjects,
     status: &mut BidSlotStatus,
     context: &Context,
 ) -> Result<Outcome, Error> {
@@ -55,7 +55,7 @@ pub(super) async fn provision(
 }
 
 /// Tells people, once, that the machine is said to be a node that does not prove it.
-fn tell_of_foreign_node(scene: &Scene, status: &mut BidSlotStatus, context: &Context) {
+fn tell_of_foreign_node(scene: &ObservedObjects, status: &mut BidSlotStatus, context: &Context) {
     let uid = scene.slot.uid().unwrap_or_default();
     let Some(name) = status.node.as_deref() else { return };
     let Some(node) = context.world().node(name) else { return };
@@ -73,7 +73,7 @@ fn tell_of_foreign_node(scene: &Scene, status: &mut BidSlotStatus, context: &Con
 }
 
 /// A machine that was paid for did not become a node: its owner is told, and the next one is not bid for at once.
-pub(super) fn failed(scene: &Scene, reason: &str, why: &str, context: &Context) {
+pub(super) fn failed(scene: &ObservedObjects, reason: &str, why: &str, context: &Context) {
     let Some(owner) = &scene.owner else { return };
     context.machine_failed(&owner.uid().unwrap_or_default(), clock::now());
     let note = format!("slot {}: {why}", scene.slot.name_any());
@@ -94,7 +94,7 @@ pub(in crate::control) fn node_name(slot: &str, uid: &str) -> String {
 }
 
 pub(super) async fn deprovision(
-    scene: Scene,
+    scene: ObservedObjects,
     status: &mut BidSlotStatus,
     context: &Context,
 ) -> Result<Outcome, Error> {

@@ -37,8 +37,8 @@ fn node() -> Option<NodeView> {
     Some(NodeView { ready: true, registered: true, leaving: false, ending_since: None })
 }
 
-fn sight(status: &BidSlotStatus, auction: Auction, node: Option<NodeView>) -> Sight<'_> {
-    Sight {
+fn sight(status: &BidSlotStatus, auction: Auction, node: Option<NodeView>) -> Observation<'_> {
+    Observation {
         now: at(100),
         status,
         unwanted: None,
@@ -68,8 +68,8 @@ fn the_ceiling_is_written_down_before_the_bid_is_placed() {
 #[test]
 fn without_a_price_it_says_so_and_waits() {
     let mut status = status(SlotPhase::Pending);
-    fn unknown(status: &BidSlotStatus) -> Sight<'_> {
-        Sight { ceiling_micros: None, ..sight(status, Auction::Unknown, None) }
+    fn unknown(status: &BidSlotStatus) -> Observation<'_> {
+        Observation { ceiling_micros: None, ..sight(status, Auction::Unknown, None) }
     }
     assert_eq!(next(&unknown(&status)), moves(SlotPhase::Pending, "NoPrice"));
     status.reason = Some("NoPrice".into());
@@ -79,7 +79,8 @@ fn without_a_price_it_says_so_and_waits() {
 #[test]
 fn a_bid_that_may_have_been_placed_is_found_before_it_is_given_up() {
     let status = BidSlotStatus { ceiling_micros: Some(1), ..status(SlotPhase::Pending) };
-    let unwanted = Sight { unwanted: Some(Unwanted::Deleted), ..sight(&status, Auction::Unknown, None) };
+    let unwanted =
+        Observation { unwanted: Some(Unwanted::Deleted), ..sight(&status, Auction::Unknown, None) };
     assert_eq!(next(&unwanted), Step::Place);
 }
 
@@ -114,11 +115,11 @@ fn under_notice_it_asks_taints_waits_for_the_others_and_drains() {
     s.deadline = Some(Time(at(400)));
     assert_eq!(next(&sight(&s, auction.clone(), node())), Step::Taint);
     let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
-    let early = Sight { may_drain: false, ..sight(&s, auction.clone(), tainted.clone()) };
+    let early = Observation { may_drain: false, ..sight(&s, auction.clone(), tainted.clone()) };
     assert_eq!(next(&early), Step::Wait(SignedDuration::from_millis(500)));
     assert_eq!(next(&sight(&s, auction.clone(), tainted.clone())), moves(SlotPhase::Draining, "Preempted"));
     s.phase = SlotPhase::Draining;
-    let full = Sight { pods_left: true, ..sight(&s, auction.clone(), tainted.clone()) };
+    let full = Observation { pods_left: true, ..sight(&s, auction.clone(), tainted.clone()) };
     assert_eq!(next(&full), Step::Drain);
     assert_eq!(next(&sight(&s, auction.clone(), tainted.clone())), moves(SlotPhase::Releasing, "Preempted"));
     s.phase = SlotPhase::Releasing;
@@ -156,15 +157,15 @@ fn a_vanished_node_is_given_back_after_a_while() {
     s.phase = SlotPhase::Releasing;
     s.missing_time = Some(Time(at(90)));
     assert_eq!(next(&sight(&s, bid(held(None)), None)), Step::Wait(SignedDuration::from_secs(110)));
-    let later = Sight { now: at(210), ..sight(&s, bid(held(None)), None) };
+    let later = Observation { now: at(210), ..sight(&s, bid(held(None)), None) };
     assert_eq!(next(&later), Step::Deprovision);
 }
 
 #[test]
 fn what_is_not_wanted_is_cancelled_or_drained() {
-    fn unwanted(s: &BidSlotStatus, auction: Auction, node: Option<NodeView>) -> Sight<'_> {
+    fn unwanted(s: &BidSlotStatus, auction: Auction, node: Option<NodeView>) -> Observation<'_> {
         let unwanted = Some(Unwanted::Release(ReleaseReason::ScaleDown));
-        Sight { unwanted, pods_left: true, ..sight(s, auction, node) }
+        Observation { unwanted, pods_left: true, ..sight(s, auction, node) }
     }
     let s = status(SlotPhase::Bidding);
     assert_eq!(next(&unwanted(&s, bid(None), None)), Step::Cancel);
@@ -191,7 +192,7 @@ fn a_bid_that_the_engine_forgot_leaves_the_pods_time_to_move() {
     let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
     assert_eq!(next(&sight(&s, Auction::NoBid, tainted.clone())), moves(SlotPhase::Draining, "BidUnknown"));
     s.phase = SlotPhase::Draining;
-    let full = Sight { pods_left: true, ..sight(&s, Auction::NoBid, tainted.clone()) };
+    let full = Observation { pods_left: true, ..sight(&s, Auction::NoBid, tainted.clone()) };
     assert_eq!(next(&full), Step::Drain);
     assert_eq!(next(&sight(&s, Auction::NoBid, tainted.clone())), moves(SlotPhase::Releasing, "BidUnknown"));
     s.phase = SlotPhase::Releasing;
@@ -209,7 +210,7 @@ fn an_engine_that_does_not_know_a_bid_is_given_time_to_know_it_again() {
     assert_eq!(next(&sight(&s, Auction::NoBid, node())), Step::Wait(SignedDuration::from_secs(50)));
     assert_eq!(next(&sight(&s, bid(held(None)), node())), Step::FindBid);
     // What nobody wants any more waits for no engine.
-    let unwanted = Sight { unwanted: Some(Unwanted::Deleted), ..sight(&s, Auction::NoBid, node()) };
+    let unwanted = Observation { unwanted: Some(Unwanted::Deleted), ..sight(&s, Auction::NoBid, node()) };
     assert_eq!(next(&unwanted), Step::Taint);
     s = BidSlotStatus { lost_time: Some(Time(at(0))), ..status(SlotPhase::Bidding) };
     assert_eq!(next(&sight(&s, Auction::NoBid, None)), Step::Deprovision);
@@ -217,8 +218,8 @@ fn an_engine_that_does_not_know_a_bid_is_given_time_to_know_it_again() {
 
 #[test]
 fn machines_and_nodes_that_do_not_come_are_given_back() {
-    fn after<'a>(s: &'a BidSlotStatus, node: Option<NodeView>, now: i64) -> Sight<'a> {
-        Sight { now: at(now), ..sight(s, bid(held(None)), node) }
+    fn after<'a>(s: &'a BidSlotStatus, node: Option<NodeView>, now: i64) -> Observation<'a> {
+        Observation { now: at(now), ..sight(s, bid(held(None)), node) }
     }
     let waiting = |phase| BidSlotStatus { since: Some(Time(at(100))), ready_time: None, ..status(phase) };
     let s = waiting(SlotPhase::Provisioning);
@@ -236,7 +237,7 @@ fn pods_that_stay_hold_nothing_up_for_ever() {
     let mut s = status(SlotPhase::Draining);
     s.drain_time = Some(Time(at(100)));
     let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
-    let scaled_down = |s, now, auction| Sight {
+    let scaled_down = |s, now, auction| Observation {
         now: at(now),
         pods_left: true,
         unwanted: Some(Unwanted::Release(ReleaseReason::ScaleDown)),
@@ -254,6 +255,6 @@ fn a_node_object_that_others_hold_is_not_waited_for_for_ever() {
     let s = status(SlotPhase::Releasing);
     let ending = |since| Some(NodeView { ending_since: Some(at(since)), ..node().unwrap() });
     assert_eq!(next(&sight(&s, bid(held(None)), ending(0))), Step::Wait(SOON));
-    let later = Sight { now: at(120), ..sight(&s, bid(held(None)), ending(0)) };
+    let later = Observation { now: at(120), ..sight(&s, bid(held(None)), ending(0)) };
     assert_eq!(next(&later), Step::Deprovision);
 }

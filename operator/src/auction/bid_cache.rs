@@ -82,7 +82,7 @@ impl KnownAllocation {
 
 /// What the operator knows. Shared; each question takes a lock for a moment.
 #[derive(Debug, Default)]
-pub struct Mirror {
+pub struct BidCache {
     state: Mutex<State>,
     /// Why the engine cannot be asked; `None` while it answers.
     fault: watch::Sender<Option<String>>,
@@ -100,7 +100,7 @@ struct State {
     listed: bool,
 }
 
-impl Mirror {
+impl BidCache {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Objects as they were last written, by UID.
 #[derive(Debug)]
-pub(super) struct Written<K>(Mutex<BTreeMap<String, Arc<K>>>);
+pub(super) struct WriteCache<K>(Mutex<BTreeMap<String, Arc<K>>>);
 
-impl<K> Default for Written<K> {
+impl<K> Default for WriteCache<K> {
     fn default() -> Self {
-        Written(Mutex::default())
+        WriteCache(Mutex::default())
     }
 }
 
-impl<K: ResourceExt> Written<K> {
+impl<K: ResourceExt> WriteCache<K> {
     pub(super) fn put(&self, object: K) {
         if let Some(uid) = object.uid() {
             self.map().insert(uid, Arc::new(object));
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn what_was_written_counts_until_something_later_is_seen() {
-        let written = Written::default();
+        let written = WriteCache::default();
         let newest = |seen: &str| written.newest(Arc::new(node(seen))).resource_version().unwrap();
         assert_eq!(newest("9"), "9");
         written.put(node("10"));

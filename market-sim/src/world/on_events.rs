@@ -15,25 +15,25 @@ pub(super) enum Role {
 }
 
 impl World<'_> {
-    pub(super) fn hear(&mut self, events: &[Event]) -> Result<(), WorldError> {
+    pub(super) fn on_events(&mut self, events: &[Event]) -> Result<(), WorldError> {
         for Event { at, fact } in events {
             match fact {
                 Fact::UnitAdded { unit, .. } => {
                     if let Role::Provider(provider) = self.role(unit.provider) {
-                        let stage = &mut self.stages[unit.market.0 as usize];
-                        stage.providers[provider as usize].numbers.insert(unit.number);
+                        let market_sim = &mut self.market_sims[unit.market.0 as usize];
+                        market_sim.providers[provider as usize].numbers.insert(unit.number);
                     }
                 }
                 Fact::UnitRemoved { unit } => {
                     if let Role::Provider(provider) = self.role(unit.provider) {
-                        let stage = &mut self.stages[unit.market.0 as usize];
-                        stage.providers[provider as usize].numbers.remove(&unit.number);
+                        let market_sim = &mut self.market_sims[unit.market.0 as usize];
+                        market_sim.providers[provider as usize].numbers.remove(&unit.number);
                     }
                 }
                 Fact::Allocated { node } => {
                     let (market, provider) = (node.unit.market.0, self.role(node.unit.provider));
                     if let (Role::Provider(provider), Some(job)) = (provider, self.jobs.of(node.bid)) {
-                        let boot = self.stages[market as usize].providers[provider as usize].boot();
+                        let boot = self.market_sims[market as usize].providers[provider as usize].boot();
                         let allocation = node.allocation;
                         self.agenda.plan(at.after(boot), Due::Ready { allocation, market, provider });
                         self.nodes.insert(allocation, Node { job, ready: None });
@@ -90,9 +90,9 @@ impl World<'_> {
     }
 
     fn charged(&mut self, node: &event::Node, (kind, number): (Kind, u64), debit_micros: u128) {
-        let stage = &mut self.stages[node.unit.market.0 as usize];
-        *stage.charged.entry(kind).or_default() += debit_micros as u64;
-        stage.tenant(kind, number).charged(self.now, debit_micros);
+        let market_sim = &mut self.market_sims[node.unit.market.0 as usize];
+        *market_sim.charged.entry(kind).or_default() += debit_micros as u64;
+        market_sim.tenant(kind, number).charged(self.now, debit_micros);
         let sums = if self.watched.contains(&node.bid) {
             &mut self.outcome.watched
         } else {

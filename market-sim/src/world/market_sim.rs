@@ -11,7 +11,7 @@ use kubebid_core::Price;
 use kubebid_core::units::{AccountName, MarketName, Micros};
 use std::collections::{BTreeMap, VecDeque};
 
-pub(super) struct Stage {
+pub(super) struct MarketSim {
     pub(super) name: MarketName,
     /// Which of the markets of the settings.
     pub(super) number: u32,
@@ -37,8 +37,8 @@ pub(super) struct Tenant {
     spent: u128,
 }
 
-impl Stage {
-    pub(super) fn new(settings: &Settings, market: u32) -> Stage {
+impl MarketSim {
+    pub(super) fn new(settings: &Settings, market: u32) -> MarketSim {
         let name = format!("gpu-{}/sim", market + 1);
         let chance = |who: &str| chance_of(settings, market, who);
         let supply = &settings.supply;
@@ -54,7 +54,7 @@ impl Stage {
             let name = move |n| AccountName::new(&format!("{}-{}-{}", kind.name(), market + 1, n + 1));
             (0..ACCOUNTS).map(move |n| Tenant { name: name(n), day: 0, spent: 0 })
         });
-        Stage {
+        MarketSim {
             number: market,
             jobs: Box::new(Crowd::new(settings.jobs.clone(), chance("crowd"), settings.span())),
             coming: None,

@@ -6,7 +6,7 @@ use kubebid_core::units::{AllocationId, BidId, Micros, UnitId};
 use kubebid_core::{Amount, Price};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Lie {
+pub enum Violation {
     #[error("it is {now} already (R1)")]
     TimeRunsBack { now: Micros },
     #[error("no such market was opened")]
