@@ -1,6 +1,6 @@
 //! The auction engine as a service around `kubebid-core`, in layers.
 //!
-//! A file imports only its own layer and lower ones (`tests/layers.rs` holds it), from the lowest to the highest:
+//! A folder imports only folders below it (`testkit/tests/layers.rs` holds it), from the lowest layer to the highest:
 //! 1. [`store`] keeps the journal and the rows of the edge; `events` turns commits into messages.
 //! 2. [`runtime`] is the thread that owns the exchange, and what it publishes.
 //! 3. [`readmodel`] writes and reads the tables that follow the journal.

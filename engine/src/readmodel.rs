@@ -1,8 +1,7 @@
 //! The read model: readable tables of bids, allocations, events, price changes and charges.
 //!
-//! They follow off the ack path, know up to which command they are (the watermark), and can be
-//! dropped and rebuilt at any time: the journal is the truth. What commits bring is folded into rows
-//! here, purely; the SQL is in the store.
+//! The tables are written after a command is answered. Their watermark is the last command whose rows they have. They can be
+//! dropped and rebuilt at any time, because the journal is the truth. Commits are folded into rows here; the SQL is in `sql/`.
 
 pub(crate) mod bars;
 pub(crate) mod fields;

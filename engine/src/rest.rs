@@ -205,7 +205,7 @@ async fn answer(
     }
 }
 
-/// Returns who asks, and until when; by the same check as gRPC.
+/// Returns the caller with its deadline, by the same checks as gRPC.
 async fn admit(api: &Api, operation: &Operation, rpc: &str, parts: &Parts) -> Result<Caller, ApiError> {
     let caller = api.admit(rpc, &parts.headers, &parts.extensions).await?;
     let patience = match header_of(&parts.headers, &REQUEST_TIMEOUT)? {

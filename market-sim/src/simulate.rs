@@ -160,7 +160,7 @@ pub(crate) fn settings(usual: &Settings, file: Option<&Path>) -> Result<Settings
     Ok(usual.with(&text).map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
-/// Returns how many markets live at the same time, where nobody says.
+/// Returns the default number of markets that run at the same time.
 pub(crate) fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }

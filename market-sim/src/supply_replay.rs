@@ -53,7 +53,7 @@ struct Fleet {
 #[derive(Debug, Default)]
 struct Supply {
     nodes: u64,
-    /// Of its last row, while what that said is known to hold.
+    /// The time of its last row; `None` once that is older than `longest_gap`.
     row: Option<Micros>,
     since: Micros,
     span: u128,
@@ -248,11 +248,11 @@ impl Replay<'_> {
     fn say(&mut self, command: Command) {
         let answer = self.exchange.apply(&Stamped { at: self.now, key: None, command });
         for event in &answer.events {
-            self.on_events(event);
+            self.on_event(event);
         }
     }
 
-    fn on_events(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         match &event.fact {
             Fact::Allocated { node } => {
                 let fleet = self.by_bid[&node.bid];

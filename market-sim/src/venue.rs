@@ -22,7 +22,7 @@ pub trait Venue {
     /// before; a bid is called by the number of the answer that placed it.
     fn apply(&mut self, command: &Stamped) -> Result<Answer, VenueError>;
 
-    /// Returns what the numbers in events mean.
+    /// Returns the names behind the numbers in events.
     fn names(&self) -> &Names;
 
     /// The lowest ceiling that keeps a node under notice; `None` where none does.
@@ -31,6 +31,6 @@ pub trait Venue {
     /// The venue's own count of a market's units, to compare with.
     fn supply(&mut self, market: MarketId) -> Result<Supply, VenueError>;
 
-    /// Returns what to call it in a report.
+    /// Returns the name for reports.
     fn name(&self) -> String;
 }

@@ -26,8 +26,7 @@ pub struct Options {
     pub timeout: Duration,
     /// The time that a call may take in all.
     pub deadline: Duration,
-    /// The interval at which a call is tried at most, unless an engine is there that does not lead yet. A watch
-    /// that was open once is resumed as often as it breaks.
+    /// The most tries of a call, unless an engine is there that does not lead yet. A watch tries without end.
     pub tries: u32,
     /// The first bound of a wait between tries.
     pub backoff: Duration,
@@ -35,9 +34,9 @@ pub struct Options {
     pub backoff_max: Duration,
     /// After this long without a frame a watch is opened afresh.
     pub silence: Duration,
-    /// The number of bids of `place_bids` may be without an answer.
+    /// The most bids of `place_bids` without an answer.
     pub window: usize,
-    /// The number of bids of `place_bids` go into one frame; at most 1000.
+    /// The number of bids in one frame of `place_bids`; at most 1000.
     pub frame: usize,
 }
 

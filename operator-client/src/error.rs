@@ -164,7 +164,7 @@ impl Refusal {
 /// The end of a call that was tried in vain.
 #[derive(Clone, Debug)]
 pub struct GaveUp {
-    /// The interval at which it was tried.
+    /// The number of tries.
     pub tries: u32,
     /// What came of the last try.
     pub last: Status,

@@ -1,4 +1,4 @@
-//! The objects of `kubebid.io/v1`, field for field.
+//! The custom resources BidNode and BidSlot as Rust types. `crds.rs` prints their definitions.
 
 #[expect(unreachable_pub, reason = "the derive makes it so")]
 mod bidnode;

@@ -28,7 +28,7 @@ pub struct Auction {
     client: Client,
     /// The UID of the cluster's `kube-system` namespace.
     cluster: String,
-    mirror: BidCache,
+    bid_cache: BidCache,
     prices: Prices,
 }
 
@@ -48,12 +48,12 @@ pub enum Amended {
 
 impl Auction {
     pub fn new(client: Client, cluster: String) -> Self {
-        Auction { client, cluster, mirror: BidCache::default(), prices: Prices::default() }
+        Auction { client, cluster, bid_cache: BidCache::default(), prices: Prices::default() }
     }
 
     /// Returns what is known of the operator's bids.
-    pub fn mirror(&self) -> &BidCache {
-        &self.mirror
+    pub fn bid_cache(&self) -> &BidCache {
+        &self.bid_cache
     }
 
     /// Listens to the engine for as long as it is polled.
@@ -107,7 +107,7 @@ impl Auction {
         };
         let ceiling_micros = request.ceiling_micros;
         let placed = self.heard(self.client.place_bid(request).await)?;
-        self.mirror.placed(placed.bid, key, ceiling_micros);
+        self.bid_cache.placed(placed.bid, key, ceiling_micros);
         Ok(placed.bid)
     }
 
@@ -120,7 +120,7 @@ impl Auction {
         };
         let list = self.heard(self.client.all(request).await)?;
         let Some(bid) = list.bids.into_iter().next_back() else { return Ok(None) };
-        if self.mirror.bid(bid.bid).is_none() {
+        if self.bid_cache.bid(bid.bid).is_none() {
             self.resolve(bid.bid).await?;
         }
         Ok(Some(bid.bid))
@@ -131,21 +131,21 @@ impl Auction {
     /// read that waits for that place would never end.
     pub async fn resolve(&self, bid: u64) -> Result<(), Error> {
         if self.seq().await? < bid {
-            self.mirror.unknown(bid);
+            self.bid_cache.unknown(bid);
             return Ok(());
         }
         let request = v1::GetBidRequest { bid, min_seq: bid };
         let found = match self.heard(self.client.get_bid(request).await) {
             Ok(found) => found.bid.unwrap_or_default(),
             Err(Error::Refused(refusal)) if refusal.code == Code::UnknownBid => {
-                self.mirror.unknown(bid);
+                self.bid_cache.unknown(bid);
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
         let request = v1::ListAllocationsRequest { bid, min_seq: bid, ..Default::default() };
         let allocations = self.heard(self.client.all(request).await)?;
-        self.mirror.learn(found, allocations.allocations);
+        self.bid_cache.learn(found, allocations.allocations);
         Ok(())
     }
 
@@ -200,7 +200,7 @@ impl Auction {
 
     /// Changes the ceiling of a slot's bid.
     pub async fn amend(&self, slot: &BidSlot, bid: u64, ceiling_micros: u64) -> Result<Amended, Error> {
-        let known = self.mirror.bid(bid);
+        let known = self.bid_cache.bid(bid);
         let place = known.as_ref().map_or(0, |known| known.place);
         let request = v1::AmendBidRequest {
             // A refusal has its key for good: asked again later, the same change needs another.
@@ -212,7 +212,7 @@ impl Auction {
         };
         match self.heard(self.client.amend_bid(request).await) {
             Ok(amended) => {
-                self.mirror.amended(bid, ceiling_micros, amended.seq);
+                self.bid_cache.amended(bid, ceiling_micros, amended.seq);
                 Ok(Amended::Done)
             }
             Err(Error::Refused(refusal)) if refusal.code == Code::Protected => {
@@ -233,7 +233,7 @@ impl Auction {
     pub async fn at_notice(&self, spec: &BidNodeSpec, allocation: u64) -> Result<Option<AtNotice>, Error> {
         let held = self.allocation(allocation).await?;
         let Some(notice) = held.notice else {
-            self.mirror.rescinded(allocation);
+            self.bid_cache.rescinded(allocation);
             return Ok(None);
         };
         let Some(markets) = self.markets(spec).await? else { return Ok(Some(AtNotice::LetGo)) };
@@ -242,9 +242,9 @@ impl Auction {
     }
 
     async fn allocation(&self, allocation: u64) -> Result<v1::Allocation, Error> {
-        let request = v1::GetAllocationRequest { allocation, min_seq: self.mirror.seq_of(allocation) };
+        let request = v1::GetAllocationRequest { allocation, min_seq: self.bid_cache.seq_of(allocation) };
         let found = self.heard(self.client.get_allocation(request).await)?.allocation.unwrap_or_default();
-        self.mirror.priced(&found);
+        self.bid_cache.priced(&found);
         Ok(found)
     }
 
@@ -262,7 +262,7 @@ impl Auction {
             Err(Error::Refused(refusal)) if matches!(refusal.code, Code::AlreadyReady | Code::Ended) => {}
             Err(error) => return Err(error),
         }
-        self.mirror.reported_ready(allocation);
+        self.bid_cache.reported_ready(allocation);
         self.allocation(allocation).await.map(drop)
     }
 
@@ -290,8 +290,8 @@ impl Auction {
     /// Remembers whether the engine answers.
     fn heard<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         match &answer {
-            Ok(_) | Err(Error::Refused(_) | Error::Gone(_)) => self.mirror.set_fault(None),
-            Err(error) => self.mirror.set_fault(Some(error.to_string())),
+            Ok(_) | Err(Error::Refused(_) | Error::Gone(_)) => self.bid_cache.set_fault(None),
+            Err(error) => self.bid_cache.set_fault(Some(error.to_string())),
         }
         answer
     }

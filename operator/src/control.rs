@@ -168,7 +168,7 @@ pub async fn run(client: Client, options: Options) {
         )
         .for_each(|_| std::future::ready(()));
     let faults = async {
-        let mut faults = context.auction().mirror().faults();
+        let mut faults = context.auction().bid_cache().faults();
         while faults.changed().await.is_ok() {
             context.end_backoffs();
             wake_all(&context);

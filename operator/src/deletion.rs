@@ -15,7 +15,7 @@ where
     done_or_gone(api.delete(&object.name_any(), &params).await)
 }
 
-/// Returns what is gone, or has made place for another of its name, is done with.
+/// Counts an object as deleted if it is gone, or was replaced by another of its name.
 pub(crate) fn done_or_gone<T>(done: kube::Result<T>) -> kube::Result<()> {
     match done {
         Ok(_) => Ok(()),

@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 const PULSE: Duration = Duration::from_millis(500);
 /// The time that a question to the API server may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time that the passes that are under way are waited for at the end, and then the release of the lease.
+/// The time to wait at the end for running passes, and then for the release of the lease.
 const LAST: Duration = Duration::from_secs(1);
 
 /// Tries until it succeeds, at first after a quarter of a second and then less and less often, every 10 seconds at least.

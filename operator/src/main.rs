@@ -355,7 +355,7 @@ fn stopped() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns what names a cluster: the UID of its `kube-system` namespace.
+/// Returns the name of the cluster: the UID of its `kube-system` namespace.
 async fn cluster_uid(client: &Client) -> Result<String, String> {
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
     let system = tokio::time::timeout(Duration::from_secs(5), namespaces.get("kube-system")).await;

@@ -96,7 +96,7 @@ pub fn asked_cluster<B>(request: &http::Request<B>) {
     counter!(API_REQUESTS, "method" => method, "resource" => resource).increment(1);
 }
 
-/// Returns what a path of the API server is about, as in `pods/eviction`.
+/// Returns the resource of a path of the API server, as in `pods/eviction`.
 fn resource(path: &str) -> String {
     let mut parts = path.trim_start_matches('/').split('/');
     // api/VERSION, or apis/GROUP/VERSION.

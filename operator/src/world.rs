@@ -1,4 +1,4 @@
-//! The state of the cluster, from the watches.
+//! The state of the cluster from the watches, and nodes and pods as the plans see them (`node_view`, `pod_view`).
 
 mod index;
 
@@ -183,7 +183,7 @@ pub fn slot_ref_of(node: &Node) -> Option<ObjectRef<BidSlot>> {
 
 /// A pod as the drain sees it; `None` for those that go with their node: what the kubelet runs by itself.
 pub fn pod_view(pod: &Pod) -> Option<PodView> {
-    if pod.annotations().contains_key("kubernetes.io/config.mirror") {
+    if pod.annotations().contains_key("kubernetes.io/config.bid_cache") {
         return None;
     }
     let spec = pod.spec.as_ref()?;

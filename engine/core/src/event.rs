@@ -12,7 +12,7 @@ pub struct Event {
     pub fact: Fact,
 }
 
-/// An allocation as events tell of it: whom to tell, and what of.
+/// An allocation with its bid, tenant and unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     pub allocation: AllocationId,

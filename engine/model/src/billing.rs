@@ -30,7 +30,7 @@ impl Model {
         self.charge(node, node.tenant, bill, reason.into());
     }
 
-    /// Returns what its tenant releases is billed as if it had run for at least `min_charge`.
+    /// Returns the time billed for a released node: at least `min_charge`.
     fn missing_to_minimum(&self, a: &Allocation) -> Bill {
         let run = a.ready.map_or(Micros(0), |ready| self.now.since(ready));
         a.billed.over(self.rules(a.unit.market).min_charge.since(run))

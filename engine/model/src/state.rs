@@ -23,7 +23,7 @@ pub struct Model {
     pub(crate) bids: BTreeMap<BidId, Bid>,
     /// Those not ended.
     pub(crate) allocations: BTreeMap<AllocationId, Allocation>,
-    /// The number of allocations have ever begun; the last of them has this number.
+    /// The number of allocations ever begun. The last of them has this number.
     pub(crate) begun: u64,
     /// The number of claims ever made, to know the last one.
     pub(crate) claimed: u64,

@@ -117,8 +117,8 @@ impl Api {
         refused.into_iter().map(outcome).collect()
     }
 
-    /// Returns what bids need before they are handed over: fields that can be read, and room under the limits.
-    /// Which of them may not be, and why.
+    /// Checks bids before they are submitted: fields that can be read, and room under the limits. Returns the bids
+    /// to submit, and the refusal of each other bid.
     async fn prepare(
         &self,
         caller: &Caller,

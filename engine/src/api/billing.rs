@@ -184,7 +184,7 @@ impl Api {
         }
     }
 
-    /// Returns what was applied when we were asked is in the tables when we answer.
+    /// Waits until the tables have everything that was applied when the call began.
     async fn settled_up_to(&self, caller: &Caller, min_seq: u64) -> Result<(), ApiError> {
         self.projected_up_to(caller, min_seq.max(self.engine().applied())).await
     }

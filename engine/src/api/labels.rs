@@ -24,8 +24,8 @@ use tracing::warn;
 const AT_A_TIME: usize = 1000;
 /// The time to wait before a store that failed is asked again.
 const RETRY: Duration = Duration::from_millis(200);
-/// The time that who looks for labels waits for those that are being written: milliseconds, unless the store is in
-/// trouble.
+/// The time for which a search by labels waits for labels that are being written: milliseconds, unless the store is
+/// in trouble.
 const REASON: Duration = Duration::from_secs(1);
 
 /// Labels that belong to bids and may not be rows yet.

@@ -234,7 +234,7 @@ fn unmet_depth(exchange: &Exchange, market: MarketId, levels: usize) -> Depth {
     depth
 }
 
-/// Returns what is told of instance types, and those of which only markets are known.
+/// Returns the described instance types, and those of which only markets are known.
 fn entries(
     told: Vec<store::InstanceType>,
     markets: &Markets,

@@ -53,7 +53,7 @@ impl Api {
     }
 }
 
-/// Returns where such a bid would look, after the checks of PlaceBid that concern a quote, in their order.
+/// Returns the markets of such a bid, after the checks of PlaceBid that concern a quote, in their order.
 fn markets(exchange: &Exchange, like: &PlaceBid, asked: Option<Price>) -> Result<Vec<MarketId>, Reject> {
     let named =
         like.markets.iter().flatten().map(|name| exchange.market_id(name).ok_or(Reject::UnknownMarket));

@@ -55,7 +55,7 @@ pub struct Caller {
     pub account: AccountName,
     pub roles: Roles,
     pub deadline: Option<Instant>,
-    /// True if its credential still counts, and what it may use.
+    /// The session: the credential while it is valid, and the limits it uses.
     pub(crate) session: Session,
     /// The slot of its open request; absent for calls that come over no wire.
     pub(crate) slot: Option<Slot>,
@@ -76,7 +76,7 @@ impl Caller {
         Caller { account, roles: roles.into_iter().collect(), deadline: None, session, slot: None }
     }
 
-    /// Returns whether it sees the things of all accounts.
+    /// Returns whether it sees the entries of all accounts.
     pub fn sees_all(&self) -> bool {
         self.roles.has(Role::Admin)
     }
@@ -86,13 +86,13 @@ impl Caller {
         if self.sees_all() { Viewer::All } else { Viewer::Account(self.account.clone()) }
     }
 
-    /// Returns whether things of this account are its to see; others look as if they were not there.
+    /// Returns whether it may see what belongs to this account. Other entries look as if they did not exist.
     pub fn sees(&self, account: &AccountName) -> bool {
         self.sees_all() || self.account == *account
     }
 
-    /// Returns what the field `account` of a list asks for: absent its own; another, or with an empty text
-    /// everybody, is for those who see all.
+    /// Returns the accounts that the field `account` of a list asks for: its own if absent. Another account, or an
+    /// empty text for all accounts, needs the right to see all.
     pub fn whose(&self, account: Option<&str>) -> Result<Whose, ApiError> {
         match account {
             None => Ok(Whose::Of(self.account.clone())),

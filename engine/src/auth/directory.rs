@@ -67,9 +67,9 @@ pub(crate) struct Holder {
     held_back: Slots,
 }
 
-/// The number of requests that are not admitted are answered a second, and how many at once without a wait.
+/// The rate of answers to requests that are not admitted; as many are answered at once without a wait.
 const NOT_ADMITTED: Rate = Rate::per_second(500);
-/// The number of answers wait at most: each keeps a stream of its connection open.
+/// The most answers that are held back at once: each keeps a stream of its connection open.
 const HELD_BACK: u64 = 8192;
 
 impl Holder {
@@ -165,7 +165,7 @@ impl Auth {
         Ok(auth)
     }
 
-    /// Returns who bears this secret; `None` where nobody does, or it was revoked.
+    /// Returns the caller with this token; `None` if it is unknown or revoked.
     pub(crate) fn bearer(&self, secret: &Secret) -> Option<Caller> {
         let known = self.0.known.load();
         let credential = known.tokens.get(&secret.sha256())?;

@@ -57,7 +57,7 @@ pub fn opens(method: &str) -> Opens {
 }
 
 impl Need {
-    /// Returns whether somebody with a credential for these roles may.
+    /// Returns whether a credential with these roles has the permission.
     pub fn allows(self, roles: Roles) -> bool {
         roles.has(Role::Admin)
             || match self {

@@ -34,7 +34,7 @@ impl Secret {
         &self.0
     }
 
-    /// Returns what is kept of it.
+    /// Returns the SHA-256, which the store keeps.
     pub fn sha256(&self) -> [u8; 32] {
         Sha256::digest(self.0.as_bytes()).into()
     }

@@ -19,7 +19,8 @@ use v1::event as wire;
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventMessage {
     pub kind: EventKind,
-    /// The market of the unit or the offer, or the only market of the bid; absent for bids with several markets.
+    /// The market of the unit or the offer, or the only market of a bid that is placed; absent for other events of
+    /// bids.
     pub market: Option<MarketName>,
     pub unit: Option<String>,
     pub allocation: Option<AllocationId>,

@@ -132,7 +132,7 @@ pub(super) fn event_reason(command: &Command, reject: Reject) -> Reject {
     if reject == Reject::Ended { Reject::UnknownAllocation } else { reject }
 }
 
-/// Returns what belongs to someone else looks as if it were not there.
+/// Replaces NOT_YOURS by UNKNOWN_…, so that things of others look as if they did not exist.
 pub(crate) fn as_missing(command: &Command, reject: Reject) -> Reject {
     match (reject, command) {
         (Reject::NotYours, Command::AmendBid { .. } | Command::CancelBid { .. }) => Reject::UnknownBid,

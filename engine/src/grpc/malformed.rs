@@ -7,7 +7,7 @@ use tonic::Status;
 /// The first words of prost's errors.
 const PROST: &str = "failed to decode Protobuf message: ";
 
-/// Returns what the caller hears; `None` where the status says something else.
+/// Returns the error for the caller; `None` if the status means something else.
 pub(super) fn malformed(status: &Status) -> Option<ApiError> {
     let (code, said) = (status.code(), status.message());
     if [tonic::Code::OutOfRange, tonic::Code::ResourceExhausted].contains(&code) {
@@ -31,8 +31,8 @@ pub(super) fn malformed(status: &Status) -> Option<ApiError> {
     Some(ApiError::new(Code::BadField).saying(format!("the request is malformed: {said}")))
 }
 
-/// Returns what prost says, as in `PlaceBidRequest.client_key: invalid string value: …`, as the field and what is
-/// wrong with it.
+/// Splits an error of prost, such as `PlaceBidRequest.client_key: invalid string value: …`, into the field and the
+/// fault.
 pub(super) fn unreadable(said: &str) -> ApiError {
     let mut field: Vec<&str> = Vec::new();
     let mut rest = said.strip_prefix(PROST).unwrap_or(said);

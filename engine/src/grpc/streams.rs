@@ -44,7 +44,7 @@ pub(super) fn place_bids(api: Api, caller: Caller, frames: Streaming<Bytes>) -> 
     api.until_ended(caller, answers).boxed()
 }
 
-/// Returns what a watch answers with, until it must end.
+/// Returns the answers of a watch, until it must end.
 pub(super) fn answers<T: Send + 'static>(
     api: &Api,
     caller: Caller,
@@ -82,7 +82,7 @@ fn framed(message: Vec<Bytes>) -> Vec<Frame<Bytes>> {
     iter::once(head.into()).chain(pieces).map(Frame::data).collect()
 }
 
-/// Returns how a stream ends.
+/// Returns the last item of a stream.
 fn end(status: &Status) -> Frame<Bytes> {
     let mut trailers = HeaderMap::new();
     if status.add_header(&mut trailers).is_err() {

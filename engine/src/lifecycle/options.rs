@@ -32,7 +32,8 @@ pub struct EngineOptions {
     /// Nothing, but in benchmarks.
     pub leave_out: LeaveOut,
     pub start: Start,
-    /// The time that nobody takes over from a leader that is not heard of, where the store has leases.
+    /// The length of the lease: no engine takes over from a silent leader before it has run out. Only for stores
+    /// that have leases.
     pub lease: Duration,
 }
 

@@ -118,7 +118,7 @@ async fn look(
     Ok(None)
 }
 
-/// Returns whether it is the store's trouble of the moment. A journal that cannot be understood stays so.
+/// Returns whether the error may pass by itself. A journal that cannot be understood stays so.
 fn passes(error: &RecoveryError) -> bool {
     match error {
         RecoveryError::Store(fault) => fault.passes(),

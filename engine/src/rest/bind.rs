@@ -230,7 +230,7 @@ fn from_value<Q: DeserializeOwned>(value: Value) -> Result<Q, ApiError> {
     serde_path_to_error::deserialize(value).map_err(|error| blame(&error))
 }
 
-/// Returns what the path and the headers say is not said otherwise in the body.
+/// Merges values of the path and the headers into the body. Refuses a body that contradicts them.
 fn merge(body: &mut Map<String, Value>, given: Map<String, Value>, scope: &str) -> Result<(), ApiError> {
     for (name, value) in given {
         let field = if scope.is_empty() { name.clone() } else { format!("{scope}.{name}") };
@@ -333,7 +333,7 @@ fn blame_twice(error: &serde_json::Error) -> Result<(), ApiError> {
 
 const TWICE: &str = "twice: ";
 
-/// Returns what serde says, in which the text that it quotes is cut: "unknown field `…`, expected …".
+/// Returns the message of serde, in which quoted text is cut: "unknown field `…`, expected …".
 fn without_long_quotes(said: &str) -> String {
     let Some(begin) = said.find(['`', '"']) else { return said.to_owned() };
     let (before, quoted) = said.split_at(begin + 1);

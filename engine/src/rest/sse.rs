@@ -18,7 +18,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 pub(super) trait Frame: Serialize + Send {
     /// The name of the event.
     const NAME: &str;
-    /// Returns where to go on from after it.
+    /// Returns the place to resume from after it.
     fn cursor(&self) -> &str;
 }
 

@@ -30,7 +30,8 @@ pub(crate) struct AccountFeed {
 }
 
 impl AccountFeeds {
-    /// Returns where who follows everything may lag so far behind.
+    /// Makes the feeds. `feed` is the number of commits that a subscriber to everything may lag behind; an account
+    /// feed lags at most `LAG`.
     pub(crate) fn new(feed: usize) -> AccountFeeds {
         let (accounts, lag) = (BTreeMap::new(), feed.min(LAG));
         AccountFeeds(Arc::new(Mutex::new(Followed { lag, accounts, looked: 0, ended: false })))

@@ -157,7 +157,7 @@ impl MarketClock {
         }
     }
 
-    /// Returns what the next engine on this machine is to know, where it has changed since it was last asked.
+    /// Returns the mark for the next engine on this machine, if it has changed since the last call.
     pub(crate) fn to_note(&self) -> Option<ClockMark> {
         let Inner { kind, machine, offset_us, noted_us, .. } = &*self.0;
         let (offset_us, noted) = (offset_us.load(Ordering::Relaxed), noted_us.load(Ordering::Relaxed));

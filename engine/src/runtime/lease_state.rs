@@ -17,7 +17,7 @@ struct Inner {
 }
 
 impl LeaseState {
-    /// Returns where there is no lease: as long as the process lives.
+    /// Returns a state that is valid as long as the process lives, for a store without leases.
     pub(crate) fn for_life() -> LeaseState {
         LeaseState(Arc::new(Inner { until_us: AtomicU64::new(u64::MAX) }))
     }

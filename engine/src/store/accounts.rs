@@ -1,4 +1,4 @@
-//! Rows of accounts: their roles and limits.
+//! Rows of accounts and their limits, and the roles that a token may have.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use sqlx::any::AnyRow;
 use super::rows::{number, optional_number};
 use super::{Fault, Rows, bigint};
 
-/// The role of an account.
+/// A role of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     Tenant,

@@ -68,7 +68,7 @@ pub(crate) trait Database: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Returns how long statements name their parameters; short ones may number them everywhere.
+    /// Returns the form of parameters in long statements.
     fn parameters(&self) -> Parameters;
 
     /// The queue of those who write.

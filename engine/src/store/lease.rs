@@ -43,7 +43,7 @@ macro_rules! hold {
 const RENEW: &str = hold!("AND holder = $1");
 
 impl Taking {
-    /// Returns when somebody of another name began the session, we do not see when: then it counts as alive.
+    /// Returns the condition in SQL. The session of another database role hides its start; it then counts as alive.
     fn sql(self) -> &'static str {
         match self {
             Taking::Anyway => hold!(""),

@@ -168,7 +168,7 @@ pub const CEILING_MAX: u64 = 50_000_000_000_000;
 /// The longest `min_charge` that a market may be given: a year.
 pub const MIN_CHARGE_MAX: Micros = Micros(366 * Micros::DAY.0);
 
-/// Returns those that are said; the names are the core's.
+/// Returns the rules that the request sets. The names are those of the core.
 fn rules(rules: v1::MarketRules) -> Result<Vec<RuleChange>, ApiError> {
     for (field, value, most) in [
         ("rules.ceiling_max_micros", rules.ceiling_max_micros, CEILING_MAX),

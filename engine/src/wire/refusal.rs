@@ -24,7 +24,7 @@ pub fn refusal(exchange: &Exchange, command: &Command, reject: Reject) -> ApiErr
     }
 }
 
-/// Returns what was wrong with the values; where nothing is known of them the table says enough.
+/// Explains the values. `None` means that the sentence of the table in `status.rs` is enough.
 fn sentence(exchange: &Exchange, command: &Command, reject: Reject) -> Option<String> {
     match (reject, command) {
         (

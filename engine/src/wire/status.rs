@@ -191,7 +191,7 @@ impl ApiError {
         }
     }
 
-    /// Returns what a field cannot carry.
+    /// Makes the error of a field with a value that it cannot have.
     pub fn bad_field(field: impl Into<String>, message: impl fmt::Display) -> ApiError {
         // A parameter that does not exist is blamed by the name that it was sent with.
         let field = echo(&field.into()).into_owned();
@@ -307,7 +307,7 @@ impl From<SubmitError> for ApiError {
 }
 
 impl From<Fault> for ApiError {
-    /// Returns what exactly failed is for us to know.
+    /// Logs the fault, and tells the caller only UNAVAILABLE.
     fn from(fault: Fault) -> ApiError {
         if let Fault::TooSlow { time_out, .. } = fault {
             let seconds = time_out.as_secs_f64();

@@ -4,7 +4,7 @@ use super::{Backtest, Contestant, Figure, Grid, Market, STEP_MINUTES, Settings};
 use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, Trail, Unit};
 use kubebid_core::units::Micros;
 
-/// Returns what came of it, and what the strategies saw of the first market.
+/// Returns the tables and charts of the results, and what the strategies saw of the first market.
 pub fn page(backtest: &Backtest, grids: &[Grid], contestants: &[Contestant], settings: &Settings) -> Page {
     let of = format!("{} jobs,", settings.jobs);
     let mut page = compared_page(backtest, "Bidding strategies on a price trace", &of);
@@ -15,7 +15,7 @@ pub fn page(backtest: &Backtest, grids: &[Grid], contestants: &[Contestant], set
     page
 }
 
-/// Returns what came of it in a market of its own.
+/// Returns the tables and charts of the results in a market of its own.
 pub fn page_of_demand(backtest: &Backtest, jobs: usize, market: &Market) -> Page {
     let of = format!("{jobs} jobs, {:.0} % of which try the strategy,", 100.0 * market.share);
     let mut page = compared_page(backtest, "Bidding strategies in a market", &of);

@@ -276,12 +276,12 @@ impl Play<'_> {
         self.said += 1;
         let answer = self.book.apply(&Stamped { at: self.now, key: None, command });
         for event in &answer.events {
-            self.on_events(event);
+            self.on_event(event);
         }
         answer.seq.0
     }
 
-    fn on_events(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         match &event.fact {
             Fact::BidPlaced { bidder, .. } => {
                 self.by_account.insert(bidder.tenant, self.by_bid[&bidder.bid]);

@@ -76,7 +76,7 @@ impl<'a> Scale<'a> {
         self.from + share * (self.to - self.from)
     }
 
-    /// Returns where to write what.
+    /// Returns the ticks: their positions and labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         if !self.axis.categories.is_empty() {
             return self

@@ -106,7 +106,7 @@ impl Live {
     }
 
     /// All that happened up to and with a command.
-    fn on_events(&mut self, seq: u64, events: &mut Vec<Event>) -> Result<(), VenueError> {
+    fn read_events_up_to(&mut self, seq: u64, events: &mut Vec<Event>) -> Result<(), VenueError> {
         while self.seq < seq {
             let frame = self.runtime.block_on(next(&mut self.watch))?;
             for event in frame.events {
@@ -125,7 +125,7 @@ impl Venue for Live {
             self.now = command.at;
             let request = v1::AdvanceTimeRequest { to_us: command.at.0 };
             let seq = self.runtime.block_on(self.admin.advance_time(request))?.seq;
-            self.on_events(seq, &mut events)?;
+            self.read_events_up_to(seq, &mut events)?;
         }
         if command.command != Command::AdvanceTime {
             let client = self.caller(&command.command)?;
@@ -134,7 +134,7 @@ impl Venue for Live {
                 // A refusal is an answer too; it is heard of like any other.
                 Err(error) => error.refusal().and_then(|refusal| refusal.seq).ok_or(error)?,
             };
-            self.on_events(seq, &mut events)?;
+            self.read_events_up_to(seq, &mut events)?;
         }
         let outcome = match events.last() {
             Some(Event { fact: Fact::Rejected { reason }, .. }) => Outcome::Rejected(*reason),

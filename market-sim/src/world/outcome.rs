@@ -146,7 +146,7 @@ impl Outcome {
         self.debits_micros = sums.debits.0;
     }
 
-    /// Returns those that a job belongs to.
+    /// Returns the sums that a job belongs to.
     pub(super) fn sums(&mut self, want: Want) -> &mut KindSums {
         if want.watched { &mut self.watched } else { self.kinds.entry(want.kind).or_default() }
     }

@@ -24,10 +24,10 @@ impl Feed {
         Feed { auction }
     }
 
-    /// Keeps the mirror true for as long as it is polled, and tells of each slot that may have changed.
+    /// Keeps the bid cache current while it is polled, and reports each slot that may have changed.
     pub async fn run(self, changed: impl Fn(SlotKey)) {
         loop {
-            let was_away = self.auction.mirror.fault().is_some();
+            let was_away = self.auction.bid_cache.fault().is_some();
             match self.relist(&changed).await {
                 Ok(cursor) => {
                     let beat = RELIST.mul_f64(0.9 + 0.2 * fastrand::f64());
@@ -47,7 +47,7 @@ impl Feed {
         let auction = &self.auction;
         let bids = auction.open(auction.labels([]), 0).await?;
         let allocations = auction.held(auction.labels([]), bids.seq).await?;
-        auction.mirror.relist(&bids.bids, &allocations.allocations).into_iter().for_each(changed);
+        auction.bid_cache.relist(&bids.bids, &allocations.allocations).into_iter().for_each(changed);
         Ok(bids.cursor)
     }
 
@@ -58,7 +58,7 @@ impl Feed {
             match self.auction.heard(frame) {
                 Ok(frame) => {
                     let slots: BTreeSet<_> =
-                        frame.events.iter().filter_map(|event| self.auction.mirror.fold(event)).collect();
+                        frame.events.iter().filter_map(|event| self.auction.bid_cache.fold(event)).collect();
                     slots.into_iter().for_each(&changed);
                 }
                 Err(error) => {

@@ -34,14 +34,14 @@ pub(super) enum Outcome {
 /// Does a step, and notes in the slot what came of it.
 pub(super) async fn act(
     step: &Step,
-    scene: ObservedObjects,
+    observed: ObservedObjects,
     context: &Context,
     slot: &mut BidSlot,
 ) -> Result<Outcome, Error> {
     let status = slot.status.get_or_insert_default();
     let word = word(step);
     metrics::stepped(word);
-    tracing::debug!(slot = scene.slot.name_any(), step = word, "step");
+    tracing::debug!(slot = observed.slot.name_any(), step = word, "step");
     let now = Time(clock::now());
     match step {
         Step::Begin { ceiling_micros } => {
@@ -50,12 +50,14 @@ pub(super) async fn act(
             status.bid_time = Some(now);
             Ok(Outcome::Done)
         }
-        Step::Place => bid::place(scene, status, context).await,
-        Step::Amend { ceiling_micros } => bid::amend(scene, status, *ceiling_micros, context).await,
-        Step::Provision => machine::provision(scene, status, context).await,
+        Step::Place => bid::place(observed, status, context).await,
+        Step::Amend { ceiling_micros } => bid::amend(observed, status, *ceiling_micros, context).await,
+        Step::Provision => machine::provision(observed, status, context).await,
         Step::Register => {
-            let (Some(node), Some(owner)) = (&scene.node, &scene.owner) else { return Ok(Outcome::Done) };
-            let Some(patch) = node::registration(node, owner, &scene) else { return Ok(Outcome::Done) };
+            let (Some(node), Some(owner)) = (&observed.node, &observed.owner) else {
+                return Ok(Outcome::Done);
+            };
+            let Some(patch) = node::registration(node, owner, &observed) else { return Ok(Outcome::Done) };
             match patch_node(node, &patch, context).await {
                 Ok(()) => {
                     status.refused_generation = None;
@@ -65,17 +67,17 @@ pub(super) async fn act(
                     Ok(Outcome::Done)
                 }
                 Err(Error::Cluster(error)) if is_final(&error, status, context) => {
-                    registration_refused(&scene, status, error, context)
+                    registration_refused(&observed, status, error, context)
                 }
                 Err(error) => Err(error),
             }
         }
         Step::ReportReady => {
-            if let Some(owner) = &scene.owner {
+            if let Some(owner) = &observed.owner {
                 context.machine_came(&owner.uid().unwrap_or_default());
             }
             if let Some(allocation) = status.allocation {
-                context.auction().report_ready(&scene.slot, allocation).await?;
+                context.auction().report_ready(&observed.slot, allocation).await?;
                 fault::point("reported");
             }
             if status.ready_time.is_none() {
@@ -83,42 +85,42 @@ pub(super) async fn act(
             }
             Ok(Outcome::Done)
         }
-        Step::AnswerNotice { deadline } => bid::answer_notice(scene, status, *deadline, context).await,
+        Step::AnswerNotice { deadline } => bid::answer_notice(observed, status, *deadline, context).await,
         Step::Taint => {
-            if let Some(node) = &scene.node {
+            if let Some(node) = &observed.node {
                 patch_node(node, &node::with_leaving(node), context).await?;
-                if let Some(after) = since_notice(&scene) {
+                if let Some(after) = since_notice(&observed) {
                     metrics::tainted(after);
                 }
                 fault::point("tainted");
-                tell_of_preemption(&scene, status, context);
+                tell_of_preemption(&observed, status, context);
             }
             Ok(Outcome::Done)
         }
         Step::Untaint => {
-            if let Some(node) = &scene.node {
+            if let Some(node) = &observed.node {
                 patch_node(node, &node::without(node, TAINT_LEAVING), context).await?;
                 let note = "the node stays".to_owned();
-                context.tell(node.as_ref(), Some(&scene.slot), EventType::Normal, "NoticeRescinded", note);
+                context.tell(node.as_ref(), Some(&observed.slot), EventType::Normal, "NoticeRescinded", note);
             }
             Ok(Outcome::Done)
         }
         Step::Drain => {
-            let deadline = scene.notice().map(|(_, deadline)| deadline);
-            let began = scene.status().drain_time.map_or(now.0, |time| time.0);
-            Ok(Outcome::Later(drain::drain(&scene, deadline, began, context).await?))
+            let deadline = observed.notice().map(|(_, deadline)| deadline);
+            let began = observed.status().drain_time.map_or(now.0, |time| time.0);
+            Ok(Outcome::Later(drain::drain(&observed, deadline, began, context).await?))
         }
         Step::DeleteNode => {
-            if let Some(node) = &scene.node {
+            if let Some(node) = &observed.node {
                 remove(&Api::<Node>::all(context.client.clone()), node, context).await?;
                 fault::point("node-deleted");
             }
             Ok(Outcome::Done)
         }
-        Step::Deprovision => machine::deprovision(scene, status, context).await,
+        Step::Deprovision => machine::deprovision(observed, status, context).await,
         Step::Cancel => {
             if let Some(bid) = status.bid {
-                context.auction().cancel(&scene.slot, bid).await?;
+                context.auction().cancel(&observed.slot, bid).await?;
                 fault::point("cancelled");
             }
             Ok(Outcome::Done)
@@ -126,7 +128,7 @@ pub(super) async fn act(
         Step::MissBid => {
             status.lost_time = Some(now);
             let note = format!("the engine does not know bid {}", status.bid.unwrap_or_default());
-            scene.tell_owner(EventType::Warning, "BidUnknown", note, context);
+            observed.tell_owner(EventType::Warning, "BidUnknown", note, context);
             Ok(Outcome::Done)
         }
         Step::FindBid => {
@@ -136,19 +138,19 @@ pub(super) async fn act(
         Step::Move { phase, reason } => {
             if matches!(*reason, "MachineLate" | "NodeLate") {
                 let limit = Duration::try_from(context.limits().machine).unwrap_or_default().as_secs();
-                machine::failed(&scene, reason, &format!("no node is ready after {limit} s"), context);
+                machine::failed(&observed, reason, &format!("no node is ready after {limit} s"), context);
             }
-            let outcome = moved(&scene, status, *phase, reason, context);
+            let outcome = moved(&observed, status, *phase, reason, context);
             if *phase == SlotPhase::Awarded {
-                tell_of_award(&scene, status, context).await;
+                tell_of_award(&observed, status, context).await;
             }
             Ok(outcome)
         }
         Step::End { reason } => {
-            end(&scene, status, reason, context);
+            end(&observed, status, reason, context);
             Ok(Outcome::Done)
         }
-        Step::Forget => forget(scene, context).await,
+        Step::Forget => forget(observed, context).await,
         Step::Wait(_) => Ok(Outcome::Done),
     }
 }
@@ -164,26 +166,26 @@ fn is_final(error: &kube::Error, status: &BidSlotStatus, context: &Context) -> b
 /// A node that cannot get its labels and taints is given back: it costs money and takes no pods. One that has been ready
 /// keeps those that it has.
 fn registration_refused(
-    scene: &ObservedObjects,
+    observed: &ObservedObjects,
     status: &mut BidSlotStatus,
     error: Box<kube::Error>,
     context: &Context,
 ) -> Result<Outcome, Error> {
-    let generation = scene.owner.as_ref().and_then(|owner| owner.metadata.generation);
+    let generation = observed.owner.as_ref().and_then(|owner| owner.metadata.generation);
     let told = status.refused_generation == generation && generation.is_some();
     status.refused_generation = generation;
     let why = format!("the API server refuses the labels or taints of its node: {error}");
-    if let Some(owner) = &scene.owner {
+    if let Some(owner) = &observed.owner {
         context.set_registration(&owner.uid().unwrap_or_default(), generation, Some(why.clone()));
     }
     status.message = Some(why);
     if let (Some(note), false) = (&status.message, told) {
-        scene.tell_owner(EventType::Warning, "RegistrationRefused", note.clone(), context);
+        observed.tell_owner(EventType::Warning, "RegistrationRefused", note.clone(), context);
     }
     if status.ready_time.is_some() {
         return Err(Error::Cluster(error));
     }
-    Ok(moved(scene, status, SlotPhase::Releasing, "RegistrationRefused", context))
+    Ok(moved(observed, status, SlotPhase::Releasing, "RegistrationRefused", context))
 }
 
 fn word(step: &Step) -> &'static str {
@@ -211,7 +213,7 @@ fn word(step: &Step) -> &'static str {
 }
 
 /// What the engine says of its end counts, but where it was we who gave the node back.
-fn end(scene: &ObservedObjects, status: &mut BidSlotStatus, reason: &str, context: &Context) {
+fn end(observed: &ObservedObjects, status: &mut BidSlotStatus, reason: &str, context: &Context) {
     let given_back = reason == "RELEASED";
     if !given_back || status.reason.is_none() {
         status.reason = Some(reason.to_owned());
@@ -221,20 +223,20 @@ fn end(scene: &ObservedObjects, status: &mut BidSlotStatus, reason: &str, contex
     status.since = Some(Time(clock::now()));
     if given_back {
         let why = status.reason.as_deref().unwrap_or("given back");
-        let note = format!("slot {} has given its node back: {why}", scene.slot.name_any());
-        scene.tell_owner(EventType::Normal, "NodeReleased", note, context);
+        let note = format!("slot {} has given its node back: {why}", observed.slot.name_any());
+        observed.tell_owner(EventType::Normal, "NodeReleased", note, context);
     } else {
-        let note = format!("slot {} has lost its node: {reason}", scene.slot.name_any());
-        scene.tell_owner(EventType::Warning, "NodeLost", note, context);
+        let note = format!("slot {} has lost its node: {reason}", observed.slot.name_any());
+        observed.tell_owner(EventType::Warning, "NodeLost", note, context);
     }
 }
 
 /// On the BidNode, the node, and its pods: after the taint, which others wait for.
-fn tell_of_preemption(scene: &ObservedObjects, status: &BidSlotStatus, context: &Context) {
-    let (Some(node), Some(Time(deadline))) = (&scene.node, &status.deadline) else { return };
-    let slot = Some(&scene.slot);
+fn tell_of_preemption(observed: &ObservedObjects, status: &BidSlotStatus, context: &Context) {
+    let (Some(node), Some(Time(deadline))) = (&observed.node, &status.deadline) else { return };
+    let slot = Some(&observed.slot);
     let note = format!("node {} is to be given up by {deadline}", node.name_any());
-    scene.tell_owner(EventType::Warning, "NodePreempted", note.clone(), context);
+    observed.tell_owner(EventType::Warning, "NodePreempted", note.clone(), context);
     context.tell(node.as_ref(), slot, EventType::Warning, "NodePreempted", note.clone());
     for pod in context.world().pods_on(&node.name_any()) {
         if pod_view(&pod).is_some() {
@@ -244,7 +246,7 @@ fn tell_of_preemption(scene: &ObservedObjects, status: &BidSlotStatus, context: 
 }
 
 fn moved(
-    scene: &ObservedObjects,
+    observed: &ObservedObjects,
     status: &mut BidSlotStatus,
     phase: SlotPhase,
     reason: &str,
@@ -253,16 +255,16 @@ fn moved(
     let now = Time(clock::now());
     match phase {
         SlotPhase::Awarded => {
-            let held = scene.known.as_ref().and_then(|known| known.allocation.as_ref());
+            let held = observed.known.as_ref().and_then(|known| known.allocation.as_ref());
             status.allocation = held.map(|held| held.allocation);
             status.market = held.map(|held| held.market().to_owned());
             status.unit = held.map(|held| held.unit.clone());
         }
         SlotPhase::Registered | SlotPhase::Ready => {
-            status.node_uid = scene.node.as_ref().and_then(|node| node.uid());
+            status.node_uid = observed.node.as_ref().and_then(|node| node.uid());
             if phase == SlotPhase::Ready {
                 status.ready_time.get_or_insert_with(|| now.clone());
-                tell_of_readiness(scene, reason, context);
+                tell_of_readiness(observed, reason, context);
             }
         }
         SlotPhase::Draining if status.drain_time.is_none() => status.drain_time = Some(now.clone()),
@@ -271,12 +273,12 @@ fn moved(
                 status.missing_time = Some(now.clone());
             }
             if status.phase == SlotPhase::Draining {
-                if let Some(after) = since_notice(scene) {
+                if let Some(after) = since_notice(observed) {
                     metrics::drained(after);
                 }
                 let node = status.node.as_deref().unwrap_or_default();
                 let note = format!("node {node} is drained: {reason}");
-                scene.tell_owner(EventType::Normal, "NodeDrained", note, context);
+                observed.tell_owner(EventType::Normal, "NodeDrained", note, context);
             }
         }
         SlotPhase::Pending
@@ -291,7 +293,7 @@ fn moved(
         status.deadline = None;
         status.drain_time = None;
     }
-    info!(slot = scene.slot.name_any(), ?phase, reason, "moved");
+    info!(slot = observed.slot.name_any(), ?phase, reason, "moved");
     status.phase = phase;
     status.reason = Some(reason.to_owned());
     status.since = Some(now);
@@ -299,44 +301,44 @@ fn moved(
 }
 
 /// On the BidNode: which unit a slot has won, and what it costs, if the engine says so.
-async fn tell_of_award(scene: &ObservedObjects, status: &BidSlotStatus, context: &Context) {
+async fn tell_of_award(observed: &ObservedObjects, status: &BidSlotStatus, context: &Context) {
     let (Some(allocation), Some(unit)) = (status.allocation, &status.unit) else { return };
     let price = context.auction().price_micros(allocation).await.ok().map(usd);
     let price = price.map(|price| format!(" at {price} USD per hour")).unwrap_or_default();
-    let note = format!("slot {} has won unit {unit}{price}", scene.slot.name_any());
-    scene.tell_owner(EventType::Normal, "NodeWon", note, context);
+    let note = format!("slot {} has won unit {unit}{price}", observed.slot.name_any());
+    observed.tell_owner(EventType::Normal, "NodeWon", note, context);
 }
 
 /// On the BidNode: that a node is ready, and in whose place it is.
-fn tell_of_readiness(scene: &ObservedObjects, reason: &str, context: &Context) {
-    let (slot, node) = (scene.slot.name_any(), scene.status().node.unwrap_or_default());
-    match (reason, &scene.slot.spec.replaces) {
+fn tell_of_readiness(observed: &ObservedObjects, reason: &str, context: &Context) {
+    let (slot, node) = (observed.slot.name_any(), observed.status().node.unwrap_or_default());
+    match (reason, &observed.slot.spec.replaces) {
         ("NoticeRescinded", _) => {
             let note = format!("node {node} of slot {slot} stays: its notice was taken back");
-            scene.tell_owner(EventType::Normal, "NoticeRescinded", note, context);
+            observed.tell_owner(EventType::Normal, "NoticeRescinded", note, context);
         }
         (_, Some(replaced)) => {
             let note = format!("node {node} of slot {slot} is ready, in the place of slot {replaced}");
-            scene.tell_owner(EventType::Normal, "NodeReplaced", note, context);
+            observed.tell_owner(EventType::Normal, "NodeReplaced", note, context);
         }
         (_, None) => {
             let note = format!("node {node} of slot {slot} is ready");
-            scene.tell_owner(EventType::Normal, "NodeReady", note, context);
+            observed.tell_owner(EventType::Normal, "NodeReady", note, context);
         }
     }
 }
 
-fn since_notice(scene: &ObservedObjects) -> Option<Duration> {
-    let (started, _) = scene.notice()?;
+fn since_notice(observed: &ObservedObjects) -> Option<Duration> {
+    let (started, _) = observed.notice()?;
     Duration::try_from(clock::now().duration_since(started)).ok()
 }
 
 /// Nothing holds it: the finalizer goes, and the object with it.
-async fn forget(scene: ObservedObjects, context: &Context) -> Result<Outcome, Error> {
+async fn forget(observed: ObservedObjects, context: &Context) -> Result<Outcome, Error> {
     context.leads()?;
-    let slot = scene.slot;
+    let slot = observed.slot;
     if let Some(bid) = slot.status.as_ref().and_then(|status| status.bid) {
-        context.auction().mirror().forget(bid);
+        context.auction().bid_cache().forget(bid);
     }
     context.forget(&slot.uid().unwrap_or_default());
     if let Some(node) = slot.status.as_ref().and_then(|status| status.node_uid.as_ref()) {

@@ -30,13 +30,14 @@ use tracing::{debug, info, warn};
 
 /// Everything is looked at again at least as often, give or take a tenth.
 const BEAT: Duration = Duration::from_secs(60);
-/// The interval at which a status is written of which only numbers move, and of which not even those do.
+/// `NUMBERS_BEAT` is the least time between writes if counts or conditions changed, `DETAILS_BEAT` if only other
+/// fields did.
 const NUMBERS_BEAT: SignedDuration = SignedDuration::from_secs(1);
 const DETAILS_BEAT: SignedDuration = SignedDuration::from_secs(5);
 /// The interval at which a cost is written of which nothing else has changed.
 const COST_BEAT: SignedDuration = SignedDuration::from_mins(10);
-/// The time for which after a notice slots are not made before the taints: one that stays untainted holds nothing
-/// up.
+/// The time after a notice in which taints are written before replacement slots are created: a node that stays
+/// untainted holds nothing up for longer.
 const TAINTS_FIRST: SignedDuration = SignedDuration::from_secs(2);
 const EMPTY_AFTER: SignedDuration = SignedDuration::from_mins(10);
 const UNHEALTHY_AFTER: SignedDuration = SignedDuration::from_mins(5);
@@ -120,7 +121,7 @@ fn taints_left(slots: &[Arc<BidSlot>], now: Timestamp, context: &Context) -> Opt
     let is_left = |slot: &Arc<BidSlot>| {
         let status = slot.status.as_ref()?;
         let held =
-            context.auction().mirror().bid(status.bid?)?.allocation.filter(|held| held.ended.is_none())?;
+            context.auction().bid_cache().bid(status.bid?)?.allocation.filter(|held| held.ended.is_none())?;
         let (started, _) = held.notice?;
         let waited = now.duration_since(instant(started)?);
         let node = context.node_of(status).filter(|_| status.phase == SlotPhase::Ready)?;
@@ -377,11 +378,11 @@ async fn report(
             leaving: slot.spec.release.is_some() || slot.metadata.deletion_timestamp.is_some(),
             node_ready: context.node_of(status).is_some_and(|node| is_ready(&node)),
             price_micros: status.bid.and_then(|bid| {
-                context.auction().mirror().bid(bid)?.allocation.and_then(|held| held.price_micros)
+                context.auction().bid_cache().bid(bid)?.allocation.and_then(|held| held.price_micros)
             }),
         })
         .collect();
-    let fault = context.auction().mirror().fault();
+    let fault = context.auction().bid_cache().fault();
     let deleting = node.metadata.deletion_timestamp.is_some();
     let supply = match &fault {
         None if !deleting => supply(node, context).await,

@@ -114,12 +114,12 @@ struct Memory {
     scaled: BTreeMap<String, Option<i64>>,
     /// Since when the node of a slot has been empty, by UID.
     empty: BTreeMap<String, Timestamp>,
-    /// The number of machines of a BidNode failed in a row, and when the last one did, by UID.
+    /// The number of machines of a BidNode that failed in a row, and the time of the last failure, by UID.
     machine_failures: BTreeMap<String, (u32, Timestamp)>,
-    /// The number of slots a BidNode is to have, by UID.
+    /// The number of slots that a BidNode is to have, by UID.
     targets: BTreeMap<String, usize>,
-    /// True if the API server has refused the labels or taints of this generation of a BidNode, with its words, or
-    /// taken them, by UID. A slot may be gone before its BidNode is looked at.
+    /// The generation of a BidNode whose labels and taints the API server answered last, and its refusal if it
+    /// refused them, by UID. A slot may be gone before its BidNode is looked at.
     registrations: BTreeMap<String, (Option<i64>, Option<String>)>,
     /// The time at which the provisioner was last asked for the machine of a slot, by UID.
     asked: BTreeMap<String, Instant>,

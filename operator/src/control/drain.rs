@@ -14,12 +14,12 @@ use tracing::info;
 
 /// One round; returns when to come again. Who is not gone when the time is over is deleted.
 pub(super) async fn drain(
-    scene: &ObservedObjects,
+    observed: &ObservedObjects,
     deadline: Option<Timestamp>,
     began: Timestamp,
     context: &Context,
 ) -> Result<Duration, Error> {
-    let node = scene.status().node.unwrap_or_default();
+    let node = observed.status().node.unwrap_or_default();
     let pods: Vec<_> = context.world().pods_on(&node).iter().filter_map(|pod| pod_view(pod)).collect();
     let (deadline, now) = (deadline.or(Some(began + context.limits().drain)), clock::now());
     for act in plan(&pods, deadline, now) {

@@ -42,11 +42,11 @@ pub(super) fn taints(owner: &BidNode) -> Vec<Taint> {
 
 /// The one patch that registers the node: labels, taints, and the end of the taint that it came with. `None` where
 /// nothing is left to do.
-pub(super) fn registration(node: &Node, owner: &BidNode, scene: &ObservedObjects) -> Option<Value> {
+pub(super) fn registration(node: &Node, owner: &BidNode, observed: &ObservedObjects) -> Option<Value> {
     let mut wanted = labels(owner);
-    wanted.insert(LABEL_SLOT.to_owned(), scene.slot.name_any());
-    wanted.insert(LABEL_SLOT_UID.to_owned(), scene.slot.uid().unwrap_or_default());
-    if let Some(region) = scene.status().region() {
+    wanted.insert(LABEL_SLOT.to_owned(), observed.slot.name_any());
+    wanted.insert(LABEL_SLOT_UID.to_owned(), observed.slot.uid().unwrap_or_default());
+    if let Some(region) = observed.status().region() {
         wanted.insert(LABEL_REGION.to_owned(), region.to_owned());
     }
     let before: Applied = node

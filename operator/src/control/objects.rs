@@ -64,7 +64,7 @@ where
     Ok(deletion::delete(api, object).await?)
 }
 
-/// Returns what is not there any more needs no change.
+/// Counts an object that is gone as done.
 fn unless_gone<T>(done: kube::Result<T>) -> Result<(), Error> {
     match done {
         Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! Compares the leases at the engine with the slots in the cluster, and ends a lease whose slot is gone.
+//! Ends allocations at the engine whose slot in the cluster is gone.
 //!
 //! A slot ends its own lease before it goes. One whose finalizer was taken off by hand does not, and nothing else in the
 //! cluster knows of what it held; the engine does, by the labels of its bid.
@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::{Instant, interval};
 use tracing::{info, warn};
 
-/// The interval at which leases and slots are compared.
+/// The interval at which allocations at the engine and slots are compared.
 const BEAT: Duration = Duration::from_secs(2);
 /// The time for which a lease has no slot before it is ended: a watch may be behind.
 const GRACE: Duration = Duration::from_secs(10);
@@ -31,11 +31,11 @@ pub(super) async fn run(context: &Context) {
     let mut beat = interval(BEAT);
     loop {
         beat.tick().await;
-        if !context.has_pictured() || !context.auction().mirror().is_listed() || context.leads().is_err() {
+        if !context.has_pictured() || !context.auction().bid_cache().is_listed() || context.leads().is_err() {
             continue;
         }
         let now = Instant::now();
-        let leases = context.auction().mirror().live();
+        let leases = context.auction().bid_cache().live();
         let leases: BTreeMap<_, _> = leases.into_iter().filter(|(_, slot)| is_alone(slot, context)).collect();
         alone.retain(|bid, _| leases.contains_key(bid));
         for (bid, slot) in &leases {

@@ -74,8 +74,8 @@ async fn steps(draft: &mut Draft, context: &Context) -> Result<Action, Error> {
     let mut last = None;
     for _ in 0..STEPS_MAX {
         context.leads()?;
-        let scene = look(draft.slot.clone(), context).await?;
-        let step = next(&scene, context).await?;
+        let observed = look(draft.slot.clone(), context).await?;
+        let step = next(&observed, context).await?;
         if let Step::Wait(time) = step {
             let time = Duration::try_from(time).unwrap_or(AGAIN).max(Duration::from_millis(50));
             return Ok(Action::requeue(time));
@@ -88,7 +88,7 @@ async fn steps(draft: &mut Draft, context: &Context) -> Result<Action, Error> {
             draft.describe(None, context);
             draft.write(context).await?;
         }
-        match act(&step, scene, context, &mut draft.slot).await? {
+        match act(&step, observed, context, &mut draft.slot).await? {
             Outcome::Done => {}
             Outcome::Later(time) => return Ok(Action::requeue(time)),
             Outcome::Gone => {
@@ -122,7 +122,7 @@ impl Draft {
         let uid = self.slot.metadata.uid.as_deref().unwrap_or_default();
         let unproven = status.phase < SlotPhase::Releasing
             && node.as_ref().is_some_and(|node| !is_machine_of(node, uid, status.unit.as_deref()));
-        let away = || context.auction().mirror().fault().map(Obstacle::Auction);
+        let away = || context.auction().bid_cache().fault().map(Obstacle::Auction);
         let obstacle = match error {
             // Why a bid was not placed is in the status.
             Some(Error::Auction(kubebid_client::Error::Refused(refusal))) => {
@@ -135,7 +135,7 @@ impl Draft {
             }
             Some(Error::Stale | Error::Cluster(_) | Error::NotLeading | Error::Panicked(_)) => return,
             None if unproven => status.node.clone().map(Obstacle::Unproven),
-            None if context.auction().mirror().is_listed() => held(),
+            None if context.auction().bid_cache().is_listed() => held(),
             None => away(),
         };
         let facts = Facts {
@@ -176,13 +176,13 @@ async fn look(slot: BidSlot, context: &Context) -> Result<ObservedObjects, Error
     let auction = context.auction();
     let known = match status.and_then(|status| status.bid) {
         Some(bid) => {
-            let known = auction.mirror().bid(bid);
-            // One that it never heard of, or whose node it lost sight of between two lists.
+            let known = auction.bid_cache().bid(bid);
+            // One that it never heard of, or whose node it lost observation of between two lists.
             let held = status.is_some_and(|status| status.allocation.is_some());
             let lost = known.as_ref().is_none_or(|known| held && known.allocation.is_none());
-            if lost && auction.mirror().is_listed() {
+            if lost && auction.bid_cache().is_listed() {
                 auction.resolve(bid).await?;
-                auction.mirror().bid(bid)
+                auction.bid_cache().bid(bid)
             } else {
                 known
             }
@@ -192,16 +192,16 @@ async fn look(slot: BidSlot, context: &Context) -> Result<ObservedObjects, Error
     Ok(ObservedObjects { slot, owner, node, known })
 }
 
-async fn next(scene: &ObservedObjects, context: &Context) -> Result<Step, Error> {
+async fn next(observed: &ObservedObjects, context: &Context) -> Result<Step, Error> {
     let now = clock::now();
-    let status = scene.status();
-    let unwanted = unwanted(scene);
-    let markets = markets(scene, unwanted.is_some(), context).await?;
-    let prices = prices(scene, markets.as_deref(), now, context);
+    let status = observed.status();
+    let unwanted = unwanted(observed);
+    let markets = markets(observed, unwanted.is_some(), context).await?;
+    let prices = prices(observed, markets.as_deref(), now, context);
     let amend_micros = prices.amend_micros.filter(|_| prices.its_turn);
-    let registered = || scene.owner.as_ref().is_none_or(|owner| is_registered(scene, owner));
+    let registered = || observed.owner.as_ref().is_none_or(|owner| is_registered(observed, owner));
     let node_name = status.node.clone().unwrap_or_default();
-    let node = scene.node.as_ref().map(|node| node_view(node, registered()));
+    let node = observed.node.as_ref().map(|node| node_view(node, registered()));
     // Where the kubelet says nothing, a pod that is ending will be so for ever.
     let silent = node.as_ref().is_none_or(|node| !node.ready);
     let stays = |pod: &PodView| !pod.ending || (pod.tier < Tier::Daemon && !silent);
@@ -212,13 +212,13 @@ async fn next(scene: &ObservedObjects, context: &Context) -> Result<Step, Error>
         now,
         status: &status,
         unwanted,
-        auction: auction(scene, context),
+        auction: auction(observed, context),
         node,
         ceiling_micros: prices.ceiling_micros,
         amend_micros,
         pods_left,
-        may_drain: may_drain(scene, context, now),
-        machine_gone: machine_gone(scene, context).await,
+        may_drain: may_drain(observed, context, now),
+        machine_gone: machine_gone(observed, context).await,
         limits: context.limits(),
     });
     if let Step::Wait(time) = step
@@ -229,23 +229,23 @@ async fn next(scene: &ObservedObjects, context: &Context) -> Result<Step, Error>
     Ok(step)
 }
 
-fn unwanted(scene: &ObservedObjects) -> Option<Unwanted> {
-    let deleting = scene.owner.as_ref().is_none_or(|owner| owner.metadata.deletion_timestamp.is_some());
-    if deleting || scene.slot.metadata.deletion_timestamp.is_some() {
+fn unwanted(observed: &ObservedObjects) -> Option<Unwanted> {
+    let deleting = observed.owner.as_ref().is_none_or(|owner| owner.metadata.deletion_timestamp.is_some());
+    if deleting || observed.slot.metadata.deletion_timestamp.is_some() {
         return Some(Unwanted::Deleted);
     }
-    scene.slot.spec.release.map(Unwanted::Release)
+    observed.slot.spec.release.map(Unwanted::Release)
 }
 
 /// Prices are asked for where they matter: before a bid, and while it may be amended.
 async fn markets(
-    scene: &ObservedObjects,
+    observed: &ObservedObjects,
     unwanted: bool,
     context: &Context,
 ) -> Result<Option<Arc<Markets>>, Error> {
-    let phase = scene.status().phase;
+    let phase = observed.status().phase;
     let matters = phase <= SlotPhase::Bidding || phase == SlotPhase::Ready;
-    match &scene.owner {
+    match &observed.owner {
         // A node that runs has other needs than its price.
         Some(owner) if phase == SlotPhase::Ready && !unwanted => {
             Ok(context.auction().markets(&owner.spec).await.ok().flatten())
@@ -266,18 +266,23 @@ struct Prices {
     its_turn: bool,
 }
 
-fn prices(scene: &ObservedObjects, markets: Option<&Markets>, now: Timestamp, context: &Context) -> Prices {
-    let (Some(owner), Some(markets)) = (&scene.owner, markets) else {
+fn prices(
+    observed: &ObservedObjects,
+    markets: Option<&Markets>,
+    now: Timestamp,
+    context: &Context,
+) -> Prices {
+    let (Some(owner), Some(markets)) = (&observed.owner, markets) else {
         return Prices { its_turn: true, ..Prices::default() };
     };
     let spec = &owner.spec;
-    let bid = scene.known.as_ref().map(|known| standing(known, &scene.status()));
+    let bid = observed.known.as_ref().map(|known| standing(known, &observed.status()));
     let amend = bid.and_then(|bid| Some((bid, price::amendment(spec, markets, &bid, now)?)));
     Prices {
         ceiling_micros: Some(price::offer(spec, &markets.quote).ceiling_micros),
         amend_micros: amend.map(|(_, micros)| micros),
         its_turn: amend.is_none_or(|(bid, micros)| {
-            let others = others(scene, owner, context);
+            let others = others(observed, owner, context);
             let before = price::amended_before(spec, markets, (&bid, micros), &others, now);
             before.iter().for_each(|slot| context.wakes().slot(ObjectRef::from_obj(slot.as_ref())));
             before.is_empty()
@@ -295,11 +300,11 @@ fn standing(known: &Known, status: &BidSlotStatus) -> Bid {
 }
 
 /// The other bids of its BidNode that may be amended: those that wait, and those of nodes that run.
-fn others(scene: &ObservedObjects, owner: &BidNode, context: &Context) -> Vec<(Arc<BidSlot>, Bid)> {
+fn others(observed: &ObservedObjects, owner: &BidNode, context: &Context) -> Vec<(Arc<BidSlot>, Bid)> {
     let siblings = context.world().slots_of(owner);
-    let bids = siblings.into_iter().filter(|slot| slot.uid() != scene.slot.uid()).filter_map(|slot| {
+    let bids = siblings.into_iter().filter(|slot| slot.uid() != observed.slot.uid()).filter_map(|slot| {
         let status = slot.status.as_ref()?;
-        let known = context.auction().mirror().bid(status.bid?).filter(|known| known.open)?;
+        let known = context.auction().bid_cache().bid(status.bid?).filter(|known| known.open)?;
         let bid = standing(&known, status);
         let amended = if bid.waits { SlotPhase::Bidding } else { SlotPhase::Ready };
         (status.phase == amended).then_some((Arc::clone(&slot), bid))
@@ -307,11 +312,11 @@ fn others(scene: &ObservedObjects, owner: &BidNode, context: &Context) -> Vec<(A
     bids.collect()
 }
 
-fn auction(scene: &ObservedObjects, context: &Context) -> Auction {
-    match &scene.known {
-        None if context.auction().mirror().is_listed() => Auction::NoBid,
+fn auction(observed: &ObservedObjects, context: &Context) -> Auction {
+    match &observed.known {
+        None if context.auction().bid_cache().is_listed() => Auction::NoBid,
         None => Auction::Unknown,
-        Some(known) if Some(&known.slot.uid) != scene.slot.uid().as_ref() => Auction::NoBid,
+        Some(known) if Some(&known.slot.uid) != observed.slot.uid().as_ref() => Auction::NoBid,
         Some(known) => Auction::Bid(BidView {
             open: known.open,
             allocation: known.allocation.as_ref().map(|held| AllocationView {
@@ -329,20 +334,20 @@ pub(super) fn instant(us: u64) -> Option<Timestamp> {
     i64::try_from(us).ok().and_then(|us| Timestamp::from_microsecond(us).ok())
 }
 
-fn is_registered(scene: &ObservedObjects, owner: &BidNode) -> bool {
-    scene.node.as_ref().is_some_and(|there| node::registration(there, owner, scene).is_none())
+fn is_registered(observed: &ObservedObjects, owner: &BidNode) -> bool {
+    observed.node.as_ref().is_some_and(|there| node::registration(there, owner, observed).is_none())
 }
 
 /// Nobody is evicted before every node under notice has its taint, and new bids stand where nodes go: for a while,
 /// since the notice does not wait.
-fn may_drain(scene: &ObservedObjects, context: &Context, now: Timestamp) -> bool {
-    let Some((started, deadline)) = scene.notice() else { return true };
+fn may_drain(observed: &ObservedObjects, context: &Context, now: Timestamp) -> bool {
+    let Some((started, deadline)) = observed.notice() else { return true };
     let patience = (deadline.duration_since(started) / 4).min(SignedDuration::from_secs(30));
     if now.duration_since(started) > patience {
         return true;
     }
-    let noticed = context.auction().mirror().under_notice();
-    noticed.iter().all(|key| is_tainted(key, context)) && is_replaced(scene, &noticed, context)
+    let noticed = context.auction().bid_cache().under_notice();
+    noticed.iter().all(|key| is_tainted(key, context)) && is_replaced(observed, &noticed, context)
 }
 
 fn is_tainted(key: &SlotKey, context: &Context) -> bool {
@@ -357,8 +362,9 @@ fn is_tainted(key: &SlotKey, context: &Context) -> bool {
 }
 
 /// As many bids stand as the BidNode is to have slots: its pods have somewhere to go.
-fn is_replaced(scene: &ObservedObjects, noticed: &[SlotKey], context: &Context) -> bool {
-    let Some(owner) = scene.owner.as_ref().filter(|owner| owner.metadata.deletion_timestamp.is_none()) else {
+fn is_replaced(observed: &ObservedObjects, noticed: &[SlotKey], context: &Context) -> bool {
+    let Some(owner) = observed.owner.as_ref().filter(|owner| owner.metadata.deletion_timestamp.is_none())
+    else {
         return true;
     };
     let noticed: BTreeSet<&str> = noticed.iter().map(|slot| slot.uid.as_str()).collect();
@@ -375,15 +381,15 @@ fn is_replaced(scene: &ObservedObjects, noticed: &[SlotKey], context: &Context) 
 
 /// A node that says nothing any more may have no machine: the provisioner knows. Where it does not answer, whatever
 /// else there is to do for the slot is not held up.
-async fn machine_gone(scene: &ObservedObjects, context: &Context) -> bool {
-    let silent = scene.node.as_ref().is_some_and(|node| not_ready_since(node).is_some());
-    let status = scene.status();
+async fn machine_gone(observed: &ObservedObjects, context: &Context) -> bool {
+    let silent = observed.node.as_ref().is_some_and(|node| not_ready_since(node).is_some());
+    let status = observed.status();
     let Some(name) = status.node.filter(|_| silent && status.phase == SlotPhase::Ready) else { return false };
-    match context.provisioner().get(&scene.slot.uid().unwrap_or_default(), &name).await {
+    match context.provisioner().get(&observed.slot.uid().unwrap_or_default(), &name).await {
         Ok(Machine::Gone | Machine::Failed { .. }) => true,
         Ok(Machine::Coming | Machine::Running { .. }) => false,
         Err(error) => {
-            warn!(slot = scene.slot.name_any(), %error, "whether its machine is gone is not known");
+            warn!(slot = observed.slot.name_any(), %error, "whether its machine is gone is not known");
             false
         }
     }

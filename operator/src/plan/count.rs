@@ -60,7 +60,7 @@ pub struct Rules {
     pub max: usize,
     /// Nodes that unschedulable pods need beside those that are ready.
     pub needed: usize,
-    /// The number of a person has just taken off `min`: as many go at once, busy or not.
+    /// The number of nodes by which a person has just lowered `minNodes`: as many slots go at once, busy or not.
     pub fewer: usize,
     pub empty_after: SignedDuration,
     pub unhealthy_after: SignedDuration,

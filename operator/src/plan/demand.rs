@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct Resources(BTreeMap<String, ParsedQuantity>);
 
 impl Resources {
-    /// Returns what cannot be read counts as nothing.
+    /// Parses the amounts. One that cannot be read is left out.
     pub fn parse<'a>(quantities: impl IntoIterator<Item = (&'a String, &'a Quantity)>) -> Self {
         let parsed = quantities.into_iter().filter_map(|(name, quantity)| {
             ParsedQuantity::try_from(quantity).ok().map(|quantity| (name.clone(), quantity))

@@ -61,8 +61,7 @@ pub fn amendment(spec: &BidNodeSpec, markets: &Markets, bid: &Bid, now: Timestam
     amendment_micros(&standing, wanted)
 }
 
-/// Returns which other bids of the BidNode are to be amended before this one is, to so much. A bid that waits does
-/// not outbid a node of the same BidNode: nodes are raised before it, and lowered after it.
+/// Returns the other bids of the BidNode that must be amended before this one.
 pub fn amended_before<'a, T>(
     spec: &BidNodeSpec,
     markets: &Markets,

@@ -204,8 +204,8 @@ const BEAT: SignedDuration = SignedDuration::from_secs(60);
 const SILENT_BEAT: SignedDuration = SignedDuration::from_secs(10);
 
 /// The next step.
-pub fn next(sight: &Observation<'_>) -> Step {
-    let status = sight.status;
+pub fn next(observation: &Observation<'_>) -> Step {
+    let status = observation.status;
     match status.phase {
         SlotPhase::Released | SlotPhase::Failed => return Step::Forget,
         SlotPhase::Pending
@@ -220,40 +220,40 @@ pub fn next(sight: &Observation<'_>) -> Step {
     }
     if status.bid.is_none() {
         // With a ceiling it was begun, and may stand.
-        return if status.ceiling_micros.is_some() { Step::Place } else { begin(sight) };
+        return if status.ceiling_micros.is_some() { Step::Place } else { begin(observation) };
     }
-    match &sight.auction {
+    match &observation.auction {
         Auction::Unknown => Step::Wait(SOON),
-        Auction::NoBid => unheard_of(sight),
+        Auction::NoBid => unheard_of(observation),
         Auction::Bid(_) if status.lost_time.is_some() => Step::FindBid,
         Auction::Bid(bid) => match &bid.allocation {
-            None => waiting(sight, bid),
+            None => waiting(observation, bid),
             Some(allocation) => match &allocation.ended {
-                Some(reason) => ended(sight, reason, bid.open),
-                None => holding(sight, allocation),
+                Some(reason) => ended(observation, reason, bid.open),
+                None => holding(observation, allocation),
             },
         },
     }
 }
 
-fn begin(sight: &Observation<'_>) -> Step {
-    match (sight.unwanted, sight.ceiling_micros) {
+fn begin(observation: &Observation<'_>) -> Step {
+    match (observation.unwanted, observation.ceiling_micros) {
         (Some(_), _) => Step::Move { phase: SlotPhase::Released, reason: "NeverBid" },
-        (None, None) => moved(sight, SlotPhase::Pending, "NoPrice", SOON),
-        (None, Some(0)) => moved(sight, SlotPhase::Pending, "MaxBidBelowTick", BEAT),
+        (None, None) => moved(observation, SlotPhase::Pending, "NoPrice", SOON),
+        (None, Some(0)) => moved(observation, SlotPhase::Pending, "MaxBidBelowTick", BEAT),
         (None, Some(ceiling_micros)) => Step::Begin { ceiling_micros },
     }
 }
 
 /// The bid has nothing.
-fn waiting(sight: &Observation<'_>, bid: &BidView) -> Step {
-    match (sight.unwanted, bid.open) {
+fn waiting(observation: &Observation<'_>, bid: &BidView) -> Step {
+    match (observation.unwanted, bid.open) {
         (Some(_), true) => Step::Cancel,
         (Some(why), false) => Step::Move { phase: SlotPhase::Released, reason: why.word() },
         (None, false) => Step::Move { phase: SlotPhase::Failed, reason: "BidClosed" },
-        (None, true) => match sight.amend_micros {
+        (None, true) => match observation.amend_micros {
             Some(ceiling_micros) => Step::Amend { ceiling_micros },
-            None => moved(sight, SlotPhase::Bidding, "BidWaits", BEAT / 2),
+            None => moved(observation, SlotPhase::Bidding, "BidWaits", BEAT / 2),
         },
     }
 }
@@ -261,28 +261,28 @@ fn waiting(sight: &Observation<'_>, bid: &BidView) -> Step {
 /// The engine does not know the bid: it is another one, or came back from an older backup. The right one may come back,
 /// so the slot waits for a while. Then the node is given up. No tenant has taken it: its pods have the time that they
 /// have when a node is given up.
-fn unheard_of(sight: &Observation<'_>) -> Step {
-    if sight.unwanted.is_none() && sight.status.phase < SlotPhase::Notice {
-        let Some(since) = &sight.status.lost_time else { return Step::MissBid };
-        let left = sight.limits.unknown - sight.now.duration_since(since.0);
+fn unheard_of(observation: &Observation<'_>) -> Step {
+    if observation.unwanted.is_none() && observation.status.phase < SlotPhase::Notice {
+        let Some(since) = &observation.status.lost_time else { return Step::MissBid };
+        let left = observation.limits.unknown - observation.now.duration_since(since.0);
         if left.is_positive() {
             return Step::Wait(left.min(BEAT));
         }
     }
-    let runs = sight.node.as_ref().is_some_and(|node| node.ending_since.is_none());
-    if runs && sight.status.phase < SlotPhase::Releasing {
-        leave(sight, None, "BidUnknown")
+    let runs = observation.node.as_ref().is_some_and(|node| node.ending_since.is_none());
+    if runs && observation.status.phase < SlotPhase::Releasing {
+        leave(observation, None, "BidUnknown")
     } else {
-        ended(sight, "BidUnknown", false)
+        ended(observation, "BidUnknown", false)
     }
 }
 
 /// The node is no longer ours: its pods move as soon as the Node object is gone.
-fn ended(sight: &Observation<'_>, reason: &str, bid_open: bool) -> Step {
-    if let Some(node) = sight.object() {
+fn ended(observation: &Observation<'_>, reason: &str, bid_open: bool) -> Step {
+    if let Some(node) = observation.object() {
         return if node.ending_since.is_some() { Step::Wait(SOON) } else { Step::DeleteNode };
     }
-    if !sight.status.machine_ended {
+    if !observation.status.machine_ended {
         return Step::Deprovision;
     }
     if bid_open {
@@ -291,28 +291,28 @@ fn ended(sight: &Observation<'_>, reason: &str, bid_open: bool) -> Step {
     Step::End { reason: reason.to_owned() }
 }
 
-fn holding(sight: &Observation<'_>, allocation: &AllocationView) -> Step {
-    let status = sight.status;
+fn holding(observation: &Observation<'_>, allocation: &AllocationView) -> Step {
+    let status = observation.status;
     if status.allocation != Some(allocation.allocation) {
         return Step::Move { phase: SlotPhase::Awarded, reason: "Allocated" };
     }
     if status.phase == SlotPhase::Releasing {
-        return releasing(sight);
+        return releasing(observation);
     }
-    if let Some(why) = sight.unwanted {
-        return leave(sight, allocation.deadline, why.word());
+    if let Some(why) = observation.unwanted {
+        return leave(observation, allocation.deadline, why.word());
     }
     match (allocation.deadline, &status.deadline) {
         (Some(deadline), None) => Step::AnswerNotice { deadline },
-        (Some(deadline), Some(_)) => leave(sight, Some(deadline), "Preempted"),
-        (None, Some(_)) => rescinded(sight),
-        (None, None) => run(sight, allocation),
+        (Some(deadline), Some(_)) => leave(observation, Some(deadline), "Preempted"),
+        (None, Some(_)) => rescinded(observation),
+        (None, None) => run(observation, allocation),
     }
 }
 
 /// The node stays after all.
-fn rescinded(sight: &Observation<'_>) -> Step {
-    match &sight.node {
+fn rescinded(observation: &Observation<'_>) -> Step {
+    match &observation.node {
         Some(node) if node.leaving => Step::Untaint,
         Some(node) if node.ready => Step::Move { phase: SlotPhase::Ready, reason: "NoticeRescinded" },
         Some(_) => Step::Move { phase: SlotPhase::Registered, reason: "NoticeRescinded" },
@@ -321,13 +321,14 @@ fn rescinded(sight: &Observation<'_>) -> Step {
 }
 
 /// Towards a ready node, and then keeping it.
-fn run(sight: &Observation<'_>, allocation: &AllocationView) -> Step {
-    let status = sight.status;
-    let limit = sight.limits.machine;
-    if status.phase == SlotPhase::Provisioning && sight.node.is_none() && sight.waited() >= limit {
+fn run(observation: &Observation<'_>, allocation: &AllocationView) -> Step {
+    let status = observation.status;
+    let limit = observation.limits.machine;
+    if status.phase == SlotPhase::Provisioning && observation.node.is_none() && observation.waited() >= limit
+    {
         return Step::Move { phase: SlotPhase::Releasing, reason: "MachineLate" };
     }
-    let Some(node) = &sight.node else {
+    let Some(node) = &observation.node else {
         return if status.ready_time.is_some() {
             Step::Move { phase: SlotPhase::Releasing, reason: "NodeVanished" }
         } else if status.phase < SlotPhase::Provisioning {
@@ -339,18 +340,18 @@ fn run(sight: &Observation<'_>, allocation: &AllocationView) -> Step {
     if status.node.is_none() {
         return Step::Provision;
     }
-    if node.ending_since.is_some() || sight.machine_gone {
+    if node.ending_since.is_some() || observation.machine_gone {
         return Step::Move { phase: SlotPhase::Releasing, reason: "NodeVanished" };
     }
     if !node.registered {
         return Step::Register;
     }
     if !node.ready && status.ready_time.is_none() {
-        let left = limit - sight.waited();
+        let left = limit - observation.waited();
         if status.phase == SlotPhase::Registered && !left.is_positive() {
             return Step::Move { phase: SlotPhase::Releasing, reason: "NodeLate" };
         }
-        return moved(sight, SlotPhase::Registered, "NodeNotReady", left.clamp(SOON, BEAT));
+        return moved(observation, SlotPhase::Registered, "NodeNotReady", left.clamp(SOON, BEAT));
     }
     if node.ready && !allocation.ready {
         return Step::ReportReady;
@@ -358,54 +359,60 @@ fn run(sight: &Observation<'_>, allocation: &AllocationView) -> Step {
     if status.phase != SlotPhase::Ready {
         return Step::Move { phase: SlotPhase::Ready, reason: "NodeReady" };
     }
-    match sight.amend_micros {
+    match observation.amend_micros {
         Some(ceiling_micros) => Step::Amend { ceiling_micros },
         None => {
             let beat = if node.ready { BEAT } else { SILENT_BEAT };
-            let protected = status.protected_until.as_ref().map(|until| until.0.duration_since(sight.now));
+            let protected =
+                status.protected_until.as_ref().map(|until| until.0.duration_since(observation.now));
             Step::Wait(protected.filter(|left| left.is_positive()).unwrap_or(beat).min(beat))
         }
     }
 }
 
 /// Taint, drain, and go.
-fn leave(sight: &Observation<'_>, deadline: Option<Timestamp>, reason: &'static str) -> Step {
-    let Some(node) = &sight.node else {
+fn leave(observation: &Observation<'_>, deadline: Option<Timestamp>, reason: &'static str) -> Step {
+    let Some(node) = &observation.node else {
         return Step::Move { phase: SlotPhase::Releasing, reason };
     };
     if !node.leaving {
         return Step::Taint;
     }
-    if deadline.is_some() && !sight.may_drain {
-        return moved(sight, SlotPhase::Notice, reason, SignedDuration::from_millis(500));
+    if deadline.is_some() && !observation.may_drain {
+        return moved(observation, SlotPhase::Notice, reason, SignedDuration::from_millis(500));
     }
-    if sight.status.phase != SlotPhase::Draining {
+    if observation.status.phase != SlotPhase::Draining {
         return Step::Move { phase: SlotPhase::Draining, reason };
     }
-    let time_left = sight.drained_by(deadline).is_none_or(|until| sight.now < until);
-    if sight.pods_left && time_left {
+    let time_left = observation.drained_by(deadline).is_none_or(|until| observation.now < until);
+    if observation.pods_left && time_left {
         return Step::Drain;
     }
     Step::Move { phase: SlotPhase::Releasing, reason }
 }
 
 /// The node is empty, or gone: the object, the machine, the allocation, in this order.
-fn releasing(sight: &Observation<'_>) -> Step {
-    if let Some(node) = sight.object() {
+fn releasing(observation: &Observation<'_>) -> Step {
+    if let Some(node) = observation.object() {
         return if node.ending_since.is_some() { Step::Wait(SOON) } else { Step::DeleteNode };
     }
-    let missing = sight.status.missing_time.as_ref();
-    let kept = missing.map(|since| sight.limits.vanished - sight.now.duration_since(since.0));
+    let missing = observation.status.missing_time.as_ref();
+    let kept = missing.map(|since| observation.limits.vanished - observation.now.duration_since(since.0));
     match kept {
-        Some(left) if left.is_positive() && sight.unwanted.is_none() => Step::Wait(left),
-        Some(_) | None if sight.status.machine_ended => Step::Cancel,
+        Some(left) if left.is_positive() && observation.unwanted.is_none() => Step::Wait(left),
+        Some(_) | None if observation.status.machine_ended => Step::Cancel,
         Some(_) | None => Step::Deprovision,
     }
 }
 
 /// Written once; then until something happens.
-fn moved(sight: &Observation<'_>, phase: SlotPhase, reason: &'static str, wait: SignedDuration) -> Step {
-    let there = sight.status.phase == phase && sight.status.reason.as_deref() == Some(reason);
+fn moved(
+    observation: &Observation<'_>,
+    phase: SlotPhase,
+    reason: &'static str,
+    wait: SignedDuration,
+) -> Step {
+    let there = observation.status.phase == phase && observation.status.reason.as_deref() == Some(reason);
     if there { Step::Wait(wait) } else { Step::Move { phase, reason } }
 }
 

@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 pub(crate) struct Rivals {
     /// The last that is known; all are, where there is none.
     bound: Option<Rank>,
-    /// The number of known bids, and of those that may come before the first of the ladder are read again.
+    /// The number of known bids, and the number above which the bids worse than the two best are forgotten.
     known: usize,
     most: usize,
     tenants: Table<AccountId, Tenant>,

@@ -1,4 +1,4 @@
-//! The markets that a bid names. Most bids name one, which needs no allocation.
+//! The markets that a bid names. Most bids name one, which is kept without heap memory.
 
 use crate::types::units::MarketId;
 use std::fmt;

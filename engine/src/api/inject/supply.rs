@@ -21,9 +21,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Units that are taken by one frame of commands.
+/// The most units taken in one submission.
 const AT_ONCE: usize = 512;
-/// Offers that are put again at most.
+/// The most offers that RestoreOffers reads.
 const OFFERS: u32 = 100_000;
 
 /// The offers that are meant: of one market, of one provider, or one offer.
@@ -292,7 +292,7 @@ fn order(target: &Target) -> Order {
     }
 }
 
-/// Returns who lost the unit by this step or got notice, and when its node ends.
+/// Returns the node that this step took from the unit or gave notice, and when it ends.
 fn left(step: &Step, unit: UnitId) -> Option<(Node, Micros)> {
     step.events.iter().rev().find_map(|event| {
         if let Fact::Ended { node, reason: EndReason::UnitLost | EndReason::CapacityWithdrawn, .. } =
@@ -310,7 +310,7 @@ fn left(step: &Step, unit: UnitId) -> Option<(Node, Micros)> {
     })
 }
 
-/// Returns who was under notice already: the deadline stays.
+/// Returns the node if it was under notice already: its deadline stays.
 fn stayed(exchange: &Exchange, target: &Target) -> Option<(Node, Micros)> {
     let holder = exchange.view_allocation(target.holder.as_ref()?.allocation)?;
     let AllocationView { allocation, bid, tenant, unit, .. } = holder;

@@ -58,8 +58,7 @@ fn step(facts: Vec<Fact>) -> Step {
     }
 }
 
-/// Returns what of an event says who somebody is or what he wants, as the viewer gets it; nothing where the event
-/// does not reach him.
+/// Returns the secret fields of an event that the viewer gets; None if the event does not reach it.
 fn seen(message: &EventMessage, viewer: &str) -> Option<String> {
     let viewer = match viewer {
         "all" => Viewer::All,

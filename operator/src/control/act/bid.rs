@@ -24,18 +24,18 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FRESH: Duration = Duration::from_secs(10);
 
 pub(super) async fn place(
-    scene: ObservedObjects,
+    observed: ObservedObjects,
     status: &mut BidSlotStatus,
     context: &Context,
 ) -> Result<Outcome, Error> {
     fault::point("begun");
-    let Some(owner) = &scene.owner else {
+    let Some(owner) = &observed.owner else {
         // Nobody wants it, and a bid may stand all the same: the engine lists what it has.
-        return abandon_begun(scene, status, context).await;
+        return abandon_begun(observed, status, context).await;
     };
     let age = status.bid_time.as_ref().map(|time| clock::now().duration_since(time.0)).unwrap_or_default();
     let again = Duration::try_from(age).is_ok_and(|age| age > FRESH);
-    match context.auction().place(owner, &scene.slot, again).await {
+    match context.auction().place(owner, &observed.slot, again).await {
         Ok(bid) => {
             fault::point("placed");
             status.bid = Some(bid);
@@ -44,8 +44,8 @@ pub(super) async fn place(
             status.message = None;
             status.since = Some(Time(clock::now()));
             let ceiling = usd(status.ceiling_micros.unwrap_or_default());
-            let note = format!("slot {} bids {ceiling} USD per hour, bid {bid}", scene.slot.name_any());
-            scene.tell_owner(EventType::Normal, "BidPlaced", note, context);
+            let note = format!("slot {} bids {ceiling} USD per hour, bid {bid}", observed.slot.name_any());
+            observed.tell_owner(EventType::Normal, "BidPlaced", note, context);
             Ok(Outcome::Done)
         }
         Err(kubebid_client::Error::Refused(refusal)) => {
@@ -53,7 +53,7 @@ pub(super) async fn place(
             status.reason = Some("BidRefused".to_owned());
             let why = refusal.to_string();
             if status.message.as_ref() != Some(&why) {
-                scene.tell_owner(EventType::Warning, "BidRefused", why.clone(), context);
+                observed.tell_owner(EventType::Warning, "BidRefused", why.clone(), context);
                 status.message = Some(why);
             }
             Err(kubebid_client::Error::Refused(refusal).into())
@@ -63,11 +63,11 @@ pub(super) async fn place(
 }
 
 async fn abandon_begun(
-    scene: ObservedObjects,
+    observed: ObservedObjects,
     status: &mut BidSlotStatus,
     context: &Context,
 ) -> Result<Outcome, Error> {
-    match context.auction().find(&scene.slot).await? {
+    match context.auction().find(&observed.slot).await? {
         Some(bid) => status.bid = Some(bid),
         None => status.phase = SlotPhase::Released,
     }
@@ -75,13 +75,13 @@ async fn abandon_begun(
 }
 
 pub(super) async fn amend(
-    scene: ObservedObjects,
+    observed: ObservedObjects,
     status: &mut BidSlotStatus,
     ceiling: u64,
     context: &Context,
 ) -> Result<Outcome, Error> {
     let Some(bid) = status.bid else { return Ok(Outcome::Done) };
-    match context.auction().amend(&scene.slot, bid, ceiling).await? {
+    match context.auction().amend(&observed.slot, bid, ceiling).await? {
         Amended::Done => {
             fault::point("amended");
             status.ceiling_micros = Some(ceiling);
@@ -95,7 +95,7 @@ pub(super) async fn amend(
             Ok(Outcome::Later(left.max(BEAT)))
         }
         Amended::BelowReserve => {
-            release(&scene.slot, ReleaseReason::MaxBid, context).await?;
+            release(&observed.slot, ReleaseReason::MaxBid, context).await?;
             Ok(Outcome::Later(BEAT))
         }
         Amended::Closed => Ok(Outcome::Later(Duration::from_secs(60))),
@@ -103,21 +103,21 @@ pub(super) async fn amend(
 }
 
 pub(super) async fn answer_notice(
-    scene: ObservedObjects,
+    observed: ObservedObjects,
     status: &mut BidSlotStatus,
     deadline: Timestamp,
     context: &Context,
 ) -> Result<Outcome, Error> {
-    let (Some(bid), Some(allocation), Some(owner)) = (status.bid, status.allocation, scene.owner.clone())
+    let (Some(bid), Some(allocation), Some(owner)) = (status.bid, status.allocation, observed.owner.clone())
     else {
         return Ok(Outcome::Done);
     };
-    let ceiling = scene.known.as_ref().map_or(0, |known| known.ceiling_micros);
+    let ceiling = observed.known.as_ref().map_or(0, |known| known.ceiling_micros);
     let answer = match context.auction().at_notice(&owner.spec, allocation).await {
         Ok(answer) => answer,
         // The notice does not wait for an engine that says nothing.
-        Err(error) if since_notice(&scene).is_some_and(|time| time > PATIENCE) => {
-            warn!(slot = scene.slot.name_any(), %error, "no price to stay is to be had: the node goes");
+        Err(error) if since_notice(&observed).is_some_and(|time| time > PATIENCE) => {
+            warn!(slot = observed.slot.name_any(), %error, "no price to stay is to be had: the node goes");
             Some(AtNotice::LetGo)
         }
         Err(error) => return Err(error.into()),
@@ -125,11 +125,11 @@ pub(super) async fn answer_notice(
     match answer {
         None => return Ok(Outcome::Later(BEAT / 4)),
         Some(AtNotice::RaiseTo { ceiling_micros }) if ceiling_micros > ceiling => {
-            match context.auction().amend(&scene.slot, bid, ceiling_micros).await {
+            match context.auction().amend(&observed.slot, bid, ceiling_micros).await {
                 Ok(Amended::Done) => {
                     metrics::noticed(metrics::RAISED);
                     let note = format!("raised to {} USD to keep the node", usd(ceiling_micros));
-                    scene.tell_owner(EventType::Normal, "RaisedToStay", note, context);
+                    observed.tell_owner(EventType::Normal, "RaisedToStay", note, context);
                     status.ceiling_micros = Some(ceiling_micros);
                     return Ok(Outcome::Done);
                 }
@@ -137,7 +137,7 @@ pub(super) async fn answer_notice(
                 // The notice does not wait for what the engine does not allow.
                 Err(kubebid_client::Error::Refused(refusal)) => {
                     let note = format!("the bid cannot be raised to keep the node: {refusal}");
-                    scene.tell_owner(EventType::Warning, "RaiseRefused", note, context);
+                    observed.tell_owner(EventType::Warning, "RaiseRefused", note, context);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -146,5 +146,5 @@ pub(super) async fn answer_notice(
     }
     metrics::noticed(metrics::LET_GO);
     status.deadline = Some(Time(deadline));
-    Ok(moved(&scene, status, SlotPhase::Notice, "Preempted", context))
+    Ok(moved(&observed, status, SlotPhase::Notice, "Preempted", context))
 }

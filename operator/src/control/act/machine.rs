@@ -16,21 +16,21 @@ use std::time::Duration;
 const BEAT: Duration = Duration::from_secs(1);
 
 pub(super) async fn provision(
-    scene: ObservedObjects,
+    observed: ObservedObjects,
     status: &mut BidSlotStatus,
     context: &Context,
 ) -> Result<Outcome, Error> {
-    let kind = context.auction().instance_type(&scene.slot.spec.instance_type).await?;
-    let uid = scene.slot.uid().unwrap_or_default();
-    tell_of_foreign_node(&scene, status, context);
+    let kind = context.auction().instance_type(&observed.slot.spec.instance_type).await?;
+    let uid = observed.slot.uid().unwrap_or_default();
+    tell_of_foreign_node(&observed, status, context);
     let beat = ask_again(status);
     if let Some(left) = context.asked_lately(&uid, beat) {
         return Ok(Outcome::Later(left));
     }
     let order = Order {
-        name: node_name(&scene.slot.name_any(), &uid),
+        name: node_name(&observed.slot.name_any(), &uid),
         id: uid,
-        instance_type: scene.slot.spec.instance_type.clone(),
+        instance_type: observed.slot.spec.instance_type.clone(),
         region: status.region().unwrap_or_default().to_owned(),
         unit: status.unit.clone().unwrap_or_default(),
         allocatable: kind.allocatable.clone(),
@@ -46,17 +46,17 @@ pub(super) async fn provision(
             Ok(Outcome::Done)
         }
         Machine::Failed { reason } => {
-            failed(&scene, "MachineFailed", &reason, context);
+            failed(&observed, "MachineFailed", &reason, context);
             status.message = Some(reason);
-            Ok(moved(&scene, status, SlotPhase::Releasing, "MachineFailed", context))
+            Ok(moved(&observed, status, SlotPhase::Releasing, "MachineFailed", context))
         }
-        Machine::Gone => Ok(moved(&scene, status, SlotPhase::Releasing, "MachineGone", context)),
+        Machine::Gone => Ok(moved(&observed, status, SlotPhase::Releasing, "MachineGone", context)),
     }
 }
 
 /// Tells people, once, that the machine is said to be a node that does not prove it.
-fn tell_of_foreign_node(scene: &ObservedObjects, status: &mut BidSlotStatus, context: &Context) {
-    let uid = scene.slot.uid().unwrap_or_default();
+fn tell_of_foreign_node(observed: &ObservedObjects, status: &mut BidSlotStatus, context: &Context) {
+    let uid = observed.slot.uid().unwrap_or_default();
     let Some(name) = status.node.as_deref() else { return };
     let Some(node) = context.world().node(name) else { return };
     if is_machine_of(&node, &uid, status.unit.as_deref()) {
@@ -66,18 +66,18 @@ fn tell_of_foreign_node(scene: &ObservedObjects, status: &mut BidSlotStatus, con
         "the provisioner says that node {name} is the machine of the slot, and the node does not prove it"
     );
     if status.message.as_ref() != Some(&note) {
-        let note = format!("slot {}: {note}", scene.slot.name_any());
-        scene.tell_owner(EventType::Warning, "NodeUnproven", note, context);
+        let note = format!("slot {}: {note}", observed.slot.name_any());
+        observed.tell_owner(EventType::Warning, "NodeUnproven", note, context);
     }
     status.message = Some(note);
 }
 
 /// A machine that was paid for did not become a node: its owner is told, and the next one is not bid for at once.
-pub(super) fn failed(scene: &ObservedObjects, reason: &str, why: &str, context: &Context) {
-    let Some(owner) = &scene.owner else { return };
+pub(super) fn failed(observed: &ObservedObjects, reason: &str, why: &str, context: &Context) {
+    let Some(owner) = &observed.owner else { return };
     context.machine_failed(&owner.uid().unwrap_or_default(), clock::now());
-    let note = format!("slot {}: {why}", scene.slot.name_any());
-    scene.tell_owner(EventType::Warning, reason, note, context);
+    let note = format!("slot {}: {why}", observed.slot.name_any());
+    observed.tell_owner(EventType::Warning, reason, note, context);
 }
 
 /// Soon while the machine may be a quick one; seldom when it takes minutes, and when it runs: its node tells the rest.
@@ -94,14 +94,14 @@ pub(in crate::control) fn node_name(slot: &str, uid: &str) -> String {
 }
 
 pub(super) async fn deprovision(
-    scene: ObservedObjects,
+    observed: ObservedObjects,
     status: &mut BidSlotStatus,
     context: &Context,
 ) -> Result<Outcome, Error> {
-    let id = scene.slot.uid().unwrap_or_default();
+    let id = observed.slot.uid().unwrap_or_default();
     if status.node.is_none() {
         // It may have come since we last heard: then its Node goes first.
-        let machine = context.provisioner().get(&id, &node_name(&scene.slot.name_any(), &id)).await?;
+        let machine = context.provisioner().get(&id, &node_name(&observed.slot.name_any(), &id)).await?;
         if let Machine::Running { node } = machine {
             status.node = Some(node);
             return Ok(Outcome::Done);

@@ -203,7 +203,7 @@ impl Keys {
     }
 }
 
-/// Returns how many rows there are, and what they come to.
+/// Returns the number of rows, and their sum.
 async fn by_run(select: Select, reads: &Reads) -> Result<(usize, BTreeMap<u64, u64>), Fault> {
     let rows = select.all(reads, "finding events").await?;
     let mut found: BTreeMap<u64, u64> = BTreeMap::new();
@@ -227,7 +227,7 @@ fn bids(query: &EventQuery, labelled: Option<&BTreeSet<u64>>) -> Vec<u64> {
     }
 }
 
-/// Returns what is found by few rows comes first.
+/// Returns the conditions, the most selective first.
 fn conditions(query: &EventQuery, bids: Vec<u64>) -> Vec<Condition> {
     let mut conditions = Vec::new();
     if !bids.is_empty() {
