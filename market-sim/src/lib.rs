@@ -1,4 +1,4 @@
-//! Plays worlds, traces and commands against the market: the library behind the `market-sim` tool.
+//! The library of the `market-sim` tool: plays worlds, traces and commands against the market.
 
 pub mod audit;
 pub mod backtest;

@@ -1,4 +1,4 @@
-//! A venue is a place where a world trades: an exchange with a stepped clock, in this process or behind a connection.
+//! A venue is a place where a world trades: an exchange with a stepped clock, in this process or over a connection.
 
 mod in_process;
 mod journaled;

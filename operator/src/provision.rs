@@ -1,4 +1,4 @@
-//! Provisioners: make machines, behind one trait.
+//! Provisioners make machines. All have one trait.
 
 pub mod external;
 mod kwok;
