@@ -32,7 +32,7 @@ const LEFT: [(&str, usize); 8] = [
     ("engine/core/src", 0),
     ("engine/model/src", 11),
     ("engine/src", 3),
-    ("market-sim/src", 180),
+    ("market-sim/src", 179),
     ("operator-client/src", 29),
     ("operator/src", 142),
     ("strategy/src", 4),
