@@ -20,6 +20,7 @@ mod offer;
 mod price;
 mod projections;
 mod serve;
+mod store;
 mod token;
 mod up;
 mod watch;
@@ -79,6 +80,9 @@ pub(crate) enum Command {
     Journal(journal::Journal),
     /// Copy an embedded store, also while an engine runs on it
     Backup(backup::Backup),
+    /// The store of an engine: who may read its tables
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// The readable tables beside the journal
     #[command(subcommand)]
     Projections(projections::Projections),
@@ -110,6 +114,7 @@ impl Command {
             Command::Inject(command) => command.run(&connection.open()?, &connection.tool()).await,
             Command::Journal(command) => command.run().await,
             Command::Backup(command) => command.run().await,
+            Command::Store(command) => command.run().await,
             Command::Projections(command) => command.run().await,
             Command::Bench(command) => command.run(connection).await,
             Command::Completions(command) => command.run(),

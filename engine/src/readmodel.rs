@@ -4,23 +4,23 @@
 //! dropped and rebuilt at any time, because the journal is the truth. Commits are folded into rows here; the SQL is in `sql/`.
 
 pub(crate) mod bars;
-pub(crate) mod fields;
+pub(crate) mod event_matches;
 pub(crate) mod fold;
-pub mod packs;
-pub mod placed;
 pub(crate) mod projector;
 pub mod queries;
 pub(crate) mod replayed;
+pub mod retention;
 pub mod rows;
 pub(crate) mod sql;
 
 use crate::events::commit::Commit;
-pub use crate::readmodel::sql::{BarPage, BidPage, EventPage};
+pub use crate::readmodel::sql::{BarPage, BidPage, EventPage, TABLES};
 use crate::runtime::health::Health;
 use crate::runtime::progress::Reaching;
 use crate::store::{Fault, Store};
 use kubebid_core::units::{MarketName, Micros};
 use projector::Projector;
+use retention::Retention;
 use sql::Tables;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -49,14 +49,15 @@ impl ReadModel {
         self.watermark
     }
 
-    /// Writes what comes until nothing comes any more.
+    /// Writes what comes until nothing comes any more, and drops what is no longer kept.
     pub(crate) async fn run(
         self,
+        retention: Retention,
         commits: mpsc::UnboundedReceiver<Arc<Commit>>,
         projected: Reaching,
         health: Health,
     ) -> Result<(), Fault> {
-        Projector::new(&self.store, commits, projected, health).run().await
+        Projector::new(&self.store, retention, commits, projected, health).run().await
     }
 
     /// Returns when the market was opened.

@@ -53,6 +53,7 @@ mod labels;
 mod lease;
 mod migrations;
 mod postgres;
+mod reader;
 pub(crate) mod reads;
 pub mod record;
 pub(crate) mod rows;
@@ -73,6 +74,7 @@ pub use instance_types::InstanceType;
 pub use journal::{BatchReader, Journal};
 pub use labels::Labels;
 pub use lease::{Lease, LeaseFound, Taking};
+pub use reader::{GrantError, grant_reader};
 pub use record::{Batch, BatchBuilder, BatchHash, Position, Record};
 pub use rows::Rows;
 pub use snapshot::{Snapshot, Snapshots};
@@ -205,7 +207,7 @@ impl Store {
         let reads = database.reads(options.connections, options.read_time_out).await?;
         let journal = Journal::open(pool.clone()).await?;
         let snapshots = Snapshots::new(pool.clone(), database.turn().clone());
-        let rows = Rows::new(pool, reads.clone(), database.turn().clone(), database.parameters());
+        let rows = Rows::new(pool, reads.clone(), database.turn().clone(), database.dialect());
         Ok(Self { database, journal, snapshots, rows, reads })
     }
 

@@ -5,7 +5,7 @@ use crate::{exempt, script};
 use std::thread;
 
 /// What a fence may say; of these only `sh` is for a shell.
-const LANGUAGES: [&str; 8] = ["sh", "text", "yaml", "toml", "json", "rust", "proto", "promql"];
+const LANGUAGES: [&str; 9] = ["sh", "text", "yaml", "toml", "json", "rust", "proto", "promql", "sql"];
 
 fn commands(page: &Page) -> Vec<Block> {
     page.blocks().into_iter().filter(|block| block.language == "sh").collect()

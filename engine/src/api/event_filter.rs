@@ -6,6 +6,7 @@ use crate::events::commit::Commit;
 use crate::events::encoded::add;
 use crate::events::message::{EventMessage, Parties};
 use crate::events::visibility::{Viewer, redact};
+use crate::readmodel::event_matches::EventFacts;
 use crate::readmodel::queries::EventQuery;
 use crate::readmodel::rows::Place;
 use crate::store::Labels;
@@ -17,9 +18,8 @@ use crate::wire::status::ApiError;
 use crate::wire::text;
 use kubebid_core::EventKind;
 use kubebid_core::event::Scope;
-use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names};
+use kubebid_core::units::{AllocationId, BidId, MarketName, Names};
 use kubebid_proto::v1;
-use kubebid_proto::v1::event::Kind;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -215,60 +215,32 @@ impl EventFilter {
         commit: &Commit,
         labels: Option<&BTreeMap<u64, Labels>>,
     ) -> Option<VisibleEvents> {
-        let EventFilter { viewer, query, .. } = self;
-        let wanted = query.kinds.is_empty() || query.kinds.contains(&message.kind);
-        if !wanted || !self.is_in_market(message, commit) {
+        let facts = EventFacts {
+            kind: Some(message.kind),
+            market: message.market.as_ref().map(MarketName::as_str),
+            allocation: message.allocation,
+            parties: &message.parties,
+        };
+        let looks_in = |bid| {
+            let markets = &self.query.markets;
+            commit
+                .bid(bid)
+                .is_some_and(|view| markets.iter().any(|market| is_named(market, &view.scope, &commit.names)))
+        };
+        let has_labels = |bid: BidId| {
+            let has = labels.and_then(|labels| labels.get(&bid.0));
+            let mut wanted = self.query.labels.iter();
+            wanted.all(|(key, value)| has.and_then(|has| has.get(key)) == Some(value))
+        };
+        if !self.query.matches(&facts, looks_in, has_labels) {
             return None;
         }
-        let any_bid = query.bids.is_empty() && query.labels.is_empty();
-        if !any_bid && !self.has_bid(&message.parties, labels) {
-            return None;
-        }
-        let seen = match viewer {
+        Some(match &self.viewer {
             Viewer::All => VisibleEvents::Whole(message.clone()),
             Viewer::Account(_) => {
-                VisibleEvents::Own(redact(message.event.clone(), &message.parties, viewer)?)
+                VisibleEvents::Own(redact(message.event.clone(), &message.parties, &self.viewer)?)
             }
-        };
-        let allocation = seen.events().next().and_then(allocation_of);
-        let nodes = query.allocations.is_empty()
-            || allocation.is_some_and(|id| query.allocations.contains(&AllocationId(id)));
-        nodes.then_some(seen)
-    }
-
-    /// Returns whether the events' viewer can see that it is about a bid with one of the numbers and all of the labels
-    /// that are looked for.
-    fn has_bid(&self, parties: &Parties, labels: Option<&BTreeMap<u64, Labels>>) -> bool {
-        let EventQuery { bids, labels: wanted, account, .. } = &self.query;
-        let Parties { holder, claimant, former, .. } = parties;
-        let visible = |party: &AccountName| match &self.viewer {
-            Viewer::All => account.as_ref().is_none_or(|account| account == party),
-            Viewer::Account(viewer) => viewer == party,
-        };
-        let has_labels = |bid: u64| {
-            let has = labels.and_then(|labels| labels.get(&bid));
-            wanted.iter().all(|(key, value)| has.and_then(|has| has.get(key)) == Some(value))
-        };
-        let mut parties = [holder, claimant, former].into_iter().flatten();
-        parties.any(|party| {
-            visible(&party.account)
-                && (bids.is_empty() || bids.contains(&party.bid))
-                && has_labels(party.bid.0)
         })
-    }
-
-    fn is_in_market(&self, message: &EventMessage, commit: &Commit) -> bool {
-        let markets = &self.query.markets;
-        if markets.is_empty() {
-            return true;
-        }
-        if let Some(market) = &message.market {
-            return markets.contains(market);
-        }
-        let Some(bid) = message.parties.holder.as_ref().map(|holder| holder.bid) else { return false };
-        commit
-            .bid(bid)
-            .is_some_and(|view| markets.iter().any(|market| is_named(market, &view.scope, &commit.names)))
     }
 }
 
@@ -277,32 +249,5 @@ fn is_named(market: &MarketName, scope: &Scope, names: &Names) -> bool {
     match scope {
         Scope::Markets(markets) => markets.iter().any(|id| names.market(*id) == market),
         Scope::InstanceType(kind) => market.parts().0 == kind.as_str(),
-    }
-}
-
-/// The allocation that an event is about, where its viewer may see it.
-pub(super) fn allocation_of(event: &v1::Event) -> Option<u64> {
-    match event.kind.as_ref()? {
-        Kind::Allocated(of) => Some(of.allocation),
-        Kind::Ready(of) => Some(of.allocation),
-        Kind::NoticeStarted(of) => Some(of.allocation),
-        Kind::NoticeRescinded(of) => Some(of.allocation),
-        Kind::Ended(of) => Some(of.allocation),
-        Kind::Claimed(of) => of.allocation,
-        Kind::ClaimDropped(of) => of.allocation,
-        Kind::Charged(of) => of.allocation,
-        Kind::MarketOpened(_)
-        | Kind::RulesChanged(_)
-        | Kind::OfferPut(_)
-        | Kind::UnitAdded(_)
-        | Kind::UnitLeaving(_)
-        | Kind::UnitBack(_)
-        | Kind::UnitRemoved(_)
-        | Kind::BidPlaced(_)
-        | Kind::BidAmended(_)
-        | Kind::BidClosed(_)
-        | Kind::PriceChanged(_)
-        | Kind::Rejected(_)
-        | Kind::Repeated(_) => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::billing::{instant, known};
 use super::event_filter::{EventFilter, VisibleEvents};
-use super::follow::{Live, follow};
+use super::follow::{Live, follow, not_kept};
 use super::{Api, LOOKED_AT};
 use crate::auth::caller::Caller;
 use crate::readmodel::queries::EventQuery;
@@ -41,7 +41,10 @@ impl Api {
         let live = Live::listen(self.engine(), &filter);
         let from = match self.place_of(&request.cursor).await? {
             Some(from) => from,
-            None if request.from_start => (0, Cursor::ALL),
+            None if request.from_start => {
+                let extent = self.engine().read_model().tables.extent().await?;
+                (extent.first_event - 1, Cursor::ALL)
+            }
             // What the caller knows to be done is not told again: the exchange answers commands a moment before
             // they count as applied.
             None => (self.engine().ask(|exchange| exchange.seq().0).await?, Cursor::ALL),
@@ -115,6 +118,10 @@ impl Api {
             if cursor.seq > head {
                 return Err(Code::Gone.into());
             }
+        }
+        let extent = self.engine().read_model().tables.extent().await?;
+        if cursor.seq + 1 < extent.first_event {
+            return Err(not_kept(extent.first_event));
         }
         Ok(Some((cursor.seq, cursor.index)))
     }

@@ -25,6 +25,13 @@ const BOOKMARK: Duration = Duration::from_secs(1);
 /// While nothing happens at all, a frame says that the stream lives.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
+/// Returns the answer to a cursor whose next events are no longer kept.
+pub(super) fn not_kept(first_event: u64) -> ApiError {
+    ApiError::new(Code::Gone).saying(format!(
+        "events before command {first_event} are no longer kept; list what there is and start anew"
+    ))
+}
+
 /// The events of one frame, and the place up to which the stream has looked.
 pub(super) struct Frame {
     pub(super) found_events: Vec<VisibleEvents>,
@@ -170,7 +177,11 @@ impl Follow {
         // Before the page is read: the page has all of what is written by then. The tables are asked themselves: they
         // may have lost what they had, and the place does not move past what was not seen.
         let tables = &engine.read_model().tables;
-        let known = (engine.projected().min(tables.watermark().await?), Cursor::ALL);
+        let extent = tables.extent().await?;
+        let known = (engine.projected().min(extent.watermark), Cursor::ALL);
+        if self.place.0 + 1 < extent.first_event {
+            return Err(not_kept(extent.first_event));
+        }
         if known.0 < target {
             return Err(
                 ApiError::new(Code::Unavailable).saying("the events are not written yet, or not any more")

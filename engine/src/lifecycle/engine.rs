@@ -127,7 +127,7 @@ impl Engine {
         let projector = if options.leave_out.projections {
             tokio::spawn(bench_stubs::no_projections(to_project))
         } else {
-            tokio::spawn(read_model.clone().run(to_project, projected, health.clone()))
+            tokio::spawn(read_model.clone().run(options.retention, to_project, projected, health.clone()))
         };
         let mut running = Running {
             intake: intake.clone(),

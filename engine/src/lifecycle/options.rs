@@ -1,6 +1,7 @@
 //! The options of an engine.
 
 use super::bench_stubs::LeaveOut;
+use crate::readmodel::retention::Retention;
 use crate::runtime::clock::{Clock, MAX_CLOCK_JUMP, MachineClock, SystemClock};
 use crate::store::StoreOptions;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct EngineOptions {
     pub intake: usize,
     /// Commands that the projections may lag behind; beyond that commands are refused as busy.
     pub projection_lag: u64,
+    /// How long the tables keep events and price changes.
+    pub retention: Retention,
     /// Commits that a slow watcher may lag behind before it has to read the events table.
     pub feed: usize,
     /// Commands from one snapshot to the next, while the engine runs; it saves one when it stops, too.
@@ -48,6 +51,7 @@ impl EngineOptions {
             accept_time_jump: false,
             intake: 16_384,
             projection_lag: 1_000_000,
+            retention: Retention::default(),
             feed: 4096,
             snapshot_every: 1_000_000,
             scrub_every: None,

@@ -3,6 +3,7 @@
 use crate::readmodel::MANY_BILLS;
 use crate::readmodel::projector::Projector;
 use crate::readmodel::replayed::Replayed;
+use crate::readmodel::retention::Retention;
 use crate::readmodel::sql::Tables;
 use crate::runtime::health::Health;
 use crate::runtime::progress;
@@ -39,7 +40,9 @@ pub async fn rebuild(options: &StoreOptions, mut hear: impl FnMut(u64, u64)) -> 
     store.snapshots().forget_foreign().await?;
     let (commits, to_project) = mpsc::unbounded_channel();
     let (projected, done) = progress::from(0);
-    let projector = tokio::spawn(Projector::new(&store, to_project, projected, Health::default()).run());
+    // An engine that starts drops what it does not keep.
+    let projector = Projector::new(&store, Retention::default(), to_project, projected, Health::default());
+    let projector = tokio::spawn(projector.run());
     let mut replayed = Replayed::from_start(&store);
     let mut stopped = false;
     while !stopped && let Some(more) = replayed.next().await? {

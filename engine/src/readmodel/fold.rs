@@ -13,20 +13,22 @@ use kubebid_core::money::Price;
 use kubebid_core::settlement_details::{ClosedNode, SettlementDetail};
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, MarketName, Micros, Names};
 use kubebid_core::views::{AllocationView, BidView};
-use std::collections::hash_map::Entry;
+use kubebid_proto::v1;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The rows that some commits come to.
 #[derive(Debug, Default)]
 pub(crate) struct Folded<'a> {
-    pub(crate) events: Vec<Heard<'a>>,
+    pub(crate) events: Vec<FoldedEvent<'a>>,
     pub(crate) markets: Vec<MarketRecord<'a>>,
     pub(crate) prices: Vec<(&'a MarketName, PricePoint)>,
     /// Offers by provider and market.
     pub(crate) offers: BTreeMap<(&'a str, &'a str), OfferRecord>,
-    /// Looked up, and never gone through.
-    pub(crate) bids: HashMap<BidId, BidRecord<'a>, foldhash::quality::RandomState>,
+    /// The bids in the order in which they were first touched.
+    pub(crate) bids: Vec<(BidId, BidRecord<'a>)>,
+    /// The positions of bids in `bids`.
+    positions: HashMap<BidId, usize, foldhash::quality::RandomState>,
     pub(crate) allocations: BTreeMap<AllocationId, AllocationRecord<'a>>,
     pub(crate) charges: Vec<ChargeRow>,
     pub(crate) segments: Vec<SegmentRecord>,
@@ -34,12 +36,11 @@ pub(crate) struct Folded<'a> {
     pub(crate) free: Vec<AllocationId>,
 }
 
-/// An event.
+/// An event and the word of its reason.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard<'a> {
+pub(crate) struct FoldedEvent<'a> {
     pub(crate) message: &'a EventMessage,
-    /// The scope of a bid that names no single market.
-    pub(crate) scope: Option<Scoped<'a>>,
+    pub(crate) reason: Option<&'a str>,
 }
 
 #[derive(Debug)]
@@ -77,6 +78,7 @@ pub(crate) struct BidRecord<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'a> {
     pub(crate) at: Micros,
+    pub(crate) tenant: &'a AccountName,
     pub(crate) scope: Scoped<'a>,
     pub(crate) client_key: Option<&'a ClientKey>,
     pub(crate) time_in_force: Tif,
@@ -148,7 +150,8 @@ impl<'a> Folded<'a> {
                     self.offers.insert(key, OfferRecord { capacity: *capacity, reserve: *reserve, put_at });
                 }
                 Fact::BidPlaced { bidder, scope, .. } => {
-                    places.push((bidder.bid, placed(step, event, scope, names)));
+                    let tenant = names.account(bidder.tenant);
+                    places.push((bidder.bid, placed(step, event, tenant, scope, names)));
                 }
                 Fact::BidClosed { bidder, reason, .. } => {
                     self.bid(touched(commit, bidder.bid)).closed = Some((event.at, *reason));
@@ -189,11 +192,7 @@ impl<'a> Folded<'a> {
                 | Fact::Rejected { .. }
                 | Fact::Repeated { .. } => {}
             }
-            let scope = match (&message.market, &message.parties.holder) {
-                (None, Some(holder)) => Some(Scoped { scope: &touched(commit, holder.bid).scope, names }),
-                (Some(_), _) | (None, None) => None,
-            };
-            self.events.push(Heard { message, scope });
+            self.events.push(FoldedEvent { message, reason: reason(&event.fact, message) });
         }
     }
 
@@ -215,16 +214,15 @@ impl<'a> Folded<'a> {
         self.allocations.entry(id).or_insert(touched)
     }
 
-    /// The record of a bid, which is from here on as `view` says.
+    /// Returns the record of a bid, which is from here on as `view` says.
     fn bid(&mut self, view: &'a BidView) -> &mut BidRecord<'a> {
-        match self.bids.entry(view.bid) {
-            Entry::Occupied(known) => {
-                let record = known.into_mut();
-                record.view = view;
-                record
-            }
-            Entry::Vacant(vacant) => vacant.insert(BidRecord { placed: None, closed: None, view }),
+        let position = *self.positions.entry(view.bid).or_insert(self.bids.len());
+        if position == self.bids.len() {
+            self.bids.push((view.bid, BidRecord { placed: None, closed: None, view }));
         }
+        let (_, record) = &mut self.bids[position];
+        record.view = view;
+        record
     }
 
     /// Takes the state of everything that the commit touched.
@@ -233,7 +231,8 @@ impl<'a> Folded<'a> {
             self.bid(view);
         }
         for (bid, placed) in places {
-            self.bids.get_mut(&bid).expect("a bid that was placed was touched").placed = Some(placed);
+            let position = self.positions[&bid];
+            self.bids[position].1.placed = Some(placed);
         }
         for view in &commit.allocations {
             self.allocation(view.allocation).last = Last::Held(view);
@@ -259,15 +258,53 @@ impl<'a> Scoped<'a> {
     }
 }
 
+/// Returns the word for why an event happened, if it has one.
+fn reason<'a>(fact: &Fact, message: &'a EventMessage) -> Option<&'a str> {
+    match fact {
+        Fact::BidClosed { reason, .. } => Some(reason.word()),
+        Fact::NoticeStarted { reason, .. } => Some(reason.word()),
+        Fact::Claimed { cause, .. } => Some(cause.word()),
+        Fact::ClaimDropped { cause, .. } => Some(cause.word()),
+        Fact::Ended { reason, .. } => Some(reason.word()),
+        Fact::Charged { reason, .. } => Some(reason.word()),
+        // The message says no more than its viewers may know.
+        Fact::Rejected { .. } => match &message.event.kind {
+            Some(v1::event::Kind::Rejected(rejected)) => Some(&rejected.reason),
+            _ => None,
+        },
+        Fact::MarketOpened { .. }
+        | Fact::RulesChanged { .. }
+        | Fact::OfferPut { .. }
+        | Fact::UnitAdded { .. }
+        | Fact::UnitLeaving { .. }
+        | Fact::UnitBack { .. }
+        | Fact::UnitRemoved { .. }
+        | Fact::BidPlaced { .. }
+        | Fact::BidAmended { .. }
+        | Fact::Allocated { .. }
+        | Fact::Ready { .. }
+        | Fact::NoticeRescinded { .. }
+        | Fact::PriceChanged { .. }
+        | Fact::Repeated { .. } => None,
+    }
+}
+
 /// A bid that has an event in the commit.
 fn touched(commit: &Commit, bid: BidId) -> &BidView {
     commit.bid(bid).expect("a bid with an event was touched")
 }
 
-fn placed<'a>(step: &'a Step, event: &Event, scope: &'a Scope, names: &'a Names) -> Placed<'a> {
+fn placed<'a>(
+    step: &'a Step,
+    event: &Event,
+    tenant: &'a AccountName,
+    scope: &'a Scope,
+    names: &'a Names,
+) -> Placed<'a> {
     let Command::PlaceBid(command) = &step.command.command else { unreachable!("only PlaceBid places bids") };
     Placed {
         at: event.at,
+        tenant,
         scope: Scoped { scope, names },
         client_key: step.command.key.as_ref(),
         time_in_force: match command.time_in_force {

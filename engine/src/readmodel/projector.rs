@@ -3,12 +3,14 @@
 
 use super::fold::{Folded, Running};
 use super::replayed::Replayed;
+use super::retention::Retention;
 use crate::events::commit::Commit;
 use crate::readmodel::sql::{Changes, Tables, Writer, Written};
 use crate::runtime::health::{Health, in_full};
 use crate::runtime::progress::Reaching;
 use crate::runtime::recovery::RecoveryError;
 use crate::store::{Fault, Store};
+use kubebid_core::units::Micros;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -19,6 +21,10 @@ use tracing::{error, info, warn};
 /// The time to wait before a database that failed is asked again; longer each time.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(5);
+/// A long fold says so often how far it is.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// The time to wait before old rows are dropped after a failure.
+const DROP_RETRY: Duration = Duration::from_secs(60);
 /// While nothing comes, the tables are looked at so often.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -31,6 +37,14 @@ struct Group {
     changes: Changes,
     /// The commits of the group, to fold again if another engine has written a part of them.
     commits: Vec<Arc<Commit>>,
+}
+
+impl Group {
+    /// Returns the market's time of its last command.
+    fn now(&self) -> Micros {
+        let steps = self.commits.iter().flat_map(|commit| commit.steps.last());
+        steps.last().map_or(Micros(0), |step| step.at)
+    }
 }
 
 #[derive(Debug)]
@@ -47,6 +61,10 @@ pub(crate) struct Projector {
     commits: mpsc::UnboundedReceiver<Arc<Commit>>,
     projected: Reaching,
     health: Health,
+    retention: Retention,
+    /// The day up to which rows that are no longer kept were dropped, and when to try again after a failure.
+    dropped_on: u64,
+    drop_after: Instant,
     /// The last folded command, and the nodes that ran then.
     folded: u64,
     running: Running,
@@ -58,6 +76,7 @@ pub(crate) struct Projector {
 impl Projector {
     pub(crate) fn new(
         store: &Store,
+        retention: Retention,
         commits: mpsc::UnboundedReceiver<Arc<Commit>>,
         projected: Reaching,
         health: Health,
@@ -68,6 +87,9 @@ impl Projector {
             commits,
             projected,
             health,
+            retention,
+            dropped_on: 0,
+            drop_after: Instant::now(),
             folded: 0,
             running: Running::default(),
             wait: RETRY,
@@ -208,6 +230,7 @@ impl Projector {
         if found >= group.after {
             self.wait = RETRY;
             self.reached(group.after);
+            self.drop_expired(&mut writer, group.now()).await;
             return Ok(Some(writer));
         }
         if found < group.before {
@@ -257,6 +280,7 @@ impl Projector {
         warn!(watermark, to, "the tables have lost commands; folding them again from the journal");
         self.projected.reach(watermark);
         let mut replayed = Replayed::after(&self.store, watermark).await?;
+        let mut told = Instant::now();
         while watermark < to {
             let Some(mut commits) = replayed.next().await? else {
                 return Err(Fault::Overtaken { expected: to, found: watermark }.into());
@@ -273,6 +297,10 @@ impl Projector {
                     }
                 }
                 self.reached(watermark);
+                if told.elapsed() >= PROGRESS {
+                    told = Instant::now();
+                    info!(watermark, to, "the tables are being folded again");
+                }
             }
         }
         info!(watermark, "the tables have again what they had lost");
@@ -292,6 +320,22 @@ impl Projector {
             together
         };
         commits.chunk_by(together).collect()
+    }
+
+    /// Drops what is no longer kept, once for each day of the market.
+    async fn drop_expired(&mut self, writer: &mut Writer, now: Micros) {
+        let day = Retention::day(now);
+        if day == self.dropped_on || Instant::now() < self.drop_after {
+            return;
+        }
+        for expired in self.retention.expired(now) {
+            if let Err(fault) = writer.drop_expired(&expired).await {
+                warn!(error = in_full(&fault), table = expired.table, "old rows are kept for a while longer");
+                self.drop_after = Instant::now() + DROP_RETRY;
+                return;
+            }
+        }
+        self.dropped_on = day;
     }
 
     fn reached(&self, seq: u64) {

@@ -1,6 +1,6 @@
 //! The SQL of the read model's tables: how rows are written, and how they are found.
 //!
-//! Rows and watermark move in one transaction, and only from the watermark that the rows continue: so
+//! The columns are listed in `schema.rs`. Rows and watermark move in one transaction, and only from the watermark that the rows continue: so
 //! each command's rows get there once, whoever writes and however often. Where the tables are found to
 //! have lost something, the projector folds it again from the journal, which is the truth.
 
@@ -17,6 +17,7 @@ mod bids;
 mod charges;
 mod events;
 mod prices;
+mod schema;
 mod statement;
 mod tables;
 mod watermark;
@@ -25,6 +26,7 @@ mod words;
 pub use bids::BidPage;
 pub use events::EventPage;
 pub use prices::BarPage;
+pub use schema::TABLES;
 pub(crate) use tables::Changes;
 pub(crate) use watermark::{Writer, Written};
 

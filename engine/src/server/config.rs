@@ -5,6 +5,7 @@ use crate::auth::limits::Defaults;
 use crate::lifecycle::bench_stubs::LeaveOut;
 use crate::lifecycle::options::Start;
 use crate::lifecycle::options::{EngineOptions, LEASE};
+use crate::readmodel::retention::Retention;
 use crate::runtime::clock::{Clock, MAX_CLOCK_JUMP};
 use crate::server::{ConnectionLimits, ServerConfig, TlsFiles};
 use crate::store::{Fault, StoreOptions};
@@ -74,6 +75,13 @@ pub struct ServeArgs {
     /// Commands that the readable tables may lag behind; beyond that commands are refused as BUSY.
     #[arg(long, env = "KUBEBID_PROJECTION_LAG", default_value_t = 1_000_000, value_name = "N")]
     pub projection_lag: u64,
+    /// Keep events for this many days besides today; older ones are dropped from the tables, a whole UTC day at a time, and
+    /// cursors into them are GONE [default: for ever]
+    #[arg(long, env = "KUBEBID_KEEP_EVENTS", value_name = "DAYS", value_parser = value_parser!(u32).range(1..))]
+    pub keep_events: Option<u32>,
+    /// Keep price changes for this many days besides today; strategies need the last two [default: for ever]
+    #[arg(long, env = "KUBEBID_KEEP_PRICES", value_name = "DAYS", value_parser = value_parser!(u32).range(2..))]
+    pub keep_prices: Option<u32>,
     /// Commands from one snapshot of the market to the next: about so many are replayed when it starts after a crash.
     #[arg(long, env = "KUBEBID_SNAPSHOT_EVERY", default_value_t = 1_000_000, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub snapshot_every: u64,
@@ -187,6 +195,7 @@ impl ServeArgs {
             accept_time_jump: self.accept_time_jump,
             intake: self.intake,
             projection_lag: self.projection_lag,
+            retention: Retention { event_days: self.keep_events, price_days: self.keep_prices },
             snapshot_every: self.snapshot_every,
             scrub_every: (self.scrub_hours > 0).then(|| Duration::from_secs(3600 * self.scrub_hours)),
             leave_out: LeaveOut {

@@ -6,13 +6,21 @@ mod sqlite;
 pub(super) use postgres::PostgresBulkWriter;
 pub(super) use sqlite::SqliteBulkWriter;
 
+use kubebid_core::units::Micros;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The type of a column.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Number,
     Text,
+    /// A list of texts, which is not empty and has no empty text.
+    Texts,
+    /// Microseconds since 1970.
+    Time,
+    /// True or false.
+    Flag,
     Bytes,
 }
 
@@ -30,6 +38,8 @@ pub(crate) struct Change {
 pub(crate) enum How {
     /// Adds them to this table.
     Append(&'static str),
+    /// Adds them to this table, which PostgreSQL divides by the column `at`: one partition for each day.
+    AppendByDay(&'static str),
     /// Runs this statement, which finds them as the relation `v`.
     Statement(&'static str),
 }
@@ -42,12 +52,25 @@ pub(crate) struct Bulk {
     pub(crate) len: usize,
 }
 
+/// The values of a column.
 #[derive(Debug)]
 pub(crate) enum Column {
+    /// Numbers, times, and flags as 0 or 1.
     Number(Vec<Option<i64>>),
     Text(Pieces),
+    /// Lists of texts, each list with [`SEPARATOR`] between its texts.
+    Texts(Pieces),
     Bytes(Pieces),
 }
+
+/// The latest time in a table, in microseconds since 1970: the year 262142, the last one of chrono.
+pub(crate) const TIME_MAX: u64 = 8_210_266_876_799_999_999;
+
+/// A day in microseconds.
+pub(super) const DAY_MICROS: i64 = 86_400_000_000;
+
+/// The character between the texts of a list: U+001F, "unit separator", which no name contains.
+const SEPARATOR: u8 = 0x1f;
 
 /// Texts or bytes one behind the other, so that a million of them are one allocation.
 #[derive(Debug, Default)]
@@ -67,6 +90,11 @@ impl Pieces {
         self.spans[row].map(|(start, end)| &self.bytes[start..end])
     }
 
+    /// Returns the texts of a row in a column of lists.
+    pub(crate) fn texts(&self, row: usize) -> Option<Vec<&str>> {
+        self.text(row).map(|texts| texts.split(char::from(SEPARATOR)).collect())
+    }
+
     /// Returns the text of a row in a column of texts.
     pub(crate) fn text(&self, row: usize) -> Option<&str> {
         self.get(row).map(|bytes| std::str::from_utf8(bytes).expect("texts went in"))
@@ -78,8 +106,9 @@ impl Bulk {
     pub(crate) fn new(lists: &[Columns], capacity: usize) -> Bulk {
         let names = lists.concat();
         let column = |(_, kind): &(&str, Kind)| match kind {
-            Kind::Number => Column::Number(Vec::with_capacity(capacity)),
+            Kind::Number | Kind::Time | Kind::Flag => Column::Number(Vec::with_capacity(capacity)),
             Kind::Text => Column::Text(Pieces::default()),
+            Kind::Texts => Column::Texts(Pieces::default()),
             Kind::Bytes => Column::Bytes(Pieces::default()),
         };
         let columns = names.iter().map(column).collect();
@@ -92,10 +121,29 @@ impl Bulk {
         Row { columns: self.columns.iter_mut() }
     }
 
-    /// The names of the columns, as statements list them.
-    pub(crate) fn list(&self) -> String {
-        let names: Vec<&str> = self.names.iter().map(|(name, _)| *name).collect();
+    /// Returns the days since 1970 on which rows happened, by their column `at`.
+    pub(crate) fn days(&self) -> BTreeSet<i64> {
+        let at = self.names.iter().position(|(name, _)| *name == "at").expect("the rows have a time");
+        let Column::Number(times) = &self.columns[at] else { panic!("a time is a number") };
+        times.iter().flatten().map(|micros| micros.div_euclid(DAY_MICROS)).collect()
+    }
+
+    /// Returns the names of some columns, as statements list them.
+    pub(crate) fn list(&self, columns: &[usize]) -> String {
+        let names: Vec<&str> = columns.iter().map(|column| self.names[*column].0).collect();
         names.join(", ")
+    }
+}
+
+impl Column {
+    /// Returns true if a row has a value in this column.
+    fn has_values(&self) -> bool {
+        match self {
+            Column::Number(numbers) => numbers.iter().any(Option::is_some),
+            Column::Text(pieces) | Column::Texts(pieces) | Column::Bytes(pieces) => {
+                pieces.spans.iter().any(Option::is_some)
+            }
+        }
     }
 }
 
@@ -105,8 +153,8 @@ pub(crate) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Numbers of ours are below 2^63, but for prices and instants that nobody compares here: those are
-    /// kept bit by bit.
+    /// Adds a number. Numbers of ours are below 2^63, except for prices that nobody compares here: those are kept bit
+    /// by bit.
     pub(crate) fn number(&mut self, number: u64) -> &mut Self {
         self.some_number(Some(number))
     }
@@ -119,8 +167,39 @@ impl Row<'_> {
         self
     }
 
+    pub(crate) fn time(&mut self, time: Micros) -> &mut Self {
+        self.some_time(Some(time))
+    }
+
+    /// Adds a time. A time after [`TIME_MAX`] becomes that one.
+    pub(crate) fn some_time(&mut self, time: Option<Micros>) -> &mut Self {
+        self.some_number(time.map(|time| time.0.min(TIME_MAX)))
+    }
+
+    pub(crate) fn flag(&mut self, flag: bool) -> &mut Self {
+        self.number(flag.into())
+    }
+
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         self.some_text(Some(text))
+    }
+
+    /// Adds a list of texts; NULL if it is empty.
+    pub(crate) fn texts<'t>(&mut self, texts: impl Iterator<Item = &'t str>) -> &mut Self {
+        match self.columns.next() {
+            Some(Column::Texts(Pieces { bytes, spans })) => {
+                let start = bytes.len();
+                for text in texts {
+                    if bytes.len() > start {
+                        bytes.push(SEPARATOR);
+                    }
+                    bytes.extend_from_slice(text.as_bytes());
+                }
+                spans.push((bytes.len() > start).then_some((start, bytes.len())));
+            }
+            other => panic!("texts for {other:?}"),
+        }
+        self
     }
 
     /// Postgres has no NUL in texts.
@@ -135,19 +214,13 @@ impl Row<'_> {
         self
     }
 
-    /// Bytes that `fill` adds to those of the column.
+    /// Adds the bytes that `fill` appends to those of the column.
     pub(crate) fn bytes(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
-        self.some_bytes(Some(fill))
-    }
-
-    pub(crate) fn some_bytes(&mut self, fill: Option<impl FnOnce(&mut Vec<u8>)>) -> &mut Self {
         match self.columns.next() {
             Some(Column::Bytes(Pieces { bytes, spans })) => {
                 let start = bytes.len();
-                spans.push(fill.map(|fill| {
-                    fill(bytes);
-                    (start, bytes.len())
-                }));
+                fill(bytes);
+                spans.push(Some((start, bytes.len())));
             }
             other => panic!("bytes for {other:?}"),
         }
@@ -174,4 +247,13 @@ pub(crate) trait BulkWriter: fmt::Debug + Send {
         after: u64,
         changes: &[Change],
     ) -> Result<Option<u64>, sqlx::Error>;
+
+    /// Drops the rows of a table that happened before a day, counted from 1970, and runs the statements `then` in the same
+    /// transaction. Does nothing if there are no such rows.
+    async fn drop_days_before(
+        &mut self,
+        table: &'static str,
+        day: i64,
+        then: &[String],
+    ) -> Result<(), sqlx::Error>;
 }

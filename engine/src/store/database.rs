@@ -10,7 +10,7 @@ use sqlx::migrate::Migrator;
 use super::Fault;
 use super::bulk::BulkWriter;
 use super::reads::Reads;
-use super::rows::{Parameters, Turn};
+use super::rows::{Dialect, Turn};
 use super::session::Connection;
 
 /// A place with a database, and its dialect.
@@ -69,7 +69,7 @@ pub(crate) trait Database: fmt::Debug + Send + Sync {
     }
 
     /// Returns the form of parameters in long statements.
-    fn parameters(&self) -> Parameters;
+    fn dialect(&self) -> Dialect;
 
     /// The queue of those who write.
     fn turn(&self) -> &Turn;

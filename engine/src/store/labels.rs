@@ -32,7 +32,7 @@ impl Rows {
             let (rows, rest) = left.split_at(whole_bids(left));
             left = rest;
             let mut sql = "INSERT INTO bid_labels (bid, key, value) VALUES ".to_owned();
-            let values: Vec<_> = (0..rows.len()).map(|n| self.parameters.list(3 * n + 1, 3)).collect();
+            let values: Vec<_> = (0..rows.len()).map(|n| self.dialect.list(3 * n + 1, 3)).collect();
             sql.push_str(&values.join(", "));
             sql.push_str(" ON CONFLICT (bid, key) DO UPDATE SET value = excluded.value");
             // Safe: made of constants. Not kept: every length is another statement.
@@ -51,7 +51,7 @@ impl Rows {
         let mut found: BTreeMap<u64, Labels> = BTreeMap::new();
         for bids in bids.chunks(ROWS) {
             let mut select = Select::new("SELECT bid, key, value FROM bid_labels");
-            select.one_of(" WHERE bid IN ", bids, "");
+            select.one_of(" WHERE bid IN ", bids);
             for row in select.all(&self.reads, "reading labels").await? {
                 found.entry(number(&row, 0)).or_default().insert(row.get(1), row.get(2));
             }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::bulk::{BulkWriter, PostgresBulkWriter};
 use super::database::Database;
 use super::reads::Reads;
-use super::rows::{Parameters, Turn};
+use super::rows::{Dialect, Turn};
 use super::session::{Connection, LeftSessions, Session, SessionName};
 use super::{Fault, migrations};
 
@@ -182,7 +182,10 @@ impl Database for Postgres {
 
     async fn reads(&self, connections: u32, time_out: Duration) -> Result<Reads, Fault> {
         // A statement whose caller has gone ends when the server sees that the connection is closed.
-        let session = format!("{SESSION}; {GONE}; SET statement_timeout TO {}", time_out.as_millis());
+        // Reads are of a few rows by an index: what PostgreSQL does for large ones costs more than they do.
+        let small = "SET jit TO off; SET max_parallel_workers_per_gather TO 0";
+        let session =
+            format!("{SESSION}; {GONE}; {small}; SET statement_timeout TO {}", time_out.as_millis());
         let pool = AnyPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(self.patience)
@@ -249,8 +252,8 @@ impl Database for Postgres {
         error.severity() == PgSeverity::Error && !doubtful
     }
 
-    fn parameters(&self) -> Parameters {
-        Parameters::Numbered
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
     }
 
     fn turn(&self) -> &Turn {

@@ -14,8 +14,8 @@ use sqlx::{Any, AnyPool, AssertSqlSafe, SqlitePool};
 use tokio::sync::Semaphore;
 
 use super::Fault;
-use super::rows::Parameters;
-use super::select::{Argument, Select};
+use super::rows::Dialect;
+use super::select::{Select, bind};
 
 /// Instructions of SQLite between two looks at the clock and at the caller: well below a millisecond.
 const INSTRUCTIONS: i32 = 10_000;
@@ -113,15 +113,9 @@ async fn read_sqlite(
     let (is_abandoned, end) = (abandoned.0.clone(), Instant::now() + time_out);
     let goes_on = move || !is_abandoned.load(Ordering::Relaxed) && Instant::now() < end;
     connection.lock_handle().await?.set_progress_handler(INSTRUCTIONS, goes_on);
-    let (sql, arguments, persistent) = select.into_parts(Parameters::InOrder);
+    let (sql, arguments, persistent) = select.into_parts(Dialect::Sqlite);
     // Safe: made of constants.
-    let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(persistent);
-    for argument in arguments {
-        query = match argument {
-            Argument::Number(number) => query.bind(number),
-            Argument::Text(text) => query.bind(text),
-        };
-    }
+    let query = bind(sqlx::query(AssertSqlSafe(sql)).persistent(persistent), arguments);
     // One row at a time: a row of SQLite takes several times the memory of what it is turned into.
     let rows = query.fetch(&mut *connection).map(|row| AnyRow::try_from(&row?));
     rows.try_collect().await
@@ -141,15 +135,9 @@ impl Drop for Lent {
 
 async fn read_postgres(pool: &AnyPool, select: Select) -> Result<Vec<AnyRow>, sqlx::Error> {
     let mut lent = Lent(Some(pool.acquire().await?));
-    let (sql, arguments, persistent) = select.into_parts(Parameters::Numbered);
+    let (sql, arguments, persistent) = select.into_parts(Dialect::Postgres);
     // Safe: made of constants.
-    let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(persistent);
-    for argument in arguments {
-        query = match argument {
-            Argument::Number(number) => query.bind(number),
-            Argument::Text(text) => query.bind(text),
-        };
-    }
+    let query = bind(sqlx::query(AssertSqlSafe(sql)).persistent(persistent), arguments);
     let connection = lent.0.as_mut().expect("it is taken below");
     let rows = query.fetch_all(&mut **connection).await;
     drop(lent.0.take());
@@ -248,7 +236,7 @@ mod tests {
         for count in 1..=50 {
             let numbers: Vec<u64> = (0..count).collect();
             let mut select = Select::new("SELECT bid FROM bid_labels");
-            select.one_of(" WHERE bid IN ", &numbers, "");
+            select.one_of(" WHERE bid IN ", &numbers);
             select.all(&store.reads, "reading").await.unwrap();
         }
         let ReadPool::Sqlite(pool) = &store.reads.pool else { panic!("SQLite") };

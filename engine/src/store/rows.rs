@@ -7,7 +7,9 @@ use sqlx::any::AnyRow;
 use sqlx::{AnyPool, ColumnIndex, Row};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::Fault;
 use super::reads::Reads;
+use kubebid_core::units::Micros;
 
 /// Accounts, tokens, labels and instance types. Cheap to clone.
 ///
@@ -18,34 +20,34 @@ pub struct Rows {
     /// Connections for reads of labels.
     pub(super) reads: Reads,
     pub(super) turn: Turn,
-    pub(super) parameters: Parameters,
+    pub(super) dialect: Dialect,
 }
 
 impl Rows {
-    pub(crate) fn new(pool: AnyPool, reads: Reads, turn: Turn, parameters: Parameters) -> Self {
-        Self { pool, reads, turn, parameters }
+    pub(crate) fn new(pool: AnyPool, reads: Reads, turn: Turn, dialect: Dialect) -> Self {
+        Self { pool, reads, turn, dialect }
     }
 }
 
-/// The form of parameters in long statements.
+/// The dialect of a database.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Parameters {
-    /// `$1`, the only form of PostgreSQL.
-    Numbered,
-    /// `?`. SQLite takes numbers too, but it searches all earlier ones for each: with thousands of them that takes
-    /// longer than the statement.
-    InOrder,
+pub(crate) enum Dialect {
+    /// Dialect are `$1`, `$2` and so on.
+    Postgres,
+    /// Dialect are `?`. SQLite takes numbers too, but it searches all earlier ones for each: with thousands of them
+    /// that takes longer than the statement.
+    Sqlite,
 }
 
-impl Parameters {
-    /// `count` of them in parentheses, the first of which is the `first` of the statement, from 1.
+impl Dialect {
+    /// Returns a list of `count` parameters in parentheses; the first one has the number `first`, from 1.
     pub(crate) fn list(self, first: usize, count: usize) -> String {
         let mut list = "(".to_owned();
         for n in first..first + count {
             let comma = if n == first { "" } else { ", " };
             match self {
-                Self::Numbered => write!(list, "{comma}${n}"),
-                Self::InOrder => write!(list, "{comma}?"),
+                Self::Postgres => write!(list, "{comma}${n}"),
+                Self::Sqlite => write!(list, "{comma}?"),
             }
             .expect("a string takes it");
         }
@@ -87,4 +89,23 @@ pub(crate) fn number<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> u64 {
 /// A column that may be a number of ours.
 pub(crate) fn optional_number<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> Option<u64> {
     row.get::<Option<i64>, _>(column).map(|number| number as u64)
+}
+
+/// A column of microseconds since 1970.
+pub(crate) fn time<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> Micros {
+    Micros(number(row, column))
+}
+
+/// A column of microseconds since 1970 that may be NULL.
+pub(crate) fn optional_time<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> Option<Micros> {
+    optional_number(row, column).map(Micros)
+}
+
+/// Reads a list of texts, which `table` returns as a JSON array; NULL is the empty list.
+///
+/// # Errors
+/// The column is not such an array.
+pub(crate) fn texts(row: &AnyRow, table: &'static str, column: &str) -> Result<Vec<String>, Fault> {
+    let Some(json) = row.get::<Option<&str>, _>(column) else { return Ok(Vec::new()) };
+    serde_json::from_str(json).map_err(|error| Fault::Row { table, what: format!("{column}: {error}") })
 }

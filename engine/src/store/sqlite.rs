@@ -24,7 +24,7 @@ use tracing::info;
 use super::bulk::{BulkWriter, SqliteBulkWriter};
 use super::database::Database;
 use super::reads::Reads;
-use super::rows::{Parameters, Turn};
+use super::rows::{Dialect, Turn};
 use super::session::Connection;
 use super::{Fault, migrations};
 
@@ -304,8 +304,8 @@ impl Database for Sqlite {
         if self.owned.is_none() || log.exists() { Ok(()) } else { Err(Fault::Displaced { file: log }) }
     }
 
-    fn parameters(&self) -> Parameters {
-        Parameters::InOrder
+    fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
     }
 
     fn turn(&self) -> &Turn {

@@ -10,6 +10,8 @@ mod market;
 mod place;
 mod prices;
 mod queries;
+mod retention;
+mod sql_page;
 mod tables;
 
 /// Runs each test of a module once on PostgreSQL and once on SQLite.

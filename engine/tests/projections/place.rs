@@ -39,6 +39,10 @@ impl TestPlace {
         Engine::start(options).await.unwrap()
     }
 
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// A connection behind the store's back.
     pub(crate) async fn connect(&self) -> AnyConnection {
         sqlx::any::install_default_drivers();

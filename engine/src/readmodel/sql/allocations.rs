@@ -3,15 +3,16 @@
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
+use super::schema::{ALLOCATION_STATE, ALLOCATIONS};
 use super::words::Word;
 use crate::readmodel::ReadModel;
 use crate::readmodel::queries::AllocationQuery;
 use crate::readmodel::rows::{AllocationRow, NoticeRow};
 use crate::store::Fault;
-use crate::store::rows::{number, optional_number};
+use crate::store::rows::{number, optional_number, optional_time, time};
 use crate::store::select::Select;
 use kubebid_core::money::Price;
-use kubebid_core::units::{AllocationId, BidId, Micros};
+use kubebid_core::units::{AllocationId, BidId};
 
 impl ReadModel {
     pub async fn allocation(&self, allocation: AllocationId) -> Result<Option<AllocationRow>, Fault> {
@@ -24,17 +25,18 @@ impl ReadModel {
         party: Option<&str>,
         allocation: AllocationId,
     ) -> Result<Option<AllocationRow>, Fault> {
-        let mut select = Select::new("SELECT * FROM allocations");
-        select.add(" WHERE allocation = ?", &[&allocation.0]);
+        let mut select = select_allocations();
+        select.add(" FROM allocations a WHERE a.allocation = ?", &[&allocation.0]);
         if let Some(party) = party {
-            select.add(" AND (tenant = ? OR provider = ?)", &[&party, &party]);
+            select.add(" AND (a.tenant = ? OR a.provider = ?)", &[&party, &party]);
         }
         let rows = select.all(&self.tables.reads, "reading an allocation").await?;
         rows.first().map(read).transpose()
     }
 
     pub async fn allocations(&self, query: &AllocationQuery) -> Result<Vec<AllocationRow>, Fault> {
-        let mut select = Select::default();
+        let mut select = select_allocations();
+        select.add(" FROM (", &[]);
         match &query.account {
             None => side(&mut select, query, None),
             Some(account) if query.bid.is_some() || !query.labels.is_empty() => {
@@ -45,12 +47,19 @@ impl ReadModel {
                 side(&mut select, query, Some(("tenant", account)));
                 select.add(") t UNION SELECT * FROM (", &[]);
                 side(&mut select, query, Some(("provider", account)));
-                select.add(") p ORDER BY allocation LIMIT ?", &[&query.limit]);
+                select.add(") p", &[]);
             }
         }
+        select.add(") a ORDER BY a.allocation LIMIT ?", &[&query.limit]);
         let rows = select.all(&self.tables.reads, "listing allocations").await?;
         rows.iter().map(read).collect()
     }
+}
+
+pub(super) fn select_allocations() -> Select {
+    let mut select = Select::new("SELECT");
+    select.columns("a", ALLOCATIONS).add(",", &[]).columns("a", ALLOCATION_STATE);
+    select
 }
 
 /// Selects the allocations of an account on one side; each side has its own index.
@@ -69,7 +78,7 @@ fn side(select: &mut Select, query: &AllocationQuery, account: Option<(&str, &St
         select.add(" AND a.unit = ?", &[unit]);
     }
     let states: Vec<&str> = query.states.iter().map(|state| state.word()).collect();
-    select.one_of(" AND a.state IN ", &states, "");
+    select.one_of(" AND a.state IN ", &states);
     if query.under_notice_only {
         select.add(" AND a.notice_reason IS NOT NULL AND a.ended_at IS NULL", &[]);
     }
@@ -82,8 +91,8 @@ fn read(row: &AnyRow) -> Result<AllocationRow, Fault> {
     let reason = reason.map(|word| Word::read("allocations", &word)).transpose()?;
     let notice = reason.map(|reason| NoticeRow {
         reason,
-        started_at: Micros(number(row, "notice_started_at")),
-        deadline: Micros(number(row, "notice_deadline")),
+        started_at: time(row, "notice_started_at"),
+        deadline: time(row, "notice_deadline"),
     });
     let end_reason: Option<String> = row.get("end_reason");
     Ok(AllocationRow {
@@ -94,13 +103,13 @@ fn read(row: &AnyRow) -> Result<AllocationRow, Fault> {
         market: row.get("market"),
         provider: row.get("provider"),
         state: Word::read("allocations", row.get("state"))?,
-        allocated_at: Micros(number(row, "allocated_at")),
-        start_by: Micros(number(row, "start_by")),
-        ready_at: optional_number(row, "ready_at").map(Micros),
-        protected_until: Micros(number(row, "protected_until")),
+        allocated_at: time(row, "allocated_at"),
+        start_by: time(row, "start_by"),
+        ready_at: optional_time(row, "ready_at"),
+        protected_until: time(row, "protected_until"),
         notice,
-        ended_at: optional_number(row, "ended_at").map(Micros),
+        ended_at: optional_time(row, "ended_at"),
         end_reason: end_reason.map(|word| Word::read("allocations", &word)).transpose()?,
-        last_price: optional_number(row, "last_price").map(Price),
+        last_price: optional_number(row, "last_price_micros").map(Price),
     })
 }

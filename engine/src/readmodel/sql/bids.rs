@@ -1,234 +1,191 @@
 //! Queries of bids and offers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::events::{StoredPack, those_with};
+use super::schema::{BID_STATE, BIDS, OFFERS};
+use super::tables::bids::CLOSE;
+use super::words::Word;
 use crate::readmodel::ReadModel;
-use crate::readmodel::packs::{PACK, RUN};
-use crate::readmodel::placed::{PlacedBids, Touched};
 use crate::readmodel::queries::BidQuery;
 use crate::readmodel::rows::{BidRow, OfferRow};
-use crate::store::Fault;
-use crate::store::rows::number;
+use crate::store::reads::Reads;
+use crate::store::rows::{number, optional_time, texts, time};
 use crate::store::select::Select;
+use crate::store::{Fault, Labels};
 use kubebid_core::money::Price;
-use kubebid_core::units::{BidId, Micros};
+use kubebid_core::units::{BidId, Seq};
 
-/// Bids whose state is asked for at once.
-const LEAST: usize = 64;
-const MANY: usize = 1024;
-/// Rows of bids, or packs, in one answer of the database: at first, and then four times as many each time.
-const FIRST: u64 = 4;
-const MOST: u64 = 64;
+/// Rows in one statement of a search, at least. The first one reads as many as the limit, each further one four times as
+/// many as the one before.
+pub(super) const LEAST_ROWS: usize = 64;
+/// Rows in one statement, at most.
+pub(super) const MOST_ROWS: usize = 4_096;
+/// Bids in one statement that looks up labels.
+const LABELLED: usize = 500;
 
 /// Some bids of a query, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BidPage {
     pub bids: Vec<BidRow>,
-    /// The bid up to which the search has looked, if it ended before its limit and before the last bid.
+    /// The last bid that the search has read, if it ended before its limit and before the last bid.
     pub stopped_at: Option<u64>,
 }
 
 impl ReadModel {
     pub async fn bid(&self, bid: BidId) -> Result<Option<BidRow>, Fault> {
-        match self.bidder(bid).await? {
-            Some(tenant) => self.bid_of(&tenant, bid).await,
-            None => Ok(None),
-        }
+        self.bid_where(bid, None).await
     }
 
-    /// Reads a bid of a tenant. One of another tenant is looked for and not found as one that does not exist.
+    /// Returns a bid of a tenant. A bid of another tenant looks like one that does not exist.
     pub async fn bid_of(&self, tenant: &str, bid: BidId) -> Result<Option<BidRow>, Fault> {
-        let mut select = placed();
-        select.add(" AND account = ? AND run <= ? ORDER BY run DESC LIMIT 1", &[&tenant, &bid.0]);
-        let mut bids = self.placed(select).await?;
-        bids.retain(|row| row.bid == bid);
-        self.bring_up_to_date(&mut bids).await?;
-        Ok(bids.pop())
+        self.bid_where(bid, Some(tenant)).await
     }
 
-    /// Returns the first bids of a query up to its limit, however many have to be looked at.
+    async fn bid_where(&self, bid: BidId, tenant: Option<&str>) -> Result<Option<BidRow>, Fault> {
+        let mut select = select_bids();
+        select.add(" WHERE b.bid = ?", &[&bid.0]);
+        if let Some(tenant) = tenant {
+            select.add(" AND b.tenant = ?", &[&tenant]);
+        }
+        let rows = select.all(&self.tables.reads, "reading a bid").await?;
+        rows.first().map(read).transpose()
+    }
+
+    /// Returns the first bids of a query up to its limit, however many rows it reads.
     pub async fn bids(&self, query: &BidQuery) -> Result<Vec<BidRow>, Fault> {
         Ok(self.bid_page(query, usize::MAX).await?.bids)
     }
 
-    /// Returns the first bids of a query up to its limit. A search that has looked at so many bids without finding as
-    /// many as that stops, and says where.
-    pub async fn bid_page(&self, query: &BidQuery, looked_at_most: usize) -> Result<BidPage, Fault> {
-        let (limit, mut found, mut looked_at) = (query.limit as usize, Vec::new(), 0);
-        let (mut behind, mut many) = (Some(query.after), FIRST);
-        while let Some(after) = behind.take().filter(|_| found.len() < limit) {
-            let (mut bids, next) = match &query.account {
-                Some(account) => self.bids_of(account, after, many).await?,
-                None => self.bids_behind(after, many).await?,
-            };
-            looked_at += bids.len();
-            let last = bids.last().map(|row| row.bid.0);
-            bids.retain(|row| row.bid.0 > query.after && is_named(query, row));
-            let mut bids = &mut bids[..];
-            while !bids.is_empty() && found.len() < limit {
-                // Those of a page are of one moment, but where some are left out.
-                let (now, later) = bids.split_at_mut(limit.clamp(LEAST, MANY).min(bids.len()));
-                bids = later;
-                self.bring_up_to_date(now).await?;
-                let labelled = match &query.labels {
-                    none if none.is_empty() => None,
-                    labels => {
-                        let bids = now.iter().map(|row| row.bid.0).collect();
-                        Some(those_with(&self.tables.reads, labels, bids).await?)
-                    }
-                };
-                let wanted = now.iter().filter(|row| {
-                    (query.states.is_empty() || query.states.contains(&row.state))
-                        && (!query.unmet_only || row.unmet > 0)
-                        && labelled.as_ref().is_none_or(|labelled| labelled.contains(&row.bid.0))
-                });
-                found.extend(wanted.take(limit - found.len()).cloned());
-                looked_at += now.len();
-                if looked_at >= looked_at_most && found.len() < limit {
-                    return Ok(BidPage { bids: found, stopped_at: now.last().map(|row| row.bid.0) });
-                }
+    /// Returns the first bids of a query up to its limit. A search that has read `most` rows and has found fewer bids
+    /// than the limit stops, and says where.
+    pub async fn bid_page(&self, query: &BidQuery, most: usize) -> Result<BidPage, Fault> {
+        let (limit, mut bids, mut after, mut have_read) = (query.limit as usize, Vec::new(), query.after, 0);
+        let mut count = limit.clamp(LEAST_ROWS, MOST_ROWS).min(most.max(LEAST_ROWS));
+        loop {
+            let mut select = select_bids();
+            select.add(" WHERE b.bid > ?", &[&after]);
+            if let Some(account) = &query.account {
+                select.add(" AND b.tenant = ?", &[account]);
             }
-            if looked_at >= looked_at_most
-                && found.len() < limit
-                && next.is_some()
-                && last > Some(query.after)
-            {
-                return Ok(BidPage { bids: found, stopped_at: last });
+            select.add(" ORDER BY b.bid LIMIT ?", &[&(count as u64)]);
+            let rows = select.all(&self.tables.reads, "listing bids").await?;
+            have_read += rows.len();
+            let is_end = rows.len() < count;
+            let read = move || rows.iter().map(read).collect::<Result<Vec<_>, _>>();
+            let rows = self.tables.reads.apart(read).await?;
+            after = rows.last().map_or(after, |row| row.bid.0);
+            let mut found: Vec<BidRow> = rows.into_iter().filter(|row| matches(query, row)).collect();
+            if !query.labels.is_empty() {
+                let numbers = found.iter().map(|row| row.bid.0).collect();
+                let labelled = bids_with_labels(&self.tables.reads, &query.labels, numbers).await?;
+                found.retain(|row| labelled.contains(&row.bid.0));
             }
-            behind = next;
-            many = (many * 4).min(MOST);
+            found.truncate(limit - bids.len());
+            bids.extend(found);
+            if is_end || bids.len() == limit {
+                return Ok(BidPage { bids, stopped_at: None });
+            }
+            if have_read >= most {
+                return Ok(BidPage { bids, stopped_at: Some(after) });
+            }
+            count = (count * 4).min(MOST_ROWS);
         }
-        Ok(BidPage { bids: found, stopped_at: None })
     }
 
-    /// Bids of a tenant from the run on that `after` is in, those of so many runs; and behind what to go on.
-    async fn bids_of(
-        &self,
-        tenant: &str,
-        after: u64,
-        many: u64,
-    ) -> Result<(Vec<BidRow>, Option<u64>), Fault> {
-        let mut select = placed();
-        select.add(" AND account = ? AND run > ?", &[&tenant, &after.saturating_sub(RUN)]);
-        select.add(" ORDER BY run LIMIT ?", &[&many]);
-        let rows = select.all(&self.tables.reads, "listing bids").await?;
-        let more = rows.len() as u64 == many;
-        // What begins behind it is behind its run.
-        let next = rows.last().filter(|_| more).map(|row| number(row, "run") + RUN);
-        Ok((self.tables.reads.apart(move || read_placed(&rows)).await?, next))
+    /// Returns the rows of some bids, in no order.
+    pub(super) async fn bids_of_numbers(&self, bids: &[u64]) -> Result<Vec<AnyRow>, Fault> {
+        let mut select = select_bids();
+        select.one_of(" WHERE b.bid IN ", bids);
+        select.all(&self.tables.reads, "reading bids").await
     }
 
-    /// The bids that were placed in packs from the one on that `after` is in, so many packs; and behind what to
-    /// go on.
-    async fn bids_behind(&self, after: u64, many: u64) -> Result<(Vec<BidRow>, Option<u64>), Fault> {
-        let mut select = Select::new("SELECT * FROM event_packs");
-        select.add(" WHERE first_seq > ?", &[&after.saturating_sub(PACK)]);
-        select.add(" ORDER BY first_seq LIMIT ?", &[&many]);
-        let packs = StoredPack::all(select, &self.tables.reads).await?;
-        let (mut tenants, mut bids) = (BTreeMap::<u64, BTreeSet<&str>>::new(), BTreeSet::new());
-        for pack in &packs {
-            for (tenant, bid) in pack.events().filter_map(|event| event.placed()) {
-                tenants.entry(pack.run).or_default().insert(tenant);
-                bids.insert(bid);
-            }
-        }
-        let mut found = Vec::new();
-        for (run, tenants) in tenants {
-            let tenants: Vec<&str> = tenants.into_iter().collect();
-            for tenants in tenants.chunks(MANY) {
-                let mut select = placed();
-                select.add(" AND run = ?", &[&run]).one_of(" AND account IN ", tenants, "");
-                found.extend(self.placed(select).await?);
-            }
-        }
-        found.retain(|row| bids.contains(&row.bid.0));
-        found.sort_unstable_by_key(|row| row.bid);
-        let more = packs.len() as u64 == many;
-        let next = packs.last().filter(|_| more).map(|pack| pack.first_seq + PACK);
-        Ok((found, next))
-    }
-
-    /// Bids as they were behind their runs.
-    async fn placed(&self, select: Select) -> Result<Vec<BidRow>, Fault> {
-        let rows = select.all(&self.tables.reads, "reading bids").await?;
-        self.tables.reads.apart(move || read_placed(&rows)).await
-    }
-
-    /// Gives bids the state that they have at the watermark.
-    async fn bring_up_to_date(&self, bids: &mut [BidRow]) -> Result<(), Fault> {
-        if bids.is_empty() {
-            return Ok(());
-        }
-        // What a bid is like says the last run that touched it, and why it closed the one in which it did.
-        let mut select = Select::new(
-            "SELECT b.column1,
-                    (SELECT r.state FROM bid_runs r WHERE r.bid = b.column1 AND r.state IS NOT NULL
-                     ORDER BY r.run DESC LIMIT 1),
-                    (SELECT r.state FROM bid_runs r WHERE r.bid = b.column1 AND r.closed = 1 LIMIT 1)
-             FROM",
-        );
-        let numbers: Vec<u64> = bids.iter().map(|row| row.bid.0).collect();
-        select.values(&numbers).add(" b", &[]);
-        let rows = select.all(&self.tables.reads, "reading the states of bids").await?;
-        let states: BTreeMap<u64, &AnyRow> = rows.iter().map(|row| (number(row, 0), row)).collect();
-        for bid in bids {
-            let row = states[&bid.bid.0];
-            for state in [row.get::<Option<&[u8]>, _>(2), row.get(1)].into_iter().flatten() {
-                Touched::change(bid, state).map_err(|what| Fault::Row { table: "bid_runs", what })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Offers as they were last put, by provider and market.
+    /// Returns offers as they were last put, by provider and market.
     pub async fn offers(
         &self,
         account: Option<&str>,
         market: Option<&str>,
         limit: u32,
     ) -> Result<Vec<OfferRow>, Fault> {
-        let mut select = Select::new("SELECT * FROM offers WHERE true");
+        let mut select = Select::new("SELECT");
+        select.columns("o", OFFERS).add(" FROM offers o WHERE true", &[]);
         if let Some(account) = account {
-            select.add(" AND provider = ?", &[&account]);
+            select.add(" AND o.provider = ?", &[&account]);
         }
         if let Some(market) = market {
-            select.add(" AND market = ?", &[&market]);
+            select.add(" AND o.market = ?", &[&market]);
         }
-        select.add(" ORDER BY provider, market LIMIT ?", &[&limit]);
+        select.add(" ORDER BY o.provider, o.market LIMIT ?", &[&limit]);
         let rows = select.all(&self.tables.reads, "listing offers").await?;
         let offers = rows.iter().map(|row| OfferRow {
             provider: row.get("provider"),
             market: row.get("market"),
             capacity: number(row, "capacity"),
-            reserve: Price(number(row, "reserve")),
-            put_at: Micros(number(row, "put_at")),
+            reserve: Price(number(row, "reserve_micros")),
+            put_at: time(row, "put_at"),
         });
         Ok(offers.collect())
     }
 }
 
-/// It names the market that is asked for, or is of its instance type.
-fn is_named(query: &BidQuery, row: &BidRow) -> bool {
-    query.market.as_ref().is_none_or(|market| {
+fn select_bids() -> Select {
+    let mut select = Select::new("SELECT");
+    select.columns("b", BIDS).add(",", &[]).columns("b", BID_STATE).add(" FROM bids b", &[]);
+    select
+}
+
+/// Returns true if a bid is one that the query asks for, apart from its labels.
+fn matches(query: &BidQuery, row: &BidRow) -> bool {
+    let looks_in_market = query.market.as_ref().is_none_or(|market| {
         row.markets.iter().any(|name| name == market.as_str())
             || row.instance_type.as_deref() == Some(market.parts().0)
-    })
+    });
+    looks_in_market
+        && (query.states.is_empty() || query.states.contains(&row.state))
+        && (!query.unmet_only || row.unmet > 0)
 }
 
-/// Returns where bids were placed.
-fn placed() -> Select {
-    Select::new("SELECT account, run, placed FROM account_runs WHERE placed IS NOT NULL")
-}
-
-fn read_placed(rows: &[AnyRow]) -> Result<Vec<BidRow>, Fault> {
-    let mut bids = Vec::new();
-    for row in rows {
-        let placed = PlacedBids::read(row.get("account"), row.get("placed"));
-        bids.extend(placed.map_err(|what| Fault::Row { table: "account_runs", what })?);
+/// Returns those of the bids that have all of these labels.
+pub(super) async fn bids_with_labels(
+    reads: &Reads,
+    labels: &Labels,
+    bids: BTreeSet<u64>,
+) -> Result<BTreeSet<u64>, Fault> {
+    let bids: Vec<u64> = bids.into_iter().collect();
+    let mut found = BTreeSet::new();
+    for bids in bids.chunks(LABELLED) {
+        let mut select = Select::new("SELECT DISTINCT b.bid FROM bid_labels b");
+        select.one_of(" WHERE b.bid IN ", bids).labelled("b.bid", labels);
+        let rows = select.all(reads, "reading labels").await?;
+        found.extend(rows.iter().map(|row| number(row, 0)));
     }
-    Ok(bids)
+    Ok(found)
+}
+
+fn read(row: &AnyRow) -> Result<BidRow, Fault> {
+    let close_reason: Option<String> = row.get("close_reason");
+    Ok(BidRow {
+        bid: BidId(number(row, "bid")),
+        tenant: row.get("tenant"),
+        markets: texts(row, "bids", "markets")?,
+        instance_type: row.get("instance_type"),
+        ceiling: Price(number(row, "ceiling_micros")),
+        min_nodes: number(row, "min_nodes") as u32,
+        max_nodes: number(row, "max_nodes") as u32,
+        time_in_force: Word::read("bids", row.get("time_in_force"))?,
+        expire_at: optional_time(row, "expire_at"),
+        closes_on_preemption: row.get::<&str, _>("on_preemption") == CLOSE,
+        client_key: row.get("client_key"),
+        bid_seq: Seq(number(row, "bid_seq")),
+        placed_at: time(row, "placed_at"),
+        state: Word::read("bids", row.get("state"))?,
+        close_reason: close_reason.map(|word| Word::read("bids", &word)).transpose()?,
+        closed_at: optional_time(row, "closed_at"),
+        held: number(row, "held") as u32,
+        under_notice: number(row, "under_notice") as u32,
+        claimed: number(row, "claimed") as u32,
+        unmet: number(row, "unmet") as u32,
+    })
 }

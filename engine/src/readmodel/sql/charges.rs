@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
+use super::allocations::select_allocations;
+use super::schema::{CHARGE_SEGMENTS, CHARGES};
 use super::words::Word;
 use crate::readmodel::ReadModel;
 use crate::readmodel::queries::ChargeQuery;
 use crate::readmodel::rows::{ChargeRow, Mark, RunningRow, Segment};
 use crate::store::Fault;
-use crate::store::rows::number;
+use crate::store::rows::{number, time};
 use crate::store::select::Select;
 use kubebid_core::event::ChargeReason;
 use kubebid_core::money::{Amount, Bill, Price};
-use kubebid_core::units::{AllocationId, BidId, Micros, Seq};
+use kubebid_core::units::{AllocationId, BidId, Seq};
 
 /// Allocations in one statement.
 const MANY: usize = 1_000;
@@ -24,7 +26,8 @@ type Key = (u64, u64, u64);
 
 impl ReadModel {
     pub async fn charges(&self, query: &ChargeQuery) -> Result<Vec<ChargeRow>, Fault> {
-        let mut select = Select::default();
+        let mut select = Select::new("SELECT");
+        select.columns("c", CHARGES).add(" FROM (", &[]);
         match &query.account {
             None => side(&mut select, query, None),
             Some(account) if query.bid.is_some() || !query.labels.is_empty() => {
@@ -35,9 +38,10 @@ impl ReadModel {
                 side(&mut select, query, Some(("tenant", account)));
                 select.add(") t UNION SELECT * FROM (", &[]);
                 side(&mut select, query, Some(("provider", account)));
-                select.add(") p ORDER BY seq, idx LIMIT ?", &[&query.limit]);
+                select.add(") p", &[]);
             }
         }
+        select.add(") c ORDER BY c.seq, c.idx LIMIT ?", &[&query.limit]);
         let rows = select.all(&self.tables.reads, "listing charges").await?;
         let mut charges = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         if !query.brief {
@@ -55,7 +59,8 @@ impl ReadModel {
 
     /// Nodes that are being billed, those behind `after`. `from`, `to` and `after` of the query do not matter.
     pub async fn running(&self, query: &ChargeQuery, after: AllocationId) -> Result<Vec<RunningRow>, Fault> {
-        let mut select = Select::new("SELECT a.* FROM allocations a WHERE a.state = 'ACTIVE'");
+        let mut select = select_allocations();
+        select.add(" FROM allocations a WHERE a.state = 'ACTIVE'", &[]);
         select.add(" AND a.ended_at IS NULL AND a.allocation > ?", &[&after.0]);
         match &query.account {
             None => {}
@@ -82,7 +87,7 @@ impl ReadModel {
         let mut segments = self.segments(&allocations).await?;
         let running = rows.iter().map(|row| {
             let allocation = number(row, "allocation");
-            let ready_at = Micros(number(row, "ready_at"));
+            let ready_at = time(row, "ready_at");
             let found = segments.remove(&(allocation, 0, 0)).unwrap_or_default();
             let ready = Mark { at: ready_at, bill: Bill::default() };
             let mark = found.last().map_or(ready, |(_, mark)| *mark);
@@ -106,18 +111,19 @@ impl ReadModel {
     async fn segments(&self, allocations: &[u64]) -> Result<BTreeMap<Key, Vec<(Segment, Mark)>>, Fault> {
         let mut found: BTreeMap<Key, Vec<(Segment, Mark)>> = BTreeMap::new();
         for allocations in allocations.chunks(MANY) {
-            let mut select = Select::new("SELECT * FROM charge_segments");
-            select.one_of(" WHERE allocation IN ", allocations, "");
-            select.add(" ORDER BY allocation, claim_seq, claim_idx, from_us", &[]);
+            let mut select = Select::new("SELECT");
+            select.columns("s", CHARGE_SEGMENTS).add(" FROM charge_segments s", &[]);
+            select.one_of(" WHERE s.allocation IN ", allocations);
+            select.add(" ORDER BY s.allocation, s.claim_seq, s.claim_idx, s.from_at", &[]);
             for row in select.all(&self.tables.reads, "reading charges").await? {
                 let key = (number(&row, "allocation"), number(&row, "claim_seq"), number(&row, "claim_idx"));
-                let (to, total) = (number(&row, "to_us"), number(&row, "total"));
-                let mark = super::watermark::mark(to, total, number(&row, "rest"));
+                let (to, total) = (time(&row, "to_at"), number(&row, "total_micros"));
+                let mark = super::watermark::mark(to, total, number(&row, "remainder"));
                 let segment = Segment {
-                    from: Micros(number(&row, "from_us")),
-                    to: Micros(to),
-                    amount: Amount(number(&row, "amount").into()),
-                    mean_price: Price(number(&row, "mean_price")),
+                    from: time(&row, "from_at"),
+                    to,
+                    amount: Amount(number(&row, "amount_micros").into()),
+                    mean_price: Price(number(&row, "mean_price_micros")),
                     min_charge: number(&row, "min_charge") == 1,
                 };
                 found.entry(key).or_default().push((segment, mark));
@@ -134,14 +140,14 @@ fn side(select: &mut Select, query: &ChargeQuery, account: Option<(&str, &String
         select.add(&format!(" AND c.{column} = ?"), &[account]);
         // Whose node its claim was on is not the payer's to know.
         if column == "tenant" && query.allocation.is_some() {
-            select.add(" AND c.own = 1", &[]);
+            select.add(" AND c.own", &[]);
         }
     }
     if let Some(from) = query.from {
-        select.add(" AND c.at_us >= ?", &[&from.0]);
+        select.add(" AND c.at >= ?", &[&from]);
     }
     if let Some(to) = query.to {
-        select.add(" AND c.at_us < ?", &[&to.0]);
+        select.add(" AND c.at < ?", &[&to]);
     }
     if let Some(market) = &query.market {
         select.add(" AND c.market = ?", &[market]);
@@ -163,7 +169,7 @@ fn read(row: &AnyRow) -> Result<ChargeRow, Fault> {
     Ok(ChargeRow {
         seq: Seq(number(row, "seq")),
         index: row.get::<i64, _>("idx") as u32,
-        at: Micros(number(row, "at_us")),
+        at: time(row, "at"),
         allocation: AllocationId(number(row, "allocation")),
         bid: BidId(number(row, "bid")),
         tenant: row.get("tenant"),
@@ -172,11 +178,11 @@ fn read(row: &AnyRow) -> Result<ChargeRow, Fault> {
         market: row.get("market"),
         own: number(row, "own") == 1,
         reason: Word::read("charges", row.get("reason"))?,
-        from: Micros(number(row, "from_us")),
-        to: Micros(number(row, "to_us")),
-        debit: Amount(number(row, "debit").into()),
-        fee: Amount(number(row, "fee").into()),
-        credit: Amount(number(row, "credit").into()),
+        from: time(row, "from_at"),
+        to: time(row, "to_at"),
+        debit: Amount(number(row, "debit_micros").into()),
+        fee: Amount(number(row, "fee_micros").into()),
+        credit: Amount(number(row, "credit_micros").into()),
         segments: Vec::new(),
     })
 }

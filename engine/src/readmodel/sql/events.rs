@@ -1,121 +1,81 @@
-//! Queries of events: the index finds the packs, and the filter reads them.
+//! Queries of events: an index finds candidates in order, and the filter picks those that the query asks for.
 
-mod search;
-mod wanted;
+mod source;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use sqlx::Row;
-use sqlx::any::AnyRow;
-
+use super::bids::{LEAST_ROWS, MOST_ROWS, bids_with_labels};
+use super::schema::EVENTS;
+use crate::events::message::{Parties, Party};
 use crate::readmodel::ReadModel;
-use crate::readmodel::packs::{PACK, Pack, Packed};
+use crate::readmodel::event_matches::{EventFacts, bidders};
 use crate::readmodel::queries::EventQuery;
 use crate::readmodel::rows::{EventRow, Place};
-use crate::store::reads::Reads;
-use crate::store::rows::number;
+use crate::store::Fault;
+use crate::store::rows::{number, optional_number, texts, time};
 use crate::store::select::Select;
-use crate::store::{Fault, Labels};
-use kubebid_core::units::{AllocationId, BidId};
-use search::Search;
-use wanted::Wanted;
+use kubebid_core::EventKind;
+use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros, Seq};
+use kubebid_proto::v1;
+use prost::Message;
+use source::{Range, Source};
+use sqlx::Row;
+use sqlx::any::AnyRow;
+use std::collections::BTreeSet;
 
-/// So many bids with labels are looked for by their numbers; where there are more, labels are looked up for the
-/// bids that are found.
-const FEW: u32 = 500;
-/// Bids in one statement.
-const MANY: usize = 500;
-/// Packs in one answer of the database: at first, and then four times as many each time.
-const FIRST: usize = 4;
-const MOST: usize = 64;
-
-/// A pack of the table.
-#[derive(Debug)]
-pub(super) struct StoredPack {
-    pub(super) run: u64,
-    pub(super) first_seq: u64,
-    pack: Pack,
-}
-
-impl StoredPack {
-    pub(super) fn events(&self) -> impl DoubleEndedIterator<Item = Packed<'_>> + ExactSizeIterator {
-        self.pack.events(self.first_seq)
-    }
-
-    /// Returns those that a statement finds.
-    pub(super) async fn all(select: Select, reads: &Reads) -> Result<Vec<StoredPack>, Fault> {
-        let rows = select.all(reads, "reading events").await?;
-        reads.apart(move || rows.iter().map(StoredPack::read).collect()).await
-    }
-
-    fn read(row: &AnyRow) -> Result<StoredPack, Fault> {
-        let pack = Pack::read(row.get("body")).map_err(|what| Fault::Row { table: "event_packs", what })?;
-        Ok(StoredPack { run: number(row, "run"), first_seq: number(row, "first_seq"), pack })
-    }
-}
+/// Labels that fewer bids have are searched by the numbers of these bids.
+const FEW: u32 = 100;
 
 /// Some events of a query, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventPage {
     pub events: Vec<EventRow>,
-    /// The place up to which the search has looked, if it ended before its limit and before the last event.
+    /// The place of the last row that the search has read, if it ended before its limit and before the last event.
     pub stopped_at: Option<Place>,
 }
 
 impl ReadModel {
-    /// Returns the first events of a query up to its limit, however many have to be looked at.
+    /// Returns the first events of a query up to its limit, however many rows it reads.
     pub async fn events(&self, query: &EventQuery) -> Result<Vec<EventRow>, Fault> {
         Ok(self.event_page(query, usize::MAX).await?.events)
     }
 
-    /// Returns the first events of a query up to its limit. A search that has looked at so many events without finding
-    /// as many as that stops, and says where.
-    pub async fn event_page(&self, query: &EventQuery, looked_at_most: usize) -> Result<EventPage, Fault> {
-        let reads = &self.tables.reads;
-        let few = if query.labels.is_empty() { None } else { few_with(reads, &query.labels).await? };
-        let asks = !query.labels.is_empty() && few.is_none();
-        let Some(mut search) = Search::begin(reads, query, few.as_ref()).await? else {
-            return Ok(EventPage { events: Vec::new(), stopped_at: None });
-        };
-        let wanted = Arc::new(Wanted::new(query, few));
-        let (limit, mut found, mut many) = (query.limit as usize, Vec::new(), FIRST);
-        let mut looked_at = 0;
-        while found.len() < limit {
-            let packs = search.next(reads, many).await?;
-            let Some(last) = packs.last() else { break };
-            looked_at += packs.iter().map(|pack| pack.events().len()).sum::<usize>();
-            let end = if query.newest_first { last.events().next() } else { last.events().next_back() };
-            let end = end.map(|event| event.place());
-            let (packs, mut wanted) = (Arc::new(packs), wanted.clone());
-            if asks {
-                let (packs, wanted_now) = (packs.clone(), wanted.clone());
-                let bids = reads.apart(move || bids_among(&packs, &wanted_now)).await;
-                wanted = Arc::new(Wanted::new(query, Some(those_with(reads, &query.labels, bids).await?)));
-            }
-            let most = limit - found.len();
-            found.extend(reads.apart(move || pick(&packs, &wanted, most)).await?);
-            // Packs before the place that was asked for come again: a page ends behind it, so that the next one moves on.
-            let moves_on = |end: Place| match query.after {
-                Some(after) if query.newest_first => end < after,
-                Some(after) => end > after,
-                None => true,
-            };
-            let is_behind = end.is_some_and(moves_on);
-            if looked_at >= looked_at_most && found.len() < limit && is_behind {
-                return Ok(EventPage { events: found, stopped_at: end });
-            }
-            many = (many * 4).min(MOST);
+    /// Returns the first events of a query up to its limit. A search that has read `most` rows and has found fewer
+    /// events than the limit stops, and says where.
+    pub async fn event_page(&self, query: &EventQuery, most: usize) -> Result<EventPage, Fault> {
+        let end_of_search = |events| Ok(EventPage { events, stopped_at: None });
+        let Some(mut range) = self.range(query).await? else { return end_of_search(Vec::new()) };
+        let labelled = self.few_bids_with(query).await?;
+        let sources = Source::of(query, labelled.as_ref());
+        if sources.is_empty() {
+            return end_of_search(Vec::new());
         }
-        Ok(EventPage { events: found, stopped_at: None })
+        let (limit, mut events, mut have_read) = (query.limit as usize, Vec::new(), 0);
+        let mut count = limit.clamp(LEAST_ROWS, MOST_ROWS).min(most.max(LEAST_ROWS));
+        loop {
+            let rows = self.candidates(&sources, &range, query.newest_first, count).await?;
+            have_read += rows.len();
+            let is_end = rows.len() < count;
+            let Some(last) = rows.last().map(|event| event.place) else { return end_of_search(events) };
+            let rows = self.filter(query, labelled.as_ref(), rows).await?;
+            for event in rows.into_iter().take(limit - events.len()) {
+                events.push(event.read()?);
+            }
+            if is_end || events.len() == limit {
+                return end_of_search(events);
+            }
+            if have_read >= most {
+                return Ok(EventPage { events, stopped_at: Some(last) });
+            }
+            range.continue_after(last, query.newest_first);
+            count = (count * 4).min(MOST_ROWS);
+        }
     }
 
-    /// The last `limit` events of a bid, its nodes and its claims, oldest first.
+    /// Returns the last `limit` events of a bid, its nodes and its claims, oldest first.
     pub async fn bid_history(&self, bid: BidId, limit: u32) -> Result<Vec<EventRow>, Fault> {
         self.history(EventQuery { bids: [bid].into(), limit, ..EventQuery::default() }).await
     }
 
-    /// The last `limit` events of an allocation and the claims on it, oldest first.
+    /// Returns the last `limit` events of an allocation and the claims on it, oldest first.
     pub async fn allocation_history(
         &self,
         allocation: AllocationId,
@@ -130,61 +90,174 @@ impl ReadModel {
         Ok(events)
     }
 
-    /// Returns who placed a bid.
-    pub(super) async fn bidder(&self, bid: BidId) -> Result<Option<String>, Fault> {
-        let mut select = Select::new("SELECT * FROM event_packs");
-        select.add(" WHERE first_seq > ? AND first_seq <= ?", &[&bid.0.saturating_sub(PACK), &bid.0]);
-        select.add(" ORDER BY first_seq DESC LIMIT 1", &[]);
-        let packs = StoredPack::all(select, &self.tables.reads).await?;
-        let mut placed = packs.iter().flat_map(StoredPack::events).filter_map(|event| event.placed());
-        Ok(placed.find(|(_, number)| *number == bid.0).map(|(tenant, _)| tenant.to_owned()))
+    /// Returns the places in which the query looks; None if there are none.
+    async fn range(&self, query: &EventQuery) -> Result<Option<Range>, Fault> {
+        let mut range = Range { first: (0, 0), end: None, from: query.from, to: query.to };
+        if let Some(place) = query.after {
+            range.continue_after(place, query.newest_first);
+        }
+        if let Some(from) = query.from {
+            let Some(first) = self.first_place_from(from).await? else { return Ok(None) };
+            range.first = range.first.max(first);
+        }
+        if let Some(to) = query.to
+            && let Some(end) = self.first_place_from(to).await?
+        {
+            range.end = Some(range.end.map_or(end, |known| known.min(end)));
+        }
+        Ok(Some(range))
     }
-}
 
-/// The first events of packs that are wanted, `most` at most.
-fn pick(packs: &[StoredPack], wanted: &Wanted, most: usize) -> Result<Vec<EventRow>, Fault> {
-    let events = packs.iter().flat_map(|pack| {
-        let events: Box<dyn Iterator<Item = Packed<'_>> + '_> =
-            if wanted.newest_first() { Box::new(pack.events().rev()) } else { Box::new(pack.events()) };
-        events
-    });
-    let rows = events.filter(|event| wanted.has(event)).take(most).map(|event| {
-        event.row().map_err(|error| Fault::Row { table: "event_packs", what: error.to_string() })
-    });
-    rows.collect()
-}
-
-/// The bids of the events of packs that are wanted.
-fn bids_among(packs: &[StoredPack], wanted: &Wanted) -> BTreeSet<u64> {
-    let events = packs.iter().flat_map(StoredPack::events).filter(|event| wanted.has(event));
-    events.flat_map(|event| event.bidders()).flatten().map(|(_, bid)| bid).collect()
-}
-
-/// The bids with these labels, where they are few.
-async fn few_with(reads: &Reads, labels: &Labels) -> Result<Option<BTreeSet<u64>>, Fault> {
-    let mut select = Select::new("SELECT DISTINCT b.bid FROM bid_labels b WHERE true");
-    if let Some((key, value)) = labels.first_key_value() {
-        select.add(" AND b.key = ? AND b.value = ?", &[key, value]);
+    /// Returns the place of the first event at a time or later: time never falls from one event to the next.
+    async fn first_place_from(&self, at: Micros) -> Result<Option<Place>, Fault> {
+        let mut select = Select::new("SELECT e.seq, e.idx FROM events e");
+        select.add(" WHERE e.at >= ? ORDER BY e.at, e.seq, e.idx LIMIT 1", &[&at]);
+        let rows = select.all(&self.tables.reads, "finding a time among the events").await?;
+        Ok(rows.first().map(|row| (number(row, 0), number(row, 1) as u32)))
     }
-    select.labelled("b.bid", labels).add(" LIMIT ?", &[&(FEW + 1)]);
-    let rows = select.all(reads, "finding bids by label").await?;
-    let few = rows.len() <= FEW as usize;
-    Ok(few.then(|| rows.iter().map(|row| number(row, 0)).collect()))
-}
 
-/// Returns those of the bids that have these labels.
-pub(super) async fn those_with(
-    reads: &Reads,
-    labels: &Labels,
-    bids: BTreeSet<u64>,
-) -> Result<BTreeSet<u64>, Fault> {
-    let bids: Vec<u64> = bids.into_iter().collect();
-    let mut found = BTreeSet::new();
-    for bids in bids.chunks(MANY) {
+    /// Returns the bids with the query's labels, if they are few.
+    async fn few_bids_with(&self, query: &EventQuery) -> Result<Option<BTreeSet<u64>>, Fault> {
+        let Some((key, value)) = query.labels.first_key_value() else { return Ok(None) };
         let mut select = Select::new("SELECT DISTINCT b.bid FROM bid_labels b");
-        select.one_of(" WHERE b.bid IN ", bids, "").labelled("b.bid", labels);
-        let rows = select.all(reads, "reading labels").await?;
-        found.extend(rows.iter().map(|row| number(row, 0)));
+        select.add(" WHERE b.key = ? AND b.value = ?", &[key, value]);
+        select.labelled("b.bid", &query.labels).add(" LIMIT ?", &[&(FEW + 1)]);
+        let rows = select.all(&self.tables.reads, "finding bids by label").await?;
+        let few = rows.len() <= FEW as usize;
+        Ok(few.then(|| rows.iter().map(|row| number(row, 0)).collect()))
     }
-    Ok(found)
+
+    /// Returns the first events of a range that one of the sources has, at most `count`.
+    async fn candidates(
+        &self,
+        sources: &[Source],
+        range: &Range,
+        newest_first: bool,
+        count: usize,
+    ) -> Result<Vec<StoredEvent>, Fault> {
+        let order = if newest_first { "DESC" } else { "ASC" };
+        let mut select = Select::new("SELECT");
+        select.columns("u", EVENTS).add(" FROM (", &[]);
+        for (n, source) in sources.iter().enumerate() {
+            select.add(if n > 0 { " UNION ALL SELECT * FROM (" } else { "SELECT * FROM (" }, &[]);
+            source.select(&mut select, range, order, count);
+            select.add(&format!(") s{n}"), &[]);
+        }
+        select.add(&format!(") u ORDER BY u.seq {order}, u.idx {order} LIMIT ?"), &[&(count as u64)]);
+        select.has_many_forms();
+        let rows = select.all(&self.tables.reads, "reading events").await?;
+        let read = move || rows.iter().map(StoredEvent::of).collect();
+        self.tables.reads.apart(read).await
+    }
+
+    /// Returns those of the candidates that the query asks for, each once.
+    async fn filter(
+        &self,
+        query: &EventQuery,
+        labelled: Option<&BTreeSet<u64>>,
+        mut events: Vec<StoredEvent>,
+    ) -> Result<Vec<StoredEvent>, Fault> {
+        // An account may be several parties of an event.
+        events.dedup_by_key(|event| event.place);
+        let looked_up;
+        let labelled = match labelled {
+            Some(few) => few,
+            None if query.labels.is_empty() => &BTreeSet::new(),
+            None => {
+                let bids = events.iter().flat_map(|event| bidders(&event.parties)).map(|party| party.bid.0);
+                looked_up = bids_with_labels(&self.tables.reads, &query.labels, bids.collect()).await?;
+                &looked_up
+            }
+        };
+        let looking = self.bids_looking_in(&query.markets, &events).await?;
+        events.retain(|event| {
+            let looks_in = |bid: BidId| looking.contains(&bid.0);
+            query.matches(&event.facts(), looks_in, |bid| labelled.contains(&bid.0))
+        });
+        Ok(events)
+    }
+
+    /// Returns the holders of events without a single market that look in one of these markets.
+    async fn bids_looking_in(
+        &self,
+        markets: &BTreeSet<MarketName>,
+        events: &[StoredEvent],
+    ) -> Result<BTreeSet<u64>, Fault> {
+        let mut looking = BTreeSet::new();
+        if markets.is_empty() {
+            return Ok(looking);
+        }
+        let several = events.iter().filter(|event| event.market.is_none());
+        let bids: BTreeSet<u64> =
+            several.filter_map(|event| event.parties.holder.as_ref()).map(|party| party.bid.0).collect();
+        let bids: Vec<u64> = bids.into_iter().collect();
+        for bids in bids.chunks(LEAST_ROWS) {
+            for row in self.bids_of_numbers(bids).await? {
+                let names = texts(&row, "bids", "markets")?;
+                let instance_type: Option<&str> = row.get("instance_type");
+                let looks_in = |market: &MarketName| {
+                    names.iter().any(|name| name == market.as_str())
+                        || instance_type == Some(market.parts().0)
+                };
+                if markets.iter().any(looks_in) {
+                    looking.insert(number(&row, "bid"));
+                }
+            }
+        }
+        Ok(looking)
+    }
+}
+
+/// An event as the table has it, with its message not yet read.
+#[derive(Debug)]
+struct StoredEvent {
+    place: Place,
+    at: Micros,
+    kind: Option<EventKind>,
+    market: Option<String>,
+    allocation: Option<AllocationId>,
+    parties: Parties,
+    message: Vec<u8>,
+}
+
+impl StoredEvent {
+    fn of(row: &AnyRow) -> Result<StoredEvent, Fault> {
+        let name = |column| row.get::<Option<&str>, _>(column).map(AccountName::new);
+        let party = |account, bid| {
+            let bid = optional_number(row, bid).map(BidId);
+            name(account).zip(bid).map(|(account, bid)| Party { account, bid })
+        };
+        Ok(StoredEvent {
+            place: (number(row, "seq"), number(row, "idx") as u32),
+            at: time(row, "at"),
+            kind: EventKind::of_word(row.get("kind")),
+            market: row.get("market"),
+            allocation: optional_number(row, "allocation").map(AllocationId),
+            parties: Parties {
+                holder: party("tenant", "bid"),
+                claimant: party("claimant", "claimant_bid"),
+                former: party("former_claimant", "former_claimant_bid"),
+                provider: name("provider"),
+                account: name("sender"),
+            },
+            message: row.get("message"),
+        })
+    }
+
+    fn facts(&self) -> EventFacts<'_> {
+        EventFacts {
+            kind: self.kind,
+            market: self.market.as_deref(),
+            allocation: self.allocation,
+            parties: &self.parties,
+        }
+    }
+
+    /// Reads the message.
+    fn read(self) -> Result<EventRow, Fault> {
+        let event = v1::Event::decode(&self.message[..])
+            .map_err(|error| Fault::Row { table: "events", what: error.to_string() })?;
+        let (seq, index) = self.place;
+        Ok(EventRow { seq: Seq(seq), index, at: self.at, parties: self.parties, event })
+    }
 }

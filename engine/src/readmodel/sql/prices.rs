@@ -5,11 +5,12 @@ use std::ops::Range;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
+use super::schema::{MARKETS, PRICE_CHANGES};
 use crate::readmodel::ReadModel;
 use crate::readmodel::bars::Bars;
 use crate::readmodel::rows::{PriceBar, PricePoint};
 use crate::store::Fault;
-use crate::store::rows::{number, optional_number};
+use crate::store::rows::{number, optional_number, time};
 use crate::store::select::Select;
 use kubebid_core::money::Price;
 use kubebid_core::numbers::Numbers;
@@ -29,10 +30,10 @@ pub struct BarPage {
 impl ReadModel {
     /// Returns when the market was opened, where the tables know it.
     pub async fn market_opened_at(&self, market: &MarketName) -> Result<Option<Micros>, Fault> {
-        let mut select = Select::new("SELECT opened_at FROM markets");
-        select.add(" WHERE market = ?", &[&market.as_str()]);
+        let mut select = Select::new("SELECT");
+        select.columns("m", MARKETS).add(" FROM markets m WHERE m.market = ?", &[&market.as_str()]);
         let rows = select.all(&self.tables.reads, "reading a market").await?;
-        Ok(rows.first().map(|row| Micros(number(row, 0))))
+        Ok(rows.first().map(|row| time(row, "opened_at")))
     }
 
     /// Returns what the market's numbers were from `since` on, the ones in force then first, up to `seq`.
@@ -43,9 +44,9 @@ impl ReadModel {
         seq: Seq,
     ) -> Result<Vec<(Micros, Numbers)>, Fault> {
         let before = self.price_before(market, since).await?;
-        let mut select = Select::new("SELECT * FROM price_changes");
-        select.add(" WHERE market = ? AND at_us >= ? AND seq <= ?", &[&market.as_str(), &since.0, &seq.0]);
-        select.add(" ORDER BY at_us, seq, idx", &[]);
+        let mut select = select_changes();
+        select.add(" WHERE p.market = ? AND p.at >= ? AND p.seq <= ?", &[&market.as_str(), &since, &seq.0]);
+        select.add(" ORDER BY p.at, p.seq, p.idx", &[]);
         let rows = select.all(&self.tables.reads, "reading prices").await?;
         let before = before.filter(|point| point.seq <= seq);
         Ok(before.into_iter().chain(rows.iter().map(read)).map(|point| (point.at, point.numbers)).collect())
@@ -60,15 +61,15 @@ impl ReadModel {
         after: Option<PricePoint>,
         limit: u32,
     ) -> Result<Vec<PricePoint>, Fault> {
-        let mut select = Select::new("SELECT * FROM price_changes");
-        select.add(" WHERE market = ? AND at_us >= ?", &[&market.as_str(), &from.0]);
+        let mut select = select_changes();
+        select.add(" WHERE p.market = ? AND p.at >= ?", &[&market.as_str(), &from]);
         if let Some(to) = to {
-            select.add(" AND at_us < ?", &[&to.0]);
+            select.add(" AND p.at < ?", &[&to]);
         }
         if let Some(PricePoint { at, seq, index, .. }) = after {
-            select.add(" AND (at_us, seq, idx) > (?, ?, ?)", &[&at.0, &seq.0, &index]);
+            select.add(" AND (p.at, p.seq, p.idx) > (?, ?, ?)", &[&at, &seq.0, &index]);
         }
-        select.add(" ORDER BY at_us, seq, idx LIMIT ?", &[&limit]);
+        select.add(" ORDER BY p.at, p.seq, p.idx LIMIT ?", &[&limit]);
         let rows = select.all(&self.tables.reads, "reading prices").await?;
         Ok(rows.iter().map(read).collect())
     }
@@ -100,8 +101,16 @@ impl ReadModel {
         let Range { start: from, end: to } = span;
         let none = BarPage { bars: Vec::new(), stopped: false };
         let Some(opened_at) = self.market_opened_at(market).await? else { return Ok(none) };
+        let kept_from = self.tables.extent().await?.prices_from;
+        let mut opened_at = opened_at.max(kept_from);
         let start = Micros(from.max(opened_at).0 / bar.0 * bar.0);
         let before = self.price_before(market, start).await?;
+        if before.is_none() && kept_from > Micros(0) {
+            // The price before the first change that is kept is not known.
+            let first = self.price_points(market, start, Some(to), None, 1).await?;
+            let Some(first) = first.first() else { return Ok(none) };
+            opened_at = opened_at.max(first.at);
+        }
         let mut bars =
             Bars::new(start.max(opened_at), to, bar, limit, before.map(|point| point.numbers.market_price));
         let (mut after, mut looked_at) = (None, 0);
@@ -123,12 +132,18 @@ impl ReadModel {
     }
 
     async fn price_before(&self, market: &MarketName, at: Micros) -> Result<Option<PricePoint>, Fault> {
-        let mut select = Select::new("SELECT * FROM price_changes");
-        select.add(" WHERE market = ? AND at_us < ?", &[&market.as_str(), &at.0]);
-        select.add(" ORDER BY at_us DESC, seq DESC, idx DESC LIMIT 1", &[]);
+        let mut select = select_changes();
+        select.add(" WHERE p.market = ? AND p.at < ?", &[&market.as_str(), &at]);
+        select.add(" ORDER BY p.at DESC, p.seq DESC, p.idx DESC LIMIT 1", &[]);
         let rows = select.all(&self.tables.reads, "reading prices").await?;
         Ok(rows.first().map(read))
     }
+}
+
+fn select_changes() -> Select {
+    let mut select = Select::new("SELECT");
+    select.columns("p", PRICE_CHANGES).add(" FROM price_changes p", &[]);
+    select
 }
 
 fn read(row: &AnyRow) -> PricePoint {
@@ -136,13 +151,13 @@ fn read(row: &AnyRow) -> PricePoint {
     PricePoint {
         seq: Seq(number(row, "seq")),
         index: row.get::<i64, _>("idx") as u32,
-        at: Micros(number(row, "at_us")),
+        at: time(row, "at"),
         numbers: Numbers {
-            market_price: Price(number(row, "market_price")),
-            entry_price: price("entry_price"),
-            floor: price("floor"),
-            lowest_accepted: price("lowest_accepted"),
-            highest_losing: Price(number(row, "highest_losing")),
+            market_price: Price(number(row, "market_price_micros")),
+            entry_price: price("entry_price_micros"),
+            floor: price("floor_micros"),
+            lowest_accepted: price("lowest_accepted_micros"),
+            highest_losing: Price(number(row, "highest_losing_micros")),
         },
     }
 }

@@ -7,9 +7,13 @@ use crate::readmodel::ReadModel;
 use crate::readmodel::queries::StatementQuery;
 use crate::readmodel::rows::StatementRow;
 use crate::store::Fault;
+use crate::store::bulk::{Columns, Kind::Number, Kind::Time};
 use crate::store::rows::number;
 use crate::store::select::Select;
 use kubebid_core::money::Amount;
+
+/// The amounts of a charge that statements sum.
+const AMOUNTS: Columns = &[("debit_micros", Number), ("credit_micros", Number), ("fee_micros", Number)];
 
 impl ReadModel {
     /// Sums of what was charged, by market, or by market and value of a label; the first market first.
@@ -42,10 +46,14 @@ impl ReadModel {
         select.add(if split.is_some() { "l.value" } else { "CAST(NULL AS text)" }, &[]);
         select.add(", m.number", &[]);
         // A sum of halves is exact where the sum of the whole is beyond 2^63.
-        for column in ["c.debit", "c.credit", "c.fee", "(c.to_us - c.from_us)"] {
-            for half in ["/", "%"] {
-                select.add(&format!(", CAST(SUM({column} {half} 4294967296) AS bigint)"), &[]);
-            }
+        for half in AMOUNTS.iter().flat_map(|column| [(column, "/"), (column, "%")]) {
+            let (column, operator) = half;
+            select.add(", CAST(SUM(", &[]).value("c", *column);
+            select.add(&format!(" {operator} 4294967296) AS bigint)"), &[]);
+        }
+        for operator in ["/", "%"] {
+            select.add(", CAST(SUM((", &[]).value("c", ("to_at", Time)).add(" - ", &[]);
+            select.value("c", ("from_at", Time)).add(&format!(") {operator} 4294967296) AS bigint)"), &[]);
         }
         select.add(" FROM charges c JOIN markets m ON m.market = c.market", &[]);
         if let Some(key) = split {
@@ -53,10 +61,10 @@ impl ReadModel {
         }
         select.add(&format!(" WHERE c.{side} = ?"), &[&query.account]);
         if let Some(from) = query.from {
-            select.add(" AND c.at_us >= ?", &[&from.0]);
+            select.add(" AND c.at >= ?", &[&from]);
         }
         if let Some(to) = query.to {
-            select.add(" AND c.at_us < ?", &[&to.0]);
+            select.add(" AND c.at < ?", &[&to]);
         }
         select.labelled("c.bid", &query.labels);
         select.add(" GROUP BY c.market, m.number", &[]);

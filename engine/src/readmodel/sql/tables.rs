@@ -2,32 +2,16 @@
 //! the rows.
 
 mod allocations;
+pub(super) mod bids;
 mod charges;
 mod events;
 
 use crate::readmodel::fold::{Folded, MarketRecord, OfferRecord};
-use crate::readmodel::packs;
 use crate::readmodel::rows::PricePoint;
-use crate::store::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text};
-use events::{RUNS_OF_KIND, RUNS_OF_MARKET};
+use crate::readmodel::sql::schema::{MARKETS, OFFERS, PRICE_CHANGES};
+use crate::store::bulk::{Bulk, Change, How};
 use kubebid_core::units::MarketName;
 use std::collections::BTreeMap;
-
-/// All tables, for those who empty them.
-pub(super) const TABLES: [&str; 12] = [
-    "event_packs",
-    "account_runs",
-    "market_runs",
-    "kind_runs",
-    "bid_runs",
-    "allocation_runs",
-    "allocations",
-    "offers",
-    "markets",
-    "price_changes",
-    "charges",
-    "charge_segments",
-];
 
 /// The statements for some rows, in order.
 #[derive(Debug)]
@@ -40,16 +24,15 @@ impl Changes {
 }
 
 fn changes(folded: &Folded<'_>) -> Vec<Change> {
+    let (placed, touched): (Vec<_>, Vec<_>) =
+        folded.bids.iter().map(|(id, bid)| (*id, bid)).partition(|(_, bid)| bid.placed.is_some());
     let (begun, held): (Vec<_>, Vec<_>) =
         folded.allocations.iter().map(|(id, a)| (*id, a)).partition(|(_, a)| a.begun.is_some());
-    let runs = packs::runs(&folded.events);
     vec![
-        events::packs(&runs),
-        events::accounts(&runs, folded),
-        events::bids(&runs, folded),
-        events::allocations(&runs),
-        events::by_name("market_runs", RUNS_OF_MARKET, &runs, |run| &run.markets),
-        events::by_name("kind_runs", RUNS_OF_KIND, &runs, |run| &run.kinds),
+        events::events(&folded.events),
+        events::parties(&folded.events),
+        bids::place(&placed),
+        bids::touch(&touched),
         markets(&folded.markets),
         prices(&folded.prices),
         offers(&folded.offers),
@@ -62,57 +45,38 @@ fn changes(folded: &Folded<'_>) -> Vec<Change> {
 }
 
 fn markets(markets: &[MarketRecord<'_>]) -> Change {
-    const COLUMNS: Columns = &[("market", Text), ("number", Number), ("opened_at", Number)];
-    let mut rows = Bulk::new(&[COLUMNS], markets.len());
+    let mut rows = Bulk::new(&[MARKETS], markets.len());
     for MarketRecord { name, number, opened_at } in markets {
-        rows.row().text(name.as_str()).number((*number).into()).number(opened_at.0);
+        rows.row().text(name.as_str()).number((*number).into()).time(*opened_at);
     }
     Change { how: How::Append("markets"), rows }
 }
 
 fn prices(prices: &[(&MarketName, PricePoint)]) -> Change {
-    const COLUMNS: Columns = &[
-        ("market", Text),
-        ("at_us", Number),
-        ("seq", Number),
-        ("idx", Number),
-        ("market_price", Number),
-        ("entry_price", Number),
-        ("floor", Number),
-        ("lowest_accepted", Number),
-        ("highest_losing", Number),
-    ];
-    let mut rows = Bulk::new(&[COLUMNS], prices.len());
+    let mut rows = Bulk::new(&[PRICE_CHANGES], prices.len());
     for (market, PricePoint { seq, index, at, numbers }) in prices {
         let mut row = rows.row();
-        row.text(market.as_str()).number(at.0).number(seq.0).number((*index).into());
+        row.text(market.as_str()).time(*at).number(seq.0).number((*index).into());
         row.number(numbers.market_price.0);
         row.some_number(numbers.entry_price.map(|price| price.0));
         row.some_number(numbers.floor.map(|price| price.0));
         row.some_number(numbers.lowest_accepted.map(|price| price.0));
         row.number(numbers.highest_losing.0);
     }
-    Change { how: How::Append("price_changes"), rows }
+    Change { how: How::AppendByDay("price_changes"), rows }
 }
 
 fn offers(offers: &BTreeMap<(&str, &str), OfferRecord>) -> Change {
-    const COLUMNS: Columns = &[
-        ("provider", Text),
-        ("market", Text),
-        ("capacity", Number),
-        ("reserve", Number),
-        ("put_at", Number),
-    ];
-    let mut rows = Bulk::new(&[COLUMNS], offers.len());
+    let mut rows = Bulk::new(&[OFFERS], offers.len());
     for ((provider, market), OfferRecord { capacity, reserve, put_at }) in offers {
-        rows.row().text(provider).text(market).number(*capacity).number(reserve.0).number(put_at.0);
+        rows.row().text(provider).text(market).number(*capacity).number(reserve.0).time(*put_at);
     }
     Change {
         // Without WHERE, SQLite would read ON as that of a join.
         how: How::Statement(
-            "INSERT INTO offers (provider, market, capacity, reserve, put_at) SELECT * FROM v WHERE true
-              ON CONFLICT (provider, market) DO UPDATE SET
-                  capacity = excluded.capacity, reserve = excluded.reserve, put_at = excluded.put_at",
+            "INSERT INTO offers (provider, market, capacity, reserve_micros, put_at) SELECT * FROM v WHERE true
+              ON CONFLICT (provider, market) DO UPDATE SET capacity = excluded.capacity,
+                  reserve_micros = excluded.reserve_micros, put_at = excluded.put_at",
         ),
         rows,
     }

@@ -4,17 +4,31 @@ use std::collections::BTreeMap;
 
 use kubebid_core::money::Bill;
 use kubebid_core::units::{AllocationId, Micros};
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::AssertSqlSafe;
 use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Tables;
-use super::tables::{Changes, TABLES};
+use super::schema::TABLES;
+use super::tables::Changes;
 use crate::readmodel::fold::Running;
+use crate::readmodel::retention::Expired;
 use crate::readmodel::rows::Mark;
 use crate::store::Fault;
-use crate::store::bulk::BulkWriter;
-use crate::store::rows::number;
+use crate::store::bulk::{BulkWriter, Columns, Kind::Number, Kind::Time};
+use crate::store::rows::{Dialect, number, optional_time, time};
+use crate::store::select::Select;
+
+/// What the tables have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// The last command whose rows they have.
+    pub(crate) watermark: u64,
+    /// Events of earlier commands may have been dropped.
+    pub(crate) first_event: u64,
+    /// Price changes before this time were dropped.
+    pub(crate) prices_from: Micros,
+}
 
 /// The result of writing rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +63,17 @@ impl Tables {
         self.database.rest()
     }
 
-    /// The last command that the tables know.
+    /// Returns the last command that the tables know.
     pub(crate) async fn watermark(&self) -> Result<u64, Fault> {
-        let row = sqlx::query("SELECT watermark FROM projection WHERE one = 1")
+        Ok(self.extent().await?.watermark)
+    }
+
+    pub(crate) async fn extent(&self) -> Result<Extent, Fault> {
+        let row = sqlx::query("SELECT watermark, first_event, prices_from FROM projection WHERE one = 1")
             .fetch_one(&self.pool)
             .await
             .map_err(Fault::database("reading the projections' watermark"))?;
-        Ok(number(&row, 0))
+        Ok(Extent { watermark: number(&row, 0), first_event: number(&row, 1), prices_from: time(&row, 2) })
     }
 
     /// Returns what the nodes that run had cost at the last full hour, up to the watermark that is returned.
@@ -63,26 +81,16 @@ impl Tables {
         let doing = "reading what nodes have accrued";
         loop {
             let before = self.watermark().await?;
-            let rows = sqlx::query(
-                "SELECT a.allocation, a.ready_at, s.to_us, s.total, s.rest
-                 FROM allocations a
-                 LEFT JOIN charge_segments s ON s.allocation = a.allocation AND s.claim_seq = 0
-                     AND s.claim_idx = 0 AND s.from_us = (
-                         SELECT MAX(l.from_us) FROM charge_segments l
-                         WHERE l.allocation = a.allocation AND l.claim_seq = 0 AND l.claim_idx = 0)
-                 WHERE a.ended_at IS NULL AND a.ready_at IS NOT NULL",
-            )
-            .fetch_all(&self.pool)
-            .await
-            .map_err(Fault::database(doing))?;
+            let rows = select_running().all_on(&self.pool, self.database.dialect()).await;
+            let rows = rows.map_err(Fault::database(doing))?;
             let marks: BTreeMap<AllocationId, Mark> = rows
                 .iter()
                 .map(|row| {
-                    let mark = match row.get::<Option<i64>, _>(2) {
-                        Some(at) => mark(at as u64, number(row, 3), number(row, 4)),
-                        None => Mark { at: Micros(number(row, 1)), bill: Bill::default() },
+                    let mark = match optional_time(row, "to_at") {
+                        Some(at) => mark(at, number(row, "total_micros"), number(row, "remainder")),
+                        None => Mark { at: time(row, "ready_at"), bill: Bill::default() },
                     };
-                    (AllocationId(number(row, 0)), mark)
+                    (AllocationId(number(row, "allocation")), mark)
                 })
                 .collect();
             // Somebody else may be writing.
@@ -98,10 +106,16 @@ impl Tables {
         let clear = async {
             let mut transaction = self.pool.begin_with(self.database.begin()).await?;
             // First the watermark: whoever writes waits from here on.
-            sqlx::query("UPDATE projection SET watermark = 0").execute(&mut *transaction).await?;
+            sqlx::query("UPDATE projection SET watermark = 0, first_event = 1, prices_from = 0")
+                .execute(&mut *transaction)
+                .await?;
             for table in TABLES {
-                // Safe: a constant.
-                let sql = AssertSqlSafe(format!("DELETE FROM {table}"));
+                let clear = match self.database.dialect() {
+                    Dialect::Postgres => "TRUNCATE",
+                    Dialect::Sqlite => "DELETE FROM",
+                };
+                // Safe: made of constants.
+                let sql = AssertSqlSafe(format!("{clear} {table}"));
                 sqlx::query(sql).execute(&mut *transaction).await?;
             }
             transaction.commit().await
@@ -111,9 +125,26 @@ impl Tables {
     }
 }
 
+/// Selects the nodes that are billed, each with the end of its last segment.
+fn select_running() -> Select {
+    const NODE: Columns = &[("allocation", Number), ("ready_at", Time)];
+    const SEGMENT: Columns = &[("to_at", Time), ("total_micros", Number), ("remainder", Number)];
+    let mut select = Select::new("SELECT");
+    select.columns("a", NODE).add(",", &[]).columns("s", SEGMENT).add(
+        " FROM allocations a
+         LEFT JOIN charge_segments s ON s.allocation = a.allocation AND s.claim_seq = 0
+             AND s.claim_idx = 0 AND s.from_at = (
+                 SELECT MAX(l.from_at) FROM charge_segments l
+                 WHERE l.allocation = a.allocation AND l.claim_seq = 0 AND l.claim_idx = 0)
+         WHERE a.ended_at IS NULL AND a.ready_at IS NOT NULL",
+        &[],
+    );
+    select
+}
+
 /// A mark as a segment keeps it: what is charged up to its end, and what is rounded off.
-pub(super) fn mark(at: u64, total: u64, rest: u64) -> Mark {
-    Mark { at: Micros(at), bill: Bill(u128::from(total) * u128::from(Micros::HOUR.0) + u128::from(rest)) }
+pub(super) fn mark(at: Micros, total: u64, rest: u64) -> Mark {
+    Mark { at, bill: Bill(u128::from(total) * u128::from(Micros::HOUR.0) + u128::from(rest)) }
 }
 
 impl Writer {
@@ -142,5 +173,17 @@ impl Writer {
             None => Written::Done,
             Some(found) => Written::Elsewhere { found },
         })
+    }
+
+    /// Drops rows that are no longer kept. A failure leaves them; try again later.
+    pub(crate) async fn drop_expired(&mut self, expired: &Expired) -> Result<(), Fault> {
+        let doing = "dropping rows that are no longer kept";
+        let Expired { table, first_day, then } = expired;
+        // The connection is given up after a failure.
+        let Some(mut bulk_writer) = self.bulk_writer.take() else { return Ok(()) };
+        let dropped = bulk_writer.drop_days_before(table, *first_day as i64, then).await;
+        dropped.map_err(Fault::database(doing))?;
+        self.bulk_writer = Some(bulk_writer);
+        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //! messages in a row, and the second one waits for the kernel's delayed acknowledgement of the first.
 
 use async_trait::async_trait;
+use chrono::{DateTime, Datelike, Utc};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, Row};
 
@@ -9,6 +10,8 @@ use super::super::postgres::{GONE, NAME};
 use super::super::session::{LeftSessions, Session, SessionName};
 use super::{Bulk, Column, How, Kind};
 use super::{BulkWriter, Change};
+use std::collections::BTreeSet;
+use tracing::info;
 
 /// A commit waits for the disk, as those of the journal do: what is said to be in the tables stays there when the
 /// server crashes, and the engine goes on without knowing of it.
@@ -23,6 +26,8 @@ const BY_KEY: &str = "SET enable_seqscan TO off; SET enable_hashjoin TO off; SET
 #[derive(Debug)]
 pub(crate) struct PostgresBulkWriter {
     connection: PgConnection,
+    /// The partitions that are known to exist, by table and day since 1970.
+    partitions: BTreeSet<(&'static str, i64)>,
     _session: Session,
 }
 
@@ -37,7 +42,7 @@ impl PostgresBulkWriter {
         }
         let row = sqlx::query(NAME).fetch_one(&mut connection).await?;
         let name = SessionName { pid: row.get(0), began_us: row.get(1) };
-        Ok(Self { connection, _session: Session::new(name, left.clone()) })
+        Ok(Self { connection, partitions: BTreeSet::new(), _session: Session::new(name, left.clone()) })
     }
 }
 
@@ -49,6 +54,8 @@ impl BulkWriter for PostgresBulkWriter {
         after: u64,
         changes: &[Change],
     ) -> Result<Option<u64>, sqlx::Error> {
+        // Another writer may have dropped a partition since: then the rows find no place, and a new writer tries again.
+        let mut partitions = std::mem::take(&mut self.partitions);
         let mut transaction = self.connection.begin().await?;
         // Locks the row: whoever else writes waits.
         let found: i64 = sqlx::query("SELECT watermark FROM projection WHERE one = 1 FOR UPDATE")
@@ -60,41 +67,150 @@ impl BulkWriter for PostgresBulkWriter {
             return Ok(Some(found as u64));
         }
         for Change { how, rows } in changes.iter().filter(|change| change.rows.len > 0) {
-            let sql = match how {
-                How::Append(table) => format!("INSERT INTO {table} ({0}) SELECT {0} FROM v", rows.list()),
-                How::Statement(sql) => (*sql).to_owned(),
+            // A column without a value costs PostgreSQL as much as one with values, so rows that are added go without it.
+            let all: Vec<usize> = (0..rows.columns.len()).collect();
+            let filled: Vec<usize> = all.iter().copied().filter(|n| rows.columns[*n].has_values()).collect();
+            let append = |table| {
+                let list = rows.list(&filled);
+                (format!("INSERT INTO {table} ({list}) SELECT {list} FROM v"), &filled)
             };
-            run(&mut transaction, &sql, rows).await?;
+            let (sql, columns) = match how {
+                How::Append(table) => append(table),
+                How::AppendByDay(table) => {
+                    for day in rows.days() {
+                        if partitions.insert((table, day)) {
+                            create_partition(&mut transaction, table, day).await?;
+                        }
+                    }
+                    append(table)
+                }
+                How::Statement(sql) => ((*sql).to_owned(), &all),
+            };
+            run(&mut transaction, &sql, rows, columns).await?;
         }
         sqlx::query("UPDATE projection SET watermark = $1 WHERE one = 1")
             .bind(after as i64)
             .execute(&mut *transaction)
             .await?;
         transaction.commit().await?;
+        self.partitions = partitions;
         Ok(None)
+    }
+
+    async fn drop_days_before(
+        &mut self,
+        table: &'static str,
+        day: i64,
+        then: &[String],
+    ) -> Result<(), sqlx::Error> {
+        let mut transaction = self.connection.begin().await?;
+        // Readers wait behind a drop that waits for a reader.
+        transaction.execute("SET LOCAL lock_timeout TO '2s'").await?;
+        let partitions: Vec<String> = sqlx::query_scalar(
+            "SELECT CAST(c.relname AS text) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+             WHERE i.inhparent = to_regclass($1) ORDER BY 1",
+        )
+        .bind(table)
+        .fetch_all(&mut *transaction)
+        .await?;
+        let first = partition(table, day);
+        let old: Vec<String> = partitions.into_iter().filter(|name| is_earlier(name, &first)).collect();
+        if old.is_empty() {
+            return transaction.rollback().await;
+        }
+        let drops = old.iter().map(|name| format!("DROP TABLE {name}"));
+        for statement in drops.chain(then.iter().cloned()) {
+            // Safe: made of constants, numbers and names that we gave.
+            transaction.execute(AssertSqlSafe(statement)).await?;
+        }
+        transaction.commit().await?;
+        self.partitions.retain(|(name, known)| *name != table || *known >= day);
+        info!(table, partitions = old.len(), "rows that are no longer kept are dropped");
+        Ok(())
     }
 }
 
-/// One array a column. The statement is the same for any number of rows, so it is prepared once.
-async fn run(connection: &mut PgConnection, sql: &str, rows: &Bulk) -> Result<(), sqlx::Error> {
-    let arrays = rows.names.iter().enumerate().map(|(n, (_, kind))| {
-        let kind = match kind {
+/// Creates the partition of a day, unless it exists. A partition that is attached locks no reader out, as one that is
+/// created as a partition would.
+async fn create_partition(connection: &mut PgConnection, table: &str, day: i64) -> Result<(), sqlx::Error> {
+    let name = partition(table, day);
+    let known: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+        .bind(&name)
+        .fetch_one(&mut *connection)
+        .await?;
+    if known {
+        return Ok(());
+    }
+    let time = |day| format!("TIMESTAMPTZ 'epoch' + {day} * INTERVAL '24 hours'");
+    let sql = format!(
+        "CREATE TABLE {name} (LIKE {table} INCLUDING ALL);
+         ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({}) TO ({})",
+        time(day),
+        time(day + 1)
+    );
+    // Safe: made of constants and a number.
+    connection.execute(AssertSqlSafe(sql)).await.map(|_| ())
+}
+
+/// Returns the name of a day's partition, such as `events_20261123`; `day` counts from 1970.
+fn partition(table: &str, day: i64) -> String {
+    let date = DateTime::from_timestamp(day * 86_400, 0).expect("a time is at most TIME_MAX").date_naive();
+    format!("{table}_{:04}{:02}{:02}", date.year(), date.month(), date.day())
+}
+
+/// Compares the days of two partitions: a year after 9999 makes the name longer.
+fn is_earlier(name: &str, other: &str) -> bool {
+    (name.len(), name) < (other.len(), other)
+}
+
+/// Binds one array for each of these columns. The statement is the same for any number of rows, so it is prepared once.
+async fn run(
+    connection: &mut PgConnection,
+    sql: &str,
+    rows: &Bulk,
+    columns: &[usize],
+) -> Result<(), sqlx::Error> {
+    let (mut values, mut arrays) = (Vec::new(), Vec::new());
+    for (n, column) in (1..).zip(columns) {
+        let (name, kind) = rows.names[*column];
+        let array = match kind {
             Kind::Number => "bigint",
-            Kind::Text => "text",
+            Kind::Time => "timestamptz",
+            Kind::Flag => "boolean",
+            Kind::Text | Kind::Texts => "text",
             Kind::Bytes => "bytea",
         };
-        format!("${}::{kind}[]", n + 1)
-    });
-    let arrays: Vec<String> = arrays.collect();
-    let sql = format!("WITH v ({}) AS (SELECT * FROM unnest({})) {sql}", rows.list(), arrays.join(", "));
+        arrays.push(format!("${n}::{array}[]"));
+        // An array of arrays would need lists of one length.
+        values.push(match kind {
+            Kind::Texts => format!("string_to_array({name}, E'\\x1f')"),
+            Kind::Number | Kind::Time | Kind::Flag | Kind::Text | Kind::Bytes => name.to_owned(),
+        });
+    }
+    let (list, values, arrays) = (rows.list(columns), values.join(", "), arrays.join(", "));
+    let sql = format!("WITH v ({list}) AS (SELECT {values} FROM unnest({arrays}) AS u ({list})) {sql}");
     // Safe: made of constants.
     let mut query = sqlx::query(AssertSqlSafe(sql));
-    for column in &rows.columns {
-        query = match column {
+    for column in columns {
+        let (_, kind) = rows.names[*column];
+        query = match &rows.columns[*column] {
+            Column::Number(numbers) if kind == Kind::Time => query.bind(times(numbers)),
+            Column::Number(numbers) if kind == Kind::Flag => query.bind(flags(numbers)),
             Column::Number(numbers) => query.bind(numbers),
-            Column::Text(texts) => query.bind((0..rows.len).map(|row| texts.text(row)).collect::<Vec<_>>()),
+            Column::Text(texts) | Column::Texts(texts) => {
+                query.bind((0..rows.len).map(|row| texts.text(row)).collect::<Vec<_>>())
+            }
             Column::Bytes(bytes) => query.bind((0..rows.len).map(|row| bytes.get(row)).collect::<Vec<_>>()),
         };
     }
     query.execute(connection).await.map(|_| ())
+}
+
+fn times(numbers: &[Option<i64>]) -> Vec<Option<DateTime<Utc>>> {
+    let time = |micros| DateTime::from_timestamp_micros(micros).expect("a time is at most TIME_MAX");
+    numbers.iter().map(|number| number.map(time)).collect()
+}
+
+fn flags(numbers: &[Option<i64>]) -> Vec<Option<bool>> {
+    numbers.iter().map(|number| number.map(|flag| flag != 0)).collect()
 }

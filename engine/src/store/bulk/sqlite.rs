@@ -4,13 +4,17 @@ use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, Connection as _, Executor, Row};
 
 use super::super::Fault;
-use super::super::rows::{Parameters, Turn};
+use super::super::rows::{Dialect, Turn};
 use super::super::session::Connection;
-use super::{BulkWriter, Change};
+use super::{BulkWriter, Change, DAY_MICROS};
 use super::{Column, How};
+use tracing::info;
 
 /// Rows in one statement; SQLite allows 32,766 parameters.
 const ROWS: usize = 256;
+
+/// Rows that are deleted in one transaction.
+const DROPPED: u64 = 5_000;
 
 /// A writer of rows.
 #[derive(Debug)]
@@ -60,6 +64,7 @@ impl BulkWriter for SqliteBulkWriter {
                         query = match column {
                             Column::Number(numbers) => query.bind(numbers[row]),
                             Column::Text(texts) => query.bind(texts.text(row)),
+                            Column::Texts(lists) => query.bind(lists.texts(row).map(|list| json(&list))),
                             Column::Bytes(bytes) => query.bind(bytes.get(row)),
                         };
                     }
@@ -74,14 +79,56 @@ impl BulkWriter for SqliteBulkWriter {
         transaction.commit().await?;
         Ok(None)
     }
+
+    async fn drop_days_before(
+        &mut self,
+        table: &'static str,
+        day: i64,
+        then: &[String],
+    ) -> Result<(), sqlx::Error> {
+        // A few at a time, so that the journal's writer does not wait for long.
+        let delete = format!(
+            "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE at < ? LIMIT {DROPPED})"
+        );
+        let mut dropped = 0;
+        loop {
+            let _turn = self.turn.take().await;
+            let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await?;
+            // Safe: made of constants.
+            let delete = sqlx::query(AssertSqlSafe(delete.clone())).bind(day * DAY_MICROS);
+            let rows = delete.execute(&mut *transaction).await?.rows_affected();
+            if rows == 0 {
+                transaction.rollback().await?;
+                break;
+            }
+            for statement in then {
+                // Safe: made of constants and numbers.
+                transaction.execute(AssertSqlSafe(statement.clone())).await?;
+            }
+            transaction.commit().await?;
+            dropped += rows;
+        }
+        if dropped > 0 {
+            info!(table, dropped, "rows that are no longer kept are dropped");
+        }
+        Ok(())
+    }
 }
 
-/// Made of constants.
+/// Returns a list as a JSON array.
+fn json(list: &[&str]) -> String {
+    serde_json::to_string(list).expect("texts are JSON")
+}
+
+/// Returns the statement, which is made of constants.
 fn statement(Change { how, rows }: &Change, count: usize) -> String {
-    let row = Parameters::InOrder.list(1, rows.columns.len());
-    let (list, values) = (rows.list(), vec![row; count].join(", "));
+    let row = Dialect::Sqlite.list(1, rows.columns.len());
+    let all: Vec<usize> = (0..rows.columns.len()).collect();
+    let (list, values) = (rows.list(&all), vec![row; count].join(", "));
     match how {
-        How::Append(table) => format!("INSERT INTO {table} ({list}) VALUES {values}"),
+        How::Append(table) | How::AppendByDay(table) => {
+            format!("INSERT INTO {table} ({list}) VALUES {values}")
+        }
         How::Statement(sql) => format!("WITH v ({list}) AS (VALUES {values}) {sql}"),
     }
 }

@@ -1,36 +1,28 @@
 //! Rows of allocations.
 
 use crate::readmodel::fold::{AllocationRecord, Last};
-use crate::store::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text, Row};
+use crate::readmodel::sql::schema::{ALLOCATION_STATE, ALLOCATIONS};
+use crate::store::bulk::{Bulk, Change, How, Kind::Number, Row};
 use kubebid_core::units::{AllocationId, Micros};
 
 pub(super) fn begin(allocations: &[(AllocationId, &AllocationRecord<'_>)]) -> Change {
-    const COLUMNS: Columns = &[
-        ("allocation", Number),
-        ("bid", Number),
-        ("tenant", Text),
-        ("unit", Text),
-        ("market", Text),
-        ("provider", Text),
-        ("allocated_at", Number),
-    ];
-    let mut rows = Bulk::new(&[COLUMNS, HOW_IT_STANDS], allocations.len());
+    let mut rows = Bulk::new(&[ALLOCATIONS, ALLOCATION_STATE], allocations.len());
     for (allocation, record) in allocations {
         let Some(begun) = &record.begun else { continue };
         let mut row = rows.row();
         row.number(allocation.0).number(begun.bid.0).text(begun.tenant.as_str()).text(&begun.unit);
-        row.text(begun.market.as_str()).text(begun.provider.as_str()).number(begun.at.0);
-        how_it_stands(&mut row, record);
+        row.text(begun.market.as_str()).text(begun.provider.as_str()).time(begun.at);
+        state(&mut row, record);
     }
     Change { how: How::Append("allocations"), rows }
 }
 
 pub(super) fn touch(allocations: &[(AllocationId, &AllocationRecord<'_>)]) -> Change {
-    let mut rows = Bulk::new(&[&[("allocation", Number)], HOW_IT_STANDS], allocations.len());
+    let mut rows = Bulk::new(&[&[("allocation", Number)], ALLOCATION_STATE], allocations.len());
     for (allocation, record) in allocations {
         let mut row = rows.row();
         row.number(allocation.0);
-        how_it_stands(&mut row, record);
+        state(&mut row, record);
     }
     Change {
         how: How::Statement(
@@ -40,28 +32,15 @@ pub(super) fn touch(allocations: &[(AllocationId, &AllocationRecord<'_>)]) -> Ch
                   notice_started_at = CASE WHEN v.notice_reason IS NULL THEN NULL
                       ELSE COALESCE(v.notice_started_at, allocations.notice_started_at) END,
                   notice_deadline = v.notice_deadline, ended_at = v.ended_at, end_reason = v.end_reason,
-                  last_price = v.last_price
+                  last_price_micros = v.last_price_micros
               FROM v WHERE allocations.allocation = v.allocation",
         ),
         rows,
     }
 }
 
-/// The columns of an allocation that may change.
-const HOW_IT_STANDS: Columns = &[
-    ("state", Text),
-    ("start_by", Number),
-    ("ready_at", Number),
-    ("protected_until", Number),
-    ("notice_reason", Text),
-    ("notice_started_at", Number),
-    ("notice_deadline", Number),
-    ("ended_at", Number),
-    ("end_reason", Text),
-    ("last_price", Number),
-];
-
-fn how_it_stands(row: &mut Row<'_>, record: &AllocationRecord<'_>) {
+/// Fills the columns [`ALLOCATION_STATE`].
+fn state(row: &mut Row<'_>, record: &AllocationRecord<'_>) {
     let (start_by, ready_at, protected_until, notice, ended) = match &record.last {
         Last::Held(view) => {
             let notice = view.notice.map(|notice| (notice.reason, notice.deadline));
@@ -73,16 +52,15 @@ fn how_it_stands(row: &mut Row<'_>, record: &AllocationRecord<'_>) {
         }
         Last::Unknown => unreachable!("what was touched is held or has ended"),
     };
-    let state = match (ended, ready_at) {
+    let word = match (ended, ready_at) {
         (Some(_), _) => "ENDED",
         (None, Some(_)) => "ACTIVE",
         (None, None) => "STARTING",
     };
     let started: Option<Micros> = notice.and(record.notice_started_at);
-    row.text(state).number(start_by.0).some_number(ready_at.map(|at| at.0)).number(protected_until.0);
+    row.text(word).time(start_by).some_time(ready_at).time(protected_until);
     row.some_text(notice.map(|(reason, _)| reason.word()));
-    row.some_number(started.map(|at| at.0));
-    row.some_number(notice.map(|(_, deadline)| deadline.0));
-    row.some_number(ended.map(|(at, ..)| at.0)).some_text(ended.map(|(_, reason, _)| reason.word()));
+    row.some_time(started).some_time(notice.map(|(_, deadline)| deadline));
+    row.some_time(ended.map(|(at, ..)| at)).some_text(ended.map(|(_, reason, _)| reason.word()));
     row.some_number(ended.map(|(.., price)| price.0));
 }

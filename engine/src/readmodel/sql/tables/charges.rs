@@ -2,62 +2,33 @@
 
 use crate::readmodel::fold::SegmentRecord;
 use crate::readmodel::rows::ChargeRow;
-use crate::store::bulk::{Bulk, Change, Columns, How, Kind::Number, Kind::Text};
+use crate::readmodel::sql::schema::{CHARGE_SEGMENTS, CHARGES};
+use crate::store::bulk::{Bulk, Change, How, Kind::Number};
 use kubebid_core::money::Amount;
 use kubebid_core::units::{AllocationId, Micros};
 
 pub(super) fn charges(charges: &[ChargeRow]) -> Change {
-    const COLUMNS: Columns = &[
-        ("seq", Number),
-        ("idx", Number),
-        ("at_us", Number),
-        ("allocation", Number),
-        ("bid", Number),
-        ("tenant", Text),
-        ("provider", Text),
-        ("unit", Text),
-        ("market", Text),
-        ("own", Number),
-        ("reason", Text),
-        ("from_us", Number),
-        ("to_us", Number),
-        ("debit", Number),
-        ("fee", Number),
-        ("credit", Number),
-    ];
-    let mut rows = Bulk::new(&[COLUMNS], charges.len());
+    let mut rows = Bulk::new(&[CHARGES], charges.len());
     for charge in charges {
         let mut row = rows.row();
-        row.number(charge.seq.0).number(charge.index.into()).number(charge.at.0);
+        row.number(charge.seq.0).number(charge.index.into()).time(charge.at);
         row.number(charge.allocation.0).number(charge.bid.0).text(&charge.tenant).text(&charge.provider);
-        row.text(&charge.unit).text(&charge.market).number(charge.own.into()).text(charge.reason.word());
-        row.number(charge.from.0).number(charge.to.0);
+        row.text(&charge.unit).text(&charge.market).flag(charge.own).text(charge.reason.word());
+        row.time(charge.from).time(charge.to);
         row.number(amount(charge.debit)).number(amount(charge.fee)).number(amount(charge.credit));
     }
     Change { how: How::Append("charges"), rows }
 }
 
 pub(super) fn segments(segments: &[SegmentRecord]) -> Change {
-    const COLUMNS: Columns = &[
-        ("allocation", Number),
-        ("claim_seq", Number),
-        ("claim_idx", Number),
-        ("from_us", Number),
-        ("to_us", Number),
-        ("amount", Number),
-        ("mean_price", Number),
-        ("min_charge", Number),
-        ("total", Number),
-        ("rest", Number),
-    ];
-    let mut rows = Bulk::new(&[COLUMNS], segments.len());
+    let mut rows = Bulk::new(&[CHARGE_SEGMENTS], segments.len());
     for SegmentRecord { allocation, claim, segment, total } in segments {
         let (seq, index) = claim.unwrap_or_default();
         let rest = total.0 % u128::from(Micros::HOUR.0);
         let mut row = rows.row();
         row.number(allocation.0).number(seq).number(index.into());
-        row.number(segment.from.0).number(segment.to.0).number(amount(segment.amount));
-        row.number(segment.mean_price.0).number(segment.min_charge.into());
+        row.time(segment.from).time(segment.to).number(amount(segment.amount));
+        row.number(segment.mean_price.0).flag(segment.min_charge);
         row.number(amount(total.round())).number(rest as u64);
     }
     Change { how: How::Append("charge_segments"), rows }

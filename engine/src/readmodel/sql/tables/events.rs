@@ -1,92 +1,47 @@
-//! Rows of event packs and of their index.
+//! Rows of events.
 
-use crate::readmodel::fields::Fields;
-use crate::readmodel::fold::Folded;
-use crate::readmodel::packs::{Run, Written};
-use crate::readmodel::placed::{PlacedBids, Touched};
-use crate::store::bulk::{Bulk, Change, Columns, How, Kind::Bytes, Kind::Number, Kind::Text};
+use crate::events::message::Parties;
+use crate::readmodel::fold::FoldedEvent;
+use crate::readmodel::sql::schema::{EVENT_PARTIES, EVENTS};
+use crate::store::bulk::{Bulk, Change, How};
+use kubebid_core::units::Micros;
 
-pub(super) const RUNS_OF_MARKET: Columns = &[("market", Text), ("run", Number), ("packs", Number)];
-pub(super) const RUNS_OF_KIND: Columns = &[("kind", Text), ("run", Number), ("packs", Number)];
+pub(super) fn events(events: &[FoldedEvent<'_>]) -> Change {
+    let mut rows = Bulk::new(&[EVENTS], events.len());
+    for FoldedEvent { message, reason } in events {
+        let Parties { holder, claimant, former, provider, account } = &message.parties;
+        let mut row = rows.row();
+        row.number(message.event.seq).number(message.event.index.into()).time(Micros(message.event.at_us));
+        row.text(message.kind.word()).some_text(*reason);
+        row.some_text(message.market.as_ref().map(|market| market.as_str()));
+        row.some_text(message.unit.as_deref()).some_number(message.allocation.map(|allocation| allocation.0));
+        row.some_number(holder.as_ref().map(|party| party.bid.0));
+        row.some_text(holder.as_ref().map(|party| party.account.as_str()));
+        row.some_text(provider.as_ref().map(|name| name.as_str()));
+        for party in [claimant, former] {
+            row.some_number(party.as_ref().map(|party| party.bid.0));
+            row.some_text(party.as_ref().map(|party| party.account.as_str()));
+        }
+        row.some_text(account.as_ref().map(|name| name.as_str()));
+        row.bytes(|bytes| message.encode(bytes));
+    }
+    Change { how: How::AppendByDay("events"), rows }
+}
 
-pub(super) fn packs(runs: &[Run<'_>]) -> Change {
-    const COLUMNS: Columns =
-        &[("first_seq", Number), ("run", Number), ("last_at_us", Number), ("body", Bytes)];
-    let mut rows = Bulk::new(&[COLUMNS], runs.iter().map(|run| run.packs.len()).sum());
-    for run in runs {
-        for Written { first_seq, last_at, body } in &run.packs {
+/// Returns the index of events by their rare parties. Most events have none, so most cost no row here.
+pub(super) fn parties(events: &[FoldedEvent<'_>]) -> Change {
+    let mut rows = Bulk::new(&[EVENT_PARTIES], 0);
+    for FoldedEvent { message, .. } in events {
+        let Parties { claimant, former, account, .. } = &message.parties;
+        let claims = [claimant, former].into_iter().flatten();
+        let claims = claims.map(|party| (party.account.as_str(), Some(party.bid.0)));
+        for (account, bid) in claims.chain(account.iter().map(|name| (name.as_str(), None))) {
             let mut row = rows.row();
-            row.number(*first_seq).number(run.first_seq).number(*last_at);
-            row.bytes(|bytes| bytes.extend_from_slice(body));
+            row.text(account).some_number(bid);
+            row.number(message.event.seq)
+                .number(message.event.index.into())
+                .time(Micros(message.event.at_us));
         }
     }
-    Change { how: How::Append("event_packs"), rows }
-}
-
-/// Returns which packs concern an account, and what it placed.
-pub(super) fn accounts(runs: &[Run<'_>], folded: &Folded<'_>) -> Change {
-    const COLUMNS: Columns = &[("account", Text), ("run", Number), ("packs", Number), ("placed", Bytes)];
-    let mut rows = Bulk::new(&[COLUMNS], runs.iter().map(|run| run.accounts.len()).sum());
-    for run in runs {
-        for account in &run.accounts {
-            let placed = run.placed_by(account);
-            let fill = (placed.len() > 0).then_some(|bytes: &mut Vec<u8>| {
-                for bid in placed {
-                    let record = &folded.bids[&bid];
-                    let of = record.placed.as_ref().expect("a bid of a run was placed in it");
-                    PlacedBids::add(bytes, bid, of, record);
-                }
-            });
-            let mut row = rows.row();
-            row.text(account.name).number(run.first_seq).number(account.packs).some_bytes(fill);
-        }
-    }
-    Change { how: How::Append("account_runs"), rows }
-}
-
-/// Returns which packs are about a bid, and how it was behind them.
-pub(super) fn bids(runs: &[Run<'_>], folded: &Folded<'_>) -> Change {
-    const COLUMNS: Columns =
-        &[("bid", Number), ("run", Number), ("packs", Number), ("state", Bytes), ("closed", Number)];
-    let mut rows = Bulk::new(&[COLUMNS], runs.iter().map(|run| run.bids.len()).sum());
-    for run in runs {
-        for (bid, packs) in &run.bids {
-            // What is known of one that was placed in the same transaction is where it was placed.
-            let touched = folded.bids.get(bid).filter(|record| record.placed.is_none());
-            let closed = touched.and_then(|record| record.closed).map(|_| 1);
-            let mut row = rows.row();
-            row.number(bid.0).number(run.first_seq).number(*packs);
-            row.some_bytes(
-                touched.map(|record| |bytes: &mut Vec<u8>| Touched::fill(&mut Fields(bytes), record)),
-            );
-            row.some_number(closed);
-        }
-    }
-    Change { how: How::Append("bid_runs"), rows }
-}
-
-pub(super) fn allocations(runs: &[Run<'_>]) -> Change {
-    const COLUMNS: Columns = &[("allocation", Number), ("run", Number), ("packs", Number)];
-    let mut rows = Bulk::new(&[COLUMNS], runs.iter().map(|run| run.allocations.len()).sum());
-    for run in runs {
-        for (allocation, packs) in &run.allocations {
-            rows.row().number(allocation.0).number(run.first_seq).number(*packs);
-        }
-    }
-    Change { how: How::Append("allocation_runs"), rows }
-}
-
-pub(super) fn by_name<'a>(
-    table: &'static str,
-    columns: Columns,
-    runs: &'a [Run<'a>],
-    names: impl Fn(&'a Run<'a>) -> &'a [(&'a str, u64)],
-) -> Change {
-    let mut rows = Bulk::new(&[columns], 0);
-    for run in runs {
-        for (name, packs) in names(run) {
-            rows.row().text(name).number(run.first_seq).number(*packs);
-        }
-    }
-    Change { how: How::Append(table), rows }
+    Change { how: How::Append("event_parties"), rows }
 }
