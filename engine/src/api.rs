@@ -45,7 +45,7 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 const OPEN_AGAIN: Duration = Duration::from_millis(100);
 
 /// Events, bids or changes of prices that are looked at for one page, whether they are found or not.
-const LOOKED_AT: usize = 50_000;
+const LOOKED_AT: usize = 10_000;
 
 /// Cheap to clone.
 #[derive(Clone, Debug)]

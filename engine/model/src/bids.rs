@@ -5,7 +5,6 @@ use kubebid_core::Price;
 use kubebid_core::command::{CancelMode, PlaceBid};
 use kubebid_core::event::{CloseReason, DropCause, EndReason, Fact, Scope};
 use kubebid_core::units::{AllocationId, BidId};
-use std::cmp::Ordering;
 
 impl Model {
     pub(crate) fn place_bid(&mut self, placed: &PlaceBid, scope: Scope) {
@@ -48,12 +47,14 @@ impl Model {
         if max_nodes != old_max_nodes {
             self.forget_what_close_took(id);
         }
-        match ceiling.cmp(&old_ceiling) {
-            Ordering::Less => self.drop_claims_not_allowed_to(id),
-            Ordering::Greater => self.drop_claims_not_allowed_against(id),
-            Ordering::Equal => {}
+        if ceiling < old_ceiling {
+            self.drop_claims_not_allowed_to(id);
         }
         self.give_up_claims_beyond(id);
+        // Only now is it known how many nodes the bid wants back.
+        if ceiling > old_ceiling {
+            self.drop_claims_not_allowed_against(id);
+        }
     }
 
     /// R7: from then on a rescission does not raise `max_nodes`.

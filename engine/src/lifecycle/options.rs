@@ -24,7 +24,7 @@ pub struct EngineOptions {
     pub intake: usize,
     /// Commands that the projections may lag behind; beyond that commands are refused as busy.
     pub projection_lag: u64,
-    /// How long the tables keep events and price changes.
+    /// The retention of events and price changes in the tables.
     pub retention: Retention,
     /// Commits that a slow watcher may lag behind before it has to read the events table.
     pub feed: usize,

@@ -1,4 +1,4 @@
-//! How long the tables keep events and price changes. Charges, bids and allocations are kept for ever.
+//! The retention of events and price changes in the tables. Charges, bids and allocations are kept for ever.
 
 use kubebid_core::units::Micros;
 

@@ -19,7 +19,7 @@ use crate::store::bulk::{BulkWriter, Columns, Kind::Number, Kind::Time};
 use crate::store::rows::{Dialect, number, optional_time, time};
 use crate::store::select::Select;
 
-/// What the tables have.
+/// The extent of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// The last command whose rows they have.
