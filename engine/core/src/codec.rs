@@ -10,6 +10,7 @@ use crate::types::units::{
 };
 use std::fmt;
 
+/// Encodes values in the format of this module, one after another.
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
 
@@ -33,10 +34,15 @@ impl Content {
 /// Why bytes are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
+    /// The bytes end within a value.
     Truncated,
+    /// A number does not fit the type of its field.
     NumberTooLarge,
+    /// A text is not valid UTF-8.
     NotUtf8,
+    /// A variant, a format version or a word is not known; this is its byte, or the first byte of the word.
     UnknownVariant(u8),
+    /// Bytes are left after the last value.
     TrailingBytes,
 }
 
@@ -95,10 +101,12 @@ impl Writer {
         Writer(Vec::with_capacity(bytes))
     }
 
+    /// Returns the bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
+    /// Returns the bytes written, without a copy.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -242,10 +250,12 @@ impl Writer {
     }
 }
 
+/// Decodes values in the format of this module, one after another.
 #[derive(Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
+    /// Returns a reader at the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader(bytes)
     }

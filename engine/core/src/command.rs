@@ -13,55 +13,89 @@ pub struct Stamped {
     pub at: Micros,
     /// Idempotency key of the command's account (R16); ignored on commands that have none.
     pub key: Option<ClientKey>,
+    /// The request itself.
     pub command: Command,
 }
 
+/// A request to the market; its order in the journal is the order in which it is applied (R1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
+    /// Opens a market with the default rules, changed by `rules`.
     OpenMarket {
+        /// The name of the new market: `type/region`.
         market: MarketName,
+        /// The rules that differ from the defaults; may be empty.
         rules: Vec<RuleChange>,
     },
+    /// Changes rules of a market. Deadlines and protections that were already given stand.
     ChangeRules {
+        /// The market whose rules change.
         market: MarketName,
+        /// The rules that change; a change of the tick is refused.
         rules: Vec<RuleChange>,
     },
     /// Capacity 0 withdraws all units and leaves the reserve as it was.
     PutOffer {
+        /// The account that offers.
         provider: AccountName,
+        /// The market in which it offers.
         market: MarketName,
+        /// The number of units that are to stay, at most [`OFFER_UNITS_MAX`](crate::market_rules::OFFER_UNITS_MAX).
         capacity: u64,
+        /// The least that a unit costs, in micro-dollars per node-hour; a multiple of the tick, may be 0.
         reserve: Price,
     },
+    /// Withdraws one named unit; the capacity of its offer falls by one (R11).
     WithdrawUnit {
+        /// The account that sends the command; the unit must be its own.
         provider: AccountName,
+        /// The unit that is to leave.
         unit: UnitName,
     },
+    /// Reports a unit as lost: its allocation ends at once, and the capacity falls by one (R11).
     ReportUnitLost {
+        /// The account that sends the command; the unit must be its own.
         provider: AccountName,
+        /// The unit that is lost.
         unit: UnitName,
     },
+    /// Places a bid; the number of this command becomes its [`BidId`].
     PlaceBid(PlaceBid),
+    /// Changes the ceiling, the `max_nodes`, or both, of a bid (R2).
     AmendBid {
+        /// The account that sends the command; the bid must be its own.
         tenant: AccountName,
+        /// The bid to change.
         bid: BidId,
+        /// The new ceiling, in micro-dollars per node-hour; None keeps the old one.
         ceiling: Option<Price>,
+        /// The new limit of live nodes and claims; None keeps the old one.
         max_nodes: Option<u32>,
     },
+    /// Ends the search of a bid and drops its claims (R14).
     CancelBid {
+        /// The account that sends the command; the bid must be its own.
         tenant: AccountName,
+        /// The bid to cancel.
         bid: BidId,
+        /// The effect on the nodes that the bid holds.
         mode: CancelMode,
     },
+    /// Gives a node back: its allocation ends at once, under notice or not (R14).
     ReleaseAllocation {
+        /// The account that sends the command; the allocation must be its own.
         tenant: AccountName,
+        /// The allocation to end.
         allocation: AllocationId,
     },
     /// Without `by` the right to report is not checked.
     ReportReady {
+        /// The allocation whose node runs; billing begins with the first report (R15).
         allocation: AllocationId,
+        /// The account that reports: the tenant, or the provider of the unit.
         by: Option<AccountName>,
     },
+    /// Settles what is due by the time of the command, and does nothing else (R1).
     AdvanceTime,
 }
 
@@ -85,6 +119,7 @@ impl Command {
 /// A tenant's standing order for nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceBid {
+    /// The account that bids.
     pub tenant: AccountName,
     /// Either these, by name, …
     pub markets: Option<Vec<MarketName>>,
@@ -92,14 +127,19 @@ pub struct PlaceBid {
     pub instance_type: Option<InstanceType>,
     /// The most it ever pays per node-hour.
     pub ceiling: Price,
+    /// The number of nodes that the bid takes at least at entry, in one market, or none (R12); at least 1.
     pub min_nodes: u32,
+    /// The highest number of live nodes and claims, in all markets together; at least `min_nodes`.
     pub max_nodes: u32,
+    /// The time in force (R14).
     pub time_in_force: TimeInForce,
     /// Only with [`TimeInForce::Gtt`], and always with it.
     pub expire_at: Option<Micros>,
+    /// The effect of a notice on `max_nodes` (R7).
     pub on_preemption: OnPreemption,
 }
 
+/// The time for which a bid searches (R14).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TimeInForce {
     /// Good till cancelled.
@@ -113,6 +153,7 @@ pub enum TimeInForce {
     Unknown(Box<str>),
 }
 
+/// The effect on a bid when the market takes a node from it (R7).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OnPreemption {
     /// A node under notice becomes unmet demand of its bid again.
@@ -124,6 +165,7 @@ pub enum OnPreemption {
     Unknown(Box<str>),
 }
 
+/// The effect of cancelling on the nodes that the bid holds (R14).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelMode {
     /// Nodes stay until outbid.

@@ -6,17 +6,23 @@ use crate::types::numbers::Numbers;
 use crate::types::reject::Reject;
 use crate::types::units::{AccountId, AllocationId, BidId, InstanceType, MarketId, Micros, Seq, UnitId};
 
+/// A fact with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
+    /// The instant at which it happened: the time of the command, or an earlier one at which something was due.
     pub at: Micros,
+    /// The change itself.
     pub fact: Fact,
 }
 
 /// An allocation with its bid, tenant and unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
+    /// The number of the allocation.
     pub allocation: AllocationId,
+    /// The bid that holds the node.
     pub bid: BidId,
+    /// The account of the bid.
     pub tenant: AccountId,
     /// Its `market` and `provider` are those of the allocation.
     pub unit: UnitId,
@@ -25,7 +31,9 @@ pub struct Node {
 /// A bid as events tell of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bidder {
+    /// The number of the bid.
     pub bid: BidId,
+    /// The account of the bid.
     pub tenant: AccountId,
 }
 
@@ -34,107 +42,174 @@ pub struct Bidder {
 pub enum Scope {
     /// Markets in the order in which the bid named them.
     Markets(MarketList),
+    /// All markets of this instance type, also those that are opened later.
     InstanceType(InstanceType),
 }
 
+/// A change of the market. It names markets and accounts by number; [`Names`](crate::units::Names) has the names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
+    /// A market was opened.
     MarketOpened {
+        /// The number of the new market.
         market: MarketId,
     },
+    /// The rules of a market were changed.
     RulesChanged {
+        /// The market whose rules changed.
         market: MarketId,
     },
     /// The offer as it is after the command. With capacity 0 the reserve is the previous one.
     OfferPut {
+        /// The account that offers.
         provider: AccountId,
+        /// The market of the offer.
         market: MarketId,
+        /// The number of units that are to stay.
         capacity: u64,
+        /// The reserve, in micro-dollars per node-hour.
         reserve: Price,
     },
+    /// An offer got a new unit, which is free.
     UnitAdded {
+        /// The new unit.
         unit: UnitId,
+        /// The reserve of the offer, in micro-dollars per node-hour.
         reserve: Price,
     },
+    /// A unit that is held leaves when its notice ends (R11).
     UnitLeaving {
+        /// The unit that leaves.
         unit: UnitId,
     },
+    /// A leaving unit stays after all, because the capacity was raised (R11).
     UnitBack {
+        /// The unit that stays.
         unit: UnitId,
     },
+    /// A unit is gone: withdrawn, or lost (R11).
     UnitRemoved {
+        /// The unit that is gone; its number is not used again.
         unit: UnitId,
     },
+    /// A bid was placed.
     BidPlaced {
+        /// The new bid.
         bidder: Bidder,
+        /// The markets in which it searches.
         scope: Scope,
+        /// The ceiling, in micro-dollars per node-hour.
         ceiling: Price,
+        /// The number of nodes that it takes at least at entry (R12).
         min_nodes: u32,
+        /// The highest number of its live nodes and claims.
         max_nodes: u32,
     },
+    /// A bid was amended; the fields are the bid's after the command.
     BidAmended {
+        /// The bid that was amended.
         bidder: Bidder,
+        /// The ceiling, in micro-dollars per node-hour.
         ceiling: Price,
+        /// The highest number of its live nodes and claims.
         max_nodes: u32,
+        /// The place of the bid among bids of its ceiling; new only with a new ceiling or an enlargement (R2).
         bid_seq: Seq,
     },
     /// Written once, when the search ends, even if nodes are held.
     BidClosed {
+        /// The bid that stopped searching.
         bidder: Bidder,
+        /// The `max_nodes` of the bid at that time.
         max_nodes: u32,
+        /// The reason why the search ended.
         reason: CloseReason,
     },
+    /// A unit was given to a bid: free, or handed over after a notice (R5).
     Allocated {
+        /// The new allocation.
         node: Node,
     },
+    /// A node was reported ready; its billing begins (R15).
     Ready {
+        /// The node that is ready.
         node: Node,
     },
     /// `max_nodes` is the holder's after it.
     NoticeStarted {
+        /// The node that is to be given up.
         node: Node,
+        /// The time at which the node ends unless the notice is rescinded, in microseconds since 1970.
         deadline: Micros,
+        /// The `max_nodes` of the holder; one less than before with CLOSE (R7).
         max_nodes: u32,
+        /// The reason of the notice.
         reason: NoticeReason,
     },
+    /// A notice was taken back: the holder keeps its node (R6).
     NoticeRescinded {
+        /// The node that is no longer under notice.
         node: Node,
+        /// The `max_nodes` of the holder after it; one more than before if the notice had lowered it (R7).
         max_nodes: u32,
     },
     /// `by` has a claim on the unit of `node`, which is under notice.
     Claimed {
+        /// The node under notice, with its present holder.
         node: Node,
+        /// The bid that gets the unit when the notice ends.
         by: Bidder,
+        /// The bid that loses its claim to `by`; None unless the cause is [`ClaimCause::ClaimDisplaced`].
         was: Option<Bidder>,
+        /// The way in which the claim was made.
         cause: ClaimCause,
     },
+    /// A claim was lost or given up, and no other bid has taken it over.
     ClaimDropped {
+        /// The node that was claimed, with its present holder.
         node: Node,
+        /// The bid that had the claim.
         by: Bidder,
+        /// The reason why the claim was lost.
         cause: DropCause,
     },
+    /// An allocation ended.
     Ended {
+        /// The node that its tenant no longer has.
         node: Node,
+        /// The `max_nodes` of the bid after it; one less than before if the end lowered it (R7, R14).
         max_nodes: u32,
+        /// The reason of the end.
         reason: EndReason,
     },
     /// `tenant` pays: the holder of the node, or with `CLAIM_DROPPED` the claim's.
     Charged {
+        /// The node that is billed, or with `CLAIM_DROPPED` the node that was claimed; its provider is credited.
         node: Node,
+        /// The account that pays.
         tenant: AccountId,
+        /// The amount that the tenant pays, in micro-dollars; never 0.
         debit: Amount,
+        /// The part of the debit that the marketplace keeps, in micro-dollars; the provider gets the rest.
         fee: Amount,
+        /// The reason of the charge.
         reason: ChargeReason,
     },
+    /// One of the five numbers of a market changed (R9).
     PriceChanged {
+        /// The market of the numbers.
         market: MarketId,
+        /// All five numbers after the change.
         numbers: Numbers,
     },
+    /// A command was refused, and changed nothing (R16).
     Rejected {
+        /// The reason of the refusal.
         reason: Reject,
     },
     /// The key was known with the same content; `first` is the number of the first answer.
     Repeated {
+        /// The number of the first command with this key.
         first: Seq,
     },
 }
@@ -148,6 +223,7 @@ macro_rules! event_kinds {
         }
 
         impl EventKind {
+            /// All kinds, in the order of their declaration.
             pub const ALL: &'static [EventKind] = &[$(EventKind::$kind,)*];
 
             /// Returns the name that metrics use, as in `BidPlaced`.
@@ -174,6 +250,7 @@ macro_rules! event_kinds {
         }
 
         impl Fact {
+            /// Returns the kind of this fact.
             pub fn kind(&self) -> EventKind {
                 match self {
                     $(Fact::$kind { .. } => EventKind::$kind,)*
@@ -216,6 +293,7 @@ macro_rules! words {
         }
 
         impl $name {
+            /// All values, in the order of their declaration.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
             /// The stable word, as events and answers use it.
@@ -231,23 +309,33 @@ macro_rules! words {
 words! {
     /// Why a bid stopped searching.
     CloseReason {
+        /// The time `expire_at` was reached (R14).
         Expired = "EXPIRED",
+        /// The command of the IOC bid was settled (R14).
         Ioc = "IOC",
+        /// The tenant cancelled the bid (R14).
         Cancelled = "CANCELLED",
         /// Nothing is wanted any more.
         Done = "DONE",
     }
     /// Why a node is to be given up.
     NoticeReason {
+        /// A bid with a high enough ceiling displaced the holder (R4, R5).
         Outbid = "OUTBID",
+        /// The provider withdrew the unit (R11).
         CapacityWithdrawn = "CAPACITY_WITHDRAWN",
+        /// The provider raised the reserve above the holder's ceiling (R11).
         ReserveRaised = "RESERVE_RAISED",
     }
     /// The cause of a claim.
     ClaimCause {
+        /// The claimant displaced the holder, whose notice began (R5).
         Displaced = "DISPLACED",
+        /// The claimant displaced another claim; the deadline stays (R5).
         ClaimDisplaced = "CLAIM_DISPLACED",
+        /// The claimant took a standing notice (R6).
         Standing = "STANDING",
+        /// The claimant got an orphan (R6).
         PassedOn = "PASSED_ON",
     }
     /// Why a claim was lost.
@@ -256,34 +344,57 @@ words! {
         Rescued = "RESCUED",
         /// Displaced by the holder of its node.
         HolderBack = "HOLDER_BACK",
+        /// The holder raised its ceiling so far that R4 would not allow the claim (R6).
         HolderRaised = "HOLDER_RAISED",
+        /// The claimant lowered its ceiling below what the claim needs (R2).
         Lowered = "LOWERED",
+        /// The claimant lowered its `max_nodes` (R2).
         Shrunk = "SHRUNK",
+        /// The bid that had the claim was cancelled (R14).
         Cancelled = "CANCELLED",
+        /// The bid that had the claim expired (R14).
         Expired = "EXPIRED",
+        /// The claimant's account began to sell in the market (R17).
         OwnSupply = "OWN_SUPPLY",
+        /// The provider raised the reserve above the claimant's ceiling (R11).
         ReserveRaised = "RESERVE_RAISED",
+        /// The provider withdrew the unit (R11).
         CapacityWithdrawn = "CAPACITY_WITHDRAWN",
+        /// The provider reported the unit lost (R11).
         UnitLost = "UNIT_LOST",
+        /// The node was not reported ready in time (R11).
         StartTimeout = "START_TIMEOUT",
     }
     /// Why a node ended.
     EndReason {
+        /// The deadline of an `OUTBID` notice was reached (R5).
         Outbid = "OUTBID",
+        /// The deadline of a `CAPACITY_WITHDRAWN` notice was reached (R11).
         CapacityWithdrawn = "CAPACITY_WITHDRAWN",
+        /// The deadline of a `RESERVE_RAISED` notice was reached (R11).
         ReserveRaised = "RESERVE_RAISED",
+        /// The tenant released the node, or cancelled its bid with `RELEASE` (R14).
         Released = "RELEASED",
+        /// The provider reported the unit lost (R11).
         UnitLost = "UNIT_LOST",
+        /// The node was not reported ready in time (R11).
         StartTimeout = "START_TIMEOUT",
     }
     /// The reason of a charge.
     ChargeReason {
+        /// The node ended as `OUTBID`.
         Outbid = "OUTBID",
+        /// The node ended as `CAPACITY_WITHDRAWN`.
         CapacityWithdrawn = "CAPACITY_WITHDRAWN",
+        /// The node ended as `RESERVE_RAISED`.
         ReserveRaised = "RESERVE_RAISED",
+        /// The tenant released the node; if it was not under notice, at least `min_charge` is billed (R15).
         Released = "RELEASED",
+        /// The unit was lost after the minimum runtime of its node; a unit lost earlier is free of charge (R15).
         UnitLost = "UNIT_LOST",
+        /// The node was never ready, so that no event has this reason (R15).
         StartTimeout = "START_TIMEOUT",
+        /// A tenant gave up a claim, which costs `min_charge` (R15).
         ClaimDropped = "CLAIM_DROPPED",
     }
 }

@@ -123,6 +123,7 @@ impl Auction for Exchange {
 }
 
 impl Exchange {
+    /// Returns an exchange without markets, at market time 0.
     pub fn new() -> Exchange {
         Exchange::default()
     }
@@ -163,6 +164,7 @@ impl Exchange {
         &self.settlement_details
     }
 
+    /// Returns the totals of all charges since the first command.
     pub fn totals(&self) -> Totals {
         self.totals
     }

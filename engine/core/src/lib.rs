@@ -4,6 +4,10 @@
 //! Nothing here knows the time, chance, threads, floats or a wire format: everything that
 //! [`Auction::apply`] reads is in the command it is given.
 
+#![deny(clippy::float_arithmetic)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+#![warn(missing_docs)]
+
 pub mod answer;
 mod book;
 pub mod codec;

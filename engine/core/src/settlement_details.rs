@@ -7,11 +7,15 @@ use crate::types::units::{AllocationId, Micros};
 /// One for each `Ended`, and one for each `Charged` with `CLAIM_DROPPED`, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettlementDetail {
+    /// The allocation of an `Ended`.
     Node(ClosedNode),
     /// The least that a claim costs: `span` at `price`.
     Claim {
+        /// The allocation that was claimed.
         allocation: AllocationId,
+        /// The price that the claim's bid would have paid there as last settled, in micro-dollars per node-hour.
         price: Price,
+        /// The `min_charge` of the market, in microseconds.
         span: Micros,
     },
 }
@@ -19,9 +23,13 @@ pub enum SettlementDetail {
 /// An allocation as it was when it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosedNode {
+    /// The number of the allocation.
     pub allocation: AllocationId,
+    /// The time by which it had to be ready, in microseconds since 1970 (R11).
     pub start_by: Micros,
+    /// The time of the first ready report, in microseconds since 1970; None if it was never ready.
     pub ready_at: Option<Micros>,
+    /// The end of its protection, in microseconds since 1970 (R4).
     pub protected_until: Micros,
     /// The reason and the deadline of the notice it was under.
     pub notice: Option<(NoticeReason, Micros)>,

@@ -16,7 +16,9 @@ use std::num::NonZeroU32;
 /// command concerns one bid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
+    /// The bid's ceiling, reversed so that the higher ceiling comes first.
     pub ceiling: Reverse<Price>,
+    /// The number of the command that last gave the bid a new ceiling or enlarged it.
     pub seq: Seq,
 }
 
@@ -98,10 +100,12 @@ const NONE: u32 = u32::MAX;
 const RETURNED: u32 = u32::MAX - 1;
 
 impl Ladder {
+    /// Returns the number of bids on the ladder.
     pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Returns true if no bid is on the ladder.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

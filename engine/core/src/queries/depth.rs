@@ -8,27 +8,35 @@ use std::collections::BTreeMap;
 /// Best first: the highest ceilings, the lowest reserves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
+    /// Price levels of bids, the highest ceiling first.
     pub demand: Vec<DemandLevel>,
+    /// Price levels of units, the lowest reserve first.
     pub supply: Vec<SupplyLevel>,
 }
 
 /// Nodes wanted and held at one ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DemandLevel {
+    /// The ceiling of the level, in micro-dollars per node-hour.
     pub ceiling: Price,
     /// The nodes that eligible bids still search for, waiting gangs included.
     pub unmet: u64,
+    /// The number of live allocations of bids with this ceiling.
     pub held: u64,
+    /// The number of claims of bids with this ceiling.
     pub claimed: u64,
 }
 
 /// Units at one reserve, those that stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SupplyLevel {
+    /// The reserve of the offers, in micro-dollars per node-hour.
     pub reserve: Price,
+    /// The number of free units.
     pub free: u64,
     /// Not under notice.
     pub allocated: u64,
+    /// The number of units under notice, claimed ones included and leaving ones not.
     pub notice: u64,
 }
 

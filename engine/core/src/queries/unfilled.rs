@@ -9,12 +9,15 @@ use crate::types::units::{BidId, MarketId, Micros};
 /// Why a bid does not get (more) nodes at the moment; the later ones are nearer to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unfilled {
+    /// No market of the bid's instance type is open.
     NoMarket,
     /// The account sells there (R17).
     OwnSupply,
     /// No unit stays there but those the bid has itself.
     NoSupply,
+    /// The ceiling is below the floor of the market (R9).
     BelowFloor,
+    /// The ceiling is at least the floor, but below what a unit or a displacement needs.
     BelowNeededCeiling,
     /// A node could be had, but not as many at once as it needs (R12).
     MinimumNotMet,
@@ -23,6 +26,7 @@ pub enum Unfilled {
 }
 
 impl Unfilled {
+    /// Returns the stable word of the reason, as in `NO_MARKET`.
     pub fn word(self) -> &'static str {
         match self {
             Unfilled::NoMarket => "NO_MARKET",
@@ -39,7 +43,9 @@ impl Unfilled {
 /// The situation of a bid in one market.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Obstacle {
+    /// The market that was looked at.
     pub market: MarketId,
+    /// The reason why the bid gets no further node there.
     pub reason: Unfilled,
     /// The lowest ceiling with which it would get one node more, or its minimum, at once or as soon as
     /// a protection ends; absent where none does.

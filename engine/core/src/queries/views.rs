@@ -16,19 +16,31 @@ use crate::types::units::{
 /// A bid as its tenant sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BidView {
+    /// The number of the bid.
     pub bid: BidId,
+    /// The account that placed it.
     pub tenant: AccountId,
+    /// The markets in which it searches.
     pub scope: Scope,
+    /// The ceiling, in micro-dollars per node-hour.
     pub ceiling: Price,
     /// Its place among bids of the same ceiling (R2).
     pub bid_seq: Seq,
+    /// The number of nodes that it takes at least at entry (R12).
     pub min_nodes: u32,
+    /// The highest number of its live nodes and claims.
     pub max_nodes: u32,
+    /// The end of the search, in microseconds since 1970; None unless the bid is GTT (R14).
     pub expire_at: Option<Micros>,
+    /// True for CLOSE, false for REQUEUE (R7).
     pub closes_on_preemption: bool,
+    /// True until the search ends; a bid that no longer searches may still hold nodes (R14).
     pub searching: bool,
+    /// The unmet demand: `max_nodes` − live allocations − claims, and 0 if the bid does not search.
     pub unmet: u32,
+    /// Its allocations that are not under notice, by number.
     pub live: Vec<AllocationId>,
+    /// Its allocations under notice, by number.
     pub under_notice: Vec<AllocationId>,
     /// Nodes under notice that it gets when they end.
     pub claims: Vec<AllocationId>,
@@ -37,27 +49,38 @@ pub struct BidView {
 /// An allocation that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocationView {
+    /// The number of the allocation.
     pub allocation: AllocationId,
+    /// The bid that holds it.
     pub bid: BidId,
+    /// The account of the bid.
     pub tenant: AccountId,
+    /// The unit that is held; its provider is credited.
     pub unit: UnitId,
     /// Starting or Active; that it is under notice is said by `notice`.
     pub state: AllocationState,
+    /// The time of the first ready report, in microseconds since 1970; None while starting (R15).
     pub ready_at: Option<Micros>,
     /// It is lost when nobody reports it ready by then.
     pub start_by: Micros,
+    /// The end of the protection, in microseconds since 1970; while starting, `start_by` + minimum runtime (R4).
     pub protected_until: Micros,
     /// The price in force, per node-hour.
     pub price: Price,
+    /// The ceiling of the bid, in micro-dollars per node-hour.
     pub ceiling: Price,
     /// The bill up to now.
     pub accrued: Amount,
+    /// The notice that the node is under; None if the allocation is live.
     pub notice: Option<NoticeView>,
 }
 
+/// The notice of an allocation, as its tenant sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoticeView {
+    /// The reason of the notice.
     pub reason: NoticeReason,
+    /// The time at which the node ends unless the notice is rescinded, in microseconds since 1970.
     pub deadline: Micros,
     /// Somebody gets the node when it ends.
     pub claimed: bool,
@@ -68,23 +91,34 @@ pub struct NoticeView {
 /// An offer as its provider sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferView {
+    /// The market of the offer.
     pub market: MarketId,
+    /// The account that offers.
     pub provider: AccountId,
     /// The units that are not leaving: those that are free, allocated and under notice.
     pub capacity: u64,
+    /// The reserve, in micro-dollars per node-hour.
     pub reserve: Price,
+    /// The number of free units.
     pub free: u64,
     /// Held, and not under notice.
     pub allocated: u64,
+    /// The number of units under notice that stay.
     pub notice: u64,
+    /// The number of units that go when their notice ends; not part of `capacity`.
     pub leaving: u64,
 }
 
+/// A unit as its provider sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitView {
+    /// The unit's market, provider and number.
     pub unit: UnitId,
+    /// True if the unit goes when its notice ends (R11).
     pub leaving: bool,
+    /// The allocation that holds the unit; None if the unit is free.
     pub allocation: Option<AllocationId>,
+    /// True if that allocation is under notice.
     pub under_notice: bool,
 }
 
@@ -103,10 +137,12 @@ pub use crate::queries::depth::{DemandLevel, Depth, SupplyLevel};
 pub use crate::queries::unfilled::{Obstacle, Unfilled};
 
 impl Exchange {
+    /// Returns the number of the market with this name, if it is open.
     pub fn market_id(&self, name: &MarketName) -> Option<MarketId> {
         self.market_ids.get(name).copied()
     }
 
+    /// Returns the number of the account with this name, if a command has named it.
     pub fn account_id(&self, name: &AccountName) -> Option<AccountId> {
         self.account_ids.get(name).copied()
     }
@@ -128,15 +164,18 @@ impl Exchange {
         account.is_some_and(|account| self.accounts[account.0 as usize].keys.knows(key))
     }
 
+    /// Returns the rules of a market that are in force.
     pub fn market_rules(&self, market: MarketId) -> &MarketRules {
         &self.market(market).rules
     }
 
+    /// Returns the five numbers and the supply of a market, as last settled (R9).
     pub fn market_numbers(&self, market: MarketId) -> (Numbers, Supply) {
         let market = self.market(market);
         (market.numbers.unwrap_or_default(), market.supply())
     }
 
+    /// Returns a bid, also one that has ended; None if no bid has this number.
     pub fn view_bid(&self, id: BidId) -> Option<BidView> {
         let record = self.bids.record(id)?;
         let (terms, bid) = (record.terms(), record.active());
@@ -178,6 +217,7 @@ impl Exchange {
         self.allocations.iter().map(|(id, _)| id).collect()
     }
 
+    /// Returns an allocation; None if it has ended or never existed.
     pub fn view_allocation(&self, id: AllocationId) -> Option<AllocationView> {
         let allocation = self.allocations.get(id)?;
         Some(AllocationView {
@@ -213,6 +253,7 @@ impl Exchange {
         Some(self.accrued(self.allocations.get(id)?, at.max(self.now)))
     }
 
+    /// Returns an offer; None if the account has no unit in the market, leaving units included.
     pub fn view_offer(&self, market: MarketId, provider: AccountId) -> Option<OfferView> {
         let offer = self.market(market).offers.get(&provider).filter(|offer| !offer.units.is_empty())?;
         Some(OfferView {

@@ -2,6 +2,7 @@
 
 use crate::state::Bid;
 
+/// The open bids of one account and the nodes they stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountUsage {
     /// The number of bids that search.

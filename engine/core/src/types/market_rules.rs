@@ -10,19 +10,30 @@ pub struct MarketRules {
     pub tick: u64,
     /// The increment that a challenger must offer above the ceiling it displaces, in 1/10000 of that ceiling.
     pub increment_bps: u64,
+    /// The highest ceiling that a bid may have, in micro-dollars per node-hour.
     pub ceiling_max: u64,
+    /// The highest `max_nodes` that a bid may have.
     pub bid_nodes_max: u64,
+    /// The time for which a node is protected after it is ready, in microseconds (R4).
     pub min_runtime: Micros,
+    /// The shortest time between a notice and its deadline, in microseconds (R5, R11).
     pub notice: Micros,
+    /// The time in which a node must become ready, in microseconds; greater than 0 (R11).
     pub start_timeout: Micros,
+    /// The least time billed for a released node, and the time billed for a claim given up, in microseconds (R15).
     pub min_charge: Micros,
+    /// The marketplace's share of a debit, in 1/10000 of it (R15).
     pub fee_bps: u64,
+    /// The price rule (R8).
     pub pricing: Pricing,
 }
 
+/// The rule by which held nodes are priced (R8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pricing {
+    /// The price is `min(L, max(R, H))`.
     HighestLosing,
+    /// The price is L if no free unit has a reserve of at most L, and else as with `HighestLosing`.
     LowestAccepted,
 }
 
@@ -109,18 +120,24 @@ impl MarketRules {
 /// One market rule by name; the core knows the names and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleChange {
+    /// One of [`RULE_NAMES`]; any other is refused.
     pub name: Box<str>,
+    /// The new value of the rule.
     pub value: RuleValue,
 }
 
 impl RuleChange {
+    /// Returns a change of the rule `name` to a number.
     pub fn number(name: &str, value: u64) -> RuleChange {
         RuleChange { name: name.into(), value: RuleValue::Number(value) }
     }
 }
 
+/// The value of one market rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleValue {
+    /// A number, in the unit of the rule: micro-dollars per node-hour, nodes, 1/10000, or microseconds.
     Number(u64),
+    /// A word, as in `HighestLosing`: the value of `pricing`.
     Word(Box<str>),
 }

@@ -8,8 +8,10 @@ use std::fmt;
 pub struct Price(pub u64);
 
 impl Price {
+    /// No micro-dollars per node-hour.
     pub const ZERO: Price = Price(0);
 
+    /// Returns true if the price is a whole number of ticks.
     pub fn is_multiple_of(self, tick: u64) -> bool {
         self.0.is_multiple_of(tick)
     }
@@ -36,6 +38,7 @@ impl fmt::Display for Price {
 pub struct Amount(pub u128);
 
 impl Amount {
+    /// No micro-dollars.
     pub const ZERO: Amount = Amount(0);
 
     /// The marketplace's share of a debit, rounded down: the provider gains (R15).
@@ -85,12 +88,16 @@ impl std::ops::AddAssign for Bill {
 /// Running totals of all charges: `debits = credits + fees`, always (I5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
+    /// The amount that tenants paid, in micro-dollars.
     pub debits: Amount,
+    /// The amount that providers got, in micro-dollars.
     pub credits: Amount,
+    /// The amount that the marketplace kept, in micro-dollars.
     pub fees: Amount,
 }
 
 impl Totals {
+    /// Adds one charge. The provider gets `debit` − `fee`.
     pub fn charge(&mut self, debit: Amount, fee: Amount) {
         self.debits.0 += debit.0;
         self.credits.0 += debit.0 - fee.0;

@@ -1,4 +1,4 @@
-//! Refusals, in the order of the checks of each command. A refusal is an answer (R16).
+//! Refusals, each with a stable code. A refusal is an answer (R16).
 
 use std::fmt;
 
@@ -11,6 +11,7 @@ macro_rules! rejects {
         }
 
         impl Reject {
+            /// All refusals, in the order of their declaration.
             pub const ALL: &'static [Reject] = &[$(Reject::$name,)*];
 
             /// The stable code, as in `NOT_A_TICK`.
@@ -26,8 +27,11 @@ macro_rules! rejects {
 rejects! {
     /// The client key was used with other content.
     KeyConflict = "KEY_CONFLICT",
+    /// A market of this name is open already.
     MarketExists = "MARKET_EXISTS",
+    /// No market of this name is open.
     UnknownMarket = "UNKNOWN_MARKET",
+    /// No market rule has this name.
     UnknownRule = "UNKNOWN_RULE",
     /// A value that the rule does not allow; the tick is never changed.
     BadRule = "BAD_RULE",
@@ -35,13 +39,19 @@ rejects! {
     BadCapacity = "BAD_CAPACITY",
     /// Off the tick.
     BadReserve = "BAD_RESERVE",
+    /// No unit has this name, or the unit was removed.
     UnknownUnit = "UNKNOWN_UNIT",
+    /// No bid has this number.
     UnknownBid = "UNKNOWN_BID",
+    /// No allocation has ever had this number.
     UnknownAllocation = "UNKNOWN_ALLOCATION",
     /// The allocation has ended.
     Ended = "ENDED",
+    /// The bid, allocation or unit belongs to another account.
     NotYours = "NOT_YOURS",
+    /// The unit that is to be withdrawn is leaving already.
     AlreadyLeaving = "ALREADY_LEAVING",
+    /// The node was reported ready before; the first report counts (R15).
     AlreadyReady = "ALREADY_READY",
     /// Names both markets and an instance type, neither, or a market twice.
     BadMarkets = "BAD_MARKETS",
@@ -49,15 +59,19 @@ rejects! {
     BadNodes = "BAD_NODES",
     /// The bid no longer searches.
     Closed = "CLOSED",
+    /// The cancel mode is none of those known.
     BadMode = "BAD_MODE",
     /// 0, or not a multiple of the market's tick.
     NotATick = "NOT_A_TICK",
+    /// The ceiling is above the `ceiling_max` of a market.
     CeilingTooHigh = "CEILING_TOO_HIGH",
     /// More than `bid_nodes_max`.
     TooManyNodes = "TOO_MANY_NODES",
+    /// The time in force is unknown, GTT without `expire_at`, or another with it.
     BadTif = "BAD_TIF",
     /// `expire_at` is not in the future.
     Expired = "EXPIRED",
+    /// The behaviour on preemption is none of those known.
     BadOnPreemption = "BAD_ON_PREEMPTION",
     /// Fewer than the live nodes or `min_nodes`.
     BelowHeld = "BELOW_HELD",

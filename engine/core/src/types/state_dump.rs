@@ -7,41 +7,60 @@ use crate::types::units::{AllocationId, BidId, MarketId, Micros, UnitId};
 /// Everything, in the order of the ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateDump {
+    /// All markets, in the order in which they were opened.
     pub markets: Vec<MarketDump>,
     /// All bids ever placed.
     pub bids: Vec<BidDump>,
     /// Allocations that have not ended.
     pub allocations: Vec<AllocationDump>,
+    /// The totals of all charges.
     pub totals: Totals,
 }
 
+/// One market as last settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarketDump {
+    /// The number of the market.
     pub market: MarketId,
+    /// The five numbers (R9).
     pub numbers: Numbers,
+    /// The number of units in each state.
     pub supply: Supply,
 }
 
+/// One bid, also one that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BidDump {
+    /// The number of the bid.
     pub bid: BidId,
     /// Live nodes.
     pub held: u32,
+    /// The number of its claims.
     pub claimed: u32,
+    /// The unmet demand; 0 if the bid does not search.
     pub unmet: u32,
+    /// The highest number of its live nodes and claims.
     pub max_nodes: u32,
+    /// The ceiling, in micro-dollars per node-hour.
     pub ceiling: Price,
+    /// True until the search ends (R14).
     pub searching: bool,
 }
 
+/// One allocation that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationDump {
+    /// The number of the allocation.
     pub allocation: AllocationId,
+    /// The bid that holds it.
     pub bid: BidId,
+    /// The unit that is held.
     pub unit: UnitId,
+    /// The state, with the notice as a state of its own.
     pub state: AllocationState,
     /// The deadline of the notice.
     pub deadline: Option<Micros>,
+    /// The bid that gets the unit when the notice ends; None if no bid has a claim on it.
     pub claim: Option<BidId>,
     /// Price in force, per node-hour.
     pub billed: Price,
@@ -49,15 +68,19 @@ pub struct AllocationDump {
     pub protected_until: Micros,
 }
 
+/// The state of an allocation that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocationState {
+    /// The node is not reported ready yet.
     Starting,
+    /// The node is ready, and is billed (R15).
     Active,
     /// Either of the two, under notice.
     Notice,
 }
 
 impl AllocationState {
+    /// Returns the name of the state, as in `Starting`.
     pub fn word(self) -> &'static str {
         match self {
             AllocationState::Starting => "Starting",

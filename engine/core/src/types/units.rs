@@ -8,10 +8,14 @@ use std::sync::Arc;
 pub struct Micros(pub u64);
 
 impl Micros {
+    /// The span of one second.
     pub const SECOND: Micros = Micros(1_000_000);
+    /// The span of one hour.
     pub const HOUR: Micros = Micros(3_600_000_000);
+    /// The span of 24 hours.
     pub const DAY: Micros = Micros(24 * Self::HOUR.0);
 
+    /// Returns the span of so many seconds.
     pub const fn seconds(seconds: u64) -> Micros {
         Micros(seconds * Self::SECOND.0)
     }
@@ -36,10 +40,12 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
+            /// Copies a text, which is not checked here.
             pub fn new(text: &str) -> Self {
                 Self(Arc::from(text))
             }
 
+            /// Returns the text as it was given.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -86,7 +92,9 @@ impl MarketName {
 /// A unit as people write it: `market:provider#number`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitName {
+    /// The market in which the unit is sold.
     pub market: MarketName,
+    /// The account that sells it.
     pub provider: AccountName,
     /// The number of the unit, from 1 in each offer. No number is used twice.
     pub number: u64,
@@ -133,8 +141,11 @@ pub struct AccountId(pub u32);
 /// One sellable node: at most one offer per market and provider, so these three name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId {
+    /// The market in which the unit is sold.
     pub market: MarketId,
+    /// The account that sells it.
     pub provider: AccountId,
+    /// The number of the unit, from 1 in each offer. No number is used twice.
     pub number: u64,
 }
 
@@ -153,19 +164,24 @@ number!(Micros, Seq, BidId, AllocationId);
 /// The names behind the numbers of markets and accounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
+    /// The names of markets, by [`MarketId`].
     pub markets: Vec<MarketName>,
+    /// The names of accounts, by [`AccountId`].
     pub accounts: Vec<AccountName>,
 }
 
 impl Names {
+    /// Returns the name of a market. Panics if no market has this number.
     pub fn market(&self, id: MarketId) -> &MarketName {
         &self.markets[id.0 as usize]
     }
 
+    /// Returns the name of an account. Panics if no account has this number.
     pub fn account(&self, id: AccountId) -> &AccountName {
         &self.accounts[id.0 as usize]
     }
 
+    /// Returns the name of a unit. Panics if no market or account has its number.
     pub fn unit(&self, id: UnitId) -> UnitName {
         UnitName {
             market: self.market(id.market).clone(),
