@@ -33,13 +33,13 @@ CREATE TABLE bids (
     PRIMARY KEY (bid)
 ) WITH (fillfactor = 85);
 CREATE INDEX bids_by_tenant ON bids (tenant, bid);
-COMMENT ON TABLE bids IS 'All bids, with their state at the watermark. A bid that closed keeps its last state.';
+COMMENT ON TABLE bids IS 'All bids, with their state at the watermark. A closed bid may still hold nodes.';
 COMMENT ON COLUMN bids.bid IS 'Number of the bid: the seq of the command that placed it.';
 COMMENT ON COLUMN bids.tenant IS 'Account that placed the bid and pays for its nodes.';
 COMMENT ON COLUMN bids.markets IS 'Markets that the bid names, in the tenant''s order. NULL if it names an instance type.';
 COMMENT ON COLUMN bids.instance_type IS 'Instance type that the bid names: it looks in every market of this type.';
 COMMENT ON COLUMN bids.ceiling_micros IS 'Highest price that the tenant accepts, in micro-dollars per node-hour.';
-COMMENT ON COLUMN bids.min_nodes IS 'The bid takes at least this many nodes at once, or none.';
+COMMENT ON COLUMN bids.min_nodes IS 'At entry the bid takes at least this many nodes at once, or none.';
 COMMENT ON COLUMN bids.max_nodes IS 'The bid takes at most this many nodes.';
 COMMENT ON COLUMN bids.time_in_force IS 'GTC, GTT or IOC.';
 COMMENT ON COLUMN bids.expire_at IS 'Time at which a GTT bid closes.';
@@ -52,7 +52,7 @@ COMMENT ON COLUMN bids.close_reason IS 'EXPIRED, IOC, CANCELLED, DONE and so on.
 COMMENT ON COLUMN bids.closed_at IS 'Time at which the bid closed. NULL while it is open.';
 COMMENT ON COLUMN bids.held IS 'Nodes that the bid holds without a notice.';
 COMMENT ON COLUMN bids.under_notice IS 'Nodes that the bid holds under notice.';
-COMMENT ON COLUMN bids.claimed IS 'Nodes of others, under notice, that the bid will get.';
+COMMENT ON COLUMN bids.claimed IS 'Nodes of others, under notice, that the bid has a claim on.';
 COMMENT ON COLUMN bids.unmet IS 'Nodes that the bid still looks for.';
 
 CREATE TABLE allocations (
@@ -95,7 +95,7 @@ COMMENT ON COLUMN allocations.ready_at IS 'Time at which the node was reported r
 COMMENT ON COLUMN allocations.protected_until IS 'End of the minimum runtime, during which the node is not pre-empted.';
 COMMENT ON COLUMN allocations.notice_reason IS 'OUTBID, CAPACITY_WITHDRAWN or RESERVE_RAISED: why the node is, or ended, under notice.';
 COMMENT ON COLUMN allocations.notice_started_at IS 'Time at which the notice was given.';
-COMMENT ON COLUMN allocations.notice_deadline IS 'Time at which the node is taken away.';
+COMMENT ON COLUMN allocations.notice_deadline IS 'Time at which the node is taken away at the latest.';
 COMMENT ON COLUMN allocations.ended_at IS 'Time at which the allocation ended. NULL until then.';
 COMMENT ON COLUMN allocations.end_reason IS 'Why the allocation ended.';
 COMMENT ON COLUMN allocations.last_price_micros IS 'Price at the end, in micro-dollars per node-hour. NULL until then.';
@@ -143,11 +143,11 @@ COMMENT ON COLUMN price_changes.market IS 'Market whose prices changed.';
 COMMENT ON COLUMN price_changes.at IS 'Time of the change.';
 COMMENT ON COLUMN price_changes.seq IS 'Number of the command that changed the prices.';
 COMMENT ON COLUMN price_changes.idx IS 'Position of the event among the events of the command.';
-COMMENT ON COLUMN price_changes.market_price_micros IS 'Price that active nodes pay from here on.';
+COMMENT ON COLUMN price_changes.market_price_micros IS 'Market price over all tenants (rule R8). A node pays at least the reserve, and its own bids do not raise its price.';
 COMMENT ON COLUMN price_changes.entry_price_micros IS 'Lowest ceiling that gets one more node now. NULL if none does.';
 COMMENT ON COLUMN price_changes.floor_micros IS 'Lowest reserve on offer. NULL without offers.';
-COMMENT ON COLUMN price_changes.lowest_accepted_micros IS 'Lowest ceiling among the bids that hold nodes. NULL if none does.';
-COMMENT ON COLUMN price_changes.highest_losing_micros IS 'Highest ceiling among the bids that wait. 0 if none does.';
+COMMENT ON COLUMN price_changes.lowest_accepted_micros IS 'Lowest ceiling among live allocations and claims. NULL if there are none.';
+COMMENT ON COLUMN price_changes.highest_losing_micros IS 'Highest ceiling among waiting bids, except those that want several nodes at once. 0 if none waits.';
 
 CREATE TABLE charges (
     seq           bigint           NOT NULL,
@@ -183,7 +183,7 @@ COMMENT ON COLUMN charges.tenant IS 'Account that pays.';
 COMMENT ON COLUMN charges.provider IS 'Account that is paid.';
 COMMENT ON COLUMN charges.unit IS 'Unit of the allocation.';
 COMMENT ON COLUMN charges.market IS 'Market of the unit.';
-COMMENT ON COLUMN charges.own IS 'True if the payer holds the allocation; false for a claim on the node of another.';
+COMMENT ON COLUMN charges.own IS 'True if the paying tenant holds the allocation; false for a claim on the node of another tenant.';
 COMMENT ON COLUMN charges.reason IS 'Why the node ended, or CLAIM_DROPPED.';
 COMMENT ON COLUMN charges.from_at IS 'Start of the billed time.';
 COMMENT ON COLUMN charges.to_at IS 'End of the billed time.';
@@ -248,13 +248,13 @@ COMMENT ON COLUMN events.idx IS 'Position of the event among the events of the c
 COMMENT ON COLUMN events.at IS 'Time of the event. It never falls in the order of (seq, idx).';
 COMMENT ON COLUMN events.kind IS 'Kind of the event: the field of kubebid.auction.v1.Event, such as bid_placed.';
 COMMENT ON COLUMN events.reason IS 'Reason of a notice, an end, a charge, a closed bid, a claim or a refusal.';
-COMMENT ON COLUMN events.market IS 'Market of the unit or the offer, or the only market of the bid. NULL for bids that name several.';
+COMMENT ON COLUMN events.market IS 'Market of the unit or the offer, or the only market of the bid. NULL for bids that name several, and for refusals.';
 COMMENT ON COLUMN events.unit IS 'Unit that the event is about.';
 COMMENT ON COLUMN events.allocation IS 'Allocation that the event is about.';
 COMMENT ON COLUMN events.bid IS 'Bid that the event is about, or that holds the node.';
 COMMENT ON COLUMN events.tenant IS 'Account of that bid.';
 COMMENT ON COLUMN events.provider IS 'Provider of the offer or the unit.';
-COMMENT ON COLUMN events.claimant_bid IS 'Bid that has, had or pays for the claim on the node.';
+COMMENT ON COLUMN events.claimant_bid IS 'Bid whose claim on the node begins, ends or is charged.';
 COMMENT ON COLUMN events.claimant IS 'Account of the claimant''s bid.';
 COMMENT ON COLUMN events.former_claimant_bid IS 'Bid that had the claim before.';
 COMMENT ON COLUMN events.former_claimant IS 'Account of that bid.';
@@ -270,6 +270,7 @@ CREATE TABLE event_parties (
 );
 CREATE INDEX event_parties_by_account ON event_parties (account, seq, idx);
 CREATE INDEX event_parties_by_bid ON event_parties (bid, seq, idx) WHERE bid IS NOT NULL;
+CREATE INDEX event_parties_by_seq ON event_parties (seq);
 COMMENT ON TABLE event_parties IS 'Index of events by the accounts and bids that are rare: claimants, former claimants and senders of refused commands.';
 COMMENT ON COLUMN event_parties.account IS 'Claimant, former claimant or sender.';
 COMMENT ON COLUMN event_parties.bid IS 'Bid of the claimant or the former claimant.';

@@ -20,14 +20,14 @@ ALTER TABLE projection ADD COLUMN prices_from INTEGER NOT NULL DEFAULT 0;
 
 -- Times are microseconds since 1970. Prices are micro-dollars per node-hour, amounts micro-dollars.
 
--- All bids, with their state at the watermark. A bid that closed keeps its last state.
+-- All bids, with their state at the watermark. A closed bid may still hold nodes.
 CREATE TABLE bids (
     bid            INTEGER NOT NULL, -- Number of the bid: the seq of the command that placed it.
     tenant         TEXT    NOT NULL, -- Account that placed the bid and pays for its nodes.
     markets        TEXT,             -- JSON array of the markets that the bid names, in the tenant's order. NULL if it names an instance type.
     instance_type  TEXT,             -- Instance type that the bid names: it looks in every market of this type.
     ceiling_micros INTEGER NOT NULL, -- Highest price that the tenant accepts, in micro-dollars per node-hour.
-    min_nodes      INTEGER NOT NULL, -- The bid takes at least this many nodes at once, or none.
+    min_nodes      INTEGER NOT NULL, -- At entry the bid takes at least this many nodes at once, or none.
     max_nodes      INTEGER NOT NULL, -- The bid takes at most this many nodes.
     time_in_force  TEXT    NOT NULL, -- GTC, GTT or IOC.
     expire_at      INTEGER,          -- Time at which a GTT bid closes.
@@ -40,7 +40,7 @@ CREATE TABLE bids (
     closed_at      INTEGER,          -- Time at which the bid closed. NULL while it is open.
     held           INTEGER NOT NULL, -- Nodes that the bid holds without a notice.
     under_notice   INTEGER NOT NULL, -- Nodes that the bid holds under notice.
-    claimed        INTEGER NOT NULL, -- Nodes of others, under notice, that the bid will get.
+    claimed        INTEGER NOT NULL, -- Nodes of others, under notice, that the bid has a claim on.
     unmet          INTEGER NOT NULL, -- Nodes that the bid still looks for.
     PRIMARY KEY (bid)
 ) STRICT;
@@ -61,7 +61,7 @@ CREATE TABLE allocations (
     protected_until   INTEGER NOT NULL, -- End of the minimum runtime, during which the node is not pre-empted.
     notice_reason     TEXT,             -- OUTBID, CAPACITY_WITHDRAWN or RESERVE_RAISED: why the node is, or ended, under notice.
     notice_started_at INTEGER,          -- Time at which the notice was given.
-    notice_deadline   INTEGER,          -- Time at which the node is taken away.
+    notice_deadline   INTEGER,          -- Time at which the node is taken away at the latest.
     ended_at          INTEGER,          -- Time at which the allocation ended. NULL until then.
     end_reason        TEXT,             -- Why the allocation ended.
     last_price_micros INTEGER,          -- Price at the end, in micro-dollars per node-hour. NULL until then.
@@ -98,13 +98,15 @@ CREATE TABLE price_changes (
     at                     INTEGER NOT NULL, -- Time of the change.
     seq                    INTEGER NOT NULL, -- Number of the command that changed the prices.
     idx                    INTEGER NOT NULL, -- Position of the event among the events of the command.
-    market_price_micros    INTEGER NOT NULL, -- Price that active nodes pay from here on.
+    market_price_micros    INTEGER NOT NULL, -- Market price over all tenants (rule R8). A node pays at least the reserve, and its own bids do not raise its price.
     entry_price_micros     INTEGER,          -- Lowest ceiling that gets one more node now. NULL if none does.
     floor_micros           INTEGER,          -- Lowest reserve on offer. NULL without offers.
-    lowest_accepted_micros INTEGER,          -- Lowest ceiling among the bids that hold nodes. NULL if none does.
-    highest_losing_micros  INTEGER NOT NULL, -- Highest ceiling among the bids that wait. 0 if none does.
+    lowest_accepted_micros INTEGER,          -- Lowest ceiling among live allocations and claims. NULL if there are none.
+    highest_losing_micros  INTEGER NOT NULL, -- Highest ceiling among waiting bids, except those that want several nodes at once. 0 if none waits.
     PRIMARY KEY (market, at, seq, idx)
 ) STRICT;
+-- Old rows are found by time. On PostgreSQL they are partitions.
+CREATE INDEX price_changes_by_time ON price_changes (at);
 
 -- All charges: debit = credit + fee. All amounts are in micro-dollars.
 CREATE TABLE charges (
@@ -117,7 +119,7 @@ CREATE TABLE charges (
     provider      TEXT    NOT NULL, -- Account that is paid.
     unit          TEXT    NOT NULL, -- Unit of the allocation.
     market        TEXT    NOT NULL, -- Market of the unit.
-    own           INTEGER NOT NULL, -- True if the payer holds the allocation; false for a claim on the node of another.
+    own           INTEGER NOT NULL, -- True if the paying tenant holds the allocation; false for a claim on the node of another tenant.
     reason        TEXT    NOT NULL, -- Why the node ended, or CLAIM_DROPPED.
     from_at       INTEGER NOT NULL, -- Start of the billed time.
     to_at         INTEGER NOT NULL, -- End of the billed time.
@@ -154,13 +156,13 @@ CREATE TABLE events (
     at                  INTEGER NOT NULL, -- Time of the event. It never falls in the order of (seq, idx).
     kind                TEXT    NOT NULL, -- Kind of the event: the field of kubebid.auction.v1.Event, such as bid_placed.
     reason              TEXT,             -- Reason of a notice, an end, a charge, a closed bid, a claim or a refusal.
-    market              TEXT,             -- Market of the unit or the offer, or the only market of the bid. NULL for bids that name several.
+    market              TEXT,             -- Market of the unit or the offer, or the only market of the bid. NULL for bids that name several, and for refusals.
     unit                TEXT,             -- Unit that the event is about.
     allocation          INTEGER,          -- Allocation that the event is about.
     bid                 INTEGER,          -- Bid that the event is about, or that holds the node.
     tenant              TEXT,             -- Account of that bid.
     provider            TEXT,             -- Provider of the offer or the unit.
-    claimant_bid        INTEGER,          -- Bid that has, had or pays for the claim on the node.
+    claimant_bid        INTEGER,          -- Bid whose claim on the node begins, ends or is charged.
     claimant            TEXT,             -- Account of the claimant's bid.
     former_claimant_bid INTEGER,          -- Bid that had the claim before.
     former_claimant     TEXT,             -- Account of that bid.
@@ -185,3 +187,4 @@ CREATE TABLE event_parties (
 ) STRICT;
 CREATE INDEX event_parties_by_account ON event_parties (account, seq, idx);
 CREATE INDEX event_parties_by_bid ON event_parties (bid, seq, idx) WHERE bid IS NOT NULL;
+CREATE INDEX event_parties_by_seq ON event_parties (seq);

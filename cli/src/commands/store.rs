@@ -14,8 +14,9 @@ use std::path::PathBuf;
 pub(crate) enum StoreCommand {
     /// Let a role of PostgreSQL read bids, allocations, events, prices and charges with SQL
     #[command(after_help = "\
-The role may log in and read the tables of docs/sql.md: for psql, Grafana or a BI tool. It may not read
-the journal, accounts and tokens, and its transactions are read-only. It sees what all tenants do.
+The role may read the tables of docs/sql.md: for psql, Grafana or a BI tool. It may not read the journal,
+accounts and tokens. It sees what all tenants do. A role that the command creates may log in, and its
+transactions are read-only.
 
 Run it as the owner of the store, who must be allowed to create roles, or create the role before:
   psql -c 'CREATE ROLE kubebid_reader LOGIN'
@@ -24,7 +25,8 @@ Examples:
   kubebid store grant-reader --store postgres://kubebid@db/kubebid --password-file reader.password
   psql postgres://kubebid_reader@db/kubebid -c 'SELECT state, count(*) FROM bids GROUP BY state'
 
-Exit codes: 0 the role may read, 1 the database refused, 2 the store is not in PostgreSQL.")]
+Exit codes: 0 the role may read, 1 the database refused, 2 the store is not in PostgreSQL, or the
+role writes to it.")]
     GrantReader {
         /// The store: postgres://…
         #[arg(long, env = "KUBEBID_STORE", value_name = "URL", hide_env_values = true)]
@@ -50,7 +52,7 @@ impl StoreCommand {
         };
         let password = password.as_deref().map(str::trim_end);
         grant_reader(&options, &role, password, &TABLES).await.map_err(|error| match &error {
-            GrantError::Sqlite => Failure::usage(error.to_string()),
+            GrantError::Sqlite | GrantError::Writer(_) => Failure::usage(error.to_string()),
             GrantError::NoTable(_) | GrantError::Store(_) => local::fault(&error),
         })?;
         write_line(&format!("{role} may read {}", TABLES.join(", ")))

@@ -43,7 +43,7 @@ impl Api {
             Some(from) => from,
             None if request.from_start => {
                 let extent = self.engine().read_model().tables.extent().await?;
-                (extent.first_event - 1, Cursor::ALL)
+                extent.before_first_event()
             }
             // What the caller knows to be done is not told again: the exchange answers commands a moment before
             // they count as applied.
@@ -85,6 +85,13 @@ impl Api {
             ..filter.query.clone()
         };
         let page = self.engine().read_model().event_page(&query, LOOKED_AT).await?;
+        if let Some(after) = query.after.filter(|_| !query.newest_first) {
+            // Now, because rows may have been dropped while the page was read.
+            let extent = self.engine().read_model().tables.extent().await?;
+            if !extent.has_events_after(after) {
+                return Err(not_kept(extent.first_event));
+            }
+        }
         let mut rows = page.events;
         let mut next_page_token = page::cut(&mut rows, size, |row| PageEnd((row.seq.0, row.index)));
         let mut end = rows.last().map_or((seq, Cursor::ALL), |row| (row.seq.0, row.index));
@@ -120,7 +127,7 @@ impl Api {
             }
         }
         let extent = self.engine().read_model().tables.extent().await?;
-        if cursor.seq + 1 < extent.first_event {
+        if !extent.has_events_after((cursor.seq, cursor.index)) {
             return Err(not_kept(extent.first_event));
         }
         Ok(Some((cursor.seq, cursor.index)))

@@ -179,9 +179,6 @@ impl Follow {
         let tables = &engine.read_model().tables;
         let extent = tables.extent().await?;
         let known = (engine.projected().min(extent.watermark), Cursor::ALL);
-        if self.place.0 + 1 < extent.first_event {
-            return Err(not_kept(extent.first_event));
-        }
         if known.0 < target {
             return Err(
                 ApiError::new(Code::Unavailable).saying("the events are not written yet, or not any more")
@@ -190,6 +187,11 @@ impl Follow {
         let query =
             EventQuery { after: Some(self.place), limit: FRAME_EVENTS as u32, ..self.filter.query.clone() };
         let page = engine.read_model().event_page(&query, LOOKED_AT).await?;
+        // Now, because rows may have been dropped while the page was read.
+        let extent = tables.extent().await?;
+        if !extent.has_events_after(self.place) {
+            return Err(not_kept(extent.first_event));
+        }
         if let Some(last) = page.events.last() {
             self.place = (last.seq.0, last.index);
         }

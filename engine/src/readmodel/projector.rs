@@ -62,8 +62,9 @@ pub(crate) struct Projector {
     projected: Reaching,
     health: Health,
     retention: Retention,
-    /// The day up to which rows that are no longer kept were dropped, and when to try again after a failure.
+    /// The day on which rows that are no longer kept were dropped.
     dropped_on: u64,
+    /// The time before which that is not tried again.
     drop_after: Instant,
     /// The last folded command, and the nodes that ran then.
     folded: u64,
@@ -328,12 +329,10 @@ impl Projector {
         if day == self.dropped_on || Instant::now() < self.drop_after {
             return;
         }
-        for expired in self.retention.expired(now) {
-            if let Err(fault) = writer.drop_expired(&expired).await {
-                warn!(error = in_full(&fault), table = expired.table, "old rows are kept for a while longer");
-                self.drop_after = Instant::now() + DROP_RETRY;
-                return;
-            }
+        if let Err(fault) = writer.drop_expired(self.retention, now).await {
+            warn!(error = in_full(&fault), "old rows are kept for a while longer");
+            self.drop_after = Instant::now() + DROP_RETRY;
+            return;
         }
         self.dropped_on = day;
     }

@@ -2,49 +2,33 @@
 
 use kubebid_core::units::Micros;
 
-const DAY_MICROS: u64 = 86_400_000_000;
+const DAY: Micros = Micros(86_400_000_000);
 
-/// Whole days of rows to keep besides the present one, in UTC; None is for ever.
+/// Days for which rows are kept; None is for ever. Rows are dropped a whole month at a time, so some are kept for up to a
+/// month longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     pub event_days: Option<u32>,
     pub price_days: Option<u32>,
 }
 
-/// Rows that are no longer kept.
-#[derive(Debug)]
-pub(crate) struct Expired {
-    pub(crate) table: &'static str,
-    /// The first day that is kept, counted from 1970.
-    pub(crate) first_day: u64,
-    /// Statements that tell what is missing from then on.
-    pub(crate) then: Vec<String>,
-}
-
 impl Retention {
     /// Returns the day of a time, counted from 1970.
     pub(crate) fn day(at: Micros) -> u64 {
-        at.0 / DAY_MICROS
+        at.0 / DAY.0
     }
 
-    /// Returns what is no longer kept at a time.
-    pub(crate) fn expired(self, now: Micros) -> Vec<Expired> {
-        let first_day = |days: u32| Retention::day(now).saturating_sub(days.into());
-        let events = self.event_days.map(|days| Expired {
-            table: "events",
-            first_day: first_day(days),
-            then: vec![
-                // The day may begin within the events of a command.
-                "UPDATE projection SET first_event = 1 + COALESCE((SELECT MIN(seq) FROM events), watermark)"
-                    .to_owned(),
-                "DELETE FROM event_parties WHERE seq < (SELECT first_event FROM projection)".to_owned(),
-            ],
-        });
-        let prices = self.price_days.map(|days| Expired {
-            table: "price_changes",
-            first_day: first_day(days),
-            then: vec![format!("UPDATE projection SET prices_from = {}", first_day(days) * DAY_MICROS)],
-        });
-        events.into_iter().chain(prices).collect()
+    /// Returns the earliest time whose events must be kept.
+    pub(crate) fn events_from(self, now: Micros) -> Option<Micros> {
+        self.event_days.map(|days| first_time(now, days))
     }
+
+    /// Returns the earliest time whose price changes must be kept.
+    pub(crate) fn prices_from(self, now: Micros) -> Option<Micros> {
+        self.price_days.map(|days| first_time(now, days))
+    }
+}
+
+fn first_time(now: Micros, days: u32) -> Micros {
+    Micros(now.0.saturating_sub(DAY.0 * u64::from(days)))
 }

@@ -22,7 +22,7 @@ use utoipa::openapi::{RefOr, Schema};
 pub(super) struct Binding {
     /// The field that the path fills, and the text it fills it with: ("market", "{type}/{region}").
     pub(super) from_path: Option<(Vec<String>, String)>,
-    /// Dialect of the query by name; empty if there is a body.
+    /// Parameters of the query by name; empty if there is a body.
     pub(super) query: BTreeMap<String, Parameter>,
     pub(super) has_body: bool,
     /// The message has a `client_key`.

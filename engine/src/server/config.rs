@@ -75,11 +75,12 @@ pub struct ServeArgs {
     /// Commands that the readable tables may lag behind; beyond that commands are refused as BUSY.
     #[arg(long, env = "KUBEBID_PROJECTION_LAG", default_value_t = 1_000_000, value_name = "N")]
     pub projection_lag: u64,
-    /// Keep events for this many days besides today; older ones are dropped from the tables, a whole UTC day at a time, and
-    /// cursors into them are GONE [default: for ever]
+    /// Keep events for this many days; older ones are dropped from the tables, a whole month at a time, and cursors into
+    /// them are GONE [default: for ever]
     #[arg(long, env = "KUBEBID_KEEP_EVENTS", value_name = "DAYS", value_parser = value_parser!(u32).range(1..))]
     pub keep_events: Option<u32>,
-    /// Keep price changes for this many days besides today; strategies need the last two [default: for ever]
+    /// Keep price changes for this many days; older ones are dropped, a whole month at a time. Strategies need two days
+    /// [default: for ever]
     #[arg(long, env = "KUBEBID_KEEP_PRICES", value_name = "DAYS", value_parser = value_parser!(u32).range(2..))]
     pub keep_prices: Option<u32>,
     /// Commands from one snapshot of the market to the next: about so many are replayed when it starts after a crash.

@@ -6,9 +6,39 @@ mod sqlite;
 pub(super) use postgres::PostgresBulkWriter;
 pub(super) use sqlite::SqliteBulkWriter;
 
+use chrono::{DateTime, Datelike, NaiveDate, NaiveTime};
 use kubebid_core::units::Micros;
 use std::collections::BTreeSet;
 use std::fmt;
+
+/// A month in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Month {
+    year: i32,
+    month: u32,
+}
+
+impl Month {
+    pub(crate) fn of(at: Micros) -> Month {
+        let at = DateTime::from_timestamp_micros(at.0.min(TIME_MAX) as i64).expect("TIME_MAX is a time");
+        Month { year: at.year(), month: at.month() }
+    }
+
+    fn next(self) -> Month {
+        match self.month {
+            12 => Month { year: self.year + 1, month: 1 },
+            month => Month { month: month + 1, ..self },
+        }
+    }
+
+    /// Returns the start of the month. The last month of chrono's calendar has no next one.
+    pub(crate) fn start(self) -> Micros {
+        let date = NaiveDate::from_ymd_opt(self.year, self.month, 1);
+        date.map_or(Micros(TIME_MAX), |date| {
+            Micros(date.and_time(NaiveTime::MIN).and_utc().timestamp_micros() as u64)
+        })
+    }
+}
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +68,8 @@ pub(crate) struct Change {
 pub(crate) enum How {
     /// Adds them to this table.
     Append(&'static str),
-    /// Adds them to this table, which PostgreSQL divides by the column `at`: one partition for each day.
-    AppendByDay(&'static str),
+    /// Adds them to this table, which PostgreSQL divides by the column `at`: one partition for each month.
+    AppendByMonth(&'static str),
     /// Runs this statement, which finds them as the relation `v`.
     Statement(&'static str),
 }
@@ -67,7 +97,7 @@ pub(crate) enum Column {
 pub(crate) const TIME_MAX: u64 = 8_210_266_876_799_999_999;
 
 /// A day in microseconds.
-pub(super) const DAY_MICROS: i64 = 86_400_000_000;
+const DAY_MICROS: i64 = 86_400_000_000;
 
 /// The character between the texts of a list: U+001F, "unit separator", which no name contains.
 const SEPARATOR: u8 = 0x1f;
@@ -121,11 +151,14 @@ impl Bulk {
         Row { columns: self.columns.iter_mut() }
     }
 
-    /// Returns the days since 1970 on which rows happened, by their column `at`.
-    pub(crate) fn days(&self) -> BTreeSet<i64> {
+    /// Returns the months in which rows happened, by their column `at`.
+    pub(crate) fn months(&self) -> BTreeSet<Month> {
         let at = self.names.iter().position(|(name, _)| *name == "at").expect("the rows have a time");
         let Column::Number(times) = &self.columns[at] else { panic!("a time is a number") };
-        times.iter().flatten().map(|micros| micros.div_euclid(DAY_MICROS)).collect()
+        // Few days of many rows: their months are what takes time.
+        let days: BTreeSet<i64> =
+            times.iter().flatten().map(|micros| micros.div_euclid(DAY_MICROS)).collect();
+        days.into_iter().map(|day| Month::of(Micros((day * DAY_MICROS) as u64))).collect()
     }
 
     /// Returns the names of some columns, as statements list them.
@@ -202,7 +235,7 @@ impl Row<'_> {
         self
     }
 
-    /// Postgres has no NUL in texts.
+    /// Adds a text. PostgreSQL has no NUL character in texts: it becomes U+FFFD.
     pub(crate) fn some_text(&mut self, text: Option<&str>) -> &mut Self {
         match self.columns.next() {
             Some(Column::Text(column)) => match text.filter(|text| text.contains('\0')) {
@@ -228,7 +261,7 @@ impl Row<'_> {
     }
 }
 
-impl Drop for Row<'_> {
+impl std::ops::Drop for Row<'_> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             assert!(self.columns.next().is_none(), "a row is filled to its end");
@@ -236,7 +269,17 @@ impl Drop for Row<'_> {
     }
 }
 
-/// One who writes rows, on a connection of its own.
+/// Rows that are no longer kept.
+#[derive(Debug)]
+pub(crate) struct Drop {
+    pub(crate) table: &'static str,
+    /// The start of the first month that is kept.
+    pub(crate) first_month: Micros,
+    pub(crate) before: Vec<String>,
+    pub(crate) after: Vec<String>,
+}
+
+/// Writes rows on a connection of its own.
 #[async_trait::async_trait]
 pub(crate) trait BulkWriter: fmt::Debug + Send {
     /// Makes the changes and moves the watermark, all or nothing. Where the watermark is not `before`,
@@ -248,12 +291,7 @@ pub(crate) trait BulkWriter: fmt::Debug + Send {
         changes: &[Change],
     ) -> Result<Option<u64>, sqlx::Error>;
 
-    /// Drops the rows of a table that happened before a day, counted from 1970, and runs the statements `then` in the same
+    /// Drops the rows of a table that happened before a month. Runs statements before and after that, in the same
     /// transaction. Does nothing if there are no such rows.
-    async fn drop_days_before(
-        &mut self,
-        table: &'static str,
-        day: i64,
-        then: &[String],
-    ) -> Result<(), sqlx::Error>;
+    async fn drop_months_before(&mut self, drop: &Drop) -> Result<(), sqlx::Error>;
 }

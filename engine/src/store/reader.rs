@@ -13,6 +13,8 @@ const BESIDE: [&str; 3] = ["projection", "bid_labels", "instance_types"];
 pub enum GrantError {
     #[error("a SQLite file has no roles: whoever may read the file may read its tables")]
     Sqlite,
+    #[error("{0} is the engine's own role or a superuser: name another one for readers")]
+    Writer(String),
     #[error("the store has no table {0} yet: start an engine on it once")]
     NoTable(&'static str),
     #[error(transparent)]
@@ -36,17 +38,22 @@ pub async fn grant_reader(
             return Err(GrantError::NoTable(table));
         }
     }
+    let writes = "SELECT $1 = current_user OR EXISTS (
+                      SELECT 1 FROM pg_roles WHERE rolname = $1 AND rolsuper)";
+    if value(&pool, writes, &[role]).await? {
+        return Err(GrantError::Writer(role.to_owned()));
+    }
     let exists: bool =
         value(&pool, "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)", &[role]).await?;
+    // An existing role may belong to an administrator: it keeps its settings.
     if !exists {
-        run(&pool, "SELECT format('CREATE ROLE %I', $1)", &[role]).await?;
+        run(&pool, "SELECT format('CREATE ROLE %I LOGIN', $1)", &[role]).await?;
+        run(&pool, "SELECT format('ALTER ROLE %I SET default_transaction_read_only TO on', $1)", &[role])
+            .await?;
     }
-    run(&pool, "SELECT format('ALTER ROLE %I LOGIN', $1)", &[role]).await?;
     if let Some(password) = password {
         run(&pool, "SELECT format('ALTER ROLE %I PASSWORD %L', $1, $2)", &[role, password]).await?;
     }
-    // A reader's mistake then changes nothing, even where somebody grants it more.
-    run(&pool, "SELECT format('ALTER ROLE %I SET default_transaction_read_only TO on', $1)", &[role]).await?;
     run(&pool, "SELECT format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), $1)", &[role]).await?;
     for table in &tables {
         run(&pool, "SELECT format('GRANT SELECT ON %I TO %I', $2, $1)", &[role, table]).await?;

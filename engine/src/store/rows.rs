@@ -32,9 +32,9 @@ impl Rows {
 /// The dialect of a database.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Dialect {
-    /// Dialect are `$1`, `$2` and so on.
+    /// Parameters are `$1`, `$2` and so on.
     Postgres,
-    /// Dialect are `?`. SQLite takes numbers too, but it searches all earlier ones for each: with thousands of them
+    /// Parameters are `?`. SQLite takes numbers too, but it searches all earlier ones for each: with thousands of them
     /// that takes longer than the statement.
     Sqlite,
 }

@@ -22,6 +22,7 @@ pub(crate) struct Select {
 enum Piece {
     Sql(String),
     Argument(Argument),
+    OnPostgres(&'static str),
     /// The value of a column, as a type that `sqlx::Any` knows.
     Value {
         relation: &'static str,
@@ -91,6 +92,12 @@ impl Select {
             self.sql(piece);
         }
         assert!(arguments.next().is_none(), "a place for each argument");
+        self
+    }
+
+    /// Adds text for PostgreSQL only.
+    pub(crate) fn on_postgres(&mut self, sql: &'static str) -> &mut Select {
+        self.pieces.push(Piece::OnPostgres(sql));
         self
     }
 
@@ -167,6 +174,10 @@ impl Select {
         for piece in self.pieces {
             match piece {
                 Piece::Sql(text) => sql.push_str(&text),
+                Piece::OnPostgres(text) => match dialect {
+                    Dialect::Postgres => sql.push_str(text),
+                    Dialect::Sqlite => {}
+                },
                 Piece::Argument(argument) => {
                     arguments.push(argument);
                     let argument = arguments.last().expect("it was pushed");
@@ -199,6 +210,16 @@ where
 }
 
 impl Dialect {
+    /// Returns the text for a time that is a full hour.
+    pub(crate) fn full_hour(self, time: Micros) -> String {
+        match self {
+            Dialect::Sqlite => time.0.to_string(),
+            Dialect::Postgres => {
+                format!("(TIMESTAMPTZ 'epoch' + {} * INTERVAL '1 hour')", time.0 / Micros::HOUR.0)
+            }
+        }
+    }
+
     /// Returns the text for argument number `n`, from 1.
     fn argument(self, n: usize, argument: &Argument) -> String {
         match (self, argument) {

@@ -70,6 +70,12 @@ impl Market {
         }
     }
 
+    /// Lets so many days pass.
+    pub(crate) async fn skip_days(&mut self, engine: &Engine, days: u64) {
+        self.now += days * 86_400_000_000;
+        self.advance(engine).await;
+    }
+
     async fn advance(&mut self, engine: &Engine) {
         self.now += match self.random(10) {
             0..5 => self.random(60_000_000),

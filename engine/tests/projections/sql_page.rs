@@ -100,4 +100,13 @@ async fn a_reader_needs_tables_and_a_server() {
     let empty = TestPlace::postgres();
     let refused = grant_reader(&empty.options, "kubebid_reader", None, &TABLES).await;
     assert!(matches!(refused, Err(GrantError::NoTable("bids"))));
+    let (engine, running) = empty.start().await;
+    drop(engine);
+    running.stop().await.unwrap();
+    // The engine's own role would be read-only from then on.
+    let mut connection = PgConnection::connect(empty.url()).await.unwrap();
+    let own: String =
+        sqlx::query_scalar("SELECT CAST(current_user AS text)").fetch_one(&mut connection).await.unwrap();
+    let refused = grant_reader(&empty.options, &own, None, &TABLES).await;
+    assert!(matches!(refused, Err(GrantError::Writer(_))));
 }

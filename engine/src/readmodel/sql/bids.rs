@@ -63,8 +63,9 @@ impl ReadModel {
     /// than the limit stops, and says where.
     pub async fn bid_page(&self, query: &BidQuery, most: usize) -> Result<BidPage, Fault> {
         let (limit, mut bids, mut after, mut have_read) = (query.limit as usize, Vec::new(), query.after, 0);
-        let mut count = limit.clamp(LEAST_ROWS, MOST_ROWS).min(most.max(LEAST_ROWS));
+        let mut count = limit.clamp(LEAST_ROWS, MOST_ROWS);
         loop {
+            count = count.min(most.saturating_sub(have_read).max(LEAST_ROWS));
             let mut select = select_bids();
             select.add(" WHERE b.bid > ?", &[&after]);
             if let Some(account) = &query.account {

@@ -49,8 +49,9 @@ impl ReadModel {
             return end_of_search(Vec::new());
         }
         let (limit, mut events, mut have_read) = (query.limit as usize, Vec::new(), 0);
-        let mut count = limit.clamp(LEAST_ROWS, MOST_ROWS).min(most.max(LEAST_ROWS));
+        let mut count = limit.clamp(LEAST_ROWS, MOST_ROWS);
         loop {
+            count = count.min(most.saturating_sub(have_read).max(LEAST_ROWS));
             let rows = self.candidates(&sources, &range, query.newest_first, count).await?;
             have_read += rows.len();
             let is_end = rows.len() < count;
@@ -92,7 +93,9 @@ impl ReadModel {
 
     /// Returns the places in which the query looks; None if there are none.
     async fn range(&self, query: &EventQuery) -> Result<Option<Range>, Fault> {
-        let mut range = Range { first: (0, 0), end: None, from: query.from, to: query.to };
+        // Bids and charges are kept longer than events.
+        let first_kept = self.tables.extent().await?.first_event - 1;
+        let mut range = Range { first: (first_kept, 0), end: None, from: query.from, to: query.to };
         if let Some(place) = query.after {
             range.continue_after(place, query.newest_first);
         }

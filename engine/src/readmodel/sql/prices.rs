@@ -105,7 +105,7 @@ impl ReadModel {
         let mut opened_at = opened_at.max(kept_from);
         let start = Micros(from.max(opened_at).0 / bar.0 * bar.0);
         let before = self.price_before(market, start).await?;
-        if before.is_none() && kept_from > Micros(0) {
+        if before.is_none() && opened_at == kept_from {
             // The price before the first change that is kept is not known.
             let first = self.price_points(market, start, Some(to), None, 1).await?;
             let Some(first) = first.first() else { return Ok(none) };

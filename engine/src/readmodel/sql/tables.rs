@@ -63,7 +63,7 @@ fn prices(prices: &[(&MarketName, PricePoint)]) -> Change {
         row.some_number(numbers.lowest_accepted.map(|price| price.0));
         row.number(numbers.highest_losing.0);
     }
-    Change { how: How::AppendByDay("price_changes"), rows }
+    Change { how: How::AppendByMonth("price_changes"), rows }
 }
 
 fn offers(offers: &BTreeMap<(&str, &str), OfferRecord>) -> Change {
@@ -72,7 +72,7 @@ fn offers(offers: &BTreeMap<(&str, &str), OfferRecord>) -> Change {
         rows.row().text(provider).text(market).number(*capacity).number(reserve.0).time(*put_at);
     }
     Change {
-        // Without WHERE, SQLite would read ON as that of a join.
+        // SQLite needs the WHERE: otherwise it reads ON as the condition of a join.
         how: How::Statement(
             "INSERT INTO offers (provider, market, capacity, reserve_micros, put_at) SELECT * FROM v WHERE true
               ON CONFLICT (provider, market) DO UPDATE SET capacity = excluded.capacity,

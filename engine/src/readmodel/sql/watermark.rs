@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Tables;
-use super::schema::TABLES;
+use super::schema::{PRICE_CHANGES, TABLES};
 use super::tables::Changes;
 use crate::readmodel::fold::Running;
-use crate::readmodel::retention::Expired;
-use crate::readmodel::rows::Mark;
+use crate::readmodel::retention::Retention;
+use crate::readmodel::rows::{Mark, Place};
 use crate::store::Fault;
-use crate::store::bulk::{BulkWriter, Columns, Kind::Number, Kind::Time};
+use crate::store::bulk::{BulkWriter, Columns, Drop, Kind::Number, Kind::Time, Month};
 use crate::store::rows::{Dialect, number, optional_time, time};
 use crate::store::select::Select;
 
@@ -28,6 +28,18 @@ pub(crate) struct Extent {
     pub(crate) first_event: u64,
     /// Price changes before this time were dropped.
     pub(crate) prices_from: Micros,
+}
+
+impl Extent {
+    /// Returns true if no event after this place was dropped.
+    pub(crate) fn has_events_after(self, place: Place) -> bool {
+        self.first_event == 1 || place >= self.before_first_event()
+    }
+
+    /// Returns the place before the first event that is certainly kept with all events of its command.
+    pub(crate) fn before_first_event(self) -> Place {
+        (self.first_event - 1, u32::MAX)
+    }
 }
 
 /// The result of writing rows.
@@ -175,15 +187,51 @@ impl Writer {
         })
     }
 
-    /// Drops rows that are no longer kept. A failure leaves them; try again later.
-    pub(crate) async fn drop_expired(&mut self, expired: &Expired) -> Result<(), Fault> {
+    /// Drops the rows that are no longer kept at a time. A failure leaves them; try again later.
+    pub(crate) async fn drop_expired(&mut self, retention: Retention, now: Micros) -> Result<(), Fault> {
         let doing = "dropping rows that are no longer kept";
-        let Expired { table, first_day, then } = expired;
-        // The connection is given up after a failure.
-        let Some(mut bulk_writer) = self.bulk_writer.take() else { return Ok(()) };
-        let dropped = bulk_writer.drop_days_before(table, *first_day as i64, then).await;
-        dropped.map_err(Fault::database(doing))?;
-        self.bulk_writer = Some(bulk_writer);
+        let (database, patience) = (&self.tables.database, self.tables.database.patience() * 6);
+        let events = retention.events_from(now).map(expired_events);
+        let prices = retention.prices_from(now).map(|from| expired_prices(from, database.dialect()));
+        for drop in events.into_iter().chain(prices) {
+            // The connection is given up after a failure.
+            let Some(mut bulk_writer) = self.bulk_writer.take() else { return Ok(()) };
+            let dropped = timeout(patience, bulk_writer.drop_months_before(&drop)).await;
+            dropped.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
+            self.bulk_writer = Some(bulk_writer);
+        }
         Ok(())
     }
+}
+
+fn expired_events(from: Micros) -> Drop {
+    // The first month that is kept may begin within the events of a command.
+    let first = "UPDATE projection SET first_event = 1 + COALESCE((SELECT MIN(seq) FROM events), watermark)";
+    let parties = "DELETE FROM event_parties WHERE seq < (SELECT first_event - 1 FROM projection)";
+    Drop {
+        table: "events",
+        first_month: Month::of(from).start(),
+        before: Vec::new(),
+        after: vec![first.to_owned(), parties.to_owned()],
+    }
+}
+
+/// The prices that are in force when the first month begins become changes at its beginning.
+fn expired_prices(from: Micros, dialect: Dialect) -> Drop {
+    let first_month = Month::of(from).start();
+    let start = dialect.full_hour(first_month);
+    let names: Vec<&str> = PRICE_CHANGES.iter().map(|(name, _)| *name).collect();
+    let values: Vec<String> =
+        names.iter().map(|name| if *name == "at" { start.clone() } else { format!("p.{name}") }).collect();
+    let (names, values) = (names.join(", "), values.join(", "));
+    let keep = format!(
+        "INSERT INTO price_changes ({names}) SELECT {values}
+         FROM markets m JOIN price_changes p ON p.market = m.market
+         WHERE (p.at, p.seq, p.idx) = (
+             SELECT l.at, l.seq, l.idx FROM price_changes l WHERE l.market = m.market AND l.at < {start}
+             ORDER BY l.at DESC, l.seq DESC, l.idx DESC LIMIT 1)
+         ON CONFLICT DO NOTHING"
+    );
+    let after = format!("UPDATE projection SET prices_from = {}", first_month.0);
+    Drop { table: "price_changes", first_month, before: vec![keep], after: vec![after] }
 }

@@ -2,14 +2,15 @@
 //! messages in a row, and the second one waits for the kernel's delayed acknowledgement of the first.
 
 use async_trait::async_trait;
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Utc};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, Row};
 
 use super::super::postgres::{GONE, NAME};
 use super::super::session::{LeftSessions, Session, SessionName};
 use super::{Bulk, Column, How, Kind};
-use super::{BulkWriter, Change};
+use super::{BulkWriter, Change, Drop, Month};
+use kubebid_core::units::Micros;
 use std::collections::BTreeSet;
 use tracing::info;
 
@@ -26,8 +27,8 @@ const BY_KEY: &str = "SET enable_seqscan TO off; SET enable_hashjoin TO off; SET
 #[derive(Debug)]
 pub(crate) struct PostgresBulkWriter {
     connection: PgConnection,
-    /// The partitions that are known to exist, by table and day since 1970.
-    partitions: BTreeSet<(&'static str, i64)>,
+    /// The partitions that are known to exist.
+    partitions: BTreeSet<(&'static str, Month)>,
     _session: Session,
 }
 
@@ -76,10 +77,10 @@ impl BulkWriter for PostgresBulkWriter {
             };
             let (sql, columns) = match how {
                 How::Append(table) => append(table),
-                How::AppendByDay(table) => {
-                    for day in rows.days() {
-                        if partitions.insert((table, day)) {
-                            create_partition(&mut transaction, table, day).await?;
+                How::AppendByMonth(table) => {
+                    for month in rows.months() {
+                        if partitions.insert((table, month)) {
+                            create_partition(&mut transaction, table, month).await?;
                         }
                     }
                     append(table)
@@ -97,70 +98,74 @@ impl BulkWriter for PostgresBulkWriter {
         Ok(None)
     }
 
-    async fn drop_days_before(
-        &mut self,
-        table: &'static str,
-        day: i64,
-        then: &[String],
-    ) -> Result<(), sqlx::Error> {
+    async fn drop_months_before(&mut self, drop: &Drop) -> Result<(), sqlx::Error> {
+        let Drop { table, first_month, before, after } = drop;
+        let first = Month::of(*first_month);
         let mut transaction = self.connection.begin().await?;
-        // Readers wait behind a drop that waits for a reader.
+        // While a drop waits for its lock, new readers wait too: it gives up soon.
         transaction.execute("SET LOCAL lock_timeout TO '2s'").await?;
-        let partitions: Vec<String> = sqlx::query_scalar(
-            "SELECT CAST(c.relname AS text) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-             WHERE i.inhparent = to_regclass($1) ORDER BY 1",
-        )
-        .bind(table)
-        .fetch_all(&mut *transaction)
-        .await?;
-        let first = partition(table, day);
-        let old: Vec<String> = partitions.into_iter().filter(|name| is_earlier(name, &first)).collect();
+        let known = partitions(&mut transaction, table).await?;
+        let old: Vec<String> = known.into_iter().filter(|name| is_before(name, table, first)).collect();
         if old.is_empty() {
             return transaction.rollback().await;
         }
+        create_partition(&mut transaction, table, first).await?;
         let drops = old.iter().map(|name| format!("DROP TABLE {name}"));
-        for statement in drops.chain(then.iter().cloned()) {
-            // Safe: made of constants, numbers and names that we gave.
+        for statement in before.iter().cloned().chain(drops).chain(after.iter().cloned()) {
+            // Safe: made of constants, numbers and names that this file gives.
             transaction.execute(AssertSqlSafe(statement)).await?;
         }
         transaction.commit().await?;
-        self.partitions.retain(|(name, known)| *name != table || *known >= day);
+        self.partitions.retain(|(name, month)| name != table || *month >= first);
         info!(table, partitions = old.len(), "rows that are no longer kept are dropped");
         Ok(())
     }
 }
 
-/// Creates the partition of a day, unless it exists. A partition that is attached locks no reader out, as one that is
-/// created as a partition would.
-async fn create_partition(connection: &mut PgConnection, table: &str, day: i64) -> Result<(), sqlx::Error> {
-    let name = partition(table, day);
-    let known: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
-        .bind(&name)
-        .fetch_one(&mut *connection)
-        .await?;
-    if known {
+/// Returns the names of a table's partitions.
+async fn partitions(connection: &mut PgConnection, table: &str) -> Result<Vec<String>, sqlx::Error> {
+    let query = "SELECT CAST(c.relname AS text) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                 WHERE i.inhparent = to_regclass($1) ORDER BY 1";
+    sqlx::query_scalar(query).bind(table).fetch_all(connection).await
+}
+
+/// Creates the partition of a month, unless it exists. `CREATE TABLE … PARTITION OF` would lock readers out; `ATTACH
+/// PARTITION` does not.
+async fn create_partition(
+    connection: &mut PgConnection,
+    table: &str,
+    month: Month,
+) -> Result<(), sqlx::Error> {
+    let name = partition(table, month);
+    if partitions(connection, table).await?.contains(&name) {
         return Ok(());
     }
-    let time = |day| format!("TIMESTAMPTZ 'epoch' + {day} * INTERVAL '24 hours'");
+    // Months begin at full hours, and so many hours are exact.
+    let time = |month: Month| {
+        format!("TIMESTAMPTZ 'epoch' + {} * INTERVAL '1 hour'", month.start().0 / Micros::HOUR.0)
+    };
     let sql = format!(
         "CREATE TABLE {name} (LIKE {table} INCLUDING ALL);
          ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({}) TO ({})",
-        time(day),
-        time(day + 1)
+        time(month),
+        time(month.next())
     );
     // Safe: made of constants and a number.
     connection.execute(AssertSqlSafe(sql)).await.map(|_| ())
 }
 
-/// Returns the name of a day's partition, such as `events_20261123`; `day` counts from 1970.
-fn partition(table: &str, day: i64) -> String {
-    let date = DateTime::from_timestamp(day * 86_400, 0).expect("a time is at most TIME_MAX").date_naive();
-    format!("{table}_{:04}{:02}{:02}", date.year(), date.month(), date.day())
+/// Returns the name of a month's partition, such as `events_202611`.
+fn partition(table: &str, month: Month) -> String {
+    format!("{table}_{:04}{:02}", month.year, month.month)
 }
 
-/// Compares the days of two partitions: a year after 9999 makes the name longer.
-fn is_earlier(name: &str, other: &str) -> bool {
-    (name.len(), name) < (other.len(), other)
+/// Returns true if the name is that of an earlier month's partition, and not one that a person gave.
+fn is_before(name: &str, table: &str, first: Month) -> bool {
+    let digits = name.strip_prefix(table).and_then(|rest| rest.strip_prefix('_')).unwrap_or_default();
+    let Some((year, month)) = digits.split_at_checked(digits.len().saturating_sub(2)) else { return false };
+    let (Ok(year), Ok(month)) = (year.parse(), month.parse()) else { return false };
+    let month = Month { year, month };
+    month < first && name == partition(table, month)
 }
 
 /// Binds one array for each of these columns. The statement is the same for any number of rows, so it is prepared once.

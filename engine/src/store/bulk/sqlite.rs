@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor, Row};
 use super::super::Fault;
 use super::super::rows::{Dialect, Turn};
 use super::super::session::Connection;
-use super::{BulkWriter, Change, DAY_MICROS};
+use super::{BulkWriter, Change, Drop};
 use super::{Column, How};
 use tracing::info;
 
@@ -80,28 +80,28 @@ impl BulkWriter for SqliteBulkWriter {
         Ok(None)
     }
 
-    async fn drop_days_before(
-        &mut self,
-        table: &'static str,
-        day: i64,
-        then: &[String],
-    ) -> Result<(), sqlx::Error> {
+    async fn drop_months_before(&mut self, drop: &Drop) -> Result<(), sqlx::Error> {
+        let Drop { table, first_month, before, after } = drop;
         // A few at a time, so that the journal's writer does not wait for long.
         let delete = format!(
-            "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE at < ? LIMIT {DROPPED})"
+            "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE at < {} LIMIT {DROPPED})",
+            first_month.0
         );
         let mut dropped = 0;
         loop {
             let _turn = self.turn.take().await;
             let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await?;
-            // Safe: made of constants.
-            let delete = sqlx::query(AssertSqlSafe(delete.clone())).bind(day * DAY_MICROS);
-            let rows = delete.execute(&mut *transaction).await?.rows_affected();
+            for statement in before {
+                // Safe: made of constants and numbers.
+                transaction.execute(AssertSqlSafe(statement.clone())).await?;
+            }
+            // Safe: made of constants and a number.
+            let rows = transaction.execute(AssertSqlSafe(delete.clone())).await?.rows_affected();
             if rows == 0 {
                 transaction.rollback().await?;
                 break;
             }
-            for statement in then {
+            for statement in after {
                 // Safe: made of constants and numbers.
                 transaction.execute(AssertSqlSafe(statement.clone())).await?;
             }
@@ -126,7 +126,7 @@ fn statement(Change { how, rows }: &Change, count: usize) -> String {
     let all: Vec<usize> = (0..rows.columns.len()).collect();
     let (list, values) = (rows.list(&all), vec![row; count].join(", "));
     match how {
-        How::Append(table) | How::AppendByDay(table) => {
+        How::Append(table) | How::AppendByMonth(table) => {
             format!("INSERT INTO {table} ({list}) VALUES {values}")
         }
         How::Statement(sql) => format!("WITH v ({list}) AS (VALUES {values}) {sql}"),

@@ -72,8 +72,7 @@ pub(super) enum Source {
     Kind(EventKind),
 }
 
-/// Returns true if the index `events_by_kind` has this kind. The others are so frequent that a search for them finds
-/// them anywhere.
+/// Returns true if the index `events_by_kind` has this kind. The others are so frequent that a scan finds enough of them.
 fn is_indexed(kind: EventKind) -> bool {
     match kind {
         EventKind::BidPlaced
@@ -103,6 +102,9 @@ fn is_indexed(kind: EventKind) -> bool {
 /// The condition of `events_by_kind`, word for word as in the migrations: SQLite uses the index only then.
 const INDEXED: &str =
     "e.kind NOT IN ('bid_placed', 'bid_amended', 'bid_closed', 'allocated', 'ready', 'ended', 'charged')";
+
+/// The time lets PostgreSQL look into one partition only. SQLite would join by the index of times, which many events share.
+const SAME_PARTITION: &str = " AND e.at = k.at";
 
 impl Source {
     /// Returns sources that together have all events of a query, and as few others as the indexes allow. `labelled` are
@@ -186,8 +188,8 @@ impl Source {
                 }
                 // One more, because the first one may be before the place at which the range begins.
                 select.add(&format!(" ORDER BY b.bid {order} LIMIT ?"), &[&(count as u64 + 1)]);
-                let join = ") k JOIN events e ON e.seq = k.seq AND e.at = k.at AND e.kind = 'bid_placed'";
-                select.add(join, &[]).add(" WHERE true", &[]);
+                select.add(") k JOIN events e ON e.seq = k.seq AND e.kind = 'bid_placed'", &[]);
+                select.on_postgres(SAME_PARTITION).add(" WHERE true", &[]);
                 range.limit(select, "e");
             }
             Source::All
@@ -252,5 +254,5 @@ fn select_by_keys(
     select.add(condition, &[argument]);
     range.limit(select, name);
     select.add(&format!(" ORDER BY {name}.seq {order}, {name}.idx {order} LIMIT ?"), &[&(count as u64)]);
-    select.add(") k JOIN events e ON e.seq = k.seq AND e.idx = k.idx AND e.at = k.at", &[]);
+    select.add(") k JOIN events e ON e.seq = k.seq AND e.idx = k.idx", &[]).on_postgres(SAME_PARTITION);
 }

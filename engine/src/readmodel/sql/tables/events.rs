@@ -25,7 +25,7 @@ pub(super) fn events(events: &[FoldedEvent<'_>]) -> Change {
         row.some_text(account.as_ref().map(|name| name.as_str()));
         row.bytes(|bytes| message.encode(bytes));
     }
-    Change { how: How::AppendByDay("events"), rows }
+    Change { how: How::AppendByMonth("events"), rows }
 }
 
 /// Returns the index of events by their rare parties. Most events have none, so most cost no row here.
