@@ -2,6 +2,7 @@
 
 pub(crate) mod account_feeds;
 pub mod clock;
+pub(crate) mod delivery;
 pub(crate) mod health;
 pub(crate) mod intake;
 pub(crate) mod lease_state;

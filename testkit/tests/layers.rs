@@ -123,6 +123,20 @@ fn a_layer_of_the_engine_imports_only_lower_ones() {
     }
 }
 
+#[test]
+fn the_edge_of_the_engine_asks_the_exchange_by_queries_alone() {
+    let exchange = |line: &&str| line.split(|it: char| !it.is_alphanumeric()).any(|word| word == "Exchange");
+    for layer in ["wire", "auth", "api", "grpc", "rest", "server"] {
+        let mut files = vec![sources("engine").join(layer).with_extension("rs")];
+        rust_files(&sources("engine").join(layer), &mut files);
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            let line = text.lines().find(exchange);
+            assert_eq!(line, None, "{}: a handler has no code of its own there", file.display());
+        }
+    }
+}
+
 /// Returns each package with the packages of the workspace that it needs to build, one line each.
 fn packages() -> String {
     let cargo = std::process::Command::new(env!("CARGO"))

@@ -1,6 +1,9 @@
 //! Questions about the market. They read and change nothing.
 
+mod accounts;
 mod depth;
 mod dump;
+mod market_quote;
+mod refusal_detail;
 mod unfilled;
 pub mod views;

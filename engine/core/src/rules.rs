@@ -3,6 +3,7 @@
 mod allocation;
 mod billing;
 mod candidates;
+mod check;
 mod due;
 mod index;
 mod preemption;

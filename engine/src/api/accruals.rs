@@ -17,41 +17,22 @@ impl Api {
     /// Returns what each of these nodes has cost so far; one that has ended meanwhile is left out.
     pub(super) async fn accrue(&self, rows: Vec<RunningRow>) -> Result<Vec<(RunningRow, Accrued)>, ApiError> {
         let ids: Vec<AllocationId> = rows.iter().map(|row| row.allocation).collect();
-        let clock = self.engine().market_clock().clone();
-        let mut cut = (Micros::default(), Vec::new());
-        let asked = self.engine().ask_each(ids, move |exchange, id| {
-            // The same for all nodes, unless a command comes between them.
-            if cut.0 != exchange.now() || cut.1.is_empty() {
-                cut = (exchange.now(), cuts(exchange.now(), clock.now(exchange.now())));
-            }
-            let marks = cut.1.iter().map(|at| Some(Mark { at: *at, bill: exchange.bill_at(id, *at)? }));
-            marks.collect::<Option<Vec<Mark>>>()
-        });
+        let until = self.market_now().await?;
+        let asked = self.engine().ask_each(ids, move |exchange, id| exchange.bills_by_hour(id, until));
         let marks = asked.await?;
         let markets = self.engine().views().markets();
         let fee_bps = |row: &RunningRow| {
             markets.get(&MarketName::new(&row.market)).map_or(0, |view| view.rules.fee_bps)
         };
         let running = rows.into_iter().zip(marks).filter_map(|(row, marks)| {
-            let (last, segments) = segments(row.mark, &marks?);
+            let marks: Vec<Mark> = marks?.into_iter().map(|(at, bill)| Mark { at, bill }).collect();
+            let (last, segments) = segments(row.mark, &marks);
             let debit = last.bill.round();
             let accrued = Accrued { to: last.at, debit, fee: debit.fee(fee_bps(&row)), segments };
             Some((row, accrued))
         });
         Ok(running.collect())
     }
-}
-
-/// The full hours that no command has passed yet, and now.
-fn cuts(last: Micros, now: Micros) -> Vec<Micros> {
-    let mut cuts = Vec::new();
-    let mut hour = (last.0 / Micros::HOUR.0 + 1) * Micros::HOUR.0;
-    while hour < now.0 {
-        cuts.push(Micros(hour));
-        hour += Micros::HOUR.0;
-    }
-    cuts.push(now);
-    cuts
 }
 
 /// The segments from the last mark of the tables on, and the mark at their end.
@@ -81,14 +62,6 @@ mod tests {
 
     fn mark(seconds: u64, price_seconds: u128) -> Mark {
         Mark { at: Micros::seconds(seconds), bill: Bill(price_seconds * 1_000_000) }
-    }
-
-    #[test]
-    fn an_hour_that_no_command_has_passed_is_cut() {
-        let hour = 3600;
-        let cut = cuts(Micros::seconds(hour / 2), Micros::seconds(2 * hour + 1));
-        assert_eq!(cut, [Micros::seconds(hour), Micros::seconds(2 * hour), Micros::seconds(2 * hour + 1)]);
-        assert_eq!(cuts(Micros::seconds(5), Micros::seconds(5)), [Micros::seconds(5)]);
     }
 
     #[test]

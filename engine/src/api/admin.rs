@@ -11,8 +11,8 @@ use crate::store::{Account, NewToken};
 use crate::wire::echo::quoted;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{admin, command, page, text};
+use kubebid_core::Command;
 use kubebid_core::units::Micros;
-use kubebid_core::{Command, Exchange};
 use kubebid_proto::v1;
 
 impl Api {
@@ -45,7 +45,7 @@ impl Api {
         let mut submission = Submission::new(None, Command::AdvanceTime);
         submission.at = Some(Micros(command::number("to_us", request.to_us)?));
         submission.deadline = caller.deadline;
-        let stepped = |_: &Exchange, step: &Step| (step.seq.0, step.at.0, hourly_bills(step));
+        let stepped = |step: &Step| (step.seq.0, step.at.0, hourly_bills(step));
         let (seq, at_us, bills) = self.engine().submit(submission, stepped).await?;
         if bills > MANY_BILLS {
             // The rows of one long step are written before the caller makes the next.

@@ -7,8 +7,8 @@ use crate::readmodel::rows::{AllocationRow, NodeState};
 use crate::wire::allocation::AllocationNow;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{allocation, command, page, text};
+use kubebid_core::Reject;
 use kubebid_core::units::{AllocationId, BidId};
-use kubebid_core::{Exchange, Reject};
 use kubebid_proto::v1;
 
 const ENDED: Code = Code::Market(Reject::Ended);
@@ -101,11 +101,11 @@ impl Api {
         let labels = self.rows().labels_of(&bids).await?;
         let mut found = Vec::with_capacity(rows.len());
         let asked: Vec<_> = rows.iter().map(|row| (row.allocation, row.bid)).collect();
-        let present = self
-            .0
-            .engine
-            .ask_each(asked, |exchange, (node, bid)| (exchange.seq().0, now(exchange, node, bid)));
-        for (mut row, (seq, now)) in rows.into_iter().zip(present.await?) {
+        let present = self.0.engine.ask_each(asked, |exchange, (node, bid)| {
+            (exchange.seq().0, exchange.view_allocation(node), exchange.bid_ceiling(bid))
+        });
+        for (mut row, (seq, view, ceiling)) in rows.into_iter().zip(present.await?) {
+            let now = AllocationNow { view, ceiling };
             if row.state != NodeState::Ended && now.view.is_none() {
                 // It has ended since: what it was is written down.
                 self.projected_up_to(caller, seq).await?;
@@ -157,13 +157,4 @@ fn is_provider(caller: &Caller, row: &AllocationRow) -> bool {
 
 fn unknown(number: u64) -> ApiError {
     ApiError::new(Code::Market(Reject::UnknownAllocation)).saying(format!("you have no allocation {number}"))
-}
-
-fn now(exchange: &Exchange, node: AllocationId, bid: BidId) -> AllocationNow {
-    let view = exchange.view_allocation(node);
-    let ceiling = match &view {
-        Some(view) => Some(view.ceiling),
-        None => exchange.view_bid(bid).map(|bid| bid.ceiling),
-    };
-    AllocationNow { view, ceiling }
 }

@@ -82,12 +82,12 @@ impl Api {
             Err(_) if self.repeats(caller, keyed.key.as_ref()).await? => None,
             Err(limit) => return Err(limit),
         };
-        let done = self.execute(caller, keyed).await?;
-        if let Some(mut reservation) = reservation
-            && !done.repeated
-        {
-            reservation.taken(done.seq);
-        }
+        let settle = |mut reservation: Option<Reservation>, done: &Done| {
+            if let (Some(reservation), false) = (&mut reservation, done.repeated) {
+                reservation.taken(done.seq);
+            }
+        };
+        let done = self.execute_settling(caller, keyed, 1, move |done| settle(reservation, done)).await?;
         Ok(v1::AmendBidResponse { seq: done.seq, repeated: done.repeated })
     }
 
@@ -108,7 +108,7 @@ impl Api {
     ) -> Vec<Result<Done, Box<ApiError>>> {
         let (placing, refused) = self.prepare(caller, requests).await;
         let placed =
-            if placing.commands.is_empty() { Vec::new() } else { self.hand_over(caller, placing).await };
+            if placing.commands.is_empty() { Vec::new() } else { self.submit_bids(caller, placing).await };
         let mut placed = placed.into_iter();
         let outcome = |refused: Option<Box<ApiError>>| match refused {
             Some(refused) => Err(refused),
@@ -175,14 +175,15 @@ impl Api {
         (Placing { commands, rooms, reservation, labels: labels.into() }, refused)
     }
 
-    async fn hand_over(&self, caller: &Caller, placing: Placing) -> Vec<Result<Done, Box<ApiError>>> {
+    /// Submits bids and settles what was reserved for them. Returns the outcome of each.
+    async fn submit_bids(&self, caller: &Caller, placing: Placing) -> Vec<Result<Done, Box<ApiError>>> {
         let Placing { commands, rooms, mut reservation, labels } = placing;
         let (pending_labels, noting, bids) = (self.0.pending_labels.clone(), labels.clone(), rooms.len());
         let (mut rooms, mut last) = (rooms.into_iter().enumerate(), None);
         let refusals = self.refusals_of(caller);
-        let placed = self.0.engine.submit_all(commands, caller.deadline, move |exchange, step| {
+        let placed = self.0.engine.submit_all(commands, caller.deadline, move |step| {
             let (at, room) = rooms.next().expect("one for each command");
-            let placed = refusals.count(done(exchange, step)).map_err(Box::new);
+            let placed = refusals.count(done(step)).map_err(Box::new);
             match &placed {
                 Ok(done) if !done.repeated => {
                     last = Some(done.seq);
@@ -241,14 +242,10 @@ impl Api {
     /// about it shows before the exchange refuses the command.
     async fn own_bid(&self, caller: &Caller, bid: BidId) -> Result<Option<BidView>, ApiError> {
         let account = caller.account.clone();
-        let view = self.0.engine.ask(move |exchange| {
-            let view = exchange.view_bid(bid)?;
-            (exchange.account_id(&account) == Some(view.tenant)).then_some(view)
-        });
-        Ok(view.await?)
+        Ok(self.0.engine.ask(move |exchange| exchange.own_bid(&account, bid)).await?)
     }
 
-    /// Whoever repeats a command asks for nothing more, and hears what the first one was answered.
+    /// Returns true if the account has used this key: its command is a repeat, which asks for nothing more.
     pub(super) async fn repeats(&self, caller: &Caller, key: Option<&ClientKey>) -> Result<bool, ApiError> {
         let Some(key) = key.cloned() else { return Ok(false) };
         let account = caller.account.clone();

@@ -9,9 +9,9 @@ use crate::runtime::intake::Submission;
 use crate::wire::command::Keyed;
 use crate::wire::refusal::refusal;
 use crate::wire::status::ApiError;
+use kubebid_core::Command;
 use kubebid_core::answer::Outcome;
 use kubebid_core::units::Micros;
-use kubebid_core::{Command, Exchange};
 use std::sync::Arc;
 
 /// A command that was executed, just now or when its key was first used.
@@ -24,31 +24,30 @@ pub(super) struct Done {
 }
 
 impl Api {
-    /// Hands a command over and waits for what the market says.
+    /// Submits a command and waits for the answer of the market.
     pub(super) async fn execute(&self, caller: &Caller, keyed: Keyed) -> Result<Done, ApiError> {
-        self.execute_counted(caller, keyed, 1, ()).await
+        self.execute_settling(caller, keyed, 1, |_| ()).await
     }
 
-    /// Works like [`Api::execute`], for a command that counts as more than one. `held` is kept until it is applied
-    /// or will never be.
-    pub(super) async fn execute_counted(
+    /// Works like [`Api::execute`], for a command that counts as `cost` commands. `settle` is called if the command is
+    /// executed, before its commit is delivered; what it owns is dropped then, or when the command will never be
+    /// executed.
+    pub(super) async fn execute_settling(
         &self,
         caller: &Caller,
         keyed: Keyed,
         cost: u64,
-        held: impl Send + 'static,
+        settle: impl FnOnce(&Done) + Send + 'static,
     ) -> Result<Done, ApiError> {
         self.count_command(caller, cost)?;
         let mut submission = Submission::new(keyed.key, keyed.command);
         submission.deadline = caller.deadline;
         let refusals = self.refusals_of(caller);
-        self.0
-            .engine
-            .submit(submission, move |exchange, step| {
-                let _held = held;
-                refusals.count(done(exchange, step))
-            })
-            .await?
+        let answer = self.0.engine.submit(submission, move |step| {
+            let done = refusals.count(done(step));
+            done.inspect(settle)
+        });
+        answer.await?
     }
 
     /// Returns the counter of a caller's refused commands. It travels with the commands, which are journaled even if the
@@ -82,9 +81,10 @@ impl Refusals {
     }
 }
 
-/// The answer to the command of a step.
-pub(super) fn done(exchange: &Exchange, step: &Step) -> Result<Done, ApiError> {
-    let refused = |reject, seq: u64| refusal(exchange, &step.command.command, reject).numbered(seq);
+/// Returns the answer to the command of a step.
+pub(super) fn done(step: &Step) -> Result<Done, ApiError> {
+    let refused =
+        |reject, seq: u64| refusal(&step.command.command, reject, &step.refusal_detail).numbered(seq);
     match step.outcome {
         Outcome::Accepted => Ok(Done { seq: step.seq.0, at: step.at, repeated: false }),
         Outcome::Repeated { first, refusal: None } => Ok(Done { seq: first.0, at: step.at, repeated: true }),

@@ -40,14 +40,12 @@ impl Api {
     }
 
     async fn explain_bid(&self, caller: &Caller, id: BidId) -> Result<v1::ExplainResponse, ApiError> {
-        let (whose, sees_all) = (caller.account.clone(), caller.sees_all());
-        let asked = self.engine().ask(move |exchange| {
-            let view = exchange.view_bid(id);
-            let view = view.filter(|view| sees_all || exchange.account_id(&whose) == Some(view.tenant));
-            (exchange.seq(), view.map(|view| (view, exchange.obstacles(id))))
-        });
-        let (seq, found) = asked.await?;
-        let (view, obstacles) = found.ok_or_else(|| ApiError::new(Code::Market(Reject::UnknownBid)))?;
+        let asked = self
+            .engine()
+            .ask(move |exchange| (exchange.seq(), exchange.view_bid(id), exchange.obstacles(id)));
+        let (seq, view, obstacles) = asked.await?;
+        let view = view.filter(|view| caller.sees(self.engine().views().names().account(view.tenant)));
+        let view = view.ok_or_else(|| ApiError::new(Code::Market(Reject::UnknownBid)))?;
         let events =
             self.history(caller, seq.0, EventQuery { bids: [id].into(), ..EventQuery::default() }).await?;
         let mut subject = Subject::of(Some(id.0));

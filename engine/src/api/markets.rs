@@ -14,8 +14,7 @@ use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{market, page, text};
 use kubebid_core::units::{MarketId, MarketName, Micros, Seq};
-use kubebid_core::views::Depth;
-use kubebid_core::{Auction, Exchange, Reject};
+use kubebid_core::{Auction, Reject};
 use kubebid_proto::v1;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -127,12 +126,9 @@ impl Api {
         self.applied_up_to(caller, request.min_seq).await?;
         let id = self.market_view(&self.engine().views().markets(), &request.market)?.market;
         let whose = (!caller.sees_all()).then(|| caller.account.clone());
-        let asked = self.engine().ask(move |exchange| {
-            let account = whose.and_then(|account| exchange.account_id(&account));
-            let sells = account.is_some_and(|account| exchange.view_offer(id, account).is_some());
-            let depth = if sells { unmet_depth(exchange, id, levels) } else { exchange.depth(id, levels) };
-            (exchange.seq(), depth)
-        });
+        let asked = self
+            .engine()
+            .ask(move |exchange| (exchange.seq(), exchange.depth_for(id, whose.as_ref(), levels)));
         let (seq, depth) = asked.await?;
         Ok(v1::GetDepthResponse {
             seq: seq.0,
@@ -221,17 +217,6 @@ impl Api {
         let unknown = || ApiError::new(Code::Market(Reject::UnknownMarket));
         markets.get(&MarketName::new(name)).ok_or_else(unknown)
     }
-}
-
-/// The depth as an account sees it that sells in the market: without the ceilings of nodes and of claims on nodes, which
-/// may be on its own units.
-fn unmet_depth(exchange: &Exchange, market: MarketId, levels: usize) -> Depth {
-    let mut depth = exchange.depth(market, usize::MAX);
-    depth.demand.retain(|level| level.unmet > 0);
-    depth.demand.iter_mut().for_each(|level| (level.held, level.claimed) = (0, 0));
-    depth.demand.truncate(levels);
-    depth.supply.truncate(levels);
-    depth
 }
 
 /// Returns the described instance types, and those of which only markets are known.

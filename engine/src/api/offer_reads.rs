@@ -6,9 +6,8 @@ use crate::wire::echo::quoted;
 use crate::wire::offer;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{command, page, text};
+use kubebid_core::Reject;
 use kubebid_core::units::{AccountName, MarketId, MarketName};
-use kubebid_core::views::{OfferView, UnitView};
-use kubebid_core::{Exchange, Reject};
 use kubebid_proto::v1;
 use std::fmt;
 use std::str::FromStr;
@@ -27,14 +26,15 @@ impl Api {
         let provider = caller.whose_one(request.account.as_deref())?;
         let market = text::market("market", &request.market)?;
         self.applied_up_to(caller, request.min_seq).await?;
-        let (name, of) = (market.clone(), provider.clone());
+        let Some(id) = self.0.engine.views().markets().get(&market).map(|view| view.market) else {
+            let error = ApiError::new(Code::Market(Reject::UnknownMarket));
+            return Err(error.saying(format!("there is no market {}", quoted(market.as_str()))));
+        };
+        let (of, limit) = (provider.clone(), size as usize + 1);
         let asked = self.0.engine.ask(move |exchange| {
-            let view = view(exchange, &of, &name)?;
-            let units = view.iter().flat_map(|view| exchange.view_units(view.market, view.provider, after));
-            let units: Vec<UnitView> = units.take(size as usize + 1).collect();
-            Ok::<_, ApiError>((exchange.seq().0, view, units))
+            (exchange.seq().0, exchange.offer_of(id, &of), exchange.units_of(id, &of, after, limit))
         });
-        let (seq, view, mut units) = asked.await??;
+        let (seq, view, mut units) = asked.await?;
         let view = view.ok_or(Code::UnknownOffer)?;
         let projections = self.0.engine.read_model();
         let of = (Some(provider.as_str()), Some(market.as_str()));
@@ -71,9 +71,9 @@ impl Api {
         let markets = self.0.engine.views().markets();
         let placed = rows.into_iter().filter_map(|row| {
             let name = MarketName::new(&row.market);
-            let MarketId(market) = markets.get(&name)?.market;
+            let market = markets.get(&name)?.market;
             let (provider, put_at) = (AccountName::new(&row.provider), row.put_at.0);
-            Some((Place { market, put_at, provider: provider.to_string() }, name, provider))
+            Some((Place { market: market.0, put_at, provider: provider.to_string() }, name, provider))
         });
         let mut placed: Vec<_> = placed.filter(|(place, ..)| Some(place) > after.as_ref()).collect();
         placed.sort_by(|(one, ..), (other, ..)| one.cmp(other));
@@ -84,8 +84,8 @@ impl Api {
                 break;
             }
             let seen = self.0.engine.ask_each(some, |exchange, (place, market, provider)| {
-                let view = view(exchange, &provider, &market).ok()??;
-                Some((place, market, provider, view))
+                let view = exchange.offer_of(MarketId(place.market), &provider);
+                view.map(|view| (place, market, provider, view))
             });
             views.extend(seen.await?.into_iter().flatten());
         }
@@ -96,19 +96,6 @@ impl Api {
             .collect();
         Ok(v1::ListOffersResponse { seq, offers, next_page_token, cursor: self.cursor(seq) })
     }
-}
-
-/// An offer, where there is one.
-fn view(
-    exchange: &Exchange,
-    provider: &AccountName,
-    market: &MarketName,
-) -> Result<Option<OfferView>, ApiError> {
-    let Some(market) = exchange.market_id(market) else {
-        let error = ApiError::new(Code::Market(Reject::UnknownMarket));
-        return Err(error.saying(format!("there is no market {}", quoted(market.as_str()))));
-    };
-    Ok(exchange.account_id(provider).and_then(|provider| exchange.view_offer(market, provider)))
 }
 
 /// The place of an offer in a list: by market, and then by when it was put.

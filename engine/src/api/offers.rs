@@ -24,7 +24,7 @@ impl Api {
         };
         // The request itself is counted.
         caller.session.holder.requests.charge(cost - 1, self.limits_of(caller).requests());
-        let done = self.execute_counted(caller, keyed, cost, alone).await?;
+        let done = self.execute_settling(caller, keyed, cost, move |_| drop(alone)).await?;
         Ok(v1::PutOfferResponse { seq: done.seq, repeated: done.repeated })
     }
 
@@ -40,14 +40,13 @@ impl Api {
         if *capacity > OFFER_UNITS_MAX {
             return Ok(Ok(1));
         }
-        let (provider, market) = (provider.clone(), market.clone());
-        let asked = self.0.engine.ask(move |exchange| {
-            let market = exchange.market_id(&market)?;
-            let provider = exchange.account_id(&provider);
-            let offer = provider.and_then(|provider| exchange.view_offer(market, provider));
-            Some((offer, provider.map_or(0, |provider| exchange.units_offered(provider))))
-        });
-        let Some((offer, offered_in_all)) = asked.await? else { return Ok(Ok(1)) };
+        let Some(view) = self.0.engine.views().markets().get(market) else { return Ok(Ok(1)) };
+        let (provider, market) = (provider.clone(), view.market);
+        let asked = self
+            .0
+            .engine
+            .ask(move |exchange| (exchange.offer_of(market, &provider), exchange.units_offered(&provider)));
+        let (offer, offered_in_all) = asked.await?;
         let limits = self.limits_of(caller);
         let offered = offer.as_ref().map_or(0, |offer| offer.capacity);
         let change = capacity.abs_diff(offered);

@@ -9,7 +9,7 @@ use kubebid_core::event::{Event, Fact};
 use kubebid_core::money::Bill;
 use kubebid_core::settlement_details::SettlementDetail;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketName, Micros, Names, Seq};
-use kubebid_core::views::{AllocationView, BidView};
+use kubebid_core::views::{AllocationView, BidView, RefusalDetail};
 use kubebid_core::{Exchange, Stamped};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -37,6 +37,8 @@ pub struct Step {
     pub at: Micros,
     pub command: Stamped,
     pub outcome: Outcome,
+    /// The value that a refused command contradicts.
+    pub refusal_detail: RefusalDetail,
     pub events: Vec<Event>,
     /// Details of the ended nodes and charged claims among the events.
     pub settlement_details: Vec<SettlementDetail>,

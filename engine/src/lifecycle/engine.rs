@@ -10,6 +10,7 @@ use crate::lifecycle::snapshotter::Snapshotter;
 use crate::readmodel::ReadModel;
 use crate::runtime::account_feeds::{AccountFeed, AccountFeeds};
 use crate::runtime::clock::{Clock, MarketClock};
+use crate::runtime::delivery::Deliverer;
 use crate::runtime::health::Health;
 use crate::runtime::intake::{
     Answer, Intake, Outcomes, Submission, SubmitError, Taker, Ticket, Waiting, Work, unstamped,
@@ -56,6 +57,7 @@ struct Inner {
 pub struct Running {
     intake: Arc<Intake>,
     exchange: oneshot::Receiver<Result<(), EngineError>>,
+    deliverer: JoinHandle<()>,
     projector: JoinHandle<Result<(), Fault>>,
     /// Absent while the exchange is being recovered.
     snapshotter: Option<JoinHandle<()>>,
@@ -83,11 +85,19 @@ impl Engine {
         let intake = Intake::new(options.intake);
         let views = Arc::new(Views::default());
         let (feed, _) = broadcast::channel(options.feed);
-        let (to_account_feeds, commits) = mpsc::unbounded_channel();
         let account_feeds = AccountFeeds::new(options.feed);
+        let (to_account_feeds, commits) = mpsc::unbounded_channel();
         tokio::spawn(account_feeds.clone().run(commits));
         let (applied, applied_seq) = progress::from(0);
         let (commits, to_project) = mpsc::unbounded_channel();
+        let (deliveries, to_deliver) = mpsc::unbounded_channel();
+        let deliverer = Deliverer {
+            feed: feed.clone(),
+            account_feeds: to_account_feeds,
+            applied: applied.clone(),
+            _taker: Taker(intake.clone()),
+        };
+        let deliverer = tokio::spawn(deliverer.run(to_deliver));
         let (projected, projected_seq) = progress::from(read_model.watermark());
         let (saved, saved_seq) = progress::from(0);
         let (ready, is_ready) = oneshot::channel();
@@ -99,8 +109,7 @@ impl Engine {
             clock: clock.clone(),
             intake: intake.clone(),
             views: views.clone(),
-            feed: feed.clone(),
-            account_feeds: to_account_feeds,
+            deliveries,
             commits,
             projecting: projected.clone(),
             projected: projected_seq.clone(),
@@ -132,6 +141,7 @@ impl Engine {
         let mut running = Running {
             intake: intake.clone(),
             exchange,
+            deliverer,
             projector,
             snapshotter: None,
             scrubber: None,
@@ -162,33 +172,33 @@ impl Engine {
         Ok((engine, running))
     }
 
-    /// Hands a command over and waits until it is durable and applied; `look` then runs on the
-    /// exchange's thread, with the state just behind the command. When the returned future is
-    /// dropped before the command is stamped, or its deadline passes before, the command is never taken.
+    /// Submits a command and waits until it is durable and applied. Returns what `settle` makes of its outcome, before
+    /// any subscriber receives the commit, and also if the returned future is dropped meanwhile. If the future is
+    /// dropped before the command is stamped, or the deadline passes before, the command is never taken.
     pub async fn submit<T: Send + 'static>(
         &self,
         command: Submission,
-        look: impl FnOnce(&Exchange, &Step) -> T + Send + 'static,
+        settle: impl FnOnce(&Step) -> T + Send + 'static,
     ) -> Result<T, SubmitError> {
-        let mut look = Some(look);
-        let once = move |exchange: &Exchange, step: &Step| {
-            look.take().map(|look| look(exchange, step)).expect("one command is looked at once")
-        };
+        let mut settle = Some(settle);
+        let once =
+            move |step: &Step| settle.take().map(|settle| settle(step)).expect("one command is settled once");
         let Submission { key, command, at, deadline } = command;
         let (waiting, answer) = Waiting::new(1, once);
         let commands = vec![unstamped(key, command)];
-        let seen = self.wait_for(Ticket { commands, at, deadline, reply: Box::new(waiting) }, answer).await?;
-        Ok(seen.into_iter().next().expect("something is seen behind each command"))
+        let values =
+            self.wait_for(Ticket { commands, at, deadline, reply: Box::new(waiting) }, answer).await?;
+        Ok(values.into_iter().next().expect("there is a value for each command"))
     }
 
-    /// Works like [`Engine::submit`], for commands that follow each other: what `look` saw behind each.
+    /// Works like [`Engine::submit`], for commands that follow each other. Returns what `settle` makes of each.
     pub(crate) async fn submit_all<T: Send + 'static>(
         &self,
         commands: Vec<Stamped>,
         deadline: Option<Instant>,
-        look: impl FnMut(&Exchange, &Step) -> T + Send + 'static,
+        settle: impl FnMut(&Step) -> T + Send + 'static,
     ) -> Result<Vec<T>, SubmitError> {
-        let (waiting, answer) = Waiting::new(commands.len(), look);
+        let (waiting, answer) = Waiting::new(commands.len(), settle);
         self.wait_for(Ticket { commands, at: None, deadline, reply: Box::new(waiting) }, answer).await
     }
 
@@ -198,12 +208,13 @@ impl Engine {
         }
         self.hand_over(Work::Commands(ticket))?;
         // The sender is only dropped unused when the exchange stops with the command in hand.
-        let Outcomes { last, seen } = answer.await.unwrap_or(Err(SubmitError::Unknown))?;
+        let Outcomes { last, values } = answer.await.unwrap_or(Err(SubmitError::Unknown))?;
         spans::stamped(last);
-        Ok(seen)
+        Ok(values)
     }
 
-    /// Reads something off the exchange. All that it sees is durable.
+    /// Asks the exchange a question: a query of the core, which runs on the exchange's thread between two commits. All
+    /// that it reads is durable.
     pub async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Exchange) -> T + Send + 'static,
@@ -377,7 +388,10 @@ impl Running {
             task.abort();
             let _ = task.await;
         }
-        // The last commit has been sent: the projector ends when it has written it.
+        // The last commit has been sent: these end when they have delivered and written it.
+        if let Err(bug) = self.deliverer.await {
+            error!(error = %bug, "the delivery of commits ended unexpectedly");
+        }
         match self.projector.await {
             Ok(Ok(())) => {}
             Ok(Err(fault)) => error!(error = %fault, "the projections ended"),

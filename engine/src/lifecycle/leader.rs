@@ -11,6 +11,7 @@ use crate::lifecycle::snapshotter;
 use crate::lifecycle::standby::{self, Led, Unprojected};
 use crate::readmodel::ReadModel;
 use crate::runtime::clock::{self, Clock, MarketClock};
+use crate::runtime::delivery::Delivery;
 use crate::runtime::health::Health;
 use crate::runtime::intake::Intake;
 use crate::runtime::lease_state::LeaseState;
@@ -21,7 +22,7 @@ use crate::runtime::views::Views;
 use crate::store::{Fault, Leadership, Position, Store};
 use std::sync::Arc;
 use tokio::runtime::Handle;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tracing::info;
 
 /// The exchange's thread.
@@ -32,8 +33,7 @@ pub(crate) struct LeaderThread {
     pub(crate) clock: MarketClock,
     pub(crate) intake: Arc<Intake>,
     pub(crate) views: Arc<Views>,
-    pub(crate) feed: broadcast::Sender<Arc<Commit>>,
-    pub(crate) account_feeds: mpsc::UnboundedSender<Arc<Commit>>,
+    pub(crate) deliveries: mpsc::UnboundedSender<Delivery>,
     pub(crate) commits: mpsc::UnboundedSender<Arc<Commit>>,
     /// The watermark that others had written when this engine began to lead.
     pub(crate) projecting: Reaching,
@@ -104,10 +104,8 @@ impl LeaderThread {
         let market = Market {
             replay,
             publisher,
-            feed: self.feed.clone(),
-            account_feeds: self.account_feeds.clone(),
             projections: self.commits.clone(),
-            applied: self.applied.clone(),
+            deliveries: self.deliveries.clone(),
         };
         let lease_state = (!store.has_lease()).then(|| (self.lease_state.clone(), options.lease));
         let journaling = Journaling::new(writer, head, self.health.clone(), lease_state);

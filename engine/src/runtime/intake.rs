@@ -62,22 +62,23 @@ impl Submission {
     }
 }
 
-/// Tells the caller what became of the commands of a ticket. Called on the exchange's thread: be quick.
+/// The caller of a ticket, who waits for the outcome of its commands.
 pub(crate) trait Reply: Send {
     /// Returns whether the caller still waits.
     fn is_awaited(&self) -> bool;
+    /// Answers that the commands were not taken. The only one that the exchange's thread calls.
     fn refuse(self: Box<Self>, reason: SubmitError);
-    /// Looks at the state just behind a command: once for each, in their order.
-    fn look(&mut self, exchange: &Exchange, step: &Step);
-    /// All of the commit is published: tells the caller.
-    fn tell(self: Box<Self>);
+    /// Takes note of the outcome of a command: called once for each, in their order, before the commit is delivered.
+    fn settle(&mut self, step: &Step);
+    /// Answers the caller. The commit has been delivered.
+    fn answer(self: Box<Self>);
 }
 
-/// A caller that waits for what `look` sees behind each of its commands.
+/// A caller that waits for a value made from the outcome of each of its commands.
 pub(crate) struct Waiting<T, F> {
     sender: oneshot::Sender<Result<Outcomes<T>, SubmitError>>,
-    look: F,
-    looked: Outcomes<T>,
+    settle: F,
+    outcomes: Outcomes<T>,
 }
 
 /// The outcome of each command of a ticket.
@@ -85,21 +86,22 @@ pub(crate) struct Waiting<T, F> {
 pub(crate) struct Outcomes<T> {
     /// The number of the last one.
     pub(crate) last: u64,
-    pub(crate) seen: Vec<T>,
+    pub(crate) values: Vec<T>,
 }
 
 /// The receiver of a ticket's outcomes.
 pub(crate) type Answer<T> = oneshot::Receiver<Result<Outcomes<T>, SubmitError>>;
 
-impl<T, F: FnMut(&Exchange, &Step) -> T> Waiting<T, F> {
-    /// And what it waits for.
-    pub(crate) fn new(commands: usize, look: F) -> (Waiting<T, F>, Answer<T>) {
+impl<T, F: FnMut(&Step) -> T> Waiting<T, F> {
+    /// Returns the caller of a ticket with so many commands, and the receiver of its answer.
+    pub(crate) fn new(commands: usize, settle: F) -> (Waiting<T, F>, Answer<T>) {
         let (sender, receiver) = oneshot::channel();
-        (Waiting { sender, look, looked: Outcomes { last: 0, seen: Vec::with_capacity(commands) } }, receiver)
+        let outcomes = Outcomes { last: 0, values: Vec::with_capacity(commands) };
+        (Waiting { sender, settle, outcomes }, receiver)
     }
 }
 
-impl<T: Send, F: FnMut(&Exchange, &Step) -> T + Send> Reply for Waiting<T, F> {
+impl<T: Send, F: FnMut(&Step) -> T + Send> Reply for Waiting<T, F> {
     fn is_awaited(&self) -> bool {
         !self.sender.is_closed()
     }
@@ -108,14 +110,14 @@ impl<T: Send, F: FnMut(&Exchange, &Step) -> T + Send> Reply for Waiting<T, F> {
         let _ = self.sender.send(Err(reason));
     }
 
-    fn look(&mut self, exchange: &Exchange, step: &Step) {
-        self.looked.last = step.seq.0;
-        self.looked.seen.push((self.look)(exchange, step));
+    fn settle(&mut self, step: &Step) {
+        self.outcomes.last = step.seq.0;
+        self.outcomes.values.push((self.settle)(step));
     }
 
-    fn tell(self: Box<Self>) {
+    fn answer(self: Box<Self>) {
         // The caller may have gone: the commands stand all the same.
-        let _ = self.sender.send(Ok(self.looked));
+        let _ = self.sender.send(Ok(self.outcomes));
     }
 }
 
@@ -258,7 +260,7 @@ mod tests {
     use std::thread;
 
     fn frame(intake: &Intake, bids: usize) -> Result<Answer<()>, SubmitError> {
-        let (waiting, receiver) = Waiting::new(bids, |_: &Exchange, _: &Step| ());
+        let (waiting, receiver) = Waiting::new(bids, |_: &Step| ());
         let commands = (0..bids).map(|_| unstamped(None, Command::AdvanceTime)).collect();
         let reply = Box::new(waiting);
         intake.push(Work::Commands(Ticket { commands, at: None, deadline: None, reply }))?;

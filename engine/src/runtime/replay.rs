@@ -47,11 +47,13 @@ impl Replay {
     pub(crate) fn step(&mut self, command: Stamped, content: Option<Content>) -> Step {
         let hours = self.pass_hours(command.at);
         let answer = self.exchange.apply_keyed(&command, content);
+        let refusal_detail = self.exchange.refusal_detail(&command.command, answer.outcome);
         Step {
             seq: answer.seq,
             at: answer.at,
             command,
             outcome: answer.outcome,
+            refusal_detail,
             events: answer.events,
             settlement_details: self.exchange.settlement_details().to_vec(),
             hours,

@@ -152,11 +152,11 @@ async fn a_full_intake_is_busy_and_the_key_stays_free() {
     let commands: Vec<_> = (0..4)
         .map(|_| {
             let engine = world.engine.clone();
-            tokio::spawn(async move { engine.submit(advance(), |_, _| ()).await })
+            tokio::spawn(async move { engine.submit(advance(), |_| ()).await })
         })
         .collect();
     // As soon as they are all in the intake.
-    while world.engine.submit(advance(), |_, _| ()).now_or_never() != Some(Err(SubmitError::Full)) {
+    while world.engine.submit(advance(), |_| ()).now_or_never() != Some(Err(SubmitError::Full)) {
         tokio::task::yield_now().await;
     }
     let refusal = assert_refused(t1.place(keyed("busy", 100, 1)).await, Code::ResourceExhausted, "BUSY");
@@ -173,7 +173,7 @@ async fn a_full_intake_is_busy_and_the_key_stays_free() {
         let _ = command.await;
     }
     // What is answered was taken out of the intake, and all before it.
-    while world.engine.submit(advance(), |_, _| ()).await == Err(SubmitError::Full) {
+    while world.engine.submit(advance(), |_| ()).await == Err(SubmitError::Full) {
         tokio::task::yield_now().await;
     }
     assert!(!t1.place(keyed("busy", 100, 1)).await.unwrap().repeated);

@@ -71,7 +71,7 @@ async fn a_command_whose_caller_has_gone_or_is_too_late_is_never_journaled() {
         let engine = engine.clone();
         let command = Command::PlaceBid(bid("late", 1000));
         let submission = Submission { deadline: Some(Instant::now()), ..Submission::new(None, command) };
-        tokio::spawn(async move { engine.submit(submission, |_, _| ()).await })
+        tokio::spawn(async move { engine.submit(submission, |_| ()).await })
     };
     tokio::task::yield_now().await;
     drop(release);
@@ -109,7 +109,7 @@ async fn what_comes_while_others_are_applied_keeps_its_order_and_its_time() {
                     },
                     _ => Submission::new(None, Command::PlaceBid(bid("t1", 1000))),
                 };
-                let answer = engine.submit(command, |_, step| (step.seq.0, step.at));
+                let answer = engine.submit(command, |step| (step.seq.0, step.at));
                 told.push(answer.await.expect("the command is taken"));
             }
             told

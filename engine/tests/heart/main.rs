@@ -77,13 +77,13 @@ pub(crate) async fn submit_keyed(
     command: Command,
 ) -> Result<(u64, Outcome), SubmitError> {
     let submission = Submission::new(key.map(ClientKey::new), command);
-    engine.submit(submission, |_, step| (step.seq.0, step.outcome)).await
+    engine.submit(submission, |step| (step.seq.0, step.outcome)).await
 }
 
 /// Moves a stepped clock.
 pub(crate) async fn advance(engine: &Engine, to: Micros) {
     let submission = Submission { at: Some(to), ..Submission::new(None, Command::AdvanceTime) };
-    engine.submit(submission, |_, _| ()).await.expect("time moves");
+    engine.submit(submission, |_| ()).await.expect("time moves");
 }
 
 pub(crate) async fn hash(engine: &Engine) -> u128 {

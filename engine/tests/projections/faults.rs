@@ -237,12 +237,12 @@ async fn dear_node(place: &TestPlace) -> (Engine, Running, u64) {
 }
 
 async fn give(engine: &Engine, command: Command) -> Outcome {
-    engine.submit(Submission::new(None, command), |_, step| step.outcome).await.unwrap()
+    engine.submit(Submission::new(None, command), |step| step.outcome).await.unwrap()
 }
 
 async fn advance(engine: &Engine, to: u64) {
     let advance = Submission { at: Some(Micros(to)), ..Submission::new(None, Command::AdvanceTime) };
-    engine.submit(advance, |_, _| ()).await.unwrap();
+    engine.submit(advance, |_| ()).await.unwrap();
 }
 
 /// The tables go on, and say the most that they can of what is more; so they do when they are made again.

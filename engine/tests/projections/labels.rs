@@ -31,10 +31,10 @@ async fn a_repeat_brings_the_labels_that_a_crash_lost(place: TestPlace) {
     let mine = request(&[("team", "blue"), ("app", "web")]);
     let (engine, running) = place.start().await;
     let open = Command::OpenMarket { market: MarketName::new(MARKET), rules: Vec::new() };
-    engine.submit(Submission::new(None, open), |_, _| ()).await.unwrap();
+    engine.submit(Submission::new(None, open), |_| ()).await.unwrap();
     // As far as the journal, and no further.
     let (key, bid, labels) = command::place_bid(&caller.account, &mut mine.clone(), &mut None).unwrap();
-    let placed = engine.submit(Submission::new(key, Command::PlaceBid(bid)), |_, step| step.seq.0);
+    let placed = engine.submit(Submission::new(key, Command::PlaceBid(bid)), |step| step.seq.0);
     let placed = placed.await.unwrap();
     assert!(engine.ask(|_| -> () { panic!("as a bug would") }).await.is_err());
     running.ended().await.unwrap_err();

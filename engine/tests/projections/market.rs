@@ -44,7 +44,7 @@ impl Market {
                 rule("min_charge_us", 600_000_000),
             ];
             let open = Command::OpenMarket { market: MarketName::new(market), rules };
-            engine.submit(Submission::new(None, open), |_, _| ()).await.unwrap();
+            engine.submit(Submission::new(None, open), |_| ()).await.unwrap();
         }
     }
 
@@ -59,7 +59,7 @@ impl Market {
             for m in 0..together {
                 let command = self.command(&dump, &names);
                 let key = self.chance(50).then(|| ClientKey::new(&format!("key {} {n} {m}", self.seed)));
-                waiting.push(engine.submit(Submission::new(key, command), |_, _| ()));
+                waiting.push(engine.submit(Submission::new(key, command), |_| ()));
             }
             for answer in futures_util::future::join_all(waiting).await {
                 answer.unwrap();
@@ -86,7 +86,7 @@ impl Market {
         };
         let submission =
             Submission { at: Some(Micros(self.now)), ..Submission::new(None, Command::AdvanceTime) };
-        engine.submit(submission, |_, _| ()).await.unwrap();
+        engine.submit(submission, |_| ()).await.unwrap();
     }
 
     fn command(&mut self, dump: &StateDump, names: &Names) -> Command {

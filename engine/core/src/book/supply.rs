@@ -25,6 +25,12 @@ impl Free {
         self.count = self.count + free - before.map_or(0, |(_, free)| free);
     }
 
+    /// Returns the number of free units of an offer.
+    pub(crate) fn get(&self, reserve: Price, place: Seq) -> u64 {
+        let offer = self.offers.at_least((reserve, place)).next();
+        offer.filter(|(key, _)| *key == (reserve, place)).map_or(0, |(_, (_, free))| free)
+    }
+
     pub(crate) fn set_floor(&mut self, reserve: Price, provider: AccountId, offered: bool) {
         if offered {
             self.floors.insert((reserve, provider));

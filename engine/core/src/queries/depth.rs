@@ -2,7 +2,7 @@
 
 use crate::exchange::Exchange;
 use crate::types::money::Price;
-use crate::types::units::MarketId;
+use crate::types::units::{AccountName, MarketId};
 use std::collections::BTreeMap;
 
 /// Best first: the highest ceilings, the lowest reserves.
@@ -44,6 +44,21 @@ impl Exchange {
     /// Returns at most `levels` price levels of either side.
     pub fn depth(&self, market: MarketId, levels: usize) -> Depth {
         Depth { demand: self.demand_levels(market, levels), supply: self.supply_levels(market, levels) }
+    }
+
+    /// Returns the depth as an account sees it; None stands for one that sees all. An account that sells in the market
+    /// does not see the ceilings of nodes and of claims on nodes, which may be on its own units.
+    pub fn depth_for(&self, market: MarketId, account: Option<&AccountName>, levels: usize) -> Depth {
+        let sells = account.is_some_and(|account| self.offer_of(market, account).is_some());
+        if !sells {
+            return self.depth(market, levels);
+        }
+        let mut depth = self.depth(market, usize::MAX);
+        depth.demand.retain(|level| level.unmet > 0);
+        depth.demand.iter_mut().for_each(|level| (level.held, level.claimed) = (0, 0));
+        depth.demand.truncate(levels);
+        depth.supply.truncate(levels);
+        depth
     }
 
     fn demand_levels(&self, market: MarketId, levels: usize) -> Vec<DemandLevel> {

@@ -133,7 +133,10 @@ pub struct Quote {
     pub entry_price: Option<Price>,
 }
 
+pub use crate::queries::accounts::OfferUnits;
 pub use crate::queries::depth::{DemandLevel, Depth, SupplyLevel};
+pub use crate::queries::market_quote::MarketQuote;
+pub use crate::queries::refusal_detail::RefusalDetail;
 pub use crate::queries::unfilled::{Obstacle, Unfilled};
 
 impl Exchange {
@@ -153,7 +156,8 @@ impl Exchange {
     }
 
     /// The units that an account offers in all markets together.
-    pub fn units_offered(&self, account: AccountId) -> u64 {
+    pub fn units_offered(&self, account: &AccountName) -> u64 {
+        let Some(account) = self.account_id(account) else { return 0 };
         let offers = self.markets.iter().filter_map(|market| market.offers.get(&account));
         offers.map(Offer::capacity).sum()
     }
@@ -196,6 +200,11 @@ impl Exchange {
             under_notice: nodes(|bid| &bid.notices),
             claims: nodes(|bid| &bid.claims),
         })
+    }
+
+    /// Returns the ceiling of a bid, also of one that has ended; None if no bid has this number.
+    pub fn bid_ceiling(&self, id: BidId) -> Option<Price> {
+        Some(self.bids.record(id)?.terms().ceiling)
     }
 
     /// Why a bid's unmet demand is not met.

@@ -44,7 +44,7 @@ impl Exchange {
         self.dirty.insert(market);
     }
 
-    fn place_of(&self, id: AllocationId) -> Place {
+    pub(super) fn place_of(&self, id: AllocationId) -> Place {
         let allocation = self.allocation(id);
         let bid = self.bid(allocation.bid);
         let Some(notice) = allocation.notice else {
@@ -196,7 +196,7 @@ impl Exchange {
     }
 
     /// The highest unit reserve that a bid would accept in a market instead of one of its claims (R6).
-    fn accepts_instead(&self, id: BidId, market: MarketId) -> Option<Price> {
+    pub(super) fn accepts_instead(&self, id: BidId, market: MarketId) -> Option<Price> {
         let bid = self.bid(id);
         if bid.claims.is_empty() || self.sells(bid.terms.tenant, market) {
             return None;

@@ -23,6 +23,7 @@ impl Exchange {
         self.dirty = dirty;
         self.tidy_timers();
         self.end_bids();
+        self.assert_indexed();
     }
 
     /// The first of steps 2 to 5 that does something.

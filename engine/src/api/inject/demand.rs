@@ -16,8 +16,8 @@ use crate::wire::status::{ApiError, Code};
 use futures_util::future::join_all;
 use kubebid_core::command::CancelMode;
 use kubebid_core::units::{AccountName, AllocationId, BidId};
-use kubebid_core::views::BidView;
-use kubebid_core::{Command, Exchange, Reject};
+use kubebid_core::views::{AllocationView, BidView};
+use kubebid_core::{Command, Reject};
 use kubebid_proto::v1;
 use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
@@ -38,8 +38,7 @@ impl Api {
         self.drills()?;
         let duration = command::number("duration_us", request.duration_us)?;
         let inject = self.inject_account(caller).await?;
-        let clock = self.0.engine.market_clock().clone();
-        let now = self.0.engine.ask(move |exchange| clock.now(exchange.now())).await?;
+        let now = self.market_now().await?;
         let expire_at_us = now.0.saturating_add(duration);
         let bid = v1::PlaceBidRequest {
             markets: vec![request.market.clone()],
@@ -72,7 +71,7 @@ impl Api {
         request: v1::EndDemandRequest,
     ) -> Result<v1::EndDemandResponse, ApiError> {
         self.drills()?;
-        let views = self.0.engine.ask(spikes).await?;
+        let views = spikes(&self.0.engine).await?;
         let named = |view: &BidView| request.bid.is_none_or(|bid| view.bid.0 == bid);
         let views: Vec<BidView> = views.into_iter().filter(named).collect();
         if let (Some(bid), []) = (request.bid, &views[..]) {
@@ -107,11 +106,9 @@ impl Api {
     }
 }
 
-/// The bids of the account that search or hold nodes.
-fn spikes(exchange: &Exchange) -> Vec<BidView> {
-    let Some(account) = exchange.account_id(&AccountName::new(INJECT)) else { return Vec::new() };
-    let bids = exchange.bids_of(account, None).filter_map(|bid| exchange.view_bid(bid));
-    bids.filter(|bid| bid.searching || nodes(bid).next().is_some()).collect()
+/// Returns the demand spikes that search or hold nodes.
+async fn spikes(engine: &Engine) -> Result<Vec<BidView>, SubmitError> {
+    engine.ask(|exchange| exchange.open_bids_of(&AccountName::new(INJECT))).await
 }
 
 fn nodes(bid: &BidView) -> impl Iterator<Item = AllocationId> {
@@ -158,24 +155,22 @@ pub(super) async fn tend(engine: Engine) {
 }
 
 async fn tend_once(engine: &Engine) -> Result<(), SubmitError> {
-    let commands = engine.ask(due).await?;
+    let commands = due(engine).await?;
     // What the market refuses has been seen to by somebody else.
-    let done = commands.into_iter().map(|command| engine.submit(Submission::new(None, command), |_, _| ()));
+    let done = commands.into_iter().map(|command| engine.submit(Submission::new(None, command), |_| ()));
     join_all(done).await.into_iter().collect()
 }
 
-fn due(exchange: &Exchange) -> Vec<Command> {
-    let mut commands = Vec::new();
-    for bid in spikes(exchange) {
-        if !bid.searching {
-            commands.push(cancelled(bid.bid));
-            continue;
-        }
-        let starting = nodes(&bid).filter(|node| {
-            exchange.view_allocation(*node).is_some_and(|allocation| allocation.ready_at.is_none())
-        });
-        let by = AccountName::new(INJECT);
-        commands.extend(starting.map(|allocation| Command::ReportReady { allocation, by: Some(by.clone()) }));
-    }
-    commands
+/// Returns the commands that the spikes need: the release of ended ones, and ready reports of starting nodes.
+async fn due(engine: &Engine) -> Result<Vec<Command>, SubmitError> {
+    let (searching, ended): (Vec<_>, Vec<_>) =
+        spikes(engine).await?.into_iter().partition(|bid| bid.searching);
+    let held = searching.iter().flat_map(nodes).collect();
+    let held = engine.ask_each(held, |exchange, node| exchange.view_allocation(node)).await?;
+    let starting = held.into_iter().flatten().filter(|allocation| allocation.ready_at.is_none());
+    let ready = starting.map(|AllocationView { allocation, .. }| Command::ReportReady {
+        allocation,
+        by: Some(AccountName::new(INJECT)),
+    });
+    Ok(ended.iter().map(|bid| cancelled(bid.bid)).chain(ready).collect())
 }

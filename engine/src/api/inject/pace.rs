@@ -77,5 +77,5 @@ async fn step(engine: &Engine, passed: Duration, pace: u32) -> Result<(), Submit
     let Micros(now) = engine.ask(|exchange| exchange.now()).await?;
     let mut advance = Submission::new(None, Command::AdvanceTime);
     advance.at = Some(Micros(now.saturating_add(passed).min(NUMBER_MAX)));
-    engine.submit(advance, |_, _| ()).await
+    engine.submit(advance, |_| ()).await
 }

@@ -11,11 +11,9 @@ use crate::wire::echo::quoted;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::text;
 use kubebid_core::event::{EndReason, Fact, Node};
-use kubebid_core::units::{
-    AccountId, AccountName, AllocationId, MarketId, MarketName, Micros, UnitId, UnitName,
-};
+use kubebid_core::units::{AccountName, AllocationId, MarketId, MarketName, Micros, Names, UnitId, UnitName};
 use kubebid_core::views::{AllocationView, OfferView};
-use kubebid_core::{Auction, Command, Exchange, Price, Reject};
+use kubebid_core::{Command, Price, Reject};
 use kubebid_proto::v1;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -71,8 +69,7 @@ impl Api {
             }
             units => units.map(|units| units as usize),
         };
-        let targets = self.0.engine.ask(move |exchange| targets(exchange, &whose, units, going));
-        let (targets, before) = targets.await??;
+        let (targets, before) = self.targets(&whose, units, going).await?;
         let seq = self.0.engine.applied();
         let mut answer = v1::InjectLossResponse { seq, before, ..Default::default() };
         for some in targets.chunks(AT_ONCE) {
@@ -107,13 +104,11 @@ impl Api {
             ApiError::new(Code::Market(Reject::UnknownAllocation)).saying(what)
         };
         let going = if request.at_once { Going::Lost } else { Going::Withdrawn };
-        let target = self.0.engine.ask(move |exchange| {
-            let holder = exchange.view_allocation(node)?;
-            let offer = exchange.view_offer(holder.unit.market, holder.unit.provider)?;
-            let name = exchange.names().unit(holder.unit);
-            Some((Target { id: holder.unit, name, holder: Some(holder) }, before(exchange, &offer)))
-        });
-        let (target, before) = target.await?.ok_or_else(unknown)?;
+        let asked = self.0.engine.ask(move |exchange| exchange.allocation_with_offer(node));
+        let (holder, offer) = asked.await?.ok_or_else(unknown)?;
+        let names = self.0.engine.views().names();
+        let before = before(&names, &offer);
+        let target = Target { id: holder.unit, name: names.unit(holder.unit), holder: Some(holder) };
         let taken = self.take(caller, vec![target], going).await?;
         let Taken { done, from } = taken.into_iter().next().expect("one for each unit")?;
         let taken = from.ok_or_else(unknown)?;
@@ -136,7 +131,7 @@ impl Api {
         let mut put = self.0.engine.read_model().offers(provider, market, OFFERS).await?;
         let most = request.capacity.map_or(u64::MAX, u64::from);
         put.iter_mut().for_each(|row| row.capacity = row.capacity.min(most));
-        let short = self.0.engine.ask(move |exchange| short(exchange, &whose, put)).await??;
+        let short = self.short(&whose, put).await?;
         let mut answer = v1::RestoreOffersResponse { seq, restored: Vec::new() };
         for (has, OfferRow { provider, market, capacity, reserve, .. }) in short {
             let (by, of) = (AccountName::new(&provider), MarketName::new(&market));
@@ -158,15 +153,95 @@ impl Api {
     ) -> Result<Vec<Result<Taken, ApiError>>, ApiError> {
         let command = |target: &Target| unstamped(None, going.command(target.name.clone()));
         let commands = targets.iter().map(command).collect();
-        let mut targets = targets.into_iter();
-        let look = move |exchange: &Exchange, step: &Step| {
-            let target = targets.next().expect("one for each command");
-            let done = done(exchange, step)?;
-            let from = left(step, target.id).or_else(|| stayed(exchange, &target));
-            let from = from.map(|(node, ends_at)| told(exchange, &target, node, done.at, ends_at));
-            Ok(Taken { done, from })
+        let mut units = targets.iter().map(|target| target.id).collect::<Vec<_>>().into_iter();
+        let settle = move |step: &Step| {
+            let unit = units.next().expect("one for each command");
+            done(step).map(|done| (done, left(step, unit)))
         };
-        Ok(self.0.engine.submit_all(commands, caller.deadline, look).await?)
+        let outcomes = self.0.engine.submit_all(commands, caller.deadline, settle).await?;
+        let holder = |target: &Target| target.holder.as_ref().map(|holder| holder.allocation);
+        let holders = targets.iter().map(holder).collect();
+        let holders = self
+            .0
+            .engine
+            .ask_each(holders, |exchange, id| id.and_then(|id| exchange.view_allocation(id)))
+            .await?;
+        let names = self.0.engine.views().names();
+        let taken = outcomes.into_iter().zip(targets).zip(holders).map(|((outcome, target), holder)| {
+            let (done, left) = outcome?;
+            let from = left.or_else(|| stayed(holder?));
+            let from = from.map(|(node, ends_at)| taken_unit(&names, &target, node, done.at, ends_at));
+            Ok(Taken { done, from })
+        });
+        Ok(taken.collect())
+    }
+
+    /// Returns the market that is meant; None stands for all.
+    fn market_of(&self, whose: &Whose) -> Result<Option<MarketId>, ApiError> {
+        let Some(name) = &whose.market else { return Ok(None) };
+        let Some(view) = self.0.engine.views().markets().get(name) else {
+            let what = format!("there is no market {}", quoted(name.as_str()));
+            return Err(ApiError::new(Code::Market(Reject::UnknownMarket)).saying(what));
+        };
+        Ok(Some(view.market))
+    }
+
+    /// Returns the units to take, the first first, and the offers that they are of. An outage takes those that are
+    /// leaving too.
+    async fn targets(
+        &self,
+        whose: &Whose,
+        units: Option<usize>,
+        going: Going,
+    ) -> Result<(Vec<Target>, Vec<v1::OfferBefore>), ApiError> {
+        let (market, provider) = (self.market_of(whose)?, whose.provider.clone());
+        let asked = self.0.engine.ask(move |exchange| exchange.offers_with_units(market, provider.as_ref()));
+        let (offers, names) = (asked.await?, self.0.engine.views().names());
+        let leaving_too = units.is_none() && going == Going::Lost;
+        let mut found: Vec<(Order, Target)> = offers
+            .iter()
+            .flat_map(|offer| &offer.units)
+            .filter(|(unit, _)| leaving_too || !unit.leaving)
+            .map(|(unit, holder)| {
+                let target = Target { id: unit.unit, name: names.unit(unit.unit), holder: holder.clone() };
+                (order(&target), target)
+            })
+            .collect();
+        if found.is_empty() {
+            return Err(whose.nothing());
+        }
+        if let Some(units) = units.filter(|units| *units > found.len()) {
+            let what = format!("is {units}; there are {} to take", found.len());
+            return Err(ApiError::bad_field("units", what));
+        }
+        found.sort_by_key(|(order, _)| *order);
+        found.truncate(units.unwrap_or(usize::MAX));
+        let targets: Vec<Target> = found.into_iter().map(|(_, target)| target).collect();
+        let of: BTreeSet<_> = targets.iter().map(|target| (target.id.market, target.id.provider)).collect();
+        let offers = offers.iter().map(|offer| &offer.offer);
+        let short = offers.filter(|offer| of.contains(&(offer.market, offer.provider)));
+        let before = short.map(|offer| before(&names, offer)).collect();
+        Ok((targets, before))
+    }
+
+    /// Returns those of the offers, as they are to be, that have fewer units at present, and how many those have.
+    async fn short(&self, whose: &Whose, put: Vec<OfferRow>) -> Result<Vec<(u64, OfferRow)>, ApiError> {
+        self.market_of(whose)?;
+        if put.is_empty() {
+            return Err(whose.nothing());
+        }
+        let markets = self.0.engine.views().markets();
+        let of = |row: &OfferRow| {
+            let market = markets.get(&MarketName::new(&row.market)).map(|view| view.market);
+            (market, AccountName::new(&row.provider))
+        };
+        let offers = put.iter().map(of).collect();
+        let offers = self.0.engine.ask_each(offers, |exchange, (market, provider)| {
+            market.and_then(|market| exchange.offer_of(market, &provider))
+        });
+        let offers = offers.await?.into_iter();
+        let units = offers.map(|offer| offer.map_or(0, |offer| offer.capacity));
+        Ok(units.zip(put).filter(|(units, row)| *units < row.capacity).collect())
     }
 }
 
@@ -193,24 +268,6 @@ impl Whose {
         Ok(whose)
     }
 
-    fn markets(&self, exchange: &Exchange) -> Result<Vec<MarketId>, ApiError> {
-        let Some(name) = &self.market else {
-            return Ok((0..exchange.names().markets.len() as u32).map(MarketId).collect());
-        };
-        let unknown = || {
-            let what = format!("there is no market {}", quoted(name.as_str()));
-            ApiError::new(Code::Market(Reject::UnknownMarket)).saying(what)
-        };
-        Ok(vec![exchange.market_id(name).ok_or_else(unknown)?])
-    }
-
-    fn providers(&self, exchange: &Exchange) -> Vec<AccountId> {
-        match &self.provider {
-            Some(name) => exchange.account_id(name).into_iter().collect(),
-            None => (0..exchange.names().accounts.len() as u32).map(AccountId).collect(),
-        }
-    }
-
     /// Nothing is offered, or was.
     fn nothing(&self) -> ApiError {
         ApiError::new(Code::UnknownOffer).saying(format!("nothing is offered by {self}"))
@@ -230,48 +287,10 @@ impl fmt::Display for Whose {
     }
 }
 
-/// The units to take, the first first, and the offers that they are of. An outage takes those that are leaving too.
-fn targets(
-    exchange: &Exchange,
-    whose: &Whose,
-    units: Option<usize>,
-    going: Going,
-) -> Result<(Vec<Target>, Vec<v1::OfferBefore>), ApiError> {
-    let (markets, providers) = (whose.markets(exchange)?, whose.providers(exchange));
-    let offers = markets
-        .iter()
-        .flat_map(|market| providers.iter().filter_map(|provider| exchange.view_offer(*market, *provider)));
-    let offers: Vec<OfferView> = offers.collect();
-    let leaving_too = units.is_none() && going == Going::Lost;
-    let mut found: Vec<(Order, Target)> = offers
-        .iter()
-        .flat_map(|offer| exchange.view_units(offer.market, offer.provider, 0))
-        .filter(|unit| leaving_too || !unit.leaving)
-        .map(|unit| {
-            let holder = unit.allocation.and_then(|id| exchange.view_allocation(id));
-            let target = Target { id: unit.unit, name: exchange.names().unit(unit.unit), holder };
-            (order(&target), target)
-        })
-        .collect();
-    if found.is_empty() {
-        return Err(whose.nothing());
-    }
-    if let Some(units) = units.filter(|units| *units > found.len()) {
-        return Err(ApiError::bad_field("units", format!("is {units}; there are {} to take", found.len())));
-    }
-    found.sort_by_key(|(order, _)| *order);
-    found.truncate(units.unwrap_or(usize::MAX));
-    let targets: Vec<Target> = found.into_iter().map(|(_, target)| target).collect();
-    let of: BTreeSet<_> = targets.iter().map(|target| (target.id.market, target.id.provider)).collect();
-    let short = offers.iter().filter(|offer| of.contains(&(offer.market, offer.provider)));
-    let before = short.map(|offer| before(exchange, offer)).collect();
-    Ok((targets, before))
-}
-
-fn before(exchange: &Exchange, offer: &OfferView) -> v1::OfferBefore {
+fn before(names: &Names, offer: &OfferView) -> v1::OfferBefore {
     v1::OfferBefore {
-        provider: exchange.names().account(offer.provider).to_string(),
-        market: exchange.names().market(offer.market).to_string(),
+        provider: names.account(offer.provider).to_string(),
+        market: names.market(offer.market).to_string(),
         capacity: offer.capacity as u32,
     }
 }
@@ -311,36 +330,20 @@ fn left(step: &Step, unit: UnitId) -> Option<(Node, Micros)> {
 }
 
 /// Returns the node if it was under notice already: its deadline stays.
-fn stayed(exchange: &Exchange, target: &Target) -> Option<(Node, Micros)> {
-    let holder = exchange.view_allocation(target.holder.as_ref()?.allocation)?;
+fn stayed(holder: AllocationView) -> Option<(Node, Micros)> {
     let AllocationView { allocation, bid, tenant, unit, .. } = holder;
     Some((Node { allocation, bid, tenant, unit }, holder.notice?.deadline))
 }
 
-fn told(exchange: &Exchange, target: &Target, node: Node, at: Micros, ends_at: Micros) -> v1::TakenUnit {
+fn taken_unit(names: &Names, target: &Target, node: Node, at: Micros, ends_at: Micros) -> v1::TakenUnit {
     let holder = target.holder.as_ref().filter(|holder| holder.allocation == node.allocation);
     let protected = holder.map(|holder| holder.protected_until).filter(|until| *until > at);
     v1::TakenUnit {
         unit: target.name.to_string(),
         allocation: node.allocation.0,
         bid: node.bid.0,
-        tenant: exchange.names().account(node.tenant).to_string(),
+        tenant: names.account(node.tenant).to_string(),
         ends_at_us: ends_at.0,
         protected_until_us: protected.map(|until| until.0),
     }
-}
-
-/// Returns those of the offers, as they are to be, that have fewer units now, and how many those have.
-fn short(exchange: &Exchange, whose: &Whose, put: Vec<OfferRow>) -> Result<Vec<(u64, OfferRow)>, ApiError> {
-    whose.markets(exchange)?;
-    if put.is_empty() {
-        return Err(whose.nothing());
-    }
-    let has = |row: &OfferRow| {
-        let market = exchange.market_id(&MarketName::new(&row.market))?;
-        let provider = exchange.account_id(&AccountName::new(&row.provider))?;
-        exchange.view_offer(market, provider).map(|offer| offer.capacity)
-    };
-    let with_has = put.into_iter().map(|row| (has(&row).unwrap_or(0), row));
-    Ok(with_has.filter(|(has, row)| *has < row.capacity).collect())
 }

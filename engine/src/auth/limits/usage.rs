@@ -5,8 +5,7 @@ use crate::events::commit::Commit;
 use crate::lifecycle::engine::Engine;
 use crate::runtime::intake::SubmitError;
 use kubebid_core::account_usage::AccountUsage;
-use kubebid_core::units::{AccountId, AccountName, Names};
-use kubebid_core::{Auction, Exchange};
+use kubebid_core::units::AccountName;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::broadcast::error::RecvError;
@@ -71,8 +70,8 @@ impl Usage {
     }
 
     async fn count_afresh(&self, engine: &Engine) -> Result<(), SubmitError> {
-        let (seq, names, open) = engine.ask(all_open).await?;
-        self.table().begin(seq, &names, &open);
+        let (seq, usages) = engine.ask(|exchange| (exchange.seq().0, exchange.account_usages())).await?;
+        self.table().begin(seq, usages);
         Ok(())
     }
 
@@ -166,25 +165,26 @@ impl Account {
 
 impl Table {
     /// Sets the usage of all accounts after a command.
-    fn begin(&mut self, seq: u64, names: &Names, open: &[(AccountId, AccountUsage)]) {
+    fn begin(&mut self, seq: u64, usages: Vec<(AccountName, AccountUsage)>) {
         self.accounts.values_mut().for_each(|account| account.counted = Room::default());
-        self.set(names, open);
+        for (name, usage) in usages {
+            self.set(name, usage);
+        }
         self.settle(seq);
     }
 
     fn count(&mut self, commit: &Commit) {
         let seq = commit.last_seq().0;
         if seq > self.counted {
-            self.set(&commit.names, &commit.open);
+            for (account, usage) in &commit.open {
+                self.set(commit.names.account(*account).clone(), *usage);
+            }
             self.settle(seq);
         }
     }
 
-    fn set(&mut self, names: &Names, open: &[(AccountId, AccountUsage)]) {
-        for (account, open) in open {
-            let account = self.accounts.entry(names.account(*account).clone()).or_default();
-            account.counted = Room { bids: open.bids, nodes: open.nodes };
-        }
+    fn set(&mut self, account: AccountName, AccountUsage { bids, nodes }: AccountUsage) {
+        self.accounts.entry(account).or_default().counted = Room { bids, nodes };
     }
 
     /// Drops reservations of commands up to this one: commits have counted them.
@@ -201,14 +201,6 @@ impl Table {
             account.on_the_way.remove(room);
         }
     }
-}
-
-/// Returns what all accounts have open; behind which command.
-fn all_open(exchange: &Exchange) -> (u64, Names, Vec<(AccountId, AccountUsage)>) {
-    let names = exchange.names().clone();
-    let ids = names.accounts.iter().filter_map(|name| exchange.account_id(name));
-    let open = ids.map(|id| (id, exchange.account_usage(id))).collect();
-    (exchange.seq().0, names, open)
 }
 
 #[cfg(test)]
@@ -249,10 +241,9 @@ mod tests {
     #[test]
     fn a_command_is_counted_once_whether_its_answer_or_its_commit_comes_first() {
         let (usage, t1) = (Usage::default(), AccountName::new("t1"));
-        let names = Names { markets: Vec::new(), accounts: vec![t1.clone()] };
         let count = |seq, bids, nodes| {
             let mut table = usage.table();
-            table.set(&names, &[(AccountId(0), AccountUsage { bids, nodes })]);
+            table.set(t1.clone(), AccountUsage { bids, nodes });
             table.settle(seq);
         };
         let mut reserved = usage.reserve(&t1, one(4), MOST).unwrap();

@@ -11,6 +11,7 @@ use kubebid_core::event::{
 use kubebid_core::money::{Amount, Price};
 use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, MarketName, Micros, Names, Seq, UnitId};
+use kubebid_core::views::RefusalDetail;
 use kubebid_core::{Fact, Stamped};
 use kubebid_proto::v1::event as wire;
 
@@ -48,6 +49,7 @@ fn step(facts: Vec<Fact>) -> Step {
     });
     let events = facts.into_iter().map(|fact| Event { at: Micros(1), fact });
     Step {
+        refusal_detail: RefusalDetail::None,
         seq: Seq(9),
         at: Micros(1),
         command: Stamped { at: Micros(1), key: None, command },

@@ -1,0 +1,123 @@
+//! Quotes for a bid that is not placed: what it would need in each of its markets.
+
+use crate::command::{Command, PlaceBid};
+use crate::exchange::Exchange;
+use crate::queries::refusal_detail::RefusalDetail;
+use crate::queries::unfilled::Unfilled;
+use crate::types::money::Price;
+use crate::types::reject::Reject;
+use crate::types::units::{AccountName, MarketId};
+
+/// The quote of one market.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarketQuote {
+    /// The market.
+    pub market: MarketId,
+    /// The lowest ceiling that gets all of the nodes at once, in micro-dollars per node-hour; None if none does.
+    pub entry_price: Option<Price>,
+    /// The market price, in micro-dollars per node-hour.
+    pub market_price: Price,
+    /// The floor, in micro-dollars per node-hour; None if no unit stays there.
+    pub floor: Option<Price>,
+    /// The reason why the asked ceiling would not get its nodes at once; None if it would, or none was asked.
+    pub unfilled: Option<Unfilled>,
+}
+
+impl Exchange {
+    /// Returns the markets of a bid that is to be quoted, after the checks of `PlaceBid` that concern a quote, in
+    /// their order. `ceiling` is absent if the quote has none.
+    ///
+    /// # Errors
+    /// The first check that fails, with the value that it was checked against.
+    pub fn markets_to_quote(
+        &self,
+        bid: &PlaceBid,
+        ceiling: Option<Price>,
+    ) -> Result<Vec<MarketId>, (Reject, RefusalDetail)> {
+        self.checked_markets(bid, ceiling).map_err(|reject| {
+            let detail = self.reject_detail(&Command::PlaceBid(bid.clone()), reject);
+            (reject, detail)
+        })
+    }
+
+    fn checked_markets(&self, bid: &PlaceBid, ceiling: Option<Price>) -> Result<Vec<MarketId>, Reject> {
+        let named = bid.markets.iter().flatten();
+        let named = named.map(|name| self.market_id(name).ok_or(Reject::UnknownMarket));
+        let named = named.collect::<Result<Vec<_>, _>>()?;
+        let are_distinct = named.iter().enumerate().all(|(n, market)| !named[..n].contains(market));
+        let markets = match (&bid.markets, &bid.instance_type) {
+            (Some(_), None) if are_distinct => named,
+            (None, Some(instance_type)) => self.markets_of_type(instance_type.as_str()),
+            (Some(_), None | Some(_)) | (None, None) => return Err(Reject::BadMarkets),
+        };
+        if bid.max_nodes == 0 {
+            return Err(Reject::BadNodes);
+        }
+        let rules = || markets.iter().map(|market| self.market_rules(*market));
+        if rules().any(|rules| u64::from(bid.max_nodes) > rules.bid_nodes_max) {
+            return Err(Reject::TooManyNodes);
+        }
+        if let Some(ceiling) = ceiling {
+            if ceiling == Price::ZERO || rules().any(|rules| !ceiling.is_multiple_of(rules.tick)) {
+                return Err(Reject::NotATick);
+            }
+            if rules().any(|rules| ceiling.0 > rules.ceiling_max) {
+                return Err(Reject::CeilingTooHigh);
+            }
+        }
+        Ok(markets)
+    }
+
+    /// Returns the quote of a market for a new bid of an account.
+    pub fn quote_market(
+        &self,
+        market: MarketId,
+        tenant: &AccountName,
+        ceiling: Option<Price>,
+        nodes: u32,
+    ) -> MarketQuote {
+        let entry_price = self.entry_price_of(market, nodes);
+        let (numbers, _) = self.market_numbers(market);
+        let unfilled = ceiling.and_then(|ceiling| {
+            if self.offer_of(market, tenant).is_some() {
+                return Some(Unfilled::OwnSupply);
+            }
+            self.quoted_obstacle(market, ceiling, nodes, entry_price)
+        });
+        MarketQuote {
+            market,
+            entry_price,
+            market_price: numbers.market_price,
+            floor: numbers.floor,
+            unfilled,
+        }
+    }
+
+    /// Returns the reason why a new tenant's bid with this ceiling would not get its nodes at once.
+    fn quoted_obstacle(
+        &self,
+        market: MarketId,
+        ceiling: Price,
+        nodes: u32,
+        entry_price: Option<Price>,
+    ) -> Option<Unfilled> {
+        let affords = |price: Option<Price>| price.is_some_and(|price| price <= ceiling);
+        if affords(entry_price) {
+            return None;
+        }
+        let (numbers, _) = self.market_numbers(market);
+        if numbers.floor.is_none() {
+            return Some(Unfilled::NoSupply);
+        }
+        if !affords(numbers.floor) {
+            return Some(Unfilled::BelowFloor);
+        }
+        if nodes > 1 && affords(self.entry_price_of(market, 1)) {
+            return Some(Unfilled::MinimumNotMet);
+        }
+        // High enough for the lowest node, but for its protection (R4).
+        let rules = self.market_rules(market);
+        let waits = affords(numbers.lowest_accepted.map(|lowest| rules.needed(lowest)));
+        Some(if waits { Unfilled::WaitingForProtectedNode } else { Unfilled::BelowNeededCeiling })
+    }
+}
