@@ -42,7 +42,7 @@ fn play(audited: bool) -> Result<u64, Box<Disagreement>> {
     let mut exchange = Exchange::new();
     let mut auditor = Auditor::new();
     let market = MarketName::new("gpu/lab");
-    auditor.told(MarketId(0), &market, MarketRules::default());
+    auditor.set_rules(MarketId(0), &market, MarketRules::default());
     let tenants: Vec<AccountName> = (0..100).map(|n| AccountName::new(&format!("tenant-{n}"))).collect();
     let mut commands = 0;
     let mut say = |at: u64, command: Command| {

@@ -1,9 +1,8 @@
 //! The auditor: keeps its own accounts from events alone, and reports every contradiction.
 //!
-//! It knows what every market was told its rules are, hears every event in order, and asks of each
-//! whether it can be so: of units and offers, of bids, of nodes, notices and claims. It works out the prices of
-//! every tenant from the bids, nodes and reserves it knows of, and from them every bill, to the micro-dollar. It
-//! shares no code with the exchange beyond the types of events.
+//! It knows the rules of every market, reads every event in order, and checks each against its books of units, offers,
+//! bids, nodes, notices and claims. It computes the prices of every tenant from the bids, nodes and reserves that it
+//! knows, and from them every bill, to the micro-dollar. It shares no code with the exchange beyond the types of events.
 //!
 //! Prices are in force from one settlement to the next. Events do not say where one ends, but for the instant: time
 //! never passes before all is settled. At one instant the things that are due are settled before the command that
@@ -32,33 +31,44 @@ use std::fmt;
 use supply::Offers;
 use types::Types;
 
-/// An event that cannot be so, and why.
+/// An event that contradicts the books, and the reason.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub struct Disagreement {
+    /// The contradiction.
     pub violation: Violation,
     /// None where it is the state in which a command leaves the market.
     pub event: Option<Event>,
-    pub heard: u64,
+    /// Number of events so far.
+    pub events_seen: u64,
 }
 
 impl fmt::Display for Disagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.event {
             Some(event) => {
-                write!(f, "the auditor disagrees with event {}: {}: {event:?}", self.heard, self.violation)
+                write!(
+                    f,
+                    "the auditor disagrees with event {}: {}: {event:?}",
+                    self.events_seen, self.violation
+                )
             }
-            None => write!(f, "the auditor disagrees after event {}: {}", self.heard, self.violation),
+            None => write!(f, "the auditor disagrees after event {}: {}", self.events_seen, self.violation),
         }
     }
 }
 
-/// Sums over all that was heard.
+/// Sums over all events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
+    /// Debits of tenants.
     pub debits: Amount,
+    /// Fees.
     pub fees: Amount,
+    /// Allocations.
     pub allocations: u64,
+    /// Notices.
     pub notices: u64,
+    /// Notices that were taken back.
     pub rescinded: u64,
     /// Bills, each of which was known to the micro-dollar beforehand.
     pub bills_exact: u64,
@@ -71,10 +81,11 @@ struct Promised {
     capacity: u64,
 }
 
+/// An auditor with its books.
 #[derive(Debug, Default)]
 pub struct Auditor {
     now: Micros,
-    heard: u64,
+    events_seen: u64,
     markets: Vec<Market>,
     types: Types,
     offers: Offers,
@@ -83,7 +94,7 @@ pub struct Auditor {
     owed: Option<Owed>,
     claim_charges: ClaimCharges,
     /// The command at hand has begun: what was due before it is settled.
-    obeying: bool,
+    in_command: bool,
     /// The bid that the command at hand amends, and its ceiling before.
     amended: Option<(BidId, Price)>,
     /// A notice by displacement has just begun: its claim comes next.
@@ -98,59 +109,63 @@ pub struct Auditor {
 }
 
 impl Auditor {
+    /// Makes an auditor that has seen no event.
     pub fn new() -> Auditor {
         Auditor::default()
     }
 
-    /// What events do not say: the name of a market, and the rules that it will have once it is opened or changed.
-    pub fn told(&mut self, market: MarketId, name: &MarketName, rules: MarketRules) {
+    /// Sets what events do not say: the name of a market, and its rules once it is opened or changed.
+    pub fn set_rules(&mut self, market: MarketId, name: &MarketName, rules: MarketRules) {
         let index = market.0 as usize;
         if self.markets.len() <= index {
             self.markets.resize_with(index + 1, Market::default);
         }
-        self.markets[index].told = Some(rules);
+        self.markets[index].announced = Some(rules);
         self.types.name(market, name);
     }
 
+    /// Returns the sums so far.
     pub fn sums(&self) -> Sums {
         self.sums
     }
 
+    /// Returns the books of a market.
     pub fn market(&self, market: MarketId) -> &Market {
         &self.markets[market.0 as usize]
     }
 
-    /// Nothing that is open is left out: bids, nodes.
+    /// Returns the number of open bids.
     pub fn open_bids(&self) -> usize {
         self.bids.len()
     }
 
-    /// All events of one command, in order.
+    /// Checks all events of one command, in order.
     pub fn on_events(&mut self, events: &[Event]) -> Result<(), Box<Disagreement>> {
-        (self.obeying, self.amended) = (false, None);
+        (self.in_command, self.amended) = (false, None);
         for event in events {
-            self.heard += 1;
-            let heard = self.heard;
+            self.events_seen += 1;
+            let events_seen = self.events_seen;
             self.judge(event).map_err(|violation| {
-                Box::new(Disagreement { violation, event: Some(event.clone()), heard })
+                Box::new(Disagreement { violation, event: Some(event.clone()), events_seen })
             })?;
         }
-        self.at_rest()
-            .map_err(|violation| Box::new(Disagreement { violation, event: None, heard: self.heard }))
+        self.at_rest().map_err(|violation| {
+            Box::new(Disagreement { violation, event: None, events_seen: self.events_seen })
+        })
     }
 
-    /// The venue's own count of a market's units is ours.
+    /// Checks that the venue's own count of a market's units is that of the books.
     pub fn compare(&self, market: MarketId, theirs: Supply) -> Result<(), Box<Disagreement>> {
         let ours = self.market(market).supply;
         let violation = Violation::Count { ours, theirs };
         if ours == theirs {
             Ok(())
         } else {
-            Err(Box::new(Disagreement { violation, event: None, heard: self.heard }))
+            Err(Box::new(Disagreement { violation, event: None, events_seen: self.events_seen }))
         }
     }
 
-    /// Once a command is settled, nothing is owed, promised or on its way.
+    /// Checks that nothing is owed, promised or on its way once a command is settled.
     fn at_rest(&mut self) -> Result<(), Violation> {
         if let Some((unit, bid)) = self.handed.pop() {
             return Err(Violation::ClaimNotHonoured { unit, bid });
@@ -179,8 +194,8 @@ impl Auditor {
             self.pass(event.at)?;
         }
         self.nodes.none_overdue(self.now)?;
-        if !self.obeying && is_of_a_command(&event.fact) {
-            self.obeying = true;
+        if !self.in_command && is_of_a_command(&event.fact) {
+            self.in_command = true;
             self.settle();
         }
         if !matches!(event.fact, Fact::Charged { .. }) {
@@ -239,7 +254,7 @@ impl Auditor {
                 for (tenant, ceiling) in losing {
                     market.losing.change(tenant, None, Some(ceiling));
                 }
-                market.rules = market.told.take().unwrap_or_default();
+                market.rules = market.announced.take().unwrap_or_default();
                 market.open()
             }
             Fact::OfferPut { provider, market, capacity, reserve } => {
@@ -290,7 +305,7 @@ impl Auditor {
             Fact::RulesChanged { market } => {
                 self.known(*market)?;
                 let market = &mut self.markets[market.0 as usize];
-                market.rules = market.told.take().unwrap_or_else(|| market.rules.clone());
+                market.rules = market.announced.take().unwrap_or_else(|| market.rules.clone());
                 Ok(())
             }
             Fact::Rejected { .. } | Fact::Repeated { .. } => Ok(()),
@@ -332,7 +347,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// After any change of a bid: its unmet demand, and whether it counts as losing, in its markets.
+    /// Updates the markets of a bid after a change: its unmet demand, and whether it counts as losing.
     fn recount(&mut self, bid: BidId) {
         let Some(change) = self.bids.recount(bid) else { return };
         let Change { tenant, scope, nodes, before, after } = change;
@@ -384,7 +399,7 @@ fn is_of_a_command(fact: &Fact) -> bool {
     }
 }
 
-/// The market whose books an event changes by itself; bids change those of their markets.
+/// Returns the market whose books an event changes by itself; bids change those of their markets.
 fn market_of(fact: &Fact) -> Option<MarketId> {
     match fact {
         Fact::MarketOpened { market } | Fact::RulesChanged { market } | Fact::OfferPut { market, .. } => {

@@ -1,24 +1,22 @@
 //! Compares bidding strategies: the same jobs, drawn by a seed, once for each strategy.
 //!
-//! On a trace of jobs they bid in the exchange. On a trace of prices, which has no bids behind it, a job is
-//! one node's work in one region, and takes the price as it comes: it runs where the price is at most
-//! its ceiling, pays the price and not the ceiling, and is given notice where the price steps above it. Then
-//! the strategy says whether to raise; what it lets go of works on until the notice ends, and loses what
-//! came after the last checkpoint. So one job does not move the price, and others do not outbid it: how much
-//! that matters only a market can say.
+//! On a trace of jobs they bid in the exchange. A trace of prices has no bids. There a job is one node's work in one
+//! region, and takes the price as it is: it runs while the price is at most its ceiling, pays the price and not the
+//! ceiling, and gets notice when the price steps above it. Then the strategy says whether to raise. A node that is
+//! let go works on until the notice ends, and its job loses the work since the last checkpoint. One job does not move
+//! the price, and others do not outbid it.
 
 mod demand;
 mod jobs;
-mod market;
 mod outcome;
 mod page;
+mod price_grid;
 mod run;
 
-pub use demand::{Market, backtest_demand};
-pub(crate) use jobs::standard_normal;
-pub use market::{Grid, read_grids};
+pub use demand::{DemandSettings, backtest_demand};
 pub use outcome::{Backtest, Figure, Results};
 pub use page::{page, page_of_demand};
+pub use price_grid::{Grid, read_grids};
 
 use kubebid_core::Price;
 use kubebid_strategy::Strategy;
@@ -26,12 +24,13 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
 
-/// Prices are looked at every 5 minutes, as in `price_replay`; a strategy looks at its ceiling as often.
+/// Prices are looked at every 5 minutes, as in `replay::prices`; a strategy looks at its ceiling as often.
 pub(crate) const STEP_MINUTES: u64 = 5;
 
-/// Whoever bids.
+/// A bidder of a backtest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contestant {
+    /// Bids by a strategy.
     Strategy(Strategy),
     /// Its whole maximum, always: what a truthful bidder does.
     MaxBid,
@@ -40,6 +39,7 @@ pub enum Contestant {
 }
 
 impl Contestant {
+    /// Returns the name for command lines and tables.
     pub fn name(self) -> &'static str {
         match self {
             Contestant::Strategy(strategy) => strategy.name(),
@@ -70,9 +70,10 @@ impl std::str::FromStr for Contestant {
     }
 }
 
-/// What a trace of prices does not say.
+/// The settings of a backtest on a trace of prices: all that the trace does not say.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The on-demand price, per node-hour.
     pub on_demand: Price,
     /// The most that each job's owner would pay.
     pub max_bid: Price,
@@ -80,19 +81,23 @@ pub struct Settings {
     pub jobs: usize,
     /// Hours of work: the median, and the standard deviation of its logarithm.
     pub work_hours: f64,
+    /// Standard deviation of the logarithm of the work.
     pub work_spread: f64,
     /// A deadline is this many times the work after the submission: drawn between the two.
     pub slack: (f64, f64),
-    /// From a node's award until it works, unbilled; the notice; the time between two checkpoints.
+    /// Minutes from a node's award until it works; they are not billed.
     pub boot_minutes: u64,
+    /// Minutes from a notice to the loss of the node.
     pub notice_minutes: u64,
+    /// Minutes of work between two checkpoints.
     pub checkpoint_minutes: u64,
-    /// What a ceiling has to move by to be amended, in 1/10000 (R4).
+    /// The least change of a ceiling that is worth an amendment, in 1/10000 (R4).
     pub increment_bps: u64,
+    /// Prices are multiples of this, in micro-dollars.
     pub tick_micros: u64,
 }
 
-/// Plays every seed; `progress` hears of each that is done.
+/// Plays every seed. Calls `progress` after each seed.
 pub fn backtest(
     grids: &[Grid],
     contestants: &[Contestant],

@@ -4,7 +4,8 @@ use kubebid_core::Price;
 use kubebid_core::command::PlaceBid;
 use kubebid_core::units::AccountName;
 
-/// For single nodes, until it is cancelled, and what is lost is sought again. Where it looks the caller says.
+/// Returns a bid for single nodes that searches until it is cancelled, and again after a loss. The caller sets where it
+/// looks.
 pub(crate) fn standing_bid(tenant: AccountName, ceiling: Price, max_nodes: u32) -> PlaceBid {
     PlaceBid {
         tenant,

@@ -14,7 +14,7 @@ pub use table::{Row, Table};
 
 use crate::world::{Outcome, Settings, jobs_of};
 
-/// The prices of a world beside their bands: the median over its markets of each statistic.
+/// Compares the prices of a world with their bands: the median over its markets of each statistic.
 pub fn compare_prices(outcome: &Outcome) -> Table {
     let series: Vec<Vec<f64>> = outcome.markets.iter().map(|market| market.prices()).collect();
     let each: Vec<PriceStatistics> = series.iter().map(|prices| PriceStatistics::of(prices, 0)).collect();
@@ -33,7 +33,7 @@ pub fn compare_prices(outcome: &Outcome) -> Table {
     Table::new(price_bands(), measured)
 }
 
-/// The jobs of a world beside their bands. They come whatever happens in the market, so none is needed.
+/// Compares the jobs of a world with their bands. They do not depend on the market, so none is simulated.
 pub fn compare_demand(settings: &Settings) -> Table {
     let each: Vec<DemandStatistics> =
         (0..settings.markets).map(|market| DemandStatistics::of(&jobs_of(settings, market))).collect();
@@ -44,7 +44,7 @@ pub fn compare_demand(settings: &Settings) -> Table {
     Table::new(demand_bands(), measured)
 }
 
-/// Linear between the values around it; 0 of none.
+/// Returns a quantile, linear between the values around it; 0 of no values.
 fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let Some(last) = values.len().checked_sub(1) else { return 0.0 };
@@ -62,7 +62,7 @@ fn variance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len().max(1)) as f64
 }
 
-/// Pearson's; 0 where one of the two never changes.
+/// Returns Pearson's correlation; 0 if one of the two never changes.
 fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let (mean_a, mean_b) = (mean(a), mean(b));
     let product: f64 = a.iter().zip(b).map(|(x, y)| (x - mean_a) * (y - mean_b)).sum();
@@ -70,7 +70,7 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
     if norm > 0.0 { product / norm } else { 0.0 }
 }
 
-/// With the mean and the variance of the whole; 0 where nothing ever changes.
+/// Returns the autocorrelation with the mean and the variance of the whole; 0 if nothing ever changes.
 fn autocorrelation(values: &[f64], lag: usize) -> f64 {
     let (mean, variance) = (mean(values), variance(values));
     if lag >= values.len() || variance == 0.0 {

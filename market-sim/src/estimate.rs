@@ -7,12 +7,14 @@ use std::fmt;
 /// A mean and its 95 % confidence interval, by Student's t.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
+    /// The mean.
     pub mean: f64,
     /// Half the width of the interval; none for a single value.
     pub plus_minus: Option<f64>,
 }
 
 impl Estimate {
+    /// Computes the estimate of some values.
     pub fn of(values: &[f64]) -> Estimate {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
@@ -24,12 +26,13 @@ impl Estimate {
         Estimate { mean, plus_minus: Some(t * (variance / n).sqrt()) }
     }
 
+    /// Returns the ends of the interval.
     pub fn range(&self) -> Option<(f64, f64)> {
         self.plus_minus.map(|half| (self.mean - half, self.mean + half))
     }
 }
 
-/// With as many decimals as the formatter asks for, else three.
+/// Writes as many decimals as the formatter asks for, else three.
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimals = f.precision().unwrap_or(3);

@@ -1,18 +1,20 @@
 //! The library of the `market-sim` tool: plays worlds, traces and commands against the market.
 
+#![warn(missing_docs)]
+
+mod agenda;
 pub mod audit;
 pub mod backtest;
 mod bid;
 pub mod calibration;
+pub mod demo;
 pub mod estimate;
 pub mod experiment;
-pub mod living;
-mod names;
-pub mod play;
-pub mod price_replay;
+pub mod jsonl;
+mod name_map;
+mod participant;
 pub mod replay;
 pub mod report;
-pub mod supply_replay;
 pub mod trace;
 pub mod venue;
 pub mod world;
@@ -20,7 +22,7 @@ pub mod world;
 use kubebid_core::{Auction, Exchange};
 use kubebid_model::Model;
 
-/// An empty market: the exchange, or the reference model that it is checked against.
+/// Returns an empty market: the exchange, or the reference model that it is checked against.
 pub fn auction(model: bool) -> Box<dyn Auction> {
     if model { Box::new(Model::new()) } else { Box::new(Exchange::new()) }
 }

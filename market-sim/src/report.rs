@@ -1,15 +1,14 @@
 //! A page for people: charts and tables as one HTML file without dependencies, as JSON, or as CSV.
 //!
-//! Whoever measures fills a [`Page`]; how it looks is decided here. [`Trail`] keeps a quantity over time
-//! in bounded memory.
+//! A command fills a [`Page`] and writes it. [`TimeSeries`] keeps a quantity over time in bounded memory.
 
 mod chart;
 mod html;
 mod scale;
-mod trail;
+mod time_series;
 
 pub use chart::pictures;
-pub use trail::Trail;
+pub use time_series::TimeSeries;
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -17,50 +16,67 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+/// A page of facts, charts and tables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Page {
+    /// The title.
     pub title: String,
-    /// What was done, in a sentence or two.
+    /// A summary of one or two sentences.
     pub summary: String,
     /// The figures to see first.
     pub facts: Vec<Fact>,
+    /// The charts, in order.
     pub charts: Vec<Chart>,
+    /// The tables, in order.
     pub tables: Vec<Table>,
 }
 
+/// A figure with its label.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fact {
+    /// The label.
     pub label: String,
+    /// The figure with its unit.
     pub value: String,
 }
 
+/// A chart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chart {
+    /// The title.
     pub title: String,
-    /// How to read it; may be empty.
+    /// A note on how to read it; may be empty.
     pub note: String,
+    /// The shape of all its series.
     pub shape: Shape,
+    /// The horizontal axis.
     pub x: Axis,
+    /// The vertical axis.
     pub y: Axis,
+    /// The series.
     pub series: Vec<Series>,
 }
 
+/// The shape in which a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// From point to point; a range of its points is a band.
+    /// Lines from point to point; a range of its points is a band.
     Lines,
     /// A value holds until the next point.
     Steps,
-    /// From 0 up, side by side.
+    /// Bars from 0 up, side by side.
     Bars,
     /// A dot for each point, its range as a whisker.
     Dots,
 }
 
+/// An axis of a chart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Axis {
+    /// The label.
     pub label: String,
+    /// The unit of its numbers.
     pub unit: Unit,
     /// Only for values above 0.
     pub logarithmic: bool,
@@ -68,55 +84,73 @@ pub struct Axis {
     pub categories: Vec<String>,
 }
 
-/// What the numbers of an axis are.
+/// The unit of the numbers of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Seconds since the epoch, UTC.
     Time,
+    /// Dollars.
     Dollars,
     /// 0 to 1, shown in percent.
     Share,
+    /// Hours.
     Hours,
+    /// A plain number.
     Number,
 }
 
+/// A line, or a row of bars or dots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
+    /// The name in the legend.
     pub name: String,
+    /// The points, by x.
     pub points: Vec<Point>,
 }
 
+/// A point of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
+    /// The place on the horizontal axis.
     pub x: f64,
+    /// The value.
     pub y: f64,
     /// The range that the point stands for: least and most, or a confidence interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
 }
 
+/// A table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Table {
+    /// The title.
     pub title: String,
+    /// A note on how to read it; may be empty.
     pub note: String,
+    /// The heading of each column.
     pub headings: Vec<String>,
+    /// The cells of each row.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Axis {
+    /// Makes a linear axis.
     pub fn new(label: impl Into<String>, unit: Unit) -> Axis {
         Axis { label: label.into(), unit, logarithmic: false, categories: Vec::new() }
     }
 
+    /// Makes an axis of time.
     pub fn time() -> Axis {
         Axis::new("", Unit::Time)
     }
 
+    /// Makes an axis of names.
     pub fn categories(names: impl IntoIterator<Item = impl Into<String>>) -> Axis {
         Axis { categories: names.into_iter().map(Into::into).collect(), ..Axis::new("", Unit::Number) }
     }
 
+    /// Makes the axis logarithmic.
     #[must_use]
     pub fn logarithmic(self) -> Axis {
         Axis { logarithmic: true, ..self }
@@ -124,13 +158,14 @@ impl Axis {
 }
 
 impl Chart {
+    /// Makes a chart over time.
     pub fn over_time(title: &str, shape: Shape, y: Axis, series: Vec<Series>) -> Chart {
         Chart { title: title.to_owned(), note: String::new(), shape, x: Axis::time(), y, series }
     }
 }
 
 impl Series {
-    /// A point in the middle of each day since the epoch, from the first to the last, also of those without.
+    /// Returns a series with a point in the middle of each day from the first to the last. A day without a value is 0.
     pub fn by_day(name: &str, days: &BTreeMap<u64, f64>) -> Series {
         let first = days.first_key_value().map_or(0, |(first, _)| *first);
         let end = days.last_key_value().map_or(0, |(last, _)| last + 1);
@@ -144,11 +179,12 @@ impl Series {
 }
 
 impl Page {
+    /// Adds a figure.
     pub fn fact(&mut self, label: &str, value: impl Into<String>) {
         self.facts.push(Fact { label: label.to_owned(), value: value.into() });
     }
 
-    /// Writes it to a file, as its name ends: `.html`, `.json` or `.csv`.
+    /// Writes the page to a file, in the format of its ending: `.html`, `.json` or `.csv`.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
         let ending = path.extension().and_then(|ending| ending.to_str());
         let mut out = BufWriter::new(File::create(path)?);
@@ -160,7 +196,7 @@ impl Page {
         out.flush()
     }
 
-    /// Every point of every chart on a line of its own; times are seconds since the epoch.
+    /// Writes every point of every chart on a line of its own; times are seconds since the epoch.
     fn write_csv(&self, out: impl Write) -> Result<(), csv::Error> {
         let mut out = csv::Writer::from_writer(out);
         out.write_record(["chart", "series", "x", "y", "low", "high"])?;

@@ -18,8 +18,9 @@ use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
-/// Why a trace cannot be read. Lines count from 1, the heading is the first.
+/// The reason for which a trace cannot be read. Lines count from 1; the heading is the first.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each has a message that says it")]
 pub enum TraceError {
     #[error("cannot open {path}")]
     Open { path: String, source: std::io::Error },
@@ -46,8 +47,8 @@ pub enum TraceError {
 /// The first bytes of every gzip file (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The text of a trace; `bar` follows how much of the file has been read. What begins as gzip does is unpacked,
-/// whatever it is called.
+/// Opens the text of a trace. `bar` shows how much of the file has been read. A file that begins as gzip does is
+/// unpacked, whatever its name.
 fn open(path: &Path, bar: &ProgressBar) -> Result<Box<dyn Read>, TraceError> {
     let fault = |source| TraceError::Open { path: path.display().to_string(), source };
     let called = || path.display().to_string();
@@ -102,7 +103,7 @@ impl Field<'_> {
     }
 }
 
-/// A price as people write it: dollars with at most 6 decimals, as in 2.50.
+/// Parses a price as people write it: dollars with at most 6 decimals, as in 2.50.
 pub fn dollars(text: &str) -> Option<Price> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());

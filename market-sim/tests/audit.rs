@@ -10,7 +10,7 @@ use kubebid_core::units::{
 };
 use kubebid_core::{Amount, Command, Exchange, MarketRules, Price, Stamped};
 use market_sim::audit::{Auditor, Violation};
-use market_sim::play::{format_command, parse_command};
+use market_sim::jsonl::{format_command, parse_command};
 
 #[path = "same/generate.rs"]
 mod generate;
@@ -90,7 +90,11 @@ fn lived() -> (Vec<Vec<Event>>, Exchange) {
 fn auditor() -> Auditor {
     let mut auditor = Auditor::new();
     let fee = RuleChange { name: "fee_bps".into(), value: RuleValue::Number(100) };
-    auditor.told(MARKET, &MarketName::new("gpu/test"), MarketRules::default().with(&[fee]).expect("a rule"));
+    auditor.set_rules(
+        MARKET,
+        &MarketName::new("gpu/test"),
+        MarketRules::default().with(&[fee]).expect("a rule"),
+    );
     auditor
 }
 
@@ -151,14 +155,14 @@ fn audited(story: &[Stamped]) -> Result<Auditor, String> {
         match &stamped.command {
             Command::OpenMarket { market, rules: changes } if exchange.market_id(market).is_none() => {
                 if let Ok(opened) = MarketRules::default().with(changes) {
-                    auditor.told(MarketId(rules.len() as u32), market, opened);
+                    auditor.set_rules(MarketId(rules.len() as u32), market, opened);
                 }
             }
             Command::ChangeRules { market, rules: changes } => {
                 if let Some(id) = exchange.market_id(market)
                     && let Ok(changed) = rules[id.0 as usize].with(changes)
                 {
-                    auditor.told(id, market, changed);
+                    auditor.set_rules(id, market, changed);
                 }
             }
             _ => {}

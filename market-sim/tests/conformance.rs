@@ -2,7 +2,7 @@
 
 use kubebid_core::{Auction, Exchange};
 use kubebid_model::Model;
-use market_sim::play::{format_answer, parse_command};
+use market_sim::jsonl::{format_answer, parse_command};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What `market-sim play` reads and refuses to read.
 
 use kubebid_core::command::{Command, OnPreemption, RuleValue, Stamped, TimeInForce};
-use market_sim::play::{format_command, parse_command};
+use market_sim::jsonl::{format_command, parse_command};
 use std::io::Write;
 use std::process::{Output, Stdio};
 

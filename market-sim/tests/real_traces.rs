@@ -5,9 +5,9 @@ use indicatif::ProgressBar;
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
 use market_sim::calibration::{PriceStatistics, on_grid};
-use market_sim::price_replay::{Question, replay_prices};
-use market_sim::replay::{InProcess, Job, Report, Settings, read_demand, replay};
-use market_sim::supply_replay::{Settings as SupplySettings, replay_supply};
+use market_sim::replay::demand::{InProcess, Job, Report, Settings, read_demand, replay};
+use market_sim::replay::prices::{Settings as PriceSettings, replay_prices};
+use market_sim::replay::supply::{Settings as SupplySettings, replay_supply};
 use market_sim::trace::{PriceTrace, SupplyTrace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,14 +73,14 @@ fn philly_is_replayed_twice_to_the_same_result() {
 #[test]
 fn bids_on_the_gpu_markets_of_2015_get_what_is_known() {
     let path = data().join("A-aws-spot-2015-events/normalised/prices.csv.gz");
-    let question = Question {
+    let settings = PriceSettings {
         shares: vec![0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0],
         on_demand: BTreeMap::from([("g2.2xlarge".to_owned(), Price(650_000))]),
         regions: ["us-east-1a", "us-east-1b", "us-east-1e"].map(str::to_owned).to_vec(),
         longest_gap: None,
     };
     let trace = PriceTrace::open(&path, &ProgressBar::hidden()).expect("the set");
-    let table = replay_prices(trace, &question).expect("the set is sound");
+    let table = replay_prices(trace, &settings).expect("the set is sound");
     let mean = &table.types[0].mean;
     let rounded = |figure: f64| (figure * 1000.0).round() / 1000.0;
     let availability: Vec<f64> = mean.iter().map(|o| rounded(o.availability)).collect();
@@ -101,13 +101,13 @@ fn every_price_trace_is_replayed_to_its_last_row() {
     ] {
         let trace = || PriceTrace::open(&data().join(name), &ProgressBar::hidden()).expect("the set");
         let types = trace().map(|change| (change.expect("a sound row").instance_type, Price(1_000_000)));
-        let question = Question {
+        let settings = PriceSettings {
             shares: vec![0.5, 1000.0],
             on_demand: types.collect(),
             regions: Vec::new(),
             longest_gap: None,
         };
-        let table = replay_prices(trace(), &question).expect("a sound set");
+        let table = replay_prices(trace(), &settings).expect("a sound set");
         for of_type in &table.types {
             assert_eq!(of_type.mean[1].availability, 1.0, "{name} {}", of_type.instance_type);
         }
@@ -125,7 +125,7 @@ fn openb_is_replayed_with_its_pods_of_no_time_and_of_no_tenant() {
     }
 }
 
-fn supplied(name: &str, nodes: u32, gap_hours: u64) -> market_sim::supply_replay::SupplyTable {
+fn supplied(name: &str, nodes: u32, gap_hours: u64) -> market_sim::replay::supply::SupplyTable {
     let settings = SupplySettings {
         shares: vec![0.5, 1.0],
         nodes,
@@ -154,7 +154,7 @@ fn one_node_of_each_region_is_there_as_often_and_lost_as_often_as_is_known() {
         ("us-west-2c", 0.89, 0.15),
     ];
     for (region, available, lost) in known {
-        let of_region = |m: &&market_sim::supply_replay::MarketTable| {
+        let of_region = |m: &&market_sim::replay::supply::MarketTable| {
             m.instance_type.starts_with("v100_1") && m.region == region
         };
         let market = table.markets.iter().find(of_region).expect("a region of the set");

@@ -1,10 +1,10 @@
 //! The page of a report: it stands alone, says everything as data too, and draws whatever it is given.
 
 use kubebid_core::units::Micros;
-use market_sim::report::{Axis, Chart, Page, Point, Series, Shape, Table, Trail, Unit, pictures};
+use market_sim::report::{Axis, Chart, Page, Point, Series, Shape, Table, TimeSeries, Unit, pictures};
 
 fn page() -> Page {
-    let mut trail = Trail::default();
+    let mut trail = TimeSeries::default();
     for (minute, price) in [(0, 1.0), (7, 2.5), (9, 1.5)] {
         trail.set(Micros::seconds(60 * minute), Some(price));
     }

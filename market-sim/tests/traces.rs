@@ -4,8 +4,8 @@
 use indicatif::ProgressBar;
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
-use market_sim::price_replay::{PriceTable, Question, replay_prices};
-use market_sim::replay::{InProcess, Job, Priority, Report, Settings, read_demand, replay};
+use market_sim::replay::demand::{InProcess, Job, Priority, Report, Settings, read_demand, replay};
+use market_sim::replay::prices::{PriceTable, Settings as PriceSettings, replay_prices};
 use market_sim::trace::{PriceTrace, TraceError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -219,13 +219,13 @@ fn on_the_cuts_packing_serves_the_same_jobs_with_fewer_nodes() {
 }
 
 fn bids_on(trace: &str, instance_type: &str, micros: u64) -> Result<PriceTable, TraceError> {
-    let question = Question {
+    let settings = PriceSettings {
         shares: vec![0.15, 0.3, 1.0, 5.0],
         on_demand: BTreeMap::from([(instance_type.to_owned(), Price(micros))]),
         regions: Vec::new(),
         longest_gap: None,
     };
-    replay_prices(PriceTrace::open(&path(trace), &ProgressBar::hidden())?, &question)
+    replay_prices(PriceTrace::open(&path(trace), &ProgressBar::hidden())?, &settings)
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use kubebid_core::units::Micros;
 use market_sim::calibration::{compare_demand, compare_prices};
 use market_sim::venue::{InProcess, Journaled};
-use market_sim::world::{FIELDS, Kind, Outcome, Rules, Settings, jobs_of, live, live_apart};
+use market_sim::world::{FIELDS, Kind, Outcome, Rules, Settings, jobs_of, simulate, simulate_parallel};
 use std::num::{NonZeroU64, NonZeroUsize};
 
 fn lived(settings: &Settings) -> Outcome {
     let threads = NonZeroUsize::new(2).expect("two");
-    live_apart(settings, threads, |_| {}).expect("the auditor agrees")
+    simulate_parallel(settings, threads, |_| {}).expect("the auditor agrees")
 }
 
 fn small(seed: u64) -> Settings {
@@ -26,7 +26,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
 #[test]
 fn an_exchange_for_all_markets_and_one_for_each_give_the_same_bytes() {
     let settings = Settings { markets: 3, ..small(1) };
-    let together = live(&settings, &mut InProcess::new(), |_| {}).expect("the auditor agrees");
+    let together = simulate(&settings, &mut InProcess::new(), |_| {}).expect("the auditor agrees");
     let bytes = |outcome: &Outcome| serde_json::to_vec(outcome).expect("an outcome is JSON");
     assert!(bytes(&together) == bytes(&lived(&settings)), "the markets feel each other");
 }
@@ -35,7 +35,7 @@ fn an_exchange_for_all_markets_and_one_for_each_give_the_same_bytes() {
 fn an_exchange_that_is_lost_and_recovered_from_its_journal_gives_the_same_bytes() {
     let settings = Settings { days: 1, ..small(1) };
     let every = NonZeroU64::new(97).expect("more than none");
-    let recovered = live(&settings, &mut Journaled::new(every), |_| {}).expect("it is what it was");
+    let recovered = simulate(&settings, &mut Journaled::new(every), |_| {}).expect("it is what it was");
     let bytes = |outcome: &Outcome| serde_json::to_vec(outcome).expect("an outcome is JSON");
     assert!(bytes(&recovered) == bytes(&lived(&settings)), "something was lost");
 }
@@ -223,7 +223,8 @@ fn every_field_at_either_end_of_its_range_gives_a_world_that_ends() {
                 None => format!("{}: {value}", field.name),
             };
             let settings = small.with(&world).unwrap_or_else(|error| panic!("{world}: {error}"));
-            live(&settings, &mut InProcess::new(), |_| {}).unwrap_or_else(|error| panic!("{world}: {error}"));
+            simulate(&settings, &mut InProcess::new(), |_| {})
+                .unwrap_or_else(|error| panic!("{world}: {error}"));
         }
     }
 }

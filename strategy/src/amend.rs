@@ -1,19 +1,22 @@
 //! Decides if a new ceiling is worth the place in the queue that it costs.
 
-/// A bid as it stands, on the slow beat that looks at its ceiling again.
+/// The present state of a bid whose ceiling is revised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
+    /// The ceiling, micro-dollars per node-hour.
     pub ceiling_micros: u64,
-    /// It has no node and no claim. What holds nodes is not lowered: that only makes it easier to displace.
+    /// True if it has no node and no claim. A bid that holds nodes is not lowered: that only makes it easier to
+    /// displace.
     pub waits: bool,
-    /// The market's tick and increment (R4); of several markets the largest of each.
+    /// The market's tick; of several markets the largest.
     pub tick_micros: u64,
+    /// The market's increment in 1/10000 (R4); of several markets the largest.
     pub increment_bps: u64,
 }
 
-/// The ceiling to amend the bid to, or `None` where it is better left alone: it moves by no more than the
-/// market's increment, which would change little and lose the bid its place among equals (R2), or it would
-/// lower a bid that holds something.
+/// Returns the ceiling to amend the bid to, or `None` if the bid should stay as it is: the ceiling would move by no
+/// more than the market's increment, which changes little and costs the bid its place among equals (R2), or a bid
+/// that holds something would be lowered.
 pub fn amendment_micros(standing: &Standing, wanted_micros: u64) -> Option<u64> {
     let ceiling = u128::from(standing.ceiling_micros);
     let share = (ceiling * u128::from(standing.increment_bps)).div_ceil(10_000);

@@ -1,7 +1,7 @@
 //! Bidding strategies as pure functions: what to bid, when to amend, what to do at a notice.
 //!
-//! Whoever bids asks these and nothing else, so that the operator and the simulator bid alike. Prices are
-//! whole micro-dollars per node-hour; nothing here knows a market, a bid or the time.
+//! The operator and the simulator both use them, so they bid alike. Prices are whole micro-dollars per node-hour.
+//! Nothing here knows a market, a bid or the time.
 //!
 //! ```
 //! use kubebid_strategy::{AtNotice, Quote, Strategy};
@@ -13,7 +13,9 @@
 //! assert_eq!(stay, AtNotice::RaiseTo { ceiling_micros: 3_780_100 });
 //! ```
 //!
-//! What the reference is, and why, is in `docs/decisions/0074-the-reference-price.md`.
+//! `docs/decisions/0074-the-reference-price.md` defines the reference price.
+
+#![warn(missing_docs)]
 
 mod amend;
 mod quote;

@@ -1,19 +1,19 @@
 //! The facts about a market that a strategy uses.
 
-/// The markets of one bid, as they stand.
+/// The present state of the markets of one bid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quote {
-    /// The reference price, where there is one; see [`crate::reference_micros`]. Of several markets the
+    /// The reference price, if there is one; see [`crate::reference_micros`]. Of several markets it is the
     /// lowest: one of them is enough.
     pub reference_micros: Option<u64>,
-    /// The lowest reserve on offer (R9), where anything is offered. Of several markets the lowest.
+    /// The lowest reserve on offer (R9), if anything is offered. Of several markets it is the lowest.
     pub floor_micros: Option<u64>,
-    /// What every price has to be a multiple of; see [`shared_tick_micros`]. Greater than 0.
+    /// The tick: every price is a multiple of it; see [`shared_tick_micros`]. Greater than 0.
     pub tick_micros: u64,
 }
 
 impl Quote {
-    /// The highest multiple of the tick at or below.
+    /// Returns the highest multiple of the tick at or below a price.
     ///
     /// # Panics
     ///
@@ -22,14 +22,15 @@ impl Quote {
         price_micros - price_micros % self.tick_micros
     }
 
-    /// The lowest multiple of the tick at or above; `None` beyond what can be expressed, or if the tick is 0.
+    /// Returns the lowest multiple of the tick at or above a price; `None` beyond the highest `u64`, or if the tick
+    /// is 0.
     pub fn round_up_micros(&self, price_micros: u64) -> Option<u64> {
         price_micros.checked_next_multiple_of(self.tick_micros)
     }
 }
 
-/// The least tick that all of these markets share. `None` without markets, for a tick of 0, and when the
-/// least common multiple cannot be expressed: then no one price suits them all.
+/// Returns the least common multiple of the ticks of some markets. `None` without markets, for a tick of 0, and if
+/// the multiple is beyond the highest `u64`: then no one price suits them all.
 pub fn shared_tick_micros(ticks: impl IntoIterator<Item = u64>) -> Option<u64> {
     ticks
         .into_iter()

@@ -5,7 +5,7 @@ use crate::reference::MEDIAN_PERCENT;
 use std::fmt;
 use std::str::FromStr;
 
-/// How a tenant trades price against interruptions.
+/// A bidding strategy: a trade of price against interruptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Strategy {
     /// Bids the median price of the last two days, so it waits for the cheaper half of the time.
@@ -17,20 +17,24 @@ pub enum Strategy {
     AvailabilityOptimized,
 }
 
-/// What to do when a node is under notice.
+/// The answer to a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtNotice {
-    /// Give the bid this ceiling, and the notice is taken back.
-    RaiseTo { ceiling_micros: u64 },
+    /// Raise the ceiling of the bid, and the notice is taken back.
+    RaiseTo {
+        /// The ceiling, micro-dollars per node-hour.
+        ceiling_micros: u64,
+    },
     /// Drain the node: it is not worth more.
     LetGo,
 }
 
 impl Strategy {
+    /// All strategies.
     pub const ALL: [Strategy; 3] =
         [Strategy::CostOptimized, Strategy::Balanced, Strategy::AvailabilityOptimized];
 
-    /// As specifications and command lines spell it.
+    /// Returns the name in specifications and on command lines.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::CostOptimized => "cost-optimized",
@@ -39,7 +43,7 @@ impl Strategy {
         }
     }
 
-    /// The share of the reference price that it bids, in percent.
+    /// Returns the share of the reference price that it bids, in percent.
     pub fn factor_percent(self) -> u64 {
         match self {
             Strategy::CostOptimized => MEDIAN_PERCENT,
@@ -48,9 +52,9 @@ impl Strategy {
         }
     }
 
-    /// The ceiling to bid: its share of the reference, the whole `max_bid_micros` where there is no
-    /// reference; a multiple of the tick, rounded down, so the tenant gains, and never above
-    /// `max_bid_micros`. Two of the three never bid below the floor while they may: where reserves have
+    /// Returns the ceiling to bid: its share of the reference, or the whole `max_bid_micros` if there is no
+    /// reference. It is a multiple of the tick, rounded down, so the tenant gains, and never above
+    /// `max_bid_micros`. Two of the three never bid below the floor if `max_bid_micros` allows it: if reserves have
     /// risen above the reference, a share of it would never win. 0 means that `max_bid_micros` is below
     /// one tick.
     ///
@@ -72,8 +76,8 @@ impl Strategy {
         }
     }
 
-    /// Returns what to do at a notice. `price_to_stay_micros` is the market's; `None` where nothing brings the node
-    /// back. A raise is to the lowest ceiling that is enough.
+    /// Returns what to do at a notice. `price_to_stay_micros` is the market's price to stay; `None` if no ceiling
+    /// brings the node back. A raise is to the lowest ceiling that is enough.
     ///
     /// Each strategy stays for as much as the next one bids (90 %, 120 % of the reference, the maximum): a
     /// restart loses the work since the last checkpoint, so a node that is held is worth more than one that
@@ -100,7 +104,7 @@ impl Strategy {
     }
 }
 
-/// This share of a price, rounded down; the highest `u64` where it is too large.
+/// Returns this share of a price, rounded down; the highest `u64` if it is too large.
 fn percent_micros(percent: u64, price_micros: u64) -> u64 {
     let share = u128::from(price_micros) * u128::from(percent) / 100;
     u64::try_from(share).unwrap_or(u64::MAX)
@@ -112,7 +116,7 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// No strategy has this name.
+/// The error for a name that no strategy has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownStrategy(pub String);
 

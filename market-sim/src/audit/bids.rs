@@ -77,7 +77,7 @@ impl Bids {
         Ok(())
     }
 
-    /// The bid and the ceiling it had.
+    /// Amends a bid, and returns it with the ceiling that it had.
     pub(super) fn amend(
         &mut self,
         by: Bidder,
@@ -108,7 +108,7 @@ impl Bids {
         self.of(Bidder { bid: node.bid, tenant: node.tenant })
     }
 
-    /// A closed bid of which nothing is left.
+    /// Forgets a closed bid without nodes and claims.
     pub(super) fn forget(&mut self, id: BidId) {
         let gone = |bid: &Bid| {
             !bid.searching && bid.live.is_empty() && bid.notices.is_empty() && bid.claims.is_empty()
@@ -164,7 +164,7 @@ impl Bid {
         }
     }
 
-    /// After an event that may change how many nodes the bid wants, by at most one.
+    /// Updates the bid after an event that may change how many nodes it wants, by at most one.
     pub(super) fn set_max_nodes(&mut self, after: u32, could_be: [i64; 2]) -> Result<(), Violation> {
         let before = self.max_nodes;
         if !could_be.contains(&(i64::from(after) - i64::from(before))) {

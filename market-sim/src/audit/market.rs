@@ -9,11 +9,12 @@ use kubebid_core::units::AccountId;
 use kubebid_core::{MarketRules, Price};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The books of one market.
 #[derive(Debug, Default)]
 pub struct Market {
     pub(super) rules: MarketRules,
     /// The rules that an event is about to announce.
-    pub(super) told: Option<MarketRules>,
+    pub(super) announced: Option<MarketRules>,
     open: bool,
     /// Something happened here since prices were last worked out.
     pub(super) touched: bool,
@@ -39,7 +40,7 @@ pub(super) struct Losing {
     tops: BTreeSet<(Price, AccountId)>,
 }
 
-/// What the price of a market follows from, beside its own books.
+/// The inputs of a market's price that are not in its own books.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offered<'a> {
     /// The lowest reserve of free units.
@@ -49,7 +50,7 @@ pub(super) struct Offered<'a> {
 }
 
 impl Losing {
-    /// A bid of this tenant counts with another ceiling than before, or no longer.
+    /// Changes the ceiling with which a bid of this tenant counts; `None` if it does not count.
     pub(super) fn change(&mut self, tenant: AccountId, before: Option<Price>, after: Option<Price>) {
         let levels = self.by_tenant.entry(tenant).or_default();
         let highest = levels.highest();
@@ -65,7 +66,7 @@ impl Losing {
         }
     }
 
-    /// The highest ceiling and its tenant, and the highest one of all other tenants: H and H(t).
+    /// Returns the highest ceiling with its tenant, and the highest one of all other tenants: H and H(t).
     fn highest(&self, sellers: &BTreeSet<AccountId>) -> (Option<(Price, AccountId)>, Price) {
         let mut tops = self.tops.iter().rev().filter(|(_, tenant)| !sellers.contains(tenant));
         (tops.next().copied(), tops.next().map_or(Price::ZERO, |(ceiling, _)| *ceiling))
@@ -73,14 +74,17 @@ impl Losing {
 }
 
 impl Market {
+    /// Returns the units by state.
     pub fn supply(&self) -> Supply {
         self.supply
     }
 
+    /// Returns the numbers that were announced last.
     pub fn numbers(&self) -> Numbers {
         self.numbers
     }
 
+    /// Returns the nodes that open bids want and do not have.
     pub fn unmet(&self) -> u64 {
         self.unmet
     }
@@ -107,18 +111,18 @@ impl Market {
         self.supply.free += 1;
     }
 
-    /// A unit is removed free: its allocation has ended.
+    /// Removes a unit, which is free because its allocation has ended.
     pub(super) fn unit_removed(&mut self) {
         self.supply.total -= 1;
         self.supply.free -= 1;
     }
 
-    /// L of R8.
+    /// Returns L of R8, the lowest ceiling.
     fn lowest_accepted(&self) -> Option<Price> {
         self.live.lowest().into_iter().chain(self.claims.lowest()).min()
     }
 
-    /// `min(L, max(R, H))`, or L where `LowestAccepted` asks for it; H itself without L.
+    /// Returns `min(L, max(R, H))`, or L if the pricing is `LowestAccepted`; without L it returns H.
     fn price_with(&self, highest_losing: Price, free: Option<Price>) -> Price {
         let Some(lowest) = self.lowest_accepted() else { return highest_losing };
         let sold_out = free.is_none_or(|reserve| reserve > lowest);
@@ -138,7 +142,7 @@ impl Market {
         Tariff { price: self.price_with(highest, offered.free), top }
     }
 
-    /// The numbers that are announced are the ones that follow from the books; the entry price is not judged.
+    /// Checks that the announced numbers follow from the books. The entry price is not judged.
     pub(super) fn price(
         &mut self,
         numbers: Numbers,
@@ -169,7 +173,7 @@ impl Market {
     }
 }
 
-/// How many of something there are at each price.
+/// A count for each price.
 #[derive(Debug, Default)]
 pub(super) struct Levels(BTreeMap<Price, u32>);
 

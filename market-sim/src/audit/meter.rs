@@ -23,7 +23,7 @@ impl Tariff {
     }
 }
 
-/// What the price of a node depends on beside the tariff.
+/// The terms of one node that decide its price together with the tariff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) tenant: AccountId,
@@ -109,7 +109,7 @@ impl Meter {
         terms.cap.map_or(floor, |cap| floor - self.integral(now, terms.tenant, cap) + over(cap, now))
     }
 
-    /// ∫ max(price of the tenant, x).
+    /// Returns ∫ max(price of the tenant, x).
     fn integral(&self, now: Micros, tenant: AccountId, x: Price) -> i128 {
         let own = self.tariff.price_for(tenant);
         self.integrals[&x].total - self.discounts[&(tenant, x)].total

@@ -14,7 +14,7 @@ use kubebid_core::{Amount, Price};
 pub(super) struct Running {
     since: Micros,
     terms: Terms,
-    /// What it had cost when the meter stood at `mark`.
+    /// The cost up to the reading `mark` of the meter.
     cost: i128,
     mark: i128,
 }
@@ -45,7 +45,7 @@ pub(super) struct Owed {
     amount: Amount,
 }
 
-/// What was charged for claims that a command gave up, and what is owed for them: one may come before the other.
+/// The charges for claims that a command gave up, and the amounts owed for them: either may come first.
 #[derive(Debug, Default)]
 pub(super) struct ClaimCharges {
     charged: Vec<(AllocationId, AccountId, Amount)>,
@@ -88,7 +88,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// The delay of a raise is over (R11).
+    /// Lets a raised reserve count after its delay (R11).
     pub(super) fn reserve_counts(&mut self, id: AllocationId) -> Result<(), Violation> {
         self.nodes.raise(id, None);
         let held = self.nodes.known_mut(id)?;
@@ -100,7 +100,7 @@ impl Auditor {
         self.remeter(id)
     }
 
-    /// The meter of a node begins to run.
+    /// Starts the meter of a node.
     pub(super) fn start_meter(&mut self, id: AllocationId) -> Result<(), Violation> {
         let terms = self.terms(id)?;
         let held = self.nodes.known_mut(id)?;
@@ -109,7 +109,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// After a change of what a node is billed by: its reserve, a notice, its ceiling under notice.
+    /// Updates the meter after a change of what a node is billed by: its reserve, a notice, its ceiling under notice.
     pub(super) fn remeter(&mut self, id: AllocationId) -> Result<(), Violation> {
         let terms = self.terms(id)?;
         let held = self.nodes.known_mut(id)?;
@@ -129,7 +129,7 @@ impl Auditor {
         Ok(Terms { tenant: held.node.tenant, reserve: held.reserve, cap })
     }
 
-    /// The bill of a node that has ended; `ceiling` is that of its bid.
+    /// Computes the bill of a node that has ended; `ceiling` is that of its bid.
     pub(super) fn owe(&mut self, held: &Held, reason: EndReason, ceiling: Price) -> Result<(), Violation> {
         let node = held.node;
         let market = &mut self.markets[node.unit.market.0 as usize];
@@ -151,7 +151,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// A claim that its tenant gives up costs the minimum, at what its bid would have paid there as last settled.
+    /// Computes the minimum charge of a claim that its tenant gives up, at the price that its bid had when last settled.
     pub(super) fn owe_for_claim(
         &mut self,
         node: &Node,
@@ -181,7 +181,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// Each claim that was given up has its charge, and each such charge its claim.
+    /// Checks that each claim that was given up has its charge, and each such charge its claim.
     pub(super) fn settle_claim_charges(&mut self) -> Result<(), Violation> {
         let ClaimCharges { mut charged, owed } = std::mem::take(&mut self.claim_charges);
         for (node, tenant, amount) in owed {
@@ -197,7 +197,7 @@ impl Auditor {
         if charged.is_empty() { Ok(()) } else { Err(Violation::NotOwed) }
     }
 
-    /// The charge follows the end, or nothing was owed.
+    /// Checks that the charge follows the end, or that nothing was owed.
     pub(super) fn settle_owed(&mut self) -> Result<(), Violation> {
         match self.owed.take() {
             Some(Owed { node, amount, .. }) if amount > Amount::ZERO => {

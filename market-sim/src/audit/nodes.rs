@@ -38,19 +38,19 @@ pub(super) struct Notice {
 }
 
 impl Held {
-    /// Under notice: whether there is a claim.
+    /// Returns whether a node under notice has a claim; `None` for a node without notice.
     pub(super) fn claimed(&self) -> Option<bool> {
         self.notice.map(|notice| notice.claim.is_some())
     }
 }
 
 impl Nodes {
-    /// The first raise that counts at `now` or before.
+    /// Returns the first raise that counts at `now` or before.
     pub(super) fn due_raise(&self, now: Micros) -> Option<(Micros, AllocationId)> {
         self.raises.first().copied().filter(|(at, _)| *at <= now)
     }
 
-    /// When a raise counts for a node; none for no raise.
+    /// Returns the time from which a raise counts for a node, or `None` for no raise.
     pub(super) fn raise(&mut self, id: AllocationId, at: Option<Micros>) {
         let Some(held) = self.nodes.get_mut(&id) else { return };
         if let Some(before) = std::mem::replace(&mut held.raise_at, at) {
@@ -292,7 +292,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// A claim has gone from the books of its bid.
+    /// Removes a claim from the books of its bid.
     fn unclaim(&mut self, node: &Node, by: Bidder) -> Result<(), Violation> {
         let bid = self.bids.of(by)?;
         remove(&mut bid.claims, node.allocation);

@@ -32,7 +32,7 @@ struct Unit {
 }
 
 impl Offers {
-    /// The reserve before, and the allocations that bear another reserve from here on or later.
+    /// Puts an offer. Returns the reserve before, and the allocations whose reserve changes at once or later.
     pub(super) fn put(
         &mut self,
         market: MarketId,
@@ -127,7 +127,7 @@ impl Offers {
         Ok(())
     }
 
-    /// Gives a unit to an allocation; its reserve.
+    /// Gives a unit to an allocation, and returns the unit's reserve.
     pub(super) fn hold(&mut self, id: UnitId, node: AllocationId) -> Result<Price, Violation> {
         let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Violation::UnknownUnit)?;
         let unit = offer.units.get_mut(&id.number).ok_or(Violation::UnknownUnit)?;

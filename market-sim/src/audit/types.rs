@@ -24,7 +24,7 @@ impl Types {
         self.of.get(&market)
     }
 
-    /// The open markets of a type.
+    /// Returns the open markets of a type.
     pub(super) fn markets(&self, kind: &InstanceType) -> &[MarketId] {
         self.markets.get(kind).map_or(&[], Vec::as_slice)
     }

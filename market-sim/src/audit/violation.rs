@@ -5,7 +5,9 @@ use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, BidId, Micros, UnitId};
 use kubebid_core::{Amount, Price};
 
+/// A contradiction between an event and the events before it, with the rule that is broken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each has a message that says it")]
 pub enum Violation {
     #[error("it is {now} already (R1)")]
     TimeRunsBack { now: Micros },

@@ -4,7 +4,7 @@
 use super::{Backtest, Contestant, Results};
 use crate::trace::Job;
 use crate::world::{
-    Drawn, Kept, Kind, KindSums, Rules, Rushes, START, Settings, Supply, WorldError, live_with,
+    Drawn, Kept, Kind, KindSums, Rules, Rushes, START, Settings, Supply, WorldError, simulate_jobs,
 };
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
@@ -13,31 +13,37 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::ops::Range;
 
-/// What a trace of jobs does not say.
+/// The settings of a backtest on a trace of jobs: all that the trace does not say.
 #[derive(Clone, Debug)]
-pub struct Market {
+pub struct DemandSettings {
     /// Nodes, all of one offer.
     pub capacity: u64,
+    /// The reserve of the offer, per node-hour.
     pub reserve: Price,
+    /// The on-demand price, per node-hour.
     pub on_demand: Price,
     /// The most that owners who try a strategy would pay, as a share of the on-demand price. Of the others it
     /// is the job's `bid_proxy`, or drawn between a quarter and the whole.
     pub max_bid: f64,
-    /// Of all jobs, those that try a strategy.
+    /// The share of the jobs that try a strategy.
     pub share: f64,
     /// A deadline is this many times the work after the submission: drawn between the two.
     pub slack: (f64, f64),
+    /// Minutes from a node's award until it works.
     pub boot_minutes: u64,
+    /// Minutes from a notice to its deadline.
     pub notice_minutes: u64,
+    /// Minutes for which a node is protected.
     pub min_runtime_minutes: u64,
+    /// Minutes of work between two checkpoints.
     pub checkpoint_minutes: u64,
 }
 
-/// Plays every seed once for each contestant; `progress` hears of each that is done.
+/// Plays every seed once for each contestant. Calls `progress` after each seed.
 pub fn backtest_demand(
     jobs: &[Job],
     contestants: &[Contestant],
-    market: &Market,
+    market: &DemandSettings,
     seeds: Range<u64>,
     mut progress: impl FnMut(),
 ) -> Result<Backtest, WorldError> {
@@ -53,7 +59,7 @@ pub fn backtest_demand(
     Ok(backtest)
 }
 
-impl Market {
+impl DemandSettings {
     fn settings(&self, jobs: &[Job]) -> Settings {
         let first = jobs.first().map_or(Micros(0), |job| job.submitted);
         let last = jobs.last().map_or(first, |job| job.submitted);
@@ -88,7 +94,7 @@ impl Market {
         }
     }
 
-    /// The jobs with what a trace does not say, moved to where a world begins. Those whose deadline lies
+    /// Draws what a trace does not say of its jobs, and moves them to the begin of a world. Those whose deadline lies
     /// beyond the trace try no strategy: what became of them would not be known.
     fn draw(&self, jobs: &[Job], rng: &mut impl Rng) -> Vec<(Micros, Drawn)> {
         let first_day = jobs.first().map_or(0, |job| job.submitted.0 / Micros::DAY.0 * Micros::DAY.0);
@@ -128,7 +134,7 @@ impl Market {
             .iter()
             .map(|(at, job)| (*at, Drawn { kind: if job.watched { kind } else { job.kind }, ..*job }))
             .collect();
-        let outcome = live_with(settings, jobs.into_iter())?;
+        let outcome = simulate_jobs(settings, jobs.into_iter())?;
         let sums = outcome.watched;
         let KindSums { jobs, late, given_up, open, interruptions, lost_us, waited_us, .. } = sums;
         let hours = |micros: u128| micros as f64 / Micros::HOUR.0 as f64;
@@ -143,7 +149,7 @@ impl Market {
         ])
     }
 
-    /// Nobody bids: each job has its nodes after the boot.
+    /// Computes the results of on-demand nodes: each job has its nodes after the boot.
     fn on_demand(&self, drawn: &[(Micros, Drawn)]) -> Results {
         let boot = self.boot_minutes * 60_000_000;
         let jobs: Vec<_> = drawn.iter().filter(|(_, job)| job.watched).collect();
@@ -158,7 +164,7 @@ impl Market {
 mod tests {
     use super::*;
 
-    const MARKET: Market = Market {
+    const MARKET: DemandSettings = DemandSettings {
         capacity: 2,
         reserve: Price(500_000),
         on_demand: Price(4_000_000),
@@ -171,7 +177,7 @@ mod tests {
         checkpoint_minutes: 30,
     };
 
-    /// A job of a node and an hour every so many minutes, for four days; others pay half of on-demand.
+    /// Returns a job of a node and an hour every so many minutes, for four days; others pay half of on-demand.
     fn jobs(minutes: u64) -> Vec<Job> {
         let job = |n: u64| Job {
             submitted: Micros::seconds(60 * minutes * n),

@@ -6,19 +6,26 @@ use crate::estimate::Estimate;
 use serde::Serialize;
 use std::fmt;
 
-/// What is compared.
+/// A figure by which strategies are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
+    /// Dollars paid over hours of work that were finished.
     CostPerFinishedHour,
+    /// Finished work, in percent of the work that was asked for.
     Finished,
+    /// Hours per job without a node that works.
     WaitHours,
+    /// Nodes lost per job.
     Interruptions,
+    /// Hours of work per job that had to be done again.
     LostHours,
+    /// Jobs not done by their deadline, in percent.
     Missed,
 }
 
 impl Figure {
+    /// All figures, in the order of tables.
     pub const ALL: [Figure; 6] = [
         Figure::CostPerFinishedHour,
         Figure::Finished,
@@ -28,6 +35,7 @@ impl Figure {
         Figure::Missed,
     ];
 
+    /// Returns the heading of the figure.
     pub fn label(self) -> &'static str {
         match self {
             Figure::CostPerFinishedHour => "cost, $ per finished hour",
@@ -44,8 +52,8 @@ impl Figure {
 /// cost of one.
 pub type Results = [Option<f64>; 6];
 
-/// All money over all finished work, that work over all work that was asked for; the rest is the mean over the
-/// jobs.
+/// Computes the figures: all money over all finished work, that work over all work that was asked for; the rest are
+/// means over the jobs.
 pub(super) fn results(runs: impl Iterator<Item = Run>) -> Results {
     let (mut sum, mut jobs) = (Run::default(), 0.0);
     let mut missed = 0.0;
@@ -73,16 +81,21 @@ fn some(values: Vec<f64>) -> Option<Estimate> {
     (!values.is_empty()).then(|| Estimate::of(&values))
 }
 
+/// The results of all contestants.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Backtest {
+    /// Number of seeds.
     pub seeds: usize,
+    /// The contestants; the others are compared with the first.
     pub contestants: Vec<Entry>,
 }
 
+/// The results of one contestant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
+    /// Name of the contestant.
     pub name: String,
-    /// By seed.
+    /// The figures of each seed.
     pub results: Vec<Results>,
 }
 
@@ -123,7 +136,7 @@ impl Backtest {
         self.contestants.iter().enumerate().map(row).collect()
     }
 
-    /// One line for each contestant and seed.
+    /// Writes one line for each contestant and seed.
     pub fn write_csv(&self, to: impl std::io::Write) -> Result<(), csv::Error> {
         let mut out = csv::Writer::from_writer(to);
         out.write_record([

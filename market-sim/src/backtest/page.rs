@@ -1,7 +1,7 @@
 //! The page of a backtest.
 
-use super::{Backtest, Contestant, Figure, Grid, Market, STEP_MINUTES, Settings};
-use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, Trail, Unit};
+use super::{Backtest, Contestant, DemandSettings, Figure, Grid, STEP_MINUTES, Settings};
+use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, TimeSeries, Unit};
 use kubebid_core::units::Micros;
 
 /// Returns the tables and charts of the results, and what the strategies saw of the first market.
@@ -16,7 +16,7 @@ pub fn page(backtest: &Backtest, grids: &[Grid], contestants: &[Contestant], set
 }
 
 /// Returns the tables and charts of the results in a market of its own.
-pub fn page_of_demand(backtest: &Backtest, jobs: usize, market: &Market) -> Page {
+pub fn page_of_demand(backtest: &Backtest, jobs: usize, market: &DemandSettings) -> Page {
     let of = format!("{jobs} jobs, {:.0} % of which try the strategy,", 100.0 * market.share);
     let mut page = compared_page(backtest, "Bidding strategies in a market", &of);
     page.fact("nodes on offer", market.capacity.to_string());
@@ -87,11 +87,11 @@ fn compared(backtest: &Backtest, figure: Figure) -> Chart {
     }
 }
 
-/// The price of a market, and what each strategy would bid there for a new job.
+/// Draws the price of a market, and what each strategy would bid there for a new job.
 fn seen(grid: &Grid, contestants: &[Contestant], settings: &Settings) -> Chart {
     let at = |step: usize| Micros(grid.begin.0 + step as u64 * STEP_MINUTES * 60_000_000);
     let trail = |name: String, value: &dyn Fn(usize) -> u64| {
-        let mut trail = Trail::default();
+        let mut trail = TimeSeries::default();
         for step in 0..grid.prices.len() {
             trail.set(at(step), Some(value(step) as f64 / 1e6));
         }

@@ -5,7 +5,7 @@ use super::{Contestant, Grid, STEP_MINUTES, Settings};
 use kubebid_core::Price;
 use kubebid_strategy::{AtNotice, Standing, amendment_micros};
 
-/// What became of a job. After its deadline it seeks no further node and works on only while it has one.
+/// The result of one job. After its deadline a job seeks no further node and works on only while it has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Run {
     pub(super) work_hours: f64,
@@ -114,7 +114,7 @@ fn ceiling_at(
     amendment_micros(&standing, wanted).map_or(ceiling, Price)
 }
 
-/// The ceiling that keeps the node, if it is worth that; on a trace the price itself does.
+/// Returns the ceiling that keeps the node, if it is worth that; on a trace the price itself is enough.
 fn at_notice(grid: &Grid, step: usize, contestant: Contestant, settings: &Settings) -> Option<Price> {
     let Contestant::Strategy(strategy) = contestant else { return None };
     let quote = grid.quote(step, settings.tick_micros);

@@ -7,21 +7,21 @@ use kubebid_core::units::Micros;
 const HOUR_SECONDS: u64 = 3600;
 const DAY_SECONDS: u64 = 86_400;
 
-/// Made once, asked by name.
+/// Statistics of jobs: computed once, then read by name.
 #[derive(Clone, Debug)]
 pub struct DemandStatistics {
-    /// In whole seconds, since the beginning of the first one's day.
+    /// Arrival times in whole seconds since the beginning of the first job's day.
     times: Vec<u64>,
     gaps: Vec<f64>,
     positive_gap_logarithms: Vec<f64>,
     durations: Vec<f64>,
-    /// By job: nodes, node-seconds.
+    /// The nodes and the node-seconds of each job.
     work: Vec<(u32, f64)>,
     total_work: f64,
 }
 
 impl DemandStatistics {
-    /// Of jobs in the order in which they come, over whole days.
+    /// Computes the statistics of jobs in the order of their arrival, over whole days.
     pub fn of(jobs: &[(Micros, Drawn)]) -> DemandStatistics {
         let first_day = jobs.first().map_or(0, |(at, _)| at.0 / 1_000_000 / DAY_SECONDS * DAY_SECONDS);
         let times: Vec<u64> = jobs.iter().map(|(at, _)| at.0 / 1_000_000 - first_day).collect();
@@ -34,7 +34,7 @@ impl DemandStatistics {
         DemandStatistics { times, gaps, positive_gap_logarithms, durations, work, total_work }
     }
 
-    /// By the name it has in the bands.
+    /// Returns the statistic with this name in the bands.
     pub fn named(&self, name: &str) -> Option<f64> {
         let counts = |seconds| self.counts(seconds);
         let duration = |share| quantile(self.durations.clone(), share);
@@ -126,7 +126,7 @@ fn share<T>(values: &[T], of: impl Fn(&T) -> bool) -> f64 {
     values.iter().filter(|value| of(value)).count() as f64 / values.len().max(1) as f64
 }
 
-/// Variance over mean: 1 where jobs come independently.
+/// Returns variance over mean: 1 if jobs come independently.
 fn dispersion(counts: &[f64]) -> f64 {
     variance(counts) / mean(counts)
 }

@@ -2,21 +2,25 @@
 
 use serde::Deserialize;
 
-/// Where a statistic lies in the real thing; `None` for an open end.
+/// The range of a statistic in published traces; `None` for an open end.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Band {
+    /// Name of the statistic.
     pub statistic: String,
+    /// Lower end.
     pub low: Option<f64>,
+    /// Value in the published trace.
     pub real: Option<f64>,
+    /// Upper end.
     pub high: Option<f64>,
 }
 
-/// Of the prices of twelve EC2 spot markets in 2015: the 10th, 50th and 90th percentile over the markets.
+/// Returns the bands of prices: the 10th, 50th and 90th percentile over twelve EC2 spot markets in 2015.
 pub fn price_bands() -> Vec<Band> {
     read(include_str!("prices.csv"))
 }
 
-/// Of the jobs of the ElasticFlow clusters, with what we allow around it.
+/// Returns the bands of demand: the jobs of the ElasticFlow clusters, with a tolerance of our choice.
 pub fn demand_bands() -> Vec<Band> {
     read(include_str!("demand.csv"))
 }

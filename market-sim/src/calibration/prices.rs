@@ -6,35 +6,43 @@ use super::{autocorrelation, correlation, mean, quantile, variance};
 const HOUR: usize = 12;
 const HOURS_OF_DAY: usize = 24;
 
+/// Statistics of the prices of one market.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PriceStatistics {
-    /// In the unit of the prices.
+    /// The median, in the unit of the prices.
     pub median: f64,
+    /// The highest price.
     pub max: f64,
-    /// Of the differences of logarithms from full hour to full hour.
+    /// Standard deviation of the returns: the differences of logarithms from full hour to full hour.
     pub return_std: f64,
+    /// Excess kurtosis of the returns.
     pub return_excess_kurtosis: f64,
+    /// Autocorrelation of the returns, after one hour.
     pub return_autocorrelation: f64,
-    /// Of the logarithm at full hours.
+    /// Autocorrelation of the logarithm at full hours, after one hour.
     pub autocorrelation_1h: f64,
+    /// Autocorrelation of the logarithm at full hours, after a day.
     pub autocorrelation_24h: f64,
-    /// ln 2 over −ln of the autocorrelation at one step, in hours.
+    /// Hours: ln 2 over −ln of the autocorrelation after one hour.
     pub half_life_hours: f64,
+    /// The same from steps of five minutes, in hours.
     pub half_life_5min_hours: f64,
-    /// Excursions are times above 1.5 × the median: how much of all time, how many a day, how long, how
-    /// high over the median at their highest.
+    /// Share of the time in excursions: times above 1.5 × the median.
     pub share_above: f64,
+    /// Excursions a day.
     pub excursions_per_day: f64,
+    /// Length of an excursion in hours: median and 95th percentile.
     pub excursion_hours: [f64; 2],
+    /// Highest price of an excursion over the median: median and 95th percentile.
     pub excursion_height: [f64; 2],
-    /// Of the changes from one point to the next: the share that go up, and of those that follow another
-    /// change the share that go the other way.
+    /// Share of the changes from one point to the next that go up.
     pub up_steps: f64,
+    /// Share of the changes that go the other way than the change before.
     pub reversals: f64,
 }
 
 impl PriceStatistics {
-    /// Of prices every five minutes, of which that at `full_hour` is the first on a full hour.
+    /// Computes the statistics of prices every five minutes. The price at index `full_hour` is the first on a full hour.
     pub fn of(prices: &[f64], full_hour: usize) -> PriceStatistics {
         let median = quantile(prices.to_vec(), 0.5);
         let logarithms: Vec<f64> = prices.iter().map(|price| price.ln()).collect();
@@ -71,7 +79,7 @@ impl PriceStatistics {
         }
     }
 
-    /// By the name it has in the bands.
+    /// Returns the statistic with this name in the bands.
     pub fn named(&self, name: &str) -> Option<f64> {
         Some(match name {
             "median_over_on_demand" => self.median,
@@ -96,7 +104,7 @@ impl PriceStatistics {
     }
 }
 
-/// The price at `first`, and every `step` after it up to the last change; both in the unit of the times.
+/// Returns the price at `first`, and every `step` after it up to the last change; both in the unit of the times.
 pub fn on_grid(changes: &[(u64, f64)], first: u64, step: usize) -> Vec<f64> {
     let Some((last, _)) = changes.last() else { return Vec::new() };
     let mut at = 0;
@@ -109,7 +117,7 @@ pub fn on_grid(changes: &[(u64, f64)], first: u64, step: usize) -> Vec<f64> {
     (first..=*last).step_by(step).map(price).collect()
 }
 
-/// Over all pairs of series that begin together.
+/// Returns the mean correlation of hourly returns over all pairs of series, which begin together.
 pub fn mean_return_correlation(series: &[Vec<f64>]) -> f64 {
     let hourly =
         |prices: &Vec<f64>| prices.iter().step_by(HOUR).map(|price| price.ln()).collect::<Vec<f64>>();
@@ -123,7 +131,7 @@ pub fn mean_return_correlation(series: &[Vec<f64>]) -> f64 {
     mean(&pairs)
 }
 
-/// Geometric mean price of Saturdays and Sundays over that of the other days, in UTC. The prices begin on a
+/// Returns the geometric mean price of Saturdays and Sundays over that of other days, in UTC. The prices begin on a
 /// Monday at midnight. 1 where there is no weekend yet.
 pub fn weekend_over_weekday(prices: &[f64]) -> f64 {
     let of = |weekend: bool| -> Vec<f64> {
@@ -135,7 +143,7 @@ pub fn weekend_over_weekday(prices: &[f64]) -> f64 {
     if weekend.is_empty() { 1.0 } else { (mean(&weekend) - mean(&weekday)).exp() }
 }
 
-/// The standard deviation of the logarithms of the markets' median prices: how far markets differ.
+/// Returns the standard deviation of the logarithms of the markets' median prices.
 pub fn spread_of_medians(series: &[Vec<f64>]) -> f64 {
     let medians: Vec<f64> = series.iter().map(|prices| quantile(prices.clone(), 0.5).ln()).collect();
     variance(&medians).sqrt()
@@ -154,7 +162,7 @@ fn excess_kurtosis(values: &[f64]) -> f64 {
     mean(&fourth) / (variance * variance) - 3.0
 }
 
-/// In steps; 0 where nothing is remembered.
+/// Returns the half-life in steps; 0 if the autocorrelation is not positive.
 fn half_life(autocorrelation: f64) -> f64 {
     if autocorrelation <= 0.0 { 0.0 } else { std::f64::consts::LN_2 / -autocorrelation.ln() }
 }
@@ -181,7 +189,7 @@ mod tests {
         assert!((a - b).abs() < 1e-9, "{a} is not {b}");
     }
 
-    /// Two days at 1; on each, one hour at 4 from 6:00 on and ten minutes at 2 from 12:30 on.
+    /// Returns two days at 1; on each, one hour at 4 from 6:00 on and ten minutes at 2 from 12:30 on.
     fn two_days() -> Vec<f64> {
         let mut prices = vec![1.0; 2 * 288];
         for day in 0..2 {

@@ -4,25 +4,34 @@ use super::bands::Band;
 use serde::Serialize;
 use std::fmt;
 
+/// A table of statistics with their bands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Table {
+    /// The rows, in the order of the bands.
     pub rows: Vec<Row>,
 }
 
+/// One statistic.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
+    /// Name of the statistic.
     pub statistic: String,
+    /// The value in the simulated world.
     pub measured: f64,
+    /// Lower end of the band.
     pub low: Option<f64>,
+    /// Value in the published trace.
     pub real: Option<f64>,
+    /// Upper end of the band.
     pub high: Option<f64>,
+    /// True if the measured value is inside the band.
     pub inside: bool,
     /// The same of another world, to look at.
     pub beside: Option<f64>,
 }
 
 impl Table {
-    /// `measured` knows every name of the bands.
+    /// Makes a table of bands. `measured` returns the value of every name of the bands.
     pub(super) fn new(bands: Vec<Band>, measured: impl Fn(&str) -> Option<f64>) -> Table {
         let row = |Band { statistic, low, real, high }: Band| {
             let measured = measured(&statistic).unwrap_or_else(|| panic!("{statistic} is measured nowhere"));
@@ -32,6 +41,7 @@ impl Table {
         Table { rows: bands.into_iter().map(row).collect() }
     }
 
+    /// Adds the values of another world as a column.
     #[must_use]
     pub fn beside(mut self, other: &Table) -> Table {
         for (row, other) in self.rows.iter_mut().zip(&other.rows) {
@@ -40,7 +50,7 @@ impl Table {
         self
     }
 
-    /// The statistics that are out of their bands.
+    /// Returns the statistics that are out of their bands.
     pub fn outside(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| !row.inside)
     }

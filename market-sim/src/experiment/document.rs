@@ -1,6 +1,6 @@
 //! Writes tables into a page of documentation, between two comments that name them.
 
-/// The document has no place for these tables.
+/// The error for a document that has no place for these tables.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no line {begin} with a line {END} after it")]
 pub struct NoPlace {
@@ -9,7 +9,7 @@ pub struct NoPlace {
 
 const END: &str = "<!-- end of tables -->";
 
-/// The document with what stands between the comments of `place` replaced.
+/// Returns the document with `tables` between the comments of `place`.
 pub fn with_tables(document: &str, place: &str, tables: &str) -> Result<String, NoPlace> {
     let begin = format!("<!-- tables: {place} -->");
     let found = document.split_once(&format!("{begin}\n"));

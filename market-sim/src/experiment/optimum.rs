@@ -5,17 +5,17 @@
 //! flow from jobs over spans), so filling the jobs from the dearest down, each as far as the dearer ones
 //! allow, is exactly optimal (Edmonds 1970). A plan like that is a timetable too, by McNaughton's rule.
 
-use super::world::{Job, World};
+use super::run::{Job, Settings};
 use kubebid_core::units::Micros;
 
-/// Micro-dollars of welfare: worth less the reserve, of all work done.
-pub fn optimum(jobs: &[Job], world: &World) -> f64 {
-    let mut order: Vec<usize> = (0..jobs.len()).filter(|n| jobs[*n].worth > world.reserve).collect();
+/// Returns the optimal welfare in micro-dollars: worth less the reserve, of all work done.
+pub fn optimum(jobs: &[Job], settings: &Settings) -> f64 {
+    let mut order: Vec<usize> = (0..jobs.len()).filter(|n| jobs[*n].worth > settings.reserve).collect();
     order.sort_by_key(|n| (std::cmp::Reverse(jobs[*n].worth), *n));
-    let mut plan = Plan::new(jobs, world.units);
+    let mut plan = Plan::new(jobs, settings.units);
     let gains = order.into_iter().map(|n| {
         let work = plan.fill(n, jobs[n].work.0);
-        work as f64 / Micros::HOUR.0 as f64 * (jobs[n].worth.0 - world.reserve.0) as f64
+        work as f64 / Micros::HOUR.0 as f64 * (jobs[n].worth.0 - settings.reserve.0) as f64
     });
     gains.sum()
 }
@@ -23,12 +23,12 @@ pub fn optimum(jobs: &[Job], world: &World) -> f64 {
 /// Points of time that [`bound`] looks at.
 const GRID: usize = 256;
 
-/// Micro-dollars of welfare that no plan can exceed, in a time that grows with the jobs and not with their cube.
+/// Returns micro-dollars of welfare that no plan can exceed. Its time grows with the jobs and not with their cube.
 ///
 /// It is the optimum of a planner with fewer constraints: a job may work on several units at once, and from the
 /// grid point before it comes to the one after it leaves. Work is then feasible if in each interval the jobs that
 /// have to be done inside do not take more than the units can do, which is a polymatroid too.
-pub fn bound(jobs: &[Job], world: &World) -> f64 {
+pub fn bound(jobs: &[Job], settings: &Settings) -> f64 {
     let (Some(first), Some(last)) =
         (jobs.iter().map(|job| job.comes.0).min(), jobs.iter().map(|job| job.leaves.0).max())
     else {
@@ -37,9 +37,9 @@ pub fn bound(jobs: &[Job], world: &World) -> f64 {
     let step = (last - first).div_ceil(GRID as u64 - 1).max(1);
     // What the units can still do from one grid point to another.
     let mut room: Vec<Vec<u64>> = (0..GRID)
-        .map(|from| (from..GRID).map(|to| (to - from) as u64 * step * world.units).collect())
+        .map(|from| (from..GRID).map(|to| (to - from) as u64 * step * settings.units).collect())
         .collect();
-    let mut order: Vec<&Job> = jobs.iter().filter(|job| job.worth > world.reserve).collect();
+    let mut order: Vec<&Job> = jobs.iter().filter(|job| job.worth > settings.reserve).collect();
     order.sort_by_key(|job| std::cmp::Reverse(job.worth));
     let gains = order.into_iter().map(|job| {
         let comes = ((job.comes.0 - first) / step) as usize;
@@ -49,7 +49,7 @@ pub fn bound(jobs: &[Job], world: &World) -> f64 {
         for from in 0..=comes {
             room[from][leaves - from..].iter_mut().for_each(|room| *room -= work);
         }
-        work as f64 / Micros::HOUR.0 as f64 * (job.worth.0 - world.reserve.0) as f64
+        work as f64 / Micros::HOUR.0 as f64 * (job.worth.0 - settings.reserve.0) as f64
     });
     gains.sum()
 }
@@ -59,10 +59,10 @@ struct Plan {
     lengths: Vec<u64>,
     /// Unit-time that is left in each span.
     left: Vec<u64>,
-    /// By job: the spans in which it is there, and how much it does in each.
+    /// The spans in which each job is present, and below how much it does in each.
     present: Vec<std::ops::Range<usize>>,
     flow: Vec<Vec<u64>>,
-    /// By span: the jobs that are there.
+    /// The jobs that are present in each span.
     there: Vec<Vec<usize>>,
 }
 
@@ -95,7 +95,7 @@ impl Plan {
         done
     }
 
-    /// Along one shortest path of jobs that make room for one another, ending in a span with time left.
+    /// Adds flow along one shortest path of jobs that make room for one another, ending in a span with time left.
     fn augment(&mut self, job: usize, most: u64) -> u64 {
         // By span: the job that reaches it, and the span that this job gives up (none for the first).
         let mut reached: Vec<Option<(usize, Option<usize>)>> = vec![None; self.lengths.len()];
@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn dollars(units: u64, jobs: &[Job]) -> f64 {
-        optimum(jobs, &World { units, ..World::default() }) / 1e6
+        optimum(jobs, &Settings { units, ..Settings::default() }) / 1e6
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(dollars(2, &[job(0, 1, 2, 5)]), 4.0);
     }
 
-    /// Against every timetable by the hour of three jobs with random windows.
+    /// Compares with every timetable by the hour of three jobs with random windows.
     #[test]
     fn it_is_the_best_of_all_timetables() {
         let mut state = 7_u64;
@@ -208,12 +208,12 @@ mod tests {
     #[test]
     fn no_plan_exceeds_the_bound_and_the_best_one_comes_near() {
         for seed in 0..10 {
-            let world = World { hours: 24, ..World::default() };
-            let jobs = crate::experiment::draw(&world, seed);
-            let (best, bound) = (optimum(&jobs, &world), bound(&jobs, &world));
+            let settings = Settings { hours: 24, ..Settings::default() };
+            let jobs = crate::experiment::draw(&settings, seed);
+            let (best, bound) = (optimum(&jobs, &settings), bound(&jobs, &settings));
             assert!((best..=1.05 * best).contains(&bound), "{seed}: {best} {bound}");
         }
-        assert_eq!(bound(&[], &World::default()), 0.0);
+        assert_eq!(bound(&[], &Settings::default()), 0.0);
     }
 
     fn brute_force(jobs: &[Job], units: u64, hour: u64, done: &mut [u64; 4]) -> f64 {

@@ -1,15 +1,15 @@
 //! The page of an experiment: tables and charts.
 
-use super::{Arm, Figure, Finding, World, Yardstick};
+use super::{Arm, Figure, Finding, Settings, Yardstick};
 use crate::estimate::Estimate;
 use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, Unit};
 use std::fmt::Write;
 
-/// A chart for each figure, a point for each setting.
+/// Returns a chart for each figure, with a point for each variant.
 pub fn charts(finding: &Finding) -> Vec<Chart> {
     let chart = |figure: Figure| {
         let point = |(n, arm): (usize, &Arm)| {
-            // Beside what separates the worlds, what shading gains would not be seen.
+            // The worlds differ by far more than the gain of shading, so only differences show it.
             let estimate = match figure {
                 Figure::ShadersGain => finding.difference(n, figure),
                 Figure::Welfare | Figure::Churn | Figure::Revenue | Figure::Served | Figure::Envy => {
@@ -35,7 +35,7 @@ pub fn charts(finding: &Finding) -> Vec<Chart> {
 }
 
 fn label(arm: &Arm) -> String {
-    if arm.setting.is_default { format!("{} *", arm.setting.label) } else { arm.setting.label.clone() }
+    if arm.variant.is_default { format!("{} *", arm.variant.label) } else { arm.variant.label.clone() }
 }
 
 fn tables(finding: &Finding) -> [Table; 2] {
@@ -73,7 +73,7 @@ fn written(estimate: Estimate, figure: Figure, yardstick: Yardstick) -> String {
     }
 }
 
-/// The tables of a finding, for a page of documentation.
+/// Returns the tables of a finding in Markdown, for a page of documentation.
 pub fn markdown(finding: &Finding) -> String {
     let mut out = String::new();
     let line = |cells: &[String]| format!("| {} |", cells.join(" | "));
@@ -86,17 +86,18 @@ pub fn markdown(finding: &Finding) -> String {
     out
 }
 
-pub fn page(findings: &[Finding], world: &World, seeds: u64) -> Page {
+/// Returns the page of some experiments.
+pub fn page(findings: &[Finding], settings: &Settings, seeds: u64) -> Page {
     let mut page = Page {
         title: "Mechanism experiments".to_owned(),
         summary: format!(
             "{seeds} worlds of one-node jobs: {} units at a reserve of ${}, {} hours, work for {:.0} % of what \
              they can do. The same worlds for each setting; * is the default. Whiskers are 95 % confidence \
              intervals.",
-            world.units,
-            world.reserve.0 as f64 / 1e6,
-            world.hours,
-            world.load * 100.0
+            settings.units,
+            settings.reserve.0 as f64 / 1e6,
+            settings.hours,
+            settings.load * 100.0
         ),
         ..Page::default()
     };

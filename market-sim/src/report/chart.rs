@@ -8,15 +8,15 @@ const WIDTH: f64 = 600.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const PLOT: f64 = 210.0;
-/// For a line of text below the plot.
+/// Height of a line of text below the plot.
 const LINE: f64 = 16.0;
 const LEGEND_ROW: f64 = 20.0;
-/// How wide a letter is, about.
+/// Approximate width of a letter.
 const LETTER: f64 = 6.4;
-/// As many colours as the style sheet has.
+/// Number of colours in the style sheet.
 const COLOURS: usize = 8;
 
-/// Where the parts of a chart are; the page's script looks for points there.
+/// The places of the parts of a chart; the page's script looks for points there.
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     chart: &'a Chart,
@@ -28,7 +28,7 @@ pub(super) struct Layout<'a> {
     y: Scale<'a>,
 }
 
-/// Charts two by two as a picture of their own, to be shown anywhere: it brings its colours along.
+/// Draws charts two by two as a picture of their own, with its own colours.
 pub fn pictures(title: &str, charts: &[Chart]) -> String {
     let layouts: Vec<Layout<'_>> = charts.iter().map(Layout::of).collect();
     let (columns, row) = (charts.len().min(2), 16.0 + layouts.iter().map(Layout::height).fold(0.0, f64::max));
@@ -48,7 +48,7 @@ pub fn pictures(title: &str, charts: &[Chart]) -> String {
     out
 }
 
-/// One chart for a page that has the colours already.
+/// Draws one chart for a page that has the colours already.
 pub(super) fn inline(chart: &Chart) -> String {
     let layout = Layout::of(chart);
     let height = layout.height();
@@ -84,7 +84,7 @@ impl Layout<'_> {
         self.bottom + LINE * self.lines as f64 + 10.0
     }
 
-    /// Each point on the paper, for the script.
+    /// Returns the place of each point on the paper, for the script.
     pub(super) fn places(&self, series: &Series) -> Vec<(f64, f64)> {
         let rounded = |place: f64| (place * 10.0).round() / 10.0;
         let place = |point: &Point| (rounded(self.x.place(point.x)), rounded(self.y.place(point.y)));
@@ -251,7 +251,7 @@ fn places(chart: &Chart) -> usize {
     }
 }
 
-/// Half of what there is from one place to the next on a scale.
+/// Returns half of the distance from one place to the next on a scale.
 fn half_step(chart: &Chart) -> f64 {
     let values = || chart.series.iter().flat_map(|series| &series.points).map(|point| point.x);
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
@@ -263,7 +263,7 @@ fn place_width(chart: &Chart) -> f64 {
     (WIDTH - LEFT - RIGHT) / chart.x.categories.len().max(1) as f64 - 6.0
 }
 
-/// A name in lines of this width, broken after spaces and hyphens.
+/// Breaks a name into lines of this width, after spaces and hyphens.
 fn wrapped(name: &str, width: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for part in name.split_inclusive([' ', '-']) {
@@ -277,7 +277,7 @@ fn wrapped(name: &str, width: f64) -> Vec<String> {
     lines
 }
 
-/// Row, place and number of each series that the legend names; one alone needs none.
+/// Returns row, place and number of each series that the legend names; a single series needs no legend.
 fn legend(chart: &Chart) -> Vec<(usize, f64, usize)> {
     let (mut row, mut x) = (0, 4.0);
     let mut entries = Vec::new();

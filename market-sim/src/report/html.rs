@@ -5,7 +5,7 @@ use super::{Axis, Chart, Page, Point, Table};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// What the script needs of one chart.
+/// The data of one chart for the page's script.
 #[derive(Serialize)]
 struct Hover<'a> {
     x: &'a Axis,
@@ -58,7 +58,7 @@ fn draw_figure(out: &mut String, chart: &Chart) {
     });
     let (x, y, series) = (&chart.x, &chart.y, series.collect());
     let hover = Hover { x, y, top: layout.top, bottom: layout.bottom, series };
-    // A `<` would be the only way out of the element.
+    // Only a `<` could end the element.
     let data = serde_json::to_string(&hover).expect("a chart is JSON").replace('<', "\\u003c");
     let (title, note) = (escaped(&chart.title), escaped(&chart.note));
     let note = if note.is_empty() { note } else { format!("<p>{note}</p>") };

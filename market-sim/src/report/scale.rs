@@ -37,7 +37,7 @@ const TIME_STEPS: [f64; 17] = [
 ];
 
 impl<'a> Scale<'a> {
-    /// Along x: exactly what is there, or the middle of each category.
+    /// Makes a scale along x: exactly the range of the values, or the middle of each category.
     pub(super) fn along(axis: &'a Axis, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Scale<'a> {
         let (mut low, mut high) = extremes(values);
         if !axis.categories.is_empty() {
@@ -48,7 +48,7 @@ impl<'a> Scale<'a> {
         Scale { axis, low, high, from, to }
     }
 
-    /// Along y: from 0 where that is not far, to a round number above; logarithmic, between round numbers.
+    /// Makes a scale along y: from 0 if that is not far, to a round number above; logarithmic, between round numbers.
     pub(super) fn up(axis: &'a Axis, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Scale<'a> {
         let (mut low, mut high) = extremes(values.filter(|value| !axis.logarithmic || *value > 0.0));
         if axis.logarithmic {
@@ -105,7 +105,7 @@ impl<'a> Scale<'a> {
 
     fn time_ticks(&self) -> Vec<(f64, String)> {
         let span = self.high - self.low;
-        // A day and an hour is long to write.
+        // A label with day and hour is long.
         let fits = |step: &f64| span / step <= if *step < DAY && span > DAY { 4.0 } else { 8.0 };
         let step = TIME_STEPS.into_iter().find(fits).unwrap_or(365.0 * DAY);
         let format = if step < DAY && span <= DAY {
@@ -120,7 +120,7 @@ impl<'a> Scale<'a> {
         ticks.map(|at| (at, time(at, format))).collect()
     }
 
-    /// A tick's value, as exact as its step.
+    /// Writes a tick's value, as exact as its step.
     fn write(&self, value: f64, step: f64) -> String {
         match self.axis.unit {
             Unit::Share => format!("{} %", plain(value * 100.0, step * 100.0)),
@@ -156,18 +156,18 @@ fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
     if low > high { (0.0, 1.0) } else { (low, high) }
 }
 
-/// The power of ten at or below.
+/// Returns the power of ten at or below.
 fn floor_log(value: f64) -> f64 {
     10f64.powf(value.max(f64::MIN_POSITIVE).log10().floor())
 }
 
-/// 1, 2 or 5 times a power of ten, at or below.
+/// Returns 1, 2 or 5 times a power of ten, at or below.
 fn round_down(value: f64) -> f64 {
     let unit = floor_log(value);
     [5.0, 2.0].into_iter().find(|factor| factor * unit <= value * 1.001).unwrap_or(1.0) * unit
 }
 
-/// 1, 2 or 5 times a power of ten, at or above.
+/// Returns 1, 2 or 5 times a power of ten, at or above.
 fn round_step(least: f64) -> f64 {
     let unit = floor_log(least.max(f64::MIN_POSITIVE));
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * unit >= least * 0.999).unwrap_or(10.0);

@@ -11,28 +11,36 @@ use std::path::Path;
 /// One job of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
+    /// Time of submission.
     pub submitted: Micros,
+    /// Id in the trace.
     pub id: String,
-    /// Whose it is, where the trace says.
+    /// The tenant, if the trace says.
     pub tenant: Option<String>,
+    /// Instance class.
     pub class: String,
+    /// Nodes that it wants.
     pub nodes: u32,
     /// GPUs in all, if the trace says; less than one is a share of a GPU.
     pub gpus: Option<f64>,
     /// The time that it takes with all its nodes.
     pub duration: Micros,
+    /// Its priority, if the trace says.
     pub priority: Option<Priority>,
-    /// What it would pay, as a share of the on-demand price, if the trace says.
+    /// The price that it would pay, as a share of the on-demand price, if the trace says.
     pub bid_proxy: Option<f64>,
     /// The time at which it should be done, if the trace says.
     pub deadline: Option<Micros>,
 }
 
-/// How urgent a job is, where a trace says it in words.
+/// The priority of a job, if the trace says it in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
+    /// Low.
     Low,
+    /// Normal.
     Normal,
+    /// High.
     High,
 }
 
@@ -52,14 +60,14 @@ struct Row {
     deadline: String,
 }
 
-/// All jobs of a trace, in order.
+/// Reads all jobs of a trace, in order.
 pub fn read_demand(path: &Path) -> Result<Vec<Job>, TraceError> {
     parse(open(path, &ProgressBar::hidden())?)
 }
 
 fn parse(text: impl Read) -> Result<Vec<Job>, TraceError> {
     let mut reader = csv::Reader::from_reader(text);
-    // A file that cannot be read is an error here; the rows below would only be none.
+    // An unreadable file is an error here; below it would only give no rows.
     reader.headers()?;
     let mut jobs: Vec<Job> = Vec::new();
     for row in reader.deserialize() {

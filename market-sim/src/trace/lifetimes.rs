@@ -2,9 +2,10 @@
 //! supply: a market has as many nodes as machines of it are alive.
 
 use super::{Field, SupplyChange, TraceError};
+use crate::agenda::{Agenda, Step};
 use kubebid_core::units::Micros;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::io::Read;
 
 #[derive(Clone, Copy)]
@@ -23,24 +24,31 @@ impl Columns {
     }
 }
 
-/// Beginnings as they are read, ends in between. What it keeps are the machines that are alive.
+/// Changes of supply: beginnings as they are read, ends in between. It keeps only the machines that are alive.
 pub(super) struct Lifetimes {
     rows: csv::StringRecordsIntoIter<Box<dyn Read>>,
     columns: Columns,
     line: u64,
     last: Micros,
-    /// Read, but not begun: some end before it.
+    /// The next machine, read but not begun: some end before it.
     next: Option<(Micros, Micros, Market)>,
-    ends: BinaryHeap<Reverse<(Micros, Market)>>,
+    ends: Agenda<Market>,
     alive: BTreeMap<Market, u64>,
 }
 
 /// Instance type and region.
 type Market = (String, String);
 
+/// Machines that end at the same instant are taken by the name of their market.
+impl Step for Market {
+    fn rank(&self, other: &Market) -> Ordering {
+        self.cmp(other)
+    }
+}
+
 impl Lifetimes {
     pub(super) fn new(reader: csv::Reader<Box<dyn Read>>, columns: Columns) -> Lifetimes {
-        let (ends, alive) = (BinaryHeap::new(), BTreeMap::new());
+        let (ends, alive) = (Agenda::new(), BTreeMap::new());
         let rows = reader.into_records();
         Lifetimes { rows, columns, line: 1, last: Micros(0), next: None, ends, alive }
     }
@@ -80,13 +88,13 @@ impl Iterator for Lifetimes {
             }
         }
         let begins = self.next.as_ref().map(|(begins, ..)| *begins);
-        let ended = self.ends.peek().filter(|Reverse((end, _))| begins.is_none_or(|begins| *end <= begins));
-        if ended.is_some() {
-            let Reverse((end, market)) = self.ends.pop()?;
+        let end = self.ends.next_at().filter(|end| begins.is_none_or(|begins| *end <= begins));
+        if let Some(end) = end {
+            let market = self.ends.take_due(end)?;
             return Some(Ok(self.change(end, market, -1)));
         }
         let (begins, ends, market) = self.next.take()?;
-        self.ends.push(Reverse((ends, market.clone())));
+        self.ends.plan(ends, market.clone());
         Some(Ok(self.change(begins, market, 1)))
     }
 }

@@ -9,12 +9,16 @@ use serde::Deserialize;
 use std::io::Read;
 use std::path::Path;
 
-/// One row.
+/// One row of a price trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriceChange {
+    /// The time from which the price holds.
     pub at: Micros,
+    /// Instance type.
     pub instance_type: String,
+    /// Region.
     pub region: String,
+    /// Price per node-hour.
     pub price: Price,
 }
 
@@ -40,15 +44,15 @@ struct Row {
 }
 
 impl PriceTrace {
-    /// `bar` follows how much of the file has been read.
+    /// Opens a trace. `bar` shows how much of the file has been read.
     pub fn open(path: &Path, bar: &ProgressBar) -> Result<PriceTrace, TraceError> {
         PriceTrace::of(open(path, bar)?)
     }
 
-    /// Of the text itself.
+    /// Reads a trace from its text.
     pub fn of(text: Box<dyn Read>) -> Result<PriceTrace, TraceError> {
         let mut reader = csv::Reader::from_reader(text);
-        // A file that cannot be read is an error here; the rows below would only be none.
+        // An unreadable file is an error here; below it would only give no rows.
         reader.headers()?;
         Ok(PriceTrace { rows: reader.into_deserialize(), line: 1, last: Micros(0) })
     }

@@ -9,16 +9,20 @@ use kubebid_core::units::Micros;
 use std::io::Read;
 use std::path::Path;
 
-/// From then on a market has so many nodes.
+/// One row of a supply trace: a market has `nodes` nodes from `at` on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupplyChange {
+    /// The time of the row.
     pub at: Micros,
+    /// Instance type.
     pub instance_type: String,
+    /// Region.
     pub region: String,
+    /// Nodes from then on.
     pub nodes: u64,
 }
 
-/// GPUs of a node, where a trace counts GPUs.
+/// GPUs of a node in a trace that counts GPUs.
 const GPUS: f64 = 8.0;
 
 /// The changes of a trace, read one by one.
@@ -38,7 +42,7 @@ struct Rows {
     last: Micros,
 }
 
-/// Where the fields of a row are.
+/// The columns of the fields of a row.
 #[derive(Clone, Copy)]
 enum Columns {
     Nodes { at: usize, instance_type: usize, region: usize, available: usize },
@@ -59,12 +63,12 @@ impl Columns {
 }
 
 impl SupplyTrace {
-    /// `bar` follows how much of the file has been read.
+    /// Opens a trace. `bar` shows how much of the file has been read.
     pub fn open(path: &Path, bar: &ProgressBar) -> Result<SupplyTrace, TraceError> {
         SupplyTrace::of(open(path, bar)?)
     }
 
-    /// Of the text itself.
+    /// Reads a trace from its text.
     pub fn of(text: Box<dyn Read>) -> Result<SupplyTrace, TraceError> {
         let mut reader = csv::Reader::from_reader(text);
         let heading = reader.headers()?;

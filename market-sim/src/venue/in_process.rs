@@ -5,12 +5,14 @@ use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Names};
 use kubebid_core::{Answer, Auction, Exchange, Price, Stamped};
 
+/// An exchange in this process.
 #[derive(Debug, Default)]
 pub struct InProcess {
     pub(super) exchange: Exchange,
 }
 
 impl InProcess {
+    /// Makes a venue with an empty exchange.
     pub fn new() -> InProcess {
         InProcess::default()
     }

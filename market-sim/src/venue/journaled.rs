@@ -7,27 +7,29 @@ use kubebid_core::units::{AllocationId, MarketId, Names};
 use kubebid_core::{Answer, Auction, Exchange, Price, Stamped};
 use std::num::NonZeroU64;
 
+/// An exchange in this process that is lost and recovered from its journal.
 #[derive(Debug)]
 pub struct Journaled {
     venue: InProcess,
-    /// Commands from one loss to the next.
+    /// Number of commands from one loss to the next.
     every: NonZeroU64,
     snapshot: Vec<u8>,
-    /// Records since the snapshot, and where each ends.
+    /// Records since the snapshot, and below the end of each.
     journal: Vec<u8>,
     ends: Vec<usize>,
     losses: u64,
 }
 
 impl Journaled {
+    /// Makes a venue with an empty exchange, which is lost after every `every` commands.
     pub fn new(every: NonZeroU64) -> Journaled {
         let snapshot = Exchange::new().snapshot();
         let (journal, ends) = (Vec::new(), Vec::new());
         Journaled { venue: InProcess::new(), every, snapshot, journal, ends, losses: 0 }
     }
 
-    /// Forgets the exchange and makes it anew from the snapshot and the records after it. Every other time it
-    /// takes a snapshot, so that records from before it are needed too.
+    /// Drops the exchange and recovers it from the snapshot and the records after it. Every other time it
+    /// takes a snapshot, so that recovery also needs several rounds of records.
     fn lose(&mut self) -> Result<(), VenueError> {
         let fault = |what: &str| VenueError(format!("recovering from the journal: {what}"));
         let before = self.venue.exchange.state_hash();

@@ -2,10 +2,12 @@
 //!
 //! All of a job is drawn when it comes, so that the same jobs come whatever happens in the market.
 
-use super::chance::{Chance, Drift, chance_of};
+use super::random::{OrnsteinUhlenbeck, RandomStream, stream_of};
 use super::settings::{Jobs, Rushes, Settings};
 use super::tenants::Kind;
 use kubebid_core::units::Micros;
+use rand_distr::weighted::WeightedIndex;
+use statrs::distribution::{ContinuousCDF, Normal};
 
 const HOUR_SECONDS: f64 = 3600.0;
 const STEP_SECONDS: f64 = 360.0;
@@ -34,59 +36,70 @@ const SIZES: [(u32, f64, f64); 7] = [
     (64, 0.002, 2.7),
 ];
 
-/// A job as it comes.
+/// A job as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawn {
+    /// Nodes that it wants.
     pub nodes: u32,
+    /// Time that it takes with all its nodes.
     pub duration: Micros,
-    /// Of the on-demand price, per node-hour.
+    /// The worth of a node-hour, as a share of the on-demand price.
     pub worth: f64,
+    /// Its deadline.
     pub deadline: Micros,
+    /// The kind of its tenant.
     pub kind: Kind,
-    /// Which of the accounts of its kind.
+    /// The number of its account among those of its kind.
     pub account: u64,
-    /// Its sums are kept apart.
+    /// True if its sums are kept apart.
     pub watched: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct JobSource {
     settings: Jobs,
-    chance: Chance,
-    drift: Drift,
-    burst: Drift,
-    value: Drift,
+    random: RandomStream,
+    drift: OrnsteinUhlenbeck,
+    burst: OrnsteinUhlenbeck,
+    value: OrnsteinUhlenbeck,
+    sizes: WeightedIndex<f64>,
+    kinds: WeightedIndex<f64>,
     peak_hour: f64,
-    /// Of a gap, so that the mean rate is the one wanted.
+    /// Median of a gap, such that the mean rate is that of the settings.
     median_seconds: f64,
     now: Micros,
     end: Micros,
 }
 
-impl Crowd {
-    /// The jobs between two instants; after the end the next one is not looked for.
-    pub(super) fn new(settings: Jobs, mut chance: Chance, (start, end): (Micros, Micros)) -> Crowd {
-        let drift = Drift::new(settings.drift_sigma, settings.drift_hours, &mut chance);
-        let burst = Drift::new(settings.burst_sigma, settings.burst_hours, &mut chance);
-        let value = Drift::new(settings.value_drift_sigma, settings.value_drift_hours, &mut chance);
+impl JobSource {
+    /// Makes a source of the jobs between two instants.
+    pub(super) fn new(settings: Jobs, mut random: RandomStream, (start, end): (Micros, Micros)) -> JobSource {
+        let drift = OrnsteinUhlenbeck::new(settings.drift_sigma, settings.drift_hours, &mut random);
+        let burst = OrnsteinUhlenbeck::new(settings.burst_sigma, settings.burst_hours, &mut random);
+        let value =
+            OrnsteinUhlenbeck::new(settings.value_drift_sigma, settings.value_drift_hours, &mut random);
         let mean_seconds = HOUR_SECONDS / settings.per_hour / (1.0 - settings.together);
         let median_seconds = mean_seconds / (settings.gap_sigma * settings.gap_sigma / 2.0).exp();
-        let peak_hour = chance.between(13.0, 19.0);
-        Crowd { settings, chance, drift, burst, value, peak_hour, median_seconds, now: start, end }
+        let peak_hour = random.between(13.0, 19.0);
+        let sizes = WeightedIndex::new(SIZES.map(|(_, share, _)| share)).expect("shares above 0");
+        let kinds =
+            WeightedIndex::new(settings.kinds.iter().map(|(_, share)| share)).expect("a share above 0");
+        let now = start;
+        JobSource { settings, random, drift, burst, value, sizes, kinds, peak_hour, median_seconds, now, end }
     }
 
-    /// Goes on to when the next job comes.
+    /// Moves on to the arrival of the next job.
     fn advance(&mut self) -> Micros {
-        if self.chance.share() >= self.settings.together {
-            // In short steps: a long gap passes through several moods.
-            let mut left = self.chance.lognormal(self.median_seconds, self.settings.gap_sigma);
+        if self.random.share() >= self.settings.together {
+            // In short steps, since the rate drifts during a long gap.
+            let mut left = self.random.lognormal(self.median_seconds, self.settings.gap_sigma);
             loop {
                 let pace = self.pace();
                 let step = (left / pace).min(STEP_SECONDS);
                 left -= step * pace;
-                self.drift.after(step / HOUR_SECONDS, &mut self.chance);
-                self.burst.after(step / HOUR_SECONDS, &mut self.chance);
-                self.value.after(step / HOUR_SECONDS, &mut self.chance);
+                self.drift.after(step / HOUR_SECONDS, &mut self.random);
+                self.burst.after(step / HOUR_SECONDS, &mut self.random);
+                self.value.after(step / HOUR_SECONDS, &mut self.random);
                 self.now = self.now.after(Micros((step * 1e6) as u64));
                 if left <= 1e-6 || self.now > self.end {
                     break;
@@ -96,7 +109,7 @@ impl Crowd {
         self.now
     }
 
-    /// Returns how much faster than on average time passes for the crowd.
+    /// Returns the present rate of arrivals over the mean rate.
     fn pace(&self) -> f64 {
         let hours = self.now.0 as f64 / 3.6e9;
         let day = of_day(self.now, self.peak_hour, self.settings.day_swing);
@@ -107,26 +120,24 @@ impl Crowd {
         day * week / mean_week * self.drift.factor() * self.burst.factor()
     }
 
-    /// The job that comes.
+    /// Draws the job that arrives.
     fn draw(&mut self) -> Drawn {
         let Jobs { value, value_sigma, value_least, slack, slack_sigma, .. } = self.settings;
-        let size = self.chance.weighted(&SIZES.map(|(_, share, _)| share));
-        let (nodes, _, longer) = SIZES[size];
-        let seconds = between_quantiles(&DURATIONS, self.chance.share()) * longer;
+        let (nodes, _, longer) = SIZES[self.random.draw(&self.sizes)];
+        let seconds = between_quantiles(&DURATIONS, self.random.share()) * longer;
         let median = value * self.value.level().exp();
-        let worth = self.chance.lognormal(median, value_sigma).max(value_least);
-        let slack = self.chance.lognormal(slack, slack_sigma);
+        let worth = self.random.lognormal(median, value_sigma).max(value_least);
+        let slack = self.random.lognormal(slack, slack_sigma);
         let deadline = self.now.after(Micros((1e6 * (seconds * (1.0 + slack) + 1800.0)) as u64));
-        let weights: Vec<f64> = self.settings.kinds.iter().map(|(_, share)| *share).collect();
-        let kind = self.settings.kinds[self.chance.weighted(&weights)].0;
+        let kind = self.settings.kinds[self.random.draw(&self.kinds)].0;
         let duration = Micros((seconds * 1e6) as u64);
-        let account = self.chance.below(super::tenants::ACCOUNTS);
+        let account = self.random.below(super::tenants::ACCOUNTS);
         Drawn { nodes, duration, worth, deadline, kind, account, watched: false }
     }
 }
 
-/// In the order in which they come.
-impl Iterator for Crowd {
+/// Yields jobs in the order of their arrival.
+impl Iterator for JobSource {
     type Item = (Micros, Drawn);
 
     fn next(&mut self) -> Option<(Micros, Drawn)> {
@@ -138,9 +149,9 @@ impl Iterator for Crowd {
     }
 }
 
-/// The jobs that come to one market, as every world with these settings has them.
+/// Returns the jobs that arrive at one market, the same in every world with these settings.
 pub fn jobs_of(settings: &Settings, market: u32) -> Vec<(Micros, Drawn)> {
-    Crowd::new(settings.jobs.clone(), chance_of(settings, market, "crowd"), settings.span()).collect()
+    JobSource::new(settings.jobs.clone(), stream_of(settings, market, "jobs"), settings.span()).collect()
 }
 
 /// Returns how much more than on average there is at this time of the day; `swing` is peak over trough.
@@ -150,21 +161,12 @@ fn of_day(now: Micros, peak_hour: f64, swing: f64) -> f64 {
     (amplitude * angle.cos()).exp() / bessel(amplitude)
 }
 
-/// Returns what a normal variable exceeds with this probability, by halving.
+/// Returns what a standard normal variable exceeds with this probability, at most 8 in size.
 fn exceeded_by(probability: f64) -> f64 {
-    let (mut low, mut high) = (-8.0f64, 8.0);
-    for _ in 0..60 {
-        let middle = f64::midpoint(low, high);
-        if libm::erfc(middle / std::f64::consts::SQRT_2) / 2.0 > probability {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    low
+    Normal::standard().inverse_cdf(1.0 - probability).clamp(-8.0, 8.0)
 }
 
-/// The mean of exp(x cos) over a circle: I0, by its series.
+/// Returns the modified Bessel function I0, the mean of exp(x cos) over a circle, by its series.
 fn bessel(x: f64) -> f64 {
     let quarter = x * x / 4.0;
     (1..12)
@@ -184,7 +186,7 @@ fn between_quantiles(quantiles: &[(f64, f64)], at: f64) -> f64 {
 /// One bid of a rush.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Urgent {
-    /// Of the market's capacity.
+    /// Nodes, as a share of the market's capacity.
     pub(super) size: f64,
     pub(super) hold: Micros,
     pub(super) worth: f64,
@@ -193,9 +195,9 @@ pub(super) struct Urgent {
 #[derive(Debug)]
 pub(super) struct RushSource {
     settings: Rushes,
-    chance: Chance,
-    mood: Drift,
-    /// Of the mood, above which times are hot.
+    random: RandomStream,
+    mood: OrnsteinUhlenbeck,
+    /// The mood above which times are hot.
     threshold: f64,
     peak_hour: f64,
     now: Micros,
@@ -203,25 +205,29 @@ pub(super) struct RushSource {
 }
 
 impl RushSource {
-    pub(super) fn new(settings: Rushes, mut chance: Chance, (start, end): (Micros, Micros)) -> RushSource {
-        let mood = Drift::new(1.0, settings.mood_hours, &mut chance);
-        let peak_hour = chance.between(13.0, 19.0);
+    pub(super) fn new(
+        settings: Rushes,
+        mut random: RandomStream,
+        (start, end): (Micros, Micros),
+    ) -> RushSource {
+        let mood = OrnsteinUhlenbeck::new(1.0, settings.mood_hours, &mut random);
+        let peak_hour = random.between(13.0, 19.0);
         let threshold = exceeded_by(settings.hot_share);
-        RushSource { settings, chance, mood, threshold, peak_hour, now: start, end }
+        RushSource { settings, random, mood, threshold, peak_hour, now: start, end }
     }
 
-    /// Goes on to when the next rush comes, by the hour, since the rate drifts; none where none comes before the
+    /// Moves on to the next rush, by the hour, since the rate drifts; none if none comes before the
     /// end.
     pub(super) fn advance(&mut self) -> Option<Micros> {
         if self.settings.calm_rate + self.settings.hot_rate == 0.0 {
             return None;
         }
-        let mut left = self.chance.exponential(1.0);
+        let mut left = self.random.exponential(1.0);
         loop {
             let rate = self.rate() / 24.0;
             let hours = (left / rate).min(1.0);
             left -= hours * rate;
-            self.mood.after(hours, &mut self.chance);
+            self.mood.after(hours, &mut self.random);
             self.now = self.now.after(Micros((hours * 3.6e9) as u64));
             if self.now > self.end {
                 return None;
@@ -232,25 +238,25 @@ impl RushSource {
         }
     }
 
-    /// A day.
+    /// Returns the rushes per day at present.
     fn rate(&self) -> f64 {
         let Rushes { calm_rate, hot_rate, mood_sharpness, day_swing, .. } = self.settings;
         let heat = 1.0 / (1.0 + (-mood_sharpness * (self.mood.level() - self.threshold)).exp());
         (calm_rate + (hot_rate - calm_rate) * heat) * of_day(self.now, self.peak_hour, day_swing)
     }
 
-    /// The bids of the rush that comes; none where it would not be worth coming.
+    /// Draws the bids of the rush that comes; none if it would be too short.
     pub(super) fn draw(&mut self) -> Vec<Urgent> {
         let settings = self.settings.clone();
-        let chance = &mut self.chance;
-        let size = chance.lognormal(settings.size, settings.size_sigma);
-        let worth = chance.pareto(settings.worth, settings.worth_tail);
+        let random = &mut self.random;
+        let size = random.lognormal(settings.size, settings.size_sigma);
+        let worth = random.pareto(settings.worth, settings.worth_tail);
         let shorter = (worth / settings.worth).powf(settings.brevity);
-        let hours = chance.lognormal(settings.hours, settings.hours_sigma).min(settings.hours_most) / shorter;
-        let tenants = 1 + chance.below(settings.tenants);
+        let hours = random.lognormal(settings.hours, settings.hours_sigma).min(settings.hours_most) / shorter;
+        let tenants = 1 + random.below(settings.tenants);
         let one = |_| {
-            let own = chance.lognormal(worth, settings.worth_sigma).min(settings.worth_most);
-            let hold = Micros((hours * chance.between(0.8, 1.0) * 3.6e9) as u64);
+            let own = random.lognormal(worth, settings.worth_sigma).min(settings.worth_most);
+            let hold = Micros((hours * random.between(0.8, 1.0) * 3.6e9) as u64);
             Urgent { size: size / tenants as f64, hold, worth: own }
         };
         let bids = (0..tenants).map(one).collect();

@@ -8,49 +8,64 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Serialises to the same bytes for the same settings, on any venue.
+/// The outcome of a world. It serialises to the same bytes for the same settings, on any venue.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
+    /// The settings of the world.
     pub settings: Settings,
+    /// The series of each market.
     pub markets: Vec<MarketSeries>,
+    /// Sums by kind of tenant.
     pub kinds: BTreeMap<Kind, KindSums>,
-    /// Of the jobs that are watched, which are in no other sums.
+    /// Sums of the jobs that are watched, which are in no other sums.
     #[serde(skip)]
     pub watched: KindSums,
-    /// Of providers and tenants.
+    /// Commands of providers and tenants.
     pub commands: u64,
+    /// Bids.
     pub bids: u64,
     /// Commands that only moved the clock: how many it takes depends on how many markets share it.
     #[serde(skip)]
     pub clock_steps: u64,
-    /// By the code of the refusal.
+    /// Refusals by their code.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Allocations.
     pub allocations: u64,
+    /// Notices.
     pub notices: u64,
+    /// Notices that were taken back.
     pub rescinded: u64,
+    /// Micro-dollars charged.
     pub debits_micros: u128,
     /// Bills, each of which the auditor knew to the micro-dollar beforehand.
     pub bills_exact: u64,
-    /// Wanted, but the account had spent its budget of the day.
+    /// Jobs that did not bid because the account had spent its budget of the day.
     pub over_budget: u64,
 }
 
-/// One point for every `sample_us` from `start_us` on: how things stood then. Pre-emptions and cost are
+/// Series of one market: one point for every `sample_us` from `start_us` on. Notices and cost are
 /// those since the point before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MarketSeries {
+    /// Name of the market.
     pub market: String,
+    /// Time of the first point, microseconds since the epoch.
     pub start_us: u64,
+    /// Microseconds between two points.
     pub sample_us: u64,
+    /// The on-demand price, micro-dollars per node-hour.
     pub on_demand_micros: u64,
     /// Micro-dollars per node-hour.
     pub market_price_micros: Vec<u64>,
-    /// What a node would have taken; none where nothing was to be had.
+    /// The entry price; none if no node was to be had.
     pub entry_price_micros: Vec<Option<u64>>,
     /// Nodes that open bids wanted and did not have.
     pub unmet_nodes: Vec<u64>,
+    /// Nodes that were held.
     pub nodes_in_use: Vec<u64>,
+    /// Units on offer.
     pub supply_nodes: Vec<u64>,
+    /// Notices since the point before.
     pub notices: Vec<u64>,
     /// Micro-dollars charged.
     pub cost_micros: BTreeMap<Kind, Vec<u64>>,
@@ -58,27 +73,34 @@ pub struct MarketSeries {
     notices_before: u64,
 }
 
+/// Sums over the jobs of one kind of tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct KindSums {
+    /// Jobs.
     pub jobs: u64,
-    /// With all their work done, and of these after their deadline.
+    /// Jobs with all their work done.
     pub done: u64,
+    /// Jobs that were done after their deadline.
     pub late: u64,
-    /// Gave up before their work was done.
+    /// Jobs that gave up before their work was done.
     pub given_up: u64,
-    /// Were neither at the end.
+    /// Jobs that were neither done nor given up at the end.
     pub open: u64,
+    /// Notices on their nodes.
     pub notices: u64,
     /// Nodes that the market took from a job under way.
     pub interruptions: u64,
+    /// Micro-dollars charged.
     pub cost_micros: u128,
-    /// Work that was asked for, what of it was finished, and what had to be done again: node-microseconds.
+    /// Work that was asked for, in node-microseconds.
     pub work_us: u128,
+    /// Work that was finished, in node-microseconds.
     pub finished_us: u128,
+    /// Work that had to be done again, in node-microseconds.
     pub lost_us: u128,
     /// Microseconds in which a job had no node that was ready, summed over the jobs.
     pub waited_us: u128,
-    /// Of jobs that are done, microseconds from submission to the end, summed.
+    /// Microseconds from submission to the end, summed over the jobs that are done.
     pub turnaround_us: u128,
 }
 
@@ -114,7 +136,7 @@ impl MarketSeries {
         }
     }
 
-    /// The market price at each point, as a share of the on-demand price.
+    /// Returns the market price at each point, as a share of the on-demand price.
     pub fn prices(&self) -> Vec<f64> {
         self.market_price_micros.iter().map(|price| *price as f64 / self.on_demand_micros as f64).collect()
     }
@@ -201,7 +223,7 @@ impl KindSums {
         (self.work_us > 0).then(|| self.finished_us as f64 / self.work_us as f64)
     }
 
-    /// Both as text: dollars, and percent.
+    /// Returns cost and finished share as text: dollars, and percent.
     pub(super) fn cost_and_finished(&self) -> [String; 2] {
         let none = || "-".to_owned();
         [

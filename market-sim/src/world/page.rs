@@ -2,15 +2,16 @@
 
 use super::outcome::{KindSums, MarketSeries, Outcome};
 use super::tenants::Kind;
-use crate::report::{Axis, Chart, Page, Series, Shape, Table, Trail, Unit};
+use crate::report::{Axis, Chart, Page, Series, Shape, Table, TimeSeries, Unit};
 use kubebid_core::units::Micros;
 use std::collections::BTreeMap;
 
-/// More lines than this cannot be told apart.
+/// The most lines that a reader can distinguish.
 const LINES: usize = 6;
 const DAY_US: u64 = Micros::DAY.0;
 
 impl Outcome {
+    /// Returns the page of a world.
     pub fn page(&self) -> Page {
         let shown = &self.markets[..self.markets.len().min(LINES)];
         let mut page = Page {
@@ -108,19 +109,19 @@ impl Outcome {
 }
 
 fn over_time(market: &MarketSeries, figure: &dyn Fn(&MarketSeries, usize) -> Option<f64>) -> Series {
-    let mut trail = Trail::default();
+    let mut trail = TimeSeries::default();
     let points = market.market_price_micros.len();
     let at = |n: usize| Micros(market.start_us + n as u64 * market.sample_us);
     (0..points).for_each(|n| trail.set(at(n), figure(market, n)));
     trail.series(&market.market, at(points))
 }
 
-/// The sum of each day, over all markets.
+/// Returns the sum of each day, over all markets.
 fn by_day<'a>(name: &str, series: impl Iterator<Item = (&'a MarketSeries, &'a [u64])>, unit: f64) -> Series {
     let mut days: BTreeMap<u64, u64> = BTreeMap::new();
     for (market, counts) in series {
         for (n, count) in counts.iter().enumerate() {
-            // A point tells of the time before it.
+            // A point has the sum of the time before it.
             let at = (market.start_us + n as u64 * market.sample_us).saturating_sub(1);
             *days.entry(at / DAY_US).or_default() += count;
         }

@@ -1,18 +1,19 @@
 //! Runs a world: takes what is due, sends commands, and handles events.
 
-use super::agenda::Agenda;
 use super::demand::{Drawn, Urgent};
-use super::market_sim::MarketSim;
-use super::on_events::Role;
+use super::events::Role;
+use super::jobs::{JobId, JobTable};
+use super::market::SimMarket;
 use super::outcome::Outcome;
 use super::settings::Settings;
 use super::tenants::Seen;
-use super::work::{JobId, JobTable};
+use crate::agenda::{Agenda, Step};
 use crate::audit::{Auditor, Disagreement};
+use crate::participant::{Participant, run_until};
 use crate::venue::{InProcess, Venue, VenueError};
 use foldhash::{HashMap, HashSet};
 use kubebid_core::units::{AllocationId, BidId, MarketId, Micros};
-use kubebid_core::{Answer, Command, Price, Stamped};
+use kubebid_core::{Answer, Command, Event, Price, Stamped};
 use kubebid_strategy::{Quote, REFERENCE_HOURS, reference_micros};
 use std::ops::Range;
 
@@ -20,17 +21,20 @@ use std::ops::Range;
 pub const START: Micros = Micros(1_420_416_000_000_000);
 const TICK: u64 = 100;
 
+/// The reason for which a simulation ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
+    /// The venue could not go on.
     #[error(transparent)]
     Venue(#[from] VenueError),
+    /// The auditor found a contradiction.
     #[error("{0}")]
     Audit(#[from] Box<Disagreement>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
-    /// Nothing of ours: the market may do something then.
+    /// The market may do something then: only the clock moves.
     Market,
     Sample,
     Ready {
@@ -59,6 +63,9 @@ pub(super) enum Due {
     },
 }
 
+/// Steps of one instant are taken in the order in which they were planned.
+impl Step for Due {}
+
 pub(super) struct World<'a> {
     pub(super) settings: &'a Settings,
     pub(super) venue: &'a mut dyn Venue,
@@ -66,59 +73,61 @@ pub(super) struct World<'a> {
     pub(super) agenda: Agenda<Due>,
     pub(super) now: Micros,
     pub(super) last_wake: Micros,
-    /// Nodes under notice that their tenants might keep, once all is heard.
+    /// Nodes under notice that their tenants might keep; handled after the step.
     pub(super) worried: Vec<AllocationId>,
-    pub(super) market_sims: Vec<MarketSim>,
+    pub(super) markets: Vec<SimMarket>,
     pub(super) jobs: JobTable,
     pub(super) nodes: HashMap<AllocationId, Node>,
-    /// Of accounts, by their numbers at the venue.
+    /// Roles of accounts, by their numbers at the venue.
     pub(super) roles: Vec<Role>,
-    /// Bids of jobs that are watched.
+    /// Bids of jobs whose sums are kept apart.
     pub(super) watched: HashSet<BidId>,
     pub(super) outcome: Outcome,
+    hours: u64,
+    progress: &'a dyn Fn(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) job: JobId,
-    /// Since when, where it is.
+    /// The time since which it has been ready, if it is.
     pub(super) ready: Option<Micros>,
 }
 
-/// Plays a world on an empty venue, with the auditor listening. `progress` hears how many market-hours have
-/// passed since it last did.
-pub fn live(
+/// Simulates a world on an empty venue, under the auditor. Calls `progress` with the market-hours that have passed
+/// since the last call.
+pub fn simulate(
     settings: &Settings,
     venue: &mut dyn Venue,
     progress: impl Fn(u64),
 ) -> Result<Outcome, WorldError> {
-    live_in(settings, 0..settings.markets, venue, &progress)
+    simulate_range(settings, 0..settings.markets, venue, &progress)
 }
 
-/// One market in this process, with these jobs instead of a crowd's, in the order in which they come.
-pub fn live_with(
+/// Simulates one market in this process, with these jobs instead of drawn ones, in the order of their arrival.
+pub fn simulate_jobs(
     settings: &Settings,
     jobs: impl Iterator<Item = (Micros, Drawn)> + 'static,
 ) -> Result<Outcome, WorldError> {
-    let mut market_sim = MarketSim::new(settings, 0);
-    market_sim.jobs = Box::new(jobs);
-    live_on(settings, vec![market_sim], &mut InProcess::new(), &|_| {})
+    let mut sim_market = SimMarket::new(settings, 0);
+    sim_market.jobs = Box::new(jobs);
+    simulate_markets(settings, vec![sim_market], &mut InProcess::new(), &|_| {})
 }
 
-/// Some of the markets only.
-pub(super) fn live_in(
+/// Simulates some of the markets only.
+pub(super) fn simulate_range(
     settings: &Settings,
     markets: Range<u32>,
     venue: &mut dyn Venue,
     progress: &dyn Fn(u64),
 ) -> Result<Outcome, WorldError> {
-    let market_sims = markets.map(|market| MarketSim::new(settings, market)).collect();
-    live_on(settings, market_sims, venue, progress)
+    let markets = markets.map(|market| SimMarket::new(settings, market)).collect();
+    simulate_markets(settings, markets, venue, progress)
 }
 
-fn live_on(
+fn simulate_markets(
     settings: &Settings,
-    market_sims: Vec<MarketSim>,
+    markets: Vec<SimMarket>,
     venue: &mut dyn Venue,
     progress: &dyn Fn(u64),
 ) -> Result<Outcome, WorldError> {
@@ -130,33 +139,23 @@ fn live_on(
         now: START,
         last_wake: Micros(0),
         worried: Vec::new(),
-        market_sims,
+        markets,
         jobs: JobTable::default(),
         nodes: HashMap::default(),
         roles: Vec::new(),
         watched: HashSet::default(),
         outcome: Outcome::new(settings.clone()),
+        hours: 0,
+        progress,
     };
     world.open()?;
     let (_, end) = settings.span();
-    let mut hours = 0;
-    while let Some((now, due)) = world.agenda.next().filter(|(now, _)| *now <= end) {
-        world.now = now;
-        world.meet(due)?;
-        while let Some(allocation) = world.worried.pop() {
-            world.stay_or_go(allocation)?;
-        }
-        let passed = now.since(START).0 / Micros::HOUR.0;
-        if passed > hours {
-            progress((passed - hours) * world.market_sims.len() as u64);
-            hours = passed;
-        }
-    }
+    run_until(&mut world, end)?;
     world.now = end;
     world.close()
 }
 
-/// A share of the on-demand price, on the tick.
+/// Converts a share of the on-demand price to a price on the tick.
 pub(super) fn price(share: f64, on_demand: Price) -> Price {
     let ticks = (share * on_demand.0 as f64 / TICK as f64).round() as u64;
     Price(ticks.max(1) * TICK)
@@ -165,16 +164,16 @@ pub(super) fn price(share: f64, on_demand: Price) -> Price {
 impl World<'_> {
     fn open(&mut self) -> Result<(), WorldError> {
         let on_demand = Price(self.settings.on_demand_micros);
-        for market in 0..self.market_sims.len() as u32 {
-            let name = self.market_sims[market as usize].name.clone();
-            self.auditor.told(MarketId(market), &name, self.settings.rules.market_rules(on_demand));
+        for market in 0..self.markets.len() as u32 {
+            let name = self.markets[market as usize].name.clone();
+            self.auditor.set_rules(MarketId(market), &name, self.settings.rules.market_rules(on_demand));
             let rules = self.settings.rules.changes(on_demand);
-            self.act(Command::OpenMarket { market: name, rules })?;
+            self.send(Command::OpenMarket { market: name, rules })?;
             for provider in 0..self.settings.supply.providers {
                 self.offer(market, provider)?;
                 self.pause(market, provider);
-                // Each at an hour of its own.
-                let hour = u64::from(self.market_sims[market as usize].number * 7 + provider * 5) % 24;
+                // Each provider reprices at an hour of its own.
+                let hour = u64::from(self.markets[market as usize].number * 7 + provider * 5) % 24;
                 self.agenda
                     .plan(self.now.after(Micros(hour * Micros::HOUR.0)), Due::Reserve { market, provider });
             }
@@ -186,7 +185,7 @@ impl World<'_> {
     }
 
     fn close(mut self) -> Result<Outcome, WorldError> {
-        for market in 0..self.market_sims.len() as u32 {
+        for market in 0..self.markets.len() as u32 {
             let theirs = self.venue.supply(MarketId(market))?;
             self.auditor.compare(MarketId(market), theirs)?;
         }
@@ -196,13 +195,13 @@ impl World<'_> {
             sums.finished_us -= u128::from(job.left_at(self.now));
         }
         self.outcome.close(self.auditor.sums());
-        self.outcome.markets = self.market_sims.into_iter().map(|market_sim| market_sim.series).collect();
+        self.outcome.markets = self.markets.into_iter().map(|sim_market| sim_market.series).collect();
         Ok(self.outcome)
     }
 
     fn meet(&mut self, due: Due) -> Result<(), WorldError> {
         match due {
-            Due::Market => self.act(Command::AdvanceTime).map(|_| ()),
+            Due::Market => self.send(Command::AdvanceTime).map(|_| ()),
             Due::Sample => self.sample(),
             Due::Ready { allocation, market, provider } => self.ready(allocation, market, provider),
             Due::Done(job) => self.done(job),
@@ -213,23 +212,83 @@ impl World<'_> {
             Due::Reserve { market, provider } => {
                 self.agenda.plan(self.now.after(Micros::DAY), due);
                 let on_demand = Price(self.settings.on_demand_micros);
-                let another =
-                    self.market_sims[market as usize].providers[provider as usize].reprice(on_demand);
+                let another = self.markets[market as usize].providers[provider as usize].reprice(on_demand);
                 if another { self.offer(market, provider) } else { Ok(()) }
             }
             Due::Supply { market, provider } => self.supply_changes(market, provider),
         }
     }
 
-    /// Commands, and what becomes of them.
-    pub(super) fn act(&mut self, command: Command) -> Result<Answer, WorldError> {
-        let answer = self.apply(command)?;
-        self.on_events(&answer.events)?;
-        Ok(answer)
+    pub(super) fn seen(&self, market: u32) -> Seen {
+        let numbers = self.auditor.market(MarketId(market)).numbers();
+        let quote = Quote {
+            reference_micros: self.markets[market as usize].reference,
+            floor_micros: numbers.floor.map(|floor| floor.0),
+            tick_micros: TICK,
+        };
+        Seen { now: self.now, quote, entry: numbers.entry_price, increment_bps: 500 }
     }
 
-    /// The answer, which nobody has heard of but the auditor.
-    pub(super) fn apply(&mut self, command: Command) -> Result<Answer, WorldError> {
+    fn sample(&mut self) -> Result<(), WorldError> {
+        self.send(Command::AdvanceTime)?;
+        let full_hour = (self.now.0 / 1_000_000).is_multiple_of(3600);
+        let samples = (REFERENCE_HOURS * 3600 / self.settings.sample_seconds).max(1) as usize;
+        for (market, sim_market) in self.markets.iter_mut().enumerate() {
+            let books = self.auditor.market(MarketId(market as u32));
+            sim_market.series.sample(books, &mut sim_market.charged, self.settings.kept);
+            sim_market.recent.push_back(books.numbers().market_price.0);
+            if sim_market.recent.len() > samples {
+                sim_market.recent.pop_front();
+            }
+            if full_hour {
+                let mut recent: Vec<u64> = sim_market.recent.iter().copied().collect();
+                let middle = recent.len() / 2;
+                sim_market.reference = Some(reference_micros(*recent.select_nth_unstable(middle).1));
+            }
+        }
+        self.agenda.plan(self.now.after(Micros::seconds(self.settings.sample_seconds)), Due::Sample);
+        Ok(())
+    }
+
+    fn plan_job(&mut self, market: u32) {
+        let sim_market = &mut self.markets[market as usize];
+        let Some((at, drawn)) = sim_market.jobs.next() else { return };
+        sim_market.coming = Some(drawn);
+        self.agenda.plan(at, Due::Job { market });
+    }
+
+    fn job_comes(&mut self, market: u32) -> Result<(), WorldError> {
+        let drawn = self.markets[market as usize].coming.take();
+        self.plan_job(market);
+        drawn.map_or(Ok(()), |drawn| self.start_job(market, drawn))
+    }
+
+    fn plan_rush(&mut self, market: u32) {
+        if let Some(at) = self.markets[market as usize].rushes.advance() {
+            self.agenda.plan(at, Due::Rush { market });
+        }
+    }
+
+    fn rush_comes(&mut self, market: u32) -> Result<(), WorldError> {
+        let urgent = self.markets[market as usize].rushes.draw();
+        self.plan_rush(market);
+        for (number, Urgent { size, hold, worth }) in urgent.into_iter().enumerate() {
+            let nodes = (size * self.markets[market as usize].units).round().clamp(1.0, 1000.0) as u32;
+            self.start_rush(market, number as u64, (nodes, hold, worth))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_demand(&self) -> Price {
+        Price(self.settings.on_demand_micros)
+    }
+}
+
+impl Participant for World<'_> {
+    type Error = WorldError;
+
+    /// Passes the events of the answer to the auditor only.
+    fn apply(&mut self, command: Command) -> Result<Answer, WorldError> {
         if matches!(command, Command::AdvanceTime) {
             self.outcome.clock_steps += 1;
         } else {
@@ -240,67 +299,26 @@ impl World<'_> {
         Ok(answer)
     }
 
-    pub(super) fn seen(&self, market: u32) -> Seen {
-        let numbers = self.auditor.market(MarketId(market)).numbers();
-        let quote = Quote {
-            reference_micros: self.market_sims[market as usize].reference,
-            floor_micros: numbers.floor.map(|floor| floor.0),
-            tick_micros: TICK,
-        };
-        Seen { now: self.now, quote, entry: numbers.entry_price, increment_bps: 500 }
+    fn on_events(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.on_event(event));
     }
 
-    fn sample(&mut self) -> Result<(), WorldError> {
-        self.act(Command::AdvanceTime)?;
-        let full_hour = (self.now.0 / 1_000_000).is_multiple_of(3600);
-        let samples = (REFERENCE_HOURS * 3600 / self.settings.sample_seconds).max(1) as usize;
-        for (market, market_sim) in self.market_sims.iter_mut().enumerate() {
-            let books = self.auditor.market(MarketId(market as u32));
-            market_sim.series.sample(books, &mut market_sim.charged, self.settings.kept);
-            market_sim.recent.push_back(books.numbers().market_price.0);
-            if market_sim.recent.len() > samples {
-                market_sim.recent.pop_front();
-            }
-            if full_hour {
-                let mut recent: Vec<u64> = market_sim.recent.iter().copied().collect();
-                let middle = recent.len() / 2;
-                market_sim.reference = Some(reference_micros(*recent.select_nth_unstable(middle).1));
-            }
+    fn next_at(&self) -> Option<Micros> {
+        self.agenda.next_at()
+    }
+
+    fn act(&mut self, now: Micros) -> Result<(), WorldError> {
+        let Some(due) = self.agenda.take_due(now) else { return Ok(()) };
+        self.now = now;
+        self.meet(due)?;
+        while let Some(allocation) = self.worried.pop() {
+            self.stay_or_go(allocation)?;
         }
-        self.agenda.plan(self.now.after(Micros::seconds(self.settings.sample_seconds)), Due::Sample);
-        Ok(())
-    }
-
-    fn plan_job(&mut self, market: u32) {
-        let market_sim = &mut self.market_sims[market as usize];
-        let Some((at, drawn)) = market_sim.jobs.next() else { return };
-        market_sim.coming = Some(drawn);
-        self.agenda.plan(at, Due::Job { market });
-    }
-
-    fn job_comes(&mut self, market: u32) -> Result<(), WorldError> {
-        let drawn = self.market_sims[market as usize].coming.take();
-        self.plan_job(market);
-        drawn.map_or(Ok(()), |drawn| self.start_job(market, drawn))
-    }
-
-    fn plan_rush(&mut self, market: u32) {
-        if let Some(at) = self.market_sims[market as usize].rushes.advance() {
-            self.agenda.plan(at, Due::Rush { market });
-        }
-    }
-
-    fn rush_comes(&mut self, market: u32) -> Result<(), WorldError> {
-        let urgent = self.market_sims[market as usize].rushes.draw();
-        self.plan_rush(market);
-        for (number, Urgent { size, hold, worth }) in urgent.into_iter().enumerate() {
-            let nodes = (size * self.market_sims[market as usize].units).round().clamp(1.0, 1000.0) as u32;
-            self.start_rush(market, number as u64, (nodes, hold, worth))?;
+        let passed = now.since(START).0 / Micros::HOUR.0;
+        if passed > self.hours {
+            (self.progress)((passed - self.hours) * self.markets.len() as u64);
+            self.hours = passed;
         }
         Ok(())
-    }
-
-    pub(super) fn on_demand(&self) -> Price {
-        Price(self.settings.on_demand_micros)
     }
 }

@@ -1,6 +1,9 @@
 //! The settings of a world: everything that is chosen and not drawn.
 
-use super::fields::{self, BadWorld};
+mod fields;
+
+pub use fields::{FIELDS, Field, SettingsError};
+
 use super::run::START;
 use super::tenants::Kind;
 use kubebid_core::command::RuleChange;
@@ -10,33 +13,43 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 
-/// Shares are of one, rates are per day, spans say their unit. Prices are shares of the on-demand price.
+/// The settings of a world. Shares are of one, rates are per day, spans say their unit. Prices are shares of the
+/// on-demand price. [`FIELDS`] has the meaning and the range of each field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
+    /// Everything that is drawn follows from it.
     pub seed: u64,
+    /// Simulated days.
     pub days: u32,
+    /// Markets.
     pub markets: u32,
+    /// Rules of all markets.
     pub rules: Rules,
     /// Micro-dollars per node-hour.
     pub on_demand_micros: u64,
     /// Seconds between two points of a series.
     pub sample_seconds: u64,
+    /// Supply of each market.
     pub supply: Supply,
+    /// Jobs of each market.
     pub jobs: Jobs,
+    /// Bursts of urgent demand in each market.
     pub rushes: Rushes,
-    /// Nothing of the world depends on it.
+    /// The series to keep; nothing else depends on it.
     #[serde(skip)]
     pub kept: Kept,
 }
 
-/// Which series are kept: they are what grows with the days.
+/// The series that are kept: their size grows with the days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kept {
+    /// All series.
     #[default]
     All,
     /// The market price only.
     Prices,
+    /// No series.
     None,
 }
 
@@ -44,8 +57,11 @@ pub enum Kept {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
+    /// Seconds for which a node is protected after it is ready.
     pub min_runtime_seconds: u64,
+    /// Seconds from a notice to its deadline.
     pub notice_seconds: u64,
+    /// Seconds for which a released node is billed at least.
     pub min_charge_seconds: u64,
     /// The highest ceiling, in on-demand prices; none for the default.
     pub ceiling_max_on_demand: Option<u64>,
@@ -64,7 +80,7 @@ impl fmt::Display for Rules {
 }
 
 impl Rules {
-    /// Of a market like those of EC2 in 2015: no minimum runtime, two minutes of notice, a cap.
+    /// The rules of a market like those of EC2 in 2015: no minimum runtime, two minutes of notice, a cap.
     pub const CHOSEN: Rules = Rules {
         min_runtime_seconds: 0,
         notice_seconds: 120,
@@ -72,7 +88,7 @@ impl Rules {
         ceiling_max_on_demand: Some(10),
     };
 
-    /// Those that a market has when nobody says anything.
+    /// The default rules of a market.
     pub const DEFAULT: Rules = Rules {
         min_runtime_seconds: 900,
         notice_seconds: 300,
@@ -98,8 +114,10 @@ impl Rules {
     }
 }
 
+/// The providers of a market. [`FIELDS`] has the meaning of each field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "`FIELDS` has the meaning of each field")]
 pub struct Supply {
     /// Units of a market, and how far markets differ (lognormal).
     pub units: f64,
@@ -107,21 +125,23 @@ pub struct Supply {
     pub providers: u32,
     /// Reserves lie between these.
     pub reserve: [f64; 2],
-    /// From award to ready, seconds.
+    /// Seconds from award to ready.
     pub boot_seconds: f64,
     pub boot_sigma: f64,
-    /// Of a churning provider: changes of capacity a day, and the share of it that comes and goes.
+    /// Changes of capacity a day of a churning provider, and the share of it that comes and goes.
     pub churn_rate: f64,
     pub churn_share: f64,
-    /// Of a provider with outages: how many a day, what share of the units, for how long.
+    /// Outages a day of a faltering provider, the share of the units that one takes, and its length.
     pub outage_rate: f64,
     pub outage_share: [f64; 2],
     pub outage_hours: f64,
     pub outage_sigma: f64,
 }
 
+/// The jobs of a market. [`FIELDS`] has the meaning of each field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "`FIELDS` has the meaning of each field")]
 pub struct Jobs {
     pub per_hour: f64,
     /// Logarithmic spread of the gaps between jobs, and the share that come together with the one before.
@@ -136,7 +156,7 @@ pub struct Jobs {
     /// Slow drift of the rate.
     pub drift_sigma: f64,
     pub drift_hours: f64,
-    /// What a node-hour is worth (lognormal median and spread), at least `value_least`.
+    /// Worth of a node-hour (lognormal median and spread), at least `value_least`.
     pub value: f64,
     pub value_sigma: f64,
     pub value_least: f64,
@@ -146,7 +166,7 @@ pub struct Jobs {
     /// Time from submission to deadline: the duration times one plus this (lognormal), and half an hour.
     pub slack: f64,
     pub slack_sigma: f64,
-    /// Of all jobs, by kind of tenant.
+    /// Shares of all jobs, by kind of tenant.
     pub kinds: Vec<(Kind, f64)>,
     /// Minutes of work between two checkpoints, to the last of which a node that is lost goes back; 0 where
     /// every moment is one.
@@ -158,11 +178,12 @@ pub struct Jobs {
 /// Bursts of urgent demand: a few tenants at once that want much, soon, and not for long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "`FIELDS` has the meaning of each field")]
 pub struct Rushes {
-    /// A day, in calm times and in hot ones.
+    /// Rushes a day, in calm times and in hot ones.
     pub calm_rate: f64,
     pub hot_rate: f64,
-    /// How much of the time is hot, over how long a mood lasts, and how sudden the change is.
+    /// Share of the time that is hot, the length of a mood, and the suddenness of the change.
     pub hot_share: f64,
     pub mood_hours: f64,
     pub mood_sharpness: f64,
@@ -174,11 +195,11 @@ pub struct Rushes {
     pub hours: f64,
     pub hours_sigma: f64,
     pub hours_most: f64,
-    /// For less than this nobody comes.
+    /// A rush that would be shorter does not come.
     pub hours_least: f64,
     /// The more it is worth, the shorter it lasts: the time goes with this power of the worth.
     pub brevity: f64,
-    /// What a node is worth: at least this (Pareto), at most `worth_most`.
+    /// Worth of a node: at least this (Pareto), at most `worth_most`.
     pub worth: f64,
     pub worth_tail: f64,
     pub worth_most: f64,
@@ -193,10 +214,10 @@ impl Settings {
         (START, START.after(Micros(u64::from(self.days) * Micros::DAY.0)))
     }
 
-    /// These settings with the changes of a JSON or YAML object of the same shape, which may leave out any field.
+    /// Returns these settings with the changes of a JSON or YAML object of the same shape, which may leave out any field.
     /// Each field lies in its range afterwards.
-    pub fn with(&self, changes: &str) -> Result<Settings, BadWorld> {
-        let mut all = serde_json::to_value(self).map_err(|error| BadWorld::Syntax(error.to_string()))?;
+    pub fn with(&self, changes: &str) -> Result<Settings, SettingsError> {
+        let mut all = serde_json::to_value(self).map_err(|error| SettingsError::Syntax(error.to_string()))?;
         merge(&mut all, fields::parse(changes)?);
         let settings = fields::read(all)?;
         settings.check()?;

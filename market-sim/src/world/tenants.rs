@@ -8,12 +8,15 @@ use serde::{Deserialize, Serialize};
 /// Accounts of one kind in one market.
 pub(super) const ACCOUNTS: u64 = 4;
 
+/// A kind of tenant, named by the way it bids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// These three bid as the operator does.
+    /// Bids as the operator does with this strategy.
     CostOptimized,
+    /// Bids as the operator does with this strategy.
     Balanced,
+    /// Bids as the operator does with this strategy.
     AvailabilityOptimized,
     /// Bids what a node is worth, and waits.
     Truthful,
@@ -28,6 +31,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All kinds.
     pub const ALL: [Kind; 8] = [
         Kind::CostOptimized,
         Kind::Balanced,
@@ -39,6 +43,7 @@ impl Kind {
         Kind::Urgent,
     ];
 
+    /// Returns the name, of which account names are made.
     pub fn name(self) -> &'static str {
         match self {
             Kind::CostOptimized => "cost-optimized",
@@ -62,7 +67,7 @@ impl Kind {
     }
 }
 
-/// What a tenant knows when it decides.
+/// The knowledge of a tenant that decides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) now: Micros,
@@ -71,7 +76,7 @@ pub(super) struct Seen {
     pub(super) increment_bps: u64,
 }
 
-/// What a tenant wants, and how pressing it is.
+/// The wish of a tenant, and how pressing it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) kind: Kind,
@@ -140,7 +145,7 @@ impl Want {
         self.kind == Kind::Panicker || self.kind.strategy().is_some()
     }
 
-    /// Another ceiling, where that is worth a command.
+    /// Returns another ceiling, if it is worth a command.
     pub(super) fn revise(&self, seen: &Seen, ceiling: Price, waits: bool) -> Option<Price> {
         let standing = Standing {
             ceiling_micros: ceiling.0,

@@ -7,7 +7,7 @@ use kubebid_core::answer::Outcome;
 use kubebid_core::state_dump::AllocationDump;
 use kubebid_core::units::{AccountName, BidId, MarketId};
 use kubebid_core::{Auction, Command, Exchange, Price, Stamped};
-use market_sim::play::{format_command, parse_command};
+use market_sim::jsonl::{format_command, parse_command};
 
 const STORIES: u64 = 60;
 const LENGTH: u64 = 60;

@@ -9,7 +9,7 @@ mod generate;
 
 use compare::Pair;
 use generate::Family;
-use market_sim::play::format_command;
+use market_sim::jsonl::format_command;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const PER_STORY: u64 = 80;

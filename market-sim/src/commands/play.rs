@@ -1,0 +1,74 @@
+//! `market-sim play`: answers commands, one JSON object a line.
+
+use clap::Args;
+use market_sim::jsonl::{self, PlayError, Shown};
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, stdin, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = HELP)]
+pub(crate) struct Arguments {
+    /// File of commands [default: standard input]
+    file: Option<PathBuf>,
+    /// Ask the slow reference model instead of the exchange
+    #[arg(long)]
+    model: bool,
+    /// Answer with seq, at_us and events only, without the state of the market
+    #[arg(long)]
+    events_only: bool,
+}
+
+const HELP: &str = r#"Example: one market, one unit, one bid that gets it.
+
+  market-sim play <<'END'
+  {"at_us": 0, "command": "OpenMarket", "market": "h100/eu", "rules": {}}
+  {"at_us": 0, "command": "PutOffer", "provider": "p", "market": "h100/eu", "capacity": 1, "reserve": 1000}
+  {"at_us": 1000000, "command": "PlaceBid", "tenant": "a", "markets": ["h100/eu"], "ceiling": 1500, "max_nodes": 1}
+  END
+
+Commands (at_us always; key, an idempotency key, where there is an account):
+  OpenMarket         market, rules
+  ChangeRules        market, rules
+  PutOffer           provider, market, capacity, reserve
+  WithdrawUnit       provider, unit
+  ReportUnitLost     provider, unit
+  PlaceBid           tenant, markets or instance_type, ceiling, max_nodes
+                     [min_nodes, tif, expire_at_us, on_preemption]
+  AmendBid           tenant, bid [ceiling, max_nodes]
+  CancelBid          tenant, bid, mode
+  ReleaseAllocation  tenant, allocation
+  ReportReady        allocation [by]
+  AdvanceTime
+
+Prices are whole micro-dollars per node-hour, times microseconds. A bid is named by the number of the
+command that placed it, an allocation by its order from 1, a unit market:provider#number.
+
+Exit codes: 0 all answered; 1 could not read or write; 2 a line that is no command (named on stderr)."#;
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let shown = if arguments.events_only { Shown::Events } else { Shown::Everything };
+    let input: Box<dyn BufRead> = match &arguments.file {
+        None => Box::new(stdin().lock()),
+        Some(path) => match File::open(path) {
+            Ok(file) => Box::new(BufReader::new(file)),
+            Err(fault) => {
+                eprintln!("market-sim: cannot open {}: {fault}", path.display());
+                return ExitCode::from(1);
+            }
+        },
+    };
+    let mut auction = market_sim::auction(arguments.model);
+    match jsonl::play(input, stdout().lock(), auction.as_mut(), shown) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(PlayError::Write(fault)) if fault.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("market-sim: {error}");
+            match error {
+                PlayError::BadLine { .. } => ExitCode::from(2),
+                PlayError::Read(_) | PlayError::Write(_) => ExitCode::from(1),
+            }
+        }
+    }
+}
