@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::collections::BTreeMap;
 
-/// A word of the API, written in small letters with dashes.
+/// Returns a parser of a word of the API, written in small letters with dashes.
 pub(crate) fn word<E: Clone + Send + Sync + 'static>(
     words: &'static [&'static str],
     read: fn(&str) -> Option<E>,
@@ -13,12 +13,12 @@ pub(crate) fn word<E: Clone + Send + Sync + 'static>(
         .map(move |word| read(&word.to_uppercase().replace('-', "_")).expect("a word of the API"))
 }
 
-/// The number of a bid, an allocation or a command.
+/// Reads the number of a bid, an allocation or a command.
 pub(crate) fn its_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "not a number, as lists show them in their first column".to_owned())
 }
 
-/// `KEY=VALUE`.
+/// A key and a value, written `KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pair(String, String);
 
@@ -33,7 +33,7 @@ impl std::str::FromStr for Pair {
     }
 }
 
-/// Pairs as a map; of one key, the last counts.
+/// Returns pairs as a map. Of several pairs with one key, the last counts.
 pub(crate) fn map(pairs: Vec<Pair>) -> BTreeMap<String, String> {
     pairs.into_iter().map(|Pair(key, value)| (key, value)).collect()
 }
@@ -46,7 +46,7 @@ pub(crate) struct Key {
     pub(crate) key: String,
 }
 
-/// For scripts.
+/// The flag for scripts.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct Quiet {
     /// Print numbers only, one a line: for $(…) in a shell
@@ -54,28 +54,28 @@ pub(crate) struct Quiet {
     pub(crate) quiet: bool,
 }
 
-/// Whose things to show.
+/// The account whose things are shown.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Whose {
-    /// Those of this account, as administrator
+    /// Only those of this account, as administrator
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
-    /// Those of all accounts, as administrator
+    /// All accounts, as administrator
     #[arg(long, conflicts_with = "account")]
     all_accounts: bool,
 }
 
 impl Whose {
-    /// As requests say it: absent for the caller's own, empty for all.
+    /// Returns the account as requests name it: absent for the caller's own, empty for all.
     pub(crate) fn account(self) -> Option<String> {
         self.account.or_else(|| self.all_accounts.then(String::new))
     }
 }
 
-/// How much of a list to show.
+/// The most lines of a list.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct Limit {
-    /// How many to show at most
+    /// Number of entries to show at most
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }

@@ -57,7 +57,7 @@ pub(crate) enum Command {
     /// Events and prices as they happen
     #[command(subcommand)]
     Watch(watch::Watch),
-    /// What nodes cost, and who pays whom
+    /// Charges: what nodes cost, and who pays whom
     #[command(subcommand)]
     Charges(charges::Charges),
     /// Instance types: what a node is

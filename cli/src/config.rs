@@ -6,10 +6,10 @@ use crate::output::{Format, Output};
 use crate::profile::{self, Profile};
 use crate::time::Span;
 use clap::Args;
-use kubebid_client::{Client, Options};
+use kubebid_client::{Builder, Client, Options};
+use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fs};
 
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Connection")]
@@ -49,13 +49,13 @@ pub(crate) struct Connection {
     output: Format,
 }
 
-/// A token, or where one is.
+/// A token, or the file that has it.
 enum Credential {
     Secret(String),
     File(PathBuf),
 }
 
-/// What a command has to work with.
+/// The client and the output of a command.
 pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) out: Output,
@@ -63,10 +63,10 @@ pub(crate) struct Context {
 
 impl Connection {
     pub(crate) fn open(&self) -> Result<Context, Failure> {
-        Ok(Context { client: self.client()?, out: self.output() })
+        Ok(Context { client: self.builder()?.build()?, out: self.output() })
     }
 
-    /// What a command begins with that the same caller is to give next.
+    /// Returns the begin of a command that the same caller is to give next.
     pub(crate) fn tool(&self) -> String {
         match &self.bearer {
             Some(name) => format!("kubebid --as {name}"),
@@ -78,33 +78,19 @@ impl Connection {
         Output::new(self.output)
     }
 
-    /// That of the flag: the environment and the profile name the engine that one works with.
+    /// Returns the endpoint of the flag. The environment and the profile name the engine that one works with.
     pub(crate) fn endpoint(&self) -> Option<&str> {
         self.endpoint.as_deref()
     }
 
-    /// Whether a flag says who calls.
+    /// Returns true if a flag says who calls.
     pub(crate) fn names_a_caller(&self) -> bool {
         self.token.is_some() || self.token_file.is_some() || self.bearer.is_some()
     }
 
-    /// The secret of who calls, for those who talk to the engine without its client.
-    pub(crate) fn secret(&self) -> Result<Option<String>, Failure> {
-        let (profile, path) = self.profile()?;
-        match self.credential(profile.as_ref(), &path)? {
-            Some(Credential::Secret(secret)) => Ok(Some(secret)),
-            Some(Credential::File(file)) => match fs::read_to_string(&file) {
-                Ok(secret) => Ok(Some(secret.trim().to_owned())),
-                Err(error) => {
-                    Err(Failure::usage(format!("cannot read the token file {}: {error}", file.display())))
-                }
-            },
-            None => Ok(None),
-        }
-    }
-
-    /// Whoever gives the command is waiting: an engine that is away is said to be so within a second or two.
-    pub(crate) fn client(&self) -> Result<Client, Failure> {
+    /// Returns the client to build. A person waits for the command, so an engine that is away is reported within a
+    /// second or two.
+    pub(crate) fn builder(&self) -> Result<Builder, Failure> {
         let (profile, path) = self.profile()?;
         let deadline = Duration::from_micros(self.timeout.0);
         let options = Options {
@@ -127,10 +113,10 @@ impl Connection {
             Some(Credential::File(file)) => builder = builder.token_file(file),
             None => {}
         }
-        Ok(builder.build()?)
+        Ok(builder)
     }
 
-    /// By the flag or the environment.
+    /// Returns the endpoints of the flag or of the environment.
     fn endpoints(&self) -> Option<String> {
         self.endpoint.clone().or_else(|| variable("KUBEBID_ENDPOINTS"))
     }
@@ -165,7 +151,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// The profile and its path: one that is asked for must be there.
+    /// Returns the profile and its path. A profile that is named must exist.
     fn profile(&self) -> Result<(Option<Profile>, PathBuf), Failure> {
         if let Some(path) = self.profile.clone().or_else(|| variable("KUBEBID_PROFILE").map(PathBuf::from)) {
             let Some(profile) = profile::read(&path)? else {

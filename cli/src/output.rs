@@ -17,7 +17,7 @@ pub(crate) enum Format {
     Wide,
 }
 
-/// Where answers go.
+/// The output of answers.
 pub(crate) struct Output {
     format: Format,
 }
@@ -77,7 +77,7 @@ pub(crate) fn write_line(text: &str) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// How a person wants to see things.
+/// The way in which a person wants to see things.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) wide: bool,
@@ -137,7 +137,7 @@ pub(crate) const fn number(name: &'static str) -> Column {
 }
 
 impl Column {
-    /// In wide tables only.
+    /// Shows the column in wide tables only.
     pub(crate) const fn wide(self) -> Self {
         Column { wide: true, ..self }
     }

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use etcetera::BaseStrategy as _;
-pub(crate) use market_sim::living::profile::Profile;
+pub(crate) use market_sim::demo::profile::Profile;
 use std::path::{Path, PathBuf};
 
 /// `kubebid/profile.toml` in the folder for configuration.

@@ -24,7 +24,7 @@ fn filter(default: &str) -> EnvFilter {
     EnvFilter::try_from_env("KUBEBID_LOG").unwrap_or_else(|_| EnvFilter::new(default))
 }
 
-/// What is left to do at the end: spans wait to be sent.
+/// The spans that wait to be sent at the end.
 #[must_use]
 pub(crate) struct Collected(Option<SdkTracerProvider>);
 

@@ -18,11 +18,11 @@ const UNITS: [(&str, u64); 6] = [
     ("us", 1),
 ];
 
-/// Beyond this an instant is not of this clock's time, and how far it is off says nothing.
+/// The distance beyond which an instant is not of this clock's time.
 const FAR: u64 = 366 * 86_400 * SECOND;
 
 #[expect(clippy::disallowed_methods, reason = "people think in wall time; nothing of it is journaled")]
-/// By the wall clock, in microseconds since the epoch.
+/// Returns the time of the wall clock, in microseconds since the epoch.
 pub(crate) fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
@@ -91,7 +91,7 @@ pub(crate) enum When {
 }
 
 impl When {
-    /// In microseconds since the epoch.
+    /// Returns the instant in microseconds since the epoch.
     pub(crate) fn at(self, now_us: u64) -> u64 {
         match self {
             When::At(at) => at,
@@ -120,7 +120,7 @@ impl FromStr for When {
     }
 }
 
-/// As in `2026-11-20T19:00:00Z`, with as many decimals as it takes.
+/// Writes an instant as in `2026-11-20T19:00:00Z`, with as many decimals as it takes.
 pub(crate) fn rfc3339(at_us: u64) -> String {
     match i64::try_from(at_us).ok().and_then(DateTime::<Utc>::from_timestamp_micros) {
         Some(at) => at.to_rfc3339_opts(SecondsFormat::AutoSi, true),
@@ -128,7 +128,7 @@ pub(crate) fn rfc3339(at_us: u64) -> String {
     }
 }
 
-/// As in `in 4m12s` or `3s ago`; nothing where it is too far to say anything.
+/// Writes how far an instant is, as in `in 4m12s` or `3s ago`. Returns None if it is more than a year.
 pub(crate) fn relative(at_us: u64, now_us: u64) -> Option<String> {
     let seconds = |span: u64| Span(span / SECOND * SECOND);
     match at_us.abs_diff(now_us) {

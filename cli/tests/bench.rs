@@ -215,6 +215,49 @@ fn a_store_with_a_journal_is_left_alone() {
 }
 
 #[test]
+fn the_engine_of_a_bench_refuses_a_store_with_a_journal_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kept.db");
+    std::fs::write(&file, "precious").unwrap();
+    let settings = serde_json::json!({
+        "store": format!("sqlite:{}", file.display()),
+        "admin_token_file": folder.path().join("admin.token"),
+        "without": ["journal"],
+    });
+    std::fs::write(folder.path().join("settings"), settings.to_string()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubebid"));
+    command.args(["bench", "engine"]).stdin(std::fs::File::open(folder.path().join("settings")).unwrap());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
+fn an_engine_without_a_journal_journals_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("bench.db").display());
+    let report = report(&[
+        "place",
+        "--store",
+        &store,
+        "--without",
+        "journal",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0",
+        "--callers",
+        "4",
+    ]);
+    assert!(number(&report["bids"]) > 0);
+    assert_eq!(report["without"], serde_json::json!(["journal"]));
+    let mut verify = Command::new(env!("CARGO_BIN_EXE_kubebid"));
+    let verified = verify.args(["journal", "verify", "--store", &store]).output().unwrap();
+    let said = String::from_utf8(verified.stdout).unwrap();
+    assert!(said.starts_with("0 commands"), "{said}");
+}
+
+#[test]
 fn a_running_engine_is_loaded_where_it_is() {
     let output = bench(&["place", "--endpoint", "http://127.0.0.1:1", "--market", "a/b", "--seconds", "1"]);
     assert_eq!(output.status.code(), Some(6));

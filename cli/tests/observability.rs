@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const SOURCES: [&str; 4] = [
     "engine/src/runtime/metrics.rs",
     "engine/src/runtime/metrics/markets.rs",
-    "market-sim/src/living/metrics.rs",
+    "market-sim/src/demo/metrics.rs",
     "operator/src/metrics.rs",
 ];
 

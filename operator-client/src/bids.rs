@@ -1,14 +1,14 @@
 //! Places many bids over one stream, with a bound on unanswered ones.
 
 use crate::Client;
-use crate::call::{Limits, Repeat, Tries, in_time};
-use crate::encoded::{add_bid, place_bids};
+use crate::call::{Limits, MESSAGE_MAX, Repeat, Tries, in_time};
 use crate::error::{Error, Refusal};
 use crate::keys::Keyed as _;
 use crate::v1::place_bids_response::result::Outcome;
 use crate::v1::{PlaceBidRequest, PlaceBidResponse, PlaceBidsResponse};
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt as _};
+use kubebid_proto::Encoded;
 use prost::Message as _;
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,15 +18,20 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::{Status, Streaming};
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{Request, Status, Streaming};
 
-/// A frame may hold this many.
+/// The most bids in a frame.
 const FRAME_MAX: usize = 1000;
+/// The field of `PlaceBidsRequest` with the bids.
+const BIDS: u32 = 1;
 
-/// What became of one bid of a stream.
+/// The result of one bid of a stream.
 #[derive(Clone, Debug)]
 pub struct Placed {
-    /// Its key.
+    /// The key of the bid.
     pub client_key: String,
     /// The answer.
     pub outcome: Result<PlaceBidResponse, Refusal>,
@@ -36,7 +41,7 @@ pub struct Placed {
 pub struct PlaceBids(BoxStream<'static, Result<Placed, Error>>);
 
 impl PlaceBids {
-    /// The next answer. Nothing comes after an error, and nothing after the last.
+    /// Returns the next answer, or None after an error and after the last one.
     pub async fn next(&mut self) -> Option<Result<Placed, Error>> {
         self.0.next().await
     }
@@ -60,7 +65,7 @@ impl Client {
     /// Places bids as they come, in frames of what is there, and answers each. Bids without a key get a random
     /// one. At most `options.window` bids are without an answer; while the answers are not read nothing is sent.
     ///
-    /// Where the stream breaks, what has no answer is sent again with the same keys, so each bid is placed at most
+    /// If the stream breaks, what has no answer is sent again with the same keys, so each bid is placed at most
     /// once. A bid for which the engine has no room is sent again, after those that were on the way: answers come
     /// in the order of the bids but for these.
     pub fn place_bids(&self, bids: impl Stream<Item = PlaceBidRequest> + Send + 'static) -> PlaceBids {
@@ -90,7 +95,7 @@ impl Client {
     }
 }
 
-/// A bid and how often it was sent.
+/// A bid and the number of times it was sent.
 #[derive(Debug)]
 struct Sent {
     bid: PlaceBidRequest,
@@ -214,7 +219,7 @@ impl Placing {
         self.sent.push_back(bids);
     }
 
-    /// Sends what has waited long enough.
+    /// Sends the bids that have waited long enough.
     fn send_again(&mut self) {
         let now = Instant::now();
         let mut due = Vec::new();
@@ -256,8 +261,20 @@ impl Placing {
     }
 }
 
+/// Opens a stream of frames, and returns its answers.
+async fn place_bids(
+    channel: Channel,
+    frames: Request<UnboundedReceiverStream<Bytes>>,
+) -> Result<Streaming<Bytes>, Status> {
+    let mut stub = Grpc::new(channel).max_decoding_message_size(MESSAGE_MAX);
+    stub.ready().await.map_err(|error| Status::from_error(error.into()))?;
+    let path = PathAndQuery::from_static("/kubebid.auction.v1.BidService/PlaceBids");
+    Ok(stub.streaming(frames, path, Encoded).await?.into_inner())
+}
+
+/// Returns an encoded frame of bids.
 fn frame_of(sent: &[Sent]) -> Bytes {
     let mut frame = Vec::with_capacity(128 * sent.len());
-    sent.iter().for_each(|sent| add_bid(&sent.bid, &mut frame));
+    sent.iter().for_each(|sent| prost::encoding::message::encode(BIDS, &sent.bid, &mut frame));
     frame.into()
 }

@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status};
 /// The longest message that is taken: a page of 1000 bids with all the labels they may have.
 pub(crate) const MESSAGE_MAX: usize = 64 << 20;
 
-/// How calls are made. Waiting between tries is full jitter: anything from nothing to a bound that doubles.
+/// The options of calls. The wait between tries has full jitter: it is random, from nothing to a bound that doubles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The time that one try may take; the engine is told as `grpc-timeout`. A read with `min_seq` waits this long.
@@ -32,7 +32,7 @@ pub struct Options {
     pub backoff: Duration,
     /// The highest bound of a wait between tries.
     pub backoff_max: Duration,
-    /// After this long without a frame a watch is opened afresh.
+    /// The time without a frame after which a watch is opened again.
     pub silence: Duration,
     /// The most bids of `place_bids` without an answer.
     pub window: usize,
@@ -55,7 +55,7 @@ impl Default for Options {
     }
 }
 
-/// Whether a request may be sent again when nobody knows what became of it.
+/// The kinds of requests: safe to send again when the outcome is unknown, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
     /// It changes nothing, carries a key, or says what is to be so.
@@ -72,6 +72,22 @@ pub(crate) struct Method {
 }
 
 impl Client {
+    /// Returns the connection in use, and a request with the client's token, for a program that makes a call in its
+    /// own way, as with the generated stubs. Such a call has no deadline and is tried once; if it fails,
+    /// [`raw_error`](Self::raw_error) says what that means.
+    pub fn raw_request<Q>(&self, message: Q) -> (Channel, Request<Q>) {
+        Tries::new(self.clone(), None).request(message)
+    }
+
+    /// Returns the error for the status with which a call of [`raw_request`](Self::raw_request) failed. If another
+    /// endpoint may do better, it is the next one in use.
+    pub fn raw_error(&self, status: Status) -> Error {
+        let (endpoint, _) = self.endpoints.current();
+        let mut tries = Tries { count: 1, endpoint, renewed: true, ..Tries::new(self.clone(), None) };
+        let limits = Limits { repeat: Repeat::Safe, tries: Some(1), until: Some(Instant::now()) };
+        tries.after(status, limits).expect_err("there is no time for another try")
+    }
+
     pub(crate) async fn unary<Q: Message, A: Message + Default>(
         &self,
         method: Method,
@@ -83,7 +99,7 @@ impl Client {
             .map_err(|unreadable| Error::Fault(Box::new(Status::internal(unreadable.to_string()))))
     }
 
-    /// In a box, and of bytes, so that it is compiled once and here.
+    /// Makes a call of bytes. It is boxed, so that it is compiled once and here.
     fn call(
         &self,
         method: Method,
@@ -115,7 +131,7 @@ impl Client {
     }
 }
 
-pub(crate) async fn send(
+async fn send(
     channel: Channel,
     path: &'static str,
     request: Request<Bytes>,
@@ -136,7 +152,7 @@ pub(crate) async fn in_time<A>(
     }
 }
 
-/// When to give up.
+/// The point at which to give up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) repeat: Repeat,
@@ -152,7 +168,7 @@ pub(crate) struct Tries {
     pub(crate) client: Client,
     client_key: Option<String>,
     count: u32,
-    /// Of the last try.
+    /// The endpoint of the last try.
     endpoint: usize,
     bearer: Option<Bearer>,
     renewed: bool,
@@ -176,7 +192,7 @@ impl Tries {
         }
     }
 
-    /// The next try: where to, and what with.
+    /// Returns the connection and the request of the next try.
     pub(crate) fn request<Q>(&mut self, message: Q) -> (Channel, Request<Q>) {
         let (endpoint, channel) = self.client.endpoints.current();
         let mut request = Request::new(message);
@@ -186,7 +202,7 @@ impl Tries {
         (channel, request)
     }
 
-    /// It got on: what fails next is a new trouble.
+    /// Notes a success: the next failure begins a new count.
     pub(crate) fn reset(&mut self) {
         self.client.endpoints.works(self.endpoint);
         self.count = 0;
@@ -258,13 +274,13 @@ impl Tries {
         u32::try_from(self.client.endpoints.len()).unwrap_or(u32::MAX)
     }
 
-    /// Somebody in the last round was there and did not lead: how long it asked to wait.
+    /// Returns how long an engine asked to wait that was there in the last round and did not lead.
     fn soon_led(&self) -> Option<Duration> {
         let (count, wait) = self.not_leading?;
         (self.count - count < self.round()).then_some(wait)
     }
 
-    /// Full jitter, its bound doubled every `round` tries.
+    /// Returns a random wait. Its bound doubles every `round` tries.
     fn jitter(&self, round: u32) -> Duration {
         let options = &self.client.options;
         let doubled = (self.count.saturating_sub(1) / round).min(20);
@@ -272,7 +288,7 @@ impl Tries {
     }
 }
 
-/// Anything from nothing to the bound.
+/// Returns a random time up to the bound.
 fn jitter(bound: Duration) -> Duration {
     Duration::from_micros(fastrand::u64(0..=u64::try_from(bound.as_micros()).unwrap_or(u64::MAX)))
 }

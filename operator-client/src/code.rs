@@ -4,17 +4,17 @@ use std::fmt;
 
 macro_rules! codes {
     ($($name:ident = $text:literal,)*) => {
-        /// Why a request was refused.
+        /// The reason why a request was refused.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs)]
         pub enum Code {
             $($name,)*
-            /// One that this client does not know.
+            /// A code that this client does not know.
             Other(String),
         }
 
         impl Code {
-            /// As it is on the wire: `NOT_A_TICK`.
+            /// Returns the code as the API writes it: `NOT_A_TICK`.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Code::$name => $text,)*

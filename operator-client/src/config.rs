@@ -10,10 +10,10 @@ use std::time::Duration;
 use std::{env, fs};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
-/// Where an engine listens that nobody has told otherwise.
+/// The endpoint of an engine with the default configuration.
 pub const DEFAULT_ENDPOINT: &str = "http://127.0.0.1:7440";
 
-/// A client to be.
+/// The configuration of a client.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Builder {
@@ -25,6 +25,7 @@ pub struct Builder {
     options: Options,
 }
 
+/// A secret, which debug output leaves out.
 #[derive(Clone)]
 struct Secret(String);
 
@@ -35,7 +36,7 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Builder {
-    /// Returns what the environment says; what it does not say can still be set.
+    /// Reads the environment. What it leaves open can still be set.
     pub fn from_env() -> Result<Self, Error> {
         Self::from_variables(variable)
     }
@@ -53,42 +54,43 @@ impl Builder {
         Ok(builder)
     }
 
-    /// Engines of one exchange, as in `http://127.0.0.1:7440` or `https://market.example`; without a scheme it is
-    /// `http`. The first is tried first, another when it is away, and what works is kept.
+    /// Sets the engines of one exchange, as in `http://127.0.0.1:7440` or `https://market.example`; without a scheme
+    /// it is `http`. The first is tried first, another when it is away, and what works is kept.
     pub fn endpoints<S: Into<String>>(mut self, endpoints: impl IntoIterator<Item = S>) -> Self {
         let trimmed = endpoints.into_iter().map(|endpoint| endpoint.into().trim().to_owned());
         self.endpoints = trimmed.filter(|endpoint| !endpoint.is_empty()).collect();
         self
     }
 
-    /// Connections made by the caller, in place of endpoints: to an engine in the same process, over a socket of
-    /// another kind.
+    /// Sets connections made by the caller, in place of endpoints: to an engine in the same process, or over a socket
+    /// of another kind.
     pub fn channels(mut self, channels: impl IntoIterator<Item = Channel>) -> Self {
         self.channels = channels.into_iter().collect();
         self
     }
 
-    /// The secret to send with every call.
+    /// Sets the secret to send with every call.
     pub fn token(mut self, secret: impl Into<String>) -> Self {
         self.token = Some(Secret(secret.into()));
         self.token_file = None;
         self
     }
 
-    /// A file whose content is the secret, read again when it changes and when the engine does not know the token.
+    /// Sets a file that contains the secret. It is read again when it changes, and when the engine does not know the
+    /// token.
     pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.token_file = Some(path.into());
         self.token = None;
         self
     }
 
-    /// A PEM file of authorities to trust for `https` besides those of the system.
+    /// Sets a PEM file of authorities to trust for `https` besides those of the system.
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(path.into());
         self
     }
 
-    /// Returns how calls are made.
+    /// Sets how calls are made.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
@@ -166,7 +168,7 @@ fn connection(name: &str, trusted: Option<&Certificate>) -> Result<Channel, Erro
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the config.rs of the client")]
-/// An empty variable is as good as none.
+/// Returns the value of a variable, or None if it is empty.
 fn variable(name: &str) -> Result<Option<String>, Error> {
     match env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.trim().is_empty())),

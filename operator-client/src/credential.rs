@@ -12,7 +12,7 @@ use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 /// The interval at which a token file is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is sent as `authorization`.
+/// The value of the header `authorization`.
 pub(crate) type Bearer = MetadataValue<Ascii>;
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Read {
     looked_at: Instant,
 }
 
-/// By what a changed file is told, without reading it.
+/// The metadata of a file that differ if it was changed.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 struct Stamp {
     modified: Option<SystemTime>,
@@ -48,7 +48,7 @@ impl Credential {
         Ok(Credential::File { path: path.to_owned(), read: Mutex::new(read) })
     }
 
-    /// As it is.
+    /// Returns the token, read again from its file if that has changed.
     pub(crate) fn bearer(&self) -> Option<Bearer> {
         match self {
             Credential::None => None,
@@ -73,9 +73,9 @@ impl Credential {
     }
 }
 
-/// The token of a file, read again where the file has changed since it was last looked at, `age` ago at least. A
-/// stat of a local file is quicker than handing it to another thread. While the file cannot be read, as between
-/// two versions of it, its last token stands.
+/// Returns the token of a file. The file is read again if it has changed since it was last looked at, at least `age`
+/// ago. A stat of a local file is quicker than a thread that does it. While the file cannot be read, as between two
+/// versions of it, its last token stands.
 fn current(path: &Path, last: &Mutex<Read>, age: Duration) -> Bearer {
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
     if last.looked_at.elapsed() < age {

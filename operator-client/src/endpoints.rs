@@ -5,10 +5,10 @@ use tonic::transport::Channel;
 
 #[derive(Debug)]
 pub(crate) struct Endpoints {
-    /// Never empty.
+    /// The endpoints with their names; never empty.
     list: Vec<(String, Channel)>,
     at: AtomicUsize,
-    /// The last one that did what it was asked.
+    /// The place of the last endpoint that answered well.
     works: AtomicUsize,
 }
 
@@ -22,7 +22,7 @@ impl Endpoints {
         self.list.len()
     }
 
-    /// The one in use, by its place in the list.
+    /// Returns the endpoint in use and its place in the list.
     pub(crate) fn current(&self) -> (usize, Channel) {
         let at = self.at.load(Ordering::Relaxed);
         (at, self.list[at].1.clone())
@@ -36,7 +36,7 @@ impl Endpoints {
         &self.list[at].0
     }
 
-    /// One did what it was asked. Said when it is another than before; not while all are tried in turn.
+    /// Notes that an endpoint answered well, and logs it if it is another than before; not while all are tried in turn.
     pub(crate) fn works(&self, at: usize) {
         if self.works.load(Ordering::Relaxed) != at {
             let before = self.works.swap(at, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 use tonic::Status;
 
-/// Why there is no answer.
+/// The reason why a call has no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The client itself is set up wrongly: an endpoint, a token file, a certificate.
@@ -35,7 +35,7 @@ pub enum Error {
     /// No engine could be reached, or its store is away.
     #[error("no engine is available, {0}")]
     Unavailable(Box<GaveUp>),
-    /// What an engine should never answer: a bug of it, or none of ours.
+    /// An answer that no engine should give: a bug, or another program at the endpoint.
     #[error("the engine is at fault: {}", message(.0))]
     Fault(Box<Status>),
 }
@@ -87,14 +87,14 @@ impl Error {
     }
 }
 
-/// What a refusal is about.
+/// The subject of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The request is wrong in itself.
     Invalid,
-    /// What it names is not there, or belongs to someone else.
+    /// The request names something that does not exist or belongs to another account.
     NotFound,
-    /// What it makes is there, or its key was used for something else.
+    /// The request makes something that exists, or its key was used for another request.
     Exists,
     /// It cannot be done as things are.
     State,
@@ -111,7 +111,7 @@ pub enum Kind {
 pub struct Refusal {
     /// The stable code.
     pub code: Code,
-    /// What it is about.
+    /// The subject.
     pub kind: Kind,
     /// One sentence for people.
     pub message: String,
@@ -130,7 +130,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// One bid of a stream.
+    /// Returns the refusal of one bid of a stream.
     pub(crate) fn of_stream(refusal: v1::Refusal) -> Self {
         let kind = match tonic::Code::from_i32(i32::try_from(refusal.code).unwrap_or(i32::MAX)) {
             tonic::Code::NotFound => Kind::NotFound,
@@ -166,9 +166,9 @@ impl Refusal {
 pub struct GaveUp {
     /// The number of tries.
     pub tries: u32,
-    /// What came of the last try.
+    /// The status of the last try.
     pub last: Status,
-    /// Where that was.
+    /// The endpoint of the last try.
     pub endpoint: String,
     /// The time for which the engine asked to wait.
     pub retry_after: Option<Duration>,
@@ -185,7 +185,7 @@ impl fmt::Display for GaveUp {
     }
 }
 
-/// A status in words: its own, or those of what caused it.
+/// Returns a status in words, with its causes.
 pub(crate) fn message(status: &Status) -> String {
     use std::error::Error as _;
     let mut said = match status.message() {

@@ -5,10 +5,10 @@ use uuid::Uuid;
 
 /// A request with a client key.
 pub trait Keyed {
-    /// Its key; empty for none.
+    /// Returns its key, which is empty if it has none.
     fn client_key_mut(&mut self) -> &mut String;
 
-    /// Gives it a random key, unless it has one, and says which.
+    /// Gives it a random key unless it has one, and returns the key.
     fn ensure_key(&mut self) -> &str {
         let key = self.client_key_mut();
         if key.is_empty() {

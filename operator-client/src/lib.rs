@@ -26,29 +26,26 @@
 //!
 //! Units, keys, pages and cursors are explained at the head of `kubebid/auction/v1/common.proto`.
 
-mod bare;
+#![warn(missing_docs)]
+
 mod bids;
 mod call;
 mod code;
 mod config;
 mod credential;
-mod encoded;
 mod endpoints;
 mod error;
 mod keys;
 mod methods;
 mod pages;
 mod quote;
-pub mod scan;
 mod verdict;
 mod watch;
 
-pub use bare::Bare;
 pub use bids::{PlaceBids, Placed};
 pub use call::Options;
 pub use code::Code;
 pub use config::{Builder, DEFAULT_ENDPOINT};
-pub use encoded::add_bid;
 pub use error::{Error, GaveUp, Kind, Refusal};
 pub use keys::Keyed;
 pub use kubebid_proto::v1;
@@ -70,13 +67,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts from the defaults: [`DEFAULT_ENDPOINT`], no token.
+    /// Returns a builder with the defaults: [`DEFAULT_ENDPOINT`], no token.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// As the environment says: `KUBEBID_ENDPOINTS` (a list with commas), `KUBEBID_TOKEN` or `KUBEBID_TOKEN_FILE`,
-    /// `KUBEBID_CA_FILE`.
+    /// Makes a client from the environment: `KUBEBID_ENDPOINTS` (a list with commas), `KUBEBID_TOKEN` or
+    /// `KUBEBID_TOKEN_FILE`, `KUBEBID_CA_FILE`.
     pub fn from_env() -> Result<Self, Error> {
         Builder::from_env()?.build()
     }
@@ -86,17 +83,17 @@ impl Client {
         &self.options
     }
 
-    /// The same client with other options.
+    /// Returns the same client with other options.
     pub fn with_options(&self, options: Options) -> Self {
         Client { options, ..self.clone() }
     }
 
-    /// The same client with another deadline: how long a call may take in all, retries included.
+    /// Returns the same client with another deadline: the time that a call may take in all, retries included.
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         self.with_options(Options { deadline, ..self.options })
     }
 
-    /// The endpoint that is in use.
+    /// Returns the endpoint that is in use.
     pub fn endpoint(&self) -> &str {
         self.endpoints.name()
     }

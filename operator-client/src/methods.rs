@@ -31,18 +31,18 @@ methods! {
     keyed "BidService/PlaceBid" place_bid(PlaceBidRequest) -> PlaceBidResponse;
     /// Says what a bid would need to get its nodes at once.
     safe "BidService/QuoteBid" quote_bid(QuoteBidRequest) -> QuoteBidResponse;
-    /// One bid.
+    /// Returns one bid.
     safe "BidService/GetBid" get_bid(GetBidRequest) -> GetBidResponse;
-    /// A page of bids; [`Client::all`] reads all pages.
+    /// Returns a page of bids; [`Client::all`] reads all pages.
     safe "BidService/ListBids" list_bids(ListBidsRequest) -> ListBidsResponse;
     /// Changes the ceiling or the number of nodes of a bid.
     keyed "BidService/AmendBid" amend_bid(AmendBidRequest) -> AmendBidResponse;
     /// Ends the search of a bid, and its nodes where asked.
     keyed "BidService/CancelBid" cancel_bid(CancelBidRequest) -> CancelBidResponse;
 
-    /// One allocation.
+    /// Returns one allocation.
     safe "AllocationService/GetAllocation" get_allocation(GetAllocationRequest) -> GetAllocationResponse;
-    /// A page of allocations; [`Client::all`] reads all pages.
+    /// Returns a page of allocations; [`Client::all`] reads all pages.
     safe "AllocationService/ListAllocations" list_allocations(ListAllocationsRequest) -> ListAllocationsResponse;
     /// Reports that a node runs.
     keyed "AllocationService/ReportReady" report_ready(ReportReadyRequest) -> ReportReadyResponse;
@@ -51,34 +51,34 @@ methods! {
 
     /// Sets the caller's offer in a market.
     keyed "OfferService/PutOffer" put_offer(PutOfferRequest) -> PutOfferResponse;
-    /// One offer and a page of its units.
+    /// Returns one offer and a page of its units.
     safe "OfferService/GetOffer" get_offer(GetOfferRequest) -> GetOfferResponse;
-    /// A page of offers; [`Client::all`] reads all pages.
+    /// Returns a page of offers; [`Client::all`] reads all pages.
     safe "OfferService/ListOffers" list_offers(ListOffersRequest) -> ListOffersResponse;
     /// Withdraws one unit.
     keyed "OfferService/WithdrawUnit" withdraw_unit(WithdrawUnitRequest) -> WithdrawUnitResponse;
     /// Reports that a unit is no more.
     keyed "OfferService/ReportUnitLost" report_unit_lost(ReportUnitLostRequest) -> ReportUnitLostResponse;
 
-    /// A page of markets; [`Client::all`] reads all pages.
+    /// Returns a page of markets; [`Client::all`] reads all pages.
     safe "MarketService/ListMarkets" list_markets(ListMarketsRequest) -> ListMarketsResponse;
-    /// A page of instance types; [`Client::all`] reads all pages.
+    /// Returns a page of instance types; [`Client::all`] reads all pages.
     safe "MarketService/ListInstanceTypes" list_instance_types(ListInstanceTypesRequest) -> ListInstanceTypesResponse;
-    /// The numbers of one market, or of all of an instance type.
+    /// Returns the numbers of one market, or of all markets of an instance type.
     safe "MarketService/GetMarketPrice" get_market_price(GetMarketPriceRequest) -> GetMarketPriceResponse;
-    /// Demand and supply of one market by price level.
+    /// Returns demand and supply of one market by price level.
     safe "MarketService/GetDepth" get_depth(GetDepthRequest) -> GetDepthResponse;
-    /// How the numbers of one market were.
+    /// Returns past numbers of one market.
     safe "MarketService/ListPriceHistory" list_price_history(ListPriceHistoryRequest) -> ListPriceHistoryResponse;
 
-    /// A page of past events; [`Client::watch_events`] goes on with what happens.
+    /// Returns a page of past events; [`Client::watch_events`] goes on with those that follow.
     safe "EventService/ListEvents" list_events(ListEventsRequest) -> ListEventsResponse;
-    /// Why a bid did not fill, or why a node was taken away.
+    /// Explains why a bid did not fill, or why a node was taken away.
     safe "EventService/Explain" explain(ExplainRequest) -> ExplainResponse;
 
-    /// A page of charges; [`Client::all`] reads all pages.
+    /// Returns a page of charges; [`Client::all`] reads all pages.
     safe "BillingService/ListCharges" list_charges(ListChargesRequest) -> ListChargesResponse;
-    /// The sums of an account over a period.
+    /// Returns the sums of an account over a period.
     safe "BillingService/GetStatement" get_statement(GetStatementRequest) -> GetStatementResponse;
 
     /// Opens a market. A repeat of a lost answer is answered MARKET_EXISTS.
@@ -91,16 +91,16 @@ methods! {
     safe "AdminService/AdvanceTime" advance_time(AdvanceTimeRequest) -> AdvanceTimeResponse;
     /// Makes an account, or replaces its limits.
     safe "AdminService/PutAccount" put_account(PutAccountRequest) -> PutAccountResponse;
-    /// A page of accounts; [`Client::all`] reads all pages.
+    /// Returns a page of accounts; [`Client::all`] reads all pages.
     safe "AdminService/ListAccounts" list_accounts(ListAccountsRequest) -> ListAccountsResponse;
-    /// Makes a token. Not tried again once it may have been made: nobody would know its secret.
+    /// Makes a token. Not tried again once it may have been made: its secret would be unknown.
     once "AdminService/CreateToken" create_token(CreateTokenRequest) -> CreateTokenResponse;
-    /// A page of tokens; [`Client::all`] reads all pages.
+    /// Returns a page of tokens; [`Client::all`] reads all pages.
     safe "AdminService/ListTokens" list_tokens(ListTokensRequest) -> ListTokensResponse;
     /// Makes a token worthless at once.
     safe "AdminService/RevokeToken" revoke_token(RevokeTokenRequest) -> RevokeTokenResponse;
 
-    /// A demand spike. Not tried again once it may have begun: there would be two.
+    /// Begins a demand spike. Not tried again once it may have begun: there would be two.
     once "InjectService/InjectDemand" inject_demand(InjectDemandRequest) -> InjectDemandResponse;
     /// Ends a demand spike, or all of them.
     safe "InjectService/EndDemand" end_demand(EndDemandRequest) -> EndDemandResponse;

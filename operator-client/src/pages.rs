@@ -5,30 +5,30 @@ use crate::error::Error;
 use crate::v1::*;
 use std::future::Future;
 
-/// As many as an engine gives at once.
+/// The most that an engine gives at once.
 const PAGE_MAX: u32 = 1000;
 
 /// A request for one page of a list.
 pub trait Paged: Clone + Send {
-    /// A page.
+    /// The page that answers it.
     type Page: Page;
 
-    /// Sets what to ask for: how many, and from where.
+    /// Sets the size of the page and the token of its begin.
     fn turn(&mut self, size: u32, token: String);
 
-    /// Asks for it.
+    /// Requests the page.
     fn fetch(self, client: &Client) -> impl Future<Output = Result<Self::Page, Error>> + Send;
 }
 
 /// One page of a list.
 pub trait Page: Send {
-    /// Returns how many are on it.
+    /// Returns the number of items on it.
     fn count(&self) -> usize;
 
-    /// Keeps the first `count` only.
+    /// Keeps only the first `count` items.
     fn truncate(&mut self, count: usize);
 
-    /// The token of the next one; empty at the end.
+    /// Returns the token of the next page, which is empty at the end.
     fn next(&self) -> &str;
 
     /// Adds the next page. `seq` and the cursor remain those of the first.
@@ -36,13 +36,13 @@ pub trait Page: Send {
 }
 
 impl Client {
-    /// All pages of a list as one, its `seq` and cursor those of the first page: who watches from that cursor
+    /// Reads all pages of a list as one. Its `seq` and cursor are those of the first page: a watch from that cursor
     /// misses nothing.
     pub async fn all<R: Paged>(&self, request: R) -> Result<R::Page, Error> {
         self.first(request, usize::MAX).await
     }
 
-    /// The first `count` of a list as one page.
+    /// Reads the first `count` items of a list as one page.
     pub async fn first<R: Paged>(&self, mut request: R, count: usize) -> Result<R::Page, Error> {
         let size = u32::try_from(count).unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
         request.turn(size, String::new());

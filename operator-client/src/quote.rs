@@ -6,13 +6,14 @@ use kubebid_strategy::{Quote, shared_tick_micros};
 /// Several markets, seen as one by a bid that looks in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quoted {
+    /// The prices and the tick.
     pub quote: Quote,
     /// The largest increment of the markets (R4).
     pub increment_bps: u64,
 }
 
 /// Returns the markets as one: the lowest reference and floor of those that have a free node, of all where none
-/// has; a tick that suits all, and the largest increment. `None` where no tick suits all, or there is no market.
+/// has; a tick that suits all, and the largest increment. `None` if no tick suits all, or if there is no market.
 pub fn quoted(markets: &[v1::Market]) -> Option<Quoted> {
     let rules = || markets.iter().filter_map(|market| market.rules.as_ref());
     let tick_micros = shared_tick_micros(rules().filter_map(|rules| rules.tick_micros))?;

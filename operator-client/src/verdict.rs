@@ -8,7 +8,7 @@ use tonic_types::StatusExt as _;
 
 const DOMAIN: &str = "kubebid.io";
 
-/// What a status means.
+/// The meaning of a status.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     /// Nothing was done; there may be room later.
@@ -22,12 +22,12 @@ pub(crate) enum Verdict {
     NotLeading(Duration),
     /// This engine is away, or the connection broke.
     Away {
-        /// There was no connection, so nothing was sent.
+        /// True if there was no connection, so nothing was sent.
         untaken: bool,
     },
-    /// The token is not known, or no more.
+    /// The token is unknown or revoked.
     Unknown(Box<Refusal>),
-    /// Trying again would come to the same.
+    /// Another try would end the same way.
     Final(Error),
 }
 

@@ -19,10 +19,10 @@ use tonic::transport::Channel;
 use tonic::{Extensions, Request, Response, Status, Streaming};
 
 impl Client {
-    /// Events from a cursor on, and then as they happen; with an empty cursor those from here on.
+    /// Watches events from a cursor on, and then as they happen; with an empty cursor only those that follow.
     ///
     /// Frames come as the engine sends them, without what came before. A frame without events is a bookmark. The
-    /// watch reopens by itself where it broke; it ends after an error, such as [`Error::Gone`]. Until its first
+    /// watch reopens by itself if it breaks; it ends after an error, such as [`Error::Gone`]. Until its first
     /// frame a watch without a cursor has no place: to miss nothing, begin with the cursor of a list.
     pub fn watch_events(
         &self,
@@ -32,13 +32,14 @@ impl Client {
         self.watch(WatchEventsRequest { cursor: cursor.into(), from_start: false, filter })
     }
 
-    /// Events from the beginning of the journal on, as [`watch_events`](Self::watch_events).
+    /// Watches events from the beginning of the journal on, as [`watch_events`](Self::watch_events).
     pub fn watch_events_from_start(&self, filter: Option<EventFilter>) -> Watch<WatchEventsResponse> {
         self.watch(WatchEventsRequest { cursor: String::new(), from_start: true, filter })
     }
 
-    /// The numbers of markets as they change: of those that are named, or of all of an instance type, or of all.
-    /// Without a cursor the first frame has the present ones. Otherwise as [`watch_events`](Self::watch_events).
+    /// Watches the numbers of markets as they change: of those that are named, or of all of an instance type, or of
+    /// all. Without a cursor the first frame has the present ones. Otherwise it works as
+    /// [`watch_events`](Self::watch_events).
     pub fn watch_prices(&self, request: WatchPricesRequest) -> Watch<WatchPricesResponse> {
         self.watch(request)
     }
@@ -67,12 +68,12 @@ pub struct Watch<T> {
 }
 
 impl<T> Watch<T> {
-    /// The next frame. Nothing comes after an error.
+    /// Returns the next frame, or None after an error.
     pub async fn next(&mut self) -> Option<Result<T, Error>> {
         StreamExt::next(self).await
     }
 
-    /// Returns where to go on from after the last frame.
+    /// Returns the cursor after the last frame.
     pub fn cursor(&self) -> &str {
         &self.cursor
     }
@@ -96,10 +97,10 @@ impl<T> fmt::Debug for Watch<T> {
     }
 }
 
-/// Something to watch: a request that can be made again from another place.
+/// A request for a stream that can be made again from another place.
 trait Feed: Clone + Send + Sync + 'static {
     type Frame: Send + 'static;
-    /// The last that was delivered.
+    /// The place of the last thing that was delivered.
     type Seen: Default + Send;
 
     fn cursor(&self) -> &str;
@@ -109,7 +110,7 @@ trait Feed: Clone + Send + Sync + 'static {
         channel: Channel,
         metadata: MetadataMap,
     ) -> impl Future<Output = Result<Response<Streaming<Self::Frame>>, Status>> + Send;
-    /// From now on, ask for what follows the frame.
+    /// Makes the next request ask for what follows the frame.
     fn go_on_after(&mut self, frame: &Self::Frame);
     /// Drops what was delivered before.
     fn sift(seen: &mut Self::Seen, frame: &mut Self::Frame);
@@ -204,7 +205,7 @@ impl Feed for WatchEventsRequest {
 
 impl Feed for WatchPricesRequest {
     type Frame = WatchPricesResponse;
-    /// Of each market: the present numbers of several are of several commands, in no order.
+    /// The last point of each market: the present numbers of several markets are of several commands, in no order.
     type Seen = BTreeMap<String, (u64, u32)>;
 
     fn cursor(&self) -> &str {

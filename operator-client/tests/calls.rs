@@ -2,6 +2,7 @@
 
 mod support;
 
+use kubebid_client::v1::bid_service_client::BidServiceClient;
 use kubebid_client::v1::{
     CreateTokenRequest, CreateTokenResponse, GetBidRequest, GetBidResponse, ListBidsRequest, ListBidsResponse,
 };
@@ -177,6 +178,21 @@ async fn a_refusal_is_a_value_and_final() {
     assert_eq!((refusal.kind, refusal.seq), (Kind::Invalid, Some(12)));
     assert_eq!(refusal.field.as_deref(), Some("ceiling_micros"));
     assert_eq!(error.to_string(), "not a tick (NOT_A_TICK)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raw_call_has_the_token_and_its_failure_is_final() {
+    let (engine, channel) = Engine::start();
+    let client = client([channel]);
+    engine.get_bid.answers([Err(not_leading()), Err(Status::unauthenticated("who?"))]);
+    for expected in ["Unavailable", "Unauthenticated"] {
+        let (channel, request) = client.raw_request(GetBidRequest::default());
+        let status = BidServiceClient::new(channel).get_bid(request).await.unwrap_err();
+        let error = client.raw_error(status);
+        assert!(format!("{error:?}").starts_with(expected), "{error:?}");
+    }
+    let tokens: Vec<_> = engine.get_bid.seen().into_iter().map(|seen| seen.token).collect();
+    assert_eq!(tokens, [Some("Bearer sesame".to_owned()), Some("Bearer sesame".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,28 +29,28 @@ Examples:
 pub(crate) struct Put {
     /// Its name: 1 to 63 letters, digits, ".", "_" or "-"
     name: String,
-    /// How many bids may search
+    /// Bids that may search
     #[arg(long, value_name = "N")]
     open_bids: Option<u32>,
-    /// How many nodes its searching bids may want, and its others still hold, in all
+    /// Nodes that its searching bids may want, and its others still hold, in all
     #[arg(long, value_name = "N")]
     nodes_wanted: Option<u32>,
     /// The highest ceiling of a bid, in dollars per node-hour
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     max_ceiling: Option<Dollars>,
-    /// How many requests a second; an offer counts as the units that it changes
+    /// Requests a second; an offer counts as the units that it changes
     #[arg(long, value_name = "N")]
     requests_per_second: Option<u32>,
-    /// How many units it may offer in all markets together
+    /// Units that it may offer in all markets together
     #[arg(long, value_name = "N")]
     units_offered: Option<u32>,
-    /// By how many units one command may change an offer
+    /// Units by which one command may change an offer
     #[arg(long, value_name = "N")]
     units_per_command: Option<u32>,
-    /// How many of its commands a second the market may refuse
+    /// Commands of it that the market may refuse in a second
     #[arg(long, value_name = "N")]
     refusals_per_second: Option<u32>,
-    /// How many commands a day; an offer counts as the units that it changes
+    /// Commands a day; an offer counts as the units that it changes
     #[arg(long, value_name = "N")]
     commands_per_day: Option<u32>,
 }

@@ -19,10 +19,10 @@ Examples:
 #[derive(Args)]
 #[command(group = ArgGroup::new("where").required(true).args(["to", "by"]))]
 pub(crate) struct AdvanceTime {
-    /// To this instant of market time; one in the past counts as now
+    /// Instant of market time to move to; one in the past counts as now
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<When>,
-    /// By this span
+    /// Span to move by
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     by: Option<Span>,
 }

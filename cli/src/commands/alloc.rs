@@ -42,22 +42,22 @@ Examples:
 
 #[derive(Args)]
 pub(crate) struct ListArgs {
-    /// Those of this bid
+    /// Only those of this bid
     #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = its_number)]
     bid: u64,
-    /// Those of this market
+    /// Only those of this market
     #[arg(long, default_value = "", hide_default_value = true)]
     market: String,
-    /// Those on this unit
+    /// Only those on this unit
     #[arg(long, default_value = "", hide_default_value = true)]
     unit: String,
-    /// Those in one of these states
+    /// Only those in one of these states
     #[arg(long, value_parser = word(&["starting", "active", "ended"], State::from_str_name))]
     state: Vec<State>,
-    /// Those under notice
+    /// Only those under notice
     #[arg(long)]
     notice: bool,
-    /// Those whose bid has this label
+    /// Only those whose bid has this label
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Pair>,
     #[command(flatten)]
@@ -205,7 +205,7 @@ fn sheet(allocation: &Allocation, view: &View) -> String {
     sheet.text()
 }
 
-/// What a holder can do about a notice.
+/// Returns what a holder can do about a notice.
 fn to_stay(allocation: &Allocation, notice: &Notice) -> String {
     match (notice.price_to_stay_micros.map(Dollars), allocation.bid) {
         (Some(price), Some(bid)) if notice.rescindable => {

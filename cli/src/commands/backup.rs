@@ -23,7 +23,7 @@ pub(crate) struct Backup {
     /// The store: sqlite:PATH
     #[arg(long, env = "KUBEBID_STORE", value_name = "URL", hide_env_values = true)]
     store: String,
-    /// Where to copy it; nothing may be there
+    /// Path of the copy; nothing may be there
     copy: PathBuf,
 }
 

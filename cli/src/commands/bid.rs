@@ -54,7 +54,7 @@ Examples:
     Cancel(Cancel),
 }
 
-/// Where to look.
+/// The markets to look in.
 #[derive(Args)]
 #[command(group = ArgGroup::new("where").required(true).args(["markets", "instance_type"]))]
 pub(crate) struct Where {
@@ -70,7 +70,7 @@ pub(crate) struct Where {
 pub(crate) struct Quote {
     #[command(flatten)]
     place: Where,
-    /// How many nodes to get at once, in one market
+    /// Number of nodes to get at once, in one market
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
     /// Say why this ceiling would not do, in dollars per node-hour
@@ -80,16 +80,16 @@ pub(crate) struct Quote {
 
 #[derive(Args)]
 pub(crate) struct ListArgs {
-    /// Those that look in this market
+    /// Only those that look in this market
     #[arg(long, default_value = "", hide_default_value = true)]
     market: String,
-    /// Those that search, or those that do not
+    /// Only those that search, or only those that do not
     #[arg(long, value_parser = word(&["open", "closed"], State::from_str_name))]
     state: Vec<State>,
-    /// Those with this label
+    /// Only those with this label
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Pair>,
-    /// Those that do not have all they want
+    /// Only those that do not have all they want
     #[arg(long)]
     unmet: bool,
     #[command(flatten)]
@@ -107,7 +107,7 @@ pub(crate) struct Amend {
     /// The most to pay per node-hour, in dollars
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     max: Option<Dollars>,
-    /// How many nodes in all
+    /// Number of nodes in all
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
     #[command(flatten)]

@@ -30,16 +30,16 @@ Examples:
 /// A period.
 #[derive(Args)]
 struct Period {
-    /// What was charged from then on: 2026-11-20T19:00:00Z, or -2h
+    /// Begin of the period: 2026-11-20T19:00:00Z, or -2h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<When>,
-    /// What was charged before then
+    /// End of the period, exclusive
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<When>,
 }
 
 impl Period {
-    /// As requests say it: 0 for any.
+    /// Returns the bounds as requests have them: 0 for any.
     fn bounds(&self) -> (u64, u64) {
         let now = now_us();
         (self.from.map_or(0, |when| when.at(now)), self.to.map_or(0, |when| when.at(now)))
@@ -50,16 +50,16 @@ impl Period {
 pub(crate) struct ListArgs {
     #[command(flatten)]
     period: Period,
-    /// Those of this market
+    /// Only those of this market
     #[arg(long, default_value = "", hide_default_value = true)]
     market: String,
-    /// Those of this bid
+    /// Only those of this bid
     #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = its_number)]
     bid: u64,
-    /// Those of this allocation
+    /// Only those of this allocation
     #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = its_number)]
     alloc: u64,
-    /// Those whose bid has this label
+    /// Only those whose bid has this label
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Pair>,
     /// Without what running nodes have accrued
@@ -81,7 +81,7 @@ pub(crate) struct Statement {
     /// Split the lines by the value of this label
     #[arg(long, value_name = "KEY", default_value = "", hide_default_value = true)]
     by_label: String,
-    /// That of this account, as administrator
+    /// Statement of this account, as administrator
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
 }

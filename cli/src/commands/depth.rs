@@ -15,7 +15,7 @@ Examples:
 pub(crate) struct Depth {
     /// The market, as in h100-8x/eu-west
     market: String,
-    /// How many levels of either side
+    /// Number of levels of either side
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1000))]
     levels: u32,
 }

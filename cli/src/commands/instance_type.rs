@@ -28,13 +28,13 @@ Examples:
 pub(crate) struct Put {
     /// Its name, as in h100-8x
     name: String,
-    /// What pods can use of a node, as a Kubernetes quantity: cpu=192
+    /// Resource of a node that pods can use, as a Kubernetes quantity: cpu=192
     #[arg(long, value_name = "RESOURCE=QUANTITY")]
     allocatable: Vec<Pair>,
     /// A label that a node of the type has by itself
     #[arg(long, value_name = "KEY=VALUE")]
     node_label: Vec<Pair>,
-    /// What such a node costs elsewhere per node-hour, in dollars
+    /// Price of such a node elsewhere per node-hour, in dollars
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     on_demand: Option<Dollars>,
 }

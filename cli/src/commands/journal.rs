@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use kubebid_core::{Auction, Exchange, Stamped};
 use kubebid_engine::runtime::recovery::command_of;
 use kubebid_engine::store::{Journal as Stored, Store};
-use market_sim::play::format_command;
+use market_sim::jsonl::format_command;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub(crate) enum Journal {
     Export {
         #[command(flatten)]
         place: Where,
-        /// Where to write [default: standard output]
+        /// File to write [default: standard output]
         file: Option<PathBuf>,
     },
 }

@@ -59,7 +59,7 @@ pub(crate) fn store(url: &str) -> Result<StoreOptions, Failure> {
     StoreOptions::from_url(url).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// On standard error, so that the answer can go elsewhere.
+/// Returns a progress bar on standard error, so that the answer can go elsewhere.
 pub(crate) fn progress_bar(what: &'static str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}, {eta} left");

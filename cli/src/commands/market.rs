@@ -57,10 +57,10 @@ Examples:
 
 #[derive(Args)]
 pub(crate) struct ListArgs {
-    /// Of this instance type
+    /// Only those of this instance type
     #[arg(long = "type", value_name = "TYPE", default_value = "", hide_default_value = true)]
     instance_type: String,
-    /// In this region
+    /// Only those in this region
     #[arg(long, default_value = "", hide_default_value = true)]
     region: String,
     #[command(flatten)]
@@ -74,22 +74,22 @@ pub(crate) struct RuleFlags {
     /// Every price is a multiple of it; never changed afterwards
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     tick: Option<Dollars>,
-    /// What a challenger must offer above the ceiling it displaces, in 1/10000 of that
+    /// Part that a challenger must offer above the ceiling it displaces, in 1/10000 of that
     #[arg(long, value_name = "N")]
     increment_bps: Option<u32>,
     /// The highest ceiling that is taken
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     ceiling_max: Option<Dollars>,
-    /// How many nodes one bid may want
+    /// Most nodes that one bid may want
     #[arg(long, value_name = "N")]
     bid_nodes_max: Option<u32>,
-    /// For how long a node that is ready cannot be displaced
+    /// Time for which a node that is ready cannot be displaced
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     min_runtime: Option<Span>,
-    /// For how long a holder keeps a node that was taken from it
+    /// Time for which a holder keeps a node that was taken from it
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     notice: Option<Span>,
-    /// For how long a node may take to become ready
+    /// Time that a node may take to become ready
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     start_timeout: Option<Span>,
     /// The least that a released node or a dropped claim is billed for
@@ -98,7 +98,7 @@ pub(crate) struct RuleFlags {
     /// The marketplace's part of a debit, in 1/10000
     #[arg(long, value_name = "N")]
     fee_bps: Option<u32>,
-    /// Which price holders pay
+    /// Price that holders pay
     #[arg(long, value_parser = word(&["highest-losing", "lowest-accepted"], Pricing::from_str_name))]
     pricing: Option<Pricing>,
 }

@@ -42,7 +42,7 @@ Examples:
 pub(crate) struct Put {
     /// The market, as in h100-8x/eu-west
     market: String,
-    /// How many units
+    /// Number of units
     #[arg(long, value_name = "N")]
     capacity: u32,
     /// The least to ask per node-hour, in dollars with up to 6 decimals
@@ -54,7 +54,7 @@ pub(crate) struct Put {
 
 #[derive(Args)]
 pub(crate) struct ListArgs {
-    /// Those in this market
+    /// Only those in this market
     #[arg(long, default_value = "", hide_default_value = true)]
     market: String,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(crate) struct ListArgs {
 pub(crate) struct Show {
     /// The market, as in h100-8x/eu-west
     market: String,
-    /// That of this account, as administrator
+    /// Offer of this account, as administrator
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
     #[command(flatten)]

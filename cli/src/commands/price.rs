@@ -29,7 +29,7 @@ pub(crate) struct Price {
     /// All markets of this instance type
     #[arg(long = "type", value_name = "TYPE")]
     instance_type: Option<String>,
-    /// How many nodes the entry price is for
+    /// Number of nodes that the entry price is for
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
 }

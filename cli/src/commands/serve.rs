@@ -7,9 +7,9 @@ use clap::Args;
 use kubebid_engine::server;
 use kubebid_engine::server::config::ServeArgs;
 
-/// What is logged by default. When the database is away, the engine says so in its own words; the driver would add a line
-/// for each connection.
-const LOGGED: &str = "info,sqlx=warn,sqlx_core=error";
+/// The default of the log filter. When the database is away, the engine says so in its own words; the driver would
+/// add a line for each connection.
+pub(crate) const LOGGED: &str = "info,sqlx=warn,sqlx_core=error";
 
 /// Run the auction engine
 #[derive(Args)]
@@ -25,7 +25,7 @@ KUBEBID_LOG says what is logged, as in `info` or `kubebid_engine=debug`.")]
 pub(crate) struct Serve {
     #[command(flatten)]
     args: ServeArgs,
-    /// Where spans of requests go, by OTLP over gRPC, as in http://127.0.0.1:4317; nowhere without. The other
+    /// Collector of the spans of requests, by OTLP over gRPC, as in http://127.0.0.1:4317; none without. The other
     /// OTEL_EXPORTER_OTLP_… and OTEL_TRACES_SAMPLER variables count too.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<String>,

@@ -31,17 +31,17 @@ Examples:
 pub(crate) struct Create {
     /// The account it is to speak for
     account: String,
-    /// What its bearer may do
+    /// Roles of its bearer: what it may do
     #[arg(long, required = true, value_parser = word(&["tenant", "provider", "viewer", "admin"], Role::from_str_name))]
     role: Vec<Role>,
-    /// What it is for
+    /// Purpose of the token
     #[arg(long, default_value = "", hide_default_value = true)]
     description: String,
 }
 
 #[derive(Args)]
 pub(crate) struct ListArgs {
-    /// Those of this account
+    /// Only those of this account
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     account: String,
     /// Also revoked ones

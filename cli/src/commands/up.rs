@@ -13,7 +13,7 @@ use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
 use kubebid_engine::store::{Place, StoreOptions, forget_sqlite};
 use kubebid_engine::{Engine, EngineOptions};
-use market_sim::living::{self, Participants, setting};
+use market_sim::demo::{self, Clients, setup};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ Examples:
   kubebid up
   kubebid up --folder /tmp/market --fresh")]
 pub(crate) struct Up {
-    /// Where everything is kept [default: ~/.local/share/kubebid/up]
+    /// Folder that keeps everything [default: ~/.local/share/kubebid/up]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     /// Forget what is in the folder
@@ -49,7 +49,7 @@ pub(crate) struct Up {
     quiet: bool,
 }
 
-/// Of its tokens.
+/// The maker that its tokens name.
 const MAKER: &str = "kubebid up";
 
 impl Up {
@@ -86,14 +86,14 @@ impl Up {
 
         let admin_token = fs::read_to_string(&admin_file).map_err(at)?.trim().to_owned();
         let admin = client(&endpoint, &admin_token)?;
-        setting::open(&admin).await?;
+        setup::open(&admin).await?;
         let people = people(&admin, admin_token).await?;
         let profile = write_profile(&endpoint, &people, &folder).map_err(at)?;
         let participants = if self.quiet { None } else { Some(participants(&admin, &endpoint).await?) };
         write_line(&welcome(&endpoint, self.ops_listen, &people, &profile))?;
         let life = async {
             match participants {
-                Some(participants) => living::run(setting::markets(), participants, 1).await,
+                Some(participants) => demo::run(setup::markets(), participants, 1).await,
                 None => std::future::pending().await,
             }
         };
@@ -134,20 +134,19 @@ fn client(endpoint: &str, token: &str) -> Result<Client, Failure> {
 /// A new token for each of those whom people play.
 async fn people(admin: &Client, admin_token: String) -> Result<BTreeMap<String, String>, Error> {
     let mut tokens = BTreeMap::from([("admin".to_owned(), admin_token)]);
-    for (name, role) in setting::PEOPLE {
-        tokens.insert(name.to_owned(), setting::token(admin, name, role, MAKER).await?);
+    for (name, role) in setup::PEOPLE {
+        tokens.insert(name.to_owned(), setup::token(admin, name, role, MAKER).await?);
     }
     Ok(tokens)
 }
 
-async fn participants(admin: &Client, endpoint: &str) -> Result<Participants, Failure> {
-    let participants = setting::participants(async |name, role| {
-        client(endpoint, &setting::token(admin, name, role, MAKER).await?)
-    });
+async fn participants(admin: &Client, endpoint: &str) -> Result<Clients, Failure> {
+    let participants =
+        setup::clients(async |name, role| client(endpoint, &setup::token(admin, name, role, MAKER).await?));
     participants.await
 }
 
-/// To the usual place, unless the profile there is of another engine.
+/// Writes the profile to the usual place, unless the profile there is of another engine.
 fn write_profile(
     endpoint: &str,
     people: &BTreeMap<String, String>,
@@ -165,9 +164,9 @@ fn write_profile(
 }
 
 fn welcome(endpoint: &str, ops: SocketAddr, people: &BTreeMap<String, String>, profile: &Path) -> String {
-    let market = setting::MARKETS[0].name;
-    let all = setting::UNITS;
-    let names: Vec<&str> = setting::MARKETS.iter().map(|market| market.name).collect();
+    let market = setup::MARKETS[0].name;
+    let all = setup::UNITS;
+    let names: Vec<&str> = setup::MARKETS.iter().map(|market| market.name).collect();
     let tokens: Vec<String> = people.iter().map(|(name, token)| format!("  {name:<10}{token}")).collect();
     let export = if Some(profile) == profile::default_path().as_deref() {
         String::new()

@@ -7,7 +7,7 @@ use kubebid_client::Client;
 use kubebid_client::v1::event::Kind;
 use kubebid_client::v1::{self, token::Role};
 use kubebid_core::Exchange;
-use market_sim::play::{Shown, play};
+use market_sim::jsonl::{Shown, play};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};

@@ -3,7 +3,7 @@
 
 use crate::process::{Engine, sqlite};
 use kubebid_testkit::Cluster;
-use market_sim::replay::{InProcess, Job, Live, Report, Settings, Venue, read_demand, replay};
+use market_sim::replay::demand::{InProcess, Job, Remote, Report, Settings, Venue, read_demand, replay};
 use std::path::Path;
 use tokio::runtime::Runtime;
 
@@ -35,11 +35,11 @@ fn jobs(extract: &str) -> Vec<Job> {
 fn compare(store: &str, folder: &Path, jobs: &[Job], settings: &Settings) -> Report {
     let engine = Engine::start(store, folder, &["--clock", "stepped"]);
     let token = Runtime::new().expect("a runtime").block_on(engine.admin_token());
-    let mut live = Live::connect(vec![engine.endpoint()], token.clone()).expect("the engine is there");
+    let mut live = Remote::connect(vec![engine.endpoint()], token.clone()).expect("the engine is there");
     let lived = played(jobs, settings, &mut live);
     assert_eq!(lived, played(jobs, settings, &mut InProcess::new()));
 
-    let again = Live::connect(vec![engine.endpoint()], token).expect_err("its market is not empty");
+    let again = Remote::connect(vec![engine.endpoint()], token).expect_err("its market is not empty");
     assert!(again.to_string().contains("a replay needs one on an empty store"), "{again}");
     lived
 }

@@ -6,16 +6,18 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// The parts that an engine leaves out. An engine without a journal forgets everything when it ends.
+/// The parts that an engine leaves out, for benchmarks and tests on the loopback. Only a program that starts the engine
+/// as a library can set them: no flag, file or environment variable does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeaveOut {
-    /// Batches are encoded and go nowhere: an acknowledged command is not durable.
+    /// Leaves out the journal. Batches are encoded and dropped: an acknowledged command is not durable, and is lost when
+    /// the engine ends.
     pub journal: bool,
-    /// The tables stay as they are, as if nobody ever wrote them.
+    /// Leaves out the readable tables, which stay as they are.
     pub projections: bool,
 }
 
-/// Acknowledges what it is given at once, and keeps nothing.
+/// A journal that acknowledges each batch at once and keeps none.
 #[derive(Debug)]
 pub(crate) struct NoJournal;
 
@@ -34,7 +36,7 @@ impl JournalWriter for NoJournal {
     }
 }
 
-/// Takes what is for the tables and lets go of it.
+/// Receives the commits for the tables and drops them.
 pub(crate) async fn no_projections(mut commits: mpsc::UnboundedReceiver<Arc<Commit>>) -> Result<(), Fault> {
     while commits.recv().await.is_some() {}
     Ok(())

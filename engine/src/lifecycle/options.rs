@@ -32,7 +32,8 @@ pub struct EngineOptions {
     pub snapshot_every: u64,
     /// The time to wait between two checks of the whole journal; none are made without.
     pub scrub_every: Option<Duration>,
-    /// Nothing, but in benchmarks.
+    /// The parts to leave out: none but in benchmarks and tests, which serve the loopback only. `server::config` never
+    /// sets it.
     pub leave_out: LeaveOut,
     pub start: Start,
     /// The length of the lease: no engine takes over from a silent leader before it has run out. Only for stores

@@ -2,7 +2,6 @@
 
 use crate::api::ApiOptions;
 use crate::auth::limits::Defaults;
-use crate::lifecycle::bench_stubs::LeaveOut;
 use crate::lifecycle::options::Start;
 use crate::lifecycle::options::{EngineOptions, LEASE};
 use crate::readmodel::retention::Retention;
@@ -116,20 +115,8 @@ pub struct ServeArgs {
     /// Seconds after which a connection is closed on which no request is open.
     #[arg(long, env = "KUBEBID_IDLE_SECONDS", default_value_t = 600, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub idle_seconds: u64,
-    /// Does without a part, as benchmarks do to see what it costs. Without a journal everything is forgotten.
-    #[arg(long, hide = true, value_enum, value_delimiter = ',', value_name = "PART")]
-    pub leave_out: Vec<PartArg>,
     #[command(flatten)]
     pub limits: LimitArgs,
-}
-
-/// A part of the engine that a benchmark may leave out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PartArg {
-    /// Bids are answered before they are durable, and forgotten in the end
-    Journal,
-    /// The tables that people read are not written
-    Projections,
 }
 
 /// What an account may have at most, where nothing else is said of it.
@@ -199,10 +186,6 @@ impl ServeArgs {
             retention: Retention { event_days: self.keep_events, price_days: self.keep_prices },
             snapshot_every: self.snapshot_every,
             scrub_every: (self.scrub_hours > 0).then(|| Duration::from_secs(3600 * self.scrub_hours)),
-            leave_out: LeaveOut {
-                journal: self.leave_out.contains(&PartArg::Journal),
-                projections: self.leave_out.contains(&PartArg::Projections),
-            },
             start: match (self.standby, self.take_over) {
                 (true, _) => Start::Standby,
                 (false, true) => Start::TakeOver,
@@ -255,6 +238,7 @@ impl LimitArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lifecycle::bench_stubs::LeaveOut;
     use clap::Parser;
 
     #[derive(Parser)]
@@ -273,6 +257,13 @@ mod tests {
         assert!(!config.api.allow_inject, "drills are for those who ask for them");
         assert_eq!(config.api.limits, Defaults::default());
         assert_eq!(args.engine_options().unwrap().clock, Clock::Real);
+    }
+
+    #[test]
+    fn no_flag_leaves_out_a_part_of_the_engine() {
+        let args = Program::try_parse_from(["serve"]).unwrap().serve;
+        assert_eq!(args.engine_options().unwrap().leave_out, LeaveOut::default());
+        assert!(Program::try_parse_from(["serve", "--leave-out", "journal"]).is_err());
     }
 
     #[test]

@@ -41,10 +41,10 @@ pub(crate) struct Place {
     /// Let a bidding strategy choose the ceiling, at most --max
     #[arg(long, value_name = "STRATEGY", value_parser = strategy())]
     strategy: Option<Strategy>,
-    /// How many nodes in all
+    /// Number of nodes in all
     #[arg(long, value_name = "N")]
     nodes: u32,
-    /// How many to get at least at entry, in one market, or none
+    /// Number of nodes to get at least at entry, in one market, or none
     #[arg(long, value_name = "N")]
     min_nodes: Option<u32>,
     /// Search for this long by the wall clock, as in 15m; until cancelled where absent
@@ -56,7 +56,7 @@ pub(crate) struct Place {
     /// Immediate or cancel: what it does not get at once it does not want
     #[arg(long)]
     ioc: bool,
-    /// What becomes of the demand for a node that is taken away: search again, or want one fewer
+    /// Treatment of the demand for a node that is taken away: search again, or want one fewer
     #[arg(long, value_name = "WHAT", default_value = "requeue", value_parser = word(&["requeue", "close"], OnPreemption::from_str_name))]
     on_preemption: OnPreemption,
     /// A label, to find and to bill the bid by
@@ -142,7 +142,7 @@ async fn of_type(context: &Context, instance_type: &str) -> Result<Vec<Market>, 
     Ok(context.client.all(request).await?.markets)
 }
 
-/// How a bid stands after its command, for people. The command is done, whatever becomes of this.
+/// Reads how a bid stands after its command, for people. The command is done even if this fails.
 pub(super) async fn outcome(context: &Context, bid: u64, seq: u64) -> Option<Bid> {
     if context.out.is_json() {
         return None;
@@ -151,7 +151,7 @@ pub(super) async fn outcome(context: &Context, bid: u64, seq: u64) -> Option<Bid
     answer.ok().and_then(|answer| answer.bid)
 }
 
-/// Where a ceiling is between two ticks, says which: the engine says only that it is.
+/// Names the ticks next to a ceiling that is between two: the engine says only that it is no tick.
 pub(super) async fn off_tick(
     context: &Context,
     error: Error,
@@ -175,7 +175,7 @@ pub(super) async fn off_tick(
     error.into()
 }
 
-/// What is wrong with a ceiling in a market, and what to ask for instead; nothing where it is a multiple.
+/// Returns what is wrong with a ceiling in a market, and what to ask for instead, or None if it is a multiple.
 fn nearest(market: &str, tick: u64, ceiling: Dollars) -> Option<(String, String)> {
     let off = ceiling.0.checked_rem(tick).filter(|off| *off > 0)?;
     let below = ceiling.0 - off;

@@ -98,7 +98,7 @@ pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, view: &View) -> Stri
     format!("{}\n\n{best}", list.or("no market is open there"))
 }
 
-/// What a command did, and how the bid stands after it.
+/// Returns what a command did, and how the bid stands after it.
 pub(super) fn done(what: &str, number: u64, seq: u64, repeated: bool, bid: Option<&Bid>) -> String {
     let again = if repeated { ", as the first time: nothing happened" } else { "" };
     let done = format!("{what} bid {number} (command {seq}{again})");

@@ -13,13 +13,13 @@ use kubebid_client::v1::{EndDemandRequest, EndDemandResponse, InjectDemandReques
 pub(crate) struct Demand {
     /// The market, as in h100-8x/eu-west
     market: String,
-    /// How many nodes to want
+    /// Number of nodes to want
     #[arg(long, value_name = "N")]
     nodes: u32,
     /// The most to pay per node-hour, in dollars with up to 6 decimals: what others have to beat
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     max: Dollars,
-    /// For how long by the market's clock, as in 10m
+    /// Duration by the market's clock, as in 10m
     #[arg(long = "for", value_name = "SPAN", allow_hyphen_values = true)]
     duration: Span,
 }

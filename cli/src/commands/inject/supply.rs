@@ -19,10 +19,10 @@ use std::time::Duration;
 pub(crate) struct SupplyLoss {
     /// The market, as in h100-8x/eu-west
     market: String,
-    /// How many units
+    /// Number of units
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     units: u32,
-    /// Of this provider; of any where absent
+    /// Provider whose units they are; any where absent
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
     /// Withdraw them, so that holders get the market's notice
@@ -36,14 +36,14 @@ pub(crate) struct SupplyLoss {
 pub(crate) struct Outage {
     /// The account whose units are gone
     provider: String,
-    /// In this market only
+    /// Only in this market
     #[arg(long, value_name = "MARKET")]
     market: Option<String>,
     #[command(flatten)]
     back: Back,
 }
 
-/// When to undo it.
+/// The time after which to undo it.
 #[derive(Args)]
 struct Back {
     /// Wait this long by the wall clock, then restore the offers; Ctrl-C restores them at once. Without,
@@ -60,7 +60,7 @@ pub(crate) struct Restore {
     /// Offers of this provider; of any where absent
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
-    /// At most so many units in each offer; where absent, as many as its provider last put
+    /// Most units in each offer; where absent, as many as its provider last put
     #[arg(long, value_name = "N")]
     capacity: Option<u32>,
 }
@@ -142,13 +142,13 @@ async fn lose(context: &Context, request: InjectLossRequest, back: Back, tool: &
     Ok(())
 }
 
-/// What puts an offer back as it was.
+/// Returns the request that puts an offer back as it was.
 fn undo(before: &OfferBefore) -> RestoreOffersRequest {
     let OfferBefore { provider, market, capacity } = before.clone();
     RestoreOffersRequest { market, account: provider, capacity: Some(capacity) }
 }
 
-/// Until the time is over, or somebody wants to stop.
+/// Waits until the time is over, or until it is stopped.
 async fn wait(duration: Span, stopped: impl Future<Output = ()>) {
     let seconds = duration.0.div_ceil(1_000_000);
     let bar = progress_bar("seconds of the drill");

@@ -1,42 +1,53 @@
-//! Reads only the parts of encoded messages that a program needs to count and time them ([`watch_events_encoded`]).
-//!
-//! [`watch_events_encoded`]: crate::Client::watch_events_encoded
+//! Reads only those parts of encoded messages that count and time them.
 
-use crate::v1::Refusal;
+use kubebid_client::v1::Refusal;
 use prost::encoding::{DecodeContext, WireType, decode_key, skip_field};
 use prost::{DecodeError, Message as _};
 
 /// The field of a frame that holds the events, the points or the answers to bids.
 const THINGS: u32 = 1;
-/// The fields of an answer to a bid, of which it has one.
+/// The field of an answer to a bid that was placed.
 const PLACED: u32 = 2;
+/// The field of an answer to a bid that was refused.
 const REFUSED: u32 = 3;
 /// The field of an event with its time.
 const EVENT_AT_US: u32 = 3;
 /// The field of a point with its time.
 const POINT_AT_US: u32 = 4;
 
-/// What a field holds.
+/// The value of a field.
 enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
     Other,
 }
 
-/// Times, each with how many things that follow each other have it.
+/// Times in microseconds since the epoch, each with the number of consecutive events or points that have it.
 pub type Times = Vec<(u64, u64)>;
 
-/// The times of the events of an encoded `WatchEventsResponse`.
+/// Returns the times of the events of an encoded `WatchEventsResponse`.
+///
+/// # Errors
+///
+/// Returns why the bytes are no such message.
 pub fn event_times(frame: &[u8]) -> Result<Times, DecodeError> {
     times(frame, EVENT_AT_US)
 }
 
-/// Works like [`event_times`], of the points of a `WatchPricesResponse`.
+/// Returns the times of the points of an encoded `WatchPricesResponse`.
+///
+/// # Errors
+///
+/// Returns why the bytes are no such message.
 pub fn point_times(frame: &[u8]) -> Result<Times, DecodeError> {
     times(frame, POINT_AT_US)
 }
 
-/// Returns what became of each bid, of an encoded `PlaceBidsResponse`: none where it was placed.
+/// Returns the refusal of each bid of an encoded `PlaceBidsResponse`, and None for a bid that was placed.
+///
+/// # Errors
+///
+/// Returns why the bytes are no such message.
 pub fn outcomes(answer: &[u8]) -> Result<Vec<Option<Refusal>>, DecodeError> {
     let mut all = Vec::new();
     each_thing(answer, |mut result| {
@@ -54,7 +65,7 @@ pub fn outcomes(answer: &[u8]) -> Result<Vec<Option<Refusal>>, DecodeError> {
     Ok(all)
 }
 
-/// By the field that the time is in; 0 where it is absent.
+/// Returns the times in field `at_us` of the events or points of a frame; 0 if it is absent.
 fn times(frame: &[u8], at_us: u32) -> Result<Times, DecodeError> {
     let mut times = Times::new();
     each_thing(frame, |mut thing| {
@@ -88,7 +99,7 @@ fn each_thing<'a>(
     Ok(())
 }
 
-/// The next field of a message, and what it holds.
+/// Takes the next field of a message, and returns its number and its value.
 #[inline]
 fn next<'a>(message: &mut &'a [u8]) -> Result<(u32, Value<'a>), DecodeError> {
     let begin = *message;
@@ -107,14 +118,14 @@ fn next<'a>(message: &mut &'a [u8]) -> Result<(u32, Value<'a>), DecodeError> {
     let value = match wire {
         WireType::Varint => Value::Number(number(message)?),
         WireType::LengthDelimited => {
-            let mut behind = *message;
-            let length = usize::try_from(number(&mut behind)?).ok();
-            match length.and_then(|length| behind.split_at_checked(length)) {
+            let mut rest = *message;
+            let length = usize::try_from(number(&mut rest)?).ok();
+            match length.and_then(|length| rest.split_at_checked(length)) {
                 Some((bytes, rest)) => {
                     *message = rest;
                     Value::Bytes(bytes)
                 }
-                // It says what is wrong.
+                // The error says what is wrong.
                 None => {
                     skip_field(wire, field, message, DecodeContext::default())?;
                     Value::Other
@@ -143,14 +154,14 @@ fn number(message: &mut &[u8]) -> Result<u64, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::place_bids_response::Result as BidResult;
-    use crate::v1::place_bids_response::result::Outcome;
-    use crate::v1::{
+    use kubebid_client::v1::place_bids_response::Result as BidResult;
+    use kubebid_client::v1::place_bids_response::result::Outcome;
+    use kubebid_client::v1::{
         Event, PlaceBidResponse, PlaceBidsResponse, PricePoint, WatchEventsResponse, WatchPricesResponse,
     };
 
     #[test]
-    fn of_a_frame_the_times_are_read() {
+    fn the_times_of_a_frame_are_read() {
         let event = |at_us| Event { seq: 700, at_us, ..Event::default() };
         let events = vec![event(3), event(1 << 50), event(1 << 50), event(0)];
         let events = WatchEventsResponse { events, cursor: "x".repeat(300), seq: 9 }.encode_to_vec();
@@ -164,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_answer_it_is_read_what_became_of_each_bid() {
+    fn the_refusal_of_each_bid_is_read() {
         let refusal = Refusal { reason: "BUSY".into(), ..Refusal::default() };
         let placed = Outcome::Placed(PlaceBidResponse { seq: 7, bid: 7, repeated: false });
         let outcomes_of = [Some(placed), Some(Outcome::Refused(refusal.clone())), None];

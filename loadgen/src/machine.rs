@@ -1,6 +1,7 @@
 //! The machine, the build and the disk that figures belong to.
 
-use crate::failure::{Exit, Failure};
+use crate::error::BenchError;
+use crate::load::micros;
 use serde::Serialize;
 use std::fs;
 use std::io::{self, Write as _};
@@ -10,16 +11,17 @@ use std::time::Instant;
 
 /// The machine that the load runs on.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Machine {
-    pub(super) cpu: String,
-    pub(super) cores: usize,
-    pub(super) kernel: String,
-    /// Of the last minute before the load.
-    pub(super) load_average: String,
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
+    /// The load average of the last minute before the load.
+    pub(crate) load_average: String,
 }
 
 impl Machine {
-    pub(super) fn this() -> Machine {
+    /// Describes this machine.
+    pub(crate) fn this() -> Machine {
         let first = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpus = first("/proc/cpuinfo");
         let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -33,15 +35,16 @@ impl Machine {
     }
 }
 
-/// The program that loads, and the engine too where it was started for that.
+/// The build of this program, which is also that of an engine that it started.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Build {
-    pub(super) version: &'static str,
-    pub(super) profile: &'static str,
+pub(crate) struct Build {
+    pub(crate) version: &'static str,
+    pub(crate) profile: &'static str,
 }
 
 impl Build {
-    pub(super) fn this() -> Build {
+    /// Describes this program.
+    pub(crate) fn this() -> Build {
         let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
         Build { version: env!("CARGO_PKG_VERSION"), profile }
     }
@@ -50,19 +53,20 @@ impl Build {
 const APPENDS: usize = 300;
 const BYTES: usize = 4096;
 
-/// How long the disk takes for 4 KiB at the end of a file and fdatasync, one after the other, before the load.
+/// The time that the disk takes to append 4 KiB to a file and to sync it, measured before the load.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Fdatasync {
-    pub(super) folder: PathBuf,
-    pub(super) appends: usize,
-    pub(super) p50_us: u64,
-    pub(super) p99_us: u64,
+pub(crate) struct Fdatasync {
+    pub(crate) folder: PathBuf,
+    pub(crate) appends: usize,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
 }
 
 impl Fdatasync {
-    pub(super) async fn of(folder: PathBuf) -> Result<Fdatasync, Failure> {
+    /// Measures the disk of a folder, one append after the other.
+    pub(crate) async fn of(folder: PathBuf) -> Result<Fdatasync, BenchError> {
         let failed = |folder: &Path, error: &dyn std::error::Error| {
-            Failure::new(Exit::Fault, format!("cannot time fdatasync in {}: {error}", folder.display()))
+            BenchError::fault(format!("cannot time fdatasync in {}: {error}", folder.display()))
         };
         let place = folder.clone();
         match tokio::task::spawn_blocking(move || time(&place)).await {
@@ -77,6 +81,7 @@ impl Fdatasync {
     }
 }
 
+/// Returns the time of each append, in microseconds.
 fn time(folder: &Path) -> io::Result<Vec<u64>> {
     let mut file = tempfile::tempfile_in(folder)?;
     let mut times = Vec::with_capacity(APPENDS);
@@ -84,7 +89,7 @@ fn time(folder: &Path) -> io::Result<Vec<u64>> {
         let started = Instant::now();
         file.write_all(&[7; BYTES])?;
         file.sync_data()?;
-        times.push(super::load::micros(started.elapsed()));
+        times.push(micros(started.elapsed()));
     }
     Ok(times)
 }

@@ -1,17 +1,16 @@
-//! `kubebid bench place`
+//! The workload of bids: a call each, or in frames of a stream.
 
-use super::load::{self, Answer, Pace, Run, Tally};
-use super::report::Shape;
-use super::stage::Stage;
-use super::{Load, Measured, Target, perform};
-use crate::config::Connection;
-use crate::failure::{Exit, Failure};
-use clap::{Args, value_parser};
+use crate::error::BenchError;
+use crate::load::{self, Answer, Pace, Run, Tally};
+use crate::options::Load;
+use crate::report::Measured;
+use crate::stage::Stage;
+use crate::{scan, streams};
+use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
+use kubebid_client::Client;
 use kubebid_client::v1::PlaceBidRequest;
-use kubebid_client::{Client, add_bid, scan};
 use prost::Message as _;
-use prost::bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,68 +20,42 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-/// Frames of a stream that are without an answer: as many as the engine works on at once.
+/// The frames of a stream without an answer: as many as the engine works on at once.
 const FRAMES: usize = 4;
-/// How long a frame may be without its answer.
+/// The time that a frame may be without its answer.
 const SILENCE: Duration = Duration::from_secs(60);
 const TICK: u64 = 100;
-/// Prices that bids are spread over.
+/// The number of prices that bids are spread over.
 const LEVELS: u64 = 5_000;
 
-/// Durable bids: a call each, or in frames of a stream
-#[derive(Args)]
-#[command(after_help = "\
-Each bid is for one node, waits, and is answered when it is durable and applied. With --frame each
-caller has a stream with 4 frames on the way; a call is then a frame, and each bid has the time of
-its frame.
-
-Examples:
-  kubebid bench place --callers 1                   how long a bid takes that is alone
-  kubebid bench place --callers 256 --seconds 30
-  kubebid bench place --frame 16 --callers 8
-  kubebid bench place --rate 5000 --callers 256     5000 bids a second, whatever the engine does
-  kubebid bench place --endpoint http://engine:7440 --token-file tenant.token --market h100/eu")]
-pub(crate) struct Place {
-    #[command(flatten)]
-    load: Load,
-    /// Bids in a frame of a stream; where absent each bid is a call of its own. With --rate that many bids fall due
-    /// at once
-    #[arg(long, value_name = "K", help_heading = "Load", value_parser = value_parser!(u32).range(1..=1000))]
+/// Places bids by calls or in frames, and measures them.
+pub(crate) async fn measure(
+    stage: &Stage,
+    run: &Run,
+    load: &Load,
     frame: Option<u32>,
-    #[command(flatten)]
-    target: Target,
+) -> Result<Measured, BenchError> {
+    let clients = stage.callers(load.connections)?;
+    let tally = place(stage, &clients, run, load, frame, Ceilings::Spread).await?;
+    Ok(Measured { tally, bids_per_call: Some(frame.unwrap_or(1)), watch: None })
 }
 
-impl Place {
-    pub(super) async fn run(self, connection: &Connection) -> Result<(), Failure> {
-        let (load, frame) = (&self.load.settled(), self.frame);
-        let wire = if frame.is_some() { "PlaceBids, gRPC stream" } else { "PlaceBid, gRPC" };
-        let shape = Shape { frame, ..Shape::new("place", wire) };
-        perform(connection, &self.target, load, shape, async |stage, run| {
-            let clients = stage.callers(load.connections)?;
-            let tally = place(stage, &clients, run, load, frame, Ceilings::Spread).await?;
-            Ok(Measured { tally, bids_per_call: Some(frame.unwrap_or(1)), watch: None })
-        })
-        .await
-    }
-}
-
-/// What bids offer.
+/// The ceilings of bids.
 #[derive(Clone)]
-pub(super) enum Ceilings {
-    /// All over the levels: few of them change a price.
+pub(crate) enum Ceilings {
+    /// Spread over all levels: few of them change a price.
     Spread,
-    /// Each more than the one before: each changes the price.
+    /// Each higher than the one before, which changes the price.
     Rising(Arc<AtomicU64>),
 }
 
-/// The bids of one caller: the same but for ceiling and key.
+/// The bids of one caller, which differ in ceiling and key.
 struct Bids {
     bid: PlaceBidRequest,
     ceilings: Ceilings,
     caller: u64,
     n: u64,
-    /// The last key; each is the one before and one more.
+    /// The last key. Each key is the one before plus one.
     key: u128,
 }
 
@@ -93,7 +66,7 @@ impl Bids {
         Bids { bid, ceilings: ceilings.clone(), caller, n: 0, key: Uuid::new_v4().as_u128() }
     }
 
-    /// One with a key as clients make them.
+    /// Returns the next bid, with a key as clients make them.
     fn next(&mut self) -> &PlaceBidRequest {
         self.n += 1;
         let level = match &self.ceilings {
@@ -108,25 +81,25 @@ impl Bids {
         &self.bid
     }
 
-    /// Some, encoded.
+    /// Returns the next bids as an encoded frame.
     fn frame(&mut self, bids: u32) -> Bytes {
         let mut frame = Vec::with_capacity(128 * bids as usize);
         for _ in 0..bids {
-            add_bid(self.next(), &mut frame);
+            streams::add_bid(self.next(), &mut frame);
         }
         frame.into()
     }
 }
 
-/// Places bids as long as the run lasts, by the clients in turn.
-pub(super) async fn place(
+/// Places bids as long as the run lasts. Callers share the clients in turn.
+pub(crate) async fn place(
     stage: &Stage,
     clients: &[Client],
     run: &Run,
     load: &Load,
     frame: Option<u32>,
     ceilings: Ceilings,
-) -> Result<Tally, Failure> {
+) -> Result<Tally, BenchError> {
     let mut callers = JoinSet::new();
     let bids = (0..).map(|n| Bids::new(&stage.market, &ceilings, n));
     let paces = load::paces(run, load).into_iter().zip(bids);
@@ -147,34 +120,34 @@ pub(super) async fn place(
     Tally::of(callers).await
 }
 
-/// A stream of frames, so many of them on the way, each answered by one.
+/// Runs one caller with a stream: it sends the next frame when fewer than [`FRAMES`] have no answer.
 async fn in_frames(
     client: Client,
     mut pace: Pace,
     run: Run,
     mut bids: Bids,
     frame: u32,
-) -> Result<Tally, Failure> {
+) -> Result<Tally, BenchError> {
     let (frames, mut to_send) = mpsc::unbounded_channel();
     let to_send = stream::poll_fn(move |context| to_send.poll_recv(context));
-    let mut answers = client.place_bids_encoded(to_send).await?;
+    let mut answers = streams::place_bids(&client, to_send).await?;
     let (mut sent, mut over, mut tally) = (VecDeque::with_capacity(FRAMES), false, Tally::new());
     while !over || !sent.is_empty() {
         tokio::select! {
             biased;
             answer = timeout(SILENCE, answers.next()), if !sent.is_empty() => {
-                let answer = answer.map_err(|_| broken("a frame has no answer within a minute"))?;
-                let answer = answer.ok_or_else(|| broken("the engine ended a stream of bids"))??;
-                let outcomes = scan::outcomes(&answer).map_err(|error| broken(&format!("an answer: {error}")))?;
+                let answer = answer.map_err(|_| BenchError::fault("a frame has no answer within a minute"))?;
+                let answer = answer.ok_or_else(|| BenchError::fault("the engine ended a stream of bids"))??;
+                let outcomes = scan::outcomes(&answer).map_err(|error| BenchError::fault(format!("an answer: {error}")))?;
                 if outcomes.len() != frame as usize {
-                    return Err(broken(&format!("{} answers to a frame of {frame} bids", outcomes.len())));
+                    return Err(BenchError::fault(format!("{} answers to a frame of {frame} bids", outcomes.len())));
                 }
                 let since = sent.pop_front().expect("a frame is on the way");
                 tally.take_all(&run, since, outcomes.into_iter().map(Answer::of_bid));
             }
             since = pace.next(), if !over && sent.len() < FRAMES => match since {
                 Some(since) => {
-                    // Where the stream is broken there is no answer.
+                    // If the stream is broken, reading the answer says so.
                     let _ = frames.send(bids.frame(frame));
                     sent.push_back(since);
                 }
@@ -183,8 +156,4 @@ async fn in_frames(
         }
     }
     Ok(tally)
-}
-
-fn broken(what: &str) -> Failure {
-    Failure::new(Exit::Fault, what.to_owned())
 }

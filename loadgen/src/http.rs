@@ -1,6 +1,6 @@
 //! A keep-alive connection of HTTP/1.1.
 
-use crate::failure::{Exit, Failure};
+use crate::error::BenchError;
 use http::header::{AUTHORIZATION, HOST, HeaderValue};
 use http::{Request, Uri};
 use http_body_util::{BodyExt as _, Empty};
@@ -10,23 +10,27 @@ use hyper_util::rt::TokioIo;
 use std::fmt::Display;
 use tokio::net::TcpStream;
 
-pub(super) struct Http {
+/// A connection to an endpoint over plain `http`.
+pub(crate) struct Http {
     sender: SendRequest<Empty<Bytes>>,
     host: HeaderValue,
     authorization: Option<HeaderValue>,
     endpoint: String,
 }
 
-/// A status and a body.
-pub(super) struct Page {
-    pub(super) status: u16,
-    pub(super) body: Bytes,
+/// The status and the body of a response.
+pub(crate) struct Page {
+    pub(crate) status: u16,
+    pub(crate) body: Bytes,
 }
 
 impl Http {
-    /// To an endpoint as in `http://127.0.0.1:7440`, with the secret of a token where there is one.
-    pub(super) async fn connect(endpoint: &str, secret: Option<&str>) -> Result<Http, Failure> {
-        let bad = |why: &str| Failure::usage(format!("the endpoint `{endpoint}` is none here: {why}"));
+    /// Connects to an endpoint as in `http://127.0.0.1:7440`. Requests have this header, if there is one.
+    pub(crate) async fn connect(
+        endpoint: &str,
+        authorization: Option<HeaderValue>,
+    ) -> Result<Http, BenchError> {
+        let bad = |why: &str| BenchError::usage(format!("the endpoint `{endpoint}` is none here: {why}"));
         let uri: Uri = endpoint.parse().map_err(|_| bad("it is no URL"))?;
         if !matches!(uri.scheme_str(), None | Some("http")) {
             return Err(bad("only http is spoken without gRPC"));
@@ -39,15 +43,14 @@ impl Http {
         stream.set_nodelay(true).map_err(|error| away(endpoint, &error))?;
         let shaken = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(|error| away(endpoint, &error))?;
-        // Its end is seen by the next request.
+        // The next request notices its end.
         tokio::spawn(connection);
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| bad("it names no host"))?;
-        let authorization = secret.map(|secret| HeaderValue::from_str(&format!("Bearer {secret}")));
-        let authorization = authorization.transpose().map_err(|_| Failure::usage("the token is none"))?;
         Ok(Http { sender, host, authorization, endpoint: endpoint.to_owned() })
     }
 
-    pub(super) async fn get(&mut self, path: &Uri) -> Result<Page, Failure> {
+    /// Sends a GET request and reads the response.
+    pub(crate) async fn get(&mut self, path: &Uri) -> Result<Page, BenchError> {
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = path.clone();
         request.headers_mut().insert(HOST, self.host.clone());
@@ -63,6 +66,6 @@ impl Http {
     }
 }
 
-fn away(endpoint: &str, error: &dyn Display) -> Failure {
-    Failure::new(Exit::Unavailable, format!("{endpoint} does not answer: {error}"))
+fn away(endpoint: &str, error: &dyn Display) -> BenchError {
+    BenchError::Unavailable(format!("{endpoint} does not answer: {error}"))
 }

@@ -1,11 +1,11 @@
-//! The callers of a bench, their pace, and what is kept of the answers.
+//! The callers of a bench, their pace, and the tally of the answers.
 
-use super::Load;
-use crate::commands::local;
-use crate::failure::{Exit, Failure};
+use crate::error::BenchError;
+use crate::options::Load;
+use crate::unary::Unary;
 use hdrhistogram::Histogram;
 use kubebid_client::v1::Refusal;
-use kubebid_client::{Bare, Client, Error};
+use kubebid_client::{Client, Error};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,78 +17,84 @@ use tokio::task::JoinSet;
 
 /// A call that takes longer counts as this long.
 const LONGEST_US: u64 = 60_000_000;
-/// For how long calls that were due are still sent after the end of an open loop.
+/// The time after the end of an open loop in which calls that were due are still sent.
 const LATE: Duration = Duration::from_secs(5);
 
-/// Whether somebody wants us to stop.
+/// A signal that ends the run before its time.
 #[derive(Clone, Debug)]
-pub(super) struct Stopped(watch::Receiver<bool>);
+pub(crate) struct Stopped(watch::Receiver<bool>);
 
 impl Stopped {
-    pub(super) fn now(&self) -> bool {
+    /// Returns a signal that is given when `stop` completes.
+    pub(crate) fn when(stop: impl Future<Output = ()> + Send + 'static) -> Stopped {
+        let (sender, stopped) = watch::channel(false);
+        tokio::spawn(async move {
+            stop.await;
+            sender.send_replace(true);
+            sender.closed().await;
+        });
+        Stopped(stopped)
+    }
+
+    /// Returns true if the signal was given.
+    pub(crate) fn now(&self) -> bool {
         *self.0.borrow()
     }
 
-    pub(super) async fn wait(mut self) {
+    /// Waits until the signal is given.
+    pub(crate) async fn wait(mut self) {
         if self.0.wait_for(|stopped| *stopped).await.is_err() {
             std::future::pending().await
         }
     }
 }
 
-/// From here on Ctrl-C and SIGTERM stop the run, not the process.
-pub(super) fn until_stopped() -> Stopped {
-    let (stop, stopped) = watch::channel(false);
-    tokio::spawn(async move {
-        local::stop_signal().await;
-        stop.send_replace(true);
-        stop.closed().await;
-    });
-    Stopped(stopped)
-}
-
-/// When a load runs and what of it counts.
+/// The period in which a load runs, and the part of it that is measured.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
-    /// The warm-up is over: calls that are sent or due from here on count.
-    pub(super) begin: Instant,
+pub(crate) struct Run {
+    /// The end of the warm-up: calls that are sent or due from here on count.
+    pub(crate) begin: Instant,
     end: Instant,
     stopped: Stopped,
     unsent: Arc<AtomicU64>,
 }
 
 impl Run {
-    pub(super) fn new(warmup: Duration, measured: Duration, stopped: Stopped) -> Run {
+    /// Begins a run.
+    pub(crate) fn new(warmup: Duration, measured: Duration, stopped: Stopped) -> Run {
         let begin = Instant::now() + warmup;
         Run { begin, end: begin + measured, stopped, unsent: Arc::default() }
     }
 
-    pub(super) fn over(&self) -> bool {
+    /// Returns true if no more calls are to be made.
+    pub(crate) fn over(&self) -> bool {
         self.interrupted() || Instant::now() >= self.end
     }
 
-    pub(super) fn interrupted(&self) -> bool {
+    /// Returns true if the run was stopped before its end.
+    pub(crate) fn interrupted(&self) -> bool {
         self.stopped.now()
     }
 
-    /// Calls of an open loop that were due and not sent: their callers were still waiting for earlier answers.
-    pub(super) fn unsent(&self) -> u64 {
+    /// Returns the number of calls of an open loop that were due and not sent, because their callers were still waiting
+    /// for earlier answers.
+    pub(crate) fn unsent(&self) -> u64 {
         self.unsent.load(Ordering::Relaxed)
     }
 }
 
-/// When a caller calls.
+/// The times at which a caller calls.
 #[derive(Debug)]
-pub(super) enum Pace {
-    /// At once, as long as the run lasts.
+pub(crate) enum Pace {
+    /// Calls one after the other, as long as the run lasts.
     Closed(Run),
-    /// When it is due.
+    /// Calls that fall due.
     Open(Run, UnboundedReceiver<Instant>),
 }
 
 impl Pace {
-    /// The instant that the time of the next call counts from; none when there is no further call.
-    pub(super) async fn next(&mut self) -> Option<Instant> {
+    /// Waits for the next call and returns the instant from which its time counts, or None after the last call.
+    pub(crate) async fn next(&mut self) -> Option<Instant> {
         match self {
             Pace::Closed(run) => (!run.over()).then(Instant::now),
             Pace::Open(run, due) => {
@@ -103,8 +109,8 @@ impl Pace {
     }
 }
 
-/// A pace for each caller.
-pub(super) fn paces(run: &Run, load: &Load) -> Vec<Pace> {
+/// Returns a pace for each caller.
+pub(crate) fn paces(run: &Run, load: &Load) -> Vec<Pace> {
     let Some(rate) = load.rate else {
         return (0..load.callers).map(|_| Pace::Closed(run.clone())).collect();
     };
@@ -119,8 +125,8 @@ pub(super) fn paces(run: &Run, load: &Load) -> Vec<Pace> {
     paces
 }
 
-/// Tells the callers in turn that a call is due. On a thread of its own: the runtime's timer knows whole
-/// milliseconds only.
+/// Tells the callers in turn that a call is due. It runs on a thread of its own, because the runtime's timer knows
+/// whole milliseconds only.
 fn beat(run: &Run, rate: u64, callers: &[UnboundedSender<Instant>]) {
     let start = Instant::now();
     for (n, caller) in (0u64..).zip(callers.iter().cycle()) {
@@ -136,28 +142,28 @@ fn beat(run: &Run, rate: u64, callers: &[UnboundedSender<Instant>]) {
             }
             thread::park_timeout(left.min(Duration::from_millis(50)));
         }
-        // Who has ended does not mind.
+        // A caller that has ended needs no call.
         let _ = caller.send(due);
     }
 }
 
-/// What a call came to.
+/// The result of a call that was answered.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Done,
-    /// With its code.
+    /// Refused, with this code.
     Refused(String),
 }
 
 impl Answer {
-    /// Of a bid in a frame.
-    pub(super) fn of_bid(refusal: Option<Refusal>) -> Answer {
+    /// Returns the result of a bid in a frame.
+    pub(crate) fn of_bid(refusal: Option<Refusal>) -> Answer {
         refusal.map_or(Answer::Done, |refusal| Answer::Refused(refusal.reason))
     }
 }
 
-/// A refusal is an answer; that nobody can answer is not.
-fn answer<T>(result: Result<T, Error>) -> Result<Answer, Failure> {
+/// Returns the result of a call. A refusal is an answer; other errors are not.
+fn answer<T>(result: Result<T, Error>) -> Result<Answer, BenchError> {
     match result {
         Ok(_) => Ok(Answer::Done),
         Err(error) => match &error {
@@ -174,28 +180,29 @@ fn answer<T>(result: Result<T, Error>) -> Result<Answer, Failure> {
     }
 }
 
-/// What is kept of answers.
+/// The answers of a run: their times and how many there were of each kind.
 #[derive(Debug)]
-pub(super) struct Tally {
-    /// In microseconds.
-    pub(super) times: Histogram<u64>,
-    pub(super) done: u64,
-    pub(super) refused: BTreeMap<String, u64>,
+pub(crate) struct Tally {
+    /// The times of calls, in microseconds.
+    pub(crate) times: Histogram<u64>,
+    pub(crate) done: u64,
+    pub(crate) refused: BTreeMap<String, u64>,
     last: Option<Instant>,
 }
 
 impl Tally {
-    pub(super) fn new() -> Tally {
+    /// Returns an empty tally.
+    pub(crate) fn new() -> Tally {
         Tally { times: times(), done: 0, refused: BTreeMap::new(), last: None }
     }
 
-    /// Of something that was sent, or due, at `since`.
-    pub(super) fn take(&mut self, run: &Run, since: Instant, answer: Answer) {
+    /// Counts the answer to a call that was sent, or due, at `since`.
+    pub(crate) fn take(&mut self, run: &Run, since: Instant, answer: Answer) {
         self.take_all(run, since, [answer]);
     }
 
-    /// Of things that were sent, or due, together and are answered together.
-    pub(super) fn take_all(&mut self, run: &Run, since: Instant, answers: impl IntoIterator<Item = Answer>) {
+    /// Counts the answers to bids of one frame, which was sent, or due, at `since`.
+    pub(crate) fn take_all(&mut self, run: &Run, since: Instant, answers: impl IntoIterator<Item = Answer>) {
         if since < run.begin {
             return;
         }
@@ -220,47 +227,48 @@ impl Tally {
         self.last = self.last.max(other.last);
     }
 
-    /// How long it took from the end of the warm-up to the last answer.
-    pub(super) fn seconds(&self, run: &Run) -> f64 {
+    /// Returns the time from the end of the warm-up to the last answer.
+    pub(crate) fn seconds(&self, run: &Run) -> f64 {
         self.last.map_or(0.0, |last| (last - run.begin).as_secs_f64())
     }
 
-    /// Until all of the callers have ended; one that fails ends all.
-    pub(super) async fn of(mut callers: JoinSet<Result<Tally, Failure>>) -> Result<Tally, Failure> {
+    /// Waits until all callers have ended, and returns their sum. A caller that fails ends all.
+    pub(crate) async fn of(mut callers: JoinSet<Result<Tally, BenchError>>) -> Result<Tally, BenchError> {
         let mut all = Tally::new();
         while let Some(caller) = callers.join_next().await {
-            let tally = caller.map_err(|error| Failure::new(Exit::Fault, error.to_string()))?;
+            let tally = caller.map_err(|error| BenchError::fault(error.to_string()))?;
             all.add(tally?);
         }
         Ok(all)
     }
 }
 
-/// One to a minute, in microseconds, to three digits.
-pub(super) fn times() -> Histogram<u64> {
+/// Returns an empty histogram of 1 µs to a minute, with three digits.
+pub(crate) fn times() -> Histogram<u64> {
     Histogram::new_with_max(LONGEST_US, 3).expect("three digits are allowed")
 }
 
-pub(super) fn micros(time: Duration) -> u64 {
+/// Returns a duration in microseconds.
+pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// For calls of one rpc, a connection for each client.
-pub(super) async fn connections(clients: &[Client], rpc: &'static str) -> Result<Vec<Bare>, Failure> {
+/// Opens a connection for each client, for calls of one rpc.
+pub(crate) async fn connections(clients: &[Client], rpc: &'static str) -> Result<Vec<Unary>, BenchError> {
     let mut connections = Vec::with_capacity(clients.len());
     for client in clients {
-        connections.push(client.bare(rpc).await?);
+        connections.push(Unary::connect(client, rpc).await?);
     }
     Ok(connections)
 }
 
-/// One caller: asks, waits for the answer, and asks again as its pace says.
-pub(super) async fn caller(
+/// Runs one caller: it calls, waits for the answer, and calls again when its pace says so.
+pub(crate) async fn caller(
     mut pace: Pace,
     run: Run,
-    connection: Bare,
+    connection: Unary,
     mut messages: impl FnMut() -> Vec<u8>,
-) -> Result<Tally, Failure> {
+) -> Result<Tally, BenchError> {
     let mut tally = Tally::new();
     while let Some(since) = pace.next().await {
         let answer = answer(connection.call(&messages()).await)?;

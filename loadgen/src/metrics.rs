@@ -1,36 +1,37 @@
 //! Reads the engine's metrics.
 
-use super::http::Http;
-use crate::failure::{Exit, Failure};
+use crate::error::BenchError;
+use crate::http::Http;
 use http::Uri;
 use kubebid_engine::runtime::metrics::{COMMIT_SECONDS, COMMITS, PROJECTION_LAG, SEQ};
 use serde::Serialize;
 use std::time::Instant;
 
-/// Some numbers of one moment.
+/// The metrics of an engine at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     commits: f64,
     commit_seconds: f64,
     seq: f64,
     lag: f64,
 }
 
-/// What the engine did while it was measured.
+/// The work of the engine while it was measured.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Figures {
-    /// Commands that the readable tables lacked at the end.
-    pub(super) lag_commands: u64,
-    pub(super) commands: Option<u64>,
-    pub(super) commits: Option<u64>,
-    pub(super) commands_per_commit: Option<f64>,
-    pub(super) mean_commit_us: Option<f64>,
+pub(crate) struct Figures {
+    /// The number of commands that the readable tables lacked at the end.
+    pub(crate) lag_commands: u64,
+    pub(crate) commands: Option<u64>,
+    pub(crate) commits: Option<u64>,
+    pub(crate) commands_per_commit: Option<f64>,
+    pub(crate) mean_commit_us: Option<f64>,
 }
 
-pub(super) async fn read(ops: &str) -> Result<Reading, Failure> {
+/// Reads the metrics at an endpoint.
+pub(crate) async fn read(ops: &str) -> Result<Reading, BenchError> {
     let page = Http::connect(ops, None).await?.get(&Uri::from_static("/metrics")).await?;
     if page.status != 200 {
-        return Err(Failure::new(Exit::Fault, format!("{ops}/metrics answers {}", page.status)));
+        return Err(BenchError::fault(format!("{ops}/metrics answers {}", page.status)));
     }
     let text = String::from_utf8_lossy(&page.body);
     Ok(Reading {
@@ -41,12 +42,13 @@ pub(super) async fn read(ops: &str) -> Result<Reading, Failure> {
     })
 }
 
-pub(super) async fn read_at(instant: Instant, ops: String) -> Result<Reading, Failure> {
+/// Reads the metrics at an endpoint when the instant has come.
+pub(crate) async fn read_at(instant: Instant, ops: String) -> Result<Reading, BenchError> {
     tokio::time::sleep_until(instant.into()).await;
     read(&ops).await
 }
 
-/// Of all lines of a metric, whatever their labels.
+/// Returns the sum of all lines of a metric, whatever their labels.
 fn sum(text: &str, metric: &str) -> f64 {
     let values = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(metric)?;
@@ -60,7 +62,8 @@ fn sum(text: &str, metric: &str) -> f64 {
 }
 
 impl Figures {
-    pub(super) fn between(before: Option<&Reading>, after: &Reading) -> Figures {
+    /// Returns the work between two readings. Without the first one only the lag is known.
+    pub(crate) fn between(before: Option<&Reading>, after: &Reading) -> Figures {
         let commits = before.map(|before| after.commits - before.commits);
         let commands = before.map(|before| after.seq - before.seq);
         let seconds = before.map(|before| after.commit_seconds - before.commit_seconds);
