@@ -1,4 +1,5 @@
-//! The custom resources BidNode and BidSlot as Rust types. `crds.rs` prints their definitions.
+//! The custom resources BidNode and BidSlot as Rust types, and the names that the operator uses. `crds.rs` prints the
+//! definitions.
 
 #[expect(unreachable_pub, reason = "the derive makes it so")]
 mod bidnode;
@@ -11,8 +12,8 @@ mod bidslot;
 mod names;
 
 pub use bidnode::{
-    BidNode, BidNodeSpec, BidNodeStatus, BidStrategy, NodePhase, NodeStatus, NodeTaint, TaintEffect, micros,
-    usd,
+    BidNode, BidNodePhase, BidNodeSpec, BidNodeStatus, BidStrategy, NodeStatus, NodeTaint, TaintEffect,
+    micros, usd,
 };
-pub use bidslot::{BidSlot, BidSlotSpec, BidSlotStatus, ReleaseReason, SlotPhase};
+pub use bidslot::{BidSlot, BidSlotSpec, BidSlotStatus, ReleaseReason, SlotKey, SlotPhase};
 pub use names::*;

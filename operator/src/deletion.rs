@@ -1,4 +1,4 @@
-//! Deletes an object by its UID, so that a later one of the same name stays.
+//! Deletion of an object by its UID, so that a later object of the same name stays.
 
 use kube::Resource;
 use kube::ResourceExt as _;
@@ -6,7 +6,7 @@ use kube::api::{Api, DeleteParams, Preconditions};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// Deletes this object. One that is gone is deleted.
+/// Deletes an object. An object that is gone is deleted.
 pub(crate) async fn delete<K>(api: &Api<K>, object: &K) -> kube::Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
@@ -24,7 +24,7 @@ pub(crate) fn done_or_gone<T>(done: kube::Result<T>) -> kube::Result<()> {
     }
 }
 
-/// The object of this UID alone.
+/// Returns the parameters that delete only the object with this UID.
 pub(crate) fn only(uid: &str) -> DeleteParams {
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }

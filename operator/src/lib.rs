@@ -1,19 +1,25 @@
 //! The Kubernetes operator: turns a `BidNode` into nodes by bidding for them, and survives pre-emption.
 //!
-//! `observe → plan → act`: what to do is decided by the pure functions of [`plan`]; `control` looks at the world,
-//! asks them, and does what they say, each act so that it may be repeated. All that must be remembered is in the
-//! status of the objects.
+//! Each object is reconciled by `observe → plan → act`: `observe` reads the caches of the cluster, the engine and the
+//! provisioner into a plain value, the pure functions of [`plan`] decide, and `act` carries the plan out and records the
+//! outcome. [`control`] has the loops. Everything that must survive a crash is in the status of the objects.
 
+#![warn(missing_docs)]
+
+mod act;
 pub mod api;
-pub mod auction;
+mod cache;
 mod clock;
+mod context;
 pub mod control;
 pub mod crds;
 mod deletion;
-pub mod fault;
-pub mod leadership;
+pub mod engine;
+mod error;
+pub mod failpoint;
+pub mod leader_election;
 pub mod metrics;
+mod observe;
 pub mod ops;
 pub mod plan;
-pub mod provision;
-pub mod world;
+pub mod provisioner;

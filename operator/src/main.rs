@@ -6,15 +6,15 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::api::Api;
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config, ResourceExt as _};
-use kubebid_operator::auction::Auction;
 use kubebid_operator::control::{self, Options};
-use kubebid_operator::leadership::{Candidate, Leadership, Lost, until_done};
+use kubebid_operator::engine::Engine;
+use kubebid_operator::leader_election::{Candidate, Leadership, Lost, until_done};
 use kubebid_operator::metrics::{self, ActiveNodes};
 use kubebid_operator::ops::{self, Ops};
 use kubebid_operator::plan::slot::Limits;
-use kubebid_operator::provision::external::{self, External, ExternalOptions};
-use kubebid_operator::provision::{Kwok, Provisioner};
-use kubebid_operator::{crds, fault};
+use kubebid_operator::provisioner::external::{self, External, ExternalOptions};
+use kubebid_operator::provisioner::{Kwok, Provisioner};
+use kubebid_operator::{crds, failpoint};
 use std::error::Error;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -64,19 +64,19 @@ struct Run {
     /// A file with the token of the tenant that bids; read again when it changes
     #[arg(long, env = "KUBEBID_TOKEN_FILE", value_name = "FILE")]
     token_file: PathBuf,
-    /// Authorities to trust besides those of the system, as PEM
+    /// A file with authorities to trust besides those of the system, as PEM
     #[arg(long, env = "KUBEBID_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Only BidNodes of this namespace [default: all]
+    /// The namespace of the BidNodes [default: all]
     #[arg(long, value_name = "NAMESPACE")]
     watch_namespace: Option<String>,
-    /// Who makes the machines
+    /// The provisioner, which makes the machines
     #[arg(long, env = "KUBEBID_PROVISIONER", value_enum, default_value = "kwok")]
     provisioner: ProvisionerKind,
-    /// How long a machine of KWOK takes to come, at least and at most, in milliseconds
+    /// The time that a machine of KWOK takes to come, at least and at most, in milliseconds
     #[arg(long, value_name = "LEAST..MOST", default_value = "500..3000", value_parser = span)]
     kwok_delay_ms: (u64, u64),
-    /// Where the provider's machinery is, for `--provisioner external`
+    /// The address of the provider's server, for `--provisioner external`
     #[arg(
         long,
         env = "KUBEBID_PROVISIONER_URL",
@@ -85,7 +85,7 @@ struct Run {
         help_heading = "External provisioner"
     )]
     provisioner_url: Option<String>,
-    /// A file with the bearer token for it; read for every call
+    /// A file with the bearer token for that server; read for every call
     #[arg(
         long,
         env = "KUBEBID_PROVISIONER_TOKEN_FILE",
@@ -93,7 +93,7 @@ struct Run {
         help_heading = "External provisioner"
     )]
     provisioner_token_file: Option<PathBuf>,
-    /// Authorities to trust for it besides those of the system, as PEM
+    /// A file with authorities to trust for that server besides those of the system, as PEM
     #[arg(
         long,
         env = "KUBEBID_PROVISIONER_CA_FILE",
@@ -101,34 +101,34 @@ struct Run {
         help_heading = "External provisioner"
     )]
     provisioner_ca_file: Option<PathBuf>,
-    /// For how long a machine may be on its way, and then its node be not ready, before both are given back, as in 15m
+    /// The longest time for a machine to come, and then for its node to be ready, before both are given back, as in 15m
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = time, help_heading = "Limits")]
     machine_within: SignedDuration,
-    /// For how long the pods of a node that is given up without a notice may take to leave
+    /// The longest time for the pods of a node that is given up without a notice to leave
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = time, help_heading = "Limits")]
     drain_within: SignedDuration,
-    /// For how long the unit of a node that vanished is kept, unless its provider says that it is lost
+    /// The time for which the unit of a node that vanished is kept, unless its provider says that it is lost
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = time, help_heading = "Limits")]
     vanished_for: SignedDuration,
-    /// For how long an engine that does not know a bid is given time to know it again, before another is placed
+    /// The time after which a bid that the engine does not know is placed again
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time, help_heading = "Limits")]
     unknown_for: SignedDuration,
     /// Address of /healthz, /readyz and /metrics
     #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// The namespace of the Lease by which one replica leads
+    /// The namespace of the Lease for leader election
     #[arg(long, default_value = "kubebid-system", value_name = "NAMESPACE")]
     lease_namespace: String,
     /// The name of the Lease
     #[arg(long, default_value = "kubebid-operator", value_name = "NAME")]
     lease_name: String,
-    /// How long a Lease lasts without being renewed, in seconds; at least 3
+    /// The duration of the Lease, in seconds; at least 3
     #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=3600))]
     lease_seconds: u64,
     /// This replica's name in the Lease
     #[arg(long, env = "HOSTNAME", default_value = "kubebid-operator", value_name = "NAME")]
     identity: String,
-    /// Run without a Lease: there is no other replica
+    /// Run without a Lease, as the only replica
     #[arg(long)]
     alone: bool,
     /// End the process at this point, as a crash would; for tests
@@ -143,7 +143,7 @@ struct Run {
 enum ProvisionerKind {
     /// Node objects that KWOK brings to life: for local markets and tests
     Kwok,
-    /// The provider's own machinery, over HTTP: `kubebid-operator provisioner-api` prints the contract
+    /// The provider's own server, over HTTP: `kubebid-operator provisioner-api` prints the contract
     External,
 }
 
@@ -154,7 +154,7 @@ Examples:
   kubebid-operator crds | kubectl apply -f -
   kubebid-operator crds --instance-types h200-8x,b200-8x | kubectl apply -f -")]
 struct Crds {
-    /// What a BidNode may ask for; an empty list for anything
+    /// The instance types that a BidNode may name; an empty list for any
     #[arg(long, value_delimiter = ',', default_values = crds::INSTANCE_TYPES, num_args = 0..)]
     instance_types: Vec<String>,
 }
@@ -162,7 +162,7 @@ struct Crds {
 /// Print the contract of `--provisioner external`, as OpenAPI 3.1
 #[derive(Args)]
 #[command(after_help = "\
-Three calls: PUT, GET and DELETE of /v1/machines/{id}. Whoever serves them makes the machines.
+Three calls: PUT, GET and DELETE of /v1/machines/{id}. Their server makes the machines.
 
 Example:
   kubebid-operator provisioner-api > provisioner.json")]
@@ -201,7 +201,7 @@ async fn main() -> ExitCode {
     })
 }
 
-/// To standard output; that a reader goes away, as `head` does, is no error.
+/// Writes to standard output. A reader that goes away, as `head` does, is no error.
 fn print(text: &str) -> Result<ExitCode, Box<dyn Error>> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -219,10 +219,10 @@ impl Run {
         let ansi = std::io::stderr().is_terminal();
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
         if let Some(point) = self.abort_at.clone() {
-            fault::abort_at(point);
+            failpoint::abort_at(point);
         }
         if let Some(point) = self.panic_at.clone() {
-            fault::panic_at(point);
+            failpoint::panic_at(point);
         }
         let mut config = Config::infer().await?;
         // A refusal is an answer: an eviction that its budget forbids is looked at again, not waited for.
@@ -244,7 +244,7 @@ impl Run {
         }
     }
 
-    /// Works until the process is told to stop, or another replica leads.
+    /// Runs the controllers until the process is stopped or another replica leads.
     async fn work(
         &self,
         client: Client,
@@ -311,14 +311,14 @@ impl Run {
         leadership: Leadership,
         active_nodes: &Arc<ActiveNodes>,
     ) -> Result<Options, Box<dyn Error>> {
-        let mut engine = kubebid_client::Client::builder()
+        let mut client_of_engine = kubebid_client::Client::builder()
             .endpoints(self.endpoints.iter().map(String::as_str))
             .token_file(&self.token_file);
         if let Some(file) = &self.ca_file {
-            engine = engine.ca_file(file);
+            client_of_engine = client_of_engine.ca_file(file);
         }
-        let engine = engine.build()?.with_deadline(Duration::from_secs(5));
-        let auction = Arc::new(Auction::new(engine, cluster.to_owned()));
+        let client_of_engine = client_of_engine.build()?.with_deadline(Duration::from_secs(5));
+        let engine = Arc::new(Engine::new(client_of_engine, cluster.to_owned()));
         let provisioner: Arc<dyn Provisioner> = match self.provisioner {
             ProvisionerKind::Kwok => {
                 let (least, most) = self.kwok_delay_ms;
@@ -332,7 +332,7 @@ impl Run {
             })?),
         };
         Ok(Options {
-            auction,
+            engine,
             provisioner,
             leadership,
             active_nodes: Arc::clone(active_nodes),

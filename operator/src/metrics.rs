@@ -19,15 +19,15 @@ const DRAIN_SECONDS: &str = "kubebid_operator_notice_to_drained_seconds";
 const API_REQUESTS: &str = "kubebid_operator_api_requests_total";
 const LEADER: &str = "kubebid_operator_leader";
 
-/// Answers to a notice.
+/// The values of the label `answer` of the metric of notices.
 pub(crate) const RAISED: &str = "raised";
 pub(crate) const LET_GO: &str = "let_go";
-/// How a pod is moved.
+/// The values of the label `how` of the metric of pods.
 pub(crate) const EVICTED: &str = "evicted";
 pub(crate) const REFUSED: &str = "refused";
 pub(crate) const DELETED: &str = "deleted";
 
-/// Collects from here on; once in a process.
+/// Installs the recorder of the process, and returns the handle that renders its metrics.
 pub fn install() -> Result<PrometheusHandle, BuildError> {
     let buckets = |count| (0..count).map(|power| 0.01 * f64::from(1 << power)).collect::<Vec<_>>();
     let of = |name: &str| Matcher::Full(name.to_owned());
@@ -38,7 +38,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
         .set_buckets_for_metric(of(DRAIN_SECONDS), &buckets(16))?;
     let recorder = builder.build_recorder();
     let handle = recorder.handle();
-    // Where something else collects already, nothing is collected twice.
+    // A process has one recorder: the first one stays.
     let _ = metrics::set_global_recorder(recorder);
     describe_counter!(RECONCILES, "Looks at an object, by what came of it");
     describe_histogram!(RECONCILE_SECONDS, "How long a look at an object takes");
@@ -53,7 +53,7 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     Ok(handle)
 }
 
-/// What is rare begins at 0: a rate has nothing to grow from otherwise.
+/// Creates the series of rare events at 0: a rate needs a first value.
 fn begin() {
     for answer in [RAISED, LET_GO] {
         counter!(NOTICES, "answer" => answer).increment(0);
@@ -65,32 +65,38 @@ fn begin() {
     leads(false);
 }
 
+/// Counts a reconcile.
 pub(crate) fn reconciled(result: &'static str, took: Duration) {
     counter!(RECONCILES, "result" => result).increment(1);
     histogram!(RECONCILE_SECONDS).record(took.as_secs_f64());
 }
 
+/// Counts a step of a slot.
 pub(crate) fn stepped(step: &'static str) {
     counter!(STEPS, "step" => step).increment(1);
 }
 
+/// Counts the answer to a notice.
 pub(crate) fn noticed(answer: &'static str) {
     counter!(NOTICES, "answer" => answer).increment(1);
 }
 
+/// Counts a pod that was made to leave a node.
 pub(crate) fn moved_pod(how: &'static str) {
     counter!(PODS_MOVED, "how" => how).increment(1);
 }
 
+/// Records the time from a notice to the taint.
 pub(crate) fn tainted(after: Duration) {
     histogram!(TAINT_SECONDS).record(after.as_secs_f64());
 }
 
+/// Records the time from a notice to the end of the drain.
 pub(crate) fn drained(after: Duration) {
     histogram!(DRAIN_SECONDS).record(after.as_secs_f64());
 }
 
-/// A request to the API server.
+/// Counts a request to the API server.
 pub fn asked_cluster<B>(request: &http::Request<B>) {
     let (method, resource) = (request.method().to_string(), resource(request.uri().path()));
     counter!(API_REQUESTS, "method" => method, "resource" => resource).increment(1);
@@ -112,20 +118,23 @@ fn resource(path: &str) -> String {
     }
 }
 
+/// Sets whether this replica is the leader.
 pub(crate) fn leads(leads: bool) {
     gauge!(LEADER).set(if leads { 1.0 } else { 0.0 });
 }
 
-/// The active nodes of each BidNode, written out when asked for, so that a series goes with its object.
+/// The number of active nodes of each BidNode. It is rendered on request, so that a series goes with its object.
 #[derive(Debug, Default)]
 pub struct ActiveNodes(Mutex<BTreeMap<(String, String), (String, u32)>>);
 
 impl ActiveNodes {
-    pub(crate) fn set(&self, node: &BidNode, active: u32) {
-        let value = (node.spec.instance_type.clone(), active);
-        self.map().insert((node.namespace().unwrap_or_default(), node.name_any()), value);
+    /// Sets the number of active nodes of a BidNode.
+    pub(crate) fn set(&self, bidnode: &BidNode, active: u32) {
+        let value = (bidnode.spec.instance_type.clone(), active);
+        self.map().insert((bidnode.namespace().unwrap_or_default(), bidnode.name_any()), value);
     }
 
+    /// Removes the series of a BidNode.
     pub(crate) fn remove(&self, namespace: &str, name: &str) {
         self.map().remove(&(namespace.to_owned(), name.to_owned()));
     }
@@ -134,7 +143,7 @@ impl ActiveNodes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In the text format of Prometheus.
+    /// Renders the metric in the text format of Prometheus.
     pub fn render(&self) -> String {
         let mut text =
             format!("# HELP {ACTIVE_NODES} Nodes of a BidNode that are ready\n# TYPE {ACTIVE_NODES} gauge\n");

@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`.
+//! HTTP endpoints for operations: `/healthz`, `/readyz` and `/metrics`.
 
 use crate::metrics::ActiveNodes;
 use axum::Router;
@@ -10,16 +10,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpListener;
 
-/// What is told over HTTP.
+/// The state that the endpoints show.
 #[derive(Clone, Debug)]
 pub struct Ops {
+    /// The metrics of the process.
     pub metrics: PrometheusHandle,
+    /// The metric of the active nodes.
     pub active_nodes: Arc<ActiveNodes>,
-    /// The cluster has answered. A replica is ready then, whether it leads or not.
+    /// True after the cluster has answered. A replica is ready then, whether it is the leader or not.
     pub ready: Arc<AtomicBool>,
 }
 
-/// Answers until the listener fails.
+/// Serves the endpoints until the listener fails.
 pub async fn serve(listener: TcpListener, ops: Ops) -> std::io::Result<()> {
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))

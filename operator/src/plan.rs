@@ -1,8 +1,11 @@
-//! Plans the next step, as pure functions of what was observed. Nothing here does I/O or asks for the time.
+//! Plans: pure functions from what was observed to what is to be done. They do no I/O and do not ask for the time.
 
+pub mod bidnode;
+pub mod ceiling;
 pub mod count;
 pub mod demand;
 pub mod drain;
-pub mod price;
+pub mod garbage;
+pub mod node;
 pub mod slot;
 pub mod status;

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The keys of labels and taints that Kubernetes takes; what stands before the slash has at most 253 characters besides.
+/// Pattern of the keys of labels and taints that Kubernetes accepts. The part before the slash has at most 253 characters.
 const QUALIFIED_NAME: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
-/// The values of labels and taints that Kubernetes takes.
+/// Pattern of the values of labels and taints that Kubernetes accepts.
 const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
 
 fn label_value_schema() -> serde_json::Value {
@@ -81,30 +81,30 @@ fn label_value_schema() -> serde_json::Value {
 pub struct BidNodeSpec {
     /// The type of the nodes.
     pub instance_type: String,
-    /// Only nodes of this region; of any region that has the type where absent.
+    /// The region of the nodes; absent for any region that has the type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), extend("pattern" = LABEL_VALUE))]
     pub region: Option<String>,
-    /// The most to pay, in USD per node-hour.
+    /// The highest price to pay, in USD per node-hour.
     #[schemars(range(min = 0.01, max = 1_000_000.0))]
     pub max_bid: f64,
-    /// How many nodes to have always.
+    /// The number of nodes to have always.
     #[serde(default = "default_min_nodes")]
     #[schemars(range(min = 0, max = 1000))]
     pub min_nodes: u32,
-    /// How many nodes to have at most, where pods need them.
+    /// The number of nodes to have at most, if pods need them.
     #[serde(default = "default_max_nodes")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_nodes: u32,
-    /// How many GPUs the pods that a node would be bid for have to request together, so that it is; 0 for none. For nodes
-    /// beyond `minNodes`.
+    /// The number of GPUs that the pods for a node must request together, so that the node is bid for; 0 for any number. It
+    /// applies to nodes beyond `minNodes`.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1000))]
     pub min_requested_gpus: u32,
-    /// How to trade price against interruptions.
+    /// The trade-off between price and interruptions.
     #[serde(default)]
     pub bid_strategy: BidStrategy,
-    /// Labels that the nodes get before any pod is bound to them.
+    /// The labels of the nodes. A node has them before any pod is bound to it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32, "additionalProperties" = label_value_schema()))]
     #[x_kube(
@@ -116,7 +116,7 @@ pub struct BidNodeSpec {
         )).message("a label's key is a name of at most 63 letters, digits, '-', '_' and '.', after a DNS name and a '/' or not")
     )]
     pub node_selector: BTreeMap<String, String>,
-    /// Taints that the nodes get before any pod is bound to them.
+    /// The taints of the nodes. A node has them before any pod is bound to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend(
         "x-kubernetes-list-type" = "map",
@@ -133,16 +133,16 @@ fn default_max_nodes() -> u32 {
     10
 }
 
-/// How to trade price against interruptions: the strategies of `kubebid-strategy`.
+/// The trade-off between price and interruptions: the strategies of `kubebid-strategy`.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum BidStrategy {
-    /// Bids the median price of the last 48 hours (65 % of the reference price); stays for 90 % of the reference.
+    /// Bids the median price of the last 48 hours (65 % of the reference price); keeps a node under notice for up to 90 % of the reference price.
     CostOptimized,
-    /// Bids 90 % of the reference price; stays for 120 % of it.
+    /// Bids 90 % of the reference price; keeps a node under notice for up to 120 % of it.
     #[default]
     Balanced,
-    /// Bids 120 % of the reference price; stays for whatever `maxBid` allows.
+    /// Bids 120 % of the reference price; keeps a node under notice for up to `maxBid`.
     AvailabilityOptimized,
 }
 
@@ -160,7 +160,7 @@ impl From<BidStrategy> for Strategy {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeTaint {
-    /// Its key.
+    /// The key of the taint.
     #[schemars(length(min = 1, max = 317))]
     #[x_kube(
         validation = Rule::new(
@@ -170,27 +170,27 @@ pub struct NodeTaint {
             .message("a taint's key is a name of at most 63 letters, digits, '-', '_' and '.', after a DNS name and a '/' or not")
     )]
     pub key: String,
-    /// Its value.
+    /// The value of the taint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63), extend("pattern" = LABEL_VALUE))]
     pub value: Option<String>,
-    /// What becomes of pods that do not tolerate it.
+    /// The effect on pods that do not tolerate the taint.
     pub effect: TaintEffect,
 }
 
-/// What becomes of pods that do not tolerate a taint.
+/// The effect of a taint on pods that do not tolerate it.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaintEffect {
-    /// They are not bound to the node.
+    /// The pods are not bound to the node.
     NoSchedule,
-    /// They are bound to it only where nothing else is left.
+    /// The pods are bound to the node only if no other node is left.
     PreferNoSchedule,
-    /// They are not bound to it, and evicted from it.
+    /// The pods are not bound to the node, and are evicted from it.
     NoExecute,
 }
 
 impl TaintEffect {
-    /// As Kubernetes spells it.
+    /// Returns the effect as Kubernetes spells it.
     pub fn name(self) -> &'static str {
         match self {
             TaintEffect::NoSchedule => "NoSchedule",
@@ -200,17 +200,17 @@ impl TaintEffect {
     }
 }
 
-/// How a BidNode is doing.
+/// The observed state of a BidNode.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct BidNodeStatus {
-    /// In one word.
+    /// The state in one word.
     #[serde(default)]
-    pub phase: NodePhase,
-    /// Nodes that are ready and not about to be given up.
+    pub phase: BidNodePhase,
+    /// The number of nodes that are ready and stay.
     #[serde(default)]
     pub active_nodes: u32,
-    /// Nodes still bid for.
+    /// The number of nodes that are still bid for.
     #[serde(default)]
     pub pending_bids: u32,
     /// The mean price of the nodes, in USD per node-hour.
@@ -219,28 +219,28 @@ pub struct BidNodeStatus {
     /// The highest ceiling that is bid, in USD per node-hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bid_price: Option<f64>,
-    /// What all its nodes have cost so far, those that are gone too, in USD; written every ten minutes at least while it
+    /// The cost of all nodes so far, in USD, also of nodes that are gone. It is written at least every ten minutes while it
     /// grows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
     /// The currency of all prices here: `USD`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub currency: Option<String>,
-    /// When a bid was last placed.
+    /// The time at which a bid was last placed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_bid_time: Option<Time>,
     /// The nodes, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub nodes: Vec<NodeStatus>,
-    /// What is so and why.
+    /// The conditions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The generation that this status is about.
+    /// The generation that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The `minNodes` that nodes were last given up for: what is taken off it goes at once.
+    /// The `minNodes` that nodes were last given up for. If `minNodes` is lowered, as many nodes are given up at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_min_nodes: Option<u32>,
     /// The labels of the nodes, for the scale subresource.
@@ -248,9 +248,9 @@ pub struct BidNodeStatus {
     pub selector: Option<String>,
 }
 
-/// A BidNode in one word.
+/// The state of a BidNode in one word.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NodePhase {
+pub enum BidNodePhase {
     /// Fewer than `minNodes` are ready, and nothing is bid for the others.
     #[default]
     Pending,
@@ -258,9 +258,9 @@ pub enum NodePhase {
     Bidding,
     /// Fewer than `minNodes` are ready; none is bid for any more, and some are on their way.
     Starting,
-    /// As many nodes as `minNodes` are ready.
+    /// Enough nodes are ready: `minNodes` or more.
     Running,
-    /// Fewer than `minNodes` are ready; the others are there, and have ceased to be.
+    /// Fewer than `minNodes` are ready; the others exist, and were ready before.
     NotReady,
     /// It has nothing and wants nothing: `minNodes` is 0 and no pod needs a node.
     Idle,
@@ -272,22 +272,22 @@ pub enum NodePhase {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
-    /// The name of the node, or of its slot where there is no node yet.
+    /// The name of the node, or of its slot if there is no node yet.
     pub name: String,
-    /// Where it is.
+    /// Its region.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// What it costs, in USD per node-hour.
+    /// Its price, in USD per node-hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<f64>,
-    /// How far it is: the phase of its slot.
+    /// The phase of its slot.
     pub state: super::SlotPhase,
-    /// When it ends at the latest, if it is under notice.
+    /// The time at which it ends at the latest, if it is under notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
 }
 
-/// Micro-dollars of a number of dollars; the nearest.
+/// Converts dollars to micro-dollars, rounded to the nearest.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -297,7 +297,7 @@ pub fn micros(usd: f64) -> u64 {
     (usd * 1e6).round().clamp(0.0, 1e15) as u64
 }
 
-/// Dollars, for people and for numbers in a status.
+/// Converts micro-dollars to dollars, for people and for the numbers of a status.
 #[expect(clippy::cast_precision_loss, reason = "prices are far below 2^53")]
 pub fn usd(micros: u64) -> f64 {
     micros as f64 / 1e6

@@ -1,11 +1,13 @@
 //! `BidSlot`: one node of a BidNode, from its bid to its end.
 
+use super::{LABEL_NAMESPACE, LABEL_SLOT, LABEL_SLOT_UID};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::{CustomResource, KubeSchema};
+use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// One node of a BidNode: one bid, one allocation, one node. Made by the operator; not for hands.
+/// One node of a BidNode: one bid, one allocation, one node. Created by the operator; not meant to be written by people.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "kubebid.io",
@@ -14,7 +16,7 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "BidSlotStatus",
     derive = "PartialEq",
-    doc = "One node of a BidNode: one bid, one allocation, one node. Made by the operator; not for hands.",
+    doc = "One node of a BidNode: one bid, one allocation, one node. Created by the operator; not meant to be written by people.",
     printcolumn(name = "Instance", type_ = "string", json_path = ".spec.instanceType"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Bid", type_ = "integer", json_path = ".status.bid"),
@@ -26,56 +28,57 @@ use serde::{Deserialize, Serialize};
 pub struct BidSlotSpec {
     /// The type of the node.
     pub instance_type: String,
-    /// Its region; any where absent.
+    /// The region of the node; absent for any region.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// The slot whose node was under notice when this one was made. If that node stays after all, the emptier of the
-    /// two goes.
+    /// The slot whose node was under notice when this slot was created. If that node stays after all, the emptier of the two
+    /// is given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<String>,
-    /// It is to be given up, and why. Never taken back.
+    /// The reason why the slot is to be given up. It is never removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<ReleaseReason>,
 }
 
-/// Why a slot is to be given up.
+/// The reason why a slot is to be given up.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseReason {
     /// Its BidNode wants fewer nodes.
     ScaleDown,
-    /// Its node was empty for long.
+    /// Its node was empty for too long.
     Empty,
-    /// Its node was not ready for long.
+    /// Its node was not ready for too long.
     NotReady,
-    /// The notice of the node in whose place it was bid for was taken back, or its own was.
+    /// Its own notice was rescinded, or the notice of the node that it replaces.
     Rescinded,
-    /// `maxBid` was cut below what its node costs at least.
+    /// `maxBid` was lowered below the reserve of its unit.
     MaxBid,
 }
 
-/// How a slot is doing: all that must be known after a crash.
+/// The observed state of a slot: all that the operator must know after a crash.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct BidSlotStatus {
-    /// How far it is.
+    /// The phase of the slot.
     #[serde(default)]
     pub phase: SlotPhase,
-    /// Since when.
+    /// The time at which the slot reached its phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// Why it is there, in one word.
+    /// The reason for the phase, in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why it is there, in a sentence.
+    /// The reason for the phase, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When its bid was about to be placed: written before it is, with the ceiling, so that a repeat says the same.
+    /// The time at which its bid was begun. It is written with the ceiling before the bid is placed, so that a repeat after a
+    /// crash is the same bid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bid_time: Option<Time>,
-    /// How often a bid was begun; part of the key of the bid.
+    /// The number of times that a bid was begun. It is part of the key of the bid.
     #[serde(default)]
     pub attempt: u32,
-    /// The ceiling that it bids, in micro-dollars per node-hour.
+    /// The ceiling of its bid, in micro-dollars per node-hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_micros: Option<u64>,
     /// The number of its bid.
@@ -90,7 +93,7 @@ pub struct BidSlotStatus {
     /// The unit that it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Its machine is ended, if it had one.
+    /// True if its machine is ended, or if it had none.
     #[serde(default)]
     pub machine_ended: bool,
     /// The name of its node.
@@ -99,44 +102,44 @@ pub struct BidSlotStatus {
     /// The UID of its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,
-    /// When its node was first ready with its labels.
+    /// The time at which its node was first ready with its labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_time: Option<Time>,
-    /// When its node ends at the latest, if it is under notice.
+    /// The time at which its node ends at the latest, if it is under notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
-    /// When the draining of its node began.
+    /// The time at which the drain of its node began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_time: Option<Time>,
-    /// Until when the market does not let its ceiling be lowered.
+    /// The time until which the market does not let its ceiling be lowered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected_until: Option<Time>,
-    /// Since when the engine does not know its bid.
+    /// The time since which the engine does not know its bid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_time: Option<Time>,
     /// The generation of its BidNode whose labels and taints the API server refused for its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_generation: Option<i64>,
-    /// Since when its node is missing.
+    /// The time since which its node is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_time: Option<Time>,
-    /// What is so, what is waited for, and until when.
+    /// The conditions: what it has reached, what it waits for, and until when.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
 impl BidSlotStatus {
-    /// Where its node is: the second half of its market's name.
+    /// Returns the region of its node: the second half of its market's name.
     pub fn region(&self) -> Option<&str> {
         self.market.as_deref()?.split_once('/').map(|(_, region)| region)
     }
 }
 
-/// How far a slot is.
+/// The phase of a slot.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlotPhase {
-    /// Nothing is bid.
+    /// It has no bid.
     #[default]
     Pending,
     /// Its bid waits.
@@ -145,25 +148,53 @@ pub enum SlotPhase {
     Awarded,
     /// The machine is on its way.
     Provisioning,
-    /// The node is there with its labels, and not ready.
+    /// The node exists with its labels, and is not ready.
     Registered,
     /// The node is ready.
     Ready,
     /// The node is under notice, tainted, and not drained yet.
     Notice,
-    /// The node is being emptied.
+    /// The node is being drained.
     Draining,
-    /// The node is empty or gone; it is given back.
+    /// The node is empty or gone; its unit is being given back.
     Releasing,
-    /// Over: given back.
+    /// The slot has ended: its unit is given back.
     Released,
-    /// Over: `reason` says why.
+    /// The slot has failed: `reason` says why.
     Failed,
 }
 
 impl SlotPhase {
-    /// It is a node of its BidNode, or is to become one.
+    /// Returns whether the slot has a node that stays, or is to get one.
     pub fn counts(self) -> bool {
         self <= SlotPhase::Ready
+    }
+}
+
+/// The name of a slot, with its UID: a later slot of the same name is another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SlotKey {
+    /// The namespace of the slot.
+    pub namespace: String,
+    /// The name of the slot.
+    pub name: String,
+    /// The UID of the slot.
+    pub uid: String,
+}
+
+impl SlotKey {
+    /// Returns the key of a slot.
+    pub fn of(slot: &BidSlot) -> Self {
+        SlotKey {
+            namespace: slot.namespace().unwrap_or_default(),
+            name: slot.name_any(),
+            uid: slot.uid().unwrap_or_default(),
+        }
+    }
+
+    /// Returns the key of the slot that the labels of a bid name.
+    pub fn of_labels(labels: &BTreeMap<String, String>) -> Self {
+        let label = |key: &str| labels.get(key).cloned().unwrap_or_default();
+        SlotKey { namespace: label(LABEL_NAMESPACE), name: label(LABEL_SLOT), uid: label(LABEL_SLOT_UID) }
     }
 }

@@ -1,37 +1,38 @@
-//! Labels, annotations, taints and finalizers that the operator uses.
+//! Names of the labels, annotations, taints and finalizers that the operator uses.
 
-/// The group of everything here.
+/// The API group of the custom resources.
 pub const GROUP: &str = "kubebid.io";
 
-/// On bids: the UID of the cluster's `kube-system` namespace.
+/// The label of bids with the UID of the cluster's `kube-system` namespace.
 pub const LABEL_CLUSTER: &str = "kubebid.io/cluster";
-/// On bids: the namespace of the BidNode.
+/// The label of bids with the namespace of the BidNode.
 pub const LABEL_NAMESPACE: &str = "kubebid.io/namespace";
-/// On bids, slots and nodes: the name of the BidNode.
+/// The label of bids, slots and nodes with the name of the BidNode.
 pub const LABEL_BIDNODE: &str = "kubebid.io/bidnode";
-/// On bids and slots: the UID of the BidNode.
+/// The label of bids, slots and nodes with the UID of the BidNode.
 pub const LABEL_UID: &str = "kubebid.io/uid";
-/// On bids and nodes: the name of the slot.
+/// The label of bids and nodes with the name of the slot.
 pub const LABEL_SLOT: &str = "kubebid.io/slot";
-/// On bids and nodes: the UID of the slot.
+/// The label of bids and nodes with the UID of the slot.
 pub const LABEL_SLOT_UID: &str = "kubebid.io/slot-uid";
 
-/// On a BidNode and its slots: there is something at the engine to be ended first.
+/// The finalizer of BidNodes and slots: they may have bids at the engine that must be ended first.
 pub const FINALIZER: &str = "kubebid.io/bids";
 
-/// A node that the operator has not labelled yet; its kubelet registers with it.
+/// The taint of a node that the operator has not labelled yet. Its kubelet registers it with this taint.
 pub const TAINT_UNREGISTERED: &str = "kubebid.io/unregistered";
-/// A node that is going to be given up.
+/// The taint of a node that is given up.
 pub const TAINT_LEAVING: &str = "kubebid.io/leaving";
 
-/// On a BidNode: for how long a node beyond `minNodes` may stay empty, as in `10m`.
+/// The annotation of a BidNode with the time for which a node beyond `minNodes` may stay empty, as in `10m`.
 pub const ANNOTATION_EMPTY_AFTER: &str = "kubebid.io/release-empty-after";
-/// On a BidNode: for how long a node may be not ready before it is replaced, as in `5m`.
+/// The annotation of a BidNode with the time for which a node may be not ready before it is replaced, as in `5m`.
 pub const ANNOTATION_UNHEALTHY_AFTER: &str = "kubebid.io/replace-not-ready-after";
-/// On a BidNode that is being deleted: `"true"` lets it go although the engine cannot say that its bids are gone.
+/// The annotation of a BidNode that lets it be deleted, if it is `"true"`, although the engine does not say that its bids
+/// are gone.
 pub const ANNOTATION_ABANDON: &str = "kubebid.io/abandon";
-/// On a node: which BidNode of which namespace it belongs to.
+/// The annotation of a node with the namespace of its BidNode.
 pub const ANNOTATION_NAMESPACE: &str = "kubebid.io/namespace";
 
-/// On nodes, of Kubernetes: where they are.
+/// The label of Kubernetes with the region of a node.
 pub const LABEL_REGION: &str = "topology.kubernetes.io/region";

@@ -1,36 +1,34 @@
-//! Plans the number of slots of a BidNode, and which to give up.
+//! Plans the number of slots of a BidNode, and which slots are given up.
 
+use super::slot::Unwanted;
 use crate::api::{ReleaseReason, SlotPhase};
 use k8s_openapi::jiff::SignedDuration;
 
-/// One slot as it stands.
+/// A slot, as the plan of its BidNode needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotView {
+    /// Its name.
     pub name: String,
     /// The number in its name.
     pub ordinal: u32,
+    /// Its phase.
     pub phase: SlotPhase,
-    /// It is being given up.
-    pub leaving: Option<Leaving>,
-    /// It has an allocation.
+    /// The reason why it is being given up, if it is.
+    pub leaving: Option<Unwanted>,
+    /// True if it has an allocation.
     pub holds: bool,
-    /// Pods on its node that would have to move; those of daemon sets do not count.
+    /// The number of pods on its node that would have to move. Pods of daemon sets do not count.
     pub pods: usize,
-    /// The time for which its ready node has had none.
+    /// The time for which its ready node has had no such pod.
     pub empty_for: Option<SignedDuration>,
-    /// The time for which its node, once ready, has not been.
+    /// The time for which its node, which was ready, has not been ready.
     pub not_ready_for: Option<SignedDuration>,
-    /// The slot whose node was under notice when this one was made.
+    /// The time since the begin of the notice, if its node has no taint yet.
+    pub untainted_for: Option<SignedDuration>,
+    /// The slot whose node was under notice when this slot was created.
     pub replaces: Option<String>,
-    /// Its pods would find room on the other ready nodes.
+    /// True if its pods would find room on the other ready nodes.
     pub fits_elsewhere: bool,
-}
-
-/// Why a slot is being given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaving {
-    Release(ReleaseReason),
-    Deleted,
 }
 
 impl SlotView {
@@ -38,12 +36,12 @@ impl SlotView {
         self.leaving.is_none() && self.phase.counts()
     }
 
-    /// The market takes its node.
+    /// Returns whether the market takes its node.
     pub fn is_preempted(&self) -> bool {
         self.leaving.is_none() && matches!(self.phase, SlotPhase::Notice | SlotPhase::Draining)
     }
 
-    /// It would be missed: pods run on it, or may be about to.
+    /// Returns whether its node is in use: pods run on it, or had time to come for less than `empty_after`.
     fn is_used(&self, rules: &Rules) -> bool {
         self.pods > 0 || self.empty_for.is_some_and(|span| span < rules.empty_after)
     }
@@ -53,42 +51,48 @@ impl SlotView {
     }
 }
 
-/// What a BidNode wants.
+/// The bounds on the number of slots of a BidNode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
+    /// The number of nodes to have always.
     pub min: usize,
+    /// The number of nodes to have at most, if it is above `min`.
     pub max: usize,
-    /// Nodes that unschedulable pods need beside those that are ready.
+    /// The number of nodes that pods need besides the nodes that are ready.
     pub needed: usize,
     /// The number of nodes by which a person has just lowered `minNodes`: as many slots go at once, busy or not.
     pub fewer: usize,
+    /// The time for which a node beyond `min` may be empty.
     pub empty_after: SignedDuration,
+    /// The time for which a node may be not ready.
     pub unhealthy_after: SignedDuration,
 }
 
-/// Slots to make and slots to give up.
+/// The slots to create and the slots to give up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    pub create: Vec<New>,
+    /// The slots to create.
+    pub create: Vec<NewSlot>,
+    /// The names of the slots to give up, with the reasons.
     pub release: Vec<(String, ReleaseReason)>,
 }
 
-/// A slot to make.
+/// A slot to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct New {
-    /// The lowest number that is free, so that who sees an old list makes none twice.
+pub struct NewSlot {
+    /// The lowest free number. A plan from an old list of slots so creates no slot twice.
     pub ordinal: u32,
-    /// The slot in whose place it is, if the market takes that one's node.
+    /// The slot that it replaces, if the market takes that slot's node.
     pub replaces: Option<String>,
 }
 
-/// Returns how many nodes are wanted.
+/// Returns the number of nodes that are wanted.
 pub fn target(rules: &Rules, slots: &[SlotView]) -> usize {
     let used = slots.iter().filter(|slot| slot.counts() && slot.is_used(rules)).count();
     (used + rules.needed).max(rules.min).min(rules.max.max(rules.min))
 }
 
-/// Returns what to change.
+/// Returns the slots to create and the slots to give up.
 pub fn plan(rules: &Rules, slots: &[SlotView]) -> Changes {
     let mut release: Vec<_> =
         unhealthy(rules, slots).into_iter().map(|name| (name, ReleaseReason::NotReady)).collect();
@@ -99,7 +103,7 @@ pub fn plan(rules: &Rules, slots: &[SlotView]) -> Changes {
     let target = target(rules, slots);
     if standing.len() < target {
         let mut replaced = unreplaced(slots);
-        let new = |ordinal| New { ordinal, replaces: replaced.next() };
+        let new = |ordinal| NewSlot { ordinal, replaces: replaced.next() };
         let create = free_ordinals(slots).take(target - standing.len()).map(new).collect();
         return Changes { create, release };
     }
@@ -121,7 +125,7 @@ pub fn plan(rules: &Rules, slots: &[SlotView]) -> Changes {
     Changes { create: Vec::new(), release }
 }
 
-/// Slots whose nodes the market takes, and that no other was made for.
+/// Returns the slots whose nodes the market takes and that no slot replaces yet.
 fn unreplaced(slots: &[SlotView]) -> impl Iterator<Item = String> {
     slots
         .iter()
@@ -131,8 +135,8 @@ fn unreplaced(slots: &[SlotView]) -> impl Iterator<Item = String> {
         .cloned()
 }
 
-/// Of each ready node whose notice was taken back and the one that was bid for in its place: the emptier, if its pods
-/// have somewhere to go.
+/// Returns one slot of each pair of a ready node whose notice was rescinded and the node that replaces it: the emptier
+/// one, if its pods find room elsewhere.
 fn doubles(rules: &Rules, slots: &[SlotView]) -> impl Iterator<Item = String> {
     let of_pair = |new: &SlotView| {
         let is_old = |slot: &&SlotView| Some(&slot.name) == new.replaces.as_ref();
@@ -147,11 +151,11 @@ fn doubles(rules: &Rules, slots: &[SlotView]) -> impl Iterator<Item = String> {
     slots.iter().filter_map(of_pair)
 }
 
-/// Nodes to replace for their health: never more than a fifth of all at once, but one.
+/// Returns the slots whose nodes are replaced because they are not ready: at most a fifth of all at once, but at least one.
 fn unhealthy(rules: &Rules, slots: &[SlotView]) -> Vec<String> {
     let under_way = slots
         .iter()
-        .filter(|slot| slot.leaving == Some(Leaving::Release(ReleaseReason::NotReady)))
+        .filter(|slot| slot.leaving == Some(Unwanted::Release(ReleaseReason::NotReady)))
         .filter(|slot| slot.phase < SlotPhase::Released)
         .count();
     let all = slots.iter().filter(|slot| slot.counts()).count() + under_way;
@@ -159,7 +163,7 @@ fn unhealthy(rules: &Rules, slots: &[SlotView]) -> Vec<String> {
     slots.iter().filter(|slot| slot.is_unhealthy(rules)).take(most).map(|slot| slot.name.clone()).collect()
 }
 
-/// In the order in which they are missed least: without a node, empty, with few pods; the youngest first.
+/// Returns the slots in the order in which they are given up: without a node, empty, with few pods; the youngest first.
 fn cheapest_first<'a>(
     rules: &Rules,
     mut slots: Vec<&'a SlotView>,
@@ -205,6 +209,7 @@ mod tests {
             pods: 0,
             empty_for: None,
             not_ready_for: None,
+            untainted_for: None,
             replaces: None,
             fits_elsewhere: false,
         }
@@ -218,7 +223,7 @@ mod tests {
         SlotView { empty_for: Some(SignedDuration::from_mins(minutes)), ..slot(ordinal, SlotPhase::Ready) }
     }
 
-    /// "+1 +2" for slots to make, "-0:Empty" for slots to give up.
+    /// Expects "+1 +2" for slots to create, "-0:Empty" for slots to give up.
     #[track_caller]
     fn check(rules: Rules, slots: &[SlotView], expect: &str) {
         let changes = plan(&rules, slots);
@@ -262,7 +267,7 @@ mod tests {
         );
         let replaced = SlotView { replaces: of("0"), ..slot(2, SlotPhase::Bidding) };
         let create = plan(&RULES, &[slots[0].clone(), slots[1].clone(), replaced]).create;
-        assert_eq!(create, [New { ordinal: 3, replaces: of("1") }]);
+        assert_eq!(create, [NewSlot { ordinal: 3, replaces: of("1") }]);
     }
 
     #[test]
@@ -331,7 +336,7 @@ mod tests {
         let mut slots: Vec<_> = (0..10).map(sick).collect();
         let rules = Rules { min: 10, max: 10, ..RULES };
         check(rules, &slots, "+10 +11 -0:NotReady -1:NotReady");
-        slots[0].leaving = Some(Leaving::Release(ReleaseReason::NotReady));
+        slots[0].leaving = Some(Unwanted::Release(ReleaseReason::NotReady));
         slots.push(slot(10, SlotPhase::Bidding));
         check(rules, &slots, "+11 -1:NotReady");
         check(Rules { min: 1, max: 2, ..RULES }, &[sick(0)], "+1 -0:NotReady");

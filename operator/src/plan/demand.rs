@@ -1,4 +1,4 @@
-//! Counts the nodes that pods need and no node has room for.
+//! Counts the nodes that pods need because no node has room for them, much as the scheduler would.
 
 use k8s_openapi::api::core::v1::{
     Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodAffinityTerm, Taint, Toleration,
@@ -8,13 +8,14 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::core::{Selector, SelectorExt as _};
 use kube_quantity::ParsedQuantity;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Amounts by the name of the resource, as in `nvidia.com/gpu`.
+/// Quantities by the name of the resource, as in `nvidia.com/gpu`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resources(BTreeMap<String, ParsedQuantity>);
 
 impl Resources {
-    /// Parses the amounts. One that cannot be read is left out.
+    /// Parses the quantities. One that cannot be parsed is left out.
     pub fn parse<'a>(quantities: impl IntoIterator<Item = (&'a String, &'a Quantity)>) -> Self {
         let parsed = quantities.into_iter().filter_map(|(name, quantity)| {
             ParsedQuantity::try_from(quantity).ok().map(|quantity| (name.clone(), quantity))
@@ -22,7 +23,7 @@ impl Resources {
         Resources(parsed.collect())
     }
 
-    /// Takes the amounts away, if there is enough of each.
+    /// Subtracts the quantities, if there is enough of each. Returns whether there was.
     fn take(&mut self, wanted: &Resources) -> bool {
         let nothing = ParsedQuantity::default();
         let fits = wanted.0.iter().all(|(name, amount)| {
@@ -54,13 +55,13 @@ impl Resources {
         }
     }
 
-    /// GPUs of any maker.
+    /// Returns the number of GPUs of any vendor.
     fn gpus(&self) -> ParsedQuantity {
         let gpus = self.0.iter().filter(|(name, _)| name.ends_with("/gpu")).map(|(_, amount)| amount.clone());
         gpus.fold(ParsedQuantity::default(), |sum, amount| sum + amount)
     }
 
-    /// Returns what is left of a node with these pods.
+    /// Returns what is left of a node's resources with these pods on it.
     pub fn without<'a>(mut self, pods: impl IntoIterator<Item = &'a Pod>) -> Self {
         for pod in pods {
             for (name, amount) in requests(pod).0 {
@@ -73,25 +74,75 @@ impl Resources {
     }
 }
 
-/// A node as the scheduler would see it.
+/// A new node of a BidNode, as the scheduler would see it.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub struct NodeTemplate {
+    /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// Its taints.
     pub taints: Vec<Taint>,
+    /// Its allocatable resources.
     pub free: Resources,
-    /// The number of GPUs its pods have to request together, so that such a node is made.
+    /// The number of GPUs that the pods for the node must request together, so that it is bid for.
     pub min_gpus: u32,
 }
 
-/// What is free on a node, and the pods that it has.
+/// A node that takes pods, with its free resources and its pods.
+#[derive(Clone, Debug)]
+pub struct OpenNode {
+    /// The resources that no pod requests.
+    pub free: Resources,
+    /// The pods on the node.
+    pub pods: Vec<Arc<Pod>>,
+}
+
+impl OpenNode {
+    /// Returns the room on the node.
+    pub fn room(&self) -> Room<'_> {
+        Room { free: self.free.clone(), pods: self.pods.iter().map(AsRef::as_ref).collect() }
+    }
+}
+
+/// The pods that may need nodes of a BidNode.
+#[derive(Clone, Debug, Default)]
+pub struct Demand {
+    /// The pods that the scheduler finds no node for.
+    pub unschedulable: Vec<Arc<Pod>>,
+    /// The pods on nodes that the market takes.
+    pub displaced: Vec<Arc<Pod>>,
+    /// All pods of the controllers of displaced pods that are terminating.
+    pub siblings: Vec<Arc<Pod>>,
+    /// A new node of the BidNode, if the engine has said what it would be.
+    pub template: Option<NodeTemplate>,
+}
+
+impl Demand {
+    /// Returns the pods that need room.
+    pub fn pods(&self) -> Vec<&Pod> {
+        let unschedulable: Vec<_> = self.unschedulable.iter().map(AsRef::as_ref).collect();
+        let displaced: Vec<_> = self.displaced.iter().map(AsRef::as_ref).collect();
+        pods_to_place(&unschedulable, &displaced, &self.siblings)
+    }
+
+    /// Returns the number of nodes that the pods need besides these ready ones; `None` if it is not known what a node of
+    /// the BidNode would be.
+    pub fn nodes_needed(&self, ready: &[Room<'_>]) -> Option<usize> {
+        let pods = self.pods();
+        if pods.is_empty() { Some(0) } else { Some(nodes_needed(pods, self.template.as_ref()?, ready)) }
+    }
+}
+
+/// The free resources of a node, and the pods on it.
 #[derive(Clone, Debug, Default)]
 pub struct Room<'a> {
+    /// The resources that no pod requests.
     pub free: Resources,
+    /// The pods on the node.
     pub pods: Vec<&'a Pod>,
 }
 
 impl<'a> Room<'a> {
-    /// Takes a pod in, if there is enough of everything and no pod keeps another away.
+    /// Places a pod, if its requests fit and no anti-affinity forbids it. Returns whether it was placed.
     fn admit(&mut self, pod: &'a Pod, wanted: &Resources) -> bool {
         let admits = !self.pods.iter().any(|there| repels(pod, there) || repels(there, pod));
         let admits = admits && self.free.take(wanted);
@@ -101,32 +152,35 @@ impl<'a> Room<'a> {
         admits
     }
 
-    /// GPUs that its pods request.
+    /// Returns the number of GPUs that its pods request.
     fn gpus(&self) -> ParsedQuantity {
         self.pods.iter().fold(ParsedQuantity::default(), |sum, pod| sum + requests(pod).gpus())
     }
 }
 
-/// Returns how many nodes of this shape have to be made for these pods, first fit, after what still fits on `ready`
-/// ones.
-pub fn nodes_needed<'a>(pods: impl IntoIterator<Item = &'a Pod>, shape: &Shape, ready: &[Room<'a>]) -> usize {
+/// Returns the number of new nodes for the pods that do not fit on the ready nodes, by first fit.
+pub fn nodes_needed<'a>(
+    pods: impl IntoIterator<Item = &'a Pod>,
+    template: &NodeTemplate,
+    ready: &[Room<'a>],
+) -> usize {
     let mut nodes = ready.to_vec();
-    for pod in pods.into_iter().filter(|pod| suits(pod, shape)) {
+    for pod in pods.into_iter().filter(|pod| suits(pod, template)) {
         let wanted = requests(pod);
         if nodes.iter_mut().any(|node| node.admit(pod, &wanted)) {
             continue;
         }
-        let mut fresh = Room { free: shape.free.clone(), pods: Vec::new() };
+        let mut fresh = Room { free: template.free.clone(), pods: Vec::new() };
         if fresh.admit(pod, &wanted) {
             nodes.push(fresh);
         }
     }
-    let least = Quantity(shape.min_gpus.to_string());
+    let least = Quantity(template.min_gpus.to_string());
     let least = ParsedQuantity::try_from(&least).unwrap_or_default();
     nodes.iter().skip(ready.len()).filter(|node| node.gpus() >= least).count()
 }
 
-/// Returns whether all of these pods find room on these nodes, which suit them.
+/// Returns whether all of these pods find room on these nodes. Their labels and taints are not compared.
 pub fn fit<'a>(pods: impl IntoIterator<Item = &'a Pod>, nodes: &[Room<'a>]) -> bool {
     let mut nodes = nodes.to_vec();
     pods.into_iter().all(|pod| {
@@ -135,7 +189,7 @@ pub fn fit<'a>(pods: impl IntoIterator<Item = &'a Pod>, nodes: &[Room<'a>]) -> b
     })
 }
 
-/// Returns whether a pod may not be on one node with another: by its required anti-affinity.
+/// Returns whether the required anti-affinity of a pod forbids another pod on its node.
 fn repels(pod: &Pod, other: &Pod) -> bool {
     let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
     let anti = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
@@ -146,7 +200,7 @@ fn repels(pod: &Pod, other: &Pod) -> bool {
 fn selects(term: &PodAffinityTerm, pod: &Pod, other: &Pod) -> bool {
     let namespace = |pod: &Pod| pod.metadata.namespace.clone().unwrap_or_default();
     let named = term.namespaces.as_deref().unwrap_or_default();
-    // The labels of namespaces are not known: a selector of some is taken to select all.
+    // The labels of namespaces are not known: a namespace selector is taken to select all namespaces.
     let in_reach = term.namespace_selector.is_some()
         || named.contains(&namespace(other))
         || named.is_empty() && namespace(pod) == namespace(other);
@@ -155,13 +209,13 @@ fn selects(term: &PodAffinityTerm, pod: &Pod, other: &Pod) -> bool {
     in_reach && selector.matches(&other.metadata.labels.clone().unwrap_or_default())
 }
 
-/// On nodes, of Kubernetes: which node it is.
+/// The label of Kubernetes that has the host name of a node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Pods that want a node: those that are unschedulable, and those whose node goes. One that is ending counts until
-/// its successor asks for a node or has one, and one that has no controller has no successor. `siblings` are all pods
-/// of the controllers of those that are ending.
-pub fn seekers<'a>(
+/// Returns the pods that need room: unschedulable pods, and pods whose node goes. A pod that is terminating counts until its
+/// successor is unschedulable or has a node. A pod without a controller has no successor. `siblings` are all pods of
+/// the controllers of the terminating pods.
+fn pods_to_place<'a>(
     unschedulable: &[&'a Pod],
     displaced: &[&'a Pod],
     siblings: &[impl AsRef<Pod>],
@@ -170,7 +224,7 @@ pub fn seekers<'a>(
     let mut moves = Vec::new();
     for pod in displaced {
         match controller(pod) {
-            // Without any grace left it is as good as gone, and its times say nothing of its eviction.
+            // Without any grace left the pod is as good as gone, and its times do not say when it was evicted.
             Some(_) if is_ending(pod) && pod.metadata.deletion_grace_period_seconds == Some(0) => {}
             Some(controller) if is_ending(pod) => ending.entry(controller).or_default().push(pod),
             Some(_) => moves.push(*pod),
@@ -187,7 +241,7 @@ pub fn seekers<'a>(
         pods.sort_by_key(|pod| evicted_at(pod));
         successors.sort_unstable();
         for created in successors {
-            // One that is older than the eviction of the first is nobody's successor.
+            // A pod that is older than the first eviction is no successor.
             if pods.first().is_some_and(|pod| created.is_none_or(|created| Some(created) >= evicted_at(pod)))
             {
                 pods.remove(0);
@@ -202,14 +256,14 @@ fn is_ending(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
-/// It has a node, or is counted because it asks for one.
+/// Returns whether a pod has a node, or is counted because it is unschedulable.
 fn is_provided_for(pod: &Pod) -> bool {
     let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     !is_ending(pod) && (bound || is_unschedulable(pod))
 }
 
-/// Returns when the pod was told to end, at the latest: its grace may have been cut since. Times of the API server
-/// are in whole seconds.
+/// Returns the latest time at which the pod can have been evicted: its grace may have been cut since. The API server's
+/// times are in whole seconds.
 fn evicted_at(pod: &Pod) -> Option<Timestamp> {
     let ends = pod.metadata.deletion_timestamp.as_ref()?.0;
     let whole = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
@@ -217,13 +271,13 @@ fn evicted_at(pod: &Pod) -> Option<Timestamp> {
     Some(ends - SignedDuration::from_secs(grace.saturating_add(1)))
 }
 
-/// The UID of what made the pod.
+/// Returns the UID of the controller of a pod.
 pub fn controller(pod: &Pod) -> Option<&str> {
     let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
     owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
 
-/// Returns whether the scheduler says that it finds no node for the pod.
+/// Returns whether the scheduler finds no node for a pod.
 pub fn is_unschedulable(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
@@ -237,21 +291,20 @@ pub fn is_unschedulable(pod: &Pod) -> bool {
         })
 }
 
-/// Labels, affinity and taints allow the pod on such a node, and it asks for one: a pod that would run anywhere is
-/// nobody's reason to buy a node for, unless that node has no taint against it.
-fn suits(pod: &Pod, shape: &Shape) -> bool {
+/// Returns whether labels, affinity and taints allow the pod on such a node.
+fn suits(pod: &Pod, template: &NodeTemplate) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let selected =
-        spec.node_selector.iter().flatten().all(|(key, value)| shape.labels.get(key) == Some(value));
+        spec.node_selector.iter().flatten().all(|(key, value)| template.labels.get(key) == Some(value));
     let terms = spec
         .affinity
         .as_ref()
         .and_then(|affinity| affinity.node_affinity.as_ref())
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    let affine =
-        terms.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| term_holds(term, shape)));
+    let affine = terms
+        .is_none_or(|selector| selector.node_selector_terms.iter().any(|term| term_holds(term, template)));
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    let tolerated = shape
+    let tolerated = template
         .taints
         .iter()
         .filter(|taint| taint.effect != "PreferNoSchedule")
@@ -259,14 +312,14 @@ fn suits(pod: &Pod, shape: &Shape) -> bool {
     selected && affine && tolerated
 }
 
-fn term_holds(term: &NodeSelectorTerm, shape: &Shape) -> bool {
+fn term_holds(term: &NodeSelectorTerm, template: &NodeTemplate) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let by_name = term.match_fields.as_ref().is_some_and(|fields| !fields.is_empty());
-    !by_name && !expressions.is_empty() && expressions.iter().all(|expression| holds(expression, shape))
+    !by_name && !expressions.is_empty() && expressions.iter().all(|expression| holds(expression, template))
 }
 
-fn holds(expression: &NodeSelectorRequirement, shape: &Shape) -> bool {
-    let value = shape.labels.get(&expression.key);
+fn holds(expression: &NodeSelectorRequirement, template: &NodeTemplate) -> bool {
+    let value = template.labels.get(&expression.key);
     let values = expression.values.as_deref().unwrap_or_default();
     let number = |text: Option<&String>| text.and_then(|text| text.parse::<i64>().ok());
     match expression.operator.as_str() {
@@ -296,8 +349,8 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// Returns what the scheduler sets aside for a pod: its containers together, or its largest initial one beside the
-/// sidecars that started before; and one place.
+/// Returns the resources that the scheduler reserves for a pod: the sum of its containers, or its largest init container
+/// together with the sidecars that started before it; and one of `pods`.
 fn requests(pod: &Pod) -> Resources {
     let mut sum = Resources::default();
     let Some(spec) = &pod.spec else { return sum };
@@ -331,7 +384,6 @@ mod tests {
     use super::*;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::{Value, json};
-    use std::sync::Arc;
 
     fn pod(spec: Value) -> Pod {
         serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap()
@@ -342,11 +394,11 @@ mod tests {
                "tolerations": [{"key": "gpu", "operator": "Exists"}]})
     }
 
-    fn shape() -> Shape {
+    fn template() -> NodeTemplate {
         let free = [("cpu", "8"), ("memory", "64Gi"), ("nvidia.com/gpu", "8"), ("pods", "110")];
         let free: BTreeMap<String, Quantity> =
             free.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).collect();
-        Shape {
+        NodeTemplate {
             labels: BTreeMap::from([("pool".to_owned(), "gpu".to_owned())]),
             taints: vec![Taint { key: "gpu".into(), effect: "NoSchedule".into(), ..Taint::default() }],
             free: Resources::parse(&free),
@@ -360,7 +412,7 @@ mod tests {
 
     fn needed(specs: &[Value]) -> usize {
         let pods: Vec<_> = specs.iter().cloned().map(pod).collect();
-        nodes_needed(&pods, &shape(), &[])
+        nodes_needed(&pods, &template(), &[])
     }
 
     fn with(mut spec: Value, key: &str, value: Value) -> Value {
@@ -379,13 +431,13 @@ mod tests {
     #[test]
     fn what_fits_on_a_ready_node_needs_no_other() {
         let pods = [pod(asks(4)), pod(asks(8))];
-        let half = shape().free.without(&[pod(asks(4))]);
-        assert_eq!(nodes_needed(&pods, &shape(), &[room(half)]), 1);
+        let half = template().free.without(&[pod(asks(4))]);
+        assert_eq!(nodes_needed(&pods, &template(), &[room(half)]), 1);
     }
 
     #[test]
     fn pods_fit_on_others_all_or_not() {
-        let half = || room(shape().free.without(&[pod(asks(4))]));
+        let half = || room(template().free.without(&[pod(asks(4))]));
         assert!(fit(&[pod(asks(4)), pod(asks(2))], &[half(), half()]));
         assert!(!fit(&[pod(asks(3)), pod(asks(3))], &[half()]));
         assert!(fit(&[], &[]));
@@ -401,21 +453,21 @@ mod tests {
             pod
         };
         let two = [labelled("a"), labelled("a")];
-        assert_eq!(nodes_needed(&two, &shape(), &[]), 2);
-        let taken = Room { free: shape().free, pods: vec![&two[0]] };
-        assert_eq!(nodes_needed(&two[1..], &shape(), std::slice::from_ref(&taken)), 1);
+        assert_eq!(nodes_needed(&two, &template(), &[]), 2);
+        let taken = Room { free: template().free, pods: vec![&two[0]] };
+        assert_eq!(nodes_needed(&two[1..], &template(), std::slice::from_ref(&taken)), 1);
         assert!(!fit(&two[1..], std::slice::from_ref(&taken)));
-        // One that is kept away by the other counts as well, and one that nobody selects does not.
+        // One that is kept away by the other counts as well, and one that no selector matches does not.
         let (mut mild, other) = (pod(asks(1)), labelled("b"));
-        assert_eq!(nodes_needed([&mild], &shape(), std::slice::from_ref(&taken)), 0);
+        assert_eq!(nodes_needed([&mild], &template(), std::slice::from_ref(&taken)), 0);
         mild.metadata.labels = two[0].metadata.labels.clone();
-        assert_eq!(nodes_needed([&mild], &shape(), std::slice::from_ref(&taken)), 1);
-        assert_eq!(nodes_needed([&other, &pod(asks(1))], &shape(), &[]), 1);
+        assert_eq!(nodes_needed([&mild], &template(), std::slice::from_ref(&taken)), 1);
+        assert_eq!(nodes_needed([&other, &pod(asks(1))], &template(), &[]), 1);
     }
 
     #[test]
     fn pods_that_request_too_few_gpus_together_bring_no_node() {
-        let small = Shape { taints: Vec::new(), min_gpus: 4, ..shape() };
+        let small = NodeTemplate { taints: Vec::new(), min_gpus: 4, ..template() };
         let cpu = || pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}));
         assert_eq!(nodes_needed(&[cpu(), cpu(), cpu()], &small, &[]), 0);
         assert_eq!(nodes_needed(&[cpu(), pod(asks(3))], &small, &[]), 0);
@@ -441,14 +493,15 @@ mod tests {
         };
         let count = |asking: &[Pod], going: &[Pod]| {
             let siblings: Vec<_> = asking.iter().cloned().map(unschedulable).map(Arc::new).collect();
-            seekers(&asking.iter().collect::<Vec<_>>(), &going.iter().collect::<Vec<_>>(), &siblings).len()
+            pods_to_place(&asking.iter().collect::<Vec<_>>(), &going.iter().collect::<Vec<_>>(), &siblings)
+                .len()
         };
         assert_eq!(count(&[], &[of("a", false)]), 1);
         assert_eq!(count(&[], &[of("a", true)]), 1);
         assert_eq!(count(&[of("a", false)], &[of("a", true)]), 1);
         assert_eq!(count(&[of("a", false)], &[of("a", true), of("a", true)]), 2);
         assert_eq!(count(&[of("b", false)], &[of("a", true)]), 2);
-        assert_eq!(count(&[], &[pod(asks(8))]), 0, "nobody makes it again");
+        assert_eq!(count(&[], &[pod(asks(8))]), 0, "no controller replaces it");
     }
 
     #[test]
@@ -464,7 +517,7 @@ mod tests {
             Arc::new(pod)
         };
         let count = |going: &[Arc<Pod>], siblings: &[Arc<Pod>]| {
-            seekers(&[], &going.iter().map(AsRef::as_ref).collect::<Vec<_>>(), siblings).len()
+            pods_to_place(&[], &going.iter().map(AsRef::as_ref).collect::<Vec<_>>(), siblings).len()
         };
         let ending = of(0, Some(100), Some("old"));
         assert_eq!(count(std::slice::from_ref(&ending), &[]), 1, "its successor is not there yet");

@@ -2,70 +2,76 @@
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// A pod that has to go.
+/// A pod on a node that is drained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodView {
+    /// Its namespace.
     pub namespace: String,
+    /// Its name.
     pub name: String,
+    /// Its UID.
     pub uid: String,
+    /// Its place in the order of the drain.
     pub tier: Tier,
-    /// The time that it may take to end.
+    /// Its termination grace period.
     pub grace: SignedDuration,
-    /// It is ending.
+    /// True if it is terminating.
     pub ending: bool,
 }
 
-/// Who goes first: a tier only begins to go when the one before is gone.
+/// The place of a pod in the order of a drain. Pods of a tier are evicted when all pods of the tiers before it are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
+    /// Every other pod.
     Ordinary,
-    /// Of a critical priority class: what others rest on.
+    /// A pod of a critical priority class, which other pods may need.
     Critical,
-    /// Of a daemon set.
+    /// A pod of a daemon set.
     Daemon,
 }
 
-/// What to do with a pod.
+/// A way to remove a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Through the Eviction API, which asks its disruption budgets.
+pub enum Removal {
+    /// Evicts the pod through the Eviction API, which respects disruption budgets.
     Evict(PodView),
-    /// There is no time left to ask: with this grace.
+    /// Deletes the pod with this grace period: too little time is left for an eviction.
     Delete(PodView, SignedDuration),
 }
 
-/// Kept back of the deadline, so that the node can be given back in time.
+/// The time before the deadline at which pods are to be gone, so that the node can be given back in time.
 const MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// Returns what to do now. With a deadline, who would not end in time any more is deleted, whatever its tier.
-pub fn plan(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> Vec<Act> {
+/// Returns the pods to remove at this moment. With a deadline, a pod whose grace period would end too late is deleted,
+/// whatever its tier.
+pub fn plan(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> Vec<Removal> {
     let first = pods.iter().map(|pod| pod.tier).min();
     let left = deadline.map(|deadline| deadline.duration_since(now) - MARGIN);
-    let mut acts = Vec::new();
+    let mut removals = Vec::new();
     for pod in pods.iter().filter(|pod| !pod.ending) {
         match left {
             Some(left) if left <= pod.grace => {
                 let grace =
                     left.clamp(SignedDuration::from_secs(1), pod.grace.max(SignedDuration::from_secs(1)));
-                acts.push(Act::Delete(pod.clone(), grace));
+                removals.push(Removal::Delete(pod.clone(), grace));
             }
-            Some(_) | None if Some(pod.tier) == first => acts.push(Act::Evict(pod.clone())),
+            Some(_) | None if Some(pod.tier) == first => removals.push(Removal::Evict(pod.clone())),
             Some(_) | None => {}
         }
     }
-    acts
+    removals
 }
 
-/// Returns when to look again at the latest: when the next pod runs out of time.
-pub fn next_look(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> SignedDuration {
-    let soon = SignedDuration::from_secs(2);
-    let Some(deadline) = deadline else { return soon };
+/// Returns the time after which the drain is planned again, at the latest: when the next pod runs out of time.
+pub fn requeue_after(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> SignedDuration {
+    let longest = SignedDuration::from_secs(2);
+    let Some(deadline) = deadline else { return longest };
     pods.iter()
         .filter(|pod| !pod.ending)
         .map(|pod| deadline.duration_since(now) - MARGIN - pod.grace)
         .min()
-        .unwrap_or(soon)
-        .clamp(SignedDuration::from_millis(200), soon)
+        .unwrap_or(longest)
+        .clamp(SignedDuration::from_millis(200), longest)
 }
 
 #[cfg(test)]
@@ -89,9 +95,9 @@ mod tests {
         let deadline = left.map(|left| now + SignedDuration::from_secs(left));
         let said: Vec<_> = plan(pods, deadline, now)
             .iter()
-            .map(|act| match act {
-                Act::Evict(pod) => format!("evict {}", pod.name),
-                Act::Delete(pod, grace) => format!("delete {} in {}s", pod.name, grace.as_secs()),
+            .map(|removal| match removal {
+                Removal::Evict(pod) => format!("evict {}", pod.name),
+                Removal::Delete(pod, grace) => format!("delete {} in {}s", pod.name, grace.as_secs()),
             })
             .collect();
         assert_eq!(said.join(", "), expect);
@@ -115,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_would_not_end_in_time_is_deleted() {
+    fn a_pod_that_would_not_end_in_time_is_deleted() {
         let pods = [pod("slow", Tier::Critical, 100), pod("quick", Tier::Ordinary, 5)];
         check(&pods, Some(106), "evict quick");
         check(&pods, Some(105), "delete slow in 100s, evict quick");

@@ -1,23 +1,27 @@
 //! Plans the next step of a slot: the life of one node, from its bid to its end.
 //!
-//! A step is done, its outcome is written into the status, and the next one is asked for. Every step may be
-//! repeated: who crashes between the doing and the writing does it again and nothing more happens.
+//! A step is carried out, its outcome is recorded in the status, and the next step is planned. Every step is idempotent:
+//! after a crash between a step and its record the step is repeated, and the repeat has no further effect.
 
 pub mod conditions;
 
-use crate::api::{BidSlotStatus, ReleaseReason, SlotPhase};
+use super::ceiling::{self, Markets, StandingBid};
+use super::drain::{self, PodView, Removal, Tier};
+use crate::api::{BidNode, BidSlotStatus, ReleaseReason, SlotPhase};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use std::sync::Arc;
 
-/// Why a slot is not wanted.
+/// The reason why a slot is not wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwanted {
+    /// It is to be given up, as its `spec` says.
     Release(ReleaseReason),
-    /// Its BidNode, or itself, is being deleted.
+    /// The slot or its BidNode is being deleted.
     Deleted,
 }
 
 impl Unwanted {
-    fn word(self) -> &'static str {
+    fn reason(self) -> &'static str {
         match self {
             Unwanted::Release(ReleaseReason::ScaleDown) => "ScaleDown",
             Unwanted::Release(ReleaseReason::Empty) => "Empty",
@@ -29,59 +33,133 @@ impl Unwanted {
     }
 }
 
-/// What the engine says of the slot's bid.
+/// The slot's bid, as the engine knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Auction {
-    /// It has not been heard yet.
+pub enum BidState {
+    /// The bids have not been listed yet.
+    NotListed,
+    /// The engine does not know the bid.
     Unknown,
-    /// It does not know the bid.
-    NoBid,
-    Bid(BidView),
+    /// The engine knows the bid.
+    Known(BidView),
 }
 
+/// A bid, as the plan of its slot needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BidView {
-    /// It searches, or has what it wants.
+    /// True until the bid closes.
     pub open: bool,
+    /// The ceiling in micro-dollars per node-hour.
+    pub ceiling_micros: u64,
+    /// The allocation that the bid won.
     pub allocation: Option<AllocationView>,
 }
 
+/// An allocation, as the plan of its slot needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocationView {
+    /// Its number.
     pub allocation: u64,
-    /// It was reported ready.
+    /// True if it was reported ready.
     pub ready: bool,
-    /// The time at which a notice ends.
-    pub deadline: Option<Timestamp>,
-    /// Why it ended, if it has.
+    /// Its notice, if it is under notice.
+    pub notice: Option<Notice>,
+    /// The engine's word for why it ended, if it has.
     pub ended: Option<String>,
 }
 
-/// The Node object of the slot.
+/// A pre-emption notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Its begin.
+    pub started: Timestamp,
+    /// The time at which the allocation ends.
+    pub deadline: Timestamp,
+}
+
+impl Notice {
+    /// Returns whether the drain still waits for the other slots: for a quarter of the notice, at most 30 seconds.
+    pub fn waits_for_peers(&self, now: Timestamp) -> bool {
+        now.duration_since(self.started) <= (self.deadline.duration_since(self.started) / 4).min(PEERS_WAIT)
+    }
+
+    /// Returns whether an engine that does not answer is still asked for the price to stay.
+    pub fn waits_for_engine(&self, now: Timestamp) -> bool {
+        now.duration_since(self.started) <= ENGINE_WAIT
+    }
+}
+
+/// The other slots, as far as the drain of a node under notice waits for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peers {
+    /// A node under notice has no taint yet.
+    Untainted,
+    /// All nodes under notice have their taint.
+    Tainted {
+        /// The number of bids of the BidNode that are not under notice.
+        bids: usize,
+        /// The number of bids that the BidNode is to have.
+        wanted: usize,
+    },
+}
+
+/// The engine's answer to the question which ceiling keeps a node under notice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PriceToStay {
+    /// The engine was not asked: there is no notice, or it has been answered.
+    #[default]
+    NotAsked,
+    /// The engine does not answer, and is not waited for any longer.
+    NoAnswer,
+    /// The notice has been rescinded.
+    Rescinded,
+    /// The ceiling in micro-dollars, if one keeps the node, and the markets, if one is open.
+    Known {
+        /// The lowest ceiling that keeps the node.
+        price_micros: Option<u64>,
+        /// The markets of the BidNode.
+        markets: Option<Arc<Markets>>,
+    },
+}
+
+/// The prices by which a slot bids and amends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pricing {
+    /// The markets of the BidNode.
+    pub markets: Arc<Markets>,
+    /// The slot's own bid, if it stands.
+    pub bid: Option<StandingBid>,
+    /// The bids of the BidNode's other slots that may be amended, by the name of the slot. They are read only if the
+    /// slot's own bid is to be amended.
+    pub others: Vec<(String, StandingBid)>,
+}
+
+/// The Node object of a slot, as the plan needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
+    /// True if its condition `Ready` is true.
     pub ready: bool,
-    /// It has its labels and taints, and not the one it came with.
+    /// True if it has the labels and taints of its BidNode, and not the taint that it registered with.
     pub registered: bool,
-    /// It has the taint of nodes that are given up.
+    /// True if it has the taint of nodes that are given up.
     pub leaving: bool,
-    /// Since when it is being deleted: others hold it with a finalizer.
+    /// Its deletion timestamp. A Node that has one still exists because another finalizer holds it.
     pub ending_since: Option<Timestamp>,
 }
 
-/// How long a slot waits for what may never come. What costs nothing is waited for without end: a price, a unit, an
-/// engine that is away (docs/decisions/0034).
+/// The time-outs of a slot. A slot waits without a limit for what costs nothing: a price, a unit, an engine that does
+/// not answer (docs/decisions/0034).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For a machine to come, and then for its node to be ready.
+    /// The time for a machine to come, and then the time for its node to be ready.
     pub machine: SignedDuration,
-    /// For the pods of a node that is given up without a notice.
+    /// The time for the pods of a node that is given up without a notice.
     pub drain: SignedDuration,
-    /// For those who hold a deleted Node object.
+    /// The time for other finalizers of a deleted Node object.
     pub held: SignedDuration,
-    /// For a node that vanished, unless the provider says that the unit is lost.
+    /// The time for a node that vanished to come back, unless the provider says that the unit is lost.
     pub vanished: SignedDuration,
-    /// For an engine that does not know the bid: the right store may come back.
+    /// The time for an engine that does not know the bid: its right store may come back.
     pub unknown: SignedDuration,
 }
 
@@ -97,92 +175,205 @@ impl Default for Limits {
     }
 }
 
-/// All that the next step depends on.
+/// Everything that the next step of a slot depends on.
 #[derive(Clone, Debug)]
-pub struct Observation<'a> {
+pub struct Observation {
+    /// The time of the observation.
     pub now: Timestamp,
-    pub status: &'a BidSlotStatus,
+    /// The status of the slot.
+    pub status: BidSlotStatus,
+    /// The BidNode of the slot, unless it is gone.
+    pub bidnode: Option<Arc<BidNode>>,
+    /// The reason why the slot is not wanted, if it is not.
     pub unwanted: Option<Unwanted>,
-    pub auction: Auction,
+    /// The slot's bid at the engine.
+    pub bid: BidState,
+    /// The Node object of the slot.
     pub node: Option<NodeView>,
-    /// The ceiling to bid; 0 where `maxBid` is below one tick; `None` while no price is known.
-    pub ceiling_micros: Option<u64>,
-    /// The ceiling to amend the bid to.
-    pub amend_micros: Option<u64>,
-    /// Pods are left on the node.
-    pub pods_left: bool,
-    /// All nodes under notice have their taint, and a new bid stands in its place.
-    pub may_drain: bool,
-    /// The machine behind the node is known to be gone.
+    /// The prices, if they matter in this phase and are known.
+    pub pricing: Option<Pricing>,
+    /// The engine's answer about a notice.
+    pub price_to_stay: PriceToStay,
+    /// The other slots, while the drain of a node under notice waits for them.
+    pub peers: Option<Peers>,
+    /// The pods on the node while it is drained.
+    pub pods: Vec<PodView>,
+    /// True if the provisioner says that the machine of the node is gone.
     pub machine_gone: bool,
+    /// The time-outs.
     pub limits: Limits,
 }
 
-impl Observation<'_> {
-    /// For how long the slot has been where it is.
+impl Observation {
+    /// Returns the time for which the slot has been in its phase.
     fn waited(&self) -> SignedDuration {
         self.status.since.as_ref().map(|since| self.now.duration_since(since.0)).unwrap_or_default()
     }
 
-    /// The Node object, for as long as those who hold it are waited for.
+    /// Returns the Node object, until other finalizers have held it for too long.
     fn object(&self) -> Option<&NodeView> {
         self.node.as_ref().filter(|node| {
             node.ending_since.is_none_or(|since| self.now.duration_since(since) < self.limits.held)
         })
     }
 
-    /// Until when pods may leave of their own.
+    /// Returns the time until which pods may leave by themselves.
     fn drained_by(&self, deadline: Option<Timestamp>) -> Option<Timestamp> {
         let began = self.status.drain_time.as_ref();
-        deadline.map(|deadline| deadline - LAST).or_else(|| Some(began?.0 + self.limits.drain))
+        deadline.map(|deadline| deadline - RELEASE_MARGIN).or_else(|| Some(began?.0 + self.limits.drain))
+    }
+
+    /// Returns the ceiling to bid, if a price is known: 0 if `maxBid` is below one tick.
+    fn ceiling_micros(&self) -> Option<u64> {
+        let (bidnode, pricing) = (self.bidnode.as_ref()?, self.pricing.as_ref()?);
+        Some(ceiling::ceiling(&bidnode.spec, &pricing.markets.quote).ceiling_micros)
+    }
+
+    /// Returns the ceiling to amend the bid to, if it is to be amended.
+    pub fn amend_micros(&self) -> Option<u64> {
+        let (bidnode, pricing) = (self.bidnode.as_ref()?, self.pricing.as_ref()?);
+        ceiling::amendment(&bidnode.spec, &pricing.markets, pricing.bid.as_ref()?, self.now)
+    }
+
+    /// Returns the other slots whose bids are to be amended before this one is amended to this ceiling.
+    fn amended_before(&self, amend_micros: u64) -> Vec<String> {
+        let (Some(bidnode), Some(pricing)) = (&self.bidnode, &self.pricing) else { return Vec::new() };
+        let Some(bid) = &pricing.bid else { return Vec::new() };
+        let (amend, others) = ((bid, amend_micros), &pricing.others);
+        let before = ceiling::amended_before(&bidnode.spec, &pricing.markets, amend, others, self.now);
+        before.into_iter().cloned().collect()
+    }
+
+    /// Returns the allocation that the slot holds, if the engine and the status agree on it.
+    fn held(&self) -> Option<&AllocationView> {
+        let BidState::Known(BidView { allocation: Some(allocation), .. }) = &self.bid else { return None };
+        let agreed = self.status.allocation == Some(allocation.allocation);
+        (agreed && allocation.ended.is_none() && self.status.lost_time.is_none()).then_some(allocation)
+    }
+
+    /// Returns the notice that the slot has not answered yet, if there is one: the engine is then to be asked for the
+    /// price to stay.
+    pub fn unanswered_notice(&self) -> Option<Notice> {
+        let notice = self.held()?.notice?;
+        let answered = self.status.phase >= SlotPhase::Releasing || self.status.deadline.is_some();
+        (!answered && self.unwanted.is_none()).then_some(notice)
+    }
+
+    /// Returns whether the drain may begin: after every node under notice has its taint and the BidNode's new bids are
+    /// placed, or when it has waited long enough for that.
+    fn may_drain(&self) -> bool {
+        match self.peers {
+            None => true,
+            Some(Peers::Untainted) => false,
+            Some(Peers::Tainted { bids, wanted }) => bids >= wanted,
+        }
+    }
+
+    /// Returns whether pods are left that the drain waits for. The pods of daemon sets go with the node. A node that is not
+    /// ready never reports the end of a terminating pod.
+    fn pods_left(&self) -> bool {
+        let silent = self.node.as_ref().is_none_or(|node| !node.ready);
+        let stays = |pod: &PodView| !pod.ending || (pod.tier < Tier::Daemon && !silent);
+        self.pods.iter().any(stays)
     }
 }
 
-/// What to do.
+/// The next step of a slot, and the slots that must take theirs first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The next step.
+    pub step: Step,
+    /// The other slots of the BidNode whose bids are to be amended first: they are reconciled at once.
+    pub reconcile: Vec<String>,
+}
+
+/// The way in which a bid that was begun is placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// The bid is placed.
+    New,
+    /// The engine is searched first: the bid was begun some time ago, and may have been placed before a crash.
+    SearchFirst,
+    /// The engine is only searched: the BidNode is gone.
+    SearchOnly,
+}
+
+/// One step in the life of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Write down that this is about to be bid.
-    Begin { ceiling_micros: u64 },
-    /// Place the bid that was begun.
-    Place,
-    /// Change the ceiling.
-    Amend { ceiling_micros: u64 },
-    /// Order the machine, and ask how far it is.
+    /// Records the ceiling of a bid that is about to be placed.
+    Begin {
+        /// The ceiling in micro-dollars per node-hour.
+        ceiling_micros: u64,
+    },
+    /// Places the bid that was begun.
+    Place(Placement),
+    /// Amends the ceiling of the bid.
+    Amend {
+        /// The new ceiling in micro-dollars per node-hour.
+        ceiling_micros: u64,
+    },
+    /// Orders the machine, and asks for its state.
     Provision,
-    /// Give the node its labels and taints, in one patch.
+    /// Patches the node with its labels and taints.
     Register,
-    /// Tell the engine that the node runs.
+    /// Reports to the engine that the node is ready.
     ReportReady,
-    /// Ask the strategy what to do about the notice: raise, or let go.
-    AnswerNotice { deadline: Timestamp },
-    /// Give the node the taint of nodes that are given up.
+    /// Answers a notice.
+    AnswerNotice {
+        /// The time at which the allocation ends.
+        deadline: Timestamp,
+        /// The ceiling that keeps the node; `None` if it is let go.
+        raise_to_micros: Option<u64>,
+    },
+    /// Taints the node as one that is given up.
     Taint,
-    /// Take that taint away.
+    /// Removes that taint.
     Untaint,
-    /// Make the next pods go.
-    Drain,
-    /// Delete the Node object.
+    /// Removes the next pods of the node.
+    Drain {
+        /// The pods to remove.
+        removals: Vec<Removal>,
+        /// The time after which the drain is planned again.
+        requeue_after: SignedDuration,
+    },
+    /// Deletes the Node object.
     DeleteNode,
-    /// End the machine.
+    /// Ends the machine.
     Deprovision,
-    /// End the bid, and what it holds.
+    /// Cancels the bid, and releases its allocation.
     Cancel,
-    /// Write down that the engine does not know the bid.
+    /// Records that the engine does not know the bid.
     MissBid,
-    /// Write down that the engine knows the bid again.
+    /// Records that the engine knows the bid again.
     FindBid,
-    /// Write down where it is.
-    Move { phase: SlotPhase, reason: &'static str },
-    /// Write down where it is, with the engine's word for why.
-    End { reason: String },
-    /// Nothing holds it any more: let the object go.
+    /// Moves the slot to a phase.
+    Move {
+        /// The phase.
+        phase: SlotPhase,
+        /// The reason, as one word.
+        reason: &'static str,
+    },
+    /// Moves the slot to its last phase, with the engine's reason.
+    End {
+        /// The engine's word for why the allocation ended.
+        reason: String,
+    },
+    /// Removes the finalizer, and deletes the object.
     Forget,
-    /// Until something happens, at the latest after this time.
+    /// Waits for an event, at most for this time.
     Wait(SignedDuration),
 }
 
-/// Returns whether a slot has failed that was given back in good order, by why it was.
-pub fn is_failure(reason: Option<&str>) -> bool {
+impl Step {
+    /// Returns whether the status is written before the step, because a crash during the step must find it so.
+    pub fn is_recorded_before(&self) -> bool {
+        matches!(self, Step::Place(_))
+    }
+}
+
+/// Returns whether a slot that gave its unit back has failed, by its reason.
+fn is_failure(reason: Option<&str>) -> bool {
     matches!(
         reason,
         Some(
@@ -196,16 +387,66 @@ pub fn is_failure(reason: Option<&str>) -> bool {
     )
 }
 
-/// Kept back of a deadline, for the node to be given back in.
-const LAST: SignedDuration = SignedDuration::from_secs(2);
-const SOON: SignedDuration = SignedDuration::from_secs(2);
-const BEAT: SignedDuration = SignedDuration::from_secs(60);
-/// The interval at which a node that says nothing is looked at: its machine may be gone, which no event tells.
-const SILENT_BEAT: SignedDuration = SignedDuration::from_secs(10);
+/// Returns the last phase of a slot whose allocation has ended, with its reason. The engine's reason counts, unless the
+/// slot itself gave the unit back.
+pub fn end(engine_reason: &str, status_reason: Option<&str>) -> (SlotPhase, String) {
+    let given_back = engine_reason == RELEASED;
+    let reason = status_reason.filter(|_| given_back).unwrap_or(engine_reason);
+    let failed = !given_back || is_failure(Some(reason));
+    (if failed { SlotPhase::Failed } else { SlotPhase::Released }, reason.to_owned())
+}
 
-/// The next step.
-pub fn next(observation: &Observation<'_>) -> Step {
-    let status = observation.status;
+/// Returns whether the API server would refuse the same labels and taints again: they are invalid (400, 422), or a policy
+/// has forbidden them (403) for as long as a machine may take to come.
+pub fn is_refusal_final(code: u16, status: &BidSlotStatus, limits: &Limits, now: Timestamp) -> bool {
+    let waited = status.since.as_ref().map(|since| now.duration_since(since.0)).unwrap_or_default();
+    matches!(code, 400 | 422) || code == 403 && waited >= limits.machine
+}
+
+/// Returns the time between two questions about the machine of a slot: short while the machine may be a quick one, and
+/// longer if it takes minutes or if it runs, since its Node has events.
+pub fn machine_poll(status: &BidSlotStatus, now: Timestamp) -> SignedDuration {
+    let waited = status.since.as_ref().map(|since| now.duration_since(since.0)).unwrap_or_default();
+    let shortest = SignedDuration::from_millis(if status.node.is_some() { 2_000 } else { 250 });
+    (waited / 4).clamp(shortest, SignedDuration::from_secs(5))
+}
+
+/// The engine's reason for the end of an allocation that its tenant released.
+pub const RELEASED: &str = "RELEASED";
+
+/// The longest time that the drain of a node under notice waits for the other slots.
+const PEERS_WAIT: SignedDuration = SignedDuration::from_secs(30);
+/// The time after the begin of a notice for which an engine that does not answer is asked for the price to stay.
+const ENGINE_WAIT: SignedDuration = SignedDuration::from_secs(10);
+/// The age of a begun bid from which the engine is searched for it before it is placed.
+const SEARCH_AFTER: SignedDuration = SignedDuration::from_secs(10);
+/// The time before the deadline that is kept to give the node back in.
+const RELEASE_MARGIN: SignedDuration = SignedDuration::from_secs(2);
+/// The wait for what comes soon and has no event.
+const SHORT_WAIT: SignedDuration = SignedDuration::from_secs(2);
+/// The wait for what has an event: the slot is reconciled at least as often.
+const LONG_WAIT: SignedDuration = SignedDuration::from_secs(60);
+/// The interval at which a node that is not ready is observed: no event says that its machine is gone.
+const NOT_READY_WAIT: SignedDuration = SignedDuration::from_secs(10);
+/// The time that a bid waits for another bid of its BidNode to be amended first.
+const AMEND_WAIT: SignedDuration = SignedDuration::from_millis(200);
+
+/// Returns the plan for a slot.
+pub fn plan(observation: &Observation) -> Plan {
+    let amend_micros = observation.amend_micros();
+    let reconcile = amend_micros.map(|micros| observation.amended_before(micros)).unwrap_or_default();
+    let mut step = next(observation, amend_micros.filter(|_| reconcile.is_empty()));
+    if let Step::Wait(time) = &mut step
+        && !reconcile.is_empty()
+    {
+        *time = (*time).min(AMEND_WAIT);
+    }
+    Plan { step, reconcile }
+}
+
+/// Returns the next step. `amend_micros` is the ceiling to amend the bid to, if it is the bid's turn.
+fn next(observation: &Observation, amend_micros: Option<u64>) -> Step {
+    let status = &observation.status;
     match status.phase {
         SlotPhase::Released | SlotPhase::Failed => return Step::Forget,
         SlotPhase::Pending
@@ -219,54 +460,65 @@ pub fn next(observation: &Observation<'_>) -> Step {
         | SlotPhase::Releasing => {}
     }
     if status.bid.is_none() {
-        // With a ceiling it was begun, and may stand.
-        return if status.ceiling_micros.is_some() { Step::Place } else { begin(observation) };
+        // A bid with a ceiling was begun, and may have been placed.
+        return if status.ceiling_micros.is_some() { place(observation) } else { begin(observation) };
     }
-    match &observation.auction {
-        Auction::Unknown => Step::Wait(SOON),
-        Auction::NoBid => unheard_of(observation),
-        Auction::Bid(_) if status.lost_time.is_some() => Step::FindBid,
-        Auction::Bid(bid) => match &bid.allocation {
-            None => waiting(observation, bid),
+    match &observation.bid {
+        BidState::NotListed => Step::Wait(SHORT_WAIT),
+        BidState::Unknown => unknown(observation),
+        BidState::Known(_) if status.lost_time.is_some() => Step::FindBid,
+        BidState::Known(bid) => match &bid.allocation {
+            None => waiting(observation, bid, amend_micros),
             Some(allocation) => match &allocation.ended {
                 Some(reason) => ended(observation, reason, bid.open),
-                None => holding(observation, allocation),
+                None => holding(observation, bid, allocation, amend_micros),
             },
         },
     }
 }
 
-fn begin(observation: &Observation<'_>) -> Step {
-    match (observation.unwanted, observation.ceiling_micros) {
+/// Plans for a bid that was begun.
+fn place(observation: &Observation) -> Step {
+    let begun = observation.status.bid_time.as_ref().map(|time| observation.now.duration_since(time.0));
+    Step::Place(match begun {
+        _ if observation.bidnode.is_none() => Placement::SearchOnly,
+        Some(age) if age > SEARCH_AFTER => Placement::SearchFirst,
+        Some(_) | None => Placement::New,
+    })
+}
+
+/// Plans for a slot that has not bid yet.
+fn begin(observation: &Observation) -> Step {
+    match (observation.unwanted, observation.ceiling_micros()) {
         (Some(_), _) => Step::Move { phase: SlotPhase::Released, reason: "NeverBid" },
-        (None, None) => moved(observation, SlotPhase::Pending, "NoPrice", SOON),
-        (None, Some(0)) => moved(observation, SlotPhase::Pending, "MaxBidBelowTick", BEAT),
+        (None, None) => moved(observation, SlotPhase::Pending, "NoPrice", SHORT_WAIT),
+        (None, Some(0)) => moved(observation, SlotPhase::Pending, "MaxBidBelowTick", LONG_WAIT),
         (None, Some(ceiling_micros)) => Step::Begin { ceiling_micros },
     }
 }
 
-/// The bid has nothing.
-fn waiting(observation: &Observation<'_>, bid: &BidView) -> Step {
+/// Plans for a bid without an allocation.
+fn waiting(observation: &Observation, bid: &BidView, amend_micros: Option<u64>) -> Step {
     match (observation.unwanted, bid.open) {
         (Some(_), true) => Step::Cancel,
-        (Some(why), false) => Step::Move { phase: SlotPhase::Released, reason: why.word() },
+        (Some(why), false) => Step::Move { phase: SlotPhase::Released, reason: why.reason() },
         (None, false) => Step::Move { phase: SlotPhase::Failed, reason: "BidClosed" },
-        (None, true) => match observation.amend_micros {
+        (None, true) => match amend_micros {
             Some(ceiling_micros) => Step::Amend { ceiling_micros },
-            None => moved(observation, SlotPhase::Bidding, "BidWaits", BEAT / 2),
+            None => moved(observation, SlotPhase::Bidding, "BidWaits", LONG_WAIT / 2),
         },
     }
 }
 
-/// The engine does not know the bid: it is another one, or came back from an older backup. The right one may come back,
-/// so the slot waits for a while. Then the node is given up. No tenant has taken it: its pods have the time that they
-/// have when a node is given up.
-fn unheard_of(observation: &Observation<'_>) -> Step {
+/// Plans for a bid that the engine does not know: it is another engine, or its store is from an older backup. The right
+/// store may come back, so the slot waits for a while. Then the node is given up. No tenant has taken it: its pods have
+/// the time that they have when a node is given up without a notice.
+fn unknown(observation: &Observation) -> Step {
     if observation.unwanted.is_none() && observation.status.phase < SlotPhase::Notice {
         let Some(since) = &observation.status.lost_time else { return Step::MissBid };
         let left = observation.limits.unknown - observation.now.duration_since(since.0);
         if left.is_positive() {
-            return Step::Wait(left.min(BEAT));
+            return Step::Wait(left.min(LONG_WAIT));
         }
     }
     let runs = observation.node.as_ref().is_some_and(|node| node.ending_since.is_none());
@@ -277,10 +529,10 @@ fn unheard_of(observation: &Observation<'_>) -> Step {
     }
 }
 
-/// The node is no longer ours: its pods move as soon as the Node object is gone.
-fn ended(observation: &Observation<'_>, reason: &str, bid_open: bool) -> Step {
+/// Plans for an allocation that has ended. The Node object goes first: its pods are replaced as soon as it is gone.
+fn ended(observation: &Observation, reason: &str, bid_open: bool) -> Step {
     if let Some(node) = observation.object() {
-        return if node.ending_since.is_some() { Step::Wait(SOON) } else { Step::DeleteNode };
+        return if node.ending_since.is_some() { Step::Wait(SHORT_WAIT) } else { Step::DeleteNode };
     }
     if !observation.status.machine_ended {
         return Step::Deprovision;
@@ -291,8 +543,15 @@ fn ended(observation: &Observation<'_>, reason: &str, bid_open: bool) -> Step {
     Step::End { reason: reason.to_owned() }
 }
 
-fn holding(observation: &Observation<'_>, allocation: &AllocationView) -> Step {
-    let status = observation.status;
+/// Plans for an allocation that the slot holds.
+fn holding(
+    observation: &Observation,
+    bid: &BidView,
+    allocation: &AllocationView,
+    amend_micros: Option<u64>,
+) -> Step {
+    let status = &observation.status;
+    let deadline = allocation.notice.map(|notice| notice.deadline);
     if status.allocation != Some(allocation.allocation) {
         return Step::Move { phase: SlotPhase::Awarded, reason: "Allocated" };
     }
@@ -300,18 +559,31 @@ fn holding(observation: &Observation<'_>, allocation: &AllocationView) -> Step {
         return releasing(observation);
     }
     if let Some(why) = observation.unwanted {
-        return leave(observation, allocation.deadline, why.word());
+        return leave(observation, deadline, why.reason());
     }
-    match (allocation.deadline, &status.deadline) {
-        (Some(deadline), None) => Step::AnswerNotice { deadline },
+    match (deadline, &status.deadline) {
+        (Some(deadline), None) => answer_notice(observation, bid, deadline),
         (Some(deadline), Some(_)) => leave(observation, Some(deadline), "Preempted"),
         (None, Some(_)) => rescinded(observation),
-        (None, None) => run(observation, allocation),
+        (None, None) => run(observation, allocation, amend_micros),
     }
 }
 
-/// The node stays after all.
-fn rescinded(observation: &Observation<'_>) -> Step {
+/// Plans the answer to a notice: the strategy raises the bid, or lets the node go.
+fn answer_notice(observation: &Observation, bid: &BidView, deadline: Timestamp) -> Step {
+    let raise_to_micros = match &observation.price_to_stay {
+        // The event that says so is on its way.
+        PriceToStay::Rescinded => return Step::Wait(SignedDuration::from_millis(250)),
+        PriceToStay::NotAsked | PriceToStay::NoAnswer => None,
+        PriceToStay::Known { price_micros, markets } => observation.bidnode.as_ref().and_then(|bidnode| {
+            ceiling::raise_to_stay(&bidnode.spec, markets.as_deref(), *price_micros, bid.ceiling_micros)
+        }),
+    };
+    Step::AnswerNotice { deadline, raise_to_micros }
+}
+
+/// Plans for a node whose notice was rescinded.
+fn rescinded(observation: &Observation) -> Step {
     match &observation.node {
         Some(node) if node.leaving => Step::Untaint,
         Some(node) if node.ready => Step::Move { phase: SlotPhase::Ready, reason: "NoticeRescinded" },
@@ -320,9 +592,9 @@ fn rescinded(observation: &Observation<'_>) -> Step {
     }
 }
 
-/// Towards a ready node, and then keeping it.
-fn run(observation: &Observation<'_>, allocation: &AllocationView) -> Step {
-    let status = observation.status;
+/// Plans for a node that is not ready yet, and then keeps it.
+fn run(observation: &Observation, allocation: &AllocationView, amend_micros: Option<u64>) -> Step {
+    let status = &observation.status;
     let limit = observation.limits.machine;
     if status.phase == SlotPhase::Provisioning && observation.node.is_none() && observation.waited() >= limit
     {
@@ -351,7 +623,7 @@ fn run(observation: &Observation<'_>, allocation: &AllocationView) -> Step {
         if status.phase == SlotPhase::Registered && !left.is_positive() {
             return Step::Move { phase: SlotPhase::Releasing, reason: "NodeLate" };
         }
-        return moved(observation, SlotPhase::Registered, "NodeNotReady", left.clamp(SOON, BEAT));
+        return moved(observation, SlotPhase::Registered, "NodeNotReady", left.clamp(SHORT_WAIT, LONG_WAIT));
     }
     if node.ready && !allocation.ready {
         return Step::ReportReady;
@@ -359,42 +631,52 @@ fn run(observation: &Observation<'_>, allocation: &AllocationView) -> Step {
     if status.phase != SlotPhase::Ready {
         return Step::Move { phase: SlotPhase::Ready, reason: "NodeReady" };
     }
-    match observation.amend_micros {
+    match amend_micros {
         Some(ceiling_micros) => Step::Amend { ceiling_micros },
         None => {
-            let beat = if node.ready { BEAT } else { SILENT_BEAT };
+            let longest = if node.ready { LONG_WAIT } else { NOT_READY_WAIT };
             let protected =
                 status.protected_until.as_ref().map(|until| until.0.duration_since(observation.now));
-            Step::Wait(protected.filter(|left| left.is_positive()).unwrap_or(beat).min(beat))
+            Step::Wait(protected.filter(|left| left.is_positive()).unwrap_or(longest).min(longest))
         }
     }
 }
 
-/// Taint, drain, and go.
-fn leave(observation: &Observation<'_>, deadline: Option<Timestamp>, reason: &'static str) -> Step {
+/// Plans the steps of a node that is given up: taint, drain, release.
+fn leave(observation: &Observation, deadline: Option<Timestamp>, reason: &'static str) -> Step {
     let Some(node) = &observation.node else {
         return Step::Move { phase: SlotPhase::Releasing, reason };
     };
     if !node.leaving {
         return Step::Taint;
     }
-    if deadline.is_some() && !observation.may_drain {
+    if deadline.is_some() && !observation.may_drain() {
         return moved(observation, SlotPhase::Notice, reason, SignedDuration::from_millis(500));
     }
     if observation.status.phase != SlotPhase::Draining {
         return Step::Move { phase: SlotPhase::Draining, reason };
     }
     let time_left = observation.drained_by(deadline).is_none_or(|until| observation.now < until);
-    if observation.pods_left && time_left {
-        return Step::Drain;
+    if observation.pods_left() && time_left {
+        return drain(observation, deadline);
     }
     Step::Move { phase: SlotPhase::Releasing, reason }
 }
 
-/// The node is empty, or gone: the object, the machine, the allocation, in this order.
-fn releasing(observation: &Observation<'_>) -> Step {
+/// Plans which pods leave next.
+fn drain(observation: &Observation, deadline: Option<Timestamp>) -> Step {
+    let began = observation.status.drain_time.as_ref().map_or(observation.now, |time| time.0);
+    let (deadline, now) = (deadline.or(Some(began + observation.limits.drain)), observation.now);
+    Step::Drain {
+        removals: drain::plan(&observation.pods, deadline, now),
+        requeue_after: drain::requeue_after(&observation.pods, deadline, now),
+    }
+}
+
+/// Plans for a node that is empty or gone: the Node object, the machine and the allocation end in this order.
+fn releasing(observation: &Observation) -> Step {
     if let Some(node) = observation.object() {
-        return if node.ending_since.is_some() { Step::Wait(SOON) } else { Step::DeleteNode };
+        return if node.ending_since.is_some() { Step::Wait(SHORT_WAIT) } else { Step::DeleteNode };
     }
     let missing = observation.status.missing_time.as_ref();
     let kept = missing.map(|since| observation.limits.vanished - observation.now.duration_since(since.0));
@@ -405,13 +687,8 @@ fn releasing(observation: &Observation<'_>) -> Step {
     }
 }
 
-/// Written once; then until something happens.
-fn moved(
-    observation: &Observation<'_>,
-    phase: SlotPhase,
-    reason: &'static str,
-    wait: SignedDuration,
-) -> Step {
+/// Moves the slot once, and then waits.
+fn moved(observation: &Observation, phase: SlotPhase, reason: &'static str, wait: SignedDuration) -> Step {
     let there = observation.status.phase == phase && observation.status.reason.as_deref() == Some(reason);
     if there { Step::Wait(wait) } else { Step::Move { phase, reason } }
 }

@@ -1,94 +1,169 @@
-//! The status of a BidNode, from the status of its slots.
+//! Plans the status of a BidNode from the status of its slots, and when it is written.
 
-use crate::api::{BidNodeStatus, BidSlotStatus, LABEL_UID, NodePhase, NodeStatus, SlotPhase, usd};
+use super::ceiling::{self, Ceiling, Markets};
+use crate::api::{
+    BidNodePhase, BidNodeSpec, BidNodeStatus, BidSlotStatus, LABEL_UID, NodeStatus, SlotPhase, micros, usd,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
 
-/// What the markets of a BidNode have to say to its ceiling.
+/// The markets of a BidNode, compared with its ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supply {
-    /// They were not asked, or did not answer.
+    /// The engine was not asked, or did not answer.
     Unknown,
     /// No market of the type is open.
     NoMarket,
-    /// No provider offers a node.
+    /// No provider offers a unit.
     NoUnit,
-    /// The ceiling, and what it would have to be at least where it is lower, in micro-dollars.
-    Offered { ceiling_micros: u64, below_floor_micros: Option<u64> },
+    /// Providers offer units; the ceiling may be too low for them.
+    Offered(Ceiling),
 }
 
-/// A slot and what its node costs.
+impl Supply {
+    /// Compares the markets of a BidNode, if any is open, with its ceiling.
+    pub fn of(spec: &BidNodeSpec, markets: Option<&Markets>) -> Self {
+        match markets {
+            None => Supply::NoMarket,
+            Some(markets) if markets.units == 0 => Supply::NoUnit,
+            Some(markets) => Supply::Offered(ceiling::ceiling(spec, &markets.quote)),
+        }
+    }
+}
+
+/// A slot, as the status of its BidNode needs it.
 #[derive(Clone, Debug)]
-pub struct SlotReport<'a> {
-    pub name: &'a str,
-    pub status: &'a BidSlotStatus,
-    /// It is being given up.
+pub struct SlotReport {
+    /// Its name.
+    pub name: String,
+    /// Its status.
+    pub status: BidSlotStatus,
+    /// True if it is being given up.
     pub leaving: bool,
-    /// Its node is there and ready.
+    /// True if its node exists and is ready.
     pub node_ready: bool,
+    /// The price in force of its allocation, in micro-dollars per node-hour.
     pub price_micros: Option<u64>,
 }
 
-/// What else there is to say.
+/// Everything that the status of a BidNode depends on.
 #[derive(Clone, Debug)]
-pub struct Facts<'a> {
-    pub uid: &'a str,
+pub struct Observation {
+    /// The status as it was last written, if it was.
+    pub previous: Option<BidNodeStatus>,
+    /// The slots.
+    pub slots: Vec<SlotReport>,
+    /// The UID of the BidNode.
+    pub uid: String,
+    /// The generation of the BidNode.
     pub generation: Option<i64>,
+    /// Its `minNodes`.
     pub min_nodes: usize,
+    /// Its `maxBid`, in USD per node-hour.
+    pub max_bid: f64,
+    /// True if the BidNode is being deleted.
     pub deleting: bool,
+    /// The time of the observation.
     pub now: Timestamp,
-    /// Why the engine cannot be asked; `None` while it can.
-    pub auction_fault: Option<String>,
+    /// The error with which the engine does not answer; `None` while it answers.
+    pub engine_fault: Option<String>,
+    /// The markets, compared with the ceiling.
     pub supply: Supply,
-    /// The API server refuses the labels or taints of its nodes, with its words.
+    /// The message with which the API server refuses the labels or taints of the nodes, if it does.
     pub registration_refused: Option<String>,
-    /// What its nodes have cost so far, in micro-dollars; `None` where it is not known.
+    /// The cost of all nodes so far, in micro-dollars; `None` if it is not known.
     pub cost_micros: Option<u64>,
-    /// The cost may be written although nothing else has changed.
-    pub cost_due: bool,
-    /// The `minNodes` that nodes were given up for.
+    /// The `minNodes` that slots were given up for.
     pub observed_min_nodes: Option<u32>,
-    /// A bid is above `maxBid` still.
-    pub above_max_bid: bool,
-    /// Until when a node is protected whose bid is.
-    pub max_bid_waits_until: Option<Timestamp>,
+    /// The time at which the mean price was last changed.
+    pub price_written: Option<Timestamp>,
+    /// The time at which the cost was last changed, or at which the process first observed the BidNode.
+    pub cost_written: Timestamp,
+    /// The time at which the status was last written.
+    pub status_written: Option<Timestamp>,
 }
 
-/// The mean price of the same nodes moves at most as often as this, and by at least a hundredth.
-const PRICE_BEAT: SignedDuration = SignedDuration::from_secs(60);
+/// The status of a BidNode, and when it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The new status.
+    pub status: BidNodeStatus,
+    /// The time at which it is written.
+    pub write: Write,
+}
 
-/// The new status. `priced` is when the mean price was last changed.
-pub fn status(
-    was: &BidNodeStatus,
-    facts: &Facts<'_>,
-    slots: &[SlotReport<'_>],
-    priced: Option<Timestamp>,
-) -> BidNodeStatus {
+/// The time at which a status is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// The status is not written: it is as it was.
+    Unchanged,
+    /// The status is planned again after this time, since it was written a moment ago.
+    Later(Duration),
+    /// The status is written at once.
+    Now,
+}
+
+/// The mean price of the same nodes changes at most once in this time, and by at least a hundredth.
+const PRICE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
+/// A cost that alone has changed is written once in this time.
+const COST_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
+/// A status with the same phase and generation is written at most once in this time if counts or conditions changed.
+const NUMBERS_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
+/// A status of which only other fields changed is written at most once in this time.
+const DETAILS_INTERVAL: SignedDuration = SignedDuration::from_secs(5);
+
+/// Returns the status of a BidNode, and when it is written: at once if the phase or the generation changed, and less often
+/// otherwise.
+pub fn plan(observation: &Observation) -> Plan {
+    let status = status(observation);
+    let none = BidNodeStatus::default();
+    let previous = observation.previous.as_ref().unwrap_or(&none);
+    if observation.previous.as_ref() == Some(&status) {
+        return Plan { status, write: Write::Unchanged };
+    }
+    let turned = status.phase != previous.phase || status.observed_generation != previous.observed_generation;
+    let numbers = |it: &BidNodeStatus| (it.active_nodes, it.pending_bids, it.conditions.clone());
+    let interval = match (turned, numbers(&status) == numbers(previous)) {
+        (true, _) => SignedDuration::ZERO,
+        (false, false) => NUMBERS_INTERVAL,
+        (false, true) => DETAILS_INTERVAL,
+    };
+    let left = observation.status_written.map(|when| interval - observation.now.duration_since(when));
+    let left = left.and_then(|left| Duration::try_from(left).ok()).filter(|left| !left.is_zero());
+    Plan { status, write: left.map_or(Write::Now, Write::Later) }
+}
+
+/// Returns the status of a BidNode.
+pub fn status(observation: &Observation) -> BidNodeStatus {
+    let none = BidNodeStatus::default();
+    let was = observation.previous.as_ref().unwrap_or(&none);
+    let slots = &observation.slots;
     let active: Vec<_> =
         slots.iter().filter(|slot| state(slot) == SlotPhase::Ready && !slot.leaving).collect();
     let pending =
         slots.iter().filter(|slot| slot.status.phase <= SlotPhase::Bidding && !slot.leaving).count();
     let counting: Vec<_> = slots.iter().filter(|slot| slot.status.phase.counts() && !slot.leaving).collect();
-    let enough = active.len() >= facts.min_nodes;
-    let phase = if facts.deleting {
-        NodePhase::Releasing
+    let enough = active.len() >= observation.min_nodes;
+    let phase = if observation.deleting {
+        BidNodePhase::Releasing
     } else if enough && counting.is_empty() {
-        NodePhase::Idle
+        BidNodePhase::Idle
     } else if enough && !active.is_empty() {
-        NodePhase::Running
+        BidNodePhase::Running
     } else {
         short_of_nodes(&counting)
     };
     let mut nodes: Vec<_> = slots.iter().filter_map(node).collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    // The nodes' own prices move with their mean.
+    // The prices of the nodes change with their mean.
     let mean = mean(active.iter().filter_map(|slot| slot.price_micros));
     let names = |nodes: &[NodeStatus]| -> Vec<String> {
         let ready = nodes.iter().filter(|node| node.state == SlotPhase::Ready);
         ready.map(|node| node.name.clone()).collect()
     };
     let average_price = if names(&nodes) == names(&was.nodes) {
-        settled_price(was.average_price, mean, priced, facts.now)
+        price_to_write(was.average_price, mean, observation.price_written, observation.now)
     } else {
         mean
     };
@@ -113,50 +188,51 @@ pub fn status(
             .max()
             .or(was.last_bid_time.clone()),
         nodes,
-        conditions: conditions(was, facts, slots, active.len(), enough),
-        observed_generation: facts.generation,
-        observed_min_nodes: facts.observed_min_nodes,
-        selector: Some(format!("{LABEL_UID}={}", facts.uid)),
+        conditions: conditions(was, observation, active.len(), enough),
+        observed_generation: observation.generation,
+        observed_min_nodes: observation.observed_min_nodes,
+        selector: Some(format!("{LABEL_UID}={}", observation.uid)),
     };
-    // It grows all the time: that alone is worth a write now and then.
-    if status != *was || facts.cost_due || was.cost.is_none() {
-        status.cost = facts.cost_micros.map(whole_cents).or(was.cost);
+    // The cost grows all the time: that alone is written seldom.
+    let is_cost_due = observation.now.duration_since(observation.cost_written) >= COST_INTERVAL;
+    if status != *was || is_cost_due || was.cost.is_none() {
+        status.cost = observation.cost_micros.map(whole_cents).or(was.cost);
     }
     status
 }
 
-/// Dollars of micro-dollars, to the nearest cent.
+/// Returns an amount in USD, rounded to the nearest cent.
 fn whole_cents(micros: u64) -> f64 {
     usd((micros + 5_000) / 10_000 * 10_000)
 }
 
-/// The generation is refused whose labels or taints the API server does not take: as a slot has found, or as was written
-/// down before.
-pub fn registration_refused(
-    was: &BidNodeStatus,
+/// Returns the message with which the API server refuses the labels or taints of this generation of a BidNode, if it does: as
+/// a slot has recorded, or as the condition of the BidNode says.
+pub fn registration_refused<'a>(
+    previous: Option<&BidNodeStatus>,
     generation: Option<i64>,
-    slots: &[BidSlotStatus],
+    mut slots: impl Iterator<Item = &'a BidSlotStatus>,
 ) -> Option<String> {
-    let found =
-        slots.iter().find(|slot| slot.refused_generation.is_some() && slot.refused_generation == generation);
+    let found = slots.find(|slot| slot.refused_generation.is_some() && slot.refused_generation == generation);
     if let Some(slot) = found {
         return slot.message.clone().or(Some("the API server refuses the labels or taints".to_owned()));
     }
-    let before = was.conditions.iter().find(|it| it.type_ == NODES_REGISTER && it.status == "False")?;
+    let conditions = &previous?.conditions;
+    let before = conditions.iter().find(|it| it.type_ == NODES_REGISTER && it.status == "False")?;
     (before.observed_generation == generation).then(|| before.message.clone())
 }
 
-/// Returns what is waited for first, where nodes are wanted that are not ready.
-fn short_of_nodes(slots: &[&SlotReport<'_>]) -> NodePhase {
-    let any = |is_so: fn(&SlotReport<'_>) -> bool| slots.iter().any(|slot| is_so(slot));
+/// Returns the phase of a BidNode that has too few ready nodes: what it waits for first.
+fn short_of_nodes(slots: &[&SlotReport]) -> BidNodePhase {
+    let any = |is_so: fn(&SlotReport) -> bool| slots.iter().any(|slot| is_so(slot));
     if any(|slot| slot.status.phase == SlotPhase::Bidding) {
-        NodePhase::Bidding
+        BidNodePhase::Bidding
     } else if any(|slot| (SlotPhase::Awarded..SlotPhase::Ready).contains(&slot.status.phase)) {
-        NodePhase::Starting
+        BidNodePhase::Starting
     } else if any(|slot| slot.status.phase == SlotPhase::Ready && !slot.node_ready) {
-        NodePhase::NotReady
+        BidNodePhase::NotReady
     } else {
-        NodePhase::Pending
+        BidNodePhase::Pending
     }
 }
 
@@ -164,7 +240,7 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn node(slot: &SlotReport<'_>) -> Option<NodeStatus> {
+fn node(slot: &SlotReport) -> Option<NodeStatus> {
     slot.status.allocation?;
     Some(NodeStatus {
         name: slot.status.node.clone().unwrap_or_else(|| slot.name.to_owned()),
@@ -175,8 +251,8 @@ fn node(slot: &SlotReport<'_>) -> Option<NodeStatus> {
     })
 }
 
-/// A node that was ready and is not is where it was before.
-fn state(slot: &SlotReport<'_>) -> SlotPhase {
+/// Returns the phase of a slot's node. A node that was ready and is not ready is registered.
+fn state(slot: &SlotReport) -> SlotPhase {
     let phase = slot.status.phase;
     if phase == SlotPhase::Ready && !slot.node_ready { SlotPhase::Registered } else { phase }
 }
@@ -187,14 +263,14 @@ fn mean(prices: impl Iterator<Item = u64>) -> Option<f64> {
     Some(usd(prices.iter().sum::<u64>() / count))
 }
 
-fn settled_price(
+fn price_to_write(
     was: Option<f64>,
     is: Option<f64>,
     priced: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<f64> {
     let (Some(old), Some(new)) = (was, is) else { return is };
-    let early = priced.is_some_and(|priced| now.duration_since(priced) < PRICE_BEAT);
+    let early = priced.is_some_and(|priced| now.duration_since(priced) < PRICE_INTERVAL);
     let small = (new - old).abs() < 0.01 * old;
     if early || small { was } else { is }
 }
@@ -208,11 +284,11 @@ const TRUE: &str = "True";
 const FALSE: &str = "False";
 const UNKNOWN: &str = "Unknown";
 
-/// Type, status, reason and message.
-type Said = (&'static str, &'static str, &'static str, String);
+/// A condition without its times: type, status, reason and message.
+type Verdict = (&'static str, &'static str, &'static str, String);
 
-fn ceiling_suffices(facts: &Facts<'_>) -> Said {
-    let (status, reason, message) = match (&facts.auction_fault, facts.supply) {
+fn ceiling_suffices(observation: &Observation) -> Verdict {
+    let (status, reason, message) = match (&observation.engine_fault, observation.supply) {
         (Some(_), _) => (UNKNOWN, "AuctionUnavailable", "the engine does not answer".to_owned()),
         (None, Supply::Unknown) => (UNKNOWN, "NotAsked", "the prices are not known".to_owned()),
         (None, Supply::NoMarket) => {
@@ -221,10 +297,10 @@ fn ceiling_suffices(facts: &Facts<'_>) -> Said {
         (None, Supply::NoUnit) => {
             (UNKNOWN, "NoSupply", "NO_SUPPLY: no provider offers a node in its markets".to_owned())
         }
-        (None, Supply::Offered { below_floor_micros: None, .. }) => {
+        (None, Supply::Offered(Ceiling { below_floor_micros: None, .. })) => {
             (TRUE, "AtOrAboveFloor", "the ceiling is not below the lowest reserve".to_owned())
         }
-        (None, Supply::Offered { ceiling_micros, below_floor_micros: Some(floor) }) => (
+        (None, Supply::Offered(Ceiling { ceiling_micros, below_floor_micros: Some(floor) })) => (
             FALSE,
             "BelowFloor",
             format!(
@@ -237,8 +313,8 @@ fn ceiling_suffices(facts: &Facts<'_>) -> Said {
     ("CeilingSuffices", status, reason, message)
 }
 
-fn bids_accepted(slots: &[SlotReport<'_>]) -> Said {
-    let refused = |slot: &&SlotReport<'_>| {
+fn bids_accepted(slots: &[SlotReport]) -> Verdict {
+    let refused = |slot: &&SlotReport| {
         !slot.leaving && slot.status.bid.is_none() && slot.status.reason.as_deref() == Some("BidRefused")
     };
     match slots.iter().find(refused) {
@@ -251,7 +327,7 @@ fn bids_accepted(slots: &[SlotReport<'_>]) -> Said {
     }
 }
 
-fn bids_known(slots: &[SlotReport<'_>]) -> Said {
+fn bids_known(slots: &[SlotReport]) -> Verdict {
     let lost = slots.iter().filter(|slot| slot.status.phase.counts());
     let lost: Vec<_> = lost.filter_map(|slot| slot.status.lost_time.as_ref()).collect();
     match lost.iter().min() {
@@ -268,8 +344,8 @@ fn bids_known(slots: &[SlotReport<'_>]) -> Said {
     }
 }
 
-fn nodes_register(facts: &Facts<'_>) -> Said {
-    match &facts.registration_refused {
+fn nodes_register(observation: &Observation) -> Verdict {
+    match &observation.registration_refused {
         None => (NODES_REGISTER, TRUE, "Registered", "labels and taints are taken".to_owned()),
         Some(why) => {
             let end = "; no node is bid for until the specification changes";
@@ -279,35 +355,45 @@ fn nodes_register(facts: &Facts<'_>) -> Said {
     }
 }
 
-fn conditions(
-    was: &BidNodeStatus,
-    facts: &Facts<'_>,
-    slots: &[SlotReport<'_>],
-    active: usize,
-    enough: bool,
-) -> Vec<Condition> {
+fn max_bid_applied(observation: &Observation) -> Verdict {
+    let is_above = |status: &&BidSlotStatus| {
+        status.ceiling_micros.is_some_and(|ceiling| ceiling > micros(observation.max_bid))
+    };
+    let above: Vec<_> = observation.slots.iter().map(|slot| &slot.status).filter(is_above).collect();
+    let protected = above.iter().filter_map(|status| status.protected_until.as_ref().map(|time| time.0));
+    let (status, reason, message) = match protected.filter(|until| *until > observation.now).max() {
+        _ if above.is_empty() => (TRUE, "Applied", "no bid is above maxBid".to_owned()),
+        None => (FALSE, "Amending", "bids above maxBid are lowered".to_owned()),
+        Some(until) => {
+            let message = format!("a node is protected until {until}, and its ceiling is lowered then");
+            (FALSE, "Protected", message)
+        }
+    };
+    ("MaxBidApplied", status, reason, message)
+}
+
+fn conditions(was: &BidNodeStatus, observation: &Observation, active: usize, enough: bool) -> Vec<Condition> {
     let (ready, reason) = if enough { (TRUE, "EnoughNodes") } else { (FALSE, "TooFewNodes") };
     let mut wanted = vec![(
         "Ready",
         ready,
         reason,
-        format!("{active} nodes are ready, and at least {} are wanted", facts.min_nodes),
+        format!("{active} nodes are ready, and at least {} are wanted", observation.min_nodes),
     )];
-    wanted.push(match &facts.auction_fault {
+    wanted.push(match &observation.engine_fault {
         None => ("AuctionAvailable", TRUE, "Answers", "the engine answers".to_owned()),
         Some(fault) => ("AuctionAvailable", FALSE, "AuctionUnavailable", fault.clone()),
     });
-    wanted.extend([ceiling_suffices(facts), bids_accepted(slots), bids_known(slots), nodes_register(facts)]);
-    let (reason, message) = match (facts.above_max_bid, facts.max_bid_waits_until) {
-        (false, _) => ("Applied", "no bid is above maxBid".to_owned()),
-        (true, None) => ("Amending", "bids above maxBid are lowered".to_owned()),
-        (true, Some(until)) => {
-            ("Protected", format!("a node is protected until {until}, and its ceiling is lowered then"))
-        }
-    };
-    wanted.push(("MaxBidApplied", if facts.above_max_bid { FALSE } else { TRUE }, reason, message));
-    if facts.deleting {
-        wanted.push(match &facts.auction_fault {
+    let slots = &observation.slots;
+    wanted.extend([
+        ceiling_suffices(observation),
+        bids_accepted(slots),
+        bids_known(slots),
+        nodes_register(observation),
+        max_bid_applied(observation),
+    ]);
+    if observation.deleting {
+        wanted.push(match &observation.engine_fault {
             None => ("Releasing", TRUE, "Releasing", "bids are cancelled and nodes given back".to_owned()),
             Some(fault) => ("Releasing", FALSE, "AuctionUnavailable", fault.clone()),
         });
@@ -321,8 +407,9 @@ fn conditions(
                 status: status.to_owned(),
                 reason: reason.to_owned(),
                 message,
-                last_transition_time: before.map_or(Time(facts.now), |old| old.last_transition_time.clone()),
-                observed_generation: facts.generation,
+                last_transition_time: before
+                    .map_or(Time(observation.now), |old| old.last_transition_time.clone()),
+                observed_generation: observation.generation,
             }
         })
         .collect()
@@ -336,22 +423,29 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn facts(second: i64) -> Facts<'static> {
-        Facts {
-            uid: "u",
+    fn observation(second: i64) -> Observation {
+        Observation {
+            previous: None,
+            slots: Vec::new(),
+            uid: "u".into(),
             generation: Some(1),
             min_nodes: 2,
+            max_bid: 4.5,
             deleting: false,
             now: at(second),
-            auction_fault: None,
-            supply: Supply::Offered { ceiling_micros: 3_000_000, below_floor_micros: None },
+            engine_fault: None,
+            supply: offered(None),
             registration_refused: None,
             cost_micros: None,
-            cost_due: false,
             observed_min_nodes: Some(2),
-            above_max_bid: false,
-            max_bid_waits_until: None,
+            price_written: None,
+            cost_written: at(second),
+            status_written: None,
         }
+    }
+
+    fn offered(below_floor_micros: Option<u64>) -> Supply {
+        Supply::Offered(Ceiling { ceiling_micros: 3_000_000, below_floor_micros })
     }
 
     fn slot(phase: SlotPhase) -> BidSlotStatus {
@@ -366,7 +460,7 @@ mod tests {
         }
     }
 
-    /// In the place of a price, for a node that is not ready.
+    /// Stands for a node that is not ready, in the place of its price.
     const NOT_READY: u64 = 1;
 
     fn report(
@@ -378,14 +472,15 @@ mod tests {
         let slots: Vec<_> = slots
             .iter()
             .map(|(status, price)| SlotReport {
-                name: "gpu-0",
-                status,
+                name: "gpu-0".into(),
+                status: status.clone(),
                 leaving: false,
                 node_ready: *price != NOT_READY,
                 price_micros: (*price > 0).then_some(*price),
             })
             .collect();
-        status(was, &facts(second), &slots, priced.map(at))
+        let price_written = priced.map(at);
+        status(&Observation { previous: Some(was.clone()), slots, price_written, ..observation(second) })
     }
 
     #[test]
@@ -396,7 +491,7 @@ mod tests {
             (slot(SlotPhase::Notice), 9),
         ];
         let status = report(&slots, 1, &BidNodeStatus::default(), None);
-        assert_eq!((status.active_nodes, status.pending_bids, status.phase), (1, 1, NodePhase::Bidding));
+        assert_eq!((status.active_nodes, status.pending_bids, status.phase), (1, 1, BidNodePhase::Bidding));
         assert_eq!(status.average_price, Some(3.0));
         assert_eq!(status.nodes[0].region.as_deref(), Some("eu-west"));
         assert_eq!(
@@ -415,7 +510,7 @@ mod tests {
 
     #[test]
     fn the_phase_says_what_is_waited_for_first() {
-        use NodePhase as Is;
+        use BidNodePhase as Is;
         use SlotPhase::{Awarded, Bidding, Notice, Pending, Provisioning, Ready, Registered};
         let phase = |phases: &[SlotPhase], ready: bool| {
             let price = if ready { 3_000_000 } else { NOT_READY };
@@ -432,7 +527,7 @@ mod tests {
         assert_eq!(phase(&[Ready, Ready], true), Is::Running);
         assert_eq!(phase(&[Ready, Ready], false), Is::NotReady);
         assert_eq!(phase(&[Ready, Provisioning], false), Is::Starting);
-        // What has never been ready is no node that ceased to be.
+        // A node that has never been ready has not ceased to be.
         assert_eq!(phase(&[Ready], true), Is::Pending);
         assert_eq!(phase(&[Ready, Pending], true), Is::Pending);
     }
@@ -441,7 +536,7 @@ mod tests {
     fn the_mean_price_moves_seldom_and_not_for_little() {
         let priced = |price| [(slot(SlotPhase::Ready), price), (slot(SlotPhase::Ready), price)];
         let first = report(&priced(3_000_000), 1, &BidNodeStatus::default(), None);
-        assert_eq!(first.phase, NodePhase::Running);
+        assert_eq!(first.phase, BidNodePhase::Running);
         assert_eq!(report(&priced(3_020_000), 99, &first, Some(1)), first);
         assert_eq!(report(&priced(3_500_000), 60, &first, Some(1)), first);
         let later = report(&priced(3_500_000), 61, &first, Some(1));
@@ -454,14 +549,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_that_a_ceiling_suffices_of_which_that_is_not_known() {
-        let said_of = |supply, auction_fault: Option<&str>| {
-            let facts = Facts { supply, auction_fault: auction_fault.map(str::to_owned), ..facts(1) };
-            let status = status(&BidNodeStatus::default(), &facts, &[], None);
+    fn a_ceiling_suffices_only_if_that_is_known() {
+        let said_of = |supply, engine_fault: Option<&str>| {
+            let engine_fault = engine_fault.map(str::to_owned);
+            let status = status(&Observation { supply, engine_fault, ..observation(1) });
             let (holds, reason) = said(&status, "CeilingSuffices");
             format!("{holds}:{reason}")
         };
-        let offered = |below_floor_micros| Supply::Offered { ceiling_micros: 1_000_000, below_floor_micros };
         assert_eq!(said_of(offered(None), None), "True:AtOrAboveFloor");
         assert_eq!(said_of(offered(Some(2_000_000)), None), "False:BelowFloor");
         assert_eq!(said_of(offered(None), Some("away")), "Unknown:AuctionUnavailable");
@@ -478,25 +572,30 @@ mod tests {
             ..slot(SlotPhase::Releasing)
         };
         let none = BidNodeStatus::default();
-        assert_eq!(registration_refused(&none, Some(1), &[]), None);
-        let found = registration_refused(&none, Some(1), std::slice::from_ref(&refused));
+        assert_eq!(registration_refused(Some(&none), Some(1), [].iter()), None);
+        let found = registration_refused(None, Some(1), [&refused].into_iter());
         assert_eq!(found.as_deref(), Some("no"));
-        assert_eq!(registration_refused(&none, Some(2), &[refused]), None);
+        assert_eq!(registration_refused(None, Some(2), [&refused].into_iter()), None);
         // The slot is gone: the condition remembers.
-        let first = status(&none, &Facts { registration_refused: found, ..facts(1) }, &[], None);
+        let with = |previous: &BidNodeStatus, registration_refused, second| {
+            let previous = Some(previous.clone());
+            status(&Observation { previous, registration_refused, ..observation(second) })
+        };
+        let first = with(&none, found, 1);
         assert_eq!(said(&first, NODES_REGISTER), ("False".into(), "RegistrationRefused".into()));
-        let later = registration_refused(&first, Some(1), &[]);
-        let second = status(&first, &Facts { registration_refused: later.clone(), ..facts(9) }, &[], None);
+        let later = registration_refused(Some(&first), Some(1), [].iter());
+        let second = with(&first, later.clone(), 9);
         assert_eq!(second, first);
         assert!(later.is_some());
-        assert_eq!(registration_refused(&first, Some(2), &[]), None);
+        assert_eq!(registration_refused(Some(&first), Some(2), [].iter()), None);
     }
 
     #[test]
     fn a_cost_that_grows_is_written_with_something_else_or_when_it_is_due() {
-        let costs = |was: &BidNodeStatus, cents: u64, cost_due| {
-            let facts = Facts { cost_micros: Some(cents * 10_000), cost_due, ..facts(1) };
-            status(was, &facts, &[], None)
+        let costs = |was: &BidNodeStatus, cents: u64, is_due| {
+            let cost_written = if is_due { at(1) - COST_INTERVAL } else { at(1) };
+            let (previous, cost_micros) = (Some(was.clone()), Some(cents * 10_000));
+            status(&Observation { previous, cost_micros, cost_written, ..observation(1) })
         };
         let first = costs(&BidNodeStatus::default(), 100, false);
         assert_eq!((first.cost, first.currency.as_deref()), (Some(1.0), Some("USD")));
@@ -511,5 +610,50 @@ mod tests {
         let first = report(&[(slot(SlotPhase::Bidding), 0)], 1, &BidNodeStatus::default(), None);
         let second = report(&[(slot(SlotPhase::Bidding), 0)], 50, &first, None);
         assert_eq!(second, first);
+    }
+
+    #[test]
+    fn a_status_is_written_at_once_when_it_turns_and_details_wait() {
+        let first = status(&observation(1));
+        let write = |previous: &BidNodeStatus, change: fn(&mut Observation), second| {
+            let mut it = observation(second);
+            (it.previous, it.status_written) = (Some(previous.clone()), Some(at(10)));
+            change(&mut it);
+            plan(&it).write
+        };
+        assert_eq!(plan(&observation(1)).write, Write::Now, "there is none yet");
+        assert_eq!(write(&first, |_| {}, 10), Write::Unchanged);
+        assert_eq!(write(&first, |it| it.generation = Some(2), 10), Write::Now);
+        let refused = |it: &mut Observation| it.registration_refused = Some("no".into());
+        assert_eq!(write(&first, refused, 10), Write::Later(Duration::from_secs(1)));
+        assert_eq!(write(&first, refused, 11), Write::Now);
+        let details = |it: &mut Observation| it.observed_min_nodes = Some(3);
+        assert_eq!(write(&first, details, 12), Write::Later(Duration::from_secs(3)));
+        assert_eq!(write(&first, details, 15), Write::Now);
+    }
+
+    #[test]
+    fn a_bid_above_the_maximum_is_said_with_the_end_of_its_protection() {
+        let said_of = |ceiling_micros, protected_until: Option<i64>| {
+            let protected_until = protected_until.map(|second| Time(at(second)));
+            let report = BidSlotStatus {
+                ceiling_micros: Some(ceiling_micros),
+                protected_until,
+                ..slot(SlotPhase::Ready)
+            };
+            let slots = vec![SlotReport {
+                name: "gpu-0".into(),
+                status: report,
+                leaving: false,
+                node_ready: true,
+                price_micros: None,
+            }];
+            let (holds, reason) = said(&status(&Observation { slots, ..observation(5) }), "MaxBidApplied");
+            format!("{holds}:{reason}")
+        };
+        assert_eq!(said_of(4_500_000, None), "True:Applied");
+        assert_eq!(said_of(4_600_000, None), "False:Amending");
+        assert_eq!(said_of(4_600_000, Some(5)), "False:Amending");
+        assert_eq!(said_of(4_600_000, Some(6)), "False:Protected");
     }
 }

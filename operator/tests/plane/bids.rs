@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use kube::runtime::wait::await_condition;
 use kubebid_operator::api::{
-    BidNodeStatus, BidSlot, LABEL_BIDNODE, LABEL_UID, NodePhase, TAINT_UNREGISTERED,
+    BidNodePhase, BidNodeStatus, BidSlot, LABEL_BIDNODE, LABEL_UID, TAINT_UNREGISTERED,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ async fn bids_become_labelled_nodes_and_are_given_back() {
     story.bid("life", spec).await;
     let node = story.running("life", 2).await;
     let status = node.status.clone().unwrap();
-    assert_eq!(status.phase, NodePhase::Running);
+    assert_eq!(status.phase, BidNodePhase::Running);
     assert_eq!(status.average_price, Some(2.0));
     assert!(status.nodes.iter().all(|node| node.region.as_deref() == Some("eu-west")));
     let nodes = story.nodes_of(&node).await;
@@ -80,7 +80,7 @@ async fn bids_that_wait_stay_as_many_as_they_are() {
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 2})).await;
     story
         .until("gpu", "two bids wait", |status| {
-            status.pending_bids == 2 && status.phase == NodePhase::Bidding
+            status.pending_bids == 2 && status.phase == BidNodePhase::Bidding
         })
         .await;
     for round in 0..10 {
@@ -357,7 +357,7 @@ async fn no_node_is_not_ready_on_the_way_to_its_first_readiness() {
     story.market.open(EU, NOTICE).await;
     story.market.offer(EU, 4, 1.0).await;
     let is_not_ready = |node: &kubebid_operator::api::BidNode| {
-        node.status.as_ref().is_some_and(|status| status.phase == NodePhase::NotReady)
+        node.status.as_ref().is_some_and(|status| status.phase == BidNodePhase::NotReady)
     };
     let not_ready = first_versions(story.bidnodes(), is_not_ready).await;
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 4})).await;

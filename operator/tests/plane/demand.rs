@@ -5,7 +5,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams};
-use kubebid_operator::api::NodePhase;
+use kubebid_operator::api::BidNodePhase;
 use serde_json::json;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn a_pod_brings_a_node_survives_its_loss_and_lets_it_go() {
         "nodeSelector": {"pool": pool}, "taints": [{"key": "gpu", "effect": "NoSchedule"}],
     });
     story.bid("gpu", spec).await;
-    story.until("gpu", "it is idle", |status| status.phase == NodePhase::Idle).await;
+    story.until("gpu", "it is idle", |status| status.phase == BidNodePhase::Idle).await;
     assert!(story.market.live_bids().await.is_empty());
 
     story.deploy("work", pool, 8);
@@ -53,7 +53,9 @@ async fn a_pod_brings_a_node_survives_its_loss_and_lets_it_go() {
     let deployments: Api<Deployment> = Api::namespaced(story.client.clone(), &story.namespace);
     deployments.delete("work", &DeleteParams::default()).await.unwrap();
     story
-        .until("gpu", "it is idle again", |status| status.phase == NodePhase::Idle && status.nodes.is_empty())
+        .until("gpu", "it is idle again", |status| {
+            status.phase == BidNodePhase::Idle && status.nodes.is_empty()
+        })
         .await;
     story.eventually("nothing is held", || async { story.market.held().await.is_empty() }).await;
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use kubebid_operator::api::{BidSlot, LABEL_SLOT_UID, NodePhase};
+use kubebid_operator::api::{BidNodePhase, BidSlot, LABEL_SLOT_UID};
 use kubebid_testkit::Component;
 use serde_json::json;
 use std::time::Duration;
@@ -71,7 +71,7 @@ async fn a_node_that_is_not_ready_does_not_count_and_is_replaced_after_a_while()
     story.annotate(&story.nodes(), &sick, "testplane.kubebid.io/not-ready", "1").await;
     story
         .until("gpu", "one is active, and nothing is bid for", |status| {
-            (status.active_nodes, status.pending_bids, status.phase) == (1, 0, NodePhase::NotReady)
+            (status.active_nodes, status.pending_bids, status.phase) == (1, 0, BidNodePhase::NotReady)
         })
         .await;
     story

@@ -1,8 +1,8 @@
 //! docs/operator.md: every command in it is run, in order, and every name in its tables is one.
 
-use kubebid_operator::api::BidNodeStatus;
+use k8s_openapi::jiff::Timestamp;
 use kubebid_operator::crds;
-use kubebid_operator::plan::status::{Facts, Supply, status};
+use kubebid_operator::plan::status::{Observation, Supply, status};
 use kubebid_testkit::Plane;
 use kubebid_testkit::Port;
 use std::collections::BTreeSet;
@@ -102,22 +102,25 @@ fn the_tables_have_every_field_and_no_other() {
 
 #[test]
 fn the_tables_have_every_condition_and_no_other() {
-    let facts = Facts {
-        uid: "u",
+    let observation = Observation {
+        previous: None,
+        slots: Vec::new(),
+        uid: "u".into(),
         generation: None,
         min_nodes: 1,
+        max_bid: 1.0,
         deleting: true,
-        now: k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
-        auction_fault: None,
+        now: Timestamp::UNIX_EPOCH,
+        engine_fault: None,
         supply: Supply::Unknown,
         registration_refused: None,
         cost_micros: None,
-        cost_due: false,
         observed_min_nodes: None,
-        above_max_bid: false,
-        max_bid_waits_until: None,
+        price_written: None,
+        cost_written: Timestamp::UNIX_EPOCH,
+        status_written: None,
     };
-    let status = status(&BidNodeStatus::default(), &facts, &[], None);
+    let status = status(&observation);
     let types: BTreeSet<_> = status.conditions.iter().map(|condition| condition.type_.as_str()).collect();
     assert_eq!(names("Conditions"), types);
 }

@@ -1,91 +1,96 @@
-//! The conditions of a slot: how far it is, what it waits for, and until when.
+//! Conditions of a slot: what it has reached, what it waits for, and until when.
 
 use super::Limits;
 use crate::api::{BidSlotStatus, SlotPhase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// The bid has a unit.
+/// True if the bid has a unit.
 const ALLOCATED: &str = "Allocated";
-/// The node is ready, and stays.
+/// True if the node is ready and stays.
 const READY: &str = "Ready";
-/// The machine is ended, and the unit given back.
+/// True if the machine is ended and the unit is given back.
 const RELEASED: &str = "Released";
 
-/// What keeps a slot from its next step, besides what its phase says.
+/// A hindrance to the next step of a slot that its phase does not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// The engine does not answer, with its words.
-    Auction(String),
-    /// The provisioner does not answer, with its words.
-    Provisioner(String),
-    /// Others hold the deleted Node object with a finalizer, since then.
-    Held(Timestamp),
-    /// The engine refuses what it is asked for, with its words.
+    /// The engine does not answer; with the error message.
+    EngineUnavailable(String),
+    /// The provisioner does not answer; with the error message.
+    ProvisionerUnavailable(String),
+    /// Another finalizer holds the Node object, which was deleted at this time.
+    NodeHeld(Timestamp),
+    /// The engine refuses a request; with the error message.
     Refused(String),
-    /// The API server refuses the labels or taints of the node, with its words.
-    Registration(String),
+    /// The API server refuses the labels or taints of the node; with the error message.
+    RegistrationRefused(String),
     /// The Node object of this name does not prove that it is the slot's machine.
-    Unproven(String),
+    NodeUnproven(String),
 }
 
-/// What there is to say besides the status.
+/// The input of [`conditions`] besides the status.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
+    /// The hindrance to the next step.
     pub obstacle: Option<&'a Obstacle>,
-    /// Its node is there and ready.
+    /// True if the slot's node exists and is ready.
     pub node_ready: bool,
+    /// The time-outs of the slot.
     pub limits: Limits,
+    /// The generation of the slot.
     pub generation: Option<i64>,
+    /// The time at which the conditions are computed.
     pub now: Timestamp,
 }
 
-struct Said {
+/// A condition without its times.
+struct Verdict {
     type_: &'static str,
     holds: bool,
     reason: String,
     message: String,
 }
 
-/// The conditions of a slot whose status is otherwise as it is to be written.
+/// Returns the conditions of a slot with this status.
 pub fn conditions(status: &BidSlotStatus, facts: &Facts<'_>) -> Vec<Condition> {
-    let mut said = vec![allocated(status, &facts.limits)];
+    let mut verdicts = vec![allocated(status, &facts.limits)];
     if status.phase >= SlotPhase::Awarded {
-        said.push(ready(status, facts));
+        verdicts.push(ready(status, facts));
     }
     if status.phase >= SlotPhase::Notice {
-        said.push(released(status, &facts.limits));
+        verdicts.push(released(status, &facts.limits));
     }
     if let Some(obstacle) = facts.obstacle
-        && let Some(last) = said.iter_mut().rfind(|condition| !condition.holds)
+        && let Some(last) = verdicts.iter_mut().rfind(|verdict| !verdict.holds)
     {
         let (reason, message) = hindered(obstacle, &facts.limits);
-        // An engine that is away is so in many words: the first ones stay.
+        // The error messages of an outage differ: the first one stays.
         let was = status.conditions.iter().find(|was| was.type_ == last.type_ && was.reason == reason);
         last.message = was.map_or(message, |was| was.message.clone());
         last.reason = reason.to_owned();
     }
-    said.into_iter().map(|said| condition(said, status, facts)).collect()
+    verdicts.into_iter().map(|verdict| condition(verdict, status, facts)).collect()
 }
 
-fn condition(said: Said, status: &BidSlotStatus, facts: &Facts<'_>) -> Condition {
-    let holds = if said.holds { "True" } else { "False" };
-    let before = status.conditions.iter().find(|was| was.type_ == said.type_ && was.status == holds);
+fn condition(verdict: Verdict, status: &BidSlotStatus, facts: &Facts<'_>) -> Condition {
+    let holds = if verdict.holds { "True" } else { "False" };
+    let before = status.conditions.iter().find(|was| was.type_ == verdict.type_ && was.status == holds);
     Condition {
-        type_: said.type_.to_owned(),
+        type_: verdict.type_.to_owned(),
         status: holds.to_owned(),
-        reason: said.reason,
-        message: said.message,
+        reason: verdict.reason,
+        message: verdict.message,
         last_transition_time: before.map_or(Time(facts.now), |was| was.last_transition_time.clone()),
         observed_generation: facts.generation,
     }
 }
 
-fn said(type_: &'static str, holds: bool, reason: impl Into<String>, message: String) -> Said {
-    Said { type_, holds, reason: reason.into(), message }
+fn verdict(type_: &'static str, holds: bool, reason: impl Into<String>, message: String) -> Verdict {
+    Verdict { type_, holds, reason: reason.into(), message }
 }
 
-fn allocated(status: &BidSlotStatus, limits: &Limits) -> Said {
+fn allocated(status: &BidSlotStatus, limits: &Limits) -> Verdict {
     if let Some(since) = status.lost_time.as_ref().filter(|_| status.phase < SlotPhase::Notice) {
         let message = format!(
             "the engine does not know bid {} since {}; it is given up and another placed{}",
@@ -93,50 +98,58 @@ fn allocated(status: &BidSlotStatus, limits: &Limits) -> Said {
             since.0,
             until(Some(since), limits.unknown).replace(" until ", " at ")
         );
-        return said(ALLOCATED, false, "BidUnknown", message);
+        return verdict(ALLOCATED, false, "BidUnknown", message);
     }
     if let Some(unit) = &status.unit {
-        return said(ALLOCATED, true, "Allocated", format!("it has unit {unit}"));
+        return verdict(ALLOCATED, true, "Allocated", format!("it has unit {unit}"));
     }
     let reason = status.reason.clone();
     if status.phase > SlotPhase::Bidding {
-        return said(ALLOCATED, false, reason.unwrap_or_else(|| "GivenUp".into()), "it has no unit".into());
+        return verdict(
+            ALLOCATED,
+            false,
+            reason.unwrap_or_else(|| "GivenUp".into()),
+            "it has no unit".into(),
+        );
     }
     match (status.bid, reason.as_deref()) {
         (Some(bid), _) => {
             let message = format!("bid {bid} waits in the market for as long as its BidNode wants a node");
-            said(ALLOCATED, false, "BidWaits", message)
+            verdict(ALLOCATED, false, "BidWaits", message)
         }
         (None, Some("NoPrice")) => {
             let message = "no market of the type is open to bid in; looked for every 2 seconds";
-            said(ALLOCATED, false, "NoPrice", message.to_owned())
+            verdict(ALLOCATED, false, "NoPrice", message.to_owned())
         }
         (None, Some("MaxBidBelowTick")) => {
             let message = "maxBid is below the smallest price of its markets; looked at every minute";
-            said(ALLOCATED, false, "MaxBidBelowTick", message.to_owned())
+            verdict(ALLOCATED, false, "MaxBidBelowTick", message.to_owned())
         }
-        (None, Some(reason)) => {
-            said(ALLOCATED, false, reason, status.message.clone().unwrap_or_else(|| "it is bid for".into()))
-        }
-        (None, None) => said(ALLOCATED, false, "NotBidYet", "it is about to be bid for".into()),
+        (None, Some(reason)) => verdict(
+            ALLOCATED,
+            false,
+            reason,
+            status.message.clone().unwrap_or_else(|| "it is bid for".into()),
+        ),
+        (None, None) => verdict(ALLOCATED, false, "NotBidYet", "it is about to be bid for".into()),
     }
 }
 
-fn ready(status: &BidSlotStatus, facts: &Facts<'_>) -> Said {
+fn ready(status: &BidSlotStatus, facts: &Facts<'_>) -> Verdict {
     let until = || until(status.since.as_ref(), facts.limits.machine);
     match status.phase {
         SlotPhase::Ready if !facts.node_ready => {
             let message = "the node was ready and is not: its BidNode says for how long that may be";
-            said(READY, false, "NodeNotReady", message.to_owned())
+            verdict(READY, false, "NodeNotReady", message.to_owned())
         }
-        SlotPhase::Ready => said(READY, true, "NodeReady", "the node is ready".into()),
-        SlotPhase::Registered => said(
+        SlotPhase::Ready => verdict(READY, true, "NodeReady", "the node is ready".into()),
+        SlotPhase::Registered => verdict(
             READY,
             false,
             "NodeNotReady",
             format!("the node is to be ready{}, or is given back", until()),
         ),
-        SlotPhase::Pending | SlotPhase::Bidding | SlotPhase::Awarded | SlotPhase::Provisioning => said(
+        SlotPhase::Pending | SlotPhase::Bidding | SlotPhase::Awarded | SlotPhase::Provisioning => verdict(
             READY,
             false,
             "MachineOrdered",
@@ -148,28 +161,28 @@ fn ready(status: &BidSlotStatus, facts: &Facts<'_>) -> Said {
         | SlotPhase::Released
         | SlotPhase::Failed => {
             let reason = status.reason.clone().unwrap_or_else(|| "GivenUp".into());
-            said(READY, false, reason, "it is given up".into())
+            verdict(READY, false, reason, "it is given up".into())
         }
     }
 }
 
-fn released(status: &BidSlotStatus, limits: &Limits) -> Said {
+fn released(status: &BidSlotStatus, limits: &Limits) -> Verdict {
     let reason = status.reason.clone().unwrap_or_else(|| "GivenUp".into());
     match status.phase {
-        SlotPhase::Released | SlotPhase::Failed => said(RELEASED, true, reason, "nothing is held".into()),
+        SlotPhase::Released | SlotPhase::Failed => verdict(RELEASED, true, reason, "nothing is held".into()),
         SlotPhase::Releasing if status.missing_time.is_some() => {
             let until = until(status.missing_time.as_ref(), limits.vanished);
-            said(RELEASED, false, "NodeVanished", format!("the unit is kept for its node{until}"))
+            verdict(RELEASED, false, "NodeVanished", format!("the unit is kept for its node{until}"))
         }
         SlotPhase::Releasing => {
-            said(RELEASED, false, "Releasing", "the machine is ended and the unit given back".into())
+            verdict(RELEASED, false, "Releasing", "the machine is ended and the unit given back".into())
         }
         SlotPhase::Draining => {
             let until = match &status.deadline {
                 Some(Time(deadline)) => format!(" until {deadline}, when the node ends"),
                 None => until(status.drain_time.as_ref(), limits.drain),
             };
-            said(RELEASED, false, "Draining", format!("its pods have time to leave{until}"))
+            verdict(RELEASED, false, "Draining", format!("its pods have time to leave{until}"))
         }
         SlotPhase::Pending
         | SlotPhase::Bidding
@@ -180,7 +193,7 @@ fn released(status: &BidSlotStatus, limits: &Limits) -> Said {
         | SlotPhase::Notice => {
             let message = "waits until all nodes under notice are tainted and bids stand in their place: \
                            for a quarter of the notice, at most 30 seconds";
-            said(RELEASED, false, "OthersFirst", message.to_owned())
+            verdict(RELEASED, false, "OthersFirst", message.to_owned())
         }
     }
 }
@@ -190,18 +203,20 @@ fn hindered(obstacle: &Obstacle, limits: &Limits) -> (&'static str, String) {
         Obstacle::Refused(why) => {
             ("Refused", format!("the engine is asked again, less and less often: {why}"))
         }
-        Obstacle::Registration(why) => ("RegistrationRefused", why.clone()),
-        Obstacle::Unproven(node) => {
+        Obstacle::RegistrationRefused(why) => ("RegistrationRefused", why.clone()),
+        Obstacle::NodeUnproven(node) => {
             let message = format!(
                 "node {node} has neither the provider ID nor the taint value of its machine, and is not touched"
             );
             ("NodeUnproven", message)
         }
-        Obstacle::Auction(why) => ("AuctionUnavailable", format!("waits for as long as it takes: {why}")),
-        Obstacle::Provisioner(why) => {
+        Obstacle::EngineUnavailable(why) => {
+            ("AuctionUnavailable", format!("waits for as long as it takes: {why}"))
+        }
+        Obstacle::ProvisionerUnavailable(why) => {
             ("ProvisionerUnavailable", format!("it is asked again and again: {why}"))
         }
-        Obstacle::Held(since) => {
+        Obstacle::NodeHeld(since) => {
             let until = until(Some(&Time(*since)), limits.held);
             ("NodeHeld", format!("others hold the Node object with a finalizer, and are waited for{until}"))
         }
@@ -235,7 +250,7 @@ mod tests {
         Facts { obstacle, node_ready: true, limits: Limits::default(), generation: None, now: at(now) }
     }
 
-    /// "-" before what is not so, with its reason.
+    /// Expects each condition as its type and reason, with "-" before a condition that is false.
     #[track_caller]
     fn check(status: &BidSlotStatus, obstacle: Option<&Obstacle>, expect: &str) -> Vec<Condition> {
         let conditions = conditions(status, &facts(1, obstacle));
@@ -269,15 +284,15 @@ mod tests {
 
     #[test]
     fn an_obstacle_is_the_reason_of_what_it_keeps_from_being_so() {
-        let held = Obstacle::Held(at(0));
+        let held = Obstacle::NodeHeld(at(0));
         let releasing = slot(SlotPhase::Releasing, "Preempted");
         let said = check(&releasing, Some(&held), "Allocated:Allocated -Ready:Preempted -Released:NodeHeld");
         assert!(said[2].message.ends_with("until 1970-01-01T00:02:00Z"), "{}", said[2].message);
         let silent = Facts { node_ready: false, ..facts(1, None) };
         let said = conditions(&slot(SlotPhase::Ready, "NodeReady"), &silent);
         assert_eq!((said[1].status.as_str(), said[1].reason.as_str()), ("False", "NodeNotReady"));
-        // One that is ready waits for nobody.
-        let away = Obstacle::Auction("nobody there".into());
+        // A slot that is ready waits for nothing.
+        let away = Obstacle::EngineUnavailable("no answer".into());
         check(&slot(SlotPhase::Ready, "NodeReady"), Some(&away), "Allocated:Allocated Ready:NodeReady");
         check(&slot(SlotPhase::Bidding, "BidWaits"), Some(&away), "-Allocated:AuctionUnavailable");
     }
@@ -285,9 +300,9 @@ mod tests {
     #[test]
     fn what_is_said_again_in_other_words_is_not_written_again() {
         let mut status = slot(SlotPhase::Bidding, "BidWaits");
-        let first = Obstacle::Auction("after 1 try".into());
+        let first = Obstacle::EngineUnavailable("after 1 try".into());
         status.conditions = conditions(&status, &facts(1, Some(&first)));
-        let second = Obstacle::Auction("after 2 tries".into());
+        let second = Obstacle::EngineUnavailable("after 2 tries".into());
         assert_eq!(conditions(&status, &facts(9, Some(&second))), status.conditions);
         let back = conditions(&status, &facts(9, None));
         assert_eq!((back[0].reason.as_str(), back[0].last_transition_time.0), ("BidWaits", at(1)));

@@ -2,9 +2,12 @@
 
 use super::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kubebid_strategy::Quote;
 
 const BID: u64 = 7;
 const ALLOCATION: u64 = 9;
+/// 90 % of the reference price of the markets below.
+const CEILING: u64 = 3_600_000;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -25,32 +28,69 @@ fn status(phase: SlotPhase) -> BidSlotStatus {
     }
 }
 
-fn bid(allocation: Option<AllocationView>) -> Auction {
-    Auction::Bid(BidView { open: true, allocation })
+fn bid(allocation: Option<AllocationView>) -> BidState {
+    BidState::Known(BidView { open: true, ceiling_micros: CEILING, allocation })
 }
 
 fn held(deadline: Option<i64>) -> Option<AllocationView> {
-    Some(AllocationView { allocation: ALLOCATION, ready: true, deadline: deadline.map(at), ended: None })
+    let notice = deadline.map(|deadline| Notice { started: at(0), deadline: at(deadline) });
+    Some(AllocationView { allocation: ALLOCATION, ready: true, notice, ended: None })
+}
+
+fn bidnode() -> Arc<BidNode> {
+    let spec = serde_json::json!({"instanceType": "h100-8x", "maxBid": 4.5});
+    Arc::new(BidNode::new("gpu", serde_json::from_value(spec).unwrap()))
+}
+
+fn markets() -> Arc<Markets> {
+    let quote = Quote { reference_micros: Some(4_000_000), floor_micros: Some(2_000_000), tick_micros: 100 };
+    Arc::new(Markets { quote, increment_bps: 500, units: 1 })
+}
+
+fn pricing(bid: Option<StandingBid>) -> Option<Pricing> {
+    Some(Pricing { markets: markets(), bid, others: Vec::new() })
+}
+
+fn pod() -> PodView {
+    PodView {
+        namespace: "default".into(),
+        name: "work".into(),
+        uid: "work".into(),
+        tier: Tier::Ordinary,
+        grace: SignedDuration::from_secs(30),
+        ending: false,
+    }
 }
 
 fn node() -> Option<NodeView> {
     Some(NodeView { ready: true, registered: true, leaving: false, ending_since: None })
 }
 
-fn observation(status: &BidSlotStatus, auction: Auction, node: Option<NodeView>) -> Observation<'_> {
+fn observation(status: &BidSlotStatus, bid: BidState, node: Option<NodeView>) -> Observation {
     Observation {
         now: at(100),
-        status,
+        status: status.clone(),
+        bidnode: Some(bidnode()),
         unwanted: None,
-        auction,
+        bid,
         node,
-        ceiling_micros: Some(3_600_000),
-        amend_micros: None,
-        pods_left: false,
-        may_drain: true,
+        pricing: pricing(None),
+        price_to_stay: PriceToStay::NotAsked,
+        peers: None,
+        pods: Vec::new(),
         machine_gone: false,
         limits: Limits::default(),
     }
+}
+
+fn next(observation: &Observation) -> Step {
+    plan(observation).step
+}
+
+#[track_caller]
+fn drains(observation: &Observation) {
+    let step = next(observation);
+    assert!(matches!(step, Step::Drain { .. }), "{step:?}");
 }
 
 fn moves(phase: SlotPhase, reason: &'static str) -> Step {
@@ -61,84 +101,88 @@ fn moves(phase: SlotPhase, reason: &'static str) -> Step {
 fn the_ceiling_is_written_down_before_the_bid_is_placed() {
     let mut status = status(SlotPhase::Pending);
     assert_eq!(
-        next(&observation(&status, Auction::Unknown, None)),
-        Step::Begin { ceiling_micros: 3_600_000 }
+        next(&observation(&status, BidState::NotListed, None)),
+        Step::Begin { ceiling_micros: CEILING }
     );
-    status.ceiling_micros = Some(3_600_000);
-    assert_eq!(next(&observation(&status, Auction::Unknown, None)), Step::Place);
+    status.ceiling_micros = Some(CEILING);
+    assert_eq!(next(&observation(&status, BidState::NotListed, None)), Step::Place(Placement::New));
 }
 
 #[test]
 fn without_a_price_it_says_so_and_waits() {
     let mut status = status(SlotPhase::Pending);
-    fn unknown(status: &BidSlotStatus) -> Observation<'_> {
-        Observation { ceiling_micros: None, ..observation(status, Auction::Unknown, None) }
+    fn unknown(status: &BidSlotStatus) -> Observation {
+        Observation { pricing: None, ..observation(status, BidState::NotListed, None) }
     }
     assert_eq!(next(&unknown(&status)), moves(SlotPhase::Pending, "NoPrice"));
     status.reason = Some("NoPrice".into());
-    assert_eq!(next(&unknown(&status)), Step::Wait(SOON));
+    assert_eq!(next(&unknown(&status)), Step::Wait(SHORT_WAIT));
 }
 
 #[test]
 fn a_bid_that_may_have_been_placed_is_found_before_it_is_given_up() {
     let status = BidSlotStatus { ceiling_micros: Some(1), ..status(SlotPhase::Pending) };
     let unwanted =
-        Observation { unwanted: Some(Unwanted::Deleted), ..observation(&status, Auction::Unknown, None) };
-    assert_eq!(next(&unwanted), Step::Place);
+        Observation { unwanted: Some(Unwanted::Deleted), ..observation(&status, BidState::NotListed, None) };
+    assert_eq!(next(&unwanted), Step::Place(Placement::New));
+    let orphan = Observation { bidnode: None, ..unwanted };
+    assert_eq!(next(&orphan), Step::Place(Placement::SearchOnly));
+    let bid_time = Some(Time(at(80)));
+    let old = BidSlotStatus { bid_time, ..status };
+    let old = observation(&old, BidState::NotListed, None);
+    assert_eq!(next(&old), Step::Place(Placement::SearchFirst));
 }
 
 #[test]
 fn from_the_allocation_to_a_ready_node() {
-    let fresh = Some(AllocationView { allocation: ALLOCATION, ready: false, deadline: None, ended: None });
-    let auction = bid(fresh);
+    let fresh = Some(AllocationView { allocation: ALLOCATION, ready: false, notice: None, ended: None });
+    let won = bid(fresh);
     let mut s = status(SlotPhase::Bidding);
-    assert_eq!(next(&observation(&s, auction.clone(), None)), moves(SlotPhase::Awarded, "Allocated"));
+    assert_eq!(next(&observation(&s, won.clone(), None)), moves(SlotPhase::Awarded, "Allocated"));
     s = status(SlotPhase::Awarded);
-    assert_eq!(
-        next(&observation(&s, auction.clone(), None)),
-        moves(SlotPhase::Provisioning, "MachineOrdered")
-    );
+    assert_eq!(next(&observation(&s, won.clone(), None)), moves(SlotPhase::Provisioning, "MachineOrdered"));
     s = status(SlotPhase::Provisioning);
-    assert_eq!(next(&observation(&s, auction.clone(), None)), Step::Provision);
+    assert_eq!(next(&observation(&s, won.clone(), None)), Step::Provision);
     let bare = NodeView { registered: false, ready: false, ..node().unwrap() };
-    assert_eq!(next(&observation(&s, auction.clone(), Some(bare.clone()))), Step::Register);
+    assert_eq!(next(&observation(&s, won.clone(), Some(bare.clone()))), Step::Register);
     let labelled = NodeView { registered: true, ..bare };
     assert_eq!(
-        next(&observation(&s, auction.clone(), Some(labelled))),
+        next(&observation(&s, won.clone(), Some(labelled))),
         moves(SlotPhase::Registered, "NodeNotReady")
     );
-    assert_eq!(next(&observation(&s, auction, node())), Step::ReportReady);
+    assert_eq!(next(&observation(&s, won, node())), Step::ReportReady);
     assert_eq!(next(&observation(&s, bid(held(None)), node())), moves(SlotPhase::Ready, "NodeReady"));
 }
 
 #[test]
 fn under_notice_it_asks_taints_waits_for_the_others_and_drains() {
     let mut s = status(SlotPhase::Ready);
-    let auction = bid(held(Some(400)));
-    assert_eq!(next(&observation(&s, auction.clone(), node())), Step::AnswerNotice { deadline: at(400) });
+    let won = bid(held(Some(400)));
+    assert_eq!(
+        next(&observation(&s, won.clone(), node())),
+        Step::AnswerNotice { deadline: at(400), raise_to_micros: None }
+    );
     s.phase = SlotPhase::Notice;
     s.reason = Some("Preempted".into());
     s.deadline = Some(Time(at(400)));
-    assert_eq!(next(&observation(&s, auction.clone(), node())), Step::Taint);
+    assert_eq!(next(&observation(&s, won.clone(), node())), Step::Taint);
     let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
-    let early = Observation { may_drain: false, ..observation(&s, auction.clone(), tainted.clone()) };
+    let early =
+        Observation { peers: Some(Peers::Untainted), ..observation(&s, won.clone(), tainted.clone()) };
     assert_eq!(next(&early), Step::Wait(SignedDuration::from_millis(500)));
-    assert_eq!(
-        next(&observation(&s, auction.clone(), tainted.clone())),
-        moves(SlotPhase::Draining, "Preempted")
-    );
+    assert_eq!(next(&observation(&s, won.clone(), tainted.clone())), moves(SlotPhase::Draining, "Preempted"));
     s.phase = SlotPhase::Draining;
-    let full = Observation { pods_left: true, ..observation(&s, auction.clone(), tainted.clone()) };
-    assert_eq!(next(&full), Step::Drain);
+    let full = Observation { pods: vec![pod()], ..observation(&s, won.clone(), tainted.clone()) };
+    drains(&full);
     assert_eq!(
-        next(&observation(&s, auction.clone(), tainted.clone())),
+        next(&observation(&s, won.clone(), tainted.clone())),
         moves(SlotPhase::Releasing, "Preempted")
     );
     s.phase = SlotPhase::Releasing;
-    assert_eq!(next(&observation(&s, auction.clone(), tainted)), Step::DeleteNode);
-    assert_eq!(next(&observation(&s, auction.clone(), None)), Step::Deprovision);
+    assert_eq!(next(&observation(&s, won.clone(), tainted)), Step::DeleteNode);
+    assert_eq!(next(&observation(&s, won.clone(), None)), Step::Deprovision);
     s.machine_ended = true;
-    assert_eq!(next(&observation(&s, auction, None)), Step::Cancel);
+    assert_eq!(next(&observation(&s, won, None)), Step::Cancel);
 }
 
 #[test]
@@ -158,7 +202,7 @@ fn when_the_market_has_taken_the_node_its_pods_move_at_once() {
     assert_eq!(next(&observation(&s, bid(over.clone()), None)), Step::Deprovision);
     s.machine_ended = true;
     assert_eq!(next(&observation(&s, bid(over.clone()), None)), Step::Cancel);
-    let closed = Auction::Bid(BidView { open: false, allocation: over });
+    let closed = BidState::Known(BidView { open: false, ceiling_micros: CEILING, allocation: over });
     assert_eq!(next(&observation(&s, closed, None)), Step::End { reason: "OUTBID".into() });
 }
 
@@ -175,9 +219,9 @@ fn a_vanished_node_is_given_back_after_a_while() {
 
 #[test]
 fn what_is_not_wanted_is_cancelled_or_drained() {
-    fn unwanted(s: &BidSlotStatus, auction: Auction, node: Option<NodeView>) -> Observation<'_> {
+    fn unwanted(s: &BidSlotStatus, bid: BidState, node: Option<NodeView>) -> Observation {
         let unwanted = Some(Unwanted::Release(ReleaseReason::ScaleDown));
-        Observation { unwanted, pods_left: true, ..observation(s, auction, node) }
+        Observation { unwanted, pods: vec![pod()], ..observation(s, bid, node) }
     }
     let s = status(SlotPhase::Bidding);
     assert_eq!(next(&unwanted(&s, bid(None), None)), Step::Cancel);
@@ -190,9 +234,9 @@ fn what_is_not_wanted_is_cancelled_or_drained() {
 }
 
 #[test]
-fn a_bid_that_somebody_else_closed_is_replaced() {
+fn a_bid_that_another_client_closed_is_replaced() {
     let s = status(SlotPhase::Bidding);
-    let closed = Auction::Bid(BidView { open: false, allocation: None });
+    let closed = BidState::Known(BidView { open: false, ceiling_micros: CEILING, allocation: None });
     assert_eq!(next(&observation(&s, closed, None)), moves(SlotPhase::Failed, "BidClosed"));
 }
 
@@ -200,44 +244,44 @@ fn a_bid_that_somebody_else_closed_is_replaced() {
 fn a_bid_that_the_engine_forgot_leaves_the_pods_time_to_move() {
     let mut s = status(SlotPhase::Ready);
     s.lost_time = Some(Time(at(0)));
-    assert_eq!(next(&observation(&s, Auction::NoBid, node())), Step::Taint);
+    assert_eq!(next(&observation(&s, BidState::Unknown, node())), Step::Taint);
     let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
     assert_eq!(
-        next(&observation(&s, Auction::NoBid, tainted.clone())),
+        next(&observation(&s, BidState::Unknown, tainted.clone())),
         moves(SlotPhase::Draining, "BidUnknown")
     );
     s.phase = SlotPhase::Draining;
-    let full = Observation { pods_left: true, ..observation(&s, Auction::NoBid, tainted.clone()) };
-    assert_eq!(next(&full), Step::Drain);
+    let full = Observation { pods: vec![pod()], ..observation(&s, BidState::Unknown, tainted.clone()) };
+    drains(&full);
     assert_eq!(
-        next(&observation(&s, Auction::NoBid, tainted.clone())),
+        next(&observation(&s, BidState::Unknown, tainted.clone())),
         moves(SlotPhase::Releasing, "BidUnknown")
     );
     s.phase = SlotPhase::Releasing;
-    assert_eq!(next(&observation(&s, Auction::NoBid, tainted)), Step::DeleteNode);
-    assert_eq!(next(&observation(&s, Auction::NoBid, None)), Step::Deprovision);
+    assert_eq!(next(&observation(&s, BidState::Unknown, tainted)), Step::DeleteNode);
+    assert_eq!(next(&observation(&s, BidState::Unknown, None)), Step::Deprovision);
     s.machine_ended = true;
-    assert_eq!(next(&observation(&s, Auction::NoBid, None)), Step::End { reason: "BidUnknown".into() });
+    assert_eq!(next(&observation(&s, BidState::Unknown, None)), Step::End { reason: "BidUnknown".into() });
 }
 
 #[test]
 fn an_engine_that_does_not_know_a_bid_is_given_time_to_know_it_again() {
     let mut s = status(SlotPhase::Ready);
-    assert_eq!(next(&observation(&s, Auction::NoBid, node())), Step::MissBid);
+    assert_eq!(next(&observation(&s, BidState::Unknown, node())), Step::MissBid);
     s.lost_time = Some(Time(at(90)));
-    assert_eq!(next(&observation(&s, Auction::NoBid, node())), Step::Wait(SignedDuration::from_secs(50)));
+    assert_eq!(next(&observation(&s, BidState::Unknown, node())), Step::Wait(SignedDuration::from_secs(50)));
     assert_eq!(next(&observation(&s, bid(held(None)), node())), Step::FindBid);
-    // What nobody wants any more waits for no engine.
+    // A slot that is not wanted does not wait for the engine.
     let unwanted =
-        Observation { unwanted: Some(Unwanted::Deleted), ..observation(&s, Auction::NoBid, node()) };
+        Observation { unwanted: Some(Unwanted::Deleted), ..observation(&s, BidState::Unknown, node()) };
     assert_eq!(next(&unwanted), Step::Taint);
     s = BidSlotStatus { lost_time: Some(Time(at(0))), ..status(SlotPhase::Bidding) };
-    assert_eq!(next(&observation(&s, Auction::NoBid, None)), Step::Deprovision);
+    assert_eq!(next(&observation(&s, BidState::Unknown, None)), Step::Deprovision);
 }
 
 #[test]
 fn machines_and_nodes_that_do_not_come_are_given_back() {
-    fn after<'a>(s: &'a BidSlotStatus, node: Option<NodeView>, now: i64) -> Observation<'a> {
+    fn after(s: &BidSlotStatus, node: Option<NodeView>, now: i64) -> Observation {
         Observation { now: at(now), ..observation(s, bid(held(None)), node) }
     }
     let waiting = |phase| BidSlotStatus { since: Some(Time(at(100))), ready_time: None, ..status(phase) };
@@ -247,7 +291,7 @@ fn machines_and_nodes_that_do_not_come_are_given_back() {
     let mut s = waiting(SlotPhase::Registered);
     s.reason = Some("NodeNotReady".into());
     let starting = Some(NodeView { ready: false, ..node().unwrap() });
-    assert_eq!(next(&after(&s, starting.clone(), 999)), Step::Wait(SOON));
+    assert_eq!(next(&after(&s, starting.clone(), 999)), Step::Wait(SHORT_WAIT));
     assert_eq!(next(&after(&s, starting, 1000)), moves(SlotPhase::Releasing, "NodeLate"));
 }
 
@@ -256,16 +300,16 @@ fn pods_that_stay_hold_nothing_up_for_ever() {
     let mut s = status(SlotPhase::Draining);
     s.drain_time = Some(Time(at(100)));
     let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
-    let scaled_down = |s, now, auction| Observation {
+    let scaled_down = |s, now, bid| Observation {
         now: at(now),
-        pods_left: true,
+        pods: vec![pod()],
         unwanted: Some(Unwanted::Release(ReleaseReason::ScaleDown)),
-        ..observation(s, auction, tainted.clone())
+        ..observation(s, bid, tainted.clone())
     };
-    assert_eq!(next(&scaled_down(&s, 999, bid(held(None)))), Step::Drain);
+    drains(&scaled_down(&s, 999, bid(held(None))));
     assert_eq!(next(&scaled_down(&s, 1000, bid(held(None)))), moves(SlotPhase::Releasing, "ScaleDown"));
     // Under notice until just before the deadline.
-    assert_eq!(next(&scaled_down(&s, 397, bid(held(Some(400))))), Step::Drain);
+    drains(&scaled_down(&s, 397, bid(held(Some(400)))));
     assert_eq!(next(&scaled_down(&s, 398, bid(held(Some(400))))), moves(SlotPhase::Releasing, "ScaleDown"));
 }
 
@@ -273,7 +317,88 @@ fn pods_that_stay_hold_nothing_up_for_ever() {
 fn a_node_object_that_others_hold_is_not_waited_for_for_ever() {
     let s = status(SlotPhase::Releasing);
     let ending = |since| Some(NodeView { ending_since: Some(at(since)), ..node().unwrap() });
-    assert_eq!(next(&observation(&s, bid(held(None)), ending(0))), Step::Wait(SOON));
+    assert_eq!(next(&observation(&s, bid(held(None)), ending(0))), Step::Wait(SHORT_WAIT));
     let later = Observation { now: at(120), ..observation(&s, bid(held(None)), ending(0)) };
     assert_eq!(next(&later), Step::Deprovision);
+}
+
+#[test]
+fn a_notice_is_answered_by_the_strategy() {
+    let s = status(SlotPhase::Ready);
+    let noticed = observation(&s, bid(held(Some(400))), node());
+    assert_eq!(noticed.unanswered_notice(), Some(Notice { started: at(0), deadline: at(400) }));
+    let answered = |price_to_stay| next(&Observation { price_to_stay, ..noticed.clone() });
+    let at_price =
+        |micros| answered(PriceToStay::Known { price_micros: Some(micros), markets: Some(markets()) });
+    let raise = |raise_to_micros| Step::AnswerNotice { deadline: at(400), raise_to_micros };
+    assert_eq!(at_price(3_700_000), raise(Some(3_700_000)));
+    assert_eq!(at_price(9_000_000), raise(None));
+    assert_eq!(answered(PriceToStay::NoAnswer), raise(None));
+    assert_eq!(answered(PriceToStay::Rescinded), Step::Wait(SignedDuration::from_millis(250)));
+    let answered = BidSlotStatus { deadline: Some(Time(at(400))), ..s.clone() };
+    assert_eq!(observation(&answered, bid(held(Some(400))), node()).unanswered_notice(), None);
+    let unwanted = Observation { unwanted: Some(Unwanted::Deleted), ..noticed };
+    assert_eq!(unwanted.unanswered_notice(), None);
+}
+
+#[test]
+fn the_drain_waits_for_taints_and_new_bids_and_not_for_long() {
+    let mut s = status(SlotPhase::Notice);
+    s.reason = Some("Preempted".into());
+    s.deadline = Some(Time(at(400)));
+    let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
+    let step = |peers| next(&Observation { peers, ..observation(&s, bid(held(Some(400))), tainted.clone()) });
+    let waits = Step::Wait(SignedDuration::from_millis(500));
+    assert_eq!(step(Some(Peers::Untainted)), waits);
+    assert_eq!(step(Some(Peers::Tainted { bids: 1, wanted: 2 })), waits);
+    assert_eq!(step(Some(Peers::Tainted { bids: 2, wanted: 2 })), moves(SlotPhase::Draining, "Preempted"));
+    assert_eq!(step(None), moves(SlotPhase::Draining, "Preempted"));
+    let notice = |deadline| Notice { started: at(100), deadline: at(deadline) };
+    assert!(notice(140).waits_for_peers(at(110)) && !notice(140).waits_for_peers(at(111)));
+    assert!(notice(900).waits_for_peers(at(130)) && !notice(900).waits_for_peers(at(131)));
+}
+
+#[test]
+fn a_bid_waits_until_others_are_amended() {
+    let s = status(SlotPhase::Bidding);
+    let low = |waits| StandingBid { ceiling_micros: 3_000_000, waits, protected_until: None };
+    let others = |others| {
+        let pricing = Pricing { markets: markets(), bid: Some(low(true)), others };
+        plan(&Observation { pricing: Some(pricing), ..observation(&s, bid(None), None) })
+    };
+    let alone = others(Vec::new());
+    assert_eq!(alone, Plan { step: Step::Amend { ceiling_micros: CEILING }, reconcile: Vec::new() });
+    let second = others(vec![("gpu-1".into(), low(false))]);
+    assert_eq!(second.reconcile, ["gpu-1"]);
+    assert_eq!(second.step, moves(SlotPhase::Bidding, "BidWaits"));
+    let waiting = BidSlotStatus { reason: Some("BidWaits".into()), ..s.clone() };
+    let pricing =
+        Pricing { markets: markets(), bid: Some(low(true)), others: vec![("gpu-1".into(), low(false))] };
+    let again = Observation { pricing: Some(pricing), ..observation(&waiting, bid(None), None) };
+    assert_eq!(next(&again), Step::Wait(AMEND_WAIT));
+}
+
+#[test]
+fn an_ending_pod_is_waited_for_while_its_node_is_ready() {
+    let s = status(SlotPhase::Draining);
+    let with = |pod: PodView, ready| {
+        let node = Some(NodeView { leaving: true, ready, ..node().unwrap() });
+        let pods = vec![pod];
+        let unwanted = Some(Unwanted::Deleted);
+        next(&Observation { pods, unwanted, ..observation(&s, bid(held(None)), node) })
+    };
+    let ending = PodView { ending: true, ..pod() };
+    let wait = Step::Drain { removals: Vec::new(), requeue_after: SignedDuration::from_secs(2) };
+    assert_eq!(with(ending.clone(), true), wait);
+    assert_eq!(with(ending.clone(), false), moves(SlotPhase::Releasing, "Deleted"));
+    let daemon = PodView { tier: Tier::Daemon, ..ending };
+    assert_eq!(with(daemon, true), moves(SlotPhase::Releasing, "Deleted"));
+}
+
+#[test]
+fn the_engine_says_why_an_allocation_ended_unless_the_slot_gave_it_back() {
+    assert_eq!(end("OUTBID", Some("Preempted")), (SlotPhase::Failed, "OUTBID".into()));
+    assert_eq!(end(RELEASED, Some("ScaleDown")), (SlotPhase::Released, "ScaleDown".into()));
+    assert_eq!(end(RELEASED, Some("MachineLate")), (SlotPhase::Failed, "MachineLate".into()));
+    assert_eq!(end(RELEASED, None), (SlotPhase::Released, RELEASED.into()));
 }

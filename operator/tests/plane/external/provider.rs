@@ -10,7 +10,7 @@ use axum::{Json, Router, middleware};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, PostParams};
-use kubebid_operator::provision::external::{MachineOrder, MachineState, Problem};
+use kubebid_operator::provisioner::external::{MachineOrder, MachineState, Problem};
 use kubebid_testkit::Port;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,0 +1,156 @@
+//! Acts on a BidNode: creates and releases slots, carries out its deletion, and writes its status.
+
+use super::garbage::end_bid;
+use super::objects::{bidnodes, create_params, release, remove, remove_finalizer, slots as slots_api};
+use crate::api::{BidNode, BidSlot, BidSlotSpec, FINALIZER, LABEL_BIDNODE, LABEL_UID};
+use crate::context::Context;
+use crate::error::Error;
+use crate::failpoint;
+use crate::plan::bidnode::{DeletionStep, Plan};
+use crate::plan::count::NewSlot;
+use crate::plan::status::{self, Write};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ObjectMeta;
+use kube::{Resource as _, ResourceExt as _};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// Creates and releases slots.
+pub(crate) async fn scale(
+    plan: &Plan,
+    bidnode: &BidNode,
+    slots: &[Arc<BidSlot>],
+    context: &Context,
+) -> Result<(), Error> {
+    let uid = bidnode.uid().unwrap_or_default();
+    context.memory.set_target(&uid, plan.target);
+    for new in &plan.changes.create {
+        create(bidnode, new, context).await?;
+        failpoint::hit("slot-created");
+    }
+    for (name, reason) in &plan.changes.release {
+        if let Some(slot) = slots.iter().find(|slot| slot.name_any() == *name) {
+            info!(slot = name, ?reason, "to be given up");
+            release(slot, *reason, context).await?;
+        }
+    }
+    context.memory.set_scaled(&uid, bidnode.metadata.generation);
+    Ok(())
+}
+
+async fn create(bidnode: &BidNode, new: &NewSlot, context: &Context) -> Result<(), Error> {
+    context.check_leadership()?;
+    let spec = BidSlotSpec {
+        instance_type: bidnode.spec.instance_type.clone(),
+        region: bidnode.spec.region.clone(),
+        replaces: new.replaces.clone(),
+        release: None,
+    };
+    let mut slot = BidSlot::new(&format!("{}-{}", bidnode.name_any(), new.ordinal), spec);
+    slot.metadata = ObjectMeta {
+        owner_references: bidnode.controller_owner_ref(&()).map(|owner| vec![owner]),
+        finalizers: Some(vec![FINALIZER.to_owned()]),
+        labels: Some(BTreeMap::from([
+            (LABEL_BIDNODE.to_owned(), bidnode.name_any()),
+            (LABEL_UID.to_owned(), bidnode.uid().unwrap_or_default()),
+        ])),
+        ..slot.metadata
+    };
+    match slots_api(bidnode.namespace(), context).create(&create_params(), &slot).await {
+        Ok(_) => Ok(()),
+        // The list of slots was old.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Carries out a step of the deletion. Returns whether the BidNode is gone.
+pub(crate) async fn delete(
+    step: DeletionStep,
+    bidnode: &BidNode,
+    slots: &[Arc<BidSlot>],
+    context: &Context,
+) -> Result<bool, Error> {
+    match step {
+        DeletionStep::Forget => {
+            forget_metrics(bidnode, context);
+            Ok(true)
+        }
+        DeletionStep::Abandon => {
+            delete_slots(bidnode, slots, true, context).await?;
+            warn!(bidnode = bidnode.name_any(), "abandoned: bids and nodes may be left at the engine");
+            finish(bidnode, context).await?;
+            Ok(true)
+        }
+        DeletionStep::DeleteSlots => {
+            delete_slots(bidnode, slots, false, context).await?;
+            Ok(false)
+        }
+        DeletionStep::EndBids(bids) => {
+            for (bid, slot) in &bids {
+                end_bid(*bid, slot, Some(bidnode), context).await?;
+            }
+            Ok(false)
+        }
+        DeletionStep::Wait => Ok(false),
+        DeletionStep::Finish => {
+            finish(bidnode, context).await?;
+            Ok(true)
+        }
+    }
+}
+
+async fn delete_slots(
+    bidnode: &BidNode,
+    slots: &[Arc<BidSlot>],
+    abandoned: bool,
+    context: &Context,
+) -> Result<(), Error> {
+    let api = slots_api(bidnode.namespace(), context);
+    for slot in slots {
+        if slot.metadata.deletion_timestamp.is_none() {
+            remove(&api, slot.as_ref(), context).await?;
+        }
+        if abandoned {
+            remove_finalizer(&api, slot.as_ref()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the finalizer, and forgets the BidNode. Its metrics go first, so that no series is left without its object.
+async fn finish(bidnode: &BidNode, context: &Context) -> Result<(), Error> {
+    forget_metrics(bidnode, context);
+    remove_finalizer(&bidnodes(bidnode, context), bidnode).await?;
+    context.forget(&bidnode.uid().unwrap_or_default());
+    Ok(())
+}
+
+fn forget_metrics(bidnode: &BidNode, context: &Context) {
+    context.active_nodes().remove(&bidnode.namespace().unwrap_or_default(), &bidnode.name_any());
+}
+
+/// Writes the status of a BidNode, if the plan says so. Returns the time after which it may be written otherwise.
+pub(crate) async fn write_status(
+    plan: &status::Plan,
+    bidnode: &BidNode,
+    now: Timestamp,
+    context: &Context,
+) -> Result<Option<Duration>, Error> {
+    context.active_nodes().set(bidnode, plan.status.active_nodes);
+    match plan.write {
+        Write::Unchanged => Ok(None),
+        Write::Later(left) => Ok(Some(left)),
+        Write::Now => {
+            let previous = bidnode.status.clone().unwrap_or_default();
+            super::objects::write_bidnode_status(bidnode, &plan.status, context).await?;
+            let price_changed = plan.status.average_price != previous.average_price;
+            let cost_changed = plan.status.cost != previous.cost;
+            let uid = bidnode.uid().unwrap_or_default();
+            context.memory.set_written(&uid, now, price_changed, cost_changed);
+            Ok(None)
+        }
+    }
+}

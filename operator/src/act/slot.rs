@@ -1,0 +1,367 @@
+//! Acts on a slot: carries out its steps, and records their outcome in its status.
+
+mod bid;
+mod machine;
+
+use super::drain;
+use super::objects::{patch_node, remove, remove_finalizer, slots};
+use crate::api::{BidSlot, BidSlotStatus, SlotPhase, TAINT_LEAVING, usd};
+use crate::context::Context;
+use crate::error::Error;
+use crate::observe::pod::pod_view;
+use crate::observe::slot::SlotObjects;
+use crate::plan;
+use crate::plan::slot::{RELEASED, Step};
+use crate::{clock, failpoint, metrics};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use kube::api::Api;
+use kube::runtime::events::EventType;
+use std::time::Duration;
+use tracing::info;
+
+/// The time after which a step is tried again, if no event comes first.
+pub(crate) const RETRY: Duration = Duration::from_millis(500);
+
+/// The outcome of a step.
+pub(crate) enum Outcome {
+    /// The step is done: the next one can be planned.
+    Done,
+    /// The slot is reconciled again after this time.
+    Later(Duration),
+    /// The slot is gone.
+    Gone,
+}
+
+/// Carries out a step, and records its outcome in the status of the draft.
+pub(crate) async fn act(
+    step: &Step,
+    objects: &SlotObjects,
+    draft: &mut BidSlot,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    let status = draft.status.get_or_insert_default();
+    let label = label(step);
+    metrics::stepped(label);
+    tracing::debug!(slot = objects.slot.name_any(), step = label, "step");
+    let now = Time(clock::now());
+    match step {
+        Step::Begin { ceiling_micros } => {
+            status.attempt += 1;
+            status.ceiling_micros = Some(*ceiling_micros);
+            status.bid_time = Some(now);
+            Ok(Outcome::Done)
+        }
+        Step::Place(placement) => bid::place(*placement, objects, status, context).await,
+        Step::Amend { ceiling_micros } => bid::amend(*ceiling_micros, objects, status, context).await,
+        Step::Provision => machine::provision(objects, status, context).await,
+        Step::Register => register(objects, status, context).await,
+        Step::ReportReady => {
+            if let Some(bidnode) = &objects.bidnode {
+                context.memory.machine_came(&bidnode.uid().unwrap_or_default());
+            }
+            if let Some(allocation) = status.allocation {
+                context.engine().report_ready(&objects.slot, allocation).await?;
+                failpoint::hit("reported");
+            }
+            if status.ready_time.is_none() {
+                status.ready_time = Some(now);
+            }
+            Ok(Outcome::Done)
+        }
+        Step::AnswerNotice { deadline, raise_to_micros } => {
+            bid::answer_notice(*deadline, *raise_to_micros, objects, status, context).await
+        }
+        Step::Taint => {
+            if let Some(node) = &objects.node {
+                patch_node(node, &plan::node::with_leaving(node), context).await?;
+                if let Some(after) = since_notice(objects) {
+                    metrics::tainted(after);
+                }
+                failpoint::hit("tainted");
+                report_preemption(objects, status, context);
+            }
+            Ok(Outcome::Done)
+        }
+        Step::Untaint => {
+            if let Some(node) = &objects.node {
+                patch_node(node, &plan::node::without(node, TAINT_LEAVING), context).await?;
+                let (slot, note) = (Some(&objects.slot), "the node stays".to_owned());
+                context.record_event(node.as_ref(), slot, EventType::Normal, "NoticeRescinded", note);
+            }
+            Ok(Outcome::Done)
+        }
+        Step::Drain { removals, requeue_after } => {
+            drain::drain(removals, context).await?;
+            Ok(Outcome::Later(Duration::try_from(*requeue_after).unwrap_or(RETRY)))
+        }
+        Step::DeleteNode => {
+            if let Some(node) = &objects.node {
+                remove(&Api::<Node>::all(context.client.clone()), node, context).await?;
+                failpoint::hit("node-deleted");
+            }
+            Ok(Outcome::Done)
+        }
+        Step::Deprovision => machine::deprovision(objects, status, context).await,
+        Step::Cancel => {
+            if let Some(bid) = status.bid {
+                context.engine().cancel(&objects.slot, bid).await?;
+                failpoint::hit("cancelled");
+            }
+            Ok(Outcome::Done)
+        }
+        Step::MissBid => {
+            status.lost_time = Some(now);
+            let note = format!("the engine does not know bid {}", status.bid.unwrap_or_default());
+            record_event(objects, EventType::Warning, "BidUnknown", note, context);
+            Ok(Outcome::Done)
+        }
+        Step::FindBid => {
+            status.lost_time = None;
+            Ok(Outcome::Done)
+        }
+        Step::Move { phase, reason } => {
+            if matches!(*reason, "MachineLate" | "NodeLate") {
+                let limit = Duration::try_from(context.limits().machine).unwrap_or_default().as_secs();
+                machine::failed(objects, reason, &format!("no node is ready after {limit} s"), context);
+            }
+            let outcome = move_to(*phase, reason, objects, status, context);
+            if *phase == SlotPhase::Awarded {
+                report_award(objects, status, context).await;
+            }
+            Ok(outcome)
+        }
+        Step::End { reason } => {
+            end(reason, objects, status, context);
+            Ok(Outcome::Done)
+        }
+        Step::Forget => forget(objects, context).await,
+        Step::Wait(_) => Ok(Outcome::Done),
+    }
+}
+
+/// Records an event about the BidNode of a slot.
+fn record_event(objects: &SlotObjects, type_: EventType, reason: &str, note: String, context: &Context) {
+    if let Some(bidnode) = &objects.bidnode {
+        context.record_event(bidnode.as_ref(), Some(&objects.slot), type_, reason, note);
+    }
+}
+
+/// Patches the node with its labels and taints.
+async fn register(
+    objects: &SlotObjects,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    let (Some(node), Some(bidnode)) = (&objects.node, &objects.bidnode) else { return Ok(Outcome::Done) };
+    let Some(patch) = plan::node::registration(node, bidnode, &objects.slot) else {
+        return Ok(Outcome::Done);
+    };
+    match patch_node(node, &patch, context).await {
+        Ok(()) => {
+            status.refused_generation = None;
+            let uid = bidnode.uid().unwrap_or_default();
+            context.memory.set_registration(&uid, bidnode.metadata.generation, None);
+            failpoint::hit("registered");
+            Ok(Outcome::Done)
+        }
+        Err(Error::Cluster(error)) => {
+            let code = if let kube::Error::Api(answer) = error.as_ref() { answer.code } else { 0 };
+            if plan::slot::is_refusal_final(code, status, &context.limits(), clock::now()) {
+                return registration_refused(error, objects, status, context);
+            }
+            Err(Error::Cluster(error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Records that the API server refuses the labels or taints of a node. The node is given back, since it costs money and takes
+/// no pods. A node that has been ready stays as it is.
+fn registration_refused(
+    error: Box<kube::Error>,
+    objects: &SlotObjects,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    let generation = objects.bidnode.as_ref().and_then(|bidnode| bidnode.metadata.generation);
+    let was_reported = status.refused_generation == generation && generation.is_some();
+    status.refused_generation = generation;
+    let message = format!("the API server refuses the labels or taints of its node: {error}");
+    if let Some(bidnode) = &objects.bidnode {
+        let uid = bidnode.uid().unwrap_or_default();
+        context.memory.set_registration(&uid, generation, Some(message.clone()));
+    }
+    status.message = Some(message.clone());
+    if !was_reported {
+        record_event(objects, EventType::Warning, "RegistrationRefused", message, context);
+    }
+    if status.ready_time.is_some() {
+        return Err(Error::Cluster(error));
+    }
+    Ok(move_to(SlotPhase::Releasing, "RegistrationRefused", objects, status, context))
+}
+
+/// Returns the value of the label `step` of the metric of steps.
+fn label(step: &Step) -> &'static str {
+    match step {
+        Step::Begin { .. } => "begin",
+        Step::Place(_) => "place",
+        Step::Amend { .. } => "amend",
+        Step::Provision => "provision",
+        Step::Register => "register",
+        Step::ReportReady => "report_ready",
+        Step::AnswerNotice { .. } => "answer_notice",
+        Step::Taint => "taint",
+        Step::Untaint => "untaint",
+        Step::Drain { .. } => "drain",
+        Step::DeleteNode => "delete_node",
+        Step::Deprovision => "deprovision",
+        Step::Cancel => "cancel",
+        Step::MissBid => "miss_bid",
+        Step::FindBid => "find_bid",
+        Step::Move { .. } => "move",
+        Step::End { .. } => "end",
+        Step::Forget => "forget",
+        Step::Wait(_) => "wait",
+    }
+}
+
+/// Records the end of an allocation.
+fn end(engine_reason: &str, objects: &SlotObjects, status: &mut BidSlotStatus, context: &Context) {
+    let (phase, reason) = plan::slot::end(engine_reason, status.reason.as_deref());
+    let slot = objects.slot.name_any();
+    if engine_reason == RELEASED {
+        let note = format!("slot {slot} has given its node back: {reason}");
+        record_event(objects, EventType::Normal, "NodeReleased", note, context);
+    } else {
+        let note = format!("slot {slot} has lost its node: {engine_reason}");
+        record_event(objects, EventType::Warning, "NodeLost", note, context);
+    }
+    status.phase = phase;
+    status.reason = Some(reason);
+    status.since = Some(Time(clock::now()));
+}
+
+/// Records events about a notice on the BidNode, the node and its pods. The taint comes first, since other slots wait for it.
+fn report_preemption(objects: &SlotObjects, status: &BidSlotStatus, context: &Context) {
+    let (Some(node), Some(Time(deadline))) = (&objects.node, &status.deadline) else { return };
+    let slot = Some(&objects.slot);
+    let note = format!("node {} is to be given up by {deadline}", node.name_any());
+    record_event(objects, EventType::Warning, "NodePreempted", note.clone(), context);
+    context.record_event(node.as_ref(), slot, EventType::Warning, "NodePreempted", note.clone());
+    for pod in context.stores.pods_on(&node.name_any()) {
+        if pod_view(&pod).is_some() {
+            context.record_event(pod.as_ref(), slot, EventType::Warning, "NodePreempted", note.clone());
+        }
+    }
+}
+
+/// Moves a slot to a phase, and records what that phase has.
+fn move_to(
+    phase: SlotPhase,
+    reason: &str,
+    objects: &SlotObjects,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Outcome {
+    let now = Time(clock::now());
+    match phase {
+        SlotPhase::Awarded => {
+            let held = objects.bid.as_ref().and_then(|bid| bid.allocation.as_ref());
+            status.allocation = held.map(|held| held.allocation);
+            status.market = held.map(|held| held.market().to_owned());
+            status.unit = held.map(|held| held.unit.clone());
+        }
+        SlotPhase::Registered | SlotPhase::Ready => {
+            status.node_uid = objects.node.as_ref().and_then(|node| node.uid());
+            if phase == SlotPhase::Ready {
+                status.ready_time.get_or_insert_with(|| now.clone());
+                report_readiness(objects, reason, context);
+            }
+        }
+        SlotPhase::Draining if status.drain_time.is_none() => status.drain_time = Some(now.clone()),
+        SlotPhase::Releasing => {
+            if reason == "NodeVanished" {
+                status.missing_time = Some(now.clone());
+            }
+            if status.phase == SlotPhase::Draining {
+                if let Some(after) = since_notice(objects) {
+                    metrics::drained(after);
+                }
+                let node = status.node.as_deref().unwrap_or_default();
+                let note = format!("node {node} is drained: {reason}");
+                record_event(objects, EventType::Normal, "NodeDrained", note, context);
+            }
+        }
+        SlotPhase::Pending
+        | SlotPhase::Bidding
+        | SlotPhase::Provisioning
+        | SlotPhase::Notice
+        | SlotPhase::Draining
+        | SlotPhase::Released
+        | SlotPhase::Failed => {}
+    }
+    if reason == "NoticeRescinded" {
+        status.deadline = None;
+        status.drain_time = None;
+    }
+    info!(slot = objects.slot.name_any(), ?phase, reason, "moved");
+    status.phase = phase;
+    status.reason = Some(reason.to_owned());
+    status.since = Some(now);
+    Outcome::Done
+}
+
+/// Records an event about the unit that a slot has won, with its price if the engine says it.
+async fn report_award(objects: &SlotObjects, status: &BidSlotStatus, context: &Context) {
+    let (Some(allocation), Some(unit)) = (status.allocation, &status.unit) else { return };
+    let price = context.engine().price_micros(allocation).await.ok().map(usd);
+    let price = price.map(|price| format!(" at {price} USD per hour")).unwrap_or_default();
+    let note = format!("slot {} has won unit {unit}{price}", objects.slot.name_any());
+    record_event(objects, EventType::Normal, "NodeWon", note, context);
+}
+
+/// Records an event about a node that is ready, or that stays after a notice.
+fn report_readiness(objects: &SlotObjects, reason: &str, context: &Context) {
+    let (slot, node) = (objects.slot.name_any(), objects.status().node.unwrap_or_default());
+    match (reason, &objects.slot.spec.replaces) {
+        ("NoticeRescinded", _) => {
+            let note = format!("node {node} of slot {slot} stays: its notice was taken back");
+            record_event(objects, EventType::Normal, "NoticeRescinded", note, context);
+        }
+        (_, Some(replaced)) => {
+            let note = format!("node {node} of slot {slot} is ready, in the place of slot {replaced}");
+            record_event(objects, EventType::Normal, "NodeReplaced", note, context);
+        }
+        (_, None) => {
+            let note = format!("node {node} of slot {slot} is ready");
+            record_event(objects, EventType::Normal, "NodeReady", note, context);
+        }
+    }
+}
+
+/// Returns the time since the begin of the notice.
+fn since_notice(objects: &SlotObjects) -> Option<Duration> {
+    Duration::try_from(clock::now().duration_since(objects.notice()?.started)).ok()
+}
+
+/// Removes the finalizer, deletes the object, and forgets the slot.
+async fn forget(objects: &SlotObjects, context: &Context) -> Result<Outcome, Error> {
+    context.check_leadership()?;
+    let slot = &objects.slot;
+    if let Some(bid) = slot.status.as_ref().and_then(|status| status.bid) {
+        context.engine().bid_cache().forget(bid);
+    }
+    context.forget(&slot.uid().unwrap_or_default());
+    if let Some(node) = slot.status.as_ref().and_then(|status| status.node_uid.as_ref()) {
+        context.nodes.forget(node);
+    }
+    let api = slots(slot.namespace(), context);
+    if slot.metadata.deletion_timestamp.is_none() {
+        remove(&api, slot, context).await?;
+    }
+    remove_finalizer(&api, slot).await?;
+    Ok(Outcome::Gone)
+}

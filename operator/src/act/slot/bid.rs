@@ -1,0 +1,149 @@
+//! Steps of a slot at the engine: place its bid, amend it, answer a notice.
+
+use super::{Outcome, RETRY, move_to, record_event};
+use crate::act::objects::release;
+use crate::api::{BidSlotStatus, ReleaseReason, SlotPhase, usd};
+use crate::context::Context;
+use crate::engine::Amended;
+use crate::error::Error;
+use crate::observe::slot::{SlotObjects, instant};
+use crate::plan::slot::Placement;
+use crate::{clock, failpoint, metrics};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::runtime::events::EventType;
+use std::time::Duration;
+
+/// The time after which the engine is asked again, if no event says more.
+const POLL: Duration = Duration::from_secs(1);
+/// The time after which the amendment of a closed bid is tried again.
+const CLOSED_WAIT: Duration = Duration::from_secs(60);
+
+/// Places the bid that was begun, or finds it.
+pub(super) async fn place(
+    placement: Placement,
+    objects: &SlotObjects,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    failpoint::hit("begun");
+    let search_first = match placement {
+        Placement::SearchOnly => return find(objects, status, context).await,
+        Placement::SearchFirst => true,
+        Placement::New => false,
+    };
+    let Some(bidnode) = &objects.bidnode else { return Ok(Outcome::Done) };
+    match context.engine().place(bidnode, &objects.slot, search_first).await {
+        Ok(bid) => {
+            failpoint::hit("placed");
+            status.bid = Some(bid);
+            status.phase = SlotPhase::Bidding;
+            status.reason = None;
+            status.message = None;
+            status.since = Some(Time(clock::now()));
+            let ceiling = usd(status.ceiling_micros.unwrap_or_default());
+            let note = format!("slot {} bids {ceiling} USD per hour, bid {bid}", objects.slot.name_any());
+            record_event(objects, EventType::Normal, "BidPlaced", note, context);
+            Ok(Outcome::Done)
+        }
+        Err(kubebid_client::Error::Refused(refusal)) => {
+            status.ceiling_micros = None;
+            status.reason = Some("BidRefused".to_owned());
+            let why = refusal.to_string();
+            if status.message.as_ref() != Some(&why) {
+                record_event(objects, EventType::Warning, "BidRefused", why.clone(), context);
+                status.message = Some(why);
+            }
+            Err(kubebid_client::Error::Refused(refusal).into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Finds the bid that was begun. The slot ends if it was not placed.
+async fn find(
+    objects: &SlotObjects,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    match context.engine().find(&objects.slot).await? {
+        Some(bid) => status.bid = Some(bid),
+        None => status.phase = SlotPhase::Released,
+    }
+    Ok(Outcome::Done)
+}
+
+/// Amends the bid to this ceiling.
+pub(super) async fn amend(
+    ceiling_micros: u64,
+    objects: &SlotObjects,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    let Some(bid) = status.bid else { return Ok(Outcome::Done) };
+    match context.engine().amend(&objects.slot, bid, ceiling_micros).await? {
+        Amended::Done => {
+            failpoint::hit("amended");
+            status.ceiling_micros = Some(ceiling_micros);
+            status.protected_until = None;
+            Ok(Outcome::Done)
+        }
+        Amended::Protected { until_us } => {
+            status.protected_until = instant(until_us).map(Time);
+            let left = status.protected_until.as_ref().map(|time| time.0.duration_since(clock::now()));
+            let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or(POLL);
+            Ok(Outcome::Later(left.max(POLL)))
+        }
+        Amended::BelowReserve => {
+            release(&objects.slot, ReleaseReason::MaxBid, context).await?;
+            Ok(Outcome::Later(POLL))
+        }
+        Amended::Closed => Ok(Outcome::Later(CLOSED_WAIT)),
+    }
+}
+
+/// Answers a notice: raises the bid to this ceiling, or lets the node go by this deadline. A node whose bid the engine does
+/// not let raise is let go.
+pub(super) async fn answer_notice(
+    deadline: Timestamp,
+    raise_to_micros: Option<u64>,
+    objects: &SlotObjects,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Outcome, Error> {
+    if let (Some(ceiling_micros), Some(bid)) = (raise_to_micros, status.bid)
+        && raise(bid, ceiling_micros, objects, context).await?
+    {
+        status.ceiling_micros = Some(ceiling_micros);
+        // The event that the notice is rescinded is on its way.
+        return Ok(Outcome::Later(RETRY));
+    }
+    metrics::noticed(metrics::LET_GO);
+    status.deadline = Some(Time(deadline));
+    Ok(move_to(SlotPhase::Notice, "Preempted", objects, status, context))
+}
+
+/// Raises the bid to keep the node. Returns whether the engine has accepted that.
+async fn raise(
+    bid: u64,
+    ceiling_micros: u64,
+    objects: &SlotObjects,
+    context: &Context,
+) -> Result<bool, Error> {
+    match context.engine().amend(&objects.slot, bid, ceiling_micros).await {
+        Ok(Amended::Done) => {
+            metrics::noticed(metrics::RAISED);
+            let note = format!("raised to {} USD to keep the node", usd(ceiling_micros));
+            record_event(objects, EventType::Normal, "RaisedToStay", note, context);
+            Ok(true)
+        }
+        Ok(Amended::Protected { .. } | Amended::BelowReserve | Amended::Closed) => Ok(false),
+        Err(kubebid_client::Error::Refused(refusal)) => {
+            let note = format!("the bid cannot be raised to keep the node: {refusal}");
+            record_event(objects, EventType::Warning, "RaiseRefused", note, context);
+            Ok(false)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

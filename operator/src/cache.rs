@@ -1,0 +1,126 @@
+//! Caches of the cluster's objects: the stores that the watches fill, their indexes, and the operator's own last writes.
+
+mod index;
+mod write_cache;
+
+pub(crate) use index::Index;
+pub(crate) use write_cache::WriteCache;
+
+use crate::api::{ANNOTATION_NAMESPACE, BidNode, BidSlot, LABEL_SLOT};
+use crate::plan::demand::{controller, is_unschedulable};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt as _;
+use kube::runtime::reflector::{ObjectRef, Store};
+use std::sync::Arc;
+
+/// The stores of the objects that the operator watches, as of the last event of each watch.
+#[derive(Clone, Debug)]
+pub(crate) struct Stores {
+    pub(crate) bidnodes: Store<BidNode>,
+    pub(crate) slots: Store<BidSlot>,
+    pub(crate) nodes: Store<Node>,
+    pub(crate) pods: Store<Pod>,
+    pub(crate) indexes: Arc<Indexes>,
+}
+
+/// The indexes of the stores.
+#[derive(Debug)]
+pub(crate) struct Indexes {
+    /// The slots by the UID of their BidNode.
+    pub(crate) slots_by_owner: Index<BidSlot>,
+    /// The slots by the name of their node.
+    pub(crate) slots_by_node: Index<BidSlot>,
+    /// The pods by the name of their node; pods without a node have the empty name.
+    pub(crate) pods_by_node: Index<Pod>,
+    /// The pods by the UID of their controller.
+    pub(crate) pods_by_controller: Index<Pod>,
+}
+
+impl Default for Indexes {
+    fn default() -> Self {
+        Indexes {
+            slots_by_owner: Index::new(bidnode_uid_of),
+            slots_by_node: Index::new(|slot| slot.status.as_ref()?.node.clone()),
+            pods_by_node: Index::new(|pod| Some(node_name_of(pod).unwrap_or_default().to_owned())),
+            pods_by_controller: Index::new(|pod| controller(pod).map(str::to_owned)),
+        }
+    }
+}
+
+/// Returns the name of the node that a pod is bound to.
+pub(crate) fn node_name_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
+}
+
+impl Stores {
+    /// Returns the BidNode of a slot, if it still exists.
+    pub(crate) fn bidnode_of(&self, slot: &BidSlot) -> Option<Arc<BidNode>> {
+        let bidnode = self.bidnodes.get(&bidnode_ref_of(slot)?)?;
+        Some(bidnode).filter(|bidnode| bidnode.uid() == bidnode_uid_of(slot))
+    }
+
+    /// Returns the slots of a BidNode, ordered by number.
+    pub(crate) fn slots_of(&self, bidnode: &BidNode) -> Vec<Arc<BidSlot>> {
+        let slots = self.indexes.slots_by_owner.get(&bidnode.uid().unwrap_or_default());
+        let mut slots: Vec<_> = slots.iter().filter_map(|slot| self.slots.get(slot)).collect();
+        slots.sort_by_key(|slot| ordinal(&slot.name_any()));
+        slots
+    }
+
+    /// Returns the slot whose node has this name.
+    pub(crate) fn slot_on(&self, node: &str) -> Option<Arc<BidSlot>> {
+        self.indexes.slots_by_node.get(node).iter().find_map(|slot| self.slots.get(slot))
+    }
+
+    /// Returns the node of this name.
+    pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes.get(&ObjectRef::new(name))
+    }
+
+    /// Returns the pods on a node that have not finished.
+    pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.pods_by_node(node, |pod| node_name_of(pod) == Some(node) && !is_finished(pod))
+    }
+
+    /// Returns the pods that the scheduler finds no node for.
+    pub(crate) fn unschedulable(&self) -> Vec<Arc<Pod>> {
+        self.pods_by_node("", is_unschedulable)
+    }
+
+    /// Returns the pods of a controller, by its UID, that have not finished.
+    pub(crate) fn pods_of_controller(&self, controller: &str) -> Vec<Arc<Pod>> {
+        let pods = self.indexes.pods_by_controller.get(controller);
+        pods.iter().filter_map(|pod| self.pods.get(pod)).filter(|pod| !is_finished(pod)).collect()
+    }
+
+    fn pods_by_node(&self, key: &str, matches: impl Fn(&Pod) -> bool) -> Vec<Arc<Pod>> {
+        let pods = self.indexes.pods_by_node.get(key);
+        pods.iter().filter_map(|pod| self.pods.get(pod)).filter(|pod| matches(pod)).collect()
+    }
+}
+
+/// Returns the number at the end of a slot's name.
+pub(crate) fn ordinal(name: &str) -> u32 {
+    name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(u32::MAX)
+}
+
+/// Returns the BidNode that the owner reference of a slot names.
+pub(crate) fn bidnode_ref_of(slot: &BidSlot) -> Option<ObjectRef<BidNode>> {
+    let owner = slot.owner_references().iter().find(|owner| owner.kind == "BidNode")?;
+    Some(ObjectRef::new(&owner.name).within(&slot.namespace()?))
+}
+
+fn bidnode_uid_of(slot: &BidSlot) -> Option<String> {
+    slot.owner_references().iter().find(|owner| owner.kind == "BidNode").map(|owner| owner.uid.clone())
+}
+
+/// Returns the slot that the labels of a node name.
+pub(crate) fn slot_ref_of(node: &Node) -> Option<ObjectRef<BidSlot>> {
+    let namespace = node.annotations().get(ANNOTATION_NAMESPACE)?;
+    Some(ObjectRef::new(node.labels().get(LABEL_SLOT)?).within(namespace))
+}
+
+fn is_finished(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}

@@ -1,0 +1,302 @@
+//! Calls to the auction engine: the requests of each slot, with idempotency keys, and caches of what it answers.
+
+mod bid_cache;
+mod feed;
+mod prices;
+
+pub use bid_cache::{BidCache, CachedAllocation, CachedBid};
+pub use feed::Feed;
+pub use prices::InstanceType;
+
+use crate::api::{
+    BidNode, BidNodeSpec, BidSlot, LABEL_BIDNODE, LABEL_CLUSTER, LABEL_NAMESPACE, LABEL_SLOT, LABEL_SLOT_UID,
+    LABEL_UID, SlotKey,
+};
+use crate::clock;
+use crate::plan::ceiling::Markets;
+use kube::ResourceExt as _;
+use kubebid_client::{Client, Code, Error, v1};
+use prices::Prices;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A client of the engine. One operator is one tenant.
+#[derive(Debug)]
+pub struct Engine {
+    client: Client,
+    /// The UID of the cluster's `kube-system` namespace.
+    cluster: String,
+    bid_cache: BidCache,
+    prices: Prices,
+}
+
+/// The outcome of an amendment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amended {
+    /// The ceiling is changed.
+    Done,
+    /// The ceiling cannot be lowered yet: a node is protected.
+    Protected {
+        /// The end of the protection, in microseconds of market time.
+        until_us: u64,
+    },
+    /// The ceiling would be below the reserve of the unit that the bid holds.
+    BelowReserve,
+    /// The bid is closed: its ceiling may only be raised.
+    Closed,
+}
+
+impl Engine {
+    /// Creates a client that bids for a cluster, which is named by the UID of its `kube-system` namespace.
+    pub fn new(client: Client, cluster: String) -> Self {
+        Engine { client, cluster, bid_cache: BidCache::default(), prices: Prices::default() }
+    }
+
+    /// Returns the cache of the operator's bids.
+    pub fn bid_cache(&self) -> &BidCache {
+        &self.bid_cache
+    }
+
+    /// Returns the feed of the engine, which keeps the bid cache current while it is polled.
+    pub fn feed(self: &Arc<Self>) -> Feed {
+        Feed::new(Arc::clone(self))
+    }
+
+    /// Returns the markets that a BidNode bids in, taken together; `None` if none is open.
+    pub async fn markets(&self, spec: &BidNodeSpec) -> Result<Option<Arc<Markets>>, Error> {
+        self.prices.markets(self, spec).await
+    }
+
+    /// Returns the cost of the nodes of a BidNode so far, in micro-dollars.
+    pub async fn cost(&self, node: &BidNode) -> Result<u64, Error> {
+        let costs = self.prices.costs(self).await?;
+        Ok(costs.get(&node.uid().unwrap_or_default()).copied().unwrap_or_default())
+    }
+
+    /// Returns an instance type; an empty one if the engine does not know it.
+    pub async fn instance_type(&self, name: &str) -> Result<Arc<InstanceType>, Error> {
+        self.prices.instance_type(self, name).await
+    }
+
+    /// Places the bid that the status of the slot says was begun. With `search_first` the engine is first searched for a bid
+    /// that was placed before.
+    pub async fn place(&self, node: &BidNode, slot: &BidSlot, search_first: bool) -> Result<u64, Error> {
+        if search_first && let Some(bid) = self.find(slot).await? {
+            return Ok(bid);
+        }
+        let status = slot.status.clone().unwrap_or_default();
+        let markets =
+            slot.spec.region.iter().map(|region| format!("{}/{region}", slot.spec.instance_type)).collect();
+        let instance_type =
+            if slot.spec.region.is_none() { slot.spec.instance_type.clone() } else { String::new() };
+        let key = SlotKey::of(slot);
+        let labels = self.labels([
+            (LABEL_NAMESPACE, key.namespace.clone()),
+            (LABEL_BIDNODE, node.name_any()),
+            (LABEL_UID, node.uid().unwrap_or_default()),
+            (LABEL_SLOT, key.name.clone()),
+            (LABEL_SLOT_UID, key.uid.clone()),
+        ]);
+        let request = v1::PlaceBidRequest {
+            client_key: self.key(slot, "bid"),
+            markets,
+            instance_type,
+            ceiling_micros: status.ceiling_micros.unwrap_or_default(),
+            max_nodes: 1,
+            on_preemption: v1::place_bid_request::OnPreemption::Close.into(),
+            labels,
+            ..Default::default()
+        };
+        let ceiling_micros = request.ceiling_micros;
+        let placed = self.answered(self.client.place_bid(request).await)?;
+        self.bid_cache.placed(placed.bid, key, ceiling_micros);
+        Ok(placed.bid)
+    }
+
+    /// Finds the bid of a slot at the engine, also one that was placed a moment ago.
+    pub async fn find(&self, slot: &BidSlot) -> Result<Option<u64>, Error> {
+        let request = v1::ListBidsRequest {
+            labels: self.labels([(LABEL_SLOT_UID, slot.uid().unwrap_or_default())]),
+            min_seq: self.seq().await?,
+            ..Default::default()
+        };
+        let list = self.answered(self.client.all(request).await)?;
+        let Some(bid) = list.bids.into_iter().next_back() else { return Ok(None) };
+        if self.bid_cache.bid(bid.bid).is_none() {
+            self.resolve(bid.bid).await?;
+        }
+        Ok(Some(bid.bid))
+    }
+
+    /// Reads a bid that the cache does not have: it closed before the operator started, or the engine has lost it. Bids are
+    /// numbered by their place in the journal. A journal that ends before that place does not have the bid, and a read
+    /// that waits for that place would never end.
+    pub async fn resolve(&self, bid: u64) -> Result<(), Error> {
+        if self.seq().await? < bid {
+            self.bid_cache.unknown(bid);
+            return Ok(());
+        }
+        let request = v1::GetBidRequest { bid, min_seq: bid };
+        let found = match self.answered(self.client.get_bid(request).await) {
+            Ok(found) => found.bid.unwrap_or_default(),
+            Err(Error::Refused(refusal)) if refusal.code == Code::UnknownBid => {
+                self.bid_cache.unknown(bid);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let request = v1::ListAllocationsRequest { bid, min_seq: bid, ..Default::default() };
+        let allocations = self.answered(self.client.all(request).await)?;
+        self.bid_cache.learn(found, allocations.allocations);
+        Ok(())
+    }
+
+    /// Lists the bids of this BidNode that are open or hold a unit, with their slots.
+    pub async fn bids_of(&self, node: &BidNode) -> Result<BTreeMap<u64, SlotKey>, Error> {
+        let labels = self.labels([(LABEL_UID, node.uid().unwrap_or_default())]);
+        let seq = self.seq().await?;
+        let (open, held) = (self.open(labels.clone(), seq).await?, self.held(labels, seq).await?);
+        let open = open.bids.iter().map(|bid| (bid.bid, SlotKey::of_labels(&bid.labels)));
+        let held = held.allocations.iter();
+        let held = held.filter_map(|held| Some((held.bid?, SlotKey::of_labels(&held.labels))));
+        Ok(open.chain(held).collect())
+    }
+
+    /// Cancels a bid whose slot is gone, and releases its allocation.
+    pub async fn end_bid(&self, bid: u64, slot_uid: &str) -> Result<(), Error> {
+        self.release(format!("{}/{slot_uid}/gone/{bid}", self.cluster), bid).await
+    }
+
+    /// Returns the last command that the engine has applied. Lists may lag.
+    async fn seq(&self) -> Result<u64, Error> {
+        Ok(self.answered(self.client.first(v1::ListMarketsRequest::default(), 1).await)?.seq)
+    }
+
+    /// Lists the open bids with these labels, as of this place in the journal or later.
+    async fn open(
+        &self,
+        labels: BTreeMap<String, String>,
+        min_seq: u64,
+    ) -> Result<v1::ListBidsResponse, Error> {
+        let states = vec![v1::bid::State::Open.into()];
+        let request = v1::ListBidsRequest { labels, states, min_seq, ..Default::default() };
+        self.answered(self.client.all(request).await)
+    }
+
+    /// Lists the allocations with these labels that have not ended, as of this place in the journal or later.
+    async fn held(
+        &self,
+        labels: BTreeMap<String, String>,
+        min_seq: u64,
+    ) -> Result<v1::ListAllocationsResponse, Error> {
+        let states = vec![v1::allocation::State::Starting.into(), v1::allocation::State::Active.into()];
+        let request = v1::ListAllocationsRequest { labels, states, min_seq, ..Default::default() };
+        self.answered(self.client.all(request).await)
+    }
+
+    /// Returns these labels together with that of the cluster.
+    fn labels<const N: usize>(&self, more: [(&str, String); N]) -> BTreeMap<String, String> {
+        let cluster = (LABEL_CLUSTER, self.cluster.clone());
+        more.into_iter().chain([cluster]).map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// Changes the ceiling of a slot's bid.
+    pub async fn amend(&self, slot: &BidSlot, bid: u64, ceiling_micros: u64) -> Result<Amended, Error> {
+        let known = self.bid_cache.bid(bid);
+        let place = known.as_ref().map_or(0, |known| known.place);
+        let request = v1::AmendBidRequest {
+            // A refused key stays refused: the same change at a later time needs another key.
+            client_key: self
+                .key(slot, &format!("amend/{place}/{ceiling_micros}/{}", clock::now().as_second())),
+            bid,
+            ceiling_micros: Some(ceiling_micros),
+            max_nodes: None,
+        };
+        match self.answered(self.client.amend_bid(request).await) {
+            Ok(amended) => {
+                self.bid_cache.amended(bid, ceiling_micros, amended.seq);
+                Ok(Amended::Done)
+            }
+            Err(Error::Refused(refusal)) if refusal.code == Code::Protected => {
+                let allocation = known.and_then(|known| known.allocation).map(|held| held.allocation);
+                let until_us = match allocation {
+                    Some(allocation) => self.allocation(allocation).await?.protected_until_us,
+                    None => 0,
+                };
+                Ok(Amended::Protected { until_us })
+            }
+            Err(Error::Refused(refusal)) if refusal.code == Code::BelowReserve => Ok(Amended::BelowReserve),
+            Err(Error::Refused(refusal)) if refusal.code == Code::Closed => Ok(Amended::Closed),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the lowest ceiling that keeps an allocation under notice, in micro-dollars, or `None` if there is none. The
+    /// outer `None` says that the notice was rescinded.
+    pub async fn price_to_stay(&self, allocation: u64) -> Result<Option<Option<u64>>, Error> {
+        let held = self.allocation(allocation).await?;
+        let Some(notice) = held.notice else {
+            self.bid_cache.rescinded(allocation);
+            return Ok(None);
+        };
+        Ok(Some(notice.price_to_stay_micros))
+    }
+
+    /// Reads an allocation, as of the last event of it.
+    async fn allocation(&self, allocation: u64) -> Result<v1::Allocation, Error> {
+        let request = v1::GetAllocationRequest { allocation, min_seq: self.bid_cache.seq_of(allocation) };
+        let found = self.answered(self.client.get_allocation(request).await)?.allocation.unwrap_or_default();
+        self.bid_cache.priced(&found);
+        Ok(found)
+    }
+
+    /// Returns the price in force of an allocation, in micro-dollars per node-hour.
+    pub async fn price_micros(&self, allocation: u64) -> Result<u64, Error> {
+        Ok(self.allocation(allocation).await?.price_micros)
+    }
+
+    /// Reports the node of a slot as ready.
+    pub async fn report_ready(&self, slot: &BidSlot, allocation: u64) -> Result<(), Error> {
+        let request = v1::ReportReadyRequest { client_key: self.key(slot, "ready"), allocation };
+        match self.answered(self.client.report_ready(request).await) {
+            Ok(_) => {}
+            // The provider has reported it already, or the allocation has ended: an event says so.
+            Err(Error::Refused(refusal)) if matches!(refusal.code, Code::AlreadyReady | Code::Ended) => {}
+            Err(error) => return Err(error),
+        }
+        self.bid_cache.reported_ready(allocation);
+        self.allocation(allocation).await.map(drop)
+    }
+
+    /// Cancels a slot's bid, and releases its allocation.
+    pub async fn cancel(&self, slot: &BidSlot, bid: u64) -> Result<(), Error> {
+        self.release(self.key(slot, "cancel"), bid).await
+    }
+
+    /// Cancels a bid, and releases its allocation. A bid that is closed or unknown is cancelled.
+    async fn release(&self, client_key: String, bid: u64) -> Result<(), Error> {
+        let mode = v1::cancel_bid_request::Mode::Release.into();
+        let request = v1::CancelBidRequest { client_key, bid, mode };
+        match self.answered(self.client.cancel_bid(request).await) {
+            Ok(_) => Ok(()),
+            Err(Error::Refused(refusal)) if matches!(refusal.code, Code::Closed | Code::UnknownBid) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the idempotency key of a call, from the cluster, the slot, the attempt and the purpose: a repeat has no further
+    /// effect.
+    fn key(&self, slot: &BidSlot, purpose: &str) -> String {
+        let attempt = slot.status.as_ref().map_or(0, |status| status.attempt);
+        format!("{}/{}/{attempt}/{purpose}", self.cluster, slot.uid().unwrap_or_default())
+    }
+
+    /// Records whether the engine answers.
+    fn answered<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        match &answer {
+            Ok(_) | Err(Error::Refused(_) | Error::Gone(_)) => self.bid_cache.set_fault(None),
+            Err(error) => self.bid_cache.set_fault(Some(error.to_string())),
+        }
+        answer
+    }
+}

@@ -1,0 +1,289 @@
+//! Observes a slot: its BidNode, its node, its bid, and the prices.
+
+use super::node::{is_machine_of, node_view, not_ready_since};
+use super::pod::pod_view;
+use crate::api::{BidNode, BidSlot, BidSlotStatus, SlotKey, SlotPhase};
+use crate::clock;
+use crate::context::Context;
+use crate::engine::{CachedAllocation, CachedBid};
+use crate::error::Error;
+use crate::plan;
+use crate::plan::ceiling::{Markets, StandingBid};
+use crate::plan::drain::PodView;
+use crate::plan::slot::{
+    AllocationView, BidState, BidView, Notice, Observation, Peers, PriceToStay, Pricing, Unwanted,
+};
+use crate::provisioner::Machine;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use kube::runtime::reflector::ObjectRef;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tracing::warn;
+
+/// A slot and the objects that its steps write to.
+pub(crate) struct SlotObjects {
+    /// The slot.
+    pub(crate) slot: BidSlot,
+    /// Its BidNode, if it still exists.
+    pub(crate) bidnode: Option<Arc<BidNode>>,
+    /// Its Node object, if it proves that it is the slot's machine.
+    pub(crate) node: Option<Arc<Node>>,
+    /// Its bid.
+    pub(crate) bid: Option<CachedBid>,
+}
+
+impl SlotObjects {
+    /// Returns the status of the slot.
+    pub(crate) fn status(&self) -> BidSlotStatus {
+        self.slot.status.clone().unwrap_or_default()
+    }
+
+    /// Returns the notice on its allocation, if there is one.
+    pub(crate) fn notice(&self) -> Option<Notice> {
+        notice(self.bid.as_ref()?.allocation.as_ref()?)
+    }
+}
+
+/// Observes a slot.
+pub(crate) async fn observe(slot: BidSlot, context: &Context) -> Result<(SlotObjects, Observation), Error> {
+    let objects = objects(slot, context).await?;
+    let now = clock::now();
+    let status = objects.status();
+    let unwanted = unwanted(&objects);
+    let mut observation = Observation {
+        now,
+        bidnode: objects.bidnode.clone(),
+        unwanted,
+        bid: bid_state(&objects, context),
+        node: objects.node.as_ref().map(|node| node_view(node, is_registered(&objects))),
+        pricing: None,
+        price_to_stay: PriceToStay::NotAsked,
+        peers: objects
+            .notice()
+            .filter(|notice| notice.waits_for_peers(now))
+            .map(|_| peers(&objects, context)),
+        pods: pods(&objects, context),
+        machine_gone: false,
+        limits: context.limits(),
+        status,
+    };
+    if let Some(markets) = markets(&objects, unwanted.is_some(), context).await? {
+        let bid = objects.bid.as_ref().map(|bid| standing(bid, &observation.status));
+        observation.pricing = Some(Pricing { markets, bid, others: Vec::new() });
+        if observation.amend_micros().is_some()
+            && let Some(pricing) = &mut observation.pricing
+        {
+            pricing.others = other_bids(&objects, context);
+        }
+    }
+    observation.price_to_stay = price_to_stay(&objects, &observation, context).await?;
+    observation.machine_gone = machine_gone(&objects, context).await;
+    Ok((objects, observation))
+}
+
+async fn objects(slot: BidSlot, context: &Context) -> Result<SlotObjects, Error> {
+    let bidnode = context.stores.bidnode_of(&slot);
+    let status = slot.status.as_ref();
+    let node = status.and_then(|status| status.node.as_deref()).and_then(|name| context.stores.node(name));
+    // A later node of the same name is not the slot's, nor is a node that does not prove that it is.
+    let uid = status.and_then(|status| status.node_uid.clone());
+    let unit = status.and_then(|status| status.unit.as_deref());
+    let slot_uid = slot.metadata.uid.as_deref().unwrap_or_default();
+    let node = node
+        .filter(|node| uid.is_none() || node.uid() == uid)
+        .filter(|node| is_machine_of(node, slot_uid, unit));
+    let node = node.map(|node| context.nodes.newest(node));
+    let bid = match status.and_then(|status| status.bid) {
+        Some(bid) => {
+            let has_allocation = status.is_some_and(|status| status.allocation.is_some());
+            known_bid(bid, has_allocation, context).await?
+        }
+        None => None,
+    };
+    Ok(SlotObjects { slot, bidnode, node, bid })
+}
+
+/// Returns a bid from the cache. The engine is asked for a bid that the lists do not have, and for one whose allocation ended
+/// between two lists.
+async fn known_bid(bid: u64, has_allocation: bool, context: &Context) -> Result<Option<CachedBid>, Error> {
+    let cache = context.engine().bid_cache();
+    let known = cache.bid(bid);
+    let is_lost = known.as_ref().is_none_or(|known| has_allocation && known.allocation.is_none());
+    if is_lost && cache.is_listed() {
+        context.engine().resolve(bid).await?;
+        return Ok(cache.bid(bid));
+    }
+    Ok(known)
+}
+
+fn unwanted(objects: &SlotObjects) -> Option<Unwanted> {
+    let is_deleting = |bidnode: &Arc<BidNode>| bidnode.metadata.deletion_timestamp.is_some();
+    let deleted = objects.bidnode.as_ref().is_none_or(is_deleting);
+    if deleted || objects.slot.metadata.deletion_timestamp.is_some() {
+        return Some(Unwanted::Deleted);
+    }
+    objects.slot.spec.release.map(Unwanted::Release)
+}
+
+fn is_registered(objects: &SlotObjects) -> bool {
+    let (Some(node), Some(bidnode)) = (&objects.node, &objects.bidnode) else { return true };
+    plan::node::registration(node, bidnode, &objects.slot).is_none()
+}
+
+fn bid_state(objects: &SlotObjects, context: &Context) -> BidState {
+    match &objects.bid {
+        None if context.engine().bid_cache().is_listed() => BidState::Unknown,
+        None => BidState::NotListed,
+        Some(bid) if Some(&bid.slot.uid) != objects.slot.uid().as_ref() => BidState::Unknown,
+        Some(bid) => BidState::Known(BidView {
+            open: bid.open,
+            ceiling_micros: bid.ceiling_micros,
+            allocation: bid.allocation.as_ref().map(|held| AllocationView {
+                allocation: held.allocation,
+                ready: held.ready,
+                notice: notice(held),
+                ended: held.ended.clone(),
+            }),
+        }),
+    }
+}
+
+/// Returns the notice on an allocation, if there is one.
+pub(crate) fn notice(allocation: &CachedAllocation) -> Option<Notice> {
+    let (started, deadline) = allocation.notice?;
+    Some(Notice { started: instant(started)?, deadline: instant(deadline)? })
+}
+
+/// Converts microseconds of market time to a time of Kubernetes.
+pub(crate) fn instant(us: u64) -> Option<Timestamp> {
+    i64::try_from(us).ok().and_then(|us| Timestamp::from_microsecond(us).ok())
+}
+
+/// Returns the markets, if prices matter in this phase: before a bid, and while it may be amended.
+async fn markets(
+    objects: &SlotObjects,
+    is_unwanted: bool,
+    context: &Context,
+) -> Result<Option<Arc<Markets>>, Error> {
+    let phase = objects.status().phase;
+    let Some(bidnode) = objects.bidnode.as_ref().filter(|_| !is_unwanted) else { return Ok(None) };
+    match phase {
+        // A node that runs has other needs than its price.
+        SlotPhase::Ready => Ok(context.engine().markets(&bidnode.spec).await.ok().flatten()),
+        SlotPhase::Pending | SlotPhase::Bidding => Ok(context.engine().markets(&bidnode.spec).await?),
+        SlotPhase::Awarded
+        | SlotPhase::Provisioning
+        | SlotPhase::Registered
+        | SlotPhase::Notice
+        | SlotPhase::Draining
+        | SlotPhase::Releasing
+        | SlotPhase::Released
+        | SlotPhase::Failed => Ok(None),
+    }
+}
+
+fn standing(bid: &CachedBid, status: &BidSlotStatus) -> StandingBid {
+    StandingBid {
+        ceiling_micros: bid.ceiling_micros,
+        waits: bid.allocation.is_none(),
+        protected_until: status.protected_until.as_ref().map(|time| time.0),
+    }
+}
+
+/// Returns the bids of the BidNode's other slots that may be amended: bids that wait, and bids of nodes that run.
+fn other_bids(objects: &SlotObjects, context: &Context) -> Vec<(String, StandingBid)> {
+    let Some(bidnode) = &objects.bidnode else { return Vec::new() };
+    let siblings = context.stores.slots_of(bidnode);
+    let others = siblings.into_iter().filter(|slot| slot.uid() != objects.slot.uid());
+    let bids = others.filter_map(|slot| {
+        let status = slot.status.as_ref()?;
+        let bid = context.engine().bid_cache().bid(status.bid?).filter(|bid| bid.open)?;
+        let bid = standing(&bid, status);
+        let amended = if bid.waits { SlotPhase::Bidding } else { SlotPhase::Ready };
+        (status.phase == amended).then(|| (slot.name_any(), bid))
+    });
+    bids.collect()
+}
+
+/// Asks for the price to stay, if the slot has a notice that it has not answered.
+async fn price_to_stay(
+    objects: &SlotObjects,
+    observation: &Observation,
+    context: &Context,
+) -> Result<PriceToStay, Error> {
+    let (Some(notice), Some(bidnode)) = (observation.unanswered_notice(), &objects.bidnode) else {
+        return Ok(PriceToStay::NotAsked);
+    };
+    let Some(allocation) = observation.status.allocation else { return Ok(PriceToStay::NotAsked) };
+    let asked = async {
+        let Some(price_micros) = context.engine().price_to_stay(allocation).await? else {
+            return Ok(PriceToStay::Rescinded);
+        };
+        let markets = context.engine().markets(&bidnode.spec).await?;
+        Ok(PriceToStay::Known { price_micros, markets })
+    };
+    match asked.await {
+        Err(error) if notice.waits_for_engine(clock::now()) => Err(Error::Engine(error)),
+        Err(error) => {
+            warn!(slot = objects.slot.name_any(), %error, "the engine does not say the price to stay: the node goes");
+            Ok(PriceToStay::NoAnswer)
+        }
+        Ok(answer) => Ok(answer),
+    }
+}
+
+fn peers(objects: &SlotObjects, context: &Context) -> Peers {
+    let noticed = context.engine().bid_cache().under_notice();
+    if !noticed.iter().all(|key| is_tainted(key, context)) {
+        return Peers::Untainted;
+    }
+    let is_deleting = |bidnode: &Arc<BidNode>| bidnode.metadata.deletion_timestamp.is_some();
+    let Some(bidnode) = objects.bidnode.as_ref().filter(|bidnode| !is_deleting(bidnode)) else {
+        return Peers::Tainted { bids: 0, wanted: 0 };
+    };
+    let noticed: BTreeSet<&str> = noticed.iter().map(|slot| slot.uid.as_str()).collect();
+    let has_bid = |slot: &BidSlot| {
+        slot.status.as_ref().is_some_and(|status| status.phase.counts() && status.bid.is_some())
+    };
+    let bids = context.stores.slots_of(bidnode).into_iter().filter(|slot| {
+        let noticed = slot.uid().is_some_and(|uid| noticed.contains(uid.as_str()));
+        !noticed && slot.spec.release.is_none() && has_bid(slot)
+    });
+    let target = context.memory.target(&bidnode.uid().unwrap_or_default());
+    Peers::Tainted { bids: bids.count(), wanted: target.unwrap_or(bidnode.spec.min_nodes as usize) }
+}
+
+/// Returns whether the node of a slot under notice has its taint. A slot or a node that is gone needs none.
+fn is_tainted(key: &SlotKey, context: &Context) -> bool {
+    let slot = context.stores.slots.get(&ObjectRef::new(&key.name).within(&key.namespace));
+    let Some(slot) = slot.filter(|slot| slot.uid().as_deref() == Some(&key.uid)) else { return true };
+    let name = slot.status.as_ref().and_then(|status| status.node.as_deref());
+    let Some(node) = name.and_then(|name| context.stores.node(name)) else { return true };
+    node_view(&node, true).leaving
+}
+
+/// Returns the pods on the node while it is drained.
+fn pods(objects: &SlotObjects, context: &Context) -> Vec<PodView> {
+    let status = objects.status();
+    let drains = status.phase == SlotPhase::Draining && objects.node.is_some();
+    let Some(node) = status.node.filter(|_| drains) else { return Vec::new() };
+    context.stores.pods_on(&node).iter().filter_map(|pod| pod_view(pod)).collect()
+}
+
+/// Returns whether the provisioner says that the machine of a node that is not ready is gone. A provisioner that does not
+/// answer delays no other step.
+async fn machine_gone(objects: &SlotObjects, context: &Context) -> bool {
+    let silent = objects.node.as_ref().is_some_and(|node| not_ready_since(node).is_some());
+    let status = objects.status();
+    let Some(name) = status.node.filter(|_| silent && status.phase == SlotPhase::Ready) else { return false };
+    match context.provisioner().get(&objects.slot.uid().unwrap_or_default(), &name).await {
+        Ok(Machine::Gone | Machine::Failed { .. }) => true,
+        Ok(Machine::Coming | Machine::Running { .. }) => false,
+        Err(error) => {
+            warn!(slot = objects.slot.name_any(), %error, "whether its machine is gone is not known");
+            false
+        }
+    }
+}

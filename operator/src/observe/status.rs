@@ -1,0 +1,78 @@
+//! Observes what the status of a BidNode says.
+
+use super::node::is_ready;
+use crate::api::{BidNode, BidSlot, BidSlotStatus};
+use crate::context::Context;
+use crate::plan::status::{self, Observation, SlotReport, Supply};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
+use std::sync::Arc;
+
+/// Observes the status of a BidNode. `observed_min_nodes` is the `minNodes` that slots were given up for.
+pub(crate) async fn observe(
+    bidnode: &BidNode,
+    slots: &[Arc<BidSlot>],
+    observed_min_nodes: Option<u32>,
+    now: Timestamp,
+    context: &Context,
+) -> Observation {
+    let uid = bidnode.uid().unwrap_or_default();
+    let deleting = bidnode.metadata.deletion_timestamp.is_some();
+    let slots: Vec<_> = slots.iter().map(|slot| report(slot, context)).collect();
+    let engine_fault = context.engine().bid_cache().fault();
+    let supply = match &engine_fault {
+        None if !deleting => supply(bidnode, context).await,
+        Some(_) | None => Supply::Unknown,
+    };
+    let cost_micros = if engine_fault.is_none() { context.engine().cost(bidnode).await.ok() } else { None };
+    let written = context.memory.written(&uid, now);
+    Observation {
+        previous: bidnode.status.clone(),
+        generation: bidnode.metadata.generation,
+        min_nodes: bidnode.spec.min_nodes as usize,
+        max_bid: bidnode.spec.max_bid,
+        deleting,
+        now,
+        engine_fault,
+        supply,
+        registration_refused: registration_refused(bidnode, slots.iter().map(|slot| &slot.status), context),
+        cost_micros,
+        observed_min_nodes,
+        price_written: written.price,
+        cost_written: written.cost,
+        status_written: written.status,
+        slots,
+        uid,
+    }
+}
+
+fn report(slot: &BidSlot, context: &Context) -> SlotReport {
+    let status = slot.status.clone().unwrap_or_default();
+    let bid = status.bid.and_then(|bid| context.engine().bid_cache().bid(bid));
+    SlotReport {
+        name: slot.name_any(),
+        leaving: slot.spec.release.is_some() || slot.metadata.deletion_timestamp.is_some(),
+        node_ready: context.node_of(&status).is_some_and(|node| is_ready(&node)),
+        price_micros: bid.and_then(|bid| bid.allocation?.price_micros),
+        status,
+    }
+}
+
+async fn supply(bidnode: &BidNode, context: &Context) -> Supply {
+    match context.engine().markets(&bidnode.spec).await {
+        Err(_) => Supply::Unknown,
+        Ok(markets) => Supply::of(&bidnode.spec, markets.as_deref()),
+    }
+}
+
+/// Returns the message with which the API server refuses the labels or taints of a BidNode's nodes, if it does. The answer to
+/// this process counts before what the status of the slots and of the BidNode say.
+pub(crate) fn registration_refused<'a>(
+    bidnode: &BidNode,
+    slots: impl Iterator<Item = &'a BidSlotStatus>,
+    context: &Context,
+) -> Option<String> {
+    let generation = bidnode.metadata.generation;
+    let answer = context.memory.registration(&bidnode.uid().unwrap_or_default(), generation);
+    answer.unwrap_or_else(|| status::registration_refused(bidnode.status.as_ref(), generation, slots))
+}
