@@ -36,18 +36,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// The time for which a read waits for `min_seq` whose caller names no deadline.
+/// The time for which a read waits for `min_seq` if its caller names no deadline.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The time that such a read goes on waiting when the server is about to go.
+/// The time for which a waiting read goes on waiting after the server has begun to stop.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
-/// The time for which a caller waits that has too much open.
+/// The time after which a caller that has too much open is asked to try again.
 const OPEN_AGAIN: Duration = Duration::from_millis(100);
 
-/// Events, bids or changes of prices that are looked at for one page, whether they are found or not.
+/// The most events, bids or price changes that are examined for one page, whether they match or not.
 const LOOKED_AT: usize = 10_000;
 
-/// Cheap to clone.
+/// The API of one engine: every call of the service, with authentication and limits. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Api(Arc<Inner>);
 
@@ -58,22 +58,27 @@ struct Inner {
     usage: Usage,
     pending_labels: Arc<PendingLabels>,
     public_markets: bool,
-    /// Absent where they are not allowed.
+    /// Absent if drills are not allowed.
     drills: Option<Drills>,
     closing: watch::Sender<bool>,
 }
 
+/// The options of the API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApiOptions {
-    /// Markets, prices and depth are shown without a credential.
+    /// Shows markets, prices and depth to callers without a credential.
     pub public_markets: bool,
-    /// Administrators may inject what goes wrong in a market, for drills.
+    /// Lets administrators cause failures in a market, for drills.
     pub allow_inject: bool,
+    /// The limits of accounts that have none of their own.
     pub limits: Defaults,
 }
 
 impl Api {
-    /// Reads who there is, and what is open.
+    /// Starts the API: reads accounts, tokens and open bids, and follows the engine from then on.
+    ///
+    /// # Errors
+    /// The store or the engine does not answer.
     pub async fn start(engine: Engine, options: ApiOptions) -> Result<Api, ApiError> {
         let pending_labels = PendingLabels::start(engine.applied(), engine.store().rows().clone());
         let auth = Auth::start(engine.store().rows().clone(), options.limits).await?;
@@ -84,18 +89,19 @@ impl Api {
         Ok(Api(Arc::new(Inner { engine, auth, usage, pending_labels, public_markets, drills, closing })))
     }
 
-    /// Returns whether commands are taken.
+    /// Returns true if the engine takes commands and the server is not stopping.
     pub fn is_open(&self) -> bool {
         self.0.engine.is_open() && !*self.0.closing.borrow()
     }
 
+    /// Returns the engine that answers.
     pub fn engine(&self) -> &Engine {
         &self.0.engine
     }
 
-    /// Lets a request in, if this engine leads: says who asks, counts it against their limits, and says whether they
-    /// may call this method (by its gRPC path). Everything that comes over a wire goes through here first. What is
-    /// refused counts too.
+    /// Admits a request if this engine leads: identifies the caller, counts the request against the
+    /// caller's limits, and checks that the caller may call this method (its gRPC path). Every
+    /// request from the network passes here first. Refused requests count too.
     pub async fn admit(
         &self,
         method: &str,
@@ -144,7 +150,8 @@ impl Api {
         }
     }
 
-    /// Counts a request without a token for what is no method of ours, by where it comes from.
+    /// Counts a request without a token to a path that is no method of the API, by the address it
+    /// comes from.
     pub(crate) async fn admit_anybody(&self, extensions: &Extensions) -> Result<Slot, ApiError> {
         let caller = self.0.auth.nobody(extensions.get::<Origin>());
         let admitted = self.count_request(&caller).and_then(|()| self.open(&caller, Opens::Requests(1)));
@@ -183,7 +190,7 @@ impl Api {
         Cursor::behind(self.0.engine.journal_id(), seq).to_string()
     }
 
-    /// One more request of this caller.
+    /// Counts one more request of this caller.
     fn count_request(&self, caller: &Caller) -> Result<(), ApiError> {
         match self.count_requests(caller, 1) {
             (0, limit) => Err(limit()),
@@ -203,8 +210,8 @@ impl Api {
         (taken as usize, limit)
     }
 
-    /// Counts commands that are to be handed over one after another, each with its cost. Returns how many of them may
-    /// be, and why no more.
+    /// Counts commands that are submitted one after another, each with its cost. Returns how many of
+    /// them the limits allow, and the reason why no more.
     fn count_commands(
         &self,
         caller: &Caller,
@@ -233,7 +240,7 @@ impl Api {
         self.count_commands(caller, [cost]).1.map_or(Ok(()), Err)
     }
 
-    /// Waits until exchange and views know the market up to `min_seq`.
+    /// Waits until the exchange and the views have the market up to `min_seq`.
     pub(crate) async fn applied_up_to(&self, caller: &Caller, min_seq: u64) -> Result<(), ApiError> {
         if self.0.engine.applied() >= min_seq {
             return Ok(());
@@ -245,7 +252,7 @@ impl Api {
         Ok(())
     }
 
-    /// Waits until the projections know the market up to `min_seq`.
+    /// Waits until the projections have the market up to `min_seq`.
     pub(crate) async fn projected_up_to(&self, caller: &Caller, min_seq: u64) -> Result<(), ApiError> {
         if self.0.engine.projected() >= min_seq {
             return Ok(());
@@ -258,7 +265,7 @@ impl Api {
         Ok(())
     }
 
-    /// Waits for what may never come no longer than a moment after the server is about to go.
+    /// Waits for a future. Gives up [`LAST_WAIT`] after the server has begun to stop.
     async fn or_closing(&self, reached: impl Future<Output = ()>) {
         let mut closing = self.0.closing.subscribe();
         tokio::select! {
@@ -270,13 +277,13 @@ impl Api {
         }
     }
 
-    /// Ends all streams: the server is about to go.
+    /// Ends all streams, because the server is about to stop.
     pub fn close(&self) {
         self.0.closing.send_replace(true);
     }
 
-    /// A stream to this caller, which ends behind its first error, when the caller's token is revoked, and when
-    /// the server goes.
+    /// Returns a stream of answers to this caller. It ends after its first error, when the caller's
+    /// token is revoked, and when the server stops.
     pub fn until_ended<T: Send + 'static, E: From<ApiError> + Send + 'static>(
         &self,
         caller: Caller,
@@ -298,7 +305,7 @@ impl Api {
     }
 }
 
-/// The kind of credential that a request shows.
+/// The kind of credential that a request carries.
 #[derive(Clone, Copy)]
 enum Credential {
     /// A token that is known and not revoked.
@@ -318,7 +325,8 @@ async fn ended(session: Session, mut closing: watch::Receiver<bool>) -> ApiError
     }
 }
 
-/// Returns the only header of this name. Of two, each program on the way might believe another.
+/// Returns the only header of this name. Two headers of one name are an error, because two programs on
+/// the way might read different ones.
 pub(crate) fn header_of<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -331,7 +339,7 @@ pub(crate) fn header_of<'a>(
     }
 }
 
-/// The secret of `Bearer SECRET`.
+/// Returns the secret of `Bearer SECRET`.
 fn bearer(header: &[u8]) -> Option<Secret> {
     let (scheme, secret) = std::str::from_utf8(header).ok()?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("bearer") {

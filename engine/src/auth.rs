@@ -1,8 +1,8 @@
 //! Authentication by API tokens, permissions and limits. The store keeps only the SHA-256 of a token.
 //!
-//! A token is 256 random bits, found by its hash in a table in memory, so that the time of a look-up says nothing
-//! about a token. The table is read again after every change made here, and every few seconds for changes
-//! that other programs made.
+//! A token is 256 random bits. It is found by its hash in a table in memory, so the time of a look-up
+//! reveals nothing about a token. The table is read again after every change made here, and every few
+//! seconds because other programs may change it too.
 
 mod bootstrap;
 pub(crate) mod caller;

@@ -32,21 +32,21 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::{ServiceExt, service_fn};
 
-/// The largest request.
+/// The largest request, in bytes.
 const MESSAGE: usize = 64 * 1024;
-/// The largest frame of a stream of requests.
+/// The largest frame of a stream of requests, in bytes.
 const FRAME: usize = 4 * 1024 * 1024;
-/// The interval at which the health service looks whether the engine is open.
+/// The interval at which the health service checks if the engine is open.
 const HEALTH: Duration = Duration::from_millis(250);
 
-/// All services, with health and reflection. Cheap to clone.
+/// All gRPC services, with health and reflection. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Services(Arc<Inner>);
 
 struct Inner {
     api: Api,
     methods: HashMap<&'static str, Method>,
-    /// Health and reflection.
+    /// The services for health and reflection.
     others: Router,
     counted_others: Requests,
 }
@@ -63,7 +63,7 @@ const OTHERS: [&str; 3] = [
     "/grpc.reflection.v1alpha.ServerReflection/",
 ];
 
-/// The services, before there is anybody to answer. They take a while to make.
+/// The services before an engine leads. To make them takes a while, so a standby does it in advance.
 pub(crate) struct Prepared {
     methods: HashMap<&'static str, Method>,
     others: Router,
@@ -99,10 +99,11 @@ impl Services {
         let path = request.uri().path();
         if let Some(method) = methods.get(path) {
             let call = method.call;
-            // In a box from the beginning: what waits for it would otherwise be copied with it, at each level.
-            let behind = |caller, request| Box::pin(called(api.clone(), call, caller, request));
+            // Boxed from the beginning; otherwise each level of futures around it would copy
+            // it.
+            let next = |caller, request| Box::pin(called(api.clone(), call, caller, request));
             let span = spans::request("grpc", method.counted.method(), request.headers());
-            return spans::within(span, middleware::pass(api, &method.counted, request, behind)).await;
+            return spans::within(span, middleware::pass(api, &method.counted, request, next)).await;
         }
         let path = path.to_owned();
         let answer = async {
@@ -120,12 +121,12 @@ impl Services {
     }
 }
 
-/// An answer to any request that is not to be served.
+/// Returns the response to a request that is not served.
 pub(crate) fn refusal(error: ApiError) -> Response {
     middleware::refused(error)
 }
 
-/// Calls a method of the [`Api`] with what tonic reads of the request, and has tonic write the answer.
+/// Calls a method of the [`Api`]. tonic decodes the request and encodes the response.
 async fn called(api: Api, call: Call, caller: Caller, request: Request) -> Response {
     let grpc = |largest| Grpc::new(Encoded).max_decoding_message_size(largest);
     let response = match call {
@@ -148,7 +149,7 @@ async fn called(api: Api, call: Call, caller: Caller, request: Request) -> Respo
                     Ok::<_, Status>(tonic::Response::new(stream::empty::<Result<Bytes, Status>>()))
                 }
             });
-            // All of the response but its body.
+            // tonic makes everything of the response except the body.
             let response = grpc(MESSAGE).server_streaming(service, request.map(timed::body)).await;
             return match watched.try_recv() {
                 Ok(begun) => response.map(|_| streams::body(begun)),
@@ -181,9 +182,9 @@ fn add_reflection(routes: Routes) -> Routes {
     routes.add_service(v1).add_service(v1alpha)
 }
 
-/// The services serve while the engine is open and leads.
+/// Reports to the health service that the services serve, while the engine is open and leads.
 async fn report_health(api: Api, reporter: HealthReporter) {
-    // The empty name is for all of them.
+    // The empty name stands for all services together.
     let services = METHODS.iter().filter_map(|(path, _)| path.trim_start_matches('/').split_once('/'));
     let names: BTreeSet<&str> = services.map(|(service, _)| service).chain([""]).collect();
     let mut was = None;

@@ -1,6 +1,7 @@
 //! The auction engine as a service around `kubebid-core`, in layers.
 //!
-//! A folder imports only folders below it (`testkit/tests/layers.rs` holds it), from the lowest layer to the highest:
+//! A folder imports only folders below it (`testkit/tests/layers.rs` checks this), from the lowest layer
+//! to the highest:
 //! 1. [`store`] keeps the journal and the rows of the edge; `events` turns commits into messages.
 //! 2. [`runtime`] is the thread that owns the exchange, and what it publishes.
 //! 3. [`readmodel`] writes and reads the tables that follow the journal.
@@ -9,6 +10,8 @@
 //! 6. [`api`] has one method for each call.
 //! 7. [`grpc`] and [`rest`] are the two protocols.
 //! 8. [`server`] listens, and reads the configuration.
+
+#![warn(missing_docs)]
 
 pub mod api;
 pub mod auth;

@@ -25,8 +25,8 @@ use sql::Tables;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// A commit with more hourly bills than that waits until the projections have all before it: commits are counted by their
-/// commands otherwise.
+/// The number of hourly bills above which a commit waits until the projections have everything before it.
+/// Other commits are counted by their commands.
 pub(crate) const MANY_BILLS: usize = 10_000;
 
 /// The readable tables. Cheap to clone.
@@ -44,12 +44,13 @@ impl ReadModel {
         Ok(ReadModel { tables, store: store.clone(), watermark })
     }
 
-    /// The last command they knew when they were opened.
+    /// Returns the last command that the tables had when they were opened.
     pub(crate) fn watermark(&self) -> u64 {
         self.watermark
     }
 
-    /// Writes what comes until nothing comes any more, and drops what is no longer kept.
+    /// Writes the rows of commits until the channel is closed, and drops rows that are no longer
+    /// kept.
     pub(crate) async fn run(
         self,
         retention: Retention,

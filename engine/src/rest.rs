@@ -32,16 +32,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The largest body that is read.
+/// The largest body of a request, in bytes.
 const BODY_BYTES: usize = 64 * 1024;
-/// The time for which an answer is waited for, where the caller does not say.
+/// The time within which a request is answered if its caller names none.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest that a caller may wait.
+/// The longest time that a caller may name.
 const PATIENCE_MAX: Duration = Duration::from_secs(300);
 
-/// The number of bytes of an unwanted body that are read, so that its connection can be used again.
+/// The number of bytes of an unread body that are discarded, so that its connection can be used again.
 const DISCARDED_BYTES: usize = 256 * 1024;
-/// The time that such a body may take.
+/// The time that such a body may take to arrive.
 const DISCARD_PATIENCE: Duration = Duration::from_secs(2);
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -49,12 +49,13 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The deadline of a request, in whole seconds.
 const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
 
-/// All of REST, its document and a page for people.
+/// Returns all of REST, with the OpenAPI document and a page for people.
 pub fn router(api: Api) -> Router {
     routes().with_state(api)
 }
 
-/// The same, before there is anybody to answer. It takes a while to make.
+/// Returns the same routes before an engine leads. To make them takes a while, so a standby does it in
+/// advance.
 pub(crate) fn routes() -> Router<Api> {
     let operations = operations::all();
     let document = Prepared::new(document_of(&operations).into());
@@ -87,13 +88,13 @@ pub(crate) fn routes() -> Router<Api> {
         })
 }
 
-/// Answers a request that is not to be served.
+/// Answers a request that is not served.
 pub(crate) async fn refuse(error: ApiError, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     in_order(problem(error), parts.version, body).await
 }
 
-/// Answers a request that needs no token. It counts by where it comes from.
+/// Answers a request that needs no token. It counts for the address it comes from.
 async fn for_anybody(api: &Api, request: Request, answer: impl FnOnce(&HeaderMap) -> Response) -> Response {
     let (parts, body) = request.into_parts();
     let response = match api.admit_anybody(&parts.extensions).await {
@@ -103,7 +104,7 @@ async fn for_anybody(api: &Api, request: Request, answer: impl FnOnce(&HeaderMap
     in_order(response, parts.version, body).await
 }
 
-/// A document that is always the same.
+/// A document that does not change while the program runs.
 #[derive(Clone)]
 struct Prepared {
     text: Bytes,
@@ -116,7 +117,7 @@ impl Prepared {
         Prepared { text, tag: tag.parse().expect("hexadecimal digits in quotes") }
     }
 
-    /// Returns the document, or that the caller has it already.
+    /// Returns the document, or 304 if the caller has it already.
     fn answer(&self, headers: &HeaderMap) -> Response {
         let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
         let tag = (header::ETAG, self.tag.clone());
@@ -128,8 +129,8 @@ impl Prepared {
     }
 }
 
-/// Returns the answer once the rest of the request's body is read, which nobody needs: a connection of HTTP/1 goes on
-/// then. If it does not come to its end soon, the answer says that the connection ends.
+/// Returns the response after the unread rest of the request's body is discarded, which HTTP/1 needs to
+/// continue a connection. If the body does not end soon, the response closes the connection.
 async fn in_order(mut response: Response, version: Version, body: Body) -> Response {
     if version < Version::HTTP_2 && !hyper::body::Body::is_end_stream(&body) && !discard(body).await {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -137,7 +138,7 @@ async fn in_order(mut response: Response, version: Version, body: Body) -> Respo
     response
 }
 
-/// Reads what is left of a body. Returns whether that was all of it.
+/// Reads and drops the rest of a body. Returns true if it came to its end.
 async fn discard(mut body: Body) -> bool {
     let reading = async {
         let mut left = DISCARDED_BYTES;
@@ -153,7 +154,7 @@ async fn discard(mut body: Body) -> bool {
     tokio::time::timeout(DISCARD_PATIENCE, reading).await.unwrap_or(false)
 }
 
-/// The OpenAPI document as it is served.
+/// Returns the OpenAPI document as it is served.
 pub fn openapi() -> String {
     document_of(&operations::all())
 }
@@ -205,7 +206,7 @@ async fn answer(
     }
 }
 
-/// Returns the caller with its deadline, by the same checks as gRPC.
+/// Admits a request by the same checks as gRPC. Returns the caller with its deadline.
 async fn admit(api: &Api, operation: &Operation, rpc: &str, parts: &Parts) -> Result<Caller, ApiError> {
     let caller = api.admit(rpc, &parts.headers, &parts.extensions).await?;
     let patience = match header_of(&parts.headers, &REQUEST_TIMEOUT)? {
@@ -239,7 +240,8 @@ async fn gather(
         given.set(field, text.into());
     }
     given.set_query(binding, query)?;
-    // Read even where it is no use: the next request comes after it.
+    // The body is read even if it is not needed, because the next request of the connection follows
+    // it.
     let body = read(body).await?;
     if binding.has_body {
         given.set_body(body);
@@ -254,7 +256,7 @@ async fn gather(
         given.set(&["client_key".to_owned()], key.into());
     }
     if let Some(cursor) = text_of(headers, &LAST_EVENT_ID)?.filter(|_| operation.streams) {
-        // Who comes again after a break sends the same query as at first.
+        // A caller that reconnects sends the same query as the first time.
         given.set(&["cursor".to_owned()], cursor.into());
         if binding.query.contains_key("from_start") {
             given.set(&["from_start".to_owned()], Value::Bool(false));

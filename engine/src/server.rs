@@ -30,51 +30,76 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tracing::info;
 
-/// An engine whose store answers saves a snapshot when it stops, which a short grace for requests should not cut off.
+/// The least time to stop. An engine saves a snapshot when it stops, which a short grace for requests
+/// should not prevent.
 const LEAST_TO_STOP: Duration = Duration::from_secs(10);
 
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// The address of gRPC and REST.
     pub listen: SocketAddr,
     /// The address of health and metrics; none are served if absent.
     pub ops: Option<SocketAddr>,
+    /// Certificate and key; without them TLS is not used.
     pub tls: Option<TlsFiles>,
     /// The time for which requests may go on when the server stops.
     pub grace: Duration,
+    /// Limits of the connections.
     pub connections: ConnectionLimits,
+    /// Options of the API.
     pub api: ApiOptions,
 }
 
 /// Certificate and key files in PEM.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
+    /// The certificate chain.
     pub certificates: PathBuf,
+    /// The key of the certificate.
     pub key: PathBuf,
 }
 
+/// Why a server did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
+    /// A port cannot be bound.
     #[error("{address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The certificate or the key cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
+    /// The API could not start on the engine.
     #[error("the service could not begin: {0}")]
     Api(#[from] ApiError),
+    /// The first administrator could not be set up.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
+    /// The SQLite file is missing, but an administrator's token is there.
     #[error(
         "{} is missing, and {} has an administrator's token: put the file back or name the right one with --store; \
          a new store for this token is made with --new-store", .store.display(), .token.display()
     )]
-    LostStore { store: PathBuf, token: PathBuf },
+    LostStore {
+        /// The missing file.
+        store: PathBuf,
+        /// The file with the token.
+        token: PathBuf,
+    },
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] Fault),
+    /// The engine did not start, or ended by itself.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
-/// Bound to its ports; nothing is answered yet.
+/// A server that has its ports and does not answer yet.
 pub struct Server {
     listener: TcpListener,
     ops: Option<std::net::TcpListener>,
@@ -82,8 +107,8 @@ pub struct Server {
     config: ServerConfig,
 }
 
-/// Starts an engine, makes the first administrator where that is asked for, and serves until `shutdown` is done
-/// or the engine ends by itself. A standby answers from the beginning on that it does not lead.
+/// Starts an engine, creates the first administrator if that is asked for, and serves until `shutdown` is
+/// ready or the engine ends by itself. A standby answers from the beginning that it does not lead.
 pub fn serve<'a>(
     args: &'a ServeArgs,
     shutdown: impl Future<Output = ()> + Send + 'a,
@@ -91,7 +116,7 @@ pub fn serve<'a>(
     serve_until(args, Box::pin(shutdown))
 }
 
-/// Boxes are what keeps the whole service from being compiled again in every program that runs it.
+/// Boxed, so that the whole service is not compiled again in every program that runs it.
 fn serve_until<'a>(
     args: &'a ServeArgs,
     shutdown: BoxFuture<'a, ()>,
@@ -115,8 +140,8 @@ fn serve_until<'a>(
     })
 }
 
-/// An administrator's token without its store: the store was lost, or another one was meant. A store that is made in its
-/// place would be a market without its bids.
+/// Refuses to start if an administrator's token exists without its store. The store was lost, or another
+/// one was meant; a new store in its place would be a market without its bids.
 fn expect_store(store: &StoreOptions, token: Option<&Path>) -> Result<(), ServeError> {
     let (Place::Sqlite(file), Some(token)) = (&store.place, token) else { return Ok(()) };
     if store.over_remains || file.exists() || !token.exists() {
@@ -125,16 +150,20 @@ fn expect_store(store: &StoreOptions, token: Option<&Path>) -> Result<(), ServeE
     Err(ServeError::LostStore { store: file.clone(), token: token.to_owned() })
 }
 
-/// The moment from which requests are taken.
+/// The moment from which requests are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begin {
-    /// Callers who come before wait for their connection.
+    /// The ports accept connections once the engine leads. Earlier callers wait for their connection.
     WhenLeading,
-    /// Callers who come before hear that this engine does not lead.
+    /// Earlier callers are answered that this engine does not lead.
     WhileStandingBy,
 }
 
 impl Server {
+    /// Binds the ports. Connections wait until [`Server::run`].
+    ///
+    /// # Errors
+    /// A port is not free, or the certificate or the key cannot be used.
     pub async fn bind(config: ServerConfig) -> Result<Server, ServeError> {
         let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
         let listener = bind(config.listen).await?;
@@ -148,18 +177,18 @@ impl Server {
         Ok(Server { listener, ops, tls, config })
     }
 
-    /// Returns where gRPC and REST are served.
+    /// Returns the address of gRPC and REST.
     pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().unwrap_or(self.config.listen)
     }
 
-    /// Returns where health and metrics are served.
+    /// Returns the address of health and metrics, if they are served.
     pub fn ops_address(&self) -> Option<SocketAddr> {
         self.ops.as_ref()?.local_addr().ok()
     }
 
-    /// Serves until `shutdown` is done or the engine ends by itself: then it takes no more requests, ends the
-    /// streams, lets the other requests finish, and stops the engine.
+    /// Serves until `shutdown` is ready or the engine ends by itself. Then it accepts no more
+    /// requests, ends the streams, lets the other requests finish, and stops the engine.
     pub fn run<'a>(
         self,
         engine: Engine,
@@ -189,7 +218,8 @@ impl Server {
         let service_slot = ServiceSlot::default();
         let (stop, stopping) = watch::channel(false);
         let (stop_ops, stopping_ops) = watch::channel(false);
-        // First: what is counted goes where the metrics are then.
+        // Started first, because it installs the recorder of metrics: what is counted earlier
+        // would be lost.
         if let Some(ops) = self.ops.take() {
             let standby = begin == Begin::WhileStandingBy;
             let served = ops::serve(ops, service_slot.clone(), standby, stopping_ops);
@@ -238,7 +268,7 @@ impl Server {
     }
 }
 
-/// Waits until the engine leads, and reads what the edge has to know.
+/// Waits until the engine leads, and starts the API on it.
 async fn lead(
     starting: BoxFuture<'_, Result<(Engine, Running), ServeError>>,
     options: ApiOptions,
@@ -253,7 +283,7 @@ async fn lead(
     }
 }
 
-/// Connections that are taken, or not yet.
+/// The task that accepts connections, or what it waits for.
 enum Accepting {
     Not(BoxFuture<'static, ()>),
     Since(JoinHandle<()>),

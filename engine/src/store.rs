@@ -1,30 +1,30 @@
 //! Durable storage: the journal, its snapshots, the lease, and the rows of accounts, tokens and labels.
 //!
-//! Two databases serve: PostgreSQL 15 and newer, and SQLite for an engine that needs nothing
-//! installed. What differs between them is in one trait with an implementation each, `database.rs`;
-//! everything else is the same SQL on both.
+//! Two databases are supported: PostgreSQL 15 and newer, and SQLite for an engine that needs nothing
+//! installed. Their differences are in one trait with two implementations, `database.rs`; everything else
+//! is the same SQL on both.
 //!
 //! # How the journal stays one history
 //!
-//! A table of one row, `leader`, holds an *epoch*. Who wants to append takes the row: it raises the
-//! epoch and leaves a name of its own as the holder. Every append is a single statement that adds its
-//! row only if the epoch is still the writer's, the journal ends just before the batch, and the batch
-//! was made after the very hash that the journal ends with. A writer that another one has overtaken
-//! adds nothing and learns that it is [fenced](AppendError::Fenced).
+//! A table of one row, `leader`, holds an *epoch*. A program that wants to append takes the row: it
+//! raises the epoch, and writes its own name as the holder. Every append is a single statement. It adds
+//! its row only if the epoch is still the writer's, the journal ends just before the batch, and the batch
+//! was made after the hash that the journal ends with. A writer that was overtaken adds nothing, and
+//! learns that it is [fenced](AppendError::Fenced).
 //!
-//! The statement keeps the epoch from changing until it is durable (`FOR SHARE` in Postgres; SQLite
-//! has one writer at a time anyway), so whoever takes the row waits for the appends that run, and
-//! everything older fails afterwards. This is also how an append without an answer is
+//! The statement keeps the epoch from changing until it is durable (`FOR SHARE` in PostgreSQL; SQLite has
+//! one writer at a time anyway). A program that takes the row therefore waits for running appends, and
+//! every append of an earlier epoch fails afterwards. In this way an append without an answer is
 //! [resolved](JournalWriter::resolve): the writer takes the row again. After that
 //!
-//! - what it had sent before is either in the journal or can never get there, however late it reaches
-//!   the database, because its epoch is over;
-//! - if it is in the journal then it is durable, because taking the row is a commit that came after.
+//! - what it had sent before is either in the journal or can never get there, however late it reaches the
+//!   database, because its epoch is over;
+//! - if it is in the journal it is durable, because taking the row was a later commit.
 //!
 //! So re-reading the end of the journal gives an answer that stays true.
 //!
-//! Who may try to lead while another one does is a matter of its [lease](Lease), and of nothing else: a lease
-//! that is judged wrongly costs a change of the leader, never a command.
+//! The [lease](Lease), and nothing else, decides which engine may try to lead while another one does. A
+//! wrong decision costs a change of the leader, never a command.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -81,20 +81,22 @@ pub use snapshot::{Snapshot, Snapshots};
 pub use sqlite::forget_sqlite;
 pub use tokens::{NewToken, Token};
 
-/// Connections for the journal's readers, snapshots, accounts and tokens: however many reads of the tables wait, these do
-/// not wait behind them.
+/// The number of connections for the journal's readers, snapshots, accounts and tokens. They do not wait
+/// for reads of the tables, however many of those there are.
 const OWN_CONNECTIONS: u32 = 4;
 
 /// The place of a store, and its time-outs.
 #[derive(Clone)]
 pub struct StoreOptions {
+    /// The place.
     pub place: Place,
-    /// The time that we wait for the database. An append without an answer for so long is
+    /// The time to wait for the database. An append without an answer after this time is
     /// [unknown](AppendError::Unknown).
     pub patience: Duration,
-    /// Connections that read the tables. The journal, accounts and what is written have their own.
+    /// The number of connections that read the tables. The journal, accounts and writes have their
+    /// own.
     pub connections: u32,
-    /// Makes a new store in a file although the write-ahead log of an earlier one is left there.
+    /// Makes a new store in a file even if the write-ahead log of an earlier one is there.
     pub over_remains: bool,
     /// The time that a read of the tables may take in the database.
     pub read_time_out: Duration,
@@ -103,15 +105,15 @@ pub struct StoreOptions {
 /// The place of a store.
 #[derive(Clone)]
 pub enum Place {
-    /// A `postgres://` URL. It may hold a password: never shown.
+    /// A `postgres://` URL. It may hold a password, so it is never shown.
     Postgres(String),
-    /// The path of the database file, made if it is missing.
+    /// The path of the database file. It is created if it is missing.
     Sqlite(PathBuf),
 }
 
 impl StoreOptions {
-    /// Returns the defaults: a patience of 10 s, 8 connections for reads of at most 10 s, and no new store beside
-    /// the remains of another one.
+    /// Returns the defaults: a patience of 10 s, 8 connections for reads of at most 10 s, and no new
+    /// store beside the remains of an earlier one.
     pub fn new(place: Place) -> Self {
         let (patience, read_time_out) = (Duration::from_secs(10), Duration::from_secs(10));
         Self { place, patience, connections: 8, over_remains: false, read_time_out }
@@ -154,7 +156,7 @@ impl fmt::Debug for Place {
     }
 }
 
-/// An open store. Cheap to clone; the last clone and the last writer let go of a SQLite file.
+/// An open store. Cheap to clone. A SQLite file is released with the last clone and the last writer.
 #[derive(Debug, Clone)]
 pub struct Store {
     database: Arc<dyn Database>,
@@ -167,7 +169,7 @@ pub struct Store {
 /// The right to append, and everything that a writer starts with.
 #[derive(Debug)]
 pub struct Leadership {
-    /// Has a connection of its own.
+    /// The writer, with its own connection.
     pub writer: Box<dyn JournalWriter>,
     /// The end of the journal; the first batch follows it.
     pub head: Position,
@@ -180,15 +182,16 @@ impl Store {
     /// journal its UUID.
     ///
     /// # Errors
-    /// Besides the usual: a Postgres that could lose what it has acknowledged, or older than 15; a
-    /// SQLite file that another engine has open; a schema newer than this program.
+    /// Besides faults of the database: a PostgreSQL that is older than 15 or could lose what it has
+    /// acknowledged, a SQLite file that another engine has open, and a schema that is newer than this
+    /// program.
     pub async fn open(options: &StoreOptions) -> Result<Self, Fault> {
         let database: Arc<dyn Database> = match &options.place {
             Place::Postgres(url) => Arc::new(Postgres::new(url, options.patience)?),
             Place::Sqlite(path) => Arc::new(Sqlite::to_own(path, options.over_remains, options.patience)?),
         };
         let mut connection = database.connect().await?;
-        // Not `run`: futures with its kind of bound cannot be boxed (rust-lang/rust#110338).
+        // Not `run`, whose future cannot be boxed (rust-lang/rust#110338).
         database.migrations().run_direct(None, &mut *connection, false).await.map_err(Fault::Migrate)?;
         let naming = "giving the journal its UUID";
         sqlx::query(
@@ -211,19 +214,22 @@ impl Store {
         Ok(Self { database, journal, snapshots, rows, reads })
     }
 
-    /// Takes the right to append; every earlier writer is fenced from here on. Leaves the lease as it is.
+    /// Takes the right to append. Every earlier writer is fenced from here on. The lease stays as it
+    /// is.
     pub async fn lead(&self) -> Result<Leadership, Fault> {
         let led = append::lead(Arc::clone(&self.database), None).await?;
         led.ok_or_else(|| Fault::Row { table: "leader", what: "there is none".to_owned() })
     }
 
-    /// Takes the lease for so long and the right to append, both or nothing: nothing where the lease may not be
-    /// taken. Where the store has no lease it takes the right alone.
+    /// Takes the lease for `length` together with the right to append. Returns None, and takes
+    /// neither, if the lease may not be taken. If the store has no lease, takes only the right to
+    /// append.
     pub async fn lead_by_lease(&self, taking: Taking, length: Duration) -> Result<Option<Leadership>, Fault> {
         let lease = self.has_lease().then_some((taking, length));
         append::lead(Arc::clone(&self.database), lease).await
     }
 
+    /// Returns the journal.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
@@ -241,10 +247,12 @@ impl Store {
         &self.database
     }
 
+    /// Returns the snapshots.
     pub fn snapshots(&self) -> &Snapshots {
         &self.snapshots
     }
 
+    /// Returns the rows of accounts, tokens, labels and instance types.
     pub fn rows(&self) -> &Rows {
         &self.rows
     }
@@ -257,7 +265,7 @@ impl Store {
 }
 
 impl Journal {
-    /// Opens a journal to read only: takes no lock, changes nothing, and works beside an engine that
+    /// Opens a journal only to read. It takes no lock and changes nothing, and works while an engine
     /// has the store open.
     pub async fn open_to_read(options: &StoreOptions) -> Result<Self, Fault> {
         let pool = match &options.place {
@@ -271,13 +279,13 @@ impl Journal {
     }
 }
 
-/// A number of ours as the databases have it.
+/// Returns one of our own numbers as the databases store it.
 fn bigint(number: u64) -> i64 {
     i64::try_from(number).expect("seqs, times and ids are below 2^63")
 }
 
-/// A number that somebody looks for. Ours never come near 2^63: one above that is found as little as the
-/// greatest below, and bounds as much.
+/// Returns a number that a caller asks for, limited to what the databases store. Our own numbers never
+/// come near 2^63, so a larger number finds as little, and limits as much, as the largest one.
 fn sought(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

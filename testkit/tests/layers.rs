@@ -13,12 +13,13 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 const ENGINE: [&str; 11] =
     ["store", "events", "runtime", "readmodel", "lifecycle", "wire", "auth", "api", "grpc", "rest", "server"];
 
-const PACKAGES: [&str; 10] = [
+const PACKAGES: [&str; 11] = [
     "benches",
     "cli",
     "engine",
     "engine/core",
     "engine/model",
+    "loadgen",
     "market-sim",
     "operator",
     "operator-client",

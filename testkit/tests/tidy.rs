@@ -14,11 +14,12 @@ const NO_SUBJECT: [&str; 30] = [
 const BANNED: [&str; 8] = ["behind", "hears", "heard", "nobody", "obey", "somebody", "told", "whoever"];
 
 /// Files whose `//!` headers are held to both lists. Add a package once its headers are mended.
-const HEADERS: [&str; 9] = [
+const HEADERS: [&str; 10] = [
     "cli/src",
     "engine/core/src",
     "engine/model/src",
     "engine/src",
+    "loadgen/src",
     "market-sim/src",
     "operator-client/src",
     "operator/src",
@@ -27,15 +28,16 @@ const HEADERS: [&str; 9] = [
 ];
 
 /// Comments of items that begin without a subject, by package. Mend some, and lower the number.
-const LEFT: [(&str, usize); 8] = [
-    ("cli/src", 152),
+const LEFT: [(&str, usize); 9] = [
+    ("cli/src", 10),
     ("engine/core/src", 0),
-    ("engine/model/src", 11),
+    ("engine/model/src", 0),
     ("engine/src", 3),
-    ("market-sim/src", 179),
-    ("operator-client/src", 29),
-    ("operator/src", 142),
-    ("strategy/src", 4),
+    ("loadgen/src", 0),
+    ("market-sim/src", 0),
+    ("operator-client/src", 0),
+    ("operator/src", 0),
+    ("strategy/src", 0),
 ];
 
 fn root() -> PathBuf {

@@ -35,7 +35,7 @@ pub enum Outcome {
     },
 }
 
-/// A market that obeys the rule book: the exchange, and the reference model beside it.
+/// A market that follows the rules: the exchange, and the reference model that it is checked against.
 pub trait Auction {
     /// Applies a command after everything that is due by its time, and settles the markets (R1).
     fn apply(&mut self, command: &Stamped) -> Answer;
@@ -43,7 +43,8 @@ pub trait Auction {
     fn dump(&self) -> StateDump;
     /// Returns the names of all markets and accounts.
     fn names(&self) -> &Names;
-    /// The lowest ceiling with which a new tenant's bid would get `nodes` there now (R9).
+    /// Returns the lowest ceiling with which a new tenant's bid would get `nodes` nodes of a market
+    /// now (R9).
     fn entry_price(
         &self,
         market: crate::types::units::MarketId,

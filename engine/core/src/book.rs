@@ -29,17 +29,17 @@ pub(crate) enum Place {
         number: u64,
         reserve: Price,
     },
-    /// Anybody may claim it (R6).
+    /// A notice without a claim that its holder does not want back. Any bid may claim it (R6).
     Standing {
         reserve: Price,
         deadline: Micros,
     },
-    /// Without a claim and wanted back by its holder (R6).
+    /// A notice without a claim that its holder wants back (R6).
     Orphan {
         ceiling: Price,
         returns: bool,
     },
-    /// The allocation is under notice without a claim, and its unit leaves.
+    /// A notice without a claim whose unit leaves.
     Leaving,
 }
 
@@ -51,13 +51,13 @@ pub(crate) struct Book {
     pub(crate) held: Held,
     pub(crate) demand: Demand,
     pub(crate) rescues: Rescues,
-    /// Allocations under notice.
+    /// The number of allocations under notice.
     pub(crate) notices: u64,
 }
 
 impl Book {
-    /// Takes an allocation from where it is to where it belongs; neither need be in the book. The handle by which it
-    /// is found there.
+    /// Moves an allocation from one place in the book to another; None stands for a place outside the
+    /// book. Returns the handle by which the allocation is found at its new place.
     pub(crate) fn move_to(
         &mut self,
         id: AllocationId,

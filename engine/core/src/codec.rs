@@ -14,7 +14,7 @@ use std::fmt;
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
 
-/// All fields of a command but its time and key, as a fingerprint.
+/// A fingerprint of all fields of a command except its time and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content(pub(crate) u128);
 
@@ -83,7 +83,7 @@ impl Stamped {
         begin
     }
 
-    /// The command that `bytes` hold, all of them.
+    /// Decodes a command, which must take up all of `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Stamped, DecodeError> {
         let mut reader = Reader(bytes);
         let stamped = Stamped {
@@ -312,7 +312,8 @@ impl<'a> Reader<'a> {
         mut read: impl FnMut(&mut Reader<'a>) -> Result<T, DecodeError>,
     ) -> Result<Vec<T>, DecodeError> {
         let length: usize = self.number()?;
-        // Each item has at least one byte: a wrong length cannot make us reserve more than we hold.
+        // Each item has at least one byte, so a wrong length cannot reserve more memory than the
+        // bytes take.
         let mut items = Vec::with_capacity(length.min(self.0.len()));
         for _ in 0..length {
             items.push(read(self)?);

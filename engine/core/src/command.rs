@@ -6,12 +6,13 @@ use crate::types::units::{
     AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName,
 };
 
-/// A command as the journal has it: when, under which client key, what.
+/// A command as the journal has it, with its time and its client key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamped {
-    /// A time in the past counts as now.
+    /// The time of the command. A time in the past counts as the present.
     pub at: Micros,
-    /// Idempotency key of the command's account (R16); ignored on commands that have none.
+    /// The idempotency key of the command's account (R16). It has no effect on commands without an
+    /// account.
     pub key: Option<ClientKey>,
     /// The request itself.
     pub command: Command,
@@ -34,7 +35,7 @@ pub enum Command {
         /// The rules that change; a change of the tick is refused.
         rules: Vec<RuleChange>,
     },
-    /// Capacity 0 withdraws all units and leaves the reserve as it was.
+    /// Puts an offer (R11). Capacity 0 withdraws all units, and leaves the reserve as it was.
     PutOffer {
         /// The account that offers.
         provider: AccountName,
@@ -88,7 +89,7 @@ pub enum Command {
         /// The allocation to end.
         allocation: AllocationId,
     },
-    /// Without `by` the right to report is not checked.
+    /// Reports that a node runs (R15). Without `by`, the right to report is not checked.
     ReportReady {
         /// The allocation whose node runs; billing begins with the first report (R15).
         allocation: AllocationId,
@@ -100,7 +101,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The account the command belongs to, whose keys it may use.
+    /// Returns the account to which the command belongs, and whose keys it may use.
     pub fn account(&self) -> Option<&AccountName> {
         match self {
             Command::PutOffer { provider, .. }
@@ -121,9 +122,10 @@ impl Command {
 pub struct PlaceBid {
     /// The account that bids.
     pub tenant: AccountName,
-    /// Either these, by name, …
+    /// The markets by name. A bid has either these or an instance type.
     pub markets: Option<Vec<MarketName>>,
-    /// … or every market of this type, also those opened later (R13).
+    /// The instance type. The bid searches in every market of this type, also in those opened later
+    /// (R13).
     pub instance_type: Option<InstanceType>,
     /// The most it ever pays per node-hour.
     pub ceiling: Price,
@@ -133,7 +135,7 @@ pub struct PlaceBid {
     pub max_nodes: u32,
     /// The time in force (R14).
     pub time_in_force: TimeInForce,
-    /// Only with [`TimeInForce::Gtt`], and always with it.
+    /// The end of the search. It is set with [`TimeInForce::Gtt`], and with no other.
     pub expire_at: Option<Micros>,
     /// The effect of a notice on `max_nodes` (R7).
     pub on_preemption: OnPreemption,
@@ -149,7 +151,7 @@ pub enum TimeInForce {
     Gtt,
     /// Immediate or cancel.
     Ioc,
-    /// No such time in force: BAD_TIF.
+    /// An unknown time in force, which is refused as BAD_TIF.
     Unknown(Box<str>),
 }
 
@@ -161,17 +163,17 @@ pub enum OnPreemption {
     Requeue,
     /// `max_nodes` falls by one instead (R7).
     Close,
-    /// No such behaviour: BAD_ON_PREEMPTION.
+    /// An unknown behaviour, which is refused as BAD_ON_PREEMPTION.
     Unknown(Box<str>),
 }
 
 /// The effect of cancelling on the nodes that the bid holds (R14).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelMode {
-    /// Nodes stay until outbid.
+    /// Its nodes stay until another bid displaces them.
     Keep,
-    /// Nodes end at once.
+    /// Its nodes end at once.
     Release,
-    /// No such mode: BAD_MODE.
+    /// An unknown mode, which is refused as BAD_MODE.
     Unknown(Box<str>),
 }

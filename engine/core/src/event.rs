@@ -24,11 +24,11 @@ pub struct Node {
     pub bid: BidId,
     /// The account of the bid.
     pub tenant: AccountId,
-    /// Its `market` and `provider` are those of the allocation.
+    /// The unit. Its `market` and `provider` are those of the allocation.
     pub unit: UnitId,
 }
 
-/// A bid as events tell of it.
+/// A bid as events name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bidder {
     /// The number of the bid.
@@ -59,7 +59,8 @@ pub enum Fact {
         /// The market whose rules changed.
         market: MarketId,
     },
-    /// The offer as it is after the command. With capacity 0 the reserve is the previous one.
+    /// An offer was put. The fields are those of the offer after the command; with capacity 0 the
+    /// reserve is the previous one.
     OfferPut {
         /// The account that offers.
         provider: AccountId,
@@ -116,7 +117,7 @@ pub enum Fact {
         /// The place of the bid among bids of its ceiling; new only with a new ceiling or an enlargement (R2).
         bid_seq: Seq,
     },
-    /// Written once, when the search ends, even if nodes are held.
+    /// A bid stopped searching. The event occurs once, even if the bid still holds nodes.
     BidClosed {
         /// The bid that stopped searching.
         bidder: Bidder,
@@ -135,7 +136,7 @@ pub enum Fact {
         /// The node that is ready.
         node: Node,
     },
-    /// `max_nodes` is the holder's after it.
+    /// A notice began (R5, R11).
     NoticeStarted {
         /// The node that is to be given up.
         node: Node,
@@ -153,7 +154,7 @@ pub enum Fact {
         /// The `max_nodes` of the holder after it; one more than before if the notice had lowered it (R7).
         max_nodes: u32,
     },
-    /// `by` has a claim on the unit of `node`, which is under notice.
+    /// A bid got a claim on the unit of a node under notice.
     Claimed {
         /// The node under notice, with its present holder.
         node: Node,
@@ -182,7 +183,8 @@ pub enum Fact {
         /// The reason of the end.
         reason: EndReason,
     },
-    /// `tenant` pays: the holder of the node, or with `CLAIM_DROPPED` the claim's.
+    /// A node or a claim was charged. The holder of the node pays, or with `CLAIM_DROPPED` the tenant
+    /// of the claim.
     Charged {
         /// The node that is billed, or with `CLAIM_DROPPED` the node that was claimed; its provider is credited.
         node: Node,
@@ -207,7 +209,7 @@ pub enum Fact {
         /// The reason of the refusal.
         reason: Reject,
     },
-    /// The key was known with the same content; `first` is the number of the first answer.
+    /// A command repeated an earlier one: its key was used with the same content (R16).
     Repeated {
         /// The number of the first command with this key.
         first: Seq,
@@ -315,7 +317,7 @@ words! {
         Ioc = "IOC",
         /// The tenant cancelled the bid (R14).
         Cancelled = "CANCELLED",
-        /// Nothing is wanted any more.
+        /// The bid wants no more nodes.
         Done = "DONE",
     }
     /// Why a node is to be given up.
@@ -340,9 +342,9 @@ words! {
     }
     /// Why a claim was lost.
     DropCause {
-        /// Given up for a free unit, or for a node of one's own that comes back.
+        /// The claimant gave up the claim for a free unit, or for its own node that came back.
         Rescued = "RESCUED",
-        /// Displaced by the holder of its node.
+        /// The holder of the claimed node displaced the claim.
         HolderBack = "HOLDER_BACK",
         /// The holder raised its ceiling so far that R4 would not allow the claim (R6).
         HolderRaised = "HOLDER_RAISED",

@@ -28,7 +28,8 @@ use crate::types::units::{
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// All markets, bids and offers. `apply` is deterministic: the same commands give the same events.
+/// All markets, bids and offers. [`Auction::apply`] is deterministic: the same commands give the same
+/// events.
 #[derive(Debug, Default)]
 pub struct Exchange {
     pub(crate) seq: Seq,
@@ -45,21 +46,22 @@ pub struct Exchange {
     pub(crate) last_claim: u64,
     pub(crate) totals: Totals,
     pub(crate) timers: Timers,
-    /// Notices without a claim whose holders want them back: lowest ceiling first, newest first (R6).
+    /// Notices without a claim whose holders want their nodes back: lowest ceiling first, newest
+    /// first (R6).
     pub(crate) orphans: SortedSet<(Price, Reverse<AllocationId>)>,
     /// Markets whose book changed since they were last settled.
     pub(crate) dirty: MarketSet,
-    /// Markets that were settled since somebody asked.
+    /// Markets that were settled since [`Exchange::take_changed`] was last called.
     pub(crate) changed: MarketSet,
-    /// Bids whose place among the claim holders that a free unit would rescue is to be worked out again.
+    /// Bids whose place among the claimants that a free unit would rescue has to be computed again.
     pub(crate) stale_rescues: Vec<BidId>,
-    /// Bids that have ended, or had for a moment, and are still kept as active ones.
+    /// Bids that have ended, at least for a moment, and are still kept as active ones.
     pub(crate) ending: Vec<BidId>,
     /// The account that sent the current command.
     pub(crate) caller: AccountId,
     /// The IOC bid of the command that is being settled (R14).
     pub(crate) immediate: Option<BidId>,
-    /// The heads of the books that are being settled. Kept, so that its memory is used again.
+    /// The heads of the books that are being settled. They are kept only to use their memory again.
     pub(crate) heads: HeadQueue,
     pub(crate) events: Vec<Event>,
     /// Details gathered since the last answer.
@@ -71,7 +73,7 @@ pub struct Exchange {
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     pub(crate) keys: Keys,
-    /// Its bids that count, by number, and some that have ended since they were last gone through.
+    /// Its active bids by number, with some that have ended since the list was last cleaned.
     pub(crate) bids: Vec<BidId>,
     pub(crate) open: AccountUsage,
 }
@@ -82,7 +84,7 @@ pub(crate) struct Market {
     pub(crate) offers: BTreeMap<AccountId, Offer>,
     pub(crate) units: u64,
     pub(crate) book: Book,
-    /// The numbers that were announced last.
+    /// The numbers in the last `PriceChanged`.
     pub(crate) numbers: Option<Numbers>,
     pub(crate) meter: Meter,
 }
@@ -139,12 +141,12 @@ impl Exchange {
         Answer { seq, at: self.now, outcome, events }
     }
 
-    /// The number of the last command.
+    /// Returns the number of the last command.
     pub fn seq(&self) -> Seq {
         self.seq
     }
 
-    /// The time after the last command.
+    /// Returns the market time after the last command.
     pub fn now(&self) -> Micros {
         self.now
     }
@@ -154,7 +156,7 @@ impl Exchange {
         self.timers.next()
     }
 
-    /// The markets whose numbers, supply or rules may have changed since this was last asked.
+    /// Returns the markets whose numbers, supply or rules may have changed since the last call.
     pub fn take_changed(&mut self) -> Vec<MarketId> {
         self.changed.take()
     }
@@ -169,8 +171,8 @@ impl Exchange {
         self.totals
     }
 
-    /// Settles every due instant up to `at`, in turn, each as of itself (R1). It may be called at any
-    /// time: what it does, the next command would have done first, and has the events of.
+    /// Settles every due instant up to `at` in turn, as of that instant (R1). It may be called at any
+    /// time: the next command would do the same first, and its answer has the events.
     pub fn run_until(&mut self, at: Micros) {
         while let Some(due) = self.timers.next().filter(|due| *due <= at) {
             self.now = due;
@@ -209,7 +211,7 @@ impl Exchange {
         (self.seq, outcome)
     }
 
-    /// A key that is known: the first answer, or a conflict (R16).
+    /// Answers a command whose key is known: with the first answer, or with a conflict (R16).
     fn answer_again(&mut self, known: First, content: Content) -> Outcome {
         if known.content != content {
             self.tell(Fact::Rejected { reason: Reject::KeyConflict });
@@ -219,7 +221,8 @@ impl Exchange {
         Outcome::Repeated { first: known.seq, refusal: known.refusal }
     }
 
-    /// Every check comes before the first change: a refused command changes nothing (R16).
+    /// Executes a command. Every check comes before the first change, because a refused command
+    /// changes nothing (R16).
     fn execute(&mut self, command: &Command) -> Result<(), Reject> {
         match command {
             Command::OpenMarket { market, rules } => self.open_market(market, rules),
@@ -296,12 +299,13 @@ impl Exchange {
         Bidder { bid, tenant: self.bid(bid).terms.tenant }
     }
 
-    /// The markets a bid names, or all of its instance type (R13).
+    /// Returns the markets that a bid names, or all of its instance type (R13).
     pub(crate) fn markets_of(&self, bid: BidId) -> &[MarketId] {
         self.scopes.markets(self.bid(bid).terms.scope)
     }
 
-    /// Nobody bids where he sells: a unit that is leaving counts too (R17).
+    /// Returns true if the account sells in the market, and so may not bid there. Leaving units count
+    /// too (R17).
     pub(crate) fn sells(&self, account: AccountId, market: MarketId) -> bool {
         self.market(market).sells(account)
     }
@@ -310,7 +314,8 @@ impl Exchange {
         self.now < allocation.protected_until
     }
 
-    /// Does what has fallen due at this instant, in order; false when there is nothing (§3, step 1).
+    /// Does the first thing that is due at this instant. Returns false if nothing is due (§3, step
+    /// 1).
     pub(crate) fn do_what_is_due(&mut self) -> bool {
         let Some(due) = self.take_due() else { return false };
         match due {

@@ -24,7 +24,7 @@ mod state;
 mod types;
 
 pub use answer::{Answer, Auction};
-/// The price levels on which bids wait; public for its benchmarks.
+/// The price levels on which bids wait. They are public for their benchmarks.
 pub use book::{Handle, Ladder, Rank};
 pub use codec::Content;
 pub use command::{Command, Stamped};

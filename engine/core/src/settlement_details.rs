@@ -4,10 +4,10 @@ use crate::event::NoticeReason;
 use crate::types::money::{Bill, Price};
 use crate::types::units::{AllocationId, Micros};
 
-/// One for each `Ended`, and one for each `Charged` with `CLAIM_DROPPED`, in their order.
+/// A detail of each `Ended`, and of each `Charged` with `CLAIM_DROPPED`, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettlementDetail {
-    /// The allocation of an `Ended`.
+    /// The allocation that an `Ended` names.
     Node(ClosedNode),
     /// The least that a claim costs: `span` at `price`.
     Claim {

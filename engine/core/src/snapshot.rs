@@ -21,7 +21,8 @@ use crate::types::units::{
 const FORMAT: u8 = 1;
 
 impl Exchange {
-    /// Between commands only: what is being settled has no form.
+    /// Returns the state as bytes. It may be called only between commands, because a half-settled
+    /// state cannot be encoded.
     pub fn snapshot(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.byte(FORMAT);
@@ -56,7 +57,7 @@ impl Exchange {
         xxhash_rust::xxh3::xxh3_128(&self.snapshot())
     }
 
-    /// The exchange that [`Exchange::snapshot`] was taken of.
+    /// Returns the exchange of which [`Exchange::snapshot`] took the bytes.
     pub fn restore(bytes: &[u8]) -> Result<Exchange, DecodeError> {
         let mut r = Reader::new(bytes);
         let format = r.byte()?;
@@ -95,7 +96,7 @@ impl Exchange {
         Ok(exchange)
     }
 
-    /// Books, timers, meters and prices from the facts.
+    /// Computes books, timers, meters and prices from the facts.
     fn rebuild(&mut self, nodes: Vec<(AllocationId, Allocation, Bill)>) {
         let mut bills = Vec::with_capacity(nodes.len());
         for (id, allocation, bill) in nodes {
@@ -278,7 +279,7 @@ impl Reader<'_> {
         Ok(keys)
     }
 
-    /// One of `words` by its text.
+    /// Reads the one of `all` that has this text.
     fn word<T: Copy>(&mut self, all: &[T], text_of: impl Fn(T) -> &'static str) -> Result<T, DecodeError> {
         let text = self.text()?;
         let known = all.iter().copied().find(|word| text_of(*word) == text);
@@ -305,7 +306,7 @@ impl Reader<'_> {
         Ok(market)
     }
 
-    /// All units as free ones; allocations take theirs.
+    /// Reads an offer with all units free. The allocations take theirs later.
     fn offer(&mut self) -> Result<Offer, DecodeError> {
         let (reserve, place, last_number) = (Price(self.number()?), Seq(self.number()?), self.number()?);
         let units = self.list(|r| Ok((r.number()?, Unit { allocation: None, leaving: r.flag()? })))?;

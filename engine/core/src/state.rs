@@ -24,16 +24,16 @@ pub(crate) struct BidTerms {
     pub(crate) tenant: AccountId,
     pub(crate) scope: ScopeId,
     pub(crate) ceiling: Price,
-    /// The number of the command that last gave a new ceiling or enlarged the bid (R2).
+    /// The number of the command that last gave the bid a new ceiling or enlarged it (R2).
     pub(crate) seq: Seq,
     pub(crate) min_nodes: u32,
     pub(crate) max_nodes: u32,
     pub(crate) expiry: Expiry,
-    /// CLOSE rather than REQUEUE (R7).
+    /// True for CLOSE, false for REQUEUE (R7).
     pub(crate) closes: bool,
 }
 
-/// The time at which a bid stops searching, if it has one (R14): never the beginning of time.
+/// The time at which a bid stops searching, if it has one (R14). It is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expiry(Option<NonZeroU64>);
 
@@ -57,20 +57,20 @@ pub(crate) struct Bid {
     pub(crate) notices: NodeList,
     /// Other bids' nodes under notice on which this bid has a claim, by number.
     pub(crate) claims: NodeList,
-    /// The way in which the books have it, by its rank.
+    /// The queue in which the books have the bid; None if they do not have it.
     pub(crate) queued: Option<Queued>,
-    /// The unmet demand that the books have of it, while it is in them.
+    /// The unmet demand that the books have for it, while it is in them.
     pub(crate) queued_nodes: u32,
     /// The handle in the ladder of its first market.
     handle: Option<Handle>,
-    /// And those of further ones.
+    /// The handles in the ladders of its further markets.
     #[expect(clippy::box_collection, reason = "few bids look in several markets")]
     handles: Option<Box<Vec<Option<Handle>>>>,
-    /// A market's book has it among those that a free unit would rescue.
+    /// True if a market's book has it among the claimants that a free unit would rescue.
     pub(crate) is_rescuable: bool,
-    /// The rescue has to be computed again.
+    /// True if the rescue has to be computed again.
     pub(crate) rescue_is_stale: bool,
-    /// Counted among what its tenant has open, with so many nodes.
+    /// True if it is counted in the account usage of its tenant, with `counted_nodes`.
     pub(crate) is_counted: bool,
     pub(crate) counted_nodes: u32,
 }
@@ -94,7 +94,7 @@ impl Bid {
         }
     }
 
-    /// Nothing can happen to it any more.
+    /// Returns true if nothing can happen to the bid any more.
     pub(crate) fn has_ended(&self) -> bool {
         !self.searching && !self.holds_nodes() && self.claims.is_empty()
     }
@@ -125,7 +125,7 @@ impl Bid {
         Some(if waits { Queued::Gang(least) } else { Queued::Plain })
     }
 
-    /// The nodes that it needs at once.
+    /// Returns the number of nodes that the bid needs at once, if it is a waiting gang.
     pub(crate) fn gang(&self) -> Option<u32> {
         match self.queue()? {
             Queued::Plain => None,
@@ -215,7 +215,7 @@ pub(crate) struct Allocation {
     pub(crate) bid: BidId,
     pub(crate) tenant: AccountId,
     pub(crate) unit: UnitId,
-    /// Nobody reported it ready by then: it ends (R11).
+    /// The time at which the node ends if it was not reported ready (R11).
     pub(crate) start_by: Micros,
     pub(crate) ready: Option<Micros>,
     pub(crate) protected_until: Micros,
@@ -234,7 +234,7 @@ pub(crate) struct Allocation {
 pub(crate) struct Notice {
     pub(crate) deadline: Micros,
     pub(crate) reason: NoticeReason,
-    /// The notice took one off `max_nodes` and a rescission gives it back (R7).
+    /// True if the notice lowered `max_nodes` by one, which a rescission gives back (R7).
     pub(crate) returns: bool,
     pub(crate) claim: Option<Claim>,
 }
@@ -242,7 +242,8 @@ pub(crate) struct Notice {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub(crate) by: Bidder,
-    /// Claims are numbered as they are made: the last claimed first (R4).
+    /// The number of the claim. Claims are numbered in the order in which they are made, and the last
+    /// one comes first (R4).
     pub(crate) number: u64,
 }
 
@@ -264,14 +265,14 @@ impl Allocation {
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) reserve: Price,
-    /// The command that gave this reserve: older offers first (R2).
+    /// The command that set this reserve. Older offers come first (R2).
     pub(crate) place: Seq,
     pub(crate) last_number: u64,
-    /// All units, by number; those that are not leaving are the capacity.
+    /// All units by number. The capacity is the number of those that are not leaving.
     pub(crate) units: DenseMap<u64, Unit>,
     pub(crate) free: SortedSet<u64>,
     pub(crate) leaving: u64,
-    /// Units under notice that are not leaving.
+    /// The number of units under notice that are not leaving.
     pub(crate) notices: u64,
 }
 

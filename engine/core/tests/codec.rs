@@ -1,4 +1,4 @@
-//! Commands as bytes: what is written can be read, and nothing else can.
+//! Commands as bytes: encoded commands can be decoded, and nothing else can.
 
 use kubebid_core::answer::Outcome;
 use kubebid_core::codec::DecodeError;
@@ -133,7 +133,7 @@ fn a_record_cut_short_anywhere_is_an_error() {
 }
 
 #[test]
-fn bytes_behind_the_end_are_an_error() {
+fn bytes_after_the_end_are_an_error() {
     for command in samples() {
         let mut bytes = bytes_of(&command);
         bytes.push(0);
@@ -164,8 +164,8 @@ fn an_unknown_variant_is_an_error() {
     assert_eq!(Stamped::decode(&[0, 2, 11]), Err(DecodeError::UnknownVariant(2)), "neither a key nor none");
 }
 
-/// A flipped byte may give another command, never a panic, and never bytes that mean two things:
-/// whatever is read is written as something that is read the same.
+/// A flipped byte may give another command, but never a panic, and never bytes with two meanings:
+/// whatever can be decoded is encoded as bytes that decode to the same.
 #[test]
 fn damaged_records_never_panic() {
     for command in samples() {
@@ -190,7 +190,7 @@ fn random_bytes_never_panic() {
     };
     for _ in 0..100_000 {
         let length = random() % 60;
-        // Small bytes are variants and lengths that are meant: they get further.
+        // Small bytes are valid variants and lengths, so decoding gets further.
         let mut bytes: Vec<u8> = (0..length)
             .map(|_| if random() % 4 == 0 { random() as u8 } else { (random() % 12) as u8 })
             .collect();

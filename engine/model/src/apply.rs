@@ -60,7 +60,7 @@ impl Model {
         AccountId(index as u32)
     }
 
-    /// R1: every due instant up to `at` is settled in turn. A time in the past counts as now.
+    /// Settles every due instant up to `at` in turn (R1). A time in the past counts as the present.
     fn let_time_pass(&mut self, at: Micros) {
         while let Some(due) = self.next_due().filter(|due| *due <= at) {
             self.bill_until(due);
@@ -72,7 +72,7 @@ impl Model {
         self.now = now;
     }
 
-    /// Returns when the next thing falls due that no command has brought yet.
+    /// Returns the next instant at which something falls due that no command has reached yet.
     pub fn next_due(&self) -> Option<Micros> {
         let nodes = self.allocations.values().flat_map(|a| {
             let deadline = a.notice.as_ref().map(|notice| notice.deadline);
@@ -84,7 +84,7 @@ impl Model {
         nodes.chain(expiries).filter(|due| *due > self.now).min()
     }
 
-    /// Does what the command says and settles, or changes nothing and says why (R16).
+    /// Executes a command and settles. A command that is refused changes nothing (R16).
     fn execute(&mut self, command: &Command) -> Outcome {
         let done = match command {
             Command::OpenMarket { market, rules } => self.check_open(market, rules).map(|rules| {
@@ -180,5 +180,5 @@ impl Model {
     }
 }
 
-/// What a check of a command answers: what it found out, or the refusal.
+/// The result of the checks of a command: what they found, or the refusal.
 pub(crate) type Checked<T> = Result<T, Reject>;

@@ -31,7 +31,7 @@ impl Model {
         });
     }
 
-    /// R2. The ceiling first, then the number of nodes.
+    /// Amends a bid (R2). The ceiling comes first, then the number of nodes.
     pub(crate) fn amend_bid(&mut self, id: BidId, ceiling: Option<Price>, max_nodes: Option<u32>) {
         let seq = self.seq;
         let bid = self.bids.get_mut(&id).expect("checked");
@@ -51,13 +51,13 @@ impl Model {
             self.drop_claims_not_allowed_to(id);
         }
         self.give_up_claims_beyond(id);
-        // Only now is it known how many nodes the bid wants back.
+        // The number of nodes that the bid wants back is known only now.
         if ceiling > old_ceiling {
             self.drop_claims_not_allowed_against(id);
         }
     }
 
-    /// R7: from then on a rescission does not raise `max_nodes`.
+    /// Makes rescissions from now on leave `max_nodes` as it is (R7).
     fn forget_what_close_took(&mut self, bid: BidId) {
         for a in self.allocations.values_mut().filter(|a| a.bid == bid) {
             if let Some(notice) = &mut a.notice {
@@ -66,8 +66,8 @@ impl Model {
         }
     }
 
-    /// R2: a lowered bid loses its claims on units with a higher reserve, and those that R4 would not
-    /// allow against a holder that wants its node back.
+    /// Drops the claims of a lowered bid on units with a higher reserve, and those that R4 would not
+    /// allow against a holder that wants its node back (R2).
     fn drop_claims_not_allowed_to(&mut self, bid: BidId) {
         let ceiling = self.bids[&bid].ceiling;
         for claimed in self.claims(bid) {
@@ -80,7 +80,8 @@ impl Model {
         }
     }
 
-    /// R6: a holder that wants its nodes back and has raised its ceiling.
+    /// Drops the claims on the nodes of a holder that wants them back and has raised its ceiling
+    /// (R6).
     fn drop_claims_not_allowed_against(&mut self, bid: BidId) {
         for held in self.held(bid) {
             let Some(claim) = self.allocations[&held].claim() else { continue };
@@ -91,7 +92,8 @@ impl Model {
         }
     }
 
-    /// R2: with fewer nodes wanted claims go first, dearest victim first, then oldest.
+    /// Gives up claims until fewer nodes are enough: the one with the dearest victim first, then the
+    /// oldest (R2).
     fn give_up_claims_beyond(&mut self, bid: BidId) {
         let wanted = self.bids[&bid].max_nodes;
         while self.live(bid) + self.claims(bid).len() as u32 > wanted {
@@ -100,7 +102,8 @@ impl Model {
         }
     }
 
-    /// R14: with `RELEASE` a closed bid's nodes and claims, too.
+    /// Cancels a bid. With `RELEASE` its nodes and claims end as well, even if the bid was closed
+    /// before (R14).
     pub(crate) fn cancel_bid(&mut self, bid: BidId, mode: &CancelMode) {
         if self.bids[&bid].searching {
             self.close(bid, CloseReason::Cancelled);
@@ -119,7 +122,7 @@ impl Model {
         self.end(allocation, EndReason::Released);
     }
 
-    /// R14: the search ends and its claims are dropped; nodes held stay.
+    /// Ends the search of a bid at its expiry and drops its claims. Its nodes stay (R14).
     pub(crate) fn expire(&mut self, bid: BidId) {
         self.close(bid, CloseReason::Expired);
         for claimed in self.claims(bid) {

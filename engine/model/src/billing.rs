@@ -7,7 +7,8 @@ use kubebid_core::money::{Amount, Bill};
 use kubebid_core::units::{AccountId, AllocationId, Micros};
 
 impl Model {
-    /// Nodes that are ready owe for the time until `then`, at the prices last settled.
+    /// Adds the time until `then` to the bills of the nodes that are ready, at the prices last
+    /// settled.
     pub(crate) fn bill_until(&mut self, then: Micros) {
         let span = then.since(self.now);
         for a in self.allocations.values_mut().filter(|a| a.ready.is_some()) {
@@ -15,7 +16,7 @@ impl Model {
         }
     }
 
-    /// A node that has ended, as it was before.
+    /// Charges a node that has ended. `a` is the allocation as it was before.
     pub(crate) fn charge_ended(&mut self, node: Node, a: &Allocation, reason: EndReason) {
         let bill = match reason {
             EndReason::Released if a.notice.is_none() => a.bill + self.missing_to_minimum(a),
@@ -30,7 +31,7 @@ impl Model {
         self.charge(node, node.tenant, bill, reason.into());
     }
 
-    /// Returns the time billed for a released node: at least `min_charge`.
+    /// Returns what a released node lacks of the bill of `min_charge`.
     fn missing_to_minimum(&self, a: &Allocation) -> Bill {
         let run = a.ready.map_or(Micros(0), |ready| self.now.since(ready));
         a.billed.over(self.rules(a.unit.market).min_charge.since(run))
@@ -43,7 +44,7 @@ impl Model {
         self.charge(node, self.bids[&claim.bid].tenant, bill, ChargeReason::ClaimDropped);
     }
 
-    /// Debit = credit + fee. Rounded down once; no charge of nothing is written.
+    /// Charges a bill. The debit is credit plus fee, rounded down once. A debit of 0 is not charged.
     fn charge(&mut self, node: Node, tenant: AccountId, bill: Bill, reason: ChargeReason) {
         let debit = bill.round();
         if debit == Amount::ZERO {

@@ -88,7 +88,7 @@ impl Model {
         Ok(unit)
     }
 
-    /// Answers where the bid will look.
+    /// Checks a new bid. Returns the markets in which it searches.
     pub(crate) fn check_place(&self, bid: &PlaceBid) -> Checked<Scope> {
         let named: Vec<MarketId> =
             bid.markets.iter().flatten().map(|name| self.find_market(name)).collect::<Checked<_>>()?;
@@ -121,14 +121,14 @@ impl Model {
         }
     }
 
-    /// In each market that exists (R13).
+    /// Checks the number of nodes by the rules of each market in the scope that is open (R13).
     fn check_nodes(&self, scope: &Scope, nodes: u32) -> Checked<()> {
         let most = |market: MarketId| self.rules(market).bid_nodes_max;
         let too_many = self.markets_in(scope).into_iter().any(|market| u64::from(nodes) > most(market));
         refuse_if(too_many, Reject::TooManyNodes)
     }
 
-    /// In each market that exists (R13).
+    /// Checks the ceiling by the rules of each market in the scope that is open (R13).
     fn check_ceiling(&self, scope: &Scope, ceiling: Price) -> Checked<()> {
         let markets = self.markets_in(scope);
         let off_the_tick = |market: &MarketId| !ceiling.is_multiple_of(self.rules(*market).tick);
@@ -165,7 +165,8 @@ impl Model {
         }
     }
 
-    /// R2: not under protection, and not below the reserve of a node held.
+    /// Refuses to lower a ceiling while a node is protected, or below the reserve of a held node
+    /// (R2).
     fn check_lowering(&self, bid: BidId, ceiling: Price) -> Checked<()> {
         let held = self.allocations.values().filter(|a| a.bid == bid);
         for a in held.clone() {

@@ -6,7 +6,7 @@ use kubebid_core::units::{AllocationId, BidId, MarketId, Micros, Seq, UnitId};
 use kubebid_core::{MarketRules, Price};
 use std::cmp::Reverse;
 
-/// What some markets have to give at this moment, to anyone.
+/// The nodes that any bid could get in some markets at this moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Book {
     free: Vec<Free>,
@@ -14,7 +14,7 @@ pub(crate) struct Book {
     shelves: Vec<Shelf>,
 }
 
-/// Ordered as R2 orders units.
+/// A free unit. The fields are in the order of R2.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Free {
     reserve: Price,
@@ -23,7 +23,7 @@ struct Free {
     unit: UnitId,
 }
 
-/// Ordered as R6 orders standing notices.
+/// A standing notice. The fields are in the order of R6.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Standing {
     reserve: Price,
@@ -32,7 +32,7 @@ struct Standing {
     allocation: AllocationId,
 }
 
-/// Those who have a place in one market, and might lose it.
+/// The allocations and claims of one market that could be displaced.
 #[derive(Clone, Debug)]
 struct Shelf {
     market: MarketId,
@@ -58,7 +58,7 @@ struct Claimed {
     reserve: Price,
 }
 
-/// One node that a bid may have, and the ceiling it needs for it.
+/// A node that a bid could get, and the ceiling that it needs for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pick {
     pub(crate) needed: Price,
@@ -72,7 +72,7 @@ pub(crate) enum What {
     Standing(AllocationId),
     /// The place of a live allocation.
     Place(AllocationId),
-    /// Somebody's claim on this node under notice.
+    /// The claim of a bid on this node under notice.
     Claim(AllocationId),
 }
 
@@ -85,7 +85,7 @@ impl What {
     }
 }
 
-/// R4: `ceiling_v + Δ(v)`, and at least the unit's reserve.
+/// Returns `ceiling_v + Δ(v)`, or the unit's reserve if that is higher (R4).
 pub(crate) fn needed_ceiling(victim: Price, reserve: Price, rules: &MarketRules) -> Price {
     let share = (u128::from(victim.0) * u128::from(rules.increment_bps)).div_ceil(10_000);
     let increment = rules.tick.max(u64::try_from(share).unwrap_or(u64::MAX));
@@ -93,7 +93,8 @@ pub(crate) fn needed_ceiling(victim: Price, reserve: Price, rules: &MarketRules)
 }
 
 impl Book {
-    /// Returns what a bid with this ceiling takes first; R3 decides between a unit and somebody's place.
+    /// Returns what a bid with this ceiling takes first. R3 decides between a free unit and a
+    /// displacement.
     pub(crate) fn pick(&self, ceiling: Price) -> Option<Pick> {
         let displacement = self.displacement(ceiling);
         let rather = |reserve: Price| {
@@ -109,14 +110,15 @@ impl Book {
         displacement
     }
 
-    /// R4: over several markets the lowest needed ceiling, then the first market.
+    /// Returns the displacement with the lowest needed ceiling, in a tie that of the first market
+    /// (R4).
     pub(crate) fn displacement(&self, ceiling: Price) -> Option<Pick> {
         let candidates = self.shelves.iter().filter_map(Shelf::candidate);
         candidates.filter(|pick| pick.needed <= ceiling).min_by_key(|pick| (pick.needed, pick.market))
     }
 
-    /// The book after somebody has had this pick. What the taker has from then on is left out: no
-    /// place of its own is one that its ceiling could displace.
+    /// Returns the book after a bid has taken this pick. The taker's new places are left out, because
+    /// the same ceiling could not displace them.
     pub(crate) fn without(mut self, pick: Pick) -> Book {
         self.free.retain(|free| What::Free(free.unit) != pick.what);
         self.standing.retain(|notice| What::Standing(notice.allocation) != pick.what);
@@ -127,7 +129,7 @@ impl Book {
         self
     }
 
-    /// Every ceiling at which more can be had than just below it.
+    /// Returns every ceiling with which a bid can get more than with one just below it.
     pub(crate) fn thresholds(&self) -> Vec<Price> {
         let free = self.free.iter().map(|free| free.reserve);
         let standing = self.standing.iter().map(|notice| notice.reserve);
@@ -141,7 +143,8 @@ impl Book {
 }
 
 impl Shelf {
-    /// R4: the one who would have to go. Never past a cheaper, protected allocation to a dearer one.
+    /// Returns the place that a challenger would have to take (R4). A dearer allocation never stands
+    /// in for a cheaper, protected one.
     fn candidate(&self) -> Option<Pick> {
         let counts = |live: &&Live| !(self.passes_over && live.protected);
         let lowest = self.live.iter().filter(counts).map(|live| live.ceiling).min();
@@ -166,7 +169,7 @@ impl Model {
         self.book_with(markets, None)
     }
 
-    /// The same, were the allocation `back`, which is under notice, back in place.
+    /// Returns the same as if the allocation `back`, which is under notice, were back in place.
     pub(crate) fn book_with(&self, markets: &[MarketId], back: Option<AllocationId>) -> Book {
         let mut book = Book::default();
         for unit in self.free_units().filter(|unit| markets.contains(&unit.market)) {

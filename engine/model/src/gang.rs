@@ -6,7 +6,8 @@ use kubebid_core::Price;
 use kubebid_core::units::{BidId, MarketId};
 
 impl Book {
-    /// So many nodes for this ceiling, one after the other as R3 and R4 would give them.
+    /// Returns `nodes` picks for this ceiling, one after the other as R3 and R4 would give them. None
+    /// if there are fewer.
     pub(crate) fn all_or_nothing(&self, ceiling: Price, nodes: u32) -> Option<Vec<Pick>> {
         let mut rest = self.clone();
         let mut picks = Vec::new();

@@ -12,7 +12,10 @@ fn require(condition: bool, broken: impl FnOnce() -> String) -> Verdict {
     if condition { Ok(()) } else { Err(broken()) }
 }
 
-/// The invariants of the state after a command. `Err` says which one is broken, and how.
+/// Checks the invariants of the state after a command.
+///
+/// # Errors
+/// The invariant that is broken, and how.
 pub fn check(model: &Model) -> Verdict {
     model.each_unit_is_in_one_state()?;
     for (id, a) in &model.allocations {
@@ -27,8 +30,11 @@ pub fn check(model: &Model) -> Verdict {
     model.is_settled()
 }
 
-/// The invariants of one step: the state before a command, with all that was due settled, the answer,
-/// and the state after it.
+/// Checks the invariants of one step: the state before a command in which everything due was settled, the
+/// answer, and the state after it.
+///
+/// # Errors
+/// The invariant that is broken, and how.
 pub fn check_step(before: &Model, answer: &Answer, after: &Model) -> Verdict {
     require(answer.seq == after.seq, || format!("I17: {} is not {}", answer.seq, after.seq))?;
     require(before.now <= answer.at, || format!("R1: time runs back to {}", answer.at))?;
@@ -61,7 +67,7 @@ fn is_displacement(fact: &Fact, of: &Node) -> bool {
 }
 
 impl Model {
-    /// I1.
+    /// Checks I1.
     fn each_unit_is_in_one_state(&self) -> Verdict {
         for unit in self.units.keys() {
             let nodes = self.allocations.values().filter(|a| a.unit == *unit).count();
@@ -106,7 +112,7 @@ impl Model {
         require(!sells, || format!("I22: {} claims {id} where it sells", claim.bid))
     }
 
-    /// I2, and what an ended search means.
+    /// Checks I2, and what an ended search means.
     fn bid_is_sound(&self, id: BidId) -> Verdict {
         let bid = &self.bids[&id];
         let (live, claims) = (self.live(id), self.claims(id).len() as u32);
@@ -115,7 +121,7 @@ impl Model {
         require(!expired, || format!("R14: bid {id} has expired"))
     }
 
-    /// I6, I7, I11, I19: no unmet bid could be served, and no claim holder rescued.
+    /// Checks I6, I7, I11 and I19: no unmet bid could be served, and no claimant rescued.
     fn nobody_waits_for_what_is_to_be_had(&self) -> Verdict {
         for id in self.bids_by_priority() {
             let markets = self.eligible_markets(id);
@@ -133,14 +139,14 @@ impl Model {
         Ok(())
     }
 
-    /// I8.
+    /// Checks I8.
     fn is_settled(&self) -> Verdict {
         let mut again = self.clone();
         again.settle();
         require(again.events.is_empty(), || format!("I8: {:?}", again.events))
     }
 
-    /// I22. An account that begins to sell with this very command may have got something before it.
+    /// Checks I22. An account that begins to sell with this command may have got something before it.
     fn is_no_seller(&self, facts: &[&Fact], node: &Node, account: AccountId) -> Verdict {
         let market = node.unit.market;
         let begins = facts.iter().any(|fact| {

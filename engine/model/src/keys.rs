@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 const LIFE: Micros = Micros::DAY;
 const MOST_OF_ONE_ACCOUNT: usize = 1_000_000;
 
-/// By account, oldest first.
+/// The used keys by account, the oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys(BTreeMap<AccountId, VecDeque<Used>>);
 
@@ -23,7 +23,7 @@ struct Used {
 }
 
 impl Keys {
-    /// The answer to a command whose key is known.
+    /// Returns the answer to a command whose key is known.
     pub(crate) fn recall(
         &self,
         account: AccountId,
@@ -39,7 +39,7 @@ impl Keys {
         })
     }
 
-    /// Refused commands are remembered too.
+    /// Stores a key with its answer, also if the command was refused.
     pub(crate) fn remember(
         &mut self,
         account: AccountId,

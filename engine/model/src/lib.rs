@@ -1,8 +1,8 @@
 //! The reference market: the rule book written out naively, to check the core against.
 //!
-//! Everything is recomputed from the raw state each time it is asked for: there are no indexes and
-//! no caches, except the prices last settled, which bills need. Slow on purpose, and meant to be read
-//! beside `docs/mechanism.md`; comments cite its rules (`R4`).
+//! Everything is recomputed from the raw state whenever it is needed. There are no indexes and no caches,
+//! except the prices last settled, which bills need. It is slow on purpose, and meant to be read beside
+//! `docs/mechanism.md`; comments cite its rules (`R4`).
 //!
 //! | file | what of the rule book |
 //! |---|---|
@@ -20,6 +20,8 @@
 //! | `price` | R8, R9 |
 //! | `billing` | R15 |
 //! | `invariants` | §4 |
+
+#![warn(missing_docs)]
 
 mod apply;
 mod bids;

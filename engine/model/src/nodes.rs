@@ -33,7 +33,7 @@ impl Model {
         self.tell(Fact::Allocated { node: self.node(id) });
     }
 
-    /// R4: the `min_runtime` of the day of readiness counts.
+    /// Notes that a node is ready. The `min_runtime` that is in force on that day counts (R4).
     pub(crate) fn ready(&mut self, allocation: AllocationId) {
         let now = self.now;
         let min_runtime = self.rules(self.allocations[&allocation].unit.market).min_runtime;
@@ -43,13 +43,15 @@ impl Model {
         self.tell(Fact::Ready { node: self.node(allocation) });
     }
 
-    /// R11: what comes over a node before its time waits for the notice and for its protection.
+    /// Returns the time from which a change may affect a node: after a notice and after its
+    /// protection (R11).
     pub(crate) fn after_notice_and_protection(&self, allocation: AllocationId) -> Micros {
         let a = &self.allocations[&allocation];
         self.now.after(self.rules(a.unit.market).notice).max(a.protected_until)
     }
 
-    /// R7: the node becomes unmet demand again, or with `CLOSE` is not wanted any more.
+    /// Gives a notice. The node becomes unmet demand again, or with `CLOSE` is not wanted any more
+    /// (R7).
     pub(crate) fn start_notice(&mut self, allocation: AllocationId, deadline: Micros, reason: NoticeReason) {
         let bid = self.allocations[&allocation].bid;
         let raises_max_nodes = self.takes_from_max_nodes(bid);
@@ -60,7 +62,7 @@ impl Model {
         self.tell(Fact::NoticeStarted { node: self.node(allocation), deadline, max_nodes, reason });
     }
 
-    /// R7: with `CLOSE`, what the market takes lowers `max_nodes`. Tells whether it did.
+    /// Lowers `max_nodes` by one if the bid has `CLOSE`. Returns true if it did (R7).
     fn takes_from_max_nodes(&mut self, bid: BidId) -> bool {
         let bid = self.bids.get_mut(&bid).expect("known");
         let closes = bid.on_preemption == OnPreemption::Close;
@@ -70,7 +72,8 @@ impl Model {
         closes
     }
 
-    /// Earmarks a unit whose allocation is under notice; a claim there before is displaced.
+    /// Gives a bid the claim on a unit whose allocation is under notice. An earlier claim is
+    /// displaced.
     pub(crate) fn make_claim(&mut self, bid: BidId, allocation: AllocationId, cause: ClaimCause) {
         self.claimed += 1;
         let claim = Claim { bid, taken: self.claimed, would_pay: Price::ZERO };
@@ -84,7 +87,7 @@ impl Model {
         });
     }
 
-    /// R15: what its tenant gives up of its own accord costs a minimum.
+    /// Drops a claim. If its own tenant gives it up, it costs a minimum (R15).
     pub(crate) fn drop_claim(&mut self, allocation: AllocationId, cause: DropCause) {
         let notice = self.get_mut(allocation).notice.as_mut().expect("only a notice is claimed");
         let claim = notice.claim.take().expect("claimed");
@@ -104,8 +107,8 @@ impl Model {
         }
     }
 
-    /// The node comes back (R7): in place of a claim where there is no room for it (R6), and bearing a
-    /// raised reserve only after the delay (R11).
+    /// Rescinds a notice (R7). Without room for the node, the bid gives up a claim for it (R6). A
+    /// raised reserve counts only after the delay (R11).
     pub(crate) fn rescind(&mut self, allocation: AllocationId) {
         let a = &self.allocations[&allocation];
         let (bid, reserve, unit) = (a.bid, a.reserve, a.unit);
@@ -167,7 +170,7 @@ impl Model {
         self.tell(Fact::UnitRemoved { unit });
     }
 
-    /// R14: nothing is wanted, and no notice is left that could change that.
+    /// Closes a bid that wants no more nodes, if no notice could change that (R14).
     fn close_if_done(&mut self, bid: BidId) {
         let could_rise = self
             .allocations

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 type OfferId = (MarketId, AccountId);
 
 impl Model {
-    /// R11: one PutOffer applies its reserve first, then its capacity. Capacity 0 leaves the reserve.
+    /// Puts an offer: its reserve first, then its capacity. Capacity 0 leaves the reserve (R11).
     pub(crate) fn put_offer(&mut self, offer: OfferId, capacity: u64, reserve: Price) {
         let (market, provider) = offer;
         let place = self.seq;
@@ -28,7 +28,7 @@ impl Model {
         self.drop_claims_of_seller(offer);
     }
 
-    /// R11, for each node of the offer in the order of allocation numbers.
+    /// Changes the reserve for each node of the offer in the order of allocation numbers (R11).
     fn change_reserve(&mut self, (market, provider): OfferId, reserve: Price) {
         let place = self.seq;
         let offer = self.offers.get_mut(&(market, provider)).expect("put");
@@ -52,7 +52,8 @@ impl Model {
         }
     }
 
-    /// A lower one counts at once, a higher one not at all; claims it prices out are dropped.
+    /// Changes the reserve of a node under notice. A lower reserve counts at once, a higher one
+    /// never. Claims that cannot pay it are dropped.
     fn change_reserve_under_notice(&mut self, node: AllocationId, reserve: Price) {
         let a = self.allocations.get_mut(&node).expect("not ended");
         a.reserve = a.reserve.min(reserve);
@@ -62,7 +63,8 @@ impl Model {
         }
     }
 
-    /// A lower one counts at once; one above what counts starts the delay anew.
+    /// Changes the reserve of a live node. A lower reserve counts at once. One above the counting
+    /// reserve starts the delay anew.
     fn change_reserve_of_live(&mut self, node: AllocationId, reserve: Price) {
         let from = self.after_notice_and_protection(node);
         let a = self.allocations.get_mut(&node).expect("not ended");
@@ -74,7 +76,8 @@ impl Model {
         }
     }
 
-    /// R11: leaving units come back first, highest ceiling first, then oldest.
+    /// Adds one unit. Leaving units come back first, the one with the highest ceiling first, then the
+    /// oldest (R11).
     fn add_one(&mut self, (market, provider): OfferId) {
         let leaving = self.units_of(market, provider).filter(|unit| self.is_leaving(*unit));
         let back = leaving.min_by_key(|unit| {
@@ -94,8 +97,9 @@ impl Model {
         self.tell(Fact::UnitAdded { unit, reserve });
     }
 
-    /// R11: free units (highest number), notices without a claim (newest), then claims and live nodes
-    /// in R4 order: lower ceiling, a claim before a node, last claimed or newest.
+    /// Returns the next unit to withdraw: free units (highest number), notices without a claim
+    /// (newest), then claims and live nodes in R4 order, that is lower ceiling, a claim before a
+    /// node, last claimed or newest (R11).
     fn next_to_withdraw(&self, (market, provider): OfferId) -> UnitId {
         let staying = self.units_of(market, provider).filter(|unit| !self.is_leaving(*unit));
         let order = |unit: &UnitId| {
@@ -110,7 +114,7 @@ impl Model {
         staying.min_by_key(order).expect("the capacity is above the one asked for")
     }
 
-    /// Takes a unit out: at once when free, when its node ends otherwise.
+    /// Withdraws a unit: a free one at once, any other when its node ends.
     pub(crate) fn withdraw(&mut self, unit: UnitId) {
         let Some(node) = self.on_unit(unit) else {
             self.remove_unit(unit);
@@ -134,7 +138,7 @@ impl Model {
         }
     }
 
-    /// R17: who sells in a market has no claim there.
+    /// Drops the claims of an account that sells in the market (R17).
     fn drop_claims_of_seller(&mut self, (market, provider): OfferId) {
         let own = |bid: BidId| self.bids[&bid].tenant == provider;
         let claimed: Vec<AllocationId> = self

@@ -12,7 +12,7 @@ impl Model {
         self.allocations.iter().filter(move |(_, a)| a.unit.market == market)
     }
 
-    /// Ceiling and counting reserve of each live allocation and each claim (R8).
+    /// Returns the ceiling and the counting reserve of each live allocation and each claim (R8).
     fn accepted(&self, market: MarketId) -> impl Iterator<Item = (Price, Price)> {
         self.nodes_in(market).filter_map(|(_, a)| match (&a.notice, a.claim()) {
             (None, _) => Some((self.bids[&a.bid].ceiling, a.reserve)),
@@ -21,18 +21,18 @@ impl Model {
         })
     }
 
-    /// `L`.
+    /// Returns `L`.
     pub(crate) fn lowest_accepted(&self, market: MarketId) -> Option<Price> {
         self.accepted(market).map(|(ceiling, _)| ceiling).min()
     }
 
-    /// `R`: of the reserves that are at most L.
+    /// Returns `R`: the highest of the reserves that are at most `L`.
     fn highest_reserve(&self, market: MarketId, lowest: Price) -> Price {
         let reserves = self.accepted(market).map(|(_, reserve)| reserve);
         reserves.filter(|reserve| *reserve <= lowest).max().unwrap_or(Price::ZERO)
     }
 
-    /// `H`, and with `but` `H(t)`: not counting that tenant's own bids.
+    /// Returns `H`; with `but`, `H(t)`, which does not count that tenant's bids.
     pub(crate) fn highest_losing(&self, market: MarketId, but: Option<AccountId>) -> Price {
         let losing = self.bids.iter().filter(|(id, bid)| {
             Some(bid.tenant) != but
@@ -43,7 +43,7 @@ impl Model {
         losing.map(|(_, bid)| bid.ceiling).max().unwrap_or(Price::ZERO)
     }
 
-    /// `min(L, max(R, H))`, or what `LowestAccepted` makes of it; without L just H.
+    /// Returns `min(L, max(R, H))`, or what `LowestAccepted` makes of it. Without `L` returns `H`.
     fn price_over(&self, market: MarketId, highest_losing: Price) -> Price {
         let Some(lowest) = self.lowest_accepted(market) else { return highest_losing };
         let mut free = self.free_units().filter(|unit| unit.market == market);
@@ -56,7 +56,7 @@ impl Model {
         }
     }
 
-    /// `p(t)`.
+    /// Returns `p(t)`.
     fn tenant_price(&self, market: MarketId, tenant: AccountId) -> Price {
         self.price_over(market, self.highest_losing(market, Some(tenant)))
     }
@@ -74,7 +74,7 @@ impl Model {
         Some(bid.ceiling.min(price.max(self.offer_reserve(a.unit))))
     }
 
-    /// Notes the prices in force until something is settled again.
+    /// Stores the prices that are in force until the next settling.
     pub(crate) fn set_prices(&mut self) {
         let prices: Vec<(AllocationId, Price, Option<Price>)> =
             self.allocations.iter().map(|(id, a)| (*id, self.billed(a), self.would_pay(a))).collect();
@@ -103,7 +103,8 @@ impl Model {
         staying.map(|unit| self.offer_reserve(*unit)).min()
     }
 
-    /// R9: the lowest ceiling with which a new tenant would get so many nodes now, found by trying.
+    /// Returns the lowest ceiling with which a new tenant would get this many nodes now, found by
+    /// trying (R9).
     pub(crate) fn price_of_entry(&self, market: MarketId, nodes: u32) -> Option<Price> {
         let rules = self.rules(market);
         if nodes == 0 || u64::from(nodes) > rules.bid_nodes_max {
@@ -114,7 +115,7 @@ impl Model {
             book.thresholds().into_iter().filter_map(|price| price.round_up(rules.tick)).collect();
         ceilings.sort();
         ceilings.dedup();
-        // A unit may be had for nothing, but no bid has a ceiling of nothing.
+        // A unit may cost nothing, but no bid has a ceiling of 0.
         let ceilings = ceilings.into_iter().map(|ceiling| ceiling.max(Price(rules.tick)));
         let mut possible = ceilings.filter(|ceiling| ceiling.0 <= rules.ceiling_max);
         possible.find(|ceiling| book.all_or_nothing(*ceiling, nodes).is_some())
@@ -143,7 +144,7 @@ impl Model {
         }
     }
 
-    /// §3 (6): one `PriceChanged` for each market of which a number changed.
+    /// Writes one `PriceChanged` for each market of which a number has changed (§3, step 6).
     pub(crate) fn announce_prices(&mut self) {
         for market in self.market_ids() {
             let numbers = self.numbers(market);

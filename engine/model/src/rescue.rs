@@ -8,14 +8,14 @@ use kubebid_core::units::{AllocationId, BidId, UnitId};
 use std::cmp::Reverse;
 
 impl Model {
-    /// The ceiling that R4 needs against the holder of a node under notice.
+    /// Returns the ceiling that R4 needs against the holder of a node under notice.
     pub(crate) fn ceiling_needed_against_holder(&self, node: AllocationId) -> Price {
         let unit = self.allocations[&node].unit;
         needed_ceiling(self.holder_ceiling(node), self.offer_reserve(unit), self.rules(unit.market))
     }
 
-    /// Returns whether the bid of a node under notice would have it back, were nobody in its way: its unit stays
-    /// and is not too dear, and there is room for it, or a claim it then gives up.
+    /// Returns true if the bid of a node under notice would keep it if no bid claimed it: its unit
+    /// stays and is not too dear, and there is room for it, or a claim that the bid gives up for it.
     pub(crate) fn wants_back(&self, node: AllocationId) -> bool {
         let a = &self.allocations[&node];
         let raises = a.notice.as_ref().is_some_and(|notice| notice.raises_max_nodes);
@@ -28,12 +28,12 @@ impl Model {
         self.allocations[&node].notice.as_ref().is_some_and(|notice| notice.claim.is_none())
     }
 
-    /// A notice without a claim whose holder wants its node back.
+    /// Returns true for a notice without a claim whose holder wants its node back.
     pub(crate) fn is_orphan(&self, node: AllocationId) -> bool {
         self.is_unclaimed_notice(node) && self.wants_back(node)
     }
 
-    /// A notice without a claim that anybody may claim.
+    /// Returns true for a notice without a claim that any bid may claim.
     pub(crate) fn stands(&self, node: AllocationId) -> bool {
         let leaving = self.is_leaving(self.allocations[&node].unit);
         self.is_unclaimed_notice(node) && !leaving && !self.wants_back(node)
@@ -43,7 +43,8 @@ impl Model {
         self.allocations.keys().copied().filter(|node| self.is_orphan(*node)).collect()
     }
 
-    /// The orphans of a bid that will use up its demand: not those that raise `max_nodes`.
+    /// Returns the number of a bid's orphans that use up its demand when they come back, which are
+    /// those that do not raise `max_nodes`.
     pub(crate) fn own_orphans(&self, bid: BidId) -> u32 {
         let own = self.orphans().into_iter().filter(|node| {
             let a = &self.allocations[node];
@@ -52,12 +53,12 @@ impl Model {
         own.count() as u32
     }
 
-    /// Returns whether it wants more than what will come back to it.
+    /// Returns true if the bid wants more nodes than those that come back to it.
     fn wants_beyond_orphans(&self, bid: BidId) -> bool {
         self.unmet(bid) > self.own_orphans(bid)
     }
 
-    /// §3 (2). Lowest ceiling first, newest first.
+    /// §3 (2): passes on an orphan, the one with the lowest ceiling first, then the newest.
     pub(crate) fn pass_on_an_orphan(&mut self) -> bool {
         let mut orphans = self.orphans();
         orphans.sort_by_key(|node| (self.holder_ceiling(*node), Reverse(*node)));
@@ -70,8 +71,8 @@ impl Model {
         false
     }
 
-    /// The best unmet plain bid for which that allocation, were it back in place, would be R4's
-    /// candidate; nobody while that bid would rather take a free unit.
+    /// Returns the best unmet plain bid for which that allocation, if it were back in place, would be
+    /// R4's candidate. None while that bid would rather take a free unit.
     fn heir(&self, orphan: AllocationId) -> Option<BidId> {
         let market = self.allocations[&orphan].unit.market;
         for id in self.bids_by_priority() {
@@ -91,7 +92,8 @@ impl Model {
         None
     }
 
-    /// §3 (3). In R2 order, stopping at the first bid that (5) could serve.
+    /// §3 (3): gives a free unit to the first bid in R2 order. Stops at the first bid that (5) could
+    /// serve.
     pub(crate) fn give_a_free_unit(&mut self) -> bool {
         for id in self.bids_by_priority() {
             let markets = self.eligible_markets(id);
@@ -120,8 +122,8 @@ impl Model {
         false
     }
 
-    /// The claim that a bid gives up, and the free unit it takes instead: one whose reserve is at most
-    /// the ceiling R4 needed against the victim it lets off.
+    /// Returns the claim that a bid gives up, and the free unit that it takes instead. The unit's
+    /// reserve is at most the ceiling that R4 needed against the victim of the claim.
     pub(crate) fn rescue_of(&self, id: BidId) -> Option<(AllocationId, UnitId)> {
         let bid = &self.bids[&id];
         let claims = self.claims(id);
@@ -142,7 +144,8 @@ impl Model {
         })
     }
 
-    /// The claim that goes when a bid has one too many: dearest victim first, then oldest (R2, R6).
+    /// Returns the claim that goes if a bid has one too many: the one with the dearest victim first,
+    /// then the oldest (R2, R6).
     pub(crate) fn claim_to_give_up(&self, bid: BidId) -> Option<AllocationId> {
         self.dearest_victim(self.claims(bid))
     }
@@ -151,7 +154,7 @@ impl Model {
         claims.into_iter().min_by_key(|node| (Reverse(self.holder_ceiling(*node)), *node))
     }
 
-    /// §3 (4). Dearest holder first, then oldest.
+    /// §3 (4): rescinds the notice of an orphan, that of the dearest holder first, then the oldest.
     pub(crate) fn rescind_an_orphan(&mut self) -> bool {
         match self.dearest_victim(self.orphans()) {
             Some(orphan) => {

@@ -13,7 +13,7 @@ impl Model {
         self.announce_prices();
     }
 
-    /// The first of these that changes something; then again from (1).
+    /// Takes the first of these steps that changes something. The next call starts from (1) again.
     fn one_step(&mut self) -> bool {
         self.do_what_is_due()
             || self.pass_on_an_orphan()
@@ -23,8 +23,8 @@ impl Model {
             || self.end_an_immediate_search()
     }
 
-    /// (1) Deadlines with their hand-over, then start time-outs, then expiries. Protections end by
-    /// themselves.
+    /// (1) Takes deadlines with their hand-over, then start time-outs, then expiries. Protections end
+    /// by themselves.
     fn do_what_is_due(&mut self) -> bool {
         self.let_raises_count();
         if let Some((node, reason)) = self.due_deadline() {
@@ -42,7 +42,7 @@ impl Model {
         false
     }
 
-    /// R11: from its instant on a raised reserve counts.
+    /// Lets raised reserves count whose time has come (R11).
     fn let_raises_count(&mut self) {
         for a in self.allocations.values_mut() {
             if let Some((reserve, _)) = a.raise.take_if(|(_, from)| *from <= self.now) {
@@ -69,9 +69,9 @@ impl Model {
         due.map(|(id, _)| *id)
     }
 
-    /// (5) For the unmet bids in R2 order: free unit, standing notice, displacement, one node; for a
-    /// waiting gang all of its minimum. A plain bid that gets nothing ends the pass for its markets,
-    /// because no bid below it can do better; a waiting gang does not.
+    /// (5) Serves the unmet bids in R2 order: one node from a free unit, a standing notice or a
+    /// displacement; for a waiting gang all of its minimum. If a plain bid gets nothing, its markets
+    /// are done, because no lower bid can do better there. A waiting gang does not end its markets.
     fn serve_an_unmet_bid(&mut self) -> bool {
         let mut passed: BTreeSet<MarketId> = BTreeSet::new();
         for id in self.bids_by_priority() {
@@ -97,7 +97,7 @@ impl Model {
         false
     }
 
-    /// (6) R14: `max_nodes` = live nodes + claims, and the search ends.
+    /// (6) Sets `max_nodes` to live nodes plus claims, and ends the search (R14).
     fn end_an_immediate_search(&mut self) -> bool {
         let searching =
             self.bids.iter().find(|(_, bid)| bid.searching && bid.time_in_force == TimeInForce::Ioc);

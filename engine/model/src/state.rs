@@ -21,15 +21,15 @@ pub struct Model {
     pub(crate) units: BTreeMap<UnitId, Unit>,
     /// All bids ever placed.
     pub(crate) bids: BTreeMap<BidId, Bid>,
-    /// Those not ended.
+    /// The allocations that have not ended.
     pub(crate) allocations: BTreeMap<AllocationId, Allocation>,
-    /// The number of allocations ever begun. The last of them has this number.
+    /// The number of allocations that were ever begun. The last of them has this number.
     pub(crate) begun: u64,
-    /// The number of claims ever made, to know the last one.
+    /// The number of claims that were ever made, from which the last one is known.
     pub(crate) claimed: u64,
     pub(crate) keys: Keys,
     pub(crate) totals: Totals,
-    /// What the command in hand has brought about so far.
+    /// The events of the current command so far.
     pub(crate) events: Vec<Event>,
     /// See [`Model::passing_over_the_protected`].
     pub(crate) passes_over: bool,
@@ -38,11 +38,11 @@ pub struct Model {
 #[derive(Clone, Debug)]
 pub(crate) struct Market {
     pub(crate) rules: MarketRules,
-    /// What the last `PriceChanged` said; none before the first.
+    /// The numbers of the last `PriceChanged`. None before the first.
     pub(crate) announced: Option<Numbers>,
 }
 
-/// Kept when its last unit is gone: unit numbers are never given twice.
+/// An offer. It is kept after its last unit is gone, because unit numbers are never used twice.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) reserve: Price,
@@ -75,19 +75,19 @@ pub(crate) struct Bid {
 pub(crate) struct Allocation {
     pub(crate) bid: BidId,
     pub(crate) unit: UnitId,
-    /// The time at which it ends if nobody has reported it ready.
+    /// The time at which the node ends if it was not reported ready.
     pub(crate) start_deadline: Micros,
     pub(crate) ready: Option<Micros>,
     pub(crate) protected_until: Micros,
-    /// None: live.
+    /// None if the allocation is live.
     pub(crate) notice: Option<Notice>,
     /// The reserve that counts for the bill and for R (R11).
     pub(crate) reserve: Price,
-    /// A raise that does not count yet, and when it will.
+    /// A raised reserve that does not count yet, and the time from which it does.
     pub(crate) raise: Option<(Price, Micros)>,
     /// The price in force, as last settled.
     pub(crate) billed: Price,
-    /// What it owes until now.
+    /// The amount that the node owes until now, not rounded.
     pub(crate) bill: Bill,
 }
 
@@ -96,26 +96,27 @@ pub(crate) struct Notice {
     pub(crate) deadline: Micros,
     pub(crate) reason: NoticeReason,
     pub(crate) claim: Option<Claim>,
-    /// `CLOSE` took one off `max_nodes`, and a rescission puts it back (R7).
+    /// True if `CLOSE` took one off `max_nodes`, which a rescission puts back (R7).
     pub(crate) raises_max_nodes: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) bid: BidId,
-    /// The place among all claims ever made: highest is last claimed (R4).
+    /// The place among all claims ever made. The highest was claimed last (R4).
     pub(crate) taken: u64,
-    /// What its bid would have paid there, as last settled (R15).
+    /// The price that its bid would have paid there, as last settled (R15).
     pub(crate) would_pay: Price,
 }
 
 impl Model {
+    /// Returns a model without markets, at market time 0.
     pub fn new() -> Model {
         Model::default()
     }
 
-    /// Against R4: a cheaper, protected allocation is passed over to evict a dearer one. Nothing that R4
-    /// says of a market holds in this one; it shows what the waiting rule is for.
+    /// Returns a model that breaks R4: it passes over a cheaper, protected allocation to evict a
+    /// dearer one. It shows what the waiting rule is for; no other statement of R4 holds in it.
     pub fn passing_over_the_protected() -> Model {
         Model { passes_over: true, ..Model::default() }
     }
@@ -141,12 +142,12 @@ impl Model {
         Node { allocation, bid, tenant: self.bids[&bid].tenant, unit }
     }
 
-    /// The ceiling of the bid that holds this node.
+    /// Returns the ceiling of the bid that holds this node.
     pub(crate) fn holder_ceiling(&self, allocation: AllocationId) -> Price {
         self.bids[&self.allocations[&allocation].bid].ceiling
     }
 
-    /// The reserve of the unit's offer.
+    /// Returns the reserve of the unit's offer.
     pub(crate) fn offer_reserve(&self, unit: UnitId) -> Price {
         self.offers[&(unit.market, unit.provider)].reserve
     }
@@ -163,13 +164,14 @@ impl Model {
         self.units.keys().copied().filter(|unit| self.on_unit(*unit).is_none())
     }
 
-    /// Cheapest first: lower reserve, first market, older offer, lower number (R2).
+    /// Returns the place of a unit among others: lower reserve, first market, older offer, lower
+    /// number (R2).
     pub(crate) fn unit_priority(&self, unit: UnitId) -> (Price, MarketId, Seq, u64) {
         let offer = &self.offers[&(unit.market, unit.provider)];
         (offer.reserve, unit.market, offer.place, unit.number)
     }
 
-    /// The units of an offer that are not leaving.
+    /// Returns the number of an offer's units that are not leaving.
     pub(crate) fn capacity(&self, market: MarketId, provider: AccountId) -> u64 {
         self.units_of(market, provider).filter(|unit| !self.is_leaving(*unit)).count() as u64
     }
@@ -178,12 +180,12 @@ impl Model {
         self.units.keys().copied().filter(move |u| u.market == market && u.provider == provider)
     }
 
-    /// R17: whether the account has a unit there, leaving ones too.
+    /// Returns true if the account has a unit there, even a leaving one (R17).
     pub(crate) fn sells_in(&self, account: AccountId, market: MarketId) -> bool {
         self.units_of(market, account).next().is_some()
     }
 
-    /// All nodes of a bid, live and under notice.
+    /// Returns all nodes of a bid, live and under notice.
     pub(crate) fn held(&self, bid: BidId) -> Vec<AllocationId> {
         self.allocations.iter().filter(|(_, a)| a.bid == bid).map(|(id, _)| *id).collect()
     }
@@ -192,7 +194,7 @@ impl Model {
         self.allocations.values().filter(|a| a.bid == bid && a.notice.is_none()).count() as u32
     }
 
-    /// The nodes under notice on which a bid has a claim.
+    /// Returns the nodes under notice on which a bid has a claim.
     pub(crate) fn claims(&self, bid: BidId) -> Vec<AllocationId> {
         self.allocations
             .iter()
@@ -201,23 +203,23 @@ impl Model {
             .collect()
     }
 
-    /// `max_nodes` − live allocations − claims.
+    /// Returns `max_nodes` − live allocations − claims.
     pub(crate) fn room(&self, bid: BidId) -> u32 {
         self.bids[&bid].max_nodes - self.live(bid) - self.claims(bid).len() as u32
     }
 
-    /// The room of a bid that still searches.
+    /// Returns the room of a bid that still searches, otherwise 0.
     pub(crate) fn unmet(&self, bid: BidId) -> u32 {
         if self.bids[&bid].searching { self.room(bid) } else { 0 }
     }
 
-    /// R12: it wants several nodes at once and has none yet, or none any more.
+    /// Returns true if the bid needs several nodes at once and has none at present (R12).
     pub(crate) fn is_waiting_gang(&self, id: BidId) -> bool {
         let bid = &self.bids[&id];
         bid.searching && bid.minimum() > 1 && self.live(id) == 0 && self.claims(id).is_empty()
     }
 
-    /// Returns where a bid looks, in the order of opening (R13).
+    /// Returns the markets in which a bid searches, in the order in which they were opened (R13).
     pub(crate) fn markets_in(&self, scope: &Scope) -> Vec<MarketId> {
         self.market_ids()
             .filter(|market| match scope {
@@ -227,7 +229,8 @@ impl Model {
             .collect()
     }
 
-    /// Returns where a bid may get a node: not where its tenant sells (R17).
+    /// Returns the markets in which a bid may get a node, which are not those in which its tenant
+    /// sells (R17).
     pub(crate) fn eligible_markets(&self, bid: BidId) -> Vec<MarketId> {
         let bid = &self.bids[&bid];
         let mut markets = self.markets_in(&bid.scope);
@@ -235,7 +238,7 @@ impl Model {
         markets
     }
 
-    /// All bids that could want something, best first (R2).
+    /// Returns all bids that could want something, the best first (R2).
     pub(crate) fn bids_by_priority(&self) -> Vec<BidId> {
         let mut bids: Vec<BidId> = self.bids.keys().copied().collect();
         bids.retain(|bid| self.bids[bid].searching || !self.claims(*bid).is_empty());
@@ -245,7 +248,7 @@ impl Model {
 }
 
 impl Bid {
-    /// Returns what it must get at once when it enters (R12); 1: a plain bid.
+    /// Returns how many nodes the bid must get at once when it enters (R12); 1 for a plain bid.
     pub(crate) fn minimum(&self) -> u32 {
         self.min_nodes.min(self.max_nodes)
     }

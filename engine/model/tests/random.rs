@@ -1,5 +1,5 @@
-//! Random markets from a seed: the invariants hold after each command, and the order of things is all
-//! that counts.
+//! Random markets from a seed: the invariants hold after each command, and nothing but the order of
+//! commands matters.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks at the events it is about")]
 
@@ -23,7 +23,7 @@ fn advance(at: Micros) -> Stamped {
     Stamped { at, key: None, command: Command::AdvanceTime }
 }
 
-/// Plays a stream, and shows each command with the state before and after it.
+/// Plays a stream. Calls back with each command and the state before and after it.
 fn play(seed: u64, mut see: impl FnMut(&Model, &Stamped, &Answer, &Model)) {
     let mut model = Model::new();
     let mut stream = Stream::new(seed);
@@ -57,7 +57,8 @@ fn time_that_is_told_more_often_changes_nothing() {
         for _ in 0..COMMANDS {
             let command = stream.next(&plain.dump());
             let expected = plain.apply(&command);
-            // Bids are named by commands, so the numbers must not drift: the patient one is a copy.
+            // Bids are named by command numbers, which must stay the same. So the patient bid
+            // is tried on a copy.
             let mut events: Vec<Event> = Vec::new();
             let mut halfway = patient.clone();
             let half = Micros(now.0 + command.at.0.saturating_sub(now.0) / 2);
@@ -90,7 +91,7 @@ fn newcomer(market: MarketId, model: &Model, ceiling: Price, max_nodes: u32, min
     Stamped { at: Micros(0), key: None, command }
 }
 
-/// How many nodes and claims the newcomer has after the settlement.
+/// Returns the number of nodes and claims that the newcomer has after settling.
 fn gets(model: &Model, bid: &Stamped) -> u32 {
     let mut model = model.clone();
     let answer = model.apply(bid);
@@ -122,7 +123,7 @@ fn quotes_are_exact() {
     }
 }
 
-/// The other way round it may be: a gang takes no orphans, so the node comes back before the gang evicts it.
+/// The opposite may be true: a gang takes no orphans, so the node comes back before the gang evicts it.
 #[test]
 fn no_notice_is_started_and_then_rescinded_in_one_settlement() {
     for seed in 0..SEEDS {
@@ -135,7 +136,8 @@ fn no_notice_is_started_and_then_rescinded_in_one_settlement() {
                         let both = started.contains(&(at, node));
                         assert!(!both, "seed {seed}: {command:?}\n{:#?}", answer.events);
                     }
-                    // The settlement of an instant ends with its prices; the command's own comes after.
+                    // The settling of an instant ends with its prices. Those of the
+                    // command come after it.
                     Fact::PriceChanged { .. } => started.clear(),
                     _ => {}
                 }

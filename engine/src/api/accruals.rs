@@ -8,13 +8,13 @@ use kubebid_core::money::{Bill, Price};
 use kubebid_core::units::{AllocationId, MarketName, Micros};
 
 impl Api {
-    /// The market's time: on the real clock it goes on between two commands.
+    /// Returns the market's time. On a real clock it goes on between two commands.
     pub(super) async fn market_now(&self) -> Result<Micros, ApiError> {
         let last = self.engine().ask(|exchange| exchange.now()).await?;
         Ok(self.engine().market_clock().now(last))
     }
 
-    /// Returns what each of these nodes has cost so far; one that has ended meanwhile is left out.
+    /// Returns what each of these nodes has cost so far. A node that has ended meanwhile is left out.
     pub(super) async fn accrue(&self, rows: Vec<RunningRow>) -> Result<Vec<(RunningRow, Accrued)>, ApiError> {
         let ids: Vec<AllocationId> = rows.iter().map(|row| row.allocation).collect();
         let until = self.market_now().await?;
@@ -35,7 +35,7 @@ impl Api {
     }
 }
 
-/// The segments from the last mark of the tables on, and the mark at their end.
+/// Returns the segments since the last mark in the tables, and the mark at their end.
 fn segments(noted: Mark, marks: &[Mark]) -> (Mark, Vec<Segment>) {
     let (mut last, mut segments) = (noted, Vec::new());
     for mark in marks.iter().filter(|mark| mark.at > noted.at) {
@@ -51,7 +51,7 @@ fn segments(noted: Mark, marks: &[Mark]) -> (Mark, Vec<Segment>) {
     (last, segments)
 }
 
-/// Rounded down: the mean is for people, the amount is exact.
+/// Returns the mean price of a span, rounded down. It is for people to read; the bill itself is exact.
 fn mean(bill: Bill, span: Micros) -> Price {
     Price(u64::try_from(bill.0 / u128::from(span.0)).unwrap_or(u64::MAX))
 }

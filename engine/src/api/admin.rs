@@ -16,6 +16,7 @@ use kubebid_core::units::Micros;
 use kubebid_proto::v1;
 
 impl Api {
+    /// OpenMarket: opens a market with its rules.
     pub async fn open_market(
         &self,
         caller: &Caller,
@@ -25,6 +26,8 @@ impl Api {
         Ok(v1::OpenMarketResponse { seq: done.seq })
     }
 
+    /// ChangeRules: replaces the rules of a market. Deadlines and protections that were given stay as
+    /// they are.
     pub async fn change_rules(
         &self,
         caller: &Caller,
@@ -34,6 +37,7 @@ impl Api {
         Ok(v1::ChangeRulesResponse { seq: done.seq })
     }
 
+    /// AdvanceTime: moves a stepped clock, and settles everything that falls due on the way (R1).
     pub async fn advance_time(
         &self,
         caller: &Caller,
@@ -54,6 +58,7 @@ impl Api {
         Ok(v1::AdvanceTimeResponse { seq, at_us })
     }
 
+    /// PutInstanceType: describes an instance type, or changes its description.
     pub async fn put_instance_type(
         &self,
         _caller: &Caller,
@@ -64,6 +69,7 @@ impl Api {
         Ok(v1::PutInstanceTypeResponse { instance_type: Some(admin::instance_type_message(instance_type)) })
     }
 
+    /// PutAccount: creates an account, or changes its limits.
     pub async fn put_account(
         &self,
         _caller: &Caller,
@@ -78,6 +84,7 @@ impl Api {
         Ok(v1::PutAccountResponse { account: Some(admin::account_message(kept)) })
     }
 
+    /// ListAccounts: returns a page of accounts, by name.
     pub async fn list_accounts(
         &self,
         _caller: &Caller,
@@ -91,6 +98,7 @@ impl Api {
         Ok(v1::ListAccountsResponse { accounts, next_page_token })
     }
 
+    /// CreateToken: creates a token. Its secret is in this answer only; the store keeps the hash.
     pub async fn create_token(
         &self,
         _caller: &Caller,
@@ -115,6 +123,7 @@ impl Api {
         Ok(v1::CreateTokenResponse { secret: secret.reveal().to_owned(), token: Some(kept) })
     }
 
+    /// ListTokens: returns a page of tokens, without their secrets.
     pub async fn list_tokens(
         &self,
         _caller: &Caller,
@@ -138,6 +147,7 @@ impl Api {
         Ok(v1::ListTokensResponse { tokens, next_page_token })
     }
 
+    /// RevokeToken: ends a token, and the streams that were opened with it.
     pub async fn revoke_token(
         &self,
         _caller: &Caller,

@@ -14,6 +14,7 @@ use kubebid_proto::v1;
 const ENDED: Code = Code::Market(Reject::Ended);
 
 impl Api {
+    /// ReportReady: reports that a node runs, so that its billing begins (R15).
     pub async fn report_ready(
         &self,
         caller: &Caller,
@@ -30,6 +31,7 @@ impl Api {
         }
     }
 
+    /// ReleaseAllocation: gives a node back (R14).
     pub async fn release_allocation(
         &self,
         caller: &Caller,
@@ -45,6 +47,7 @@ impl Api {
         }
     }
 
+    /// GetAllocation: returns an allocation of the caller, as tenant or as provider.
     pub async fn get_allocation(
         &self,
         caller: &Caller,
@@ -58,6 +61,7 @@ impl Api {
         Ok(v1::GetAllocationResponse { seq, allocation: Some(found) })
     }
 
+    /// ListAllocations: returns a page of allocations, by number.
     pub async fn list_allocations(
         &self,
         caller: &Caller,
@@ -90,8 +94,8 @@ impl Api {
         Ok(v1::ListAllocationsResponse { seq, allocations, next_page_token, cursor: self.cursor(seq) })
     }
 
-    /// Allocations with their labels and with what only the exchange knows now; without those that the caller
-    /// may not see.
+    /// Returns allocations with their labels and with what only the exchange knows at present. Those
+    /// that the caller may not see are left out.
     async fn as_they_are(
         &self,
         caller: &Caller,
@@ -107,7 +111,7 @@ impl Api {
         for (mut row, (seq, view, ceiling)) in rows.into_iter().zip(present.await?) {
             let now = AllocationNow { view, ceiling };
             if row.state != NodeState::Ended && now.view.is_none() {
-                // It has ended since: what it was is written down.
+                // It has ended since the row was read. The tables have its last state.
                 self.projected_up_to(caller, seq).await?;
                 row = self.0.engine.read_model().allocation(row.allocation).await?.unwrap_or(row);
             }
@@ -117,7 +121,8 @@ impl Api {
         Ok(found)
     }
 
-    /// Reads an allocation that the caller may see. Another one is looked for and not found as one that does not exist.
+    /// Reads an allocation that the caller may see. For any other allocation the answer, and the time
+    /// it takes, are those of one that does not exist.
     pub(super) async fn allocation_row(
         &self,
         caller: &Caller,

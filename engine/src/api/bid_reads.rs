@@ -11,6 +11,7 @@ use kubebid_core::units::BidId;
 use kubebid_proto::v1;
 
 impl Api {
+    /// GetBid: returns a bid of the caller.
     pub async fn get_bid(
         &self,
         caller: &Caller,
@@ -20,7 +21,8 @@ impl Api {
             ApiError::new(Code::Market(Reject::UnknownBid)).saying(format!("you have no bid {}", request.bid))
         };
         let applied = self.0.engine.applied();
-        // A bid is known behind the command of its number.
+        // The number of a bid is that of the command that placed it: the bid is known after that
+        // command.
         let known = if request.bid <= applied { request.bid } else { 0 };
         self.projected_up_to(caller, request.min_seq.max(known)).await?;
         if request.bid > self.0.engine.applied() {
@@ -37,6 +39,7 @@ impl Api {
         Ok(v1::GetBidResponse { seq, bid })
     }
 
+    /// ListBids: returns a page of bids, by number.
     pub async fn list_bids(
         &self,
         caller: &Caller,
@@ -63,14 +66,15 @@ impl Api {
         let mut rows = page.bids;
         let mut next_page_token = page::cut(&mut rows, size, |row| row.bid);
         if let Some(bid) = page.stopped_at {
-            // It has looked at as many bids as one request may: the next page goes on from there.
+            // The search stopped at the most bids that one request may examine. The next page
+            // continues there.
             next_page_token = page::token(bid);
         }
         let bids = self.with_the_present(rows).await?;
         Ok(v1::ListBidsResponse { seq, bids, next_page_token, cursor: self.cursor(seq) })
     }
 
-    /// Bids with their labels and with what only the exchange knows now.
+    /// Returns bids with their labels and with what only the exchange knows at present.
     async fn with_the_present(&self, rows: Vec<BidRow>) -> Result<Vec<v1::Bid>, ApiError> {
         let numbers: Vec<u64> = rows.iter().map(|row| row.bid.0).collect();
         let mut labels = self.rows().labels_of(&numbers).await?;

@@ -20,10 +20,11 @@ use std::slice;
 use std::sync::Arc;
 use v1::place_bids_response::{Result as BidResult, result::Outcome};
 
-/// So many bytes of labels count as one command more.
+/// The number of bytes of labels that count as one more command.
 const LABELS_PER_COMMAND: usize = 256;
 
 impl Api {
+    /// PlaceBid: places a bid. Answers when the bid is durable and its labels are written.
     pub async fn place_bid(
         &self,
         caller: &Caller,
@@ -33,8 +34,8 @@ impl Api {
         placed.expect("an answer for each bid").map(response).map_err(|refused| *refused)
     }
 
-    /// A frame of PlaceBids: all are on their way, in their order, before the first is waited for. Fails as a
-    /// whole only where the frame is too large.
+    /// Answers one frame of PlaceBids. All its bids are submitted in order before the first answer is
+    /// awaited. The frame fails as a whole only if it is too large.
     pub async fn place_bid_frame(
         &self,
         caller: &Caller,
@@ -59,6 +60,7 @@ impl Api {
         Ok(v1::PlaceBidsResponse { results: results.collect() })
     }
 
+    /// AmendBid: changes the ceiling of a bid or the number of its nodes (R2).
     pub async fn amend_bid(
         &self,
         caller: &Caller,
@@ -75,7 +77,8 @@ impl Api {
         {
             return Err(error);
         }
-        // One that does not search is refused more, or wants nothing more.
+        // The limits do not concern a bid that no longer searches: the market refuses it, or it
+        // asks for no more nodes.
         let wanted = own.filter(|bid| bid.searching && request.max_nodes.is_some()).map(|bid| bid.max_nodes);
         let reservation = match self.room_to_amend(caller, &request, wanted) {
             Ok(reservation) => Some(reservation),
@@ -91,6 +94,7 @@ impl Api {
         Ok(v1::AmendBidResponse { seq: done.seq, repeated: done.repeated })
     }
 
+    /// CancelBid: ends the search of a bid, and with RELEASE its nodes as well (R14).
     pub async fn cancel_bid(
         &self,
         caller: &Caller,
@@ -100,7 +104,7 @@ impl Api {
         Ok(v1::CancelBidResponse { seq: done.seq, repeated: done.repeated })
     }
 
-    /// Hands bids over, one behind the other, and waits for what becomes of each.
+    /// Submits bids one after the other, and waits for the outcome of each.
     async fn place_all(
         &self,
         caller: &Caller,
@@ -148,7 +152,7 @@ impl Api {
         let (mut reservation, without_room) = self.0.usage.reserve_each(&caller.account, &rooms, most);
         for (at, has) in without_room {
             let room = mem::take(&mut rooms[at]);
-            // What the market would refuse anyway is for the market to say.
+            // A bid that the market refuses anyway gets the market's refusal.
             if !self.is_too_large(&commands[at].command) {
                 over.push((at, exceeded(has, room, most)));
             }
@@ -160,7 +164,7 @@ impl Api {
                 Ok(false) => limit,
                 Err(error) => error,
             };
-            // Those before it have the places they had.
+            // The bids before this one keep their places.
             drop((commands.remove(at), rooms.remove(at), labels.remove(at)));
             let mut handed_over = refused.iter_mut().filter(|refused| refused.is_none());
             *handed_over.nth(at).expect("there is one for each command") = Some(Box::new(limit));
@@ -193,7 +197,8 @@ impl Api {
                 }
                 Ok(_) | Err(_) => reservation.give_back(room),
             }
-            // Before their commit is counted, or the bids would count twice for a moment.
+            // This happens before their commit is counted; otherwise the bids would count
+            // twice for a moment.
             if let (0, Some(last)) = (rooms.len(), last) {
                 reservation.taken(last);
             }
@@ -214,7 +219,8 @@ impl Api {
         placed
     }
 
-    /// A bid is answered when its labels are rows; who repeats one has to repeat them too.
+    /// Waits until the labels of a placed bid are written. For a repeated request, checks that its
+    /// labels are those of the first one.
     async fn settle_labels(&self, caller: &Caller, done: Done, labels: &Labels) -> Result<(), ApiError> {
         match (done.repeated, labels.is_empty()) {
             (true, _) => self.compare_labels(caller, done.seq, labels).await,
@@ -223,7 +229,8 @@ impl Api {
         }
     }
 
-    /// `wanted` are the nodes that it wants so far.
+    /// Reserves the room that an amendment needs. `wanted` is the number of nodes that the bid wants
+    /// so far.
     fn room_to_amend(
         &self,
         caller: &Caller,
@@ -252,7 +259,7 @@ impl Api {
         Ok(self.0.engine.ask(move |exchange| exchange.knows_key(&account, &key)).await?)
     }
 
-    /// Returns whether no market is open whose rules would bound the ceiling of this bid.
+    /// Returns true if no market is open whose rules would limit the ceiling of this bid.
     fn is_unbounded(&self, bid: &BidView) -> bool {
         match &bid.scope {
             Scope::InstanceType(kind) => {
@@ -262,7 +269,7 @@ impl Api {
         }
     }
 
-    /// Returns whether a market that a new bid names does not take one for so many nodes.
+    /// Returns true if a market that a new bid names does not accept a bid for this many nodes.
     fn is_too_large(&self, command: &Command) -> bool {
         let Command::PlaceBid(bid) = command else { return false };
         let markets = self.0.engine.views().markets();
@@ -273,12 +280,12 @@ impl Api {
     }
 }
 
-/// Bids that may be handed over: of each the command, the room that it takes up, its labels.
+/// Bids that may be submitted: the command, the reserved room and the labels of each.
 struct Placing {
     commands: Vec<Stamped>,
     rooms: Vec<Room>,
     labels: Arc<[Labels]>,
-    /// All of the room.
+    /// The reservation of all the rooms together.
     reservation: Reservation,
 }
 

@@ -17,10 +17,12 @@ use std::fmt;
 use std::str::FromStr;
 use v1::get_statement_response::Line;
 
-/// Running nodes that are read at a time.
+/// The number of running nodes that are read at a time.
 const MANY: u32 = 1000;
 
 impl Api {
+    /// ListCharges: returns a page of charges in their order, then the nodes that are running, with
+    /// what they have accrued.
     pub async fn list_charges(
         &self,
         caller: &Caller,
@@ -90,6 +92,8 @@ impl Api {
         Ok(v1::ListChargesResponse { seq, charges, next_page_token })
     }
 
+    /// GetStatement: returns the sums of an account in a period, by market and, on request, by the
+    /// value of a label.
     pub async fn get_statement(
         &self,
         caller: &Caller,
@@ -146,7 +150,7 @@ impl Api {
         })
     }
 
-    /// Adds what the running nodes of an account have cost so far, on either side.
+    /// Adds what the running nodes of an account have cost so far, as a tenant and as a provider.
     async fn sum_running(
         &self,
         account: &str,
@@ -230,17 +234,18 @@ fn side(caller: &Caller, tenant: &str) -> Side {
     }
 }
 
-/// Returns whether what runs now belongs to the period.
+/// Returns true if the present belongs to the period, so that running nodes count in it.
 fn is_open(from_us: u64, to_us: u64, now: Micros) -> bool {
     from_us <= now.0 && (to_us == 0 || to_us > now.0)
 }
 
-/// An end of a period; 0 for none.
+/// Returns an end of a period; 0 means that the period is open at this end.
 pub(super) fn instant(us: u64) -> Option<Micros> {
     (us > 0).then_some(Micros(known(us)))
 }
 
-/// Nothing the store keeps is beyond 2^63: what is asked beyond finds as much there.
+/// Limits a number to what the store can hold. A number of 2^63 or more finds the same rows as the
+/// largest one.
 pub(super) fn known(number: u64) -> u64 {
     number.min(i64::MAX as u64)
 }
@@ -249,7 +254,7 @@ pub(super) fn known(number: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 enum End {
     Charge(PageEnd),
-    /// All charges are told; behind this running node.
+    /// All charges are returned; the page continues after this running node.
     Running(u64),
 }
 

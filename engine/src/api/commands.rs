@@ -29,9 +29,9 @@ impl Api {
         self.execute_settling(caller, keyed, 1, |_| ()).await
     }
 
-    /// Works like [`Api::execute`], for a command that counts as `cost` commands. `settle` is called if the command is
-    /// executed, before its commit is delivered; what it owns is dropped then, or when the command will never be
-    /// executed.
+    /// Works like [`Api::execute`], for a command that counts as `cost` commands. If the command is
+    /// executed, `settle` is called before its commit is delivered. What `settle` owns is dropped
+    /// then, or as soon as it is certain that the command will not be executed.
     pub(super) async fn execute_settling(
         &self,
         caller: &Caller,

@@ -29,9 +29,9 @@ use std::sync::Arc;
 /// Events as a viewer may see them.
 #[derive(Clone, Debug)]
 pub(super) enum VisibleEvents {
-    /// Events of a commit that follow each other, in full, and shared with all who see them so.
+    /// Consecutive events of a commit in full, shared with all viewers who see them in full.
     Run(Arc<Commit>, Range<usize>),
-    /// Changes of prices of a commit that follow each other, shared with all who watch prices.
+    /// Consecutive price changes of a commit, shared with all who watch prices.
     Prices(Arc<Commit>, Range<usize>),
     /// One event in full.
     Whole(Arc<EventMessage>),
@@ -40,7 +40,7 @@ pub(super) enum VisibleEvents {
 }
 
 impl VisibleEvents {
-    /// Returns how many events it is.
+    /// Returns the number of events.
     pub(super) fn count(&self) -> usize {
         match self {
             VisibleEvents::Run(_, run) | VisibleEvents::Prices(_, run) => run.len(),
@@ -66,7 +66,7 @@ impl VisibleEvents {
         }
     }
 
-    /// Adds the events to what is encoded of a frame.
+    /// Appends the encoded events to a frame.
     pub(super) fn encode(&self, frame: &mut Pieces) {
         match self {
             VisibleEvents::Run(commit, run) => frame.share(commit.encoded_events().encoded(run)),
@@ -82,9 +82,9 @@ impl VisibleEvents {
 #[derive(Clone, Debug)]
 pub(super) struct EventFilter {
     viewer: Viewer,
-    /// Without a place and a limit.
+    /// The query, without a place and a limit.
     pub(super) query: EventQuery,
-    /// Changes of prices are looked for, and nothing else.
+    /// True if the filter selects price changes and nothing else.
     prices: bool,
 }
 
@@ -126,51 +126,52 @@ impl EventFilter {
         Ok(EventFilter { viewer, query, prices: false })
     }
 
-    /// Changes of prices, as everyone may see them.
+    /// Selects price changes, which everyone may see.
     pub(super) fn prices(markets: BTreeSet<MarketName>) -> EventFilter {
         let kinds = [EventKind::PriceChanged].into();
         let query = EventQuery { kinds, markets, ..EventQuery::default() };
         EventFilter { viewer: Viewer::All, query, prices: true }
     }
 
-    /// Nothing is left out, neither by the filter nor by what the caller may see.
+    /// Returns true if neither the filter nor the rights of the caller leave anything out.
     pub(super) fn is_everything(&self) -> bool {
         matches!(self.viewer, Viewer::All) && self.query == EventQuery::default()
     }
 
-    /// Returns whether it depends on the labels of bids, which are rows of the store.
+    /// Returns true if the filter depends on the labels of bids, which are rows of the store.
     pub(super) fn looks_for_labels(&self) -> bool {
         !self.query.labels.is_empty()
     }
 
-    /// An event of the table, as the caller may see it.
+    /// Returns an event of the table as the caller may see it.
     pub(super) fn seen(&self, event: v1::Event, parties: &Parties) -> Option<v1::Event> {
         redact(event, parties, &self.viewer)
     }
 
-    /// Returns what the caller looks for in a commit behind a place, and up to which place that is all; `most`
-    /// events at most. `labels` are those of the commit's bids, if it looks for labels.
+    /// Returns the events after a place of a commit that the caller asks for, at most `most`, and the
+    /// place up to which the commit was examined. `labels` are those of the commit's bids, if the
+    /// filter depends on labels.
     pub(super) fn pick(
         &self,
         commit: &Arc<Commit>,
         labels: Option<&BTreeMap<u64, Labels>>,
-        behind: Place,
+        after: Place,
         most: usize,
     ) -> (Vec<VisibleEvents>, Place) {
         let message = &commit.encoded_events().events;
-        let behind = message.partition_point(|message| (message.event.seq, message.event.index) <= behind);
+        let first = message.partition_point(|message| (message.event.seq, message.event.index) <= after);
         let end = (commit.last_seq().0, Cursor::ALL);
         let place_of = |at: usize| (message[at].event.seq, message[at].event.index);
         if self.is_everything() {
-            let run = behind..message.len().min(behind + most);
+            let run = first..message.len().min(first + most);
             let place = if run.end < message.len() { place_of(run.end - 1) } else { end };
             return (vec![VisibleEvents::Run(commit.clone(), run)], place);
         }
         if self.prices {
-            return self.pick_prices(commit, behind, most);
+            return self.pick_prices(commit, first, most);
         }
         let places = commit.encoded_events().places(self.query.account.as_ref());
-        let ahead = places.filter(|at| *at >= behind);
+        let ahead = places.filter(|at| *at >= first);
         let mut found = ahead.filter_map(|at| Some((at, self.look_at(&message[at], commit, labels)?)));
         let (mut found_events, mut last) = (Vec::new(), None);
         while found_events.len() < most {
@@ -181,19 +182,20 @@ impl EventFilter {
         (found_events, last.map_or(end, place_of))
     }
 
-    /// Works like [`EventFilter::pick`], behind the event at this place of the commit.
-    fn pick_prices(&self, commit: &Arc<Commit>, behind: usize, most: usize) -> (Vec<VisibleEvents>, Place) {
+    /// Works like [`EventFilter::pick`] for price changes, from the event at the
+    /// place `first` of the commit on.
+    fn pick_prices(&self, commit: &Arc<Commit>, first: usize, most: usize) -> (Vec<VisibleEvents>, Place) {
         let (message, changes) = (&commit.encoded_events().events, &commit.encoded_events().prices().events);
         let markets = &self.query.markets;
         let wanted = |change: &usize| {
             let market = message[changes[*change]].market.as_ref();
             markets.is_empty() || market.is_some_and(|market| markets.contains(market))
         };
-        let from = changes.partition_point(|at| *at < behind);
+        let from = changes.partition_point(|at| *at < first);
         let mut wanted = (from..changes.len()).filter(wanted).peekable();
         let (mut found_events, mut count) = (Vec::new(), 0);
-        while let Some(first) = wanted.next() {
-            let mut run = first..first + 1;
+        while let Some(begin) = wanted.next() {
+            let mut run = begin..begin + 1;
             count += 1;
             while count < most && wanted.next_if_eq(&run.end).is_some() {
                 run.end += 1;
@@ -208,7 +210,7 @@ impl EventFilter {
         (found_events, (commit.last_seq().0, Cursor::ALL))
     }
 
-    /// An event of a commit, as the caller may see it, if he looks for it.
+    /// Returns an event of a commit as the caller may see it, if the caller asks for it.
     fn look_at(
         &self,
         message: &Arc<EventMessage>,
@@ -244,7 +246,7 @@ impl EventFilter {
     }
 }
 
-/// Returns whether a bid looks in a market, by name or by its instance type.
+/// Returns true if a bid searches in a market, named directly or through its instance type.
 fn is_named(market: &MarketName, scope: &Scope, names: &Names) -> bool {
     match scope {
         Scope::Markets(markets) => markets.iter().any(|id| names.market(*id) == market),

@@ -19,6 +19,8 @@ use std::fmt;
 use std::str::FromStr;
 
 impl Api {
+    /// WatchEvents: streams the events that the caller asks for and may see, after a cursor or from
+    /// the present on.
     pub async fn watch_events(
         &self,
         caller: &Caller,
@@ -28,7 +30,7 @@ impl Api {
         Ok(frames.map(|frame| frame.map(EventFrame::into_message)))
     }
 
-    /// Works like [`Api::watch_events`], for who sends them on as bytes.
+    /// Works like [`Api::watch_events`], for protocols that send the frames on as bytes.
     pub(crate) async fn watch_event_frames(
         &self,
         caller: &Caller,
@@ -45,8 +47,9 @@ impl Api {
                 let extent = self.engine().read_model().tables.extent().await?;
                 extent.before_first_event()
             }
-            // What the caller knows to be done is not told again: the exchange answers commands a moment before
-            // they count as applied.
+            // Without a cursor the watch starts after the last command of the exchange, and
+            // does not repeat what the caller already knows. The exchange answers commands a
+            // moment before they count as applied.
             None => (self.engine().ask(|exchange| exchange.seq().0).await?, Cursor::ALL),
         };
         let journal = self.engine().journal_id();
@@ -65,6 +68,10 @@ impl Api {
         }))
     }
 
+    /// ListEvents: returns a page of the events that the caller asks for and may see.
+    ///
+    /// # Errors
+    /// `GONE` if events after the cursor are no longer kept.
     pub async fn list_events(
         &self,
         caller: &Caller,
@@ -86,7 +93,7 @@ impl Api {
         };
         let page = self.engine().read_model().event_page(&query, LOOKED_AT).await?;
         if let Some(after) = query.after.filter(|_| !query.newest_first) {
-            // Now, because rows may have been dropped while the page was read.
+            // Checked only here, because rows may have been dropped while the page was read.
             let extent = self.engine().read_model().tables.extent().await?;
             if !extent.has_events_after(after) {
                 return Err(not_kept(extent.first_event));
@@ -96,7 +103,8 @@ impl Api {
         let mut next_page_token = page::cut(&mut rows, size, |row| PageEnd((row.seq.0, row.index)));
         let mut end = rows.last().map_or((seq, Cursor::ALL), |row| (row.seq.0, row.index));
         if let Some(place) = page.stopped_at {
-            // It has looked at as many events as one request may: the next page goes on from there.
+            // The search stopped at the most events that one request may examine. The next
+            // page continues there.
             next_page_token = page::token(PageEnd(place));
             end = place;
         }
@@ -110,7 +118,7 @@ impl Api {
         })
     }
 
-    /// The place that a cursor names in our journal; none where it is empty.
+    /// Returns the place that a cursor names in this journal, or None if the cursor is empty.
     pub(super) async fn place_of(&self, cursor: &str) -> Result<Option<Place>, ApiError> {
         if cursor.is_empty() {
             return Ok(None);
@@ -119,7 +127,8 @@ impl Api {
         if cursor.journal != self.engine().journal_id() {
             return Err(Code::Gone.into());
         }
-        // A frame is sent a moment before it counts as applied: the exchange knows for certain.
+        // A frame is sent a moment before its commit counts as applied. Only the exchange knows
+        // for certain.
         if cursor.seq > self.engine().applied() {
             let head = self.engine().ask(|exchange| exchange.seq().0).await?;
             if cursor.seq > head {
@@ -138,7 +147,7 @@ impl Api {
 #[derive(Debug)]
 pub(crate) struct EventFrame {
     found_events: Vec<VisibleEvents>,
-    /// Without events.
+    /// The rest of the message, without events.
     rest: v1::WatchEventsResponse,
 }
 

@@ -20,10 +20,12 @@ use kubebid_proto::v1;
 use steps::Subject;
 use v1::explain_request::Subject as Asked;
 
-/// The last so many events are told.
+/// The number of the last events that an explanation includes.
 const STEPS: u32 = 200;
 
 impl Api {
+    /// Explain: says why a bid lacks nodes, or why a node was taken away, with the events that led
+    /// there.
     pub async fn explain(
         &self,
         caller: &Caller,
@@ -84,7 +86,7 @@ impl Api {
         Ok(v1::ExplainResponse { seq: seq.0, summary, rule: rule.to_owned(), obstacles: Vec::new(), steps })
     }
 
-    /// The events of a node and, before and between them, what its bid asked for.
+    /// Adds to the events of a node what its bid asked for, before and between them.
     async fn with_bid(
         &self,
         caller: &Caller,
@@ -99,7 +101,7 @@ impl Api {
         Ok(events)
     }
 
-    /// The last events, oldest first, as the caller sees them.
+    /// Returns the last events, oldest first, as the caller may see them.
     async fn history(
         &self,
         caller: &Caller,

@@ -18,11 +18,11 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
-/// Events of one frame at most; a frame stays well below what a client takes.
+/// The most events of one frame. A frame stays well below the size that a client accepts.
 const FRAME_EVENTS: usize = 1000;
-/// While things happen elsewhere, a frame moves the cursor so often.
+/// The interval of bookmarks, which move the cursor while only events happen that the stream leaves out.
 const BOOKMARK: Duration = Duration::from_secs(1);
-/// While nothing happens at all, a frame says that the stream lives.
+/// The interval of empty frames while nothing happens at all. They show that the stream is alive.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// Returns the answer to a cursor whose next events are no longer kept.
@@ -32,7 +32,7 @@ pub(super) fn not_kept(first_event: u64) -> ApiError {
     ))
 }
 
-/// The events of one frame, and the place up to which the stream has looked.
+/// The events of one frame, and the place up to which the stream was examined.
 pub(super) struct Frame {
     pub(super) found_events: Vec<VisibleEvents>,
     pub(super) place: Place,
@@ -57,31 +57,31 @@ impl Events {
     }
 }
 
-/// Begins behind `place`; the first frame comes at once, that its reader has a place.
+/// Streams the events after `place`. The first frame comes at once, so that its reader has a cursor.
 pub(super) fn follow(
     api: Api,
     filter: EventFilter,
     live: Live,
     place: Place,
 ) -> impl Stream<Item = Result<Frame, ApiError>> + Send + use<> {
-    let behind = (place < (live.began, Cursor::ALL)).then_some(live.began);
-    let follow = Follow { api, filter, live: live.commits, place, behind, held: None, last: None };
+    let read_first = (place < (live.began, Cursor::ALL)).then_some(live.began);
+    let follow = Follow { api, filter, live: live.commits, place, read_first, held: None, last: None };
     stream::try_unfold(follow, |mut follow| async {
         let frame = follow.next().await?;
         Ok(Some((frame, follow)))
     })
 }
 
-/// Live commits. Subscribe before you read the place to start from: a watch that starts at the end then misses
-/// nothing and reads no table.
+/// Live commits. Subscribe before you read the place to start from: a watch that starts at the end then
+/// misses nothing and reads no table.
 pub(super) struct Live {
     commits: Commits,
-    /// All that comes behind this command is heard.
+    /// Every commit after this command is received.
     began: u64,
 }
 
 enum Commits {
-    /// All commits, one behind the other.
+    /// All commits, without gaps.
     All(broadcast::Receiver<Arc<Commit>>),
     /// The commits that may concern the filter's account.
     Own(AccountFeed),
@@ -93,7 +93,7 @@ impl Live {
             Some(account) => Commits::Own(engine.subscribe_to(account.clone())),
             None => Commits::All(engine.subscribe()),
         };
-        // Both asked for behind the line above.
+        // Both numbers are read after the subscription above.
         let began = engine.applied().max(commits.looked());
         Live { commits, began }
     }
@@ -114,7 +114,7 @@ impl Commits {
         }
     }
 
-    /// Up to here commits were left out because they are of no concern.
+    /// Returns the command up to which commits were left out because they do not concern the account.
     fn looked(&self) -> u64 {
         match self {
             Commits::All(_) => 0,
@@ -127,13 +127,13 @@ struct Follow {
     api: Api,
     filter: EventFilter,
     live: Commits,
-    /// Everything up to and with it has been looked at.
+    /// Everything up to and including this place was examined.
     place: Place,
-    /// The table has to be read up to this command first.
-    behind: Option<u64>,
-    /// A commit that is not used up.
+    /// The command up to which the table has to be read first.
+    read_first: Option<u64>,
+    /// A commit of which a part is still to be sent.
     held: Option<Arc<Commit>>,
-    /// The last frame: when it was, and up to where.
+    /// The last frame: its time, and the place up to which it reached.
     last: Option<(Instant, Place)>,
 }
 
@@ -141,11 +141,11 @@ impl Follow {
     async fn next(&mut self) -> Result<Frame, ApiError> {
         let mut events = Events::default();
         loop {
-            match self.behind {
+            match self.read_first {
                 Some(target) => self.read_table(target, &mut events).await?,
-                None => self.hear(&mut events).await?,
+                None => self.receive(&mut events).await?,
             }
-            let more_at_once = self.behind.is_none() && (self.held.is_some() || !self.live.is_empty());
+            let more_at_once = self.read_first.is_none() && (self.held.is_some() || !self.live.is_empty());
             let full = events.count >= FRAME_EVENTS;
             if full || !events.is_empty() && !more_at_once || events.is_empty() && self.owes_bookmark() {
                 self.last = Some((Instant::now(), self.place));
@@ -154,11 +154,11 @@ impl Follow {
         }
     }
 
-    /// Returns when the next frame is due, whatever it holds.
+    /// Returns when the next frame is due, even if it has no events.
     fn frame_due(&self) -> Option<Instant> {
         let (at, place) = self.last?;
         let moved = self.place > place;
-        // Who watches everything follows the market command by command.
+        // A caller who watches everything follows the market command by command.
         let at_once = moved && self.filter.is_everything();
         Some(if at_once { at } else { at + if moved { BOOKMARK } else { SIGN_OF_LIFE } })
     }
@@ -167,15 +167,16 @@ impl Follow {
         self.frame_due().is_none_or(|due| due <= Instant::now())
     }
 
-    /// One page of the table.
+    /// Reads one page of the table.
     async fn read_table(&mut self, target: u64, events: &mut Events) -> Result<(), ApiError> {
         let engine = self.api.engine();
         engine.wait_projected(target).await;
         if self.filter.looks_for_labels() {
             self.api.labels_written(target).await;
         }
-        // Before the page is read: the page has all of what is written by then. The tables are asked themselves: they
-        // may have lost what they had, and the place does not move past what was not seen.
+        // The extent is read before the page, so the page has everything that was written by then.
+        // It is read from the tables themselves, because they may have lost rows, and the place
+        // must not move past events that were not seen.
         let tables = &engine.read_model().tables;
         let extent = tables.extent().await?;
         let known = (engine.projected().min(extent.watermark), Cursor::ALL);
@@ -187,7 +188,7 @@ impl Follow {
         let query =
             EventQuery { after: Some(self.place), limit: FRAME_EVENTS as u32, ..self.filter.query.clone() };
         let page = engine.read_model().event_page(&query, LOOKED_AT).await?;
-        // Now, because rows may have been dropped while the page was read.
+        // Read again, because rows may have been dropped while the page was read.
         let extent = tables.extent().await?;
         if !extent.has_events_after(self.place) {
             return Err(not_kept(extent.first_event));
@@ -203,18 +204,18 @@ impl Follow {
         let seen = page.events.into_iter().filter_map(|row| self.filter.seen(row.event, &row.parties));
         events.extend(seen.map(VisibleEvents::Own));
         if self.place >= (target, Cursor::ALL) {
-            self.behind = None;
+            self.read_first = None;
         }
         Ok(())
     }
 
     /// Waits for the next commit, or until a frame is due.
-    async fn hear(&mut self, events: &mut Events) -> Result<(), ApiError> {
+    async fn receive(&mut self, events: &mut Events) -> Result<(), ApiError> {
         if let Some(commit) = self.held.take() {
             return self.take(commit, events).await;
         }
-        // A first frame, and one that holds something already, do not wait.
-        let heard = if self.last.is_none() || !events.is_empty() {
+        // The first frame does not wait, nor does a frame that already has events.
+        let received = if self.last.is_none() || !events.is_empty() {
             match self.live.receiver().try_recv() {
                 Ok(commit) => Ok(commit),
                 Err(TryRecvError::Empty) => return Ok(()),
@@ -224,16 +225,16 @@ impl Follow {
         } else {
             let due = self.look_around_at();
             tokio::select! {
-                heard = self.live.receiver().recv() => heard,
+                received = self.live.receiver().recv() => received,
                 () = tokio::time::sleep_until(due) => {
                     self.look_around();
                     return Ok(());
                 }
             }
         };
-        match heard {
+        match received {
             Ok(commit) => self.take(commit, events).await?,
-            Err(RecvError::Lagged(_)) => self.behind = Some(self.api.engine().applied()),
+            Err(RecvError::Lagged(_)) => self.read_first = Some(self.api.engine().applied()),
             Err(RecvError::Closed) => {
                 return Err(
                     ApiError::new(Code::Unavailable).saying("the exchange has stopped; go on elsewhere")
@@ -243,27 +244,30 @@ impl Follow {
         Ok(())
     }
 
-    /// Returns when to look around, if nothing is heard.
+    /// Returns when to check the progress, if no commit arrives until then.
     fn look_around_at(&self) -> Instant {
         let due = self.frame_due().unwrap_or_else(Instant::now);
         match self.live {
             Commits::All(_) => due,
-            // That others go on is not heard.
+            // An account feed does not report the commits of others, so the progress has to be
+            // checked.
             Commits::Own(_) => due.min(Instant::now() + BOOKMARK),
         }
     }
 
-    /// Nothing was heard for a while.
+    /// Moves the place forward after a time in which no commit arrived.
     fn look_around(&mut self) {
-        // Before it is asked whether something waits: what was sent by then is received, or waits.
+        // Read before the queue is checked: everything sent by then is already received, or still
+        // in the queue.
         let (looked, applied) = (self.live.looked(), self.api.engine().applied());
         if !self.live.is_empty() {
             return;
         }
         match self.live {
             Commits::Own(_) => self.place = self.place.max((looked, Cursor::ALL)),
-            // A commit may have been sent just before we listened, and applied just after we read the end.
-            Commits::All(_) if self.place < (applied, Cursor::ALL) => self.behind = Some(applied),
+            // A commit may have been sent just before the subscription, and applied just after
+            // the end was read.
+            Commits::All(_) if self.place < (applied, Cursor::ALL) => self.read_first = Some(applied),
             Commits::All(_) => {}
         }
     }
@@ -274,8 +278,8 @@ impl Follow {
             return Ok(());
         }
         if matches!(self.live, Commits::All(_)) && self.place < (before, Cursor::ALL) {
-            // Something is missing in between.
-            self.behind = Some(before);
+            // Commits in between are missing.
+            self.read_first = Some(before);
             self.held = Some(commit);
             return Ok(());
         }

@@ -17,7 +17,7 @@ use tracing::info;
 /// The tasks of drills, if drills are allowed. They end with the server.
 #[derive(Debug)]
 pub(super) struct Drills {
-    /// Seconds of market time in each second.
+    /// The rate of a stepped clock: seconds of market time per second.
     rate: watch::Sender<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Api {
     }
 }
 
-/// The journal does not tell a drill from the real thing; the log does.
+/// Logs a drill. The journal does not distinguish a drill from the real thing; the log does.
 fn log(caller: &Caller, what: fmt::Arguments<'_>) {
     info!(by = caller.account.as_str(), "injected: {what}");
 }

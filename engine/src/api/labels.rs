@@ -1,11 +1,11 @@
 //! Labels of bids: rows beside the journal, written before a bid is answered.
 //!
-//! What a bid is to have is noted on the exchange's thread, in the moment in which the bid comes to be, and one task
-//! writes whatever is noted: many bids at a time, and also those whose callers have gone.
+//! The labels of a bid are noted on the exchange's thread at the moment the bid is placed. One task
+//! writes all noted labels, many bids at a time, also for callers that have gone.
 //!
-//! Labels are part of what a client key stands for, but not of the command. A repeat is compared with what was noted or
-//! written; and where the first request came to an engine that fell before it could write them, the repeat
-//! brings them.
+//! Labels are part of what a client key stands for, but not of the command. A repeated request is
+//! compared with the labels that were noted or written. If the first request reached an engine that
+//! failed before it could write them, the repeated request brings them.
 
 use super::{Api, PATIENCE};
 use crate::auth::caller::Caller;
@@ -20,27 +20,27 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-/// Bids whose labels are written at a time.
+/// The number of bids whose labels are written at a time.
 const AT_A_TIME: usize = 1000;
 /// The time to wait before a store that failed is asked again.
 const RETRY: Duration = Duration::from_millis(200);
-/// The time for which a search by labels waits for labels that are being written: milliseconds, unless the store is
-/// in trouble.
+/// The time for which a search by labels waits for labels that are being written. That takes
+/// milliseconds, unless the store is in trouble.
 const REASON: Duration = Duration::from_secs(1);
 
 /// Labels that belong to bids and may not be rows yet.
 #[derive(Debug)]
 pub(super) struct PendingLabels {
-    /// The last command before this process: what it left behind may lack its labels.
+    /// The last command before this process started. The labels of bids up to it may be missing.
     inherited: u64,
     bids: Mutex<BTreeMap<u64, Labels>>,
     noted: Arc<Notify>,
-    /// Moves when labels are written.
+    /// Changes whenever labels are written.
     written: watch::Sender<()>,
 }
 
 impl PendingLabels {
-    /// Writes what is noted, as long as it is kept.
+    /// Starts the task that writes what is noted. It ends when the returned value is dropped.
     pub(super) fn start(inherited: u64, rows: Rows) -> Arc<PendingLabels> {
         let (noted, written) = (Arc::new(Notify::new()), watch::Sender::new(()));
         let pending_labels = Arc::new(PendingLabels { inherited, bids: Mutex::default(), noted, written });
@@ -58,7 +58,7 @@ impl PendingLabels {
         self.bids.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Waits until what is noted is no more like this.
+    /// Waits until the noted labels no longer satisfy `like_this`.
     async fn until_not(&self, like_this: impl Fn(&BTreeMap<u64, Labels>) -> bool) {
         let mut written = self.written.subscribe();
         while like_this(&self.bids()) && written.changed().await.is_ok() {}
@@ -66,7 +66,7 @@ impl PendingLabels {
 }
 
 impl Drop for PendingLabels {
-    /// The one who writes finds nothing to do any more, and ends.
+    /// Wakes the writing task, which finds nothing left to do and ends.
     fn drop(&mut self) {
         self.noted.notify_one();
     }
@@ -107,18 +107,19 @@ impl Api {
         within(caller.deadline.unwrap_or_else(|| Instant::now() + PATIENCE), written).await
     }
 
-    /// Waits until the labels of all bids up to this one can be found in the store, within reason: who looks for
-    /// labels is not to miss a bid whose labels are just being written.
+    /// Waits until the labels of all bids up to this one can be found in the store, for at most
+    /// [`REASON`]. A search by labels must not miss a bid whose labels are just being written.
     pub(super) async fn labels_written(&self, up_to: u64) {
         let written = self
             .0
             .pending_labels
             .until_not(|bids| bids.first_key_value().is_some_and(|(bid, _)| *bid <= up_to));
-        // The watch goes on without them.
+        // If they are still not written, the watch goes on without them.
         let _ = within(Instant::now() + REASON, written).await;
     }
 
-    /// Returns the labels of the bids that a commit is about: read once for all who watch by labels.
+    /// Returns the labels of the bids that a commit is about. They are read once for all watches by
+    /// labels.
     pub(super) async fn labels_in<'a>(
         &self,
         commit: &'a Commit,

@@ -1,7 +1,8 @@
 //! ListMarkets, ListInstanceTypes, GetMarketPrice, GetDepth, ListPriceHistory.
 //!
-//! Present numbers come from the views: no SQL, and the views take no lock (what the request around them takes is
-//! in docs/lock-freedom.md). Only an entry price for several nodes and the depth are asked of the exchange.
+//! Present numbers come from the views, without SQL and without a lock in the views (docs/lock-freedom.md
+//! lists what the request around them locks). Only the entry price for several nodes and the depth are
+//! asked of the exchange.
 
 use super::billing::{instant, known};
 use super::{Api, LOOKED_AT};
@@ -22,6 +23,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 impl Api {
+    /// ListMarkets: returns a page of markets with their rules, supply and prices.
     pub async fn list_markets(
         &self,
         caller: &Caller,
@@ -48,6 +50,8 @@ impl Api {
         })
     }
 
+    /// ListInstanceTypes: returns a page of instance types: the described ones, and those that only
+    /// have markets.
     pub async fn list_instance_types(
         &self,
         caller: &Caller,
@@ -80,6 +84,7 @@ impl Api {
         Ok(v1::ListInstanceTypesResponse { seq, entries, next_page_token })
     }
 
+    /// GetMarketPrice: returns the five numbers and the reference price of a market.
     pub async fn get_market_price(
         &self,
         caller: &Caller,
@@ -117,6 +122,7 @@ impl Api {
         })
     }
 
+    /// GetDepth: returns the demand and the supply of a market by price level, without identities.
     pub async fn get_depth(
         &self,
         caller: &Caller,
@@ -138,6 +144,7 @@ impl Api {
         })
     }
 
+    /// ListPriceHistory: returns a page of price changes, or of price bars of a given length.
     pub async fn list_price_history(
         &self,
         caller: &Caller,
@@ -172,7 +179,8 @@ impl Api {
                 (bars, stopped) = (page.bars, page.stopped);
             }
             let cut = page::cut(&mut bars, size, |bar| bar.start.0);
-            // One that has looked at as many changes as a request may: the next page goes on from there.
+            // The search stopped at the most changes that one request may examine. The next
+            // page continues there.
             let last = bars.last().filter(|_| stopped && cut.is_empty());
             next_page_token = last.map_or(cut, |bar| page::token(bar.start.0));
         }
@@ -184,7 +192,8 @@ impl Api {
         })
     }
 
-    /// The numbers of markets, with the entry price of several nodes, each as of the command that it names.
+    /// Returns the numbers of markets, with the entry price for several nodes, each as of the command
+    /// that it names.
     async fn prices_for(
         &self,
         views: &[Arc<MarketView>],
@@ -219,12 +228,12 @@ impl Api {
     }
 }
 
-/// Returns the described instance types, and those of which only markets are known.
+/// Returns the described instance types, and those that are known only from markets.
 fn entries(
     told: Vec<store::InstanceType>,
     markets: &Markets,
 ) -> BTreeMap<String, v1::list_instance_types_response::Entry> {
-    // Of a full page, what comes behind it is of the next.
+    // If the page is full, the types after its end belong to the next page.
     let mut entries = BTreeMap::new();
     for known in told {
         let instance_type = v1::InstanceType {

@@ -12,10 +12,11 @@ use kubebid_proto::v1;
 use std::fmt;
 use std::str::FromStr;
 
-/// Offers that are listed at most, before they are cut into pages.
+/// The most offers that are read before they are cut into pages.
 const OFFERS: u32 = 100_000;
 
 impl Api {
+    /// GetOffer: returns an offer with its units.
     pub async fn get_offer(
         &self,
         caller: &Caller,
@@ -40,7 +41,7 @@ impl Api {
         let of = (Some(provider.as_str()), Some(market.as_str()));
         let mut put = projections.offers(of.0, of.1, 1).await?;
         if put.is_empty() {
-            // It is so young that it is not written down.
+            // The offer is so new that the tables do not have it yet.
             self.projected_up_to(caller, seq).await?;
             put = projections.offers(of.0, of.1, 1).await?;
         }
@@ -51,6 +52,7 @@ impl Api {
         Ok(v1::GetOfferResponse { seq, offer: Some(offer), units, next_page_token })
     }
 
+    /// ListOffers: returns a page of offers, by market and then by the time at which they were put.
     pub async fn list_offers(
         &self,
         caller: &Caller,
@@ -98,7 +100,7 @@ impl Api {
     }
 }
 
-/// The place of an offer in a list: by market, and then by when it was put.
+/// The place of an offer in a list: by market, then by the time at which it was put.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     market: u32,

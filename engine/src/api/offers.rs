@@ -9,20 +9,22 @@ use kubebid_core::market_rules::OFFER_UNITS_MAX;
 use kubebid_proto::v1;
 
 impl Api {
+    /// PutOffer: sets the capacity and the reserve of a provider's offer in a market (R11).
     pub async fn put_offer(
         &self,
         caller: &Caller,
         request: v1::PutOfferRequest,
     ) -> Result<v1::PutOfferResponse, ApiError> {
         let keyed = command::put_offer(&caller.account, &request)?;
-        // One after another, so that each is measured against what those before it have done.
+        // One command after another, so that each is measured against the offer that the previous
+        // one left.
         let alone = caller.session.holder.offering.clone().lock_owned().await;
         let cost = match self.cost_of_offer(caller, &keyed.command).await? {
             Ok(cost) => cost,
             Err(_) if self.repeats(caller, keyed.key.as_ref()).await? => 1,
             Err(limit) => return Err(limit),
         };
-        // The request itself is counted.
+        // The request itself was already counted as one.
         caller.session.holder.requests.charge(cost - 1, self.limits_of(caller).requests());
         let done = self.execute_settling(caller, keyed, cost, move |_| drop(alone)).await?;
         Ok(v1::PutOfferResponse { seq: done.seq, repeated: done.repeated })
@@ -36,7 +38,7 @@ impl Api {
         command: &Command,
     ) -> Result<Result<u64, ApiError>, ApiError> {
         let Command::PutOffer { provider, market, capacity, reserve } = command else { return Ok(Ok(1)) };
-        // What the market refuses anyway is for the market to say.
+        // An offer that the market refuses anyway gets the market's refusal.
         if *capacity > OFFER_UNITS_MAX {
             return Ok(Ok(1));
         }
@@ -71,6 +73,7 @@ impl Api {
         Ok(Ok(change.max(looked_at).max(1)))
     }
 
+    /// WithdrawUnit: withdraws one unit. Its holder gets a notice (R11).
     pub async fn withdraw_unit(
         &self,
         caller: &Caller,
@@ -80,6 +83,7 @@ impl Api {
         Ok(v1::WithdrawUnitResponse { seq: done.seq, repeated: done.repeated })
     }
 
+    /// ReportUnitLost: reports that a unit no longer exists. Its allocation ends at once (R11).
     pub async fn report_unit_lost(
         &self,
         caller: &Caller,

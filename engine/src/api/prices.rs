@@ -23,6 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Api {
+    /// WatchPrices: streams the present numbers of markets, and then each change.
     pub async fn watch_prices(
         &self,
         caller: &Caller,
@@ -32,7 +33,7 @@ impl Api {
         Ok(frames.map(|frame| frame.map(PriceFrame::into_message)))
     }
 
-    /// Works like [`Api::watch_prices`], for who sends them on as bytes.
+    /// Works like [`Api::watch_prices`], for protocols that send the frames on as bytes.
     pub(crate) async fn watch_price_frames(
         &self,
         _caller: &Caller,
@@ -44,7 +45,7 @@ impl Api {
         let named = lists::distinct("WatchPricesRequest.markets", "markets", request.markets)?;
         let filter = EventFilter::prices(named.iter().map(|name| MarketName::new(name)).collect());
         let live = Live::listen(self.engine(), &filter);
-        // Before the views: what they do not have yet is still to come.
+        // Read before the views: the stream sends what the views do not have yet.
         let applied = (self.engine().applied(), Cursor::ALL);
         let markets = self.engine().views().markets();
         let mut views = Vec::new();
@@ -69,7 +70,7 @@ impl Api {
         let changes = follow(self.clone(), filter, live, from.unwrap_or(applied));
         let changes = changes.map(move |changes| {
             let Changes { found_events, place } = changes?;
-            // The present numbers may be of later than the place where the changes begin.
+            // The present numbers may be later than the place at which the changes begin.
             let asked = |name: &str, seq| of_type(name) && shown.get(name).is_none_or(|shown| seq > *shown);
             let shown = found_events.into_iter().flat_map(|visible| show(visible, asked));
             Ok(PriceFrame { shown: shown.collect(), cursor: cursor(place) })
@@ -88,7 +89,7 @@ pub(crate) struct PriceFrame {
 /// Points of a frame.
 #[derive(Debug)]
 enum Shown {
-    /// Changes of a commit that follow each other.
+    /// Consecutive changes of a commit.
     Run(Arc<Commit>, Range<usize>),
     Own(v1::PricePoint),
 }

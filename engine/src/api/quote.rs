@@ -12,6 +12,7 @@ use kubebid_proto::v1;
 use v1::quote_bid_response::Quote;
 
 impl Api {
+    /// QuoteBid: says what a bid would get at present and at which price, without placing it.
     pub async fn quote_bid(
         &self,
         caller: &Caller,
@@ -47,7 +48,7 @@ impl Api {
             .engine
             .ask_each(markets, move |exchange, market| exchange.quote_market(market, &tenant, asked, nodes));
         let mut quotes = quoted.await?;
-        // Stable: the first market comes first.
+        // The sort is stable, so that of equal prices the first market comes first.
         quotes.sort_by_key(|quote| quote.entry_price.unwrap_or(Price(u64::MAX)));
         let names = self.0.engine.views().names();
         let quotes = quotes.into_iter().map(|quote| message(&names, quote)).collect();

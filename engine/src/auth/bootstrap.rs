@@ -12,26 +12,42 @@ use tracing::info;
 /// The account of the first administrator.
 const ADMIN: &str = "admin";
 
+/// Why the first administrator could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum BootstrapError {
+    /// The file cannot be read, or cannot be created.
     #[error("{path}: {source}", path = path.display())]
-    File { path: PathBuf, source: io::Error },
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The file has no token of ours.
     #[error("{path} holds no token; remove it to have one made", path = .0.display())]
     NoToken(PathBuf),
+    /// Others than the owner of the file may read or change it.
     #[error(
         "{path} has mode {mode:o}: others than its owner may read or change it; chmod 600 {path}, and revoke the token if \
          somebody may have read it",
         path = path.display()
     )]
-    Exposed { path: PathBuf, mode: u32 },
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The file has a token that was revoked.
     #[error("the token of {path} was revoked; remove the file to have another made", path = .0.display())]
     Revoked(PathBuf),
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] Fault),
 }
 
-/// Sees to it that the file holds a token that makes its bearer an administrator: makes the file, for its
-/// owner alone, where it is missing, and the account and the token where the store does not know them.
+/// Makes sure that the file holds a token of an administrator. Creates the file, readable for its owner
+/// only, if it is missing, and the account and the token if the store does not have them.
 pub async fn bootstrap_admin(store: &Store, path: &Path) -> Result<(), BootstrapError> {
     let secret = read_or_make(path)?;
     let rows = store.rows();
@@ -69,7 +85,8 @@ fn read_or_make(path: &Path) -> Result<Secret, BootstrapError> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let mut file = File::open(path).map_err(failed)?;
             let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
-            // Its group may read it: a Secret that Kubernetes mounts for a user has no other way.
+            // The group may read it, because Kubernetes has no other way to mount a Secret for
+            // a user.
             if mode & 0o027 != 0 {
                 return Err(BootstrapError::Exposed { path: path.to_owned(), mode });
             }

@@ -14,14 +14,17 @@ use std::time::Instant;
 pub struct Roles(u8);
 
 impl Roles {
+    /// Returns true if the set has the role.
     pub fn has(self, role: Role) -> bool {
         self.0 & bit(role) != 0
     }
 
+    /// Returns the roles, in the order of [`Role::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Role> {
         Role::ALL.into_iter().filter(move |role| self.has(*role))
     }
 
+    /// Returns true if the set has no role.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -51,48 +54,53 @@ impl fmt::Debug for Roles {
 /// A caller: the account of a request, its roles, and its deadline.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Empty for somebody without a credential, where market data is public.
+    /// Empty for a caller without a credential, if market data is public.
     pub account: AccountName,
+    /// The roles of its token.
     pub roles: Roles,
+    /// The time at which its request ends, if it has set a deadline.
     pub deadline: Option<Instant>,
     /// The session: the credential while it is valid, and the limits it uses.
     pub(crate) session: Session,
-    /// The slot of its open request; absent for calls that come over no wire.
+    /// The slot of its open request. Absent for calls that do not come from the network.
     pub(crate) slot: Option<Slot>,
 }
 
 /// The accounts whose entries a list shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whose {
+    /// The entries of one account.
     Of(AccountName),
+    /// The entries of all accounts.
     Everybody,
 }
 
 impl Caller {
-    /// One without a token behind it: it is never revoked and has the default limits.
+    /// Returns a caller without a token. It is never revoked and has the default limits.
     pub fn new(account: &str, roles: impl IntoIterator<Item = Role>) -> Caller {
         let account = AccountName::new(account);
         let session = Session::free(account.clone());
         Caller { account, roles: roles.into_iter().collect(), deadline: None, session, slot: None }
     }
 
-    /// Returns whether it sees the entries of all accounts.
+    /// Returns true if the caller may see the entries of all accounts.
     pub fn sees_all(&self) -> bool {
         self.roles.has(Role::Admin)
     }
 
-    /// Returns whose view of an event or an allocation this caller gets.
+    /// Returns the viewer as which this caller sees events and allocations.
     pub fn viewer(&self) -> Viewer {
         if self.sees_all() { Viewer::All } else { Viewer::Account(self.account.clone()) }
     }
 
-    /// Returns whether it may see what belongs to this account. Other entries look as if they did not exist.
+    /// Returns true if the caller may see what belongs to this account. Other entries look as if they
+    /// did not exist.
     pub fn sees(&self, account: &AccountName) -> bool {
         self.sees_all() || self.account == *account
     }
 
-    /// Returns the accounts that the field `account` of a list asks for: its own if absent. Another account, or an
-    /// empty text for all accounts, needs the right to see all.
+    /// Returns the accounts that the field `account` of a list asks for: the caller's own if it is
+    /// absent. Another account, or an empty text for all accounts, needs the right to see all.
     pub fn whose(&self, account: Option<&str>) -> Result<Whose, ApiError> {
         match account {
             None => Ok(Whose::Of(self.account.clone())),
@@ -105,7 +113,7 @@ impl Caller {
         }
     }
 
-    /// Works like [`Caller::whose`], where the answer is about one account.
+    /// Works like [`Caller::whose`], for an answer about a single account.
     pub fn whose_one(&self, account: Option<&str>) -> Result<AccountName, ApiError> {
         match self.whose(account)? {
             Whose::Of(account) => Ok(account),

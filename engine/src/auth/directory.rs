@@ -14,10 +14,10 @@ use tracing::warn;
 
 /// The interval at which the store is read again.
 const REFRESH: Duration = Duration::from_secs(3);
-/// Rows that are read at a time.
+/// The number of rows that are read at a time.
 const PAGE: u32 = 1000;
 
-/// Cheap to clone.
+/// The directory of tokens and accounts. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Auth(Arc<Inner>);
 
@@ -26,16 +26,16 @@ struct Inner {
     rows: Rows,
     defaults: Defaults,
     known: ArcSwap<Known>,
-    /// Whom those without a credential are who come from nowhere in particular.
+    /// The account of callers without a credential whose address is not known.
     nobody: Arc<Holder>,
-    /// One reads at a time, so that an older reading never replaces a newer one.
+    /// Held while the store is read, so that an older reading never replaces a newer one.
     reading: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     tokens: HashMap<[u8; 32], Arc<Credential>>,
-    /// The same, oldest first.
+    /// The same tokens, oldest first.
     credentials: Vec<([u8; 32], Arc<Credential>)>,
     holders: HashMap<AccountName, Arc<Holder>>,
 }
@@ -49,7 +49,7 @@ struct Credential {
     live: watch::Sender<bool>,
 }
 
-/// An account as far as the edge is concerned.
+/// An account as the edge knows it: its limits, and what it uses of them.
 #[derive(Debug)]
 pub(crate) struct Holder {
     pub(crate) account: AccountName,
@@ -57,17 +57,19 @@ pub(crate) struct Holder {
     pub(crate) requests: Bucket,
     pub(crate) refusals: Bucket,
     pub(crate) commands: Bucket,
-    /// Held by the command that changes its offers, until it is applied: one at a time.
+    /// Held by the command that changes the account's offers until it is applied, so that there is
+    /// one at a time.
     pub(crate) offering: Arc<Mutex<()>>,
     pub(crate) open_requests: Slots,
     pub(crate) watches: Slots,
-    /// Requests that were not admitted.
+    /// The requests that were not admitted.
     not_admitted: Bucket,
-    /// Answers that wait because there are many such requests.
+    /// Answers that are held back because there are many such requests.
     held_back: Slots,
 }
 
-/// The rate of answers to requests that are not admitted; as many are answered at once without a wait.
+/// The rate at which requests that are not admitted are answered without a wait. As many may come at
+/// once.
 const NOT_ADMITTED: Rate = Rate::per_second(500);
 /// The most answers that are held back at once: each keeps a stream of its connection open.
 const HELD_BACK: u64 = 8192;
@@ -104,7 +106,8 @@ impl Holder {
         }
     }
 
-    /// Other limits count from now on: what was taken at another rate would take another time to come back.
+    /// Applies other limits from now on. The buckets become full, because what was taken at another
+    /// rate would take another time to come back.
     fn change_limits(&self, limits: Limits) {
         if self.limits() != limits {
             self.limits.store(Arc::new(limits));
@@ -121,7 +124,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Never revoked, with the default limits.
+    /// Returns a session that is never revoked and has the default limits.
     pub(crate) fn free(account: AccountName) -> Session {
         Session { holder: Holder::new(account, Limits::default()), credential: None }
     }
@@ -137,8 +140,8 @@ impl Session {
     }
 }
 
-/// The address of a connection, with the limits of requests that have no valid token. All connections from one
-/// address share it. Cheap to clone.
+/// The address of a connection, with the limits of requests that have no valid token. All connections
+/// from one address share it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin(Arc<Holder>);
 
@@ -148,14 +151,15 @@ impl Origin {
         Origin(Holder::new(AccountName::new(""), limits))
     }
 
-    /// Returns whether some of its requests were used up just now, or something of it is open.
+    /// Returns true if requests from it were counted recently, or something from it is open.
     pub(crate) fn is_used(&self) -> bool {
         self.0.requests.is_used() || Arc::strong_count(&self.0) > 1
     }
 }
 
 impl Auth {
-    /// Reads the store, and keeps reading it as long as a clone of this lives.
+    /// Reads tokens and accounts from the store, and keeps reading them as long as a clone of this
+    /// value exists.
     pub async fn start(rows: Rows, defaults: Defaults) -> Result<Auth, Fault> {
         let nobody = Holder::new(AccountName::new(""), Limits::default());
         let (known, reading) = (ArcSwap::default(), Mutex::default());
@@ -179,7 +183,7 @@ impl Auth {
         })
     }
 
-    /// Returns a caller without a credential, who uses up the limits of where it comes from.
+    /// Returns a caller without a credential. It uses the limits of its address.
     pub(crate) fn nobody(&self, origin: Option<&Origin>) -> Caller {
         let holder = origin.map_or(&self.0.nobody, |origin| &origin.0).clone();
         Caller {
@@ -191,7 +195,7 @@ impl Auth {
         }
     }
 
-    /// Returns a session that acts for an account without its credential, within its limits.
+    /// Returns a session that acts for an account within its limits, without a credential of it.
     pub(crate) fn session(&self, account: &AccountName) -> Session {
         match self.0.known.load().holders.get(account) {
             Some(holder) => Session { holder: holder.clone(), credential: None },
@@ -199,11 +203,12 @@ impl Auth {
         }
     }
 
+    /// Returns the limits of accounts that have none of their own.
     pub fn defaults(&self) -> &Defaults {
         &self.0.defaults
     }
 
-    /// Learns what was changed in the store; what was revoked ends here.
+    /// Reads what was changed in the store. Sessions whose token was revoked end here.
     pub async fn refresh(&self) -> Result<(), Fault> {
         let _reading = self.0.reading.lock().await;
         let before = self.0.known.load_full();

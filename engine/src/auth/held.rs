@@ -9,7 +9,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Lets an open request count until its answer is read; a watch, until it ends.
+/// Lets an open request count until its answer is read, and a watch until it ends.
 pub(crate) fn held(response: Response, slot: Option<Slot>, opens: Opens) -> Response {
     let Some(slot) = slot else { return response };
     response.map(|body| match opens {
@@ -18,12 +18,13 @@ pub(crate) fn held(response: Response, slot: Option<Slot>, opens: Opens) -> Resp
     })
 }
 
-/// A body that keeps a value until it has ended, or nobody waits for it any more.
+/// A body that keeps a value until it has ended or its reader has gone.
 #[derive(Debug)]
 pub(crate) struct Held<T> {
     body: Body,
     value: T,
-    /// Ties the value to the bytes as well, which the connection may have in its buffers after the body has ended.
+    /// Ties the value to the bytes as well. The connection may still have them in its buffers after
+    /// the body has ended.
     tie: fn(Bytes, &T) -> Bytes,
 }
 

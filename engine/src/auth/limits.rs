@@ -14,26 +14,28 @@ use std::time::Duration;
 /// The limits of an account that has none of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
-    /// Bids that search.
+    /// The most bids that search.
     pub open_bids: u64,
-    /// Nodes that its searching bids want, and its others still hold, in all.
+    /// The most nodes that its searching bids want and its other bids still hold, in total.
     pub nodes_wanted: u64,
-    /// The ceiling of a bid, per node-hour.
+    /// The highest ceiling of a bid, in micro-dollars per node-hour.
     pub ceiling_micros: u64,
+    /// The most requests per second.
     pub requests_per_second: u64,
-    /// Requests that are open at once, answers that are not read yet included.
+    /// The most requests that are open at once. A request is open until its answer is read.
     pub open_requests: u64,
-    /// Watches that are open at once.
+    /// The most watches that are open at once.
     pub watches: u64,
-    /// Requests a second without a valid token, from one address.
+    /// The most requests per second without a valid token, from one address.
     pub anonymous_requests_per_second: u64,
-    /// Units that it offers in all markets together.
+    /// The most units that it offers, in all markets together.
     pub units_offered: u64,
-    /// Units by which one command may change an offer.
+    /// The most units by which one command may change an offer.
     pub units_per_command: u64,
-    /// Commands that the market refuses, which are journaled all the same; ten seconds' worth at once.
+    /// The most commands per second that the market refuses; they are journaled all the same. Ten
+    /// seconds' worth may come at once.
     pub refusals_per_second: u64,
-    /// Commands that are journaled, each with its cost, as many at once.
+    /// The most commands per day, each with its cost. As many may come at once.
     pub commands_per_day: u64,
 }
 
@@ -43,7 +45,7 @@ impl Default for Defaults {
             open_bids: 10_000,
             nodes_wanted: 10_000,
             ceiling_micros: u64::MAX,
-            // Two full frames of bids.
+            // As many requests as two full frames of bids.
             requests_per_second: 2_000,
             units_offered: 10_000,
             units_per_command: 1_000,
@@ -57,7 +59,7 @@ impl Default for Defaults {
 }
 
 impl Defaults {
-    /// Returns what holds for an account with these limits of its own.
+    /// Returns the limits of an account: its own, and the defaults for those that it does not have.
     pub fn under(&self, own: store::Limits) -> Defaults {
         Defaults {
             open_bids: own.open_bids.unwrap_or(self.open_bids),
@@ -76,7 +78,8 @@ impl Defaults {
         Rate::per_second(self.requests_per_second)
     }
 
-    /// A wrong frame of bids is refused as a whole, and is no reason to stop an account.
+    /// The rate of refused commands. Ten seconds' worth may come at once, because a frame with an
+    /// error is refused as a whole and is no reason to stop an account.
     pub(crate) fn refusals(&self) -> Rate {
         const SECONDS: u32 = 10;
         let count = self.refusals_per_second.saturating_mul(u64::from(SECONDS));

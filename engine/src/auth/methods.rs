@@ -1,16 +1,17 @@
-//! The one table of the API: each method with who may call it, which method of [`Api`](crate::api::Api) answers it, and
-//! its verbs of REST. The permissions, gRPC and REST each make their own list from it.
+//! The table of the API: for each method the permission it needs, the method of [`Api`](crate::api::Api)
+//! that answers it, and its REST verbs. The permissions, gRPC and REST are generated from it.
 
 /// Expands `$list!` with all methods, one row each:
 ///
 /// `Service Method Permission kind(functions of Api) [VERB "path" ...]`
 ///
-/// - `once`: one message, one answer.
-/// - `watch`: one message, a stream of answers. The first function returns frames that are encoded already, for gRPC; the
-///   second one returns messages, for REST.
-/// - `frames`: a stream of messages, a stream of answers; only gRPC has it.
+/// - `once`: one request message, one response message.
+/// - `watch`: one request message, a stream of responses. The first function returns frames that are
+///   encoded already, for gRPC; the second one returns messages, for REST.
+/// - `frames`: a stream of requests, a stream of responses. Only gRPC has it.
 ///
-/// A method with two paths names the operation of the second one, and each path leaves out the parameter of the other.
+/// If a method has two paths, its REST operation is named after the second one, and each path leaves out
+/// the parameter of the other.
 macro_rules! methods {
     ($list:ident) => {
         $list! {
@@ -79,7 +80,7 @@ macro_rules! methods {
     };
 }
 
-/// The path of a method, as gRPC has it.
+/// The gRPC path of a method.
 macro_rules! path_of {
     ($service:ident $method:ident) => {
         concat!("/kubebid.auction.v1.", stringify!($service), "/", stringify!($method))

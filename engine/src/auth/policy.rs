@@ -9,14 +9,17 @@ use std::sync::LazyLock;
 /// The permission that a method needs. An administrator has every one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Any credential; none at all where market data is public.
+    /// Any credential. None is needed if market data is public.
     Markets,
-    /// Any credential: what is shown is what concerns the caller.
+    /// Any credential. The answer has only what concerns the caller.
     Credential,
+    /// The role of a tenant.
     Tenant,
+    /// The role of a provider.
     Provider,
-    /// A tenant or a provider: what is shown and touched is the caller's own.
+    /// The role of a tenant or of a provider. The method concerns only what is the caller's own.
     Party,
+    /// The role of an administrator.
     Admin,
 }
 
@@ -29,25 +32,26 @@ macro_rules! needs {
 
 methods!(needs);
 
-/// Returns what a method, by its gRPC path, needs.
+/// Returns the permission that a method needs, by its gRPC path. None if the table does not have the
+/// method.
 pub fn need(method: &str) -> Option<Need> {
     static NEEDS: LazyLock<HashMap<&str, Need>> = LazyLock::new(|| POLICY.iter().copied().collect());
     NEEDS.get(method).copied()
 }
 
-/// The way in which an open request of a method counts.
+/// The way in which an open request counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opens {
-    /// The request counts as so many requests.
+    /// The request counts as this many open requests.
     Requests(u64),
-    /// The request counts as a watch, until its caller goes.
+    /// The request counts as a watch until its caller ends it.
     Watch,
 }
 
-/// A stream of bids counts as so many requests: a frame of it is so much larger.
+/// The number of requests that a stream of bids counts as, because its frames are much larger.
 const STREAM_OF_BIDS: u64 = 16;
 
-/// Returns what a method, by its gRPC path, counts as while it is open.
+/// Returns how a method, by its gRPC path, counts while it is open.
 pub fn opens(method: &str) -> Opens {
     match method.rsplit('/').next() {
         Some("PlaceBids") => Opens::Requests(STREAM_OF_BIDS),
@@ -57,7 +61,7 @@ pub fn opens(method: &str) -> Opens {
 }
 
 impl Need {
-    /// Returns whether a credential with these roles has the permission.
+    /// Returns true if a credential with these roles has the permission.
     pub fn allows(self, roles: Roles) -> bool {
         roles.has(Role::Admin)
             || match self {

@@ -11,7 +11,7 @@ const PREFIX: &str = "kb_";
 pub struct Secret(String);
 
 impl Secret {
-    /// One that nobody has.
+    /// Returns a new secret from the operating system's random numbers.
     pub fn random() -> Secret {
         let mut bits = [0; 32];
         getrandom::fill(&mut bits).expect("the operating system gives random bits");
@@ -22,14 +22,14 @@ impl Secret {
         Secret(text)
     }
 
-    /// One that was made before; `None` where the text cannot be one.
+    /// Reads a secret. None if the text does not have the form of one.
     pub fn parse(text: &str) -> Option<Secret> {
         let bits = text.strip_prefix(PREFIX)?;
         let fits = bits.len() == 64 && bits.bytes().all(|byte| byte.is_ascii_hexdigit());
         fits.then(|| Secret(text.to_owned()))
     }
 
-    /// Returns the text, which is shown once.
+    /// Returns the text. It is shown only once, to the owner.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_told_at_once_and_secrets_are_not_printed() {
+    fn a_text_that_is_no_secret_is_refused_and_secrets_are_not_printed() {
         for text in ["", "kb_", "kb_zz", &format!("kb_{}", "g".repeat(64)), &"a".repeat(67)] {
             assert_eq!(Secret::parse(text), None, "{text}");
         }

@@ -15,16 +15,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 
-/// A durable, applied batch. Shared by everything that follows the market.
+/// A durable, applied batch of commands. Everything that follows the market shares it.
 #[derive(Debug)]
 pub struct Commit {
+    /// The commands in order; at least one.
     pub steps: Vec<Step>,
     /// The touched bids, as they are after the last step.
     pub bids: Vec<BidView>,
-    /// The touched ones that have not ended, as they are behind the last step.
+    /// The touched allocations that have not ended, as they are after the last step.
     pub allocations: Vec<AllocationView>,
     /// The usage of the accounts whose bids were touched, after the last step.
     pub open: Vec<(AccountId, AccountUsage)>,
+    /// The names of all accounts and markets as of the last step.
     pub names: Arc<Names>,
     encoded_events: OnceLock<EncodedEvents>,
     labels: OnceCell<BTreeMap<u64, Labels>>,
@@ -33,12 +35,17 @@ pub struct Commit {
 /// One command and what it did.
 #[derive(Debug)]
 pub struct Step {
+    /// The number of the command.
     pub seq: Seq,
+    /// The market's time after the command.
     pub at: Micros,
+    /// The command with its key and stamp.
     pub command: Stamped,
+    /// The outcome: accepted, refused, or a repeat.
     pub outcome: Outcome,
     /// The value that a refused command contradicts.
     pub refusal_detail: RefusalDetail,
+    /// The events of the command, in order.
     pub events: Vec<Event>,
     /// Details of the ended nodes and charged claims among the events.
     pub settlement_details: Vec<SettlementDetail>,
@@ -49,25 +56,29 @@ pub struct Step {
 /// The bills of all running nodes at a full hour, unrounded.
 #[derive(Debug)]
 pub struct HourMark {
+    /// The hour, in market time.
     pub at: Micros,
+    /// The running nodes and what each owes up to then.
     pub bills: Vec<(AllocationId, Bill)>,
 }
 
-/// Returns how many bills a command noted at full hours.
+/// Returns the number of bills that a command noted at full hours.
 pub(crate) fn hourly_bills(step: &Step) -> usize {
     step.hours.iter().map(|hour| hour.bills.len()).sum()
 }
 
 impl Commit {
+    /// Returns the number of its first command.
     pub fn first_seq(&self) -> Seq {
         self.steps.first().expect("a commit has a step").seq
     }
 
+    /// Returns the number of its last command.
     pub fn last_seq(&self) -> Seq {
         self.steps.last().expect("a commit has a step").seq
     }
 
-    /// Returns how many bills its steps noted at full hours.
+    /// Returns the number of bills that its steps noted at full hours.
     pub(crate) fn hourly_bills(&self) -> usize {
         self.steps.iter().map(hourly_bills).sum()
     }
@@ -99,14 +110,15 @@ impl Commit {
         }
     }
 
-    /// Its events in full, which are made once for all who follow the market.
+    /// Returns its events in full. They are made once for all who follow the market.
     pub(crate) fn encoded_events(&self) -> &EncodedEvents {
         self.encoded_events.get_or_init(|| {
             EncodedEvents::new(self.steps.iter().flat_map(|step| self.messages_of(step)).collect())
         })
     }
 
-    /// Returns the labels of the bids that its events are about. They are read once, by whoever asks first.
+    /// Returns the labels of the bids that its events are about. They are read once, when first asked
+    /// for.
     pub(crate) async fn labels<E, F>(
         &self,
         read: impl FnOnce(Vec<u64>) -> F,
@@ -124,12 +136,12 @@ impl Commit {
             .await
     }
 
-    /// Each step with its events in full.
+    /// Returns each step with its events in full.
     pub(crate) fn steps_with_messages(&self) -> impl Iterator<Item = (&Step, &[Arc<EventMessage>])> {
         let mut rest = &self.encoded_events().events[..];
         self.steps.iter().map(move |step| {
-            let (message, behind) = rest.split_at(step.events.len());
-            rest = behind;
+            let (message, following) = rest.split_at(step.events.len());
+            rest = following;
             (step, message)
         })
     }
@@ -144,13 +156,13 @@ impl Commit {
         })
     }
 
-    /// A bid that was touched.
+    /// Returns a bid that the commit touched.
     pub(crate) fn bid(&self, bid: BidId) -> Option<&BidView> {
         let found = self.bids.binary_search_by_key(&bid, |view| view.bid);
         found.ok().map(|index| &self.bids[index])
     }
 
-    /// The only market that a touched bid names.
+    /// Returns the only market that a touched bid names.
     fn market_of(&self, bid: BidId) -> Option<MarketName> {
         let market = self.bid(bid).and_then(|view| only(&view.scope))?;
         Some(self.names.market(market).clone())

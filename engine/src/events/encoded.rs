@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The field of `WatchEventsResponse` that the events are in, and that of `WatchPricesResponse` with the points.
+/// The number of the repeated field in both `WatchEventsResponse` (events) and `WatchPricesResponse`
+/// (points).
 const THINGS: u32 = 1;
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(crate) struct EncodedEvents {
 #[derive(Debug)]
 struct Encoded {
     bytes: Bytes,
-    /// The position of each event, and the end of the last one.
+    /// The position at which each event begins, and the end of the last one.
     begins: Vec<usize>,
 }
 
@@ -35,16 +36,16 @@ impl Encoded {
     }
 }
 
-/// The changes of prices among the events, as those who watch prices hear them.
+/// The price changes among the events, as points for those who watch prices.
 #[derive(Debug)]
 pub(crate) struct Prices {
-    /// The places of their events, in order.
+    /// The positions of their events in the commit, in order.
     pub(crate) events: Vec<usize>,
     encoded: Encoded,
 }
 
 impl Prices {
-    /// Some points that follow each other, as they are in a frame of WatchPrices.
+    /// Returns consecutive points as they are in a frame of WatchPrices.
     pub(crate) fn encoded(&self, run: &Range<usize>) -> Bytes {
         self.encoded.run(run)
     }
@@ -67,13 +68,13 @@ impl EncodedEvents {
         }
     }
 
-    /// Some events that follow each other, as they are in a frame of WatchEvents.
+    /// Returns consecutive events as they are in a frame of WatchEvents.
     pub(crate) fn encoded(&self, run: &Range<usize>) -> Bytes {
         let encode = || encode(self.events.iter().map(|message| message.encoded()));
         self.encoded.get_or_init(encode).run(run)
     }
 
-    /// Made when first somebody who watches prices asks.
+    /// Returns the price changes. They are encoded when a watch of prices first asks.
     pub(crate) fn prices(&self) -> &Prices {
         self.prices.get_or_init(|| {
             let points = self.events.iter().enumerate();
@@ -84,7 +85,8 @@ impl EncodedEvents {
         })
     }
 
-    /// The places of all events that may concern an account, or of all where none is named; in order.
+    /// Returns the positions of the events that may concern an account, in order; all positions if no
+    /// account is given.
     pub(crate) fn places(&self, account: Option<&AccountName>) -> Box<dyn Iterator<Item = usize> + '_> {
         let Some(account) = account else { return Box::new(0..self.events.len()) };
         let Concerned { by_account, everybody } = self.concerned();
@@ -94,12 +96,12 @@ impl EncodedEvents {
         Box::new(places.into_iter())
     }
 
-    /// Whom some of the events concern in particular.
+    /// Returns the accounts that some of the events concern in particular.
     pub(crate) fn accounts(&self) -> impl Iterator<Item = &AccountName> {
         self.concerned().by_account.keys()
     }
 
-    /// Returns whether some are about the market itself.
+    /// Returns true if some of the events concern everybody, because they are about a market.
     pub(crate) fn concerns_everybody(&self) -> bool {
         !self.concerned().everybody.is_empty()
     }
@@ -120,7 +122,7 @@ fn encode(things: impl ExactSizeIterator<Item = impl AsRef<[u8]>>) -> Encoded {
     Encoded { bytes: bytes.into(), begins }
 }
 
-/// Adds an event, or a point, to what is encoded of a frame.
+/// Appends an encoded event or point to a frame.
 pub(crate) fn add(thing: &[u8], frame: &mut Vec<u8>) {
     encode_key(THINGS, WireType::LengthDelimited, frame);
     encode_varint(thing.len() as u64, frame);

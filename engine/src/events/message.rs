@@ -15,27 +15,34 @@ use prost::Message;
 use std::sync::OnceLock;
 use v1::event as wire;
 
-/// An event in full, with all that is needed to find it and to know whom it concerns.
+/// An event in full, with everything that is needed to find it and to know whom it concerns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventMessage {
+    /// The kind of the event.
     pub kind: EventKind,
     /// The market of the unit or the offer, or the only market of a bid that is placed; absent for other events of
     /// bids.
     pub market: Option<MarketName>,
+    /// The unit that the event is about, as `market:provider#number`.
     pub unit: Option<String>,
+    /// The allocation that the event is about.
     pub allocation: Option<AllocationId>,
+    /// The accounts that the event concerns.
     pub parties: Parties,
+    /// The message, complete. [`redact`](crate::events::visibility::redact) hides what a viewer may
+    /// not see.
     pub event: v1::Event,
     encoded: OnceLock<Bytes>,
 }
 
 impl EventMessage {
-    /// The event as the bytes that it is on the wire and in the table, made once: whoever asks first.
+    /// Returns the event as it is on the wire and in the table. It is encoded once, when first asked
+    /// for.
     pub fn encoded(&self) -> &Bytes {
         self.encoded.get_or_init(|| self.event.encode_to_vec().into())
     }
 
-    /// Adds the same bytes to others, without keeping them where nobody has asked for them.
+    /// Appends the same bytes to a buffer. They are not kept if nothing else has asked for them.
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
         match self.encoded.get() {
             Some(encoded) => bytes.extend_from_slice(encoded),
@@ -43,7 +50,8 @@ impl EventMessage {
         }
     }
 
-    /// It is about the market, not about somebody's bid, node, unit or command.
+    /// Returns true if the event is about the market and not about a bid, node, unit or command of an
+    /// account.
     pub(crate) fn concerns_everybody(&self) -> bool {
         let Parties { holder, claimant, former, provider, account } = &self.parties;
         let nobody = [holder, claimant, former].into_iter().all(Option::is_none)
@@ -53,7 +61,7 @@ impl EventMessage {
     }
 }
 
-/// Whom an event concerns, and as what. One account may be several of these.
+/// The accounts that an event concerns, by role. One account may have several roles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parties {
     /// The holder of the bid or node.
@@ -68,13 +76,16 @@ pub struct Parties {
     pub account: Option<AccountName>,
 }
 
+/// An account that an event concerns through one of its bids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Party {
+    /// The account.
     pub account: AccountName,
+    /// The bid.
     pub bid: BidId,
 }
 
-/// The events of a command, in full.
+/// Converts the events of a command into messages, in full.
 pub fn event_messages(step: &Step, names: &Names) -> impl Iterator<Item = EventMessage> {
     let events = step.events.iter().enumerate();
     events.map(move |(index, core)| {
@@ -124,13 +135,13 @@ fn claim_charged(events: &[Event]) -> Option<Bidder> {
     })
 }
 
-/// An event in full, as far as it tells by itself: who gave a command that was refused or repeated, and
-/// which bid pays for a claim, is known to [`event_messages`] only.
+/// Converts an event as far as it is known from the event alone. Only [`event_messages`] knows which
+/// account sent a command that was refused or repeated, and which bid pays for a claim.
 pub fn event(event: &Event, seq: Seq, index: u32, names: &Names) -> v1::Event {
     v1::Event { seq: seq.0, index, at_us: event.at.0, kind: Some(message_of(&event.fact, names)) }
 }
 
-/// Whom an event concerns, as far as it tells by itself: see [`event`].
+/// Returns the parties of an event as far as they are known from the event alone: see [`event`].
 pub fn parties(event: &Event, names: &Names) -> Parties {
     let mut parties = Parties::default();
     match &event.fact {
@@ -222,7 +233,7 @@ fn market(fact: &Fact, names: &Names) -> Option<MarketName> {
     Some(names.market(id).clone())
 }
 
-/// The market of a bid that names but one.
+/// Returns the market of a bid that names only one.
 pub(crate) fn only(scope: &Scope) -> Option<kubebid_core::units::MarketId> {
     match scope {
         Scope::Markets(markets) if markets.len() == 1 => Some(markets[0]),
@@ -240,7 +251,7 @@ pub(crate) fn price_numbers(numbers: &Numbers) -> v1::PriceNumbers {
     }
 }
 
-/// A change of prices, where the event is one.
+/// Returns the price change that an event is; None if it is another kind of event.
 pub(crate) fn price_point(event: &v1::Event) -> Option<v1::PricePoint> {
     let Some(v1::event::Kind::PriceChanged(changed)) = &event.kind else { return None };
     Some(v1::PricePoint {
@@ -373,7 +384,8 @@ fn message_of(fact: &Fact, names: &Names) -> wire::Kind {
     }
 }
 
-/// The projections do not take a debit that an `int64` cannot hold; the feed says the most it can.
+/// Limits an amount to what the message can hold. The projections do not accept a debit that an `int64`
+/// cannot hold; the feed shows the highest possible one.
 fn micros(amount: u128) -> u64 {
     u64::try_from(amount).unwrap_or(u64::MAX)
 }

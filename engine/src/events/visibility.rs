@@ -11,13 +11,14 @@ use kubebid_proto::v1::{self, event::Kind};
 /// The viewer of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Viewer {
-    /// Somebody who sees all accounts.
+    /// A viewer that may see all accounts.
     All,
+    /// An account, which sees what concerns it.
     Account(AccountName),
 }
 
 impl Viewer {
-    /// Returns whether the viewer may see what belongs to this account.
+    /// Returns true if the viewer may see what belongs to this account.
     pub fn sees(&self, account: &str) -> bool {
         match self {
             Viewer::All => true,
@@ -49,16 +50,17 @@ impl Roles {
     }
 }
 
-/// Returns whether events of this kind are about the market itself, so that everyone may see them.
+/// Returns true if events of this kind are about the market itself, so that everyone may see them.
 pub(crate) fn concerns_everyone(kind: EventKind) -> bool {
     matches!(kind, EventKind::MarketOpened | EventKind::RulesChanged | EventKind::PriceChanged)
 }
 
-/// A full event as the viewer may see it; nothing where it is not concerned.
+/// Returns the event as the viewer may see it, or None if it does not concern the viewer. `event` must be
+/// complete.
 pub fn redact(mut event: v1::Event, parties: &Parties, viewer: &Viewer) -> Option<v1::Event> {
     let Viewer::Account(viewer) = viewer else { return Some(event) };
     let roles = Roles::of(viewer, parties);
-    // Who holds a node sees all of what its provider sees too.
+    // The holder of a node sees everything that its provider sees.
     let side_of_node = roles.holder || roles.provider;
     let concerned = match event.kind.as_mut()? {
         Kind::MarketOpened(_) | Kind::RulesChanged(_) | Kind::PriceChanged(_) => true,
@@ -102,7 +104,7 @@ pub fn redact(mut event: v1::Event, parties: &Parties, viewer: &Viewer) -> Optio
             hide(!roles.claimant, &mut of.bid, &mut of.tenant);
             side_of_node || roles.claimant
         }
-        // A party as the holder only where it pays.
+        // A party sees itself as the holder only if it pays.
         Kind::Charged(of) => {
             let pays = roles.holder || roles.claimant;
             hide_one(!side_of_node, &mut of.allocation);
@@ -125,14 +127,14 @@ fn hide_one<T>(hidden: bool, field: &mut Option<T>) {
     }
 }
 
-/// The reason as an event says it. Whether an allocation that has ended was the caller's is not known here: the answer
-/// says ENDED to its parties, the event to nobody.
+/// Returns the reason that an event shows. It is not known here if an allocation that has ended was the
+/// caller's: the answer to the caller says ENDED, the event never does.
 pub(super) fn event_reason(command: &Command, reject: Reject) -> Reject {
     let reject = as_missing(command, reject);
     if reject == Reject::Ended { Reject::UnknownAllocation } else { reject }
 }
 
-/// Replaces NOT_YOURS by UNKNOWN_…, so that things of others look as if they did not exist.
+/// Replaces NOT_YOURS by UNKNOWN_…, so that what belongs to others looks as if it did not exist.
 pub(crate) fn as_missing(command: &Command, reject: Reject) -> Reject {
     match (reject, command) {
         (Reject::NotYours, Command::AmendBid { .. } | Command::CancelBid { .. }) => Reject::UnknownBid,

@@ -4,7 +4,7 @@
 use crate::wire::status::{ApiError, Code};
 use tonic::Status;
 
-/// The first words of prost's errors.
+/// The beginning of all prost error messages.
 const PROST: &str = "failed to decode Protobuf message: ";
 
 /// Returns the error for the caller; `None` if the status means something else.
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_that_is_no_text_is_blamed_by_its_field() {
+    fn a_text_that_is_not_utf8_is_refused_with_its_field() {
         let said = "PlaceBidRequest.client_key: invalid string value: data is not UTF-8 encoded";
         let error = unreadable(&format!("{PROST}{said}"));
         assert_eq!(error.code, Code::BadField);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_at_all_blames_no_field() {
+    fn a_message_that_cannot_be_decoded_names_no_field() {
         let error = unreadable(&format!("{PROST}invalid varint"));
         assert_eq!((error.code, error.field), (Code::BadField, None));
         let error = malformed(&Status::internal("Missing request message.")).unwrap();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_large_is_told_by_how_much() {
+    fn a_message_that_is_too_large_is_refused_with_its_size() {
         let said = "Error, decoded message length too large: found 70000 bytes, the limit is: 65536 bytes";
         let error = malformed(&Status::out_of_range(said)).unwrap();
         assert_eq!(error.code, Code::TooLarge);

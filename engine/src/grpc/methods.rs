@@ -1,5 +1,5 @@
-//! Binds each method of the table to the function that answers it over gRPC. Messages come and go as bytes, so that tonic's
-//! part is compiled once and not once for each message.
+//! Binds each method of the table to the function that answers it over gRPC. Messages come and go as
+//! bytes, so that tonic's code is compiled only once instead of once for each message.
 
 use super::malformed::unreadable;
 use super::streams::{self, Frames, Watched};
@@ -15,11 +15,11 @@ use tonic::Streaming;
 /// The kind of a method, and the function that answers it.
 #[derive(Clone, Copy)]
 pub(super) enum Call {
-    /// A message by a message.
+    /// One request message, one response message.
     Once(fn(Api, Caller, Bytes) -> BoxFuture<'static, Result<Bytes, ApiError>>),
-    /// A message by a stream.
+    /// One request message, a stream of responses.
     Watch(fn(Api, Caller, Bytes) -> BoxFuture<'static, Result<Watched, ApiError>>),
-    /// A stream by a stream.
+    /// A stream of requests, a stream of responses.
     Frames(fn(Api, Caller, Streaming<Bytes>) -> Frames),
 }
 
@@ -54,8 +54,11 @@ macro_rules! calls {
 
 methods!(calls);
 
-/// A message, or the field that is to blame.
+/// Decodes a message.
+///
+/// # Errors
+/// `BAD_FIELD` with the field that cannot be read.
 pub(super) fn read<M: Message + Default>(message: Bytes) -> Result<M, ApiError> {
-    // Of a slice prost reads a text at once, of `Bytes` by a clone of them.
+    // prost reads a text of a slice at once; of `Bytes` it would clone a piece for each text.
     M::decode(&*message).map_err(|error| unreadable(&error.to_string()))
 }

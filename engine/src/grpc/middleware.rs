@@ -18,14 +18,14 @@ use tracing::error;
 
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// `behind` is what answers those who may pass.
+/// Admits a request, and answers it by `next` before its deadline.
 pub(super) async fn pass<F: Future<Output = Response>>(
     api: &Api,
     requests: &Requests,
     request: Request,
-    behind: impl FnOnce(Caller, Request) -> F,
+    next: impl FnOnce(Caller, Request) -> F,
 ) -> Response {
-    let answer = async { admit(api, requests.method(), request, behind).await.unwrap_or_else(refused) };
+    let answer = async { admit(api, requests.method(), request, next).await.unwrap_or_else(refused) };
     counted(requests, answer).await
 }
 
@@ -41,15 +41,16 @@ async fn admit<F: Future<Output = Response>>(
     api: &Api,
     path: &str,
     request: Request,
-    behind: impl FnOnce(Caller, Request) -> F,
+    next: impl FnOnce(Caller, Request) -> F,
 ) -> Result<Response, ApiError> {
     let mut caller = api.admit(path, request.headers(), request.extensions()).await?;
     let slot = caller.slot.clone();
     let deadline = deadline(request.headers())?;
     caller.deadline = deadline;
-    let answering = unpanicked(path, behind(caller, request));
+    let answering = unpanicked(path, next(caller, request));
     let response = match deadline {
-        // It ends what it has begun, and a command that is not stamped is never taken.
+        // What has begun continues in the background. A command that is not stamped yet is never
+        // taken.
         Some(deadline) if deadline <= Instant::now() => return Err(late()),
         Some(deadline) => tokio::time::timeout_at(deadline.into(), answering).await.map_err(|_| late())?,
         None => answering.await,
@@ -58,11 +59,12 @@ async fn admit<F: Future<Output = Response>>(
     explained(response)
 }
 
-/// Gives a status of tonic's, which has no details, the code of the table. Those of ours have details.
+/// Gives a status that tonic made the code of the table. Statuses made by KubeBid have details, those of
+/// tonic have none.
 pub(super) fn explained(response: Response) -> Result<Response, ApiError> {
     match response.extensions().get::<Status>() {
         Some(status) if status.details().is_empty() => malformed(status).map_or(Ok(response), Err),
-        // A service of tonic's writes this without a status.
+        // A service of tonic writes this header without a status.
         None if response.headers().get("grpc-status").is_some_and(|code| code == "12") => {
             Err(Code::UnknownMethod.into())
         }
@@ -75,7 +77,7 @@ pub(super) fn late() -> ApiError {
     ApiError::new(Code::NotYet).saying(said)
 }
 
-/// A panic is our bug: the caller hears so, and the server goes on.
+/// Answers INTERNAL if a request panics, which is a bug of the engine. The server continues.
 pub(super) async fn unpanicked(path: &str, answering: impl Future<Output = Response>) -> Response {
     AssertUnwindSafe(answering).catch_unwind().await.unwrap_or_else(|_| {
         error!(path, "a request panicked");

@@ -23,10 +23,11 @@ pub(super) type Frames = BoxStream<'static, Result<Bytes, Status>>;
 /// The answers of a watch: messages in pieces, which may be shared with other watches.
 pub(super) type Watched = BoxStream<'static, Result<Vec<Bytes>, Status>>;
 
-/// Frames of one stream that are on their way at once, so that one is read while another becomes durable.
+/// The number of frames of one stream that are in progress at once, so that one is read while another
+/// becomes durable.
 const AT_ONCE: usize = 4;
 
-/// PlaceBids: each frame answered by one, in their order.
+/// Answers PlaceBids: one response for each frame, in order.
 pub(super) fn place_bids(api: Api, caller: Caller, frames: Streaming<Bytes>) -> Frames {
     let guard = (api.clone(), caller.clone());
     let answers = frames
@@ -44,7 +45,7 @@ pub(super) fn place_bids(api: Api, caller: Caller, frames: Streaming<Bytes>) -> 
     api.until_ended(caller, answers).boxed()
 }
 
-/// Returns the answers of a watch, until it must end.
+/// Returns the answers of a watch until it has to end.
 pub(super) fn answers<T: Send + 'static>(
     api: &Api,
     caller: Caller,
@@ -55,8 +56,8 @@ pub(super) fn answers<T: Send + 'static>(
     api.until_ended(caller, frames).map(|frame| frame.map_err(ApiError::into_status)).boxed()
 }
 
-/// A watch as the body of its response: tonic would copy each message into a buffer of its own, and here a hundred
-/// watches send the same bytes.
+/// Turns a watch into the body of its response. tonic would copy each message into a buffer of its own,
+/// although a hundred watches may send the same bytes.
 pub(super) fn body(watched: Watched) -> Body {
     let frames = stream::unfold(Some(watched), async |open| {
         let mut watched = open?;
@@ -69,7 +70,7 @@ pub(super) fn body(watched: Watched) -> Body {
     Body::new(StreamBody::new(frames.flat_map(stream::iter).map(Ok::<_, Infallible>)))
 }
 
-/// A message with what gRPC puts before it: that it is not compressed, and its length.
+/// Puts before a message what gRPC requires: the flag that it is not compressed, and its length.
 fn framed(message: Vec<Bytes>) -> Vec<Frame<Bytes>> {
     let length: usize = message.iter().map(Bytes::len).sum();
     let length = u32::try_from(length).expect("a message is smaller than 4 GiB");

@@ -20,7 +20,7 @@ pub(super) fn body(body: Body) -> Body {
 struct Timed {
     body: Body,
     patience: Duration,
-    /// Runs as soon as something has to be waited for.
+    /// Set as soon as the body has to be waited for.
     late: Option<Pin<Box<Sleep>>>,
 }
 

@@ -31,7 +31,7 @@ use tokio::task::JoinHandle;
 use tracing::{error, warn};
 use uuid::Uuid;
 
-/// A running engine, to be asked and told. Cheap to clone.
+/// The handle of a running engine: it submits commands and asks questions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine(Arc<Inner>);
 
@@ -52,7 +52,7 @@ struct Inner {
     health: Health,
 }
 
-/// The engine's end: wait for it, or bring it about.
+/// The parts of a running engine, to wait for its end or to stop it.
 #[derive(Debug)]
 pub struct Running {
     intake: Arc<Intake>,
@@ -66,10 +66,10 @@ pub struct Running {
 }
 
 impl Engine {
-    /// Opens the store, takes the journal, recovers, and runs. Returns when the engine leads and is ready; dropped
-    /// before, it never does.
+    /// Opens the store, acquires the leadership, recovers the exchange, and runs. Returns when the
+    /// engine leads and is ready. If the returned future is dropped earlier, the engine never leads.
     pub fn start(options: EngineOptions) -> BoxFuture<'static, Result<(Engine, Running), EngineError>> {
-        // In a box, so that it is compiled here and not again in whatever runs an engine.
+        // Boxed, so that it is compiled here and not again in every program that runs an engine.
         Box::pin(Engine::start_here(options))
     }
 
@@ -120,7 +120,7 @@ impl Engine {
             runtime: Handle::current(),
         };
         let taker = Taker(intake.clone());
-        // It leads on its own connection, in its own runtime, on its own thread.
+        // The leader has its own connection in its own runtime on its own thread.
         std::thread::Builder::new()
             .name("exchange".to_owned())
             .spawn(move || {
@@ -172,9 +172,10 @@ impl Engine {
         Ok((engine, running))
     }
 
-    /// Submits a command and waits until it is durable and applied. Returns what `settle` makes of its outcome, before
-    /// any subscriber receives the commit, and also if the returned future is dropped meanwhile. If the future is
-    /// dropped before the command is stamped, or the deadline passes before, the command is never taken.
+    /// Submits a command and waits until it is durable and applied. Returns what `settle` makes of
+    /// its outcome. `settle` runs before any subscriber receives the commit, even if the returned
+    /// future has been dropped. A command whose future is dropped, or whose deadline passes, before
+    /// it is stamped is never taken.
     pub async fn submit<T: Send + 'static>(
         &self,
         command: Submission,
@@ -207,14 +208,15 @@ impl Engine {
             return Err(SubmitError::Full);
         }
         self.hand_over(Work::Commands(ticket))?;
-        // The sender is only dropped unused when the exchange stops with the command in hand.
+        // The sender is dropped without an answer only if the exchange stops while it has the
+        // command.
         let Outcomes { last, values } = answer.await.unwrap_or(Err(SubmitError::Unknown))?;
         spans::stamped(last);
         Ok(values)
     }
 
-    /// Asks the exchange a question: a query of the core, which runs on the exchange's thread between two commits. All
-    /// that it reads is durable.
+    /// Asks the exchange a question. It is a query of the core, and runs on the exchange's thread
+    /// between two commits. Everything that it reads is durable.
     pub async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Exchange) -> T + Send + 'static,
@@ -230,8 +232,9 @@ impl Engine {
         receiver.await.map_err(|_| SubmitError::Stopping)
     }
 
-    /// Reads something off the exchange for each of many things, in their order. That takes as many turns as it needs,
-    /// between which commands are applied, so that nobody waits for all of it.
+    /// Asks the exchange a question for each of many things, in their order. The questions take as
+    /// many turns as they need. Commands are applied between the turns, so no command waits for all
+    /// of them.
     pub(crate) async fn ask_each<S: Send + 'static, T: Send + 'static>(
         &self,
         things: Vec<S>,
@@ -262,17 +265,17 @@ impl Engine {
         self.0.intake.push(work)
     }
 
-    /// Number of the last command that is applied and published.
+    /// Returns the number of the last command that is applied and published.
     pub fn applied(&self) -> u64 {
         self.0.applied.seq()
     }
 
-    /// Waits until views and exchange know the market up to `seq`.
+    /// Waits until the views and the exchange have the market up to `seq`.
     pub async fn wait_applied(&self, seq: u64) {
         self.0.applied.wait(seq).await;
     }
 
-    /// Waits until the projections know the market up to `seq`, or have ended.
+    /// Waits until the projections have the market up to `seq`, or have ended.
     pub async fn wait_projected(&self, seq: u64) {
         self.0.projected.wait(seq).await;
     }
@@ -282,70 +285,77 @@ impl Engine {
         self.0.saved.wait(seq).await;
     }
 
+    /// Returns the last command whose rows are in the tables.
     pub fn projected(&self) -> u64 {
         self.0.projected.seq()
     }
 
-    /// The last command that is in a snapshot.
+    /// Returns the last command that is in a snapshot.
     pub fn saved(&self) -> u64 {
         self.0.saved.seq()
     }
 
+    /// Returns the published views of the markets.
     pub fn views(&self) -> &Views {
         &self.0.views
     }
 
-    /// All commits from now on.
+    /// Subscribes to all commits from now on. A subscriber that is too slow loses commits, and gets an
+    /// error that says so.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<Commit>> {
         self.0.feed.subscribe()
     }
 
-    /// Returns those from now on that may concern an account.
+    /// Subscribes to the commits from now on that may concern an account.
     pub(crate) fn subscribe_to(&self, account: AccountName) -> AccountFeed {
         self.0.account_feeds.subscribe(account)
     }
 
+    /// Returns the engine's store.
     pub fn store(&self) -> &Store {
         &self.0.store
     }
 
+    /// Returns the readable tables.
     pub fn read_model(&self) -> &ReadModel {
         &self.0.read_model
     }
 
+    /// Returns the kind of the market's clock.
     pub fn clock(&self) -> Clock {
         self.0.clock.kind()
     }
 
-    /// Says what time it is between two commands.
+    /// Returns the clock that says what time it is between two commands.
     pub(crate) fn market_clock(&self) -> &MarketClock {
         &self.0.clock
     }
 
-    /// The journal's name: part of every cursor.
+    /// Returns the identity of the journal, which is a part of every cursor.
     pub fn journal_id(&self) -> Uuid {
         self.0.store.journal().id()
     }
 
-    /// Returns whether nobody else leads, for all that can be known: only then its answers count.
+    /// Returns true if no other engine leads, as far as this one can know. Its answers count only
+    /// then.
     pub fn leads(&self) -> bool {
         self.0.lease_state.is_valid()
     }
 
-    /// Returns why requests should go to another engine though this one leads, or None if all is well: tables that
-    /// are not written any more, or a store that takes nothing.
+    /// Returns why requests should go to another engine although this one leads: tables that are not
+    /// written, or a store that refuses writes. None if all is well.
     pub fn trouble(&self) -> Option<String> {
         self.0.health.trouble()
     }
 
-    /// Returns whether commands are taken.
+    /// Returns true if commands are taken.
     pub fn is_open(&self) -> bool {
         !self.0.intake.is_closed()
     }
 }
 
 impl Running {
-    /// Stops taking commands, finishes what was taken, saves a snapshot.
+    /// Stops taking commands, completes those that were taken, and saves a snapshot.
     pub async fn stop(self) -> Result<(), EngineError> {
         self.intake.close();
         self.ended().await
@@ -380,15 +390,15 @@ impl Running {
         result
     }
 
-    /// Waits for what goes on after the exchange has ended.
+    /// Waits for the tasks that go on after the exchange has ended.
     async fn finish(self) {
         self.intake.close();
-        // A snapshot that is only half saved does not count.
+        // A snapshot that is only partly saved does not count.
         for task in [self.snapshotter, self.scrubber].into_iter().flatten() {
             task.abort();
             let _ = task.await;
         }
-        // The last commit has been sent: these end when they have delivered and written it.
+        // The last commit has been sent. These tasks end when they have delivered and written it.
         if let Err(bug) = self.deliverer.await {
             error!(error = %bug, "the delivery of commits ended unexpectedly");
         }

@@ -15,19 +15,20 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tracing::info;
 
-/// The way of commits to the projections, for one who replays.
+/// The channel to the projector, for an engine that replays.
 pub(crate) struct ToProjections {
     pub(crate) commits: mpsc::UnboundedSender<Arc<Commit>>,
-    /// The last command that they had when they were opened.
+    /// The watermark of the tables when they were opened.
     pub(crate) watermark: u64,
     pub(crate) projected: Reached,
-    /// Commands that they may lag behind; then the replay waits for them.
+    /// The number of commands that the projections may lag behind. If they lag more, the replay waits
+    /// for them.
     pub(crate) lag: u64,
 }
 
 impl ToProjections {
-    /// Sends a commit to the projector, and waits first if it is too far behind. Drops the commit if the projector
-    /// has ended.
+    /// Sends a commit to the projector. Waits first if the projector lags too far behind. Drops the
+    /// commit if the projector has ended.
     pub(crate) async fn send(&mut self, commit: Arc<Commit>) {
         let before = commit.first_seq().0 - 1;
         let lag = if commit.hourly_bills() > MANY_BILLS { 0 } else { self.lag };
@@ -36,7 +37,7 @@ impl ToProjections {
     }
 }
 
-/// The exchange on its way along the journal, with all that is published of it.
+/// The exchange as it is replayed from the journal, with everything that is published of it.
 #[derive(Debug)]
 pub(crate) struct Follower {
     pub(crate) replay: Replay,
@@ -68,7 +69,8 @@ impl Follower {
         self.position.seq
     }
 
-    /// Applies some of the journal, and returns what of it lies behind `watermark`; none at the journal's end.
+    /// Applies some of the journal. Returns the commits after `watermark`, or None at the journal's
+    /// end.
     pub(crate) async fn next(&mut self, watermark: u64) -> Result<Option<Vec<Arc<Commit>>>, RecoveryError> {
         let batches = self.reader.next().await?;
         if batches.is_empty() {
@@ -88,7 +90,7 @@ impl Follower {
         Ok(Some(commits))
     }
 
-    /// Applies the rest of the journal; what the projections do not have yet goes to them.
+    /// Applies the rest of the journal, and sends the projections what they do not have yet.
     pub(crate) async fn catch_up(&mut self, projections: &mut ToProjections) -> Result<(), RecoveryError> {
         while let Some(commits) = self.next(projections.watermark).await? {
             for commit in commits {
@@ -100,7 +102,7 @@ impl Follower {
     }
 }
 
-/// Recalls the prices that count for the reference price, for markets that the snapshot knows.
+/// Reads back the prices that the reference price needs, for markets that the snapshot has.
 async fn recall(read_model: &ReadModel, replay: &Replay, publisher: &mut Publisher) -> Result<(), Fault> {
     let exchange = &replay.exchange;
     let since = Micros(exchange.now().0.saturating_sub(reference_price::WINDOW.0));

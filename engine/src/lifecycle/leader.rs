@@ -35,14 +35,14 @@ pub(crate) struct LeaderThread {
     pub(crate) views: Arc<Views>,
     pub(crate) deliveries: mpsc::UnboundedSender<Delivery>,
     pub(crate) commits: mpsc::UnboundedSender<Arc<Commit>>,
-    /// The watermark that others had written when this engine began to lead.
+    /// The watermark of the tables when this engine began to lead, written by earlier engines.
     pub(crate) projecting: Reaching,
     pub(crate) projected: Reached,
     pub(crate) applied: Reaching,
     pub(crate) saved: Reaching,
     pub(crate) lease_state: LeaseState,
     pub(crate) health: Health,
-    /// The runtime of the service. The lease is renewed there, whatever the exchange does.
+    /// The runtime of the service. It renews the lease, however busy the exchange is.
     pub(crate) runtime: Handle,
 }
 
@@ -53,7 +53,7 @@ impl LeaderThread {
                 let (sequencer, keeper) = led?;
                 self.serve(sequencer, keeper, ready).await
             }
-            // Nobody waits any more for this engine to lead.
+            // The caller has given up waiting for this engine to lead.
             () = ready.closed() => Ok(()),
         }
     }
@@ -62,7 +62,8 @@ impl LeaderThread {
     async fn acquire(&self) -> Result<(Sequencer, Option<LeaseKeeper>), EngineError> {
         let LeaderThread { store, read_model, options, .. } = self;
         self.check_clock().await?;
-        // First the lead, where nobody is to be waited for: from then on nobody else adds to the journal.
+        // An engine that waits for no other one takes the lead first: from then on no other engine
+        // adds to the journal.
         let mut led = match options.start {
             Start::TakeOver | Start::Alone => {
                 let led = standby::lead_now(store, options).await?;
@@ -122,7 +123,7 @@ impl LeaderThread {
         Ok((sequencer, keeper))
     }
 
-    /// Refuses to lead a journal that lacks what the tables and snapshots have.
+    /// Refuses to lead a journal that lacks commands that the tables or snapshots have.
     async fn check_history(&self, head: Position) -> Result<(), Fault> {
         if self.options.leave_out.journal {
             return Ok(());
@@ -130,7 +131,7 @@ impl LeaderThread {
         self.store.check_history(head, self.read_model.tables.watermark().await?).await
     }
 
-    /// Refuses to begin by a clock that is wrong: what it stamps would be final.
+    /// Refuses to start with a clock that is wrong, because its stamps would be final.
     async fn check_clock(&self) -> Result<(), EngineError> {
         if self.options.clock == Clock::Stepped {
             return Ok(());
@@ -168,7 +169,8 @@ impl LeaderThread {
         info!(seq, "ready");
         let _ = ready.send(());
         let (replay, head) = sequencer.run().await?;
-        // Before the snapshot, which takes a while: nothing is written to the journal any more.
+        // Done before the snapshot, which takes a while. Nothing is written to the journal any
+        // more.
         if let Some(keeper) = keeper
             && !keeper.give_back().await
         {

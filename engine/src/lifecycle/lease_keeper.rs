@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-/// Renews a lease until it is told to give it back, or somebody else has it.
+/// The task that renews a lease until it gives it back or another engine has taken it.
 #[derive(Debug)]
 pub(crate) struct LeaseKeeper {
     stop: oneshot::Sender<()>,
@@ -22,7 +22,8 @@ pub(crate) struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// `taken` is a moment before the lease was. When somebody else has it the intake is closed: the engine ends.
+    /// Starts to renew a lease. `taken` is an instant before the lease was taken. If another engine
+    /// takes the lease, the intake is closed and this engine ends.
     pub(crate) fn start(
         lease: Lease,
         taken: Micros,
@@ -34,14 +35,15 @@ impl LeaseKeeper {
         LeaseKeeper { stop, task: tokio::spawn(keep(lease, lease_state, intake, stopped)) }
     }
 
-    /// Lets whoever waits lead. Says whether the lease was ours until then.
+    /// Gives the lease back, so that a waiting engine can lead. Returns true if the lease was ours
+    /// until then.
     pub(crate) async fn give_back(self) -> bool {
         let _ = self.stop.send(());
         self.task.await.unwrap_or(false)
     }
 }
 
-/// Ends when the lease is lost, or `stopped` is told or dropped.
+/// Renews the lease until it is lost, or until `stopped` is sent or dropped.
 async fn keep(
     mut lease: Lease,
     lease_state: LeaseState,
@@ -55,7 +57,8 @@ async fn keep(
             () = sleep(pause) => {}
             _ = &mut stopped => break,
         }
-        // It is ours for as long from the moment at which the database did it, which is not before this one.
+        // The lease is valid for its length from the moment at which the database renewed it,
+        // which is not before this one.
         let asked = since_boot();
         pause = match lease.renew().await {
             Ok(true) => {
@@ -71,7 +74,8 @@ async fn keep(
             Err(fault) => {
                 warn!(error = in_full(&fault), "the lease is not renewed");
                 metrics::lease_not_renewed();
-                // Soon again, for there is time for one or two more.
+                // The next attempt follows soon: the lease lasts long enough for one or
+                // two more.
                 often.min(Duration::from_millis(200))
             }
         };

@@ -7,42 +7,50 @@ use crate::store::StoreOptions;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A leader renews its lease every second, and its standby serves well within five when it is killed.
+/// The default length of the lease. The leader renews it every second, and a standby serves well within
+/// five seconds after the leader was killed.
 pub const LEASE: Duration = Duration::from_secs(3);
 
+/// The options of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
+    /// The store.
     pub store: StoreOptions,
+    /// The clock of the market.
     pub clock: Clock,
     /// The clock of the machine.
     pub machine_clock: Arc<dyn MachineClock>,
     /// The longest step of the machine's clock that market time follows.
     pub max_clock_jump: Duration,
-    /// Starts although the machine's clock contradicts the journal, the database or the last engine.
+    /// Starts even if the machine's clock contradicts the journal, the database or the last engine.
     pub accept_time_jump: bool,
-    /// Commands that may wait to be taken, and as many questions; more are refused as busy.
+    /// The most commands that may wait to be taken, and the most questions. More are refused as busy.
     pub intake: usize,
-    /// Commands that the projections may lag behind; beyond that commands are refused as busy.
+    /// The number of commands that the projections may lag behind. If they lag more, commands are
+    /// refused as busy.
     pub projection_lag: u64,
     /// The retention of events and price changes in the tables.
     pub retention: Retention,
-    /// Commits that a slow watcher may lag behind before it has to read the events table.
+    /// The number of commits that a slow watcher may lag behind before it has to read the events
+    /// table.
     pub feed: usize,
-    /// Commands from one snapshot to the next, while the engine runs; it saves one when it stops, too.
+    /// The number of commands from one snapshot to the next while the engine runs. It saves one when
+    /// it stops, too.
     pub snapshot_every: u64,
-    /// The time to wait between two checks of the whole journal; none are made without.
+    /// The time between two checks of the whole journal. None means that it is not checked.
     pub scrub_every: Option<Duration>,
-    /// The parts to leave out: none but in benchmarks and tests, which serve the loopback only. `server::config` never
-    /// sets it.
+    /// The parts to leave out. Only benchmarks and tests leave out any, and these serve the loopback
+    /// only. `server::config` never sets it.
     pub leave_out: LeaveOut,
+    /// The way in which the engine comes to lead.
     pub start: Start,
-    /// The length of the lease: no engine takes over from a silent leader before it has run out. Only for stores
-    /// that have leases.
+    /// The length of the lease. No engine takes over from a silent leader before its lease has run
+    /// out. Only for stores that have leases.
     pub lease: Duration,
 }
 
 impl EngineOptions {
-    /// One that fences whoever leads.
+    /// Returns default options. The engine fences any other one that leads.
     pub fn new(store: StoreOptions, clock: Clock) -> EngineOptions {
         EngineOptions {
             store,
@@ -63,14 +71,14 @@ impl EngineOptions {
     }
 }
 
-/// The way in which an engine comes to lead. SQLite has no lease: there the first two are the same, and a standby
-/// is refused.
+/// The way in which an engine comes to lead. SQLite has no lease: the first two are the same there, and a
+/// standby is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Fences whoever leads.
+    /// Fences any engine that leads.
     TakeOver,
-    /// Leads if nobody does; refuses to start beside an engine that lives.
+    /// Leads if no other engine does. Refuses to start if another engine leads and is alive.
     Alone,
-    /// Follows the journal, and leads when nobody does any more.
+    /// Follows the journal, and leads when no other engine does any more.
     Standby,
 }

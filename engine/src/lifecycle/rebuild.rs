@@ -11,24 +11,30 @@ use crate::runtime::recovery::RecoveryError;
 use crate::store::{Fault, Store, StoreOptions};
 use tokio::sync::mpsc;
 
-/// Commands that are replayed ahead of the tables.
+/// The number of commands that are replayed ahead of the tables.
 const AHEAD: u64 = 20_000;
 
-/// Why the tables could not be made again. They can be tried again; an engine that starts goes on from
-/// where they are.
+/// Why the tables could not be rebuilt. A rebuild can be repeated, and an engine that starts continues
+/// from where the tables are.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] Fault),
+    /// The journal could not be replayed.
     #[error(transparent)]
     Journal(#[from] RecoveryError),
+    /// An engine leads on the store.
     #[error("an engine leads on this store: stop it first, for what it is asked meanwhile it would not find")]
     Led,
 }
 
-/// Empties the tables and fills them again; `hear` is told of how many commands how many are done. No engine
-/// may lead on the store.
-pub async fn rebuild(options: &StoreOptions, mut hear: impl FnMut(u64, u64)) -> Result<(), RebuildError> {
+/// Empties the tables and fills them again from the journal. Calls `report` with the number of commands
+/// that are done and the number of all.
+///
+/// # Errors
+/// [`RebuildError::Led`] if an engine leads on the store.
+pub async fn rebuild(options: &StoreOptions, mut report: impl FnMut(u64, u64)) -> Result<(), RebuildError> {
     let store = Store::open(options).await?;
     if store.is_led().await? {
         return Err(RebuildError::Led);
@@ -36,11 +42,11 @@ pub async fn rebuild(options: &StoreOptions, mut hear: impl FnMut(u64, u64)) -> 
     let tables = Tables::of(&store);
     let total = store.journal().head().await?.seq;
     tables.clear().await?;
-    // Those of a history that is lost keep an engine from starting.
+    // Snapshots of a lost history would keep an engine from starting.
     store.snapshots().forget_foreign().await?;
     let (commits, to_project) = mpsc::unbounded_channel();
     let (projected, done) = progress::from(0);
-    // An engine that starts drops what it does not keep.
+    // The rebuild keeps all rows. An engine that starts drops those that it does not keep.
     let projector = Projector::new(&store, Retention::default(), to_project, projected, Health::default());
     let projector = tokio::spawn(projector.run());
     let mut replayed = Replayed::from_start(&store);
@@ -53,13 +59,13 @@ pub async fn rebuild(options: &StoreOptions, mut hear: impl FnMut(u64, u64)) -> 
             let wanted = seq.saturating_sub(ahead);
             let done = done.wait(wanted).await;
             stopped = done < wanted;
-            hear(done, total);
+            report(done, total);
         }
     }
-    // All but the last rows are there, and these are tried once.
+    // All rows but the last ones are written. The last ones are tried only once.
     drop(commits);
     projector.await.expect("the projector does not panic")?;
-    hear(total, total);
+    report(total, total);
     store.close().await;
     Ok(())
 }

@@ -8,23 +8,26 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-/// The time that the scrubber rests after each few megabytes: it is in no hurry, and others read from the same
+/// The pause of the scrubber after each few megabytes. It is in no hurry, and others read from the same
 /// disk.
 const REST: Duration = Duration::from_secs(1);
 
 /// The result of one check of the journal.
 #[derive(Debug)]
 pub enum Scrubbed {
-    /// All of it is sound, up to this command.
-    Sound { last_seq: u64 },
-    /// The first batch that is not.
+    /// Every batch is sound.
+    Sound {
+        /// The last command that was checked.
+        last_seq: u64,
+    },
+    /// The first damaged batch.
     Damaged(Fault),
 }
 
-/// Checks every batch of the journal, with a rest between two readings.
+/// Checks every batch of the journal, with a pause of `rest` between two reads.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// The store cannot be read. A damaged batch is not an error but [`Scrubbed::Damaged`].
 pub async fn scrub(store: &Store, rest: Duration) -> Result<Scrubbed, Fault> {
     let mut reader = store.journal().read_from(1);
     let mut last_seq = 0;
@@ -41,7 +44,7 @@ pub async fn scrub(store: &Store, rest: Duration) -> Result<Scrubbed, Fault> {
     }
 }
 
-/// Scrubs the journal at once and then after each such time, for as long as the engine runs.
+/// Scrubs the journal at once, and then each time `every` has passed, for as long as the engine runs.
 pub(crate) async fn run(store: Store, every: Duration) {
     loop {
         match scrub(&store, REST).await {

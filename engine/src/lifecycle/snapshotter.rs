@@ -1,5 +1,5 @@
-//! Saves a snapshot every so many commands. It builds the state from the last snapshot and the journal, so that the
-//! exchange takes no part.
+//! Saves a snapshot after every `every` commands. It builds the state from the last snapshot and the
+//! journal, so that the exchange takes no part.
 
 use crate::runtime::progress::{Reached, Reaching};
 use crate::runtime::recovery::{Commands, ReadAhead, RecoveryError, from_snapshot};
@@ -10,7 +10,7 @@ use kubebid_core::Exchange;
 use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
-/// Saves the state of the exchange, which is the one at this place of the journal.
+/// Saves the state of the exchange after this position of the journal.
 pub(crate) async fn save(store: &Store, exchange: &Exchange, after: Position) -> Result<(), Fault> {
     save_it(store, &take(exchange, after)).await
 }
@@ -26,15 +26,15 @@ async fn save_it(store: &Store, snapshot: &Snapshot) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The one who saves while the engine runs.
+/// The task that saves snapshots while the engine runs.
 #[derive(Debug)]
 pub(crate) struct Snapshotter {
     pub(crate) store: Store,
-    /// Commands from one snapshot to the next.
+    /// The number of commands from one snapshot to the next.
     pub(crate) every: u64,
-    /// A recovery uses no snapshot ahead of the projections, so none is saved.
+    /// The progress of the projections. A recovery uses no snapshot ahead of them, so none is saved.
     pub(crate) projected: Reached,
-    /// The last command that the newest snapshot has.
+    /// The last command of the newest snapshot.
     pub(crate) saved: Reaching,
 }
 
@@ -60,7 +60,8 @@ impl Snapshotter {
         }
     }
 
-    /// Up to the end of the batch that has this command, which is durable. Returns what that is.
+    /// Saves a snapshot at the end of the batch that has this command, which is durable. Returns the
+    /// last command of the snapshot.
     async fn save_up_to(&self, seq: u64) -> Result<u64, RecoveryError> {
         let (mut replay, mut position) = from_snapshot(&self.store, seq).await?;
         let mut reader = ReadAhead::new(self.store.journal().read_after(position));

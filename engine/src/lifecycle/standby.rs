@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-/// The interval at which a standby looks for what there is to follow, and whether it is its turn.
+/// The interval at which a standby reads the journal and checks if it may lead.
 const LOOK: Duration = Duration::from_millis(100);
-/// The time that a standby waits for a store that does not answer.
+/// The time that a standby waits before it asks a store again that did not answer.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Leadership, and an instant of [`since_boot`] before it began.
@@ -31,8 +31,8 @@ async fn lead(store: &Store, taking: Taking, options: &EngineOptions) -> Result<
     Ok(led.map(|leadership| (leadership, before)))
 }
 
-/// Acquires the leadership without a standby. If the leader has died, its session has ended; if it hangs or cannot
-/// reach the store, its lease runs out. A leader that renews its lease is alive.
+/// Acquires the leadership without standing by. If the leader has died, its session has ended; if it
+/// hangs or cannot reach the store, its lease runs out. A leader that renews its lease is alive.
 pub(crate) async fn lead_now(store: &Store, options: &EngineOptions) -> Result<Led, EngineError> {
     let taking = if options.start == Start::TakeOver { Taking::Anyway } else { Taking::Left };
     let mut first = None;
@@ -56,7 +56,7 @@ pub(crate) async fn lead_now(store: &Store, options: &EngineOptions) -> Result<L
 #[derive(Debug, Default)]
 pub(crate) struct Unprojected {
     pub(crate) commits: VecDeque<Arc<Commit>>,
-    /// The last command that they had when they were looked at.
+    /// The watermark of the read model when it was last read.
     pub(crate) watermark: u64,
 }
 
@@ -118,7 +118,7 @@ async fn look(
     Ok(None)
 }
 
-/// Returns whether the error may pass by itself. A journal that cannot be understood stays so.
+/// Returns true if the error may pass by itself. A journal that cannot be decoded stays so.
 fn passes(error: &RecoveryError) -> bool {
     match error {
         RecoveryError::Store(fault) => fault.passes(),

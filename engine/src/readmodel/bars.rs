@@ -4,14 +4,14 @@ use super::rows::PriceBar;
 use kubebid_core::money::{Bill, Price};
 use kubebid_core::units::Micros;
 
-/// Takes changes in order and makes bars of them.
+/// Builds bars from price changes in order.
 #[derive(Debug)]
 pub(crate) struct Bars {
     length: Micros,
     until: Micros,
     limit: usize,
     done: Vec<PriceBar>,
-    /// The one in the making, and from when on it has a price.
+    /// The bar that is being built, and the time from which it has a price.
     bar: PriceBar,
     since: Micros,
     last: Micros,
@@ -19,8 +19,8 @@ pub(crate) struct Bars {
 }
 
 impl Bars {
-    /// Starts at the bar with `from` and ends at `until`. `price` is in force when that bar begins; without one the
-    /// market opens there.
+    /// Starts with the bar that contains `from` and ends at `until`. `price` is in force when that
+    /// bar begins. Without one, the market opens in that bar.
     pub(crate) fn new(from: Micros, until: Micros, length: Micros, limit: u32, price: Option<Price>) -> Bars {
         let start = Micros(from.0 / length.0 * length.0);
         let bar = flat(start, price.unwrap_or_default());
@@ -36,7 +36,7 @@ impl Bars {
         }
     }
 
-    /// The price from `at` on.
+    /// Sets the price from `at` on.
     pub(crate) fn change(&mut self, at: Micros, price: Price) {
         self.run_to(at);
         if self.is_full() || at >= self.until {
@@ -44,7 +44,8 @@ impl Bars {
         }
         self.take(at);
         let bar = &mut self.bar;
-        // What held for no time at all at the beginning was never the price of the bar.
+        // A price that was replaced at the instant at which the bar begins was never the price of
+        // the bar.
         if at == self.since {
             *bar = PriceBar { changes: bar.changes, ..flat(bar.start, price) };
         }
@@ -58,7 +59,7 @@ impl Bars {
         self.done.len() >= self.limit
     }
 
-    /// Returns whether a bar is complete.
+    /// Returns true if at least one bar is complete.
     pub(crate) fn has_any(&self) -> bool {
         !self.done.is_empty()
     }
@@ -94,7 +95,7 @@ impl Bars {
         self.done.push(PriceBar { mean: mean.map_or(self.bar.close, Price), ..self.bar });
     }
 
-    /// The time up to `at` had the last price.
+    /// Adds the time up to `at` with the last price.
     fn take(&mut self, at: Micros) {
         self.sum += self.bar.close.over(at.since(self.last));
         self.last = at;

@@ -18,8 +18,9 @@ pub(crate) struct EventFacts<'a> {
 }
 
 impl EventQuery {
-    /// Returns true if the query asks for the event, whatever its place and time. `looks_in` says whether a bid without
-    /// a single market looks in one of the query's markets; `has_labels` whether a bid has all of the query's labels.
+    /// Returns true if the query asks for the event, whatever its place and time. For a bid that does
+    /// not name a single market, `looks_in` says if it searches in one of the query's markets.
+    /// `has_labels` says if a bid has all of the query's labels.
     pub(crate) fn matches(
         &self,
         event: &EventFacts<'_>,
@@ -43,7 +44,7 @@ impl EventQuery {
             return true;
         }
         let Parties { holder, provider, .. } = event.parties;
-        // Only the holder and the provider of a node learn which allocation it is.
+        // Only the holder and the provider of a node may know its allocation.
         let sees = self.account.is_none()
             || holder.as_ref().is_some_and(|party| self.is_own(&party.account))
             || provider.as_ref().is_some_and(|provider| self.is_own(provider));

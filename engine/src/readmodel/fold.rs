@@ -1,4 +1,4 @@
-//! Folds commits into rows. It is pure, apart from what it remembers of running nodes.
+//! Folds commits into rows. It is pure, apart from what it keeps about running nodes.
 
 mod billing;
 
@@ -17,7 +17,7 @@ use kubebid_proto::v1;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The rows that some commits come to.
+/// The rows of some commits.
 #[derive(Debug, Default)]
 pub(crate) struct Folded<'a> {
     pub(crate) events: Vec<FoldedEvent<'a>>,
@@ -32,7 +32,7 @@ pub(crate) struct Folded<'a> {
     pub(crate) allocations: BTreeMap<AllocationId, AllocationRecord<'a>>,
     pub(crate) charges: Vec<ChargeRow>,
     pub(crate) segments: Vec<SegmentRecord>,
-    /// Ended free of charge: what they had accrued is forgotten.
+    /// Allocations that ended free of charge: what they had accrued is deleted.
     pub(crate) free: Vec<AllocationId>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct MarketRecord<'a> {
     pub(crate) opened_at: Micros,
 }
 
-/// An offer as it was last put; by whom and in which market says the key.
+/// An offer as it was last put. The key has its provider and market.
 #[derive(Debug)]
 pub(crate) struct OfferRecord {
     pub(crate) capacity: u64,
@@ -58,7 +58,7 @@ pub(crate) struct OfferRecord {
     pub(crate) put_at: Micros,
 }
 
-/// The markets in which a bid looks.
+/// The markets in which a bid searches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scoped<'a> {
     scope: &'a Scope,
@@ -112,7 +112,7 @@ pub(crate) enum Last<'a> {
 }
 
 impl<'a> Folded<'a> {
-    /// Adds what a commit brought.
+    /// Adds the rows of a commit.
     pub(crate) fn add(&mut self, commit: &'a Commit, running: &mut Running) {
         let mut places = Vec::new();
         for (step, message) in commit.steps_with_messages() {
@@ -214,7 +214,7 @@ impl<'a> Folded<'a> {
         self.allocations.entry(id).or_insert(touched)
     }
 
-    /// Returns the record of a bid, which is from here on as `view` says.
+    /// Returns the record of a bid, and sets its state to `view`.
     fn bid(&mut self, view: &'a BidView) -> &mut BidRecord<'a> {
         let position = *self.positions.entry(view.bid).or_insert(self.bids.len());
         if position == self.bids.len() {
@@ -289,7 +289,7 @@ fn reason<'a>(fact: &Fact, message: &'a EventMessage) -> Option<&'a str> {
     }
 }
 
-/// A bid that has an event in the commit.
+/// Returns a bid that has an event in the commit.
 fn touched(commit: &Commit, bid: BidId) -> &BidView {
     commit.bid(bid).expect("a bid with an event was touched")
 }

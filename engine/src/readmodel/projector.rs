@@ -18,20 +18,20 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{error, info, warn};
 
-/// The time to wait before a database that failed is asked again; longer each time.
+/// The time to wait before a database that failed is asked again. It grows with each failure.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(5);
-/// A long fold says so often how far it is.
+/// The interval at which a long fold logs its progress.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// The time to wait before old rows are dropped after a failure.
 const DROP_RETRY: Duration = Duration::from_secs(60);
-/// While nothing comes, the tables are looked at so often.
+/// The interval at which the tables are checked while no commit arrives.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The rows of commands that follow each other.
+/// The rows of consecutive commands.
 #[derive(Debug)]
 struct Group {
-    /// The last command before it.
+    /// The last command before the group.
     before: u64,
     after: u64,
     changes: Changes,
@@ -62,9 +62,9 @@ pub(crate) struct Projector {
     projected: Reaching,
     health: Health,
     retention: Retention,
-    /// The day on which rows that are no longer kept were dropped.
+    /// The day on which expired rows were last dropped.
     dropped_on: u64,
-    /// The time before which that is not tried again.
+    /// The time before which dropping is not tried again.
     drop_after: Instant,
     /// The last folded command, and the nodes that ran then.
     folded: u64,
@@ -98,12 +98,12 @@ impl Projector {
         }
     }
 
-    /// Runs until nothing comes any more and all is written. A database that fails is asked again and again,
-    /// as long as something may come.
+    /// Runs until no more commits can come and all rows are written. Repeats failed writes as long as
+    /// commits may come.
     pub(crate) async fn run(mut self) -> Result<(), Fault> {
         let mut writing = None;
         let mut ended = self.follow(&mut writing).await;
-        // Also where the next rows cannot be.
+        // The last rows are written even if no further ones can be.
         while let Some(last) = writing.take() {
             let done = last.await.expect("writing does not panic");
             if let Err(fault) = self.finish(done, &mut writing).await {
@@ -150,16 +150,17 @@ impl Projector {
         }
     }
 
-    /// Looks whether the tables still have what was written.
+    /// Checks that the tables still have what was written.
     async fn look(&mut self, writer: &mut Writer) -> Result<(), Fault> {
         match self.tables.watermark().await {
             Ok(watermark) if watermark < self.folded => self.fold_lost(writer, self.folded).await,
-            // That the database is away is noticed when there is something to write.
+            // A database that does not answer is noticed when there is something to write.
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    /// Finds out from where on to fold. What the tables have lost before the first commit is written first.
+    /// Finds the command from which to fold. Writes first what the tables lack before the first
+    /// commit.
     async fn begin(&mut self, first: &Commit) -> Result<(), Fault> {
         let before = first.first_seq().0 - 1;
         let mut writer = self.tables.writer();
@@ -168,7 +169,8 @@ impl Projector {
             match self.tables.running_marks().await {
                 Ok((watermark, running)) if watermark >= before => {
                     (self.folded, self.running) = (watermark, running);
-                    // Others may have written it: nothing that waits for it comes from here.
+                    // Other engines may have written it. Readers that wait for it get
+                    // no other notice.
                     self.projected.reach(watermark);
                     return Ok(());
                 }
@@ -178,7 +180,7 @@ impl Projector {
         }
     }
 
-    /// Folds a commit and what waits behind it; nothing where the tables have it.
+    /// Folds a commit and those that wait after it. Returns None if the tables have all of them.
     async fn fold(&mut self, first: Arc<Commit>) -> Result<Option<Group>, Fault> {
         let before = self.folded;
         let commits = self.gather(first);
@@ -190,7 +192,7 @@ impl Projector {
         Ok(Some(Group { before, after: self.folded, changes, commits }))
     }
 
-    /// A commit and what waits behind it, without what the tables have.
+    /// Returns a commit and those that wait after it, without those that the tables have.
     fn gather(&mut self, first: Arc<Commit>) -> Vec<Arc<Commit>> {
         let (mut commits, mut commands) = (Vec::new(), 0);
         let mut next = Some(first);
@@ -205,14 +207,14 @@ impl Projector {
                 next = self.commits.try_recv().ok();
             }
         }
-        // Few commands cost a transaction as many do.
+        // A transaction with few commands costs as much as one with many.
         if commands < self.tables.commands_at_once() {
             self.rested = Instant::now() + self.tables.rest();
         }
         commits
     }
 
-    /// Gives the writer back, or tries again with it.
+    /// Takes the writer back after an attempt, or tries again with it.
     async fn finish(
         &mut self,
         done: Attempt,
@@ -237,7 +239,8 @@ impl Projector {
         if found < group.before {
             self.fold_lost(&mut writer, group.before).await?;
         } else if found > group.before {
-            // A lost answer, another engine that writes the same, or a rebuild.
+            // An answer was lost, another engine writes the same rows, or the tables are being
+            // rebuilt.
             group = match self.fold_again(&group).await {
                 Ok(rest) => rest,
                 Err(fault) => {
@@ -250,7 +253,7 @@ impl Projector {
         Ok(None)
     }
 
-    /// The rest of a group of which others have written a part.
+    /// Folds again the rest of a group of which another engine has written a part.
     async fn fold_again(&self, group: &Group) -> Result<Group, Fault> {
         let (before, mut running) = self.tables.running_marks().await?;
         let commits: Vec<_> =
@@ -259,8 +262,8 @@ impl Projector {
         Ok(Group { before, after: group.after, changes, commits })
     }
 
-    /// Writes from the journal what the tables lack up to `before`, if they lack anything. Reads that name a command
-    /// which was lost wait meanwhile.
+    /// Writes from the journal what the tables lack up to `before`, if they lack anything. Meanwhile,
+    /// reads that name a lost command wait.
     async fn fold_lost(&mut self, writer: &mut Writer, before: u64) -> Result<(), Fault> {
         loop {
             match self.fold_journal(writer, before).await {
@@ -292,7 +295,7 @@ impl Projector {
                 let changes = fold(commits, &mut running).await;
                 match writer.write(watermark, after, &changes).await? {
                     Written::Done => watermark = after,
-                    // Another engine or a rebuild writes too.
+                    // Another engine or a rebuild writes as well.
                     Written::Elsewhere { found } => {
                         return Err(Fault::Overtaken { expected: watermark, found }.into());
                     }
@@ -308,7 +311,7 @@ impl Projector {
         Ok(())
     }
 
-    /// Divides commits into as many as share a transaction.
+    /// Divides commits into groups that share a transaction.
     fn in_groups<'a>(&self, commits: &'a [Arc<Commit>]) -> Vec<&'a [Arc<Commit>]> {
         let most = self.tables.commands_at_once();
         let mut commands = 0;
@@ -323,7 +326,7 @@ impl Projector {
         commits.chunk_by(together).collect()
     }
 
-    /// Drops what is no longer kept, once for each day of the market.
+    /// Drops rows that are no longer kept, once for each day of the market.
     async fn drop_expired(&mut self, writer: &mut Writer, now: Micros) {
         let day = Retention::day(now);
         if day == self.dropped_on || Instant::now() < self.drop_after {
@@ -342,7 +345,7 @@ impl Projector {
         self.health.rows_written(seq < self.folded || !self.commits.is_empty());
     }
 
-    /// Waits a little, and longer each time; gives up when nothing can come any more.
+    /// Waits a little, longer each time. Gives up if no more commits can come.
     async fn pause(&mut self, fault: Fault) -> Result<(), Fault> {
         if self.commits.is_closed() || is_final(&fault) {
             return Err(fault);
@@ -367,7 +370,7 @@ impl Drop for Projector {
     }
 }
 
-/// Returns whether the same would fail again, however often it is tried.
+/// Returns true if the same would fail again, however often it is tried.
 fn is_final(fault: &Fault) -> bool {
     matches!(fault, Fault::Damaged { .. } | Fault::Row { .. })
 }
@@ -381,7 +384,7 @@ async fn fold(commits: &[Arc<Commit>], running: &mut Running) -> Changes {
     let mut folded = Folded::default();
     for commit in commits {
         folded.add(commit, running);
-        // Others want the thread too.
+        // Other tasks need the thread too.
         yield_now().await;
     }
     Changes::of(&folded)

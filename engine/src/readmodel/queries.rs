@@ -1,4 +1,5 @@
-//! Queries of the read model. All conditions of a query must hold; of a list, one entry.
+//! Queries of the read model. An entry must match all conditions of a query. A condition that is a set
+//! matches if it is empty or contains the value.
 
 use super::rows::{BidState, NodeState, Place};
 use crate::store::Labels;
@@ -9,32 +10,42 @@ use std::collections::BTreeSet;
 /// Bids by number, ascending.
 #[derive(Clone, Debug, Default)]
 pub struct BidQuery {
-    /// Its tenant.
+    /// The tenant of the bid.
     pub account: Option<String>,
-    /// One that it names, or that is of its instance type.
+    /// A market that the bid names, or whose instance type it asks for.
     pub market: Option<MarketName>,
+    /// The state of the bid.
     pub states: BTreeSet<BidState>,
+    /// Labels that the bid has, all of them.
     pub labels: Labels,
+    /// Only bids with unmet demand.
     pub unmet_only: bool,
     /// The number after which the page begins.
     pub after: u64,
+    /// The most entries of the page.
     pub limit: u32,
 }
 
 /// Allocations by number, ascending.
 #[derive(Clone, Debug, Default)]
 pub struct AllocationQuery {
-    /// Its tenant, or its provider. A provider finds none by bid or label.
+    /// The tenant or the provider of the allocation. A provider finds none by bid or label.
     pub account: Option<String>,
+    /// The bid of the allocation.
     pub bid: Option<BidId>,
+    /// The market of the unit.
     pub market: Option<String>,
+    /// The state of the allocation.
     pub states: BTreeSet<NodeState>,
-    /// And not ended.
+    /// Only allocations under notice that have not ended.
     pub under_notice_only: bool,
+    /// Labels that the bid has, all of them.
     pub labels: Labels,
+    /// The unit, as `market:provider#number`.
     pub unit: Option<String>,
     /// The number after which the page begins.
     pub after: u64,
+    /// The most entries of the page.
     pub limit: u32,
 }
 
@@ -43,19 +54,26 @@ pub struct AllocationQuery {
 pub struct EventQuery {
     /// The place after which the page begins; with `newest_first` the place before which it begins.
     pub after: Option<Place>,
+    /// The earliest market time of the event.
     pub from: Option<Micros>,
-    /// Exclusive.
+    /// The end of the time, exclusive.
     pub to: Option<Micros>,
+    /// The kind of the event.
     pub kinds: BTreeSet<EventKind>,
-    /// Events of these markets, and of bids that name them.
+    /// The market of the event, or a market that the event's bid names.
     pub markets: BTreeSet<MarketName>,
+    /// A bid that is a party of the event.
     pub bids: BTreeSet<BidId>,
+    /// The allocation of the event.
     pub allocations: BTreeSet<AllocationId>,
+    /// Labels that a bid of the event has, all of them.
     pub labels: Labels,
-    /// A party of the event, or none for events of markets, which concern everyone. An account finds by
-    /// bid, allocation and label only what it can see of the event.
+    /// A party of the event; events of markets concern everyone and match too. By bid, allocation and
+    /// label, an account finds only what it may see of the event.
     pub account: Option<AccountName>,
+    /// Newest events first.
     pub newest_first: bool,
+    /// The most entries of the page.
     pub limit: u32,
 }
 
@@ -64,31 +82,37 @@ pub struct EventQuery {
 pub struct ChargeQuery {
     /// The account that pays or is paid. A provider finds none by bid or label.
     pub account: Option<String>,
-    /// The time at which it was charged.
+    /// The earliest time at which it was charged.
     pub from: Option<Micros>,
-    /// Exclusive.
+    /// The end of the time, exclusive.
     pub to: Option<Micros>,
+    /// The market of the unit.
     pub market: Option<String>,
+    /// The bid that pays.
     pub bid: Option<BidId>,
+    /// The allocation that the charge is for.
     pub allocation: Option<AllocationId>,
+    /// Labels that the paying bid has, all of them.
     pub labels: Labels,
-    /// Without segments.
+    /// Leaves out the segments.
     pub brief: bool,
     /// The place after which the page begins; for running nodes see [`super::ReadModel::running`].
     pub after: Option<Place>,
+    /// The most entries of the page.
     pub limit: u32,
 }
 
 /// Sums of charges of an account.
 #[derive(Clone, Debug)]
 pub struct StatementQuery {
+    /// The account whose charges are summed, as a tenant and as a provider.
     pub account: String,
-    /// The time at which it was charged.
+    /// The earliest time at which it was charged.
     pub from: Option<Micros>,
-    /// Exclusive.
+    /// The end of the time, exclusive.
     pub to: Option<Micros>,
-    /// The labels of the bids that paid. With any, no earnings of a provider are found.
+    /// Labels that the paying bid has. With any label, a provider's earnings are not found.
     pub labels: Labels,
-    /// Split by the value of this label.
+    /// The label by whose values the sums are split.
     pub by_label: Option<String>,
 }

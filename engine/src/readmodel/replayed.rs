@@ -51,7 +51,7 @@ impl Replayed {
             return Ok(None);
         }
         let (mut market, after) = (self.market.take().expect("nothing else replays"), self.after);
-        // It takes a while, and others want the thread too.
+        // Replaying takes a while, and other tasks need the thread.
         let replayed = spawn_blocking(move || {
             let commits = batches.into_iter().filter_map(|batch| market.commit(batch, after)).collect();
             (market, commits)

@@ -8,7 +8,9 @@ const DAY: Micros = Micros(86_400_000_000);
 /// month longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
+    /// The days for which events are kept.
     pub event_days: Option<u32>,
+    /// The days for which price changes are kept.
     pub price_days: Option<u32>,
 }
 

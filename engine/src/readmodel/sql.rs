@@ -1,8 +1,9 @@
 //! The SQL of the read model's tables: how rows are written, and how they are found.
 //!
-//! The columns are listed in `schema.rs`. Rows and watermark move in one transaction, and only from the watermark that the rows continue: so
-//! each command's rows get there once, whoever writes and however often. Where the tables are found to
-//! have lost something, the projector folds it again from the journal, which is the truth.
+//! The columns are listed in `schema.rs`. Rows and watermark change in one transaction, and only if the
+//! watermark is the one that the rows follow. So the rows of each command are written once, however many
+//! engines write them and how often. If the tables have lost rows, the projector folds them again from
+//! the journal, which is the truth.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub(crate) use watermark::{Writer, Written};
 /// The tables of a store. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
-    /// Connections for the watermark, and for the reads of an engine that starts.
+    /// The connections for the watermark, and for the reads of an engine that starts.
     pool: AnyPool,
     reads: Reads,
     database: Arc<dyn Database>,

@@ -1,9 +1,9 @@
 //! Builds the request message from a path, a query, headers and a body.
 //!
-//! A parameter is a field of the request message: the path fills some, the query the rest of a GET,
-//! the body all others. Lists and maps of the query are given one entry at a time, by the singular of
-//! their names: `state=OPEN&state=CLOSED`, `label=team=vision`. The fields of `filter` stand beside
-//! the others.
+//! A parameter is a field of the request message. The path fills some fields, the query the others of a
+//! GET, and the body the others of all other verbs. An entry of a list or a map is one parameter of the
+//! query, with the singular of the field's name: `state=OPEN&state=CLOSED`, `label=team=vision`. The
+//! fields of `filter` are parameters like the others.
 
 use super::operation::Message;
 use crate::wire::echo::echo;
@@ -25,7 +25,7 @@ pub(super) struct Binding {
     /// Parameters of the query by name; empty if there is a body.
     pub(super) query: BTreeMap<String, Parameter>,
     pub(super) has_body: bool,
-    /// The message has a `client_key`.
+    /// True if the message has a `client_key`.
     pub(super) has_key: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Parameter {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// A text, a number or a word: JSON takes all of them as strings.
+    /// A text, a number or a word. JSON accepts a string for each of them.
     Text,
     Flag,
     Texts,
@@ -64,7 +64,7 @@ impl Binding {
     }
 }
 
-/// Returns what the parameters of a path name together.
+/// Returns the field that the parameters of a path fill together.
 fn path_field(path: &str) -> Option<(String, String)> {
     let unit = "{type}/{region}/{provider}/{number}";
     if path.contains(unit) {
@@ -78,7 +78,7 @@ fn path_field(path: &str) -> Option<(String, String)> {
     Some((name.to_owned(), format!("{{{name}}}")))
 }
 
-/// Returns where a field is: of the message itself, or of one that it holds.
+/// Returns the path to a field: in the message itself, or in a message that it holds.
 fn place_of(field: &str, request: &Message) -> Vec<String> {
     if properties(&request.schema).any(|(name, _)| name == field) {
         return vec![field.to_owned()];
@@ -140,14 +140,14 @@ fn properties(schema: &RefOr<Schema>) -> impl Iterator<Item = (&String, &RefOr<S
     object.into_iter().flat_map(|object| &object.properties)
 }
 
-/// The schema that a reference of a message's field means.
+/// Returns the schema to which a field of the message refers.
 fn resolve<'a>(request: &'a Message, schema: &RefOr<Schema>) -> Option<&'a RefOr<Schema>> {
     let RefOr::Ref(reference) = schema else { return None };
     let name = reference.ref_location.rsplit('/').next()?;
     request.refers_to.iter().find(|(known, _)| known == name).map(|(_, schema)| schema)
 }
 
-/// The fields that a request gave, before they are a message.
+/// The fields that a request gave, before they are decoded into a message.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     fields: Map<String, Value>,
@@ -206,11 +206,14 @@ impl Given {
         Ok(())
     }
 
-    /// The message, or the field to blame and where it is.
+    /// Decodes the message.
+    ///
+    /// # Errors
+    /// The wrong field, with its line and column in the body.
     pub(super) fn read<Q: DeserializeOwned>(self) -> Result<Q, ApiError> {
         let Some(body) = self.body else { return from_value(Value::Object(self.fields)) };
         serde_json::from_slice(&body).map(|Once| ()).or_else(|error| blame_twice(&error))?;
-        // Read as it came: only the text knows its lines.
+        // The original text is read, because only it has line numbers.
         let mut reader = serde_json::Deserializer::from_slice(&body);
         let message: Q = serde_path_to_error::deserialize(&mut reader).map_err(|error| blame(&error))?;
         reader
@@ -266,7 +269,8 @@ fn decoded(name: &str, text: &str) -> Result<String, ApiError> {
     decoded.map(|text| text.into_owned()).map_err(|_| ApiError::bad_field(name, "is not UTF-8"))
 }
 
-/// Reads a JSON and keeps nothing of it. Fails if an object has a key twice: programs differ in which of the two counts.
+/// Reads JSON and keeps nothing of it. Fails if an object has a key twice, because programs differ in
+/// which of the two counts.
 struct Once;
 
 impl<'de> Deserialize<'de> for Once {
@@ -324,7 +328,7 @@ impl<'de> Visitor<'de> for Once {
     }
 }
 
-/// Blames a key that is there twice; what else is wrong is found later.
+/// Refuses a key that appears twice. Other errors are found later.
 fn blame_twice(error: &serde_json::Error) -> Result<(), ApiError> {
     let said = error.to_string();
     let Some(key) = said.strip_prefix(TWICE) else { return Ok(()) };
@@ -338,7 +342,7 @@ fn without_long_quotes(said: &str) -> String {
     let Some(begin) = said.find(['`', '"']) else { return said.to_owned() };
     let (before, quoted) = said.split_at(begin + 1);
     let mark = &said[begin..=begin];
-    // What is expected is our own. The text may have quotes too, so the last mark counts.
+    // The expected words are ours. The text may have quotes too, so the last quote counts.
     let end =
         quoted.rfind(&format!("{mark}, expected")).or_else(|| quoted.rfind(mark)).unwrap_or(quoted.len());
     let (text, behind) = quoted.split_at(end);
@@ -353,7 +357,7 @@ fn blame(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     if inner.is_syntax() || inner.is_eof() || inner.is_io() {
         return ApiError::bad_field("body", format_args!("is not JSON: {said}"));
     }
-    // What pbjson says of a number that is none, or does not fit.
+    // pbjson reports this for a number that is not whole or does not fit.
     if let Some(at) = said.strip_prefix("data did not match any variant of untagged enum Content") {
         return ApiError::bad_field(field, format_args!("is not a whole number that fits{at}"));
     }

@@ -115,7 +115,7 @@ fn refusal() -> ResponseBuilder {
         .content("application/problem+json", Content::new(Some(schema)))
 }
 
-/// The request without what the path says.
+/// Returns the schema of the request's body, without the fields that the path fills.
 fn body_schema(operation: &Operation) -> RefOr<Schema> {
     let Some((field, _)) = &operation.binding.from_path else {
         return Ref::from_schema_name(&operation.request.name).into();

@@ -17,17 +17,17 @@ use std::sync::Arc;
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
-/// An rpc as REST has it.
+/// An rpc as a REST operation.
 pub(super) struct Operation {
     pub(super) method: Method,
     pub(super) path: &'static str,
-    /// The name of the rpc; of the second operation of one rpc, another.
+    /// The name of the rpc. The second operation of an rpc has a name of its own.
     pub(super) id: &'static str,
     pub(super) rpc: &'static str,
     pub(super) binding: Binding,
     pub(super) request: Message,
     pub(super) response: Message,
-    /// It answers with server-sent events, each a response message.
+    /// True if it answers with server-sent events, each with a response message.
     pub(super) streams: bool,
     pub(super) handler: Handler,
 }
@@ -49,7 +49,7 @@ impl Message {
     }
 }
 
-/// A verb that is answered once. `call` is the same method that gRPC calls.
+/// Returns an operation with one response. `call` is the method that gRPC calls too.
 pub(super) fn unary<Q, A, F, Answer>(
     method: Method,
     path: &'static str,
@@ -79,7 +79,7 @@ where
     operation::<Q, A>(method, path, rpc, false, handler)
 }
 
-/// A verb that is answered by a stream of frames.
+/// Returns an operation that answers with a stream of frames.
 pub(super) fn watch<Q, A, F, Answer, S>(path: &'static str, rpc: &'static str, call: F) -> Operation
 where
     Q: DeserializeOwned + ToSchema + Send + 'static,
@@ -118,13 +118,16 @@ fn operation<Q: ToSchema, A: ToSchema>(
 }
 
 impl Operation {
-    /// Names the second operation of its rpc.
+    /// Gives the second operation of an rpc its own name.
     #[must_use]
     pub(super) fn named(self, id: &'static str) -> Operation {
         Operation { id, ..self }
     }
 
-    /// Without a parameter that only makes sense elsewhere.
+    /// Removes a parameter that has no meaning for this operation.
+    ///
+    /// # Panics
+    /// If the operation does not have the parameter.
     #[must_use]
     pub(super) fn without(mut self, parameter: &str) -> Operation {
         let removed = self.binding.query.remove(parameter);

@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
-/// The place of a code's description.
+/// The URL under which the codes are described.
 pub(super) const TYPES: &str = "https://kubebid.io/problems/";
 
 pub(super) fn problem(error: ApiError) -> Response {
@@ -14,7 +14,7 @@ pub(super) fn problem(error: ApiError) -> Response {
     with_status(status, error)
 }
 
-/// The path is there, the method is not.
+/// Returns the response to a method that an existing path does not have.
 pub(super) fn wrong_method() -> Response {
     let error = ApiError::new(Code::UnknownMethod).saying("this path has no such method");
     with_status(StatusCode::METHOD_NOT_ALLOWED, error)
@@ -25,7 +25,7 @@ fn with_status(status: StatusCode, error: ApiError) -> Response {
     let retry_after = error.retry_after.map(|wait| wait.as_secs_f64().ceil().max(1.0) as u64);
     let mut response = Response::new(Body::from(body(status, error).to_string()));
     *response.status_mut() = status;
-    // By which it is counted, as in gRPC.
+    // The metrics count the response by this code, as in gRPC.
     response.extensions_mut().insert(code);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -38,7 +38,7 @@ fn with_status(status: StatusCode, error: ApiError) -> Response {
     response
 }
 
-/// The document alone: of a stream that ends with it.
+/// Returns the problem document alone, for a stream that ends with it.
 pub(super) fn document(error: ApiError) -> Value {
     let status = StatusCode::from_u16(error.code.http()).expect("the table has statuses");
     body(status, error)
@@ -66,7 +66,7 @@ fn body(status: StatusCode, error: ApiError) -> Value {
     body
 }
 
-/// `NOT_A_TICK` as "Not a tick".
+/// Formats a code as a title: `NOT_A_TICK` becomes "Not a tick".
 fn title(code: &str) -> String {
     let words = code.replace('_', " ").to_lowercase();
     let (first, rest) = words.split_at(1);

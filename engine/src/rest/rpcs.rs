@@ -12,7 +12,7 @@ pub(super) struct Rpc {
     pub(super) comment: String,
 }
 
-/// All rpcs by name, which no two services share.
+/// Returns all rpcs by name. No two services share a name.
 pub(super) fn all() -> BTreeMap<String, Rpc> {
     let set = FileDescriptorSet::decode(kubebid_proto::FILE_DESCRIPTOR_SET)
         .expect("the build made the descriptors");

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::convert::Infallible;
 use std::time::Duration;
 
-/// A comment is sent when nothing else was for so long.
+/// The time without a message after which a comment is sent.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// One message of a stream.
@@ -36,13 +36,13 @@ impl Frame for v1::WatchPricesResponse {
     }
 }
 
-/// A stream that fails ends with an event `problem`.
+/// Returns the response that streams frames. A stream that fails ends with an event `problem`.
 pub(super) fn respond<A: Frame>(
     frames: impl Stream<Item = Result<A, ApiError>> + Send + 'static,
 ) -> Response {
     let events = frames.map(|frame| Ok::<Event, Infallible>(event(frame)));
     let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
-    // Proxies that gather would hold events back.
+    // Tells proxies not to buffer; they would hold events back.
     response
         .headers_mut()
         .insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));

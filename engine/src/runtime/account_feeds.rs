@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{broadcast, mpsc};
 
-/// Commits of its account that a slow follower may lag behind: room is kept for each.
+/// The most commits that a subscriber to an account may lag behind. Room is reserved for each of them.
 const LAG: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -16,12 +16,13 @@ pub(crate) struct AccountFeeds(Arc<Mutex<Followed>>);
 struct Followed {
     lag: usize,
     accounts: BTreeMap<AccountName, broadcast::Sender<Arc<Commit>>>,
-    /// Up to here commits were looked at, and sent on to all whom they concern.
+    /// The last command whose commit was examined, and sent to all accounts that it concerns.
     looked: u64,
     ended: bool,
 }
 
-/// The commits that may concern an account, from its making on; closed when there will be no more.
+/// The commits that may concern an account, from the subscription on. The feed closes when there will be
+/// no more.
 #[derive(Debug)]
 pub(crate) struct AccountFeed {
     pub(crate) commits: broadcast::Receiver<Arc<Commit>>,
@@ -30,14 +31,14 @@ pub(crate) struct AccountFeed {
 }
 
 impl AccountFeeds {
-    /// Makes the feeds. `feed` is the number of commits that a subscriber to everything may lag behind; an account
-    /// feed lags at most `LAG`.
+    /// Creates the feeds. `feed` is the number of commits that a subscriber to everything may lag
+    /// behind. An account feed may lag `LAG` at most.
     pub(crate) fn new(feed: usize) -> AccountFeeds {
         let (accounts, lag) = (BTreeMap::new(), feed.min(LAG));
         AccountFeeds(Arc::new(Mutex::new(Followed { lag, accounts, looked: 0, ended: false })))
     }
 
-    /// Looks at all commits until there are no more.
+    /// Examines all commits until there are no more.
     pub(crate) async fn run(self, mut commits: mpsc::UnboundedReceiver<Arc<Commit>>) {
         while let Some(commit) = commits.recv().await {
             self.followed().look_at(&commit);
@@ -60,7 +61,7 @@ impl AccountFeeds {
     }
 
     fn followed(&self) -> MutexGuard<'_, Followed> {
-        // It is whole whenever the lock is let go.
+        // The value is consistent whenever the lock is released.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,7 +73,7 @@ impl Followed {
             return;
         }
         let encoded_events = commit.encoded_events();
-        // Whoever listens no more is on its way out.
+        // A subscriber that does not receive any more is about to unsubscribe.
         if encoded_events.concerns_everybody() {
             self.accounts.values().for_each(|follower| drop(follower.send(commit.clone())));
         } else {
@@ -83,7 +84,8 @@ impl Followed {
 }
 
 impl AccountFeed {
-    /// Up to here all that concerns the account was sent before this is asked.
+    /// Returns the command up to which everything that concerns the account was sent before this
+    /// call.
     pub(crate) fn looked(&self) -> u64 {
         self.feeds.followed().looked
     }
@@ -92,7 +94,8 @@ impl AccountFeed {
 impl Drop for AccountFeed {
     fn drop(&mut self) {
         let mut followed = self.feeds.followed();
-        // Under the lock: of two that go at once the second is the last.
+        // Done under the lock, so that of two feeds that end at once the second one sees that it
+        // is the last.
         self.commits = broadcast::channel(1).1;
         let follower = followed.accounts.get(&self.account);
         if follower.is_some_and(|follower| follower.receiver_count() == 0) {
@@ -107,7 +110,7 @@ mod tests {
     use tokio::sync::broadcast::error::RecvError;
 
     #[tokio::test]
-    async fn nothing_is_kept_for_who_has_gone_and_nobody_waits_behind_the_end() {
+    async fn a_feed_is_dropped_with_its_last_subscriber_and_closed_after_the_end() {
         let feeds = AccountFeeds::new(4096);
         let subscribe = || feeds.subscribe(AccountName::new("t1"));
         let (mut one, other) = (subscribe(), subscribe());

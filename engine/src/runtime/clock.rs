@@ -17,27 +17,28 @@ use tracing::{error, info};
 /// The source of the time of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// The machine's clock, but never backwards.
+    /// The machine's clock. It never goes backwards.
     Real,
-    /// Moved by AdvanceTime only: for replays and tests.
+    /// A clock that only AdvanceTime moves, for replays and tests.
     Stepped,
 }
 
-/// The longest step of the machine's clock that market time follows, where nothing else is said.
+/// The longest step of the machine's clock that market time follows, by default.
 pub const MAX_CLOCK_JUMP: Duration = Duration::from_secs(60);
 
-/// The drift of the clock, in microseconds, that is noted for the next engine.
+/// The drift of the clock, in microseconds, after which the mark for the next engine is written again.
 const NOTED_WITHIN: i64 = 1_000_000;
 
 /// The clocks of a machine. Tests bring their own.
 pub trait MachineClock: fmt::Debug + Send + Sync {
-    /// The time of day. NTP or a person may set it.
+    /// Returns the time of day. NTP or a person may set it.
     fn wall(&self) -> Micros;
 
-    /// The time since the machine was started. Nobody can set it, and it goes on in a suspended machine.
+    /// Returns the time since the machine was started. It cannot be set, and it goes on while the
+    /// machine is suspended.
     fn since_boot(&self) -> Micros;
 
-    /// The name of this start of the machine, where the system has one.
+    /// Returns the identity of this start of the machine, if the system has one.
     fn boot_id(&self) -> Option<String>;
 }
 
@@ -66,16 +67,16 @@ impl MachineClock for SystemClock {
     }
 }
 
-/// The machine's clock.
+/// Returns the machine's time of day.
 #[expect(clippy::disallowed_methods, reason = "the one place that asks")]
 pub fn wall() -> Micros {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// The time since the machine was started, the time in which it was suspended included.
+/// Returns the time since the machine was started, including the time in which it was suspended.
 pub(crate) fn since_boot() -> Micros {
-    // `std::time::Instant` stands still in a suspended machine.
+    // `std::time::Instant` stops while the machine is suspended.
     #[cfg(target_os = "linux")]
     const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Boottime;
     #[cfg(not(target_os = "linux"))]
@@ -99,7 +100,7 @@ struct Inner {
     max_jump_us: u64,
     /// Market time less the time since boot, in microseconds.
     offset_us: AtomicI64,
-    /// The offset that the store was last told.
+    /// The offset that was last written to the store.
     noted_us: AtomicI64,
     refuses: AtomicBool,
 }
@@ -117,7 +118,7 @@ impl MarketClock {
         self.0.kind
     }
 
-    /// The time to stamp, when the last one stamped was `last`.
+    /// Returns the time for the next stamp. `last` is the previous one.
     pub(crate) fn now(&self, last: Micros) -> Micros {
         match self.0.kind {
             Clock::Real => last.max(self.read()),
@@ -146,8 +147,8 @@ impl MarketClock {
         wall
     }
 
-    /// Market time goes on from `last` if that is more than a permitted jump ahead: it does not stand still until the
-    /// machine's clock has come there.
+    /// Continues market time from `last` if that is more than a permitted jump ahead. Otherwise
+    /// market time would stand still until the machine's clock reaches `last`.
     pub(crate) fn go_on_from(&self, last: Micros) {
         let Inner { kind, machine, max_jump_us, offset_us, .. } = &*self.0;
         let from_last = offset(last, machine.since_boot());
@@ -169,7 +170,7 @@ impl MarketClock {
     }
 }
 
-/// `time` less the time since boot.
+/// Returns `time` less the time since boot.
 fn offset(time: Micros, boot: Micros) -> i64 {
     i64::try_from(i128::from(time.0) - i128::from(boot.0)).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,6 @@
-//! Delivers each commit after its views are published: to the callers, the subscribers, and whoever waits for its
-//! number. A task of its own does that, so that the exchange's thread runs nothing of a caller.
+//! Delivers each commit, after its views are published, to the callers, the subscribers and the readers
+//! that wait for its number. A separate task does that, so that the exchange's thread runs nothing of a
+//! caller.
 
 use crate::events::commit::Commit;
 use crate::runtime::intake::{Reply, Taker};
@@ -16,12 +17,12 @@ pub(crate) struct Delivery {
 
 /// The receivers of commits.
 pub(crate) struct Deliverer {
-    /// The feed of the watches. A slow one learns that it missed some.
+    /// The feed of the watches. A slow subscriber is told that it lost commits.
     pub(crate) feed: broadcast::Sender<Arc<Commit>>,
     /// The channel to the task of the account feeds, which encodes events.
     pub(crate) account_feeds: mpsc::UnboundedSender<Arc<Commit>>,
     pub(crate) applied: Reaching,
-    /// Closes the intake if this task ends by a panic: its callers would wait for ever.
+    /// Closes the intake if this task ends by a panic. Its callers would otherwise wait for ever.
     pub(crate) _taker: Taker,
 }
 
@@ -34,7 +35,8 @@ impl Deliverer {
     }
 
     fn deliver(&self, Delivery { commit, mut replies }: Delivery) {
-        // Before subscribers count the commit: what a caller had reserved would count twice for a moment.
+        // Replies are settled before subscribers count the commit. Otherwise, what a caller had
+        // reserved would count twice for a moment.
         let mut steps = commit.steps.iter();
         for (commands, reply) in &mut replies {
             steps.by_ref().take(*commands).for_each(|step| reply.settle(step));

@@ -4,9 +4,10 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Rows that wait for so long without one being written stand still.
+/// The time after which rows that wait, while none is written, mean that the tables stand still.
 const STANDS_STILL: Duration = Duration::from_secs(10);
-/// A refusal of the store counts for so long: without a further command the store is not asked again.
+/// The time for which a refusal of the store counts. Without another command the store is not asked
+/// again.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
 /// The state of the projector and the journal's writer. They report it, and `/readyz` reads it. Cheap to clone.
@@ -23,7 +24,7 @@ struct Reports {
     ended: Option<String>,
     /// Why the journal's writer waits for the store.
     unanswered: Option<String>,
-    /// The time at which and why the store refused the last batch.
+    /// The time and the reason of the last refusal of the store.
     refused: Option<(Instant, String)>,
 }
 
@@ -51,12 +52,12 @@ impl Health {
         refused.map(|(_, why)| why.clone())
     }
 
-    /// Rows wait to be written from now on, if none did before.
+    /// Notes that rows wait to be written from now on, unless others wait already.
     pub(crate) fn rows_wait(&self) {
         self.reports().rows_wait_since.get_or_insert_with(Instant::now);
     }
 
-    /// Rows were written, and `more` wait.
+    /// Notes that rows were written. `more` says if others wait.
     pub(crate) fn rows_written(&self, more: bool) {
         let mut reports = self.reports();
         reports.rows_wait_since = more.then(Instant::now);
@@ -71,7 +72,7 @@ impl Health {
         self.reports().ended = Some(why);
     }
 
-    /// The journal's writer asks again and again what became of a batch.
+    /// Notes that the journal's writer repeatedly asks for the result of a batch.
     pub(crate) fn unanswered(&self, why: String) {
         self.reports().unanswered = Some(why);
     }
@@ -97,7 +98,7 @@ pub(crate) fn in_full(error: &dyn Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let words = error.to_string();
-        // Some errors repeat their cause in their own text.
+        // The text of some errors ends with their cause.
         if !text.ends_with(&words) {
             text = format!("{text}: {words}");
         }
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_projector_that_has_ended_is_told_with_its_reason() {
+    fn a_projector_that_has_ended_is_reported_with_its_reason() {
         let health = Health::default();
         health.projector_ended("an amount is too large".to_owned());
         let trouble = health.trouble().unwrap();
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_takes_a_batch_again_is_well() {
+    fn a_store_that_takes_a_batch_again_is_healthy() {
         let health = Health::default();
         health.unanswered("connection refused".to_owned());
         assert_eq!(health.trouble().unwrap(), "the store does not answer: connection refused");

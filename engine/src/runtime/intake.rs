@@ -21,56 +21,61 @@ use work_queue::{Queue, Refuse, WorkQueue};
 /// An item of the intake.
 pub(crate) enum Work {
     Commands(Ticket),
-    /// Something to be read off the exchange, between two commits.
+    /// A question to the exchange, answered between two commits.
     Question(Question),
 }
 
-/// Reads something off the exchange, as far as it comes until the end of its turn; returns true when it is answered,
-/// and gets another turn otherwise.
+/// A question to the exchange. It is called with the end of its turn, and returns true when it is
+/// answered. If it returns false it gets another turn.
 pub(crate) type Question = Box<dyn FnMut(&Exchange, Instant) -> bool + Send>;
 
-/// Commands of one caller that wait to be stamped, one behind the other.
+/// Commands of one caller that wait to be stamped, in order.
 pub(crate) struct Ticket {
-    /// Their time is set when they are taken.
+    /// The commands. Their time is set when they are taken.
     pub(crate) commands: Vec<Stamped>,
     /// The time to move a stepped clock to.
     pub(crate) at: Option<Micros>,
-    /// Not taken any more behind this moment.
+    /// The time after which the commands are not taken any more.
     pub(crate) deadline: Option<Instant>,
     pub(crate) reply: Box<dyn Reply>,
 }
 
-/// A command that is to be stamped.
+/// Returns a command that has no stamp yet.
 pub(crate) fn unstamped(key: Option<ClientKey>, command: Command) -> Stamped {
     Stamped { at: Micros::default(), key, command }
 }
 
-/// A command to be handed over.
+/// A command to submit.
 #[derive(Debug)]
 pub struct Submission {
+    /// The client key; without one, a repeated request is another command.
     pub key: Option<ClientKey>,
+    /// The command.
     pub command: Command,
     /// The time to move a stepped clock to; only for AdvanceTime.
     pub at: Option<Micros>,
-    /// Not taken any more behind this moment.
+    /// The time after which the command is not taken any more.
     pub deadline: Option<Instant>,
 }
 
 impl Submission {
+    /// Returns a submission without a time to move to and without a deadline.
     pub fn new(key: Option<ClientKey>, command: Command) -> Submission {
         Submission { key, command, at: None, deadline: None }
     }
 }
 
-/// The caller of a ticket, who waits for the outcome of its commands.
+/// The caller of a ticket, which waits for the outcome of its commands.
 pub(crate) trait Reply: Send {
-    /// Returns whether the caller still waits.
+    /// Returns true if the caller still waits.
     fn is_awaited(&self) -> bool;
-    /// Answers that the commands were not taken. The only one that the exchange's thread calls.
+    /// Answers that the commands were not taken. This is the only method that the exchange's thread
+    /// calls.
     fn refuse(self: Box<Self>, reason: SubmitError);
-    /// Takes note of the outcome of a command: called once for each, in their order, before the commit is delivered.
+    /// Takes the outcome of one command. Called for each command in order, before the commit is
+    /// delivered.
     fn settle(&mut self, step: &Step);
-    /// Answers the caller. The commit has been delivered.
+    /// Answers the caller, after the commit has been delivered.
     fn answer(self: Box<Self>);
 }
 
@@ -84,7 +89,7 @@ pub(crate) struct Waiting<T, F> {
 /// The outcome of each command of a ticket.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcomes<T> {
-    /// The number of the last one.
+    /// The number of the last command.
     pub(crate) last: u64,
     pub(crate) values: Vec<T>,
 }
@@ -93,7 +98,7 @@ pub(crate) struct Outcomes<T> {
 pub(crate) type Answer<T> = oneshot::Receiver<Result<Outcomes<T>, SubmitError>>;
 
 impl<T, F: FnMut(&Step) -> T> Waiting<T, F> {
-    /// Returns the caller of a ticket with so many commands, and the receiver of its answer.
+    /// Returns the caller of a ticket with this many commands, and the receiver of its answer.
     pub(crate) fn new(commands: usize, settle: F) -> (Waiting<T, F>, Answer<T>) {
         let (sender, receiver) = oneshot::channel();
         let outcomes = Outcomes { last: 0, values: Vec::with_capacity(commands) };
@@ -116,13 +121,13 @@ impl<T: Send, F: FnMut(&Step) -> T + Send> Reply for Waiting<T, F> {
     }
 
     fn answer(self: Box<Self>) {
-        // The caller may have gone: the commands stand all the same.
+        // The caller may have gone. The commands count all the same.
         let _ = self.sender.send(Ok(self.outcomes));
     }
 }
 
-/// Held by the thread that takes the work out. When that thread ends, also by a panic, nothing is handed over
-/// any more, and whoever waits is refused: otherwise they would wait for nobody.
+/// Held by the thread that takes work out of the intake. When that thread ends, even by a panic, the
+/// intake refuses all further work and all that waits. Otherwise callers would wait for ever.
 #[derive(Debug)]
 pub(crate) struct Taker(pub(crate) Arc<Intake>);
 
@@ -132,28 +137,34 @@ impl Drop for Taker {
     }
 }
 
-/// Why a command was not taken. It is not in the journal and its key is free, unless it says otherwise.
+/// Why a command was not taken. Unless a variant says otherwise, the command is not in the journal and
+/// its key is unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
+    /// The intake has no room. The same command may be accepted a moment later.
     #[error("the intake is full")]
     Full,
+    /// The deadline passed before the command was taken.
     #[error("the deadline passed before the command was taken")]
     TooLate,
+    /// The command would move a stepped clock too far.
     #[error("time can be moved by a thousand years at once, and not beyond 2^62 microseconds")]
     TooFar,
+    /// The engine is stopping and takes no more commands.
     #[error("the engine is stopping")]
     Stopping,
+    /// The store refused the batch, for example because the disk is full.
     #[error("the store could not take the command")]
     StoreRefused,
-    /// It may be in the journal: repeat it with its key to learn.
+    /// The command may be in the journal. Repeating it with its key finds out.
     #[error("the store did not say whether it took the command")]
     Unknown,
 }
 
 pub(crate) type Intake = WorkQueue<Ring>;
 
-/// The queue: a ring of tickets in which there may be no more than so many commands, and beside it a ring of as many
-/// questions, so that questions take no room from commands.
+/// The queue: a ring of tickets with a limit on their commands, and a second ring with as many questions,
+/// so that questions take no room from commands.
 pub(crate) struct Ring {
     tickets: ArrayQueue<Ticket>,
     questions: ArrayQueue<Question>,
@@ -191,7 +202,7 @@ impl Intake {
         }))
     }
 
-    /// Commands and questions that wait.
+    /// Returns the number of commands and questions that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.commands.load(Ordering::Relaxed) + self.queue.questions.len()
     }
@@ -217,7 +228,7 @@ impl Queue for Ring {
         };
         let commands = ticket.commands.len();
         let before = self.commands.fetch_add(commands, Ordering::Relaxed);
-        // What is larger than all the room there is goes in alone.
+        // A ticket that is larger than the whole limit enters alone.
         let pushed =
             if before > 0 && before + commands > self.most { Err(ticket) } else { self.tickets.push(ticket) };
         pushed.map_err(|ticket| {
@@ -248,7 +259,7 @@ impl Refuse for Work {
     fn refuse(self) {
         match self {
             Work::Commands(ticket) => ticket.reply.refuse(SubmitError::Stopping),
-            // Who asked learns it as the question is dropped.
+            // The caller sees the refusal when the question is dropped.
             Work::Question(question) => drop(question),
         }
     }
@@ -304,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taker_that_panics_leaves_nobody_waiting() {
+    async fn a_consumer_that_panics_leaves_no_caller_waiting() {
         let intake = Intake::new(8);
         let (waiting, asked) = (command(&intake).expect("it is open"), question(&intake));
         let taker = Taker(intake.clone());
@@ -320,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_comes_as_the_taker_leaves_is_taken_or_refused() {
+    async fn work_that_is_pushed_while_the_consumer_leaves_is_taken_or_refused() {
         for _ in 0..200 {
             let intake = Intake::new(64);
             let pushing = intake.clone();
@@ -337,7 +348,7 @@ mod tests {
             }
             drop(taker);
             let mut waiting = pusher.join().expect("it pushes").into_iter();
-            // Taken, and dropped with its reply.
+            // This one was taken, and dropped with its reply.
             assert!(waiting.next().expect("one was taken").await.is_err());
             for receiver in waiting {
                 assert_eq!(receiver.await, Ok(Err(SubmitError::Stopping)));

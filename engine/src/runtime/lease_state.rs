@@ -1,4 +1,4 @@
-//! Tells how long this engine's lease is valid, as far as it can know.
+//! Keeps how long this engine's lease is valid, as far as it can know.
 
 use crate::runtime::clock::since_boot;
 use kubebid_core::units::Micros;
@@ -27,13 +27,13 @@ impl LeaseState {
         self.0.until_us.store(u64::MAX, Ordering::Release);
     }
 
-    /// Nobody else leads. When this says no somebody may, or does.
+    /// Returns true if no other engine leads. If it returns false, another engine may lead.
     pub(crate) fn is_valid(&self) -> bool {
         let until_us = self.0.until_us.load(Ordering::Acquire);
         until_us == u64::MAX || since_boot().0 < until_us
     }
 
-    /// Nobody else leads for `length` from an instant of [`since_boot`] on.
+    /// Makes the lease valid for `length` from an instant of [`since_boot`] on.
     pub(crate) fn set(&self, from: Micros, length: Duration) {
         let length_us = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
         let until_us = from.0.saturating_add(length_us).min(u64::MAX - 1);
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_sure_behind_the_end_of_a_lease() {
+    fn a_lease_is_not_valid_after_its_end() {
         let lease_state = LeaseState::for_life();
         assert!(lease_state.is_valid());
         lease_state.set(since_boot(), Duration::from_secs(3600));

@@ -13,35 +13,44 @@ use std::sync::Arc;
 use std::time::Duration;
 use tonic::Code;
 
+/// Counter of applied commands, by `outcome`.
 pub const COMMANDS: &str = "kubebid_commands_total";
-pub const EVENTS: &str = "kubebid_events_total";
-pub const DROPPED: &str = "kubebid_commands_dropped_total";
+pub(crate) const EVENTS: &str = "kubebid_events_total";
+pub(crate) const DROPPED: &str = "kubebid_commands_dropped_total";
+/// Counter of commits of the journal.
 pub const COMMITS: &str = "kubebid_commits_total";
+/// Histogram of the time of a commit, in seconds.
 pub const COMMIT_SECONDS: &str = "kubebid_commit_duration_seconds";
-pub const COMMIT_COMMANDS: &str = "kubebid_commit_commands";
-pub const JOURNAL_BYTES: &str = "kubebid_journal_written_bytes_total";
-pub const STORE_FAULTS: &str = "kubebid_store_faults_total";
-pub const INTAKE_DEPTH: &str = "kubebid_intake_commands";
+pub(crate) const COMMIT_COMMANDS: &str = "kubebid_commit_commands";
+pub(crate) const JOURNAL_BYTES: &str = "kubebid_journal_written_bytes_total";
+pub(crate) const STORE_FAULTS: &str = "kubebid_store_faults_total";
+pub(crate) const INTAKE_DEPTH: &str = "kubebid_intake_commands";
+/// Counter of requests, by `wire`, `method` and `code`.
 pub const REQUESTS: &str = "kubebid_requests_total";
-pub const REQUEST_SECONDS: &str = "kubebid_request_duration_seconds";
+pub(crate) const REQUEST_SECONDS: &str = "kubebid_request_duration_seconds";
+/// Gauge of the number of the last applied command.
 pub const SEQ: &str = "kubebid_seq";
+/// Gauge of the applied commands that the tables do not have yet.
 pub const PROJECTION_LAG: &str = "kubebid_projection_lag_commands";
-pub const LEADING: &str = "kubebid_leading";
+pub(crate) const LEADING: &str = "kubebid_leading";
+/// Gauge that is 1 while `/readyz` answers ok.
 pub const READY: &str = "kubebid_ready";
-pub const LEASE_FAULTS: &str = "kubebid_lease_faults_total";
-pub const CLOCK_JUMP: &str = "kubebid_clock_jump_seconds";
-pub const JOURNAL_DAMAGED: &str = "kubebid_journal_damaged";
-pub const JOURNAL_SCRUBS: &str = "kubebid_journal_scrubs_total";
-pub const SNAPSHOT_AGE: &str = "kubebid_snapshot_age_commands";
+pub(crate) const LEASE_FAULTS: &str = "kubebid_lease_faults_total";
+pub(crate) const CLOCK_JUMP: &str = "kubebid_clock_jump_seconds";
+pub(crate) const JOURNAL_DAMAGED: &str = "kubebid_journal_damaged";
+pub(crate) const JOURNAL_SCRUBS: &str = "kubebid_journal_scrubs_total";
+pub(crate) const SNAPSHOT_AGE: &str = "kubebid_snapshot_age_commands";
+/// Gauge of the open connections, by `port`.
 pub const CONNECTIONS: &str = "kubebid_connections";
-pub const CONNECTIONS_REFUSED: &str = "kubebid_connections_refused_total";
-pub const CONNECTIONS_CLOSED: &str = "kubebid_connections_closed_total";
+pub(crate) const CONNECTIONS_REFUSED: &str = "kubebid_connections_refused_total";
+pub(crate) const CONNECTIONS_CLOSED: &str = "kubebid_connections_closed_total";
 
 const OUTCOMES: [&str; 3] = ["accepted", "rejected", "repeated"];
 const REFUSED: &str = "refused";
 const UNKNOWN: &str = "unknown";
 
-/// Says what each metric is. What is rare begins at 0: a rate has nothing to grow from otherwise.
+/// Describes each metric. Counters of rare events start at 0, so that a rate has a first value to grow
+/// from.
 pub fn describe() {
     describe_counter!(COMMANDS, "Commands applied, by outcome: accepted, rejected, repeated");
     describe_counter!(EVENTS, "Events, by kind");
@@ -127,7 +136,7 @@ pub(crate) fn applied(steps: &[Step], waiting: usize) {
     gauge!(INTAKE_DEPTH).set(waiting as f64);
 }
 
-/// Sets how many commands the read model and the newest snapshot lack.
+/// Sets the number of commands that the read model and the newest snapshot lack.
 pub(crate) fn behind(projections: u64, snapshot: u64) {
     gauge!(PROJECTION_LAG).set(projections as f64);
     gauge!(SNAPSHOT_AGE).set(snapshot as f64);
@@ -142,13 +151,13 @@ pub(crate) fn leading(leads: bool) {
     gauge!(LEADING).set(f64::from(u8::from(leads)));
 }
 
-/// The whole journal was checked.
+/// Counts a check of the whole journal, and sets its result.
 pub(crate) fn scrubbed(sound: bool) {
     gauge!(JOURNAL_DAMAGED).set(f64::from(u8::from(!sound)));
     counter!(JOURNAL_SCRUBS).increment(1);
 }
 
-/// The machine's clock is so many seconds ahead of market time.
+/// Sets by how many seconds the machine's clock is ahead of market time.
 pub(crate) fn clock_jump(seconds: f64) {
     gauge!(CLOCK_JUMP).set(seconds);
 }
@@ -161,7 +170,7 @@ pub(crate) fn lease_not_renewed() {
     counter!(LEASE_FAULTS).increment(1);
 }
 
-/// `open` are the connections of a port.
+/// Sets the number of open connections of a port.
 pub(crate) fn connections(port: &'static str, open: usize) {
     gauge!(CONNECTIONS, "port" => port).set(open as f64);
 }
@@ -186,7 +195,8 @@ pub(crate) fn store_unknown() {
     counter!(STORE_FAULTS, "kind" => UNKNOWN).increment(1);
 }
 
-/// The metrics of the requests of one method. Kept, because finding them costs more than counting.
+/// The metrics of the requests of one method. They are kept, because finding them costs more than
+/// counting.
 pub(crate) struct Requests {
     wire: &'static str,
     method: Arc<str>,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 
-/// Says how far it is. When all clones are gone, nobody waits any longer.
+/// The side that advances. When all its clones are dropped, waiting ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Reaching {
     seq: Arc<AtomicU64>,
     moved: watch::Sender<()>,
 }
 
-/// Looks how far it is.
+/// The side that reads and waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Reached {
     seq: Arc<AtomicU64>,
@@ -26,9 +26,9 @@ pub(crate) fn from(seq: u64) -> (Reaching, Reached) {
 }
 
 impl Reaching {
-    /// Says how far it is. That is less than before if something was lost.
+    /// Sets the progress. It may go back if something was lost.
     pub(crate) fn reach(&self, seq: u64) {
-        // What was done for the command is seen by whoever sees its number.
+        // A thread that reads this number also sees everything that was done for the command.
         self.seq.store(seq, Ordering::Release);
         self.moved.send_replace(());
     }
@@ -43,11 +43,12 @@ impl Reached {
         self.seq.load(Ordering::Acquire)
     }
 
-    /// Waits until the command is reached, and says how far it is then; less only where it goes no further.
+    /// Waits until the command is reached, and returns the progress. The result is less than `seq`
+    /// only if the progress has ended.
     pub(crate) async fn wait(&self, seq: u64) -> u64 {
         let mut moved = self.moved.clone();
         loop {
-            // A move from here on is seen below.
+            // A change after this line is noticed below.
             moved.mark_unchanged();
             let reached = self.seq();
             if reached >= seq || moved.changed().await.is_err() {
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_is_woken_when_it_is_reached_and_when_it_never_will_be() {
+    async fn a_waiter_is_woken_when_the_command_is_reached_and_when_it_never_will_be() {
         let (reaching, reached) = from(3);
         assert_eq!((reached.wait(3).await, reached.seq()), (3, 3));
         let waiting = tokio::spawn({
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn no_move_is_missed() {
+    async fn no_change_is_missed() {
         let (reaching, reached) = from(0);
         let waiting: Vec<_> = (1..=1000)
             .map(|seq| {

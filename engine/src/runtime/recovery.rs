@@ -14,22 +14,35 @@ use tracing::{info, warn};
 /// Why the exchange could not be recovered.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
+    /// The store failed, or the journal is damaged.
     #[error(transparent)]
     Store(#[from] Fault),
+    /// A command was written by a newer version of the rules than this program has.
     #[error("record {seq} was written under behaviour {version}, this program knows {BEHAVIOUR}")]
-    Behaviour { seq: u64, version: u16 },
+    Behaviour {
+        /// The number of the command.
+        seq: u64,
+        /// The behaviour that it was written under.
+        version: u16,
+    },
+    /// A record is not a command.
     #[error("record {seq} is not a command: {source}")]
-    Record { seq: u64, source: DecodeError },
+    Record {
+        /// The number of the record.
+        seq: u64,
+        /// The fault in the record.
+        source: DecodeError,
+    },
 }
 
-/// The exchange as the newest snapshot has it that is usable and contains nothing behind `seq`; an empty one
-/// where there is none.
+/// Restores the newest usable snapshot that contains nothing after `seq`. Returns an empty exchange if
+/// there is none.
 pub(crate) async fn from_snapshot(store: &Store, seq: u64) -> Result<(Replay, Position), Fault> {
     let mut up_to = Some(seq);
     while let Some(seq) = up_to {
         let Some(snapshot) = store.snapshots().load_up_to(seq).await? else { break };
         let after = snapshot.after;
-        // It takes a while, and others want the thread too.
+        // Restoring takes a while, and other tasks need the thread.
         let restored = tokio::task::spawn_blocking(move || restore(&snapshot));
         match restored.await.expect("restoring does not panic") {
             Ok(exchange) => {

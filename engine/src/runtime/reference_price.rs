@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, VecDeque};
 /// The time for which a price counts.
 pub(crate) const WINDOW: Micros = Micros(REFERENCE_HOURS * Micros::HOUR.0);
 
-/// The market prices of the window, and for how long each was in force.
+/// The market prices of the window, and how long each was in force.
 #[derive(Debug, Default)]
 pub(crate) struct Reference {
-    /// The time at which each price began; absent where there was no supply.
+    /// The time at which each price began. None means that there was no supply.
     changes: VecDeque<(Micros, Option<Price>)>,
-    /// The finished stretches inside the window, summed by price.
+    /// The completed spans within the window, summed by price.
     spans: BTreeMap<Price, u64>,
     floor: Option<Price>,
 }
@@ -32,7 +32,7 @@ impl Reference {
         self.changes.push_back((at, price));
     }
 
-    /// Returns the reference price at `now`; nothing where no time counts and there is no floor.
+    /// Returns the reference price at `now`, or None if no time counts and there is no floor.
     pub(crate) fn price(&mut self, now: Micros) -> Option<Price> {
         self.median(now).map(|median| Price(reference_micros(median.0)))
     }

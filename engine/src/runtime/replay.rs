@@ -4,27 +4,28 @@ use crate::events::commit::{HourMark, Step};
 use kubebid_core::units::Micros;
 use kubebid_core::{Content, Exchange, Stamped};
 
-/// The version of the rules' behaviour that new records are written under. A later behaviour gets
-/// another number and is switched on by a journaled command; this one stays replayable.
+/// The version of the rules' behaviour under which new records are written. A later behaviour gets
+/// another number, and a journaled command switches it on; this one stays replayable.
 pub const BEHAVIOUR: u16 = 1;
 
-/// The bills that one command may note at full hours: at two hundred bytes each until they are in the tables. A step of
-/// time that passes more of them notes no more; what follows is one long segment of each bill, which is exact all the
-/// same.
+/// The most bills that one command notes at full hours. Each takes two hundred bytes until it is in the
+/// tables. A longer step of time notes no more of them; the rest of each bill is then one long segment,
+/// which is equally exact.
 const NOTED_MAX: usize = 100_000;
 
-/// The longest step of time, a thousand years: more is a mistake, as of nanoseconds for microseconds.
+/// The longest step of time: a thousand years. A longer one is a mistake, such as nanoseconds instead of
+/// microseconds.
 const STEP_MAX: Micros = Micros(1000 * 366 * Micros::DAY.0);
 
-/// The last instant that time can be moved to. What is counted on from there stays below 2^63.
+/// The last instant to which time can be moved. Times that are computed from it stay below 2^63.
 const TIME_MAX: Micros = Micros(1 << 62);
 
-/// Returns whether a command may move time from `now` to `at`.
+/// Returns true if a command may move time from `now` to `at`.
 pub(crate) fn may_advance(now: Micros, at: Micros) -> bool {
     at <= now.after(STEP_MAX).min(TIME_MAX).max(now)
 }
 
-/// The exchange and what it needs to be followed.
+/// The exchange, with the state that is needed to note hourly bills.
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(crate) exchange: Exchange,
@@ -38,12 +39,12 @@ impl Replay {
         Replay { exchange, next_hour }
     }
 
-    /// One after another.
+    /// Applies commands one after another.
     pub(crate) fn steps(&mut self, commands: Vec<Stamped>) -> Vec<Step> {
         commands.into_iter().map(|command| self.step(command, None)).collect()
     }
 
-    /// `content` is known of a command that was just written.
+    /// Applies a command. `content` is its fingerprint, if it is known from packing the command.
     pub(crate) fn step(&mut self, command: Stamped, content: Option<Content>) -> Step {
         let hours = self.pass_hours(command.at);
         let answer = self.exchange.apply_keyed(&command, content);
@@ -60,15 +61,15 @@ impl Replay {
         }
     }
 
-    /// Stops at each full hour up to `at` at which anything runs. That changes nothing but when the
-    /// exchange settles what is due (R1).
+    /// Stops at each full hour up to `at` at which a node runs, and notes the bills. By R1 this
+    /// changes nothing but the moment at which the exchange settles what is due.
     fn pass_hours(&mut self, at: Micros) -> Vec<HourMark> {
         let (mut marks, mut noted) = (Vec::new(), 0);
         while self.next_hour <= at {
             self.exchange.run_until(self.next_hour);
             let bills = self.exchange.accruals();
             noted += bills.len();
-            // Nodes begin to run by commands only: where none runs, none does up to `at`.
+            // Only commands make nodes start to run: if none runs now, none does up to `at`.
             if bills.is_empty() || noted > NOTED_MAX && !marks.is_empty() {
                 self.next_hour = hour_after(at);
                 break;
@@ -124,7 +125,7 @@ mod tests {
         let step = replay.step(long, None);
         assert_eq!(hourly_bills(&step), NOTED_MAX);
         assert_eq!(replay.exchange.bill_at(AllocationId(1), STEP_MAX), Some(Price(1000).over(STEP_MAX)));
-        // From here on by the hour again.
+        // From here on, bills are noted by the hour again.
         let next = Micros(STEP_MAX.0 + Micros::HOUR.0);
         let step = replay.step(Stamped { at: next, key: None, command: Command::AdvanceTime }, None);
         let bills: Vec<_> = step.hours.iter().flat_map(|hour| &hour.bills).collect();

@@ -24,13 +24,14 @@ use std::time::{Duration, Instant};
 use tokio::task::yield_now;
 use tracing::warn;
 
-/// The most commands in one commit. Those of one ticket are not split.
+/// The most commands in one commit. The commands of one ticket are not divided.
 const BATCH_COMMANDS: usize = 8192;
 /// The smallest batch that is applied while the next one is being journaled. A smaller batch is applied first,
 /// because a commit that fewer callers share costs more than that moment.
 const OVERLAP_MIN_COMMANDS: usize = 64;
-/// The number of callers that have to share a commit for the next one to be delayed (PostgreSQL's `commit_siblings`). They
-/// are answered first, and their next commands share a commit again: a commit costs as much as thirty commands.
+/// The number of callers that share a commit from which on the next commit is delayed (PostgreSQL's
+/// `commit_siblings`). They are answered first, so that their next commands share a commit again: a
+/// commit costs as much as thirty commands.
 const COMMIT_SIBLINGS: usize = 24;
 /// The delay before the next commit, so that these callers can send their next commands (PostgreSQL's `commit_delay`).
 const COMMIT_DELAY: Duration = Duration::from_millis(1);
@@ -57,13 +58,13 @@ pub enum Stopped {
     /// Another engine leads.
     #[error("this engine may not write any more: {0}")]
     Superseded(String),
-    /// The database was restored under the engine, or somebody changed its journal.
+    /// The database was restored under the engine, or another program changed its journal.
     #[error(
         "the store holds another history than this engine wrote: {0}. If the database was restored, see \"Restoring\" in \
          docs/operations.md, and start the engine again"
     )]
     OtherHistory(String),
-    /// Writes are not kept, or not where the next engine looks for them.
+    /// Writes are not kept, or are not in the place where the next engine looks for them.
     #[error("the store is lost: {0}")]
     StoreLost(String),
 }
@@ -79,7 +80,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Returns how many commands it is.
+    /// Returns the number of commands.
     fn count(&self) -> usize {
         self.commands().count()
     }
@@ -142,8 +143,8 @@ impl Sequencer {
                 is_committed.set(true);
                 committed
             };
-            // The store is given the batch before anything is applied here. Questions have a turn in each commit, and
-            // the time that the store takes for it.
+            // The store gets the batch before anything is applied here. In each commit,
+            // questions have one turn and the time that the store takes.
             let meanwhile = async {
                 if let Some(much) = durable.take() {
                     market.apply(much, intake.waiting());
@@ -156,7 +157,8 @@ impl Sequencer {
             match committed? {
                 Ok(()) => durable = Some(taken),
                 Err(not_done) => {
-                    // As if it had never been stamped.
+                    // The commands were refused, so the stamp goes back to the last
+                    // applied one.
                     *stamped = market.replay.exchange.now();
                     taken.tickets.into_iter().for_each(|ticket| ticket.reply.refuse(not_done));
                 }
@@ -172,11 +174,11 @@ impl Sequencer {
         let now = self.now();
         let due = self.market.replay.exchange.next_due();
         let left = due.map_or(WAIT, |due| WAIT.min(Duration::from_micros(due.since(now).0)));
-        // A commit may take a while: what falls due within it has been waited for already.
+        // An instant that fell due during the commit is in the past, and is not waited for.
         let _ = tokio::time::timeout(left, self.intake.ready()).await;
     }
 
-    /// Tells the next engine how this one's clock stands, when that has changed.
+    /// Writes the state of this engine's clock for the next engine, if it has changed.
     async fn note_clock(&self) {
         if let Some(mark) = self.clock.to_note()
             && let Err(fault) = self.store.note_clock(&mark).await
@@ -185,7 +187,8 @@ impl Sequencer {
         }
     }
 
-    /// Never before what was stamped, though it may not be applied yet.
+    /// Returns the present market time. It is never before the last stamp, whose command may not be
+    /// applied yet.
     fn now(&self) -> Micros {
         self.clock.now(self.market.replay.exchange.now().max(self.stamped))
     }
@@ -195,8 +198,8 @@ impl Sequencer {
         self.clock.kind() == Clock::Real && due.is_some_and(|due| due <= self.now())
     }
 
-    /// Returns what waits, stamped. Those whose caller has gone or whose deadline has passed are left out,
-    /// unjournaled.
+    /// Takes what waits, and stamps it. Leaves out commands whose caller has gone or whose deadline
+    /// has passed; they are not journaled.
     fn take(&mut self) -> Taken {
         let (now, moment) = (self.now(), Instant::now());
         let (mut taken, mut commands) = (Taken::default(), 0);
@@ -208,7 +211,8 @@ impl Sequencer {
                 metrics::dropped();
                 ticket.reply.refuse(SubmitError::TooLate);
             } else if ticket.at.is_some_and(|at| !may_advance(self.now(), at)) {
-                // Before it is journaled: it would be applied again at each start.
+                // Refused before it is journaled; otherwise it would be applied again at
+                // each start.
                 ticket.reply.refuse(SubmitError::TooFar);
             } else {
                 commands += ticket.commands.len();

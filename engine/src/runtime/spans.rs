@@ -9,10 +9,10 @@ use tracing::instrument::{Instrument, Instrumented};
 use tracing::{Level, Span, debug_span, enabled, field};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// The target of the spans, at level DEBUG. Without a collector, a request costs one look at a flag.
+/// The target of the spans, at level DEBUG. Without a collector, a request costs one check of a flag.
 pub const TARGET: &str = "kubebid::request";
 
-/// A request's, below the span that its `traceparent` names.
+/// Returns the span of a request, as a child of the span that its `traceparent` names.
 pub(crate) fn request(wire: &'static str, method: &str, headers: &HeaderMap) -> Span {
     let span = debug_span!(
         target: TARGET,
@@ -27,28 +27,29 @@ pub(crate) fn request(wire: &'static str, method: &str, headers: &HeaderMap) -> 
     );
     if !span.is_disabled() {
         let parent = global::get_text_map_propagator(|propagator| propagator.extract(&Headers(headers)));
-        // Nothing to be below where spans are only logged.
+        // This fails if spans are only logged, which is no error.
         let _ = span.set_parent(parent);
     }
     span
 }
 
-/// A future and its span. Both in a box, or neither: what is not traced is not made larger.
+/// A future with its span. It is boxed only if it is traced, so that a request without a span is not made
+/// larger.
 pub(crate) type Within<F> = Either<F, Pin<Box<Instrumented<F>>>>;
 
 pub(crate) fn within<F: Future>(span: Span, doing: F) -> Within<F> {
     if span.is_disabled() { Either::Left(doing) } else { Either::Right(Box::pin(doing.instrument(span))) }
 }
 
-/// Notes the number of the request's command.
+/// Records the number of the request's command in its span.
 pub(crate) fn stamped(seq: u64) {
     if enabled!(target: TARGET, Level::DEBUG) {
-        // Collectors know signed numbers only: another kind would be a text to them.
+        // Collectors know signed numbers only, and would turn another type into a text.
         Span::current().record("seq", i64::try_from(seq).unwrap_or(i64::MAX));
     }
 }
 
-/// Notes how the request was answered.
+/// Records the outcome of the request in its span.
 pub(crate) fn answered(code: tonic::Code, word: &'static str) {
     if enabled!(target: TARGET, Level::DEBUG) {
         let span = Span::current();
@@ -59,7 +60,8 @@ pub(crate) fn answered(code: tonic::Code, word: &'static str) {
     }
 }
 
-/// Returns true for errors that are ours. By the convention for servers a refusal is an answer.
+/// Returns true for errors that are the engine's fault. By the convention for servers, a refusal is not
+/// an error.
 fn is_our_fault(code: tonic::Code) -> bool {
     use tonic::Code::{DataLoss, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
     matches!(code, Unknown | DeadlineExceeded | Unimplemented | Internal | Unavailable | DataLoss)

@@ -12,15 +12,23 @@ use std::sync::Arc;
 /// A market as of one command.
 #[derive(Clone, Debug)]
 pub struct MarketView {
+    /// The market.
     pub market: MarketId,
+    /// Its name, as `type/region`.
     pub name: MarketName,
+    /// The market time at which it was opened.
     pub opened_at: Micros,
+    /// Its rules.
     pub rules: MarketRules,
+    /// Its five numbers (R9).
     pub numbers: Numbers,
+    /// The counts of its units.
     pub supply: Supply,
     /// The price of which 65 % is the median of the last 48 hours. Bidding strategies multiply it.
     pub reference_price: Option<Price>,
+    /// The command that the view belongs to.
     pub seq: Seq,
+    /// The market time of the view.
     pub at: Micros,
 }
 
@@ -32,23 +40,31 @@ pub struct Markets {
 }
 
 impl Markets {
+    /// Returns the view of a market; None if no such market is open.
     pub fn get(&self, name: &MarketName) -> Option<Arc<MarketView>> {
         Some(self.cells[*self.by_name.get(name)?].load_full())
     }
 
+    /// Returns the view of a market by its id.
+    ///
+    /// # Panics
+    /// If the id is not that of an open market.
     pub fn by_id(&self, id: MarketId) -> Arc<MarketView> {
         self.cells[id.0 as usize].load_full()
     }
 
+    /// Returns all views in the order in which the markets were opened.
     pub fn iter(&self) -> impl Iterator<Item = Arc<MarketView>> {
         self.cells.iter().map(|cell| cell.load_full())
     }
 
+    /// Returns the views of the markets of an instance type.
     pub fn of_type(&self, instance_type: &str) -> impl Iterator<Item = Arc<MarketView>> {
         self.iter().filter(move |view| view.name.parts().0 == instance_type)
     }
 }
 
+/// The published views. Reading them takes no lock.
 #[derive(Debug, Default)]
 pub struct Views {
     markets: ArcSwap<Markets>,
@@ -56,22 +72,24 @@ pub struct Views {
 }
 
 impl Views {
+    /// Returns the markets as of the last published commit.
     pub fn markets(&self) -> Arc<Markets> {
         self.markets.load_full()
     }
 
+    /// Returns the names of accounts and markets as of the last published commit.
     pub fn names(&self) -> Arc<Names> {
         self.names.load_full()
     }
 }
 
-/// The one who publishes.
+/// The side that publishes the views.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     views: Arc<Views>,
     references: Vec<Reference>,
     opened: Vec<Micros>,
-    /// The time at which all markets were last published; not yet at the beginning.
+    /// The time at which all markets were last published; None before the first time.
     refreshed: Option<Micros>,
 }
 
@@ -83,7 +101,7 @@ impl Publisher {
         Publisher { views, references: Vec::new(), opened: Vec::new(), refreshed: None }
     }
 
-    /// Takes note of price changes.
+    /// Takes the price changes from the events of a command.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the others move no price")]
     pub(crate) fn note(&mut self, events: &[Event]) {
         for event in events {
@@ -97,7 +115,7 @@ impl Publisher {
         }
     }
 
-    /// Also for markets that were opened before the events that are noted here begin.
+    /// Adds a market, also one that was opened before the first event that is noted here.
     pub(crate) fn open(&mut self, market: MarketId, at: Micros) {
         let index = market.0 as usize;
         if self.references.len() <= index {
@@ -106,7 +124,7 @@ impl Publisher {
         }
     }
 
-    /// A price that was in force before the events that are noted here begin.
+    /// Adds a price that was in force before the first event that is noted here.
     pub(crate) fn recall(&mut self, market: MarketId, at: Micros, numbers: &Numbers) {
         self.references[market.0 as usize].change(at, numbers);
     }
@@ -116,8 +134,8 @@ impl Publisher {
         self.views.names()
     }
 
-    /// Publishes the markets that changed; the first time all, and now and then, for time moves the
-    /// reference prices.
+    /// Publishes the markets that changed. Publishes all of them the first time, and from time to
+    /// time, because reference prices change with time alone.
     pub(crate) fn publish(&mut self, exchange: &mut Exchange) {
         let mut changed = exchange.take_changed();
         let now = exchange.now();

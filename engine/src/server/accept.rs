@@ -17,21 +17,21 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
-/// Requests that one connection may have open at once.
+/// The most requests that one connection may have open at once.
 const STREAMS: u32 = 256;
-/// Bytes of an answer that wait in the connection for the peer to read.
+/// The most bytes of an answer that the connection buffers until the peer reads.
 const SEND_BUFFER: usize = 64 * 1024;
 /// The time that a peer may take to answer a ping.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The interval at which a quiet peer is asked whether it is there.
+/// The interval at which a quiet peer gets a ping.
 const PING: Duration = Duration::from_secs(30);
-/// The time that HTTP/1 waits for the head of a request after the first: longer than clients keep connections in
-/// their pools.
+/// The time that HTTP/1 waits for the next request of a connection. It is longer than clients keep
+/// connections in their pools.
 const NEXT_REQUEST: Duration = Duration::from_secs(120);
-/// The time to wait when the system gives no connections: it may have run out of files.
+/// The time to wait after the system refused a connection. The process may have run out of files.
 const EXHAUSTED: Duration = Duration::from_millis(50);
 
-/// Serves until `stopping` says so; then open requests may take `grace` to finish.
+/// Serves until `stopping` says so. Open requests then have `grace` to finish.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -48,7 +48,7 @@ pub(super) async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                // One too many is closed at once.
+                // A connection above the limit is closed at once.
                 let Some(place) = connections.admit(peer.ip()) else { continue };
                 let (tls, responder, stopping, alive) =
                     (tls.clone(), responder.clone(), stopping.clone(), alive.subscribe());
@@ -79,7 +79,7 @@ async fn connection(
     stopping: watch::Receiver<bool>,
 ) {
     let accepted = Instant::now();
-    // Answers are small and waited for.
+    // Answers are small, and a caller waits for each.
     let _ = stream.set_nodelay(true);
     let Some(tls) = tls else { return http(stream, accepted, responder, connections, place, stopping).await };
     let deadline = accepted + connections.limits().first_request;
@@ -126,7 +126,7 @@ async fn http(
         reason = activity.until_silent(accepted, connections.limits()) => {
             connections.closed(reason);
             if reason == Silence::Idle {
-                // What comes just before it hears of the end is answered.
+                // A request that arrives just before the peer sees the end is answered.
                 serving.as_mut().graceful_shutdown();
                 let _ = tokio::time::timeout(PATIENCE, serving.as_mut()).await;
             }

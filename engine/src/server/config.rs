@@ -115,6 +115,7 @@ pub struct ServeArgs {
     /// Seconds after which a connection is closed on which no request is open.
     #[arg(long, env = "KUBEBID_IDLE_SECONDS", default_value_t = 600, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub idle_seconds: u64,
+    /// The limits of accounts that have none of their own.
     #[command(flatten)]
     pub limits: LimitArgs,
 }
@@ -161,13 +162,19 @@ pub struct LimitArgs {
     pub limit_commands_per_day: u64,
 }
 
+/// The values of `--clock`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print the comment of a variant in --help")]
 pub enum ClockArg {
     Real,
     Stepped,
 }
 
 impl ServeArgs {
+    /// Returns the options of the engine.
+    ///
+    /// # Errors
+    /// The URL of the store is not valid.
     pub fn engine_options(&self) -> Result<EngineOptions, Fault> {
         let mut store = StoreOptions::from_url(&self.store)?;
         store.connections = self.store_connections;
@@ -196,6 +203,7 @@ impl ServeArgs {
         })
     }
 
+    /// Returns the configuration of the server.
     pub fn server_config(&self) -> ServerConfig {
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
         ServerConfig {

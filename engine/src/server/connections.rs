@@ -1,4 +1,4 @@
-//! Limits how many connections are open, in all and from one address, and closes silent ones.
+//! Limits how many connections are open, in total and from one address, and closes silent ones.
 
 use crate::auth::Origin;
 use crate::auth::limits::Defaults;
@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tracing::warn;
 
-/// Descriptors that are kept for the store, the log, and the port of health and metrics.
+/// The number of file descriptors that are kept for the store, the log, and the port of health and
+/// metrics.
 const RESERVED_FILES: u64 = 256;
 /// The most connections that are open at once, however many files the process may have.
 const CONNECTIONS: usize = 4096;
-/// Addresses that are remembered before those are forgotten that have nothing open.
+/// The number of addresses that are kept before those without an open connection are dropped.
 const ADDRESSES: usize = 1024;
-/// The interval at which a refused connection is logged.
+/// The least time between two log lines about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The first bytes of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -27,27 +28,27 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Limits of the connections of one port.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// Connections that are open at once.
+    /// The most connections that are open at once.
     pub max: usize,
-    /// Connections that are open at once from one address.
+    /// The most connections that are open at once from one address.
     pub max_per_address: usize,
-    /// The time that a new connection may take until its first request begins: the TLS handshake and the head of
-    /// the request are a part of it.
+    /// The time until the first request of a new connection must begin. It includes the TLS handshake
+    /// and the head of the request.
     pub first_request: Duration,
-    /// The time that a connection is kept on which no request is open.
+    /// The time after which a connection without an open request is closed.
     pub idle: Duration,
 }
 
 impl ConnectionLimits {
-    /// Returns the limits that leave the process enough files for everything else. An address gets half of all
-    /// connections if nothing else is said.
+    /// Returns limits that leave the process enough files for everything else. By default an address
+    /// gets half of all connections.
     pub fn new(max: Option<usize>, max_per_address: Option<usize>, idle: Duration) -> ConnectionLimits {
         let max = max.unwrap_or_else(|| default_max(open_files()));
         let max_per_address = max_per_address.unwrap_or((max / 2).max(1));
         ConnectionLimits { max, max_per_address, idle, ..ConnectionLimits::default() }
     }
 
-    /// Returns the limits of the port of health and metrics, which is for few.
+    /// Returns the limits of the port of health and metrics, which has few callers.
     pub(super) fn of_ops() -> ConnectionLimits {
         ConnectionLimits {
             max: 32,
@@ -70,7 +71,7 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Returns how many files this process may have open.
+/// Returns the number of files that this process may have open.
 fn open_files() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
@@ -114,7 +115,7 @@ pub(super) struct Place {
 }
 
 impl Connections {
-    /// `port` is the name of the port in metrics and in the log.
+    /// Creates the table of a port's connections. `port` is its name in metrics and in the log.
     pub(super) fn new(port: &'static str, limits: ConnectionLimits, defaults: &Defaults) -> Connections {
         let requests_per_second = defaults.anonymous_requests_per_second;
         let (table, refused) = (Mutex::default(), LogInterval::default());
@@ -151,7 +152,7 @@ impl Connections {
         Some(Place { connections: self.clone(), address, origin })
     }
 
-    /// Says that the system gave no connection: the process may have run out of files.
+    /// Notes that the system refused a connection. The process may have run out of files.
     pub(super) fn not_accepted(&self, error: &std::io::Error) {
         self.refuse("no_connection", &error.to_string());
     }
@@ -170,14 +171,14 @@ impl Connections {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // It is consistent whenever the lock is released.
+        // The table is consistent whenever the lock is released.
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Table {
-    /// Forgets addresses without connections once there are many. One that has used up its requests is kept: it would
-    /// begin with new ones otherwise.
+    /// Drops addresses without connections once there are many. An address that has used up its
+    /// requests is kept; it would otherwise start again with a full limit.
     fn forget_idle(&mut self) {
         if self.addresses.len() >= ADDRESSES.max(2 * self.open) {
             self.addresses.retain(|_, known| known.open > 0 || known.origin.is_used());
@@ -195,7 +196,8 @@ impl Drop for Place {
     }
 }
 
-/// Returns what is counted as one address: of IPv6 the network of 64 bits, which is what one machine gets.
+/// Returns what counts as one address. For IPv6 that is the network of 64 bits, which is what one machine
+/// gets.
 fn prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
@@ -203,12 +205,12 @@ fn prefix(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Lets one line a minute into the log, with what it is about counted.
+/// Lets one line per interval into the log, with the number of occurrences.
 #[derive(Debug, Default)]
 struct LogInterval(Mutex<(Option<Instant>, u64)>);
 
 impl LogInterval {
-    /// Counts one more. Returns how many there were since the last line, if it is time for another.
+    /// Counts one occurrence. Returns the number since the last line, if it is time for another line.
     fn note(&self) -> Option<u64> {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, count) = &mut *noted;
@@ -271,10 +273,10 @@ impl Activity {
         OpenRequest(self.clone())
     }
 
-    /// Waits until the connection is to be closed. `accepted` is when it began.
+    /// Waits until the connection has to be closed. `accepted` is when it began.
     pub(super) async fn until_silent(&self, accepted: Instant, limits: &ConnectionLimits) -> Silence {
         tokio::time::sleep_until((accepted + limits.first_request).into()).await;
-        // A client of HTTP/2 may connect before it has anything to ask.
+        // A client of HTTP/2 may connect before it has anything to request.
         if !self.0.any.load(Ordering::Relaxed) && !self.0.speaks_http2.load(Ordering::Relaxed) {
             return Silence::NoRequest;
         }
@@ -415,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_hears_of_the_first_refusal_and_then_once_a_minute() {
+    fn the_first_refusal_is_logged_and_then_one_line_a_minute() {
         let refused = LogInterval::default();
         assert_eq!(refused.note(), Some(1));
         assert_eq!((0..100).filter_map(|_| refused.note()).count(), 0);

@@ -20,13 +20,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{error, warn};
 
-/// Bounds of durations, in seconds.
+/// The upper bounds of duration histograms, in seconds.
 const SECONDS: [f64; 14] =
     [0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
-/// Bounds of counts.
+/// The upper bounds of count histograms.
 const COUNTS: [f64; 9] = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 2048.0, 4096.0, 8192.0];
 
-/// Serves on a thread of its own until `stopping` says so: probes are answered however busy the other threads are.
+/// Serves on its own thread until `stopping` says so, so that probes are answered however busy the other
+/// threads are.
 pub(super) fn serve(
     listener: TcpListener,
     service_slot: ServiceSlot,
@@ -53,7 +54,7 @@ fn router(service_slot: ServiceSlot, standby: bool) -> Router {
     let handle = recorder();
     let waiting = if standby { "standby" } else { "starting" };
     let ready = async move |State(service_slot): State<ServiceSlot>| ready(&service_slot, waiting);
-    // Elsewhere: there may be many series, and probes do not wait for them.
+    // Rendered on another thread: there may be many series, and probes must not wait for them.
     let metrics = async move |State(service_slot): State<ServiceSlot>| {
         let rendered = tokio::task::spawn_blocking(move || render(&service_slot, handle)).await;
         rendered.unwrap_or((StatusCode::INTERNAL_SERVER_ERROR, "a bug of the engine\n".to_owned()))
@@ -65,7 +66,7 @@ fn router(service_slot: ServiceSlot, standby: bool) -> Router {
         .with_state(service_slot)
 }
 
-/// Returns whether requests are served.
+/// Returns the answer to a readiness probe.
 fn ready(service_slot: &ServiceSlot, waiting: &'static str) -> (StatusCode, Cow<'static, str>) {
     match unready(service_slot, waiting) {
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n").into()),
@@ -100,7 +101,7 @@ fn render(service_slot: &ServiceSlot, handle: Option<&PrometheusHandle>) -> (Sta
     (StatusCode::OK, handle.render() + &of_markets)
 }
 
-/// One for the process; none where somebody else has taken its place.
+/// Returns the recorder of the process. None if another one was installed before.
 fn recorder() -> Option<&'static PrometheusHandle> {
     static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
     let made = RECORDER.get_or_init(|| {

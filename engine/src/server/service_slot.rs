@@ -41,7 +41,8 @@ impl<S> Responder for S where
 {
 }
 
-/// All that answers requests, made before there is an engine that leads: a standby is to serve at once then.
+/// The routes of both protocols. They are made before an engine leads, so that a standby can serve at
+/// once then.
 pub(super) struct Prepared {
     grpc: grpc::Prepared,
     rest: Router<Api>,
@@ -53,7 +54,7 @@ impl Prepared {
     }
 }
 
-/// Opened once, when the engine leads. Cheap to clone.
+/// The slot of the service. It is filled once, when the engine leads. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct ServiceSlot(Arc<OnceLock<Open>>);
 
@@ -69,7 +70,7 @@ impl ServiceSlot {
         assert!(self.0.set(Open { api, grpc, rest }).is_ok(), "it is opened once");
     }
 
-    /// None until it is open.
+    /// Returns the API, or None before the engine leads.
     pub(super) fn api(&self) -> Option<&Api> {
         self.0.get().map(|open| &open.api)
     }

@@ -12,16 +12,21 @@ use super::{Fault, Rows, bigint};
 /// A role of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
+    /// It may bid.
     Tenant,
+    /// It may offer.
     Provider,
+    /// It may read markets, prices and depth, and the events that concern its account.
     Viewer,
+    /// It may do everything, and sees all accounts.
     Admin,
 }
 
 impl Role {
+    /// All roles.
     pub const ALL: [Self; 4] = [Self::Tenant, Self::Provider, Self::Viewer, Self::Admin];
 
-    /// The name in the database and on the wire.
+    /// Returns the name in the database and on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tenant => "tenant",
@@ -46,7 +51,7 @@ impl FromStr for Role {
     }
 }
 
-/// The name of no role.
+/// An error: the text is not the name of a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a role; the roles are tenant, provider, viewer and admin")]
 pub struct UnknownRole(pub String);
@@ -54,30 +59,37 @@ pub struct UnknownRole(pub String);
 /// An account of the exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
+    /// Its name, which callers and events show.
     pub name: String,
+    /// Its own limits.
     pub limits: Limits,
+    /// The time at which it was created, in microseconds since 1970.
     pub created_at_us: u64,
 }
 
-/// The limits of an account; `None` is the engine's default.
+/// The limits of an account. `None` means the engine's default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
+    /// The most bids that search.
     pub open_bids: Option<u64>,
-    /// Wanted by its searching bids and held by its others.
+    /// The most nodes that its searching bids want and its other bids hold, in total.
     pub nodes_wanted: Option<u64>,
     /// The highest ceiling of a bid, per node-hour.
     pub ceiling_micros: Option<u64>,
+    /// The most requests per second.
     pub requests_per_second: Option<u64>,
-    /// The units of all its offers.
+    /// The most units of all its offers.
     pub units_offered: Option<u64>,
-    /// The units by which one command may change an offer.
+    /// The most units by which one command may change an offer.
     pub units_per_command: Option<u64>,
+    /// The most commands per second that the market refuses.
     pub refusals_per_second: Option<u64>,
+    /// The most commands per day.
     pub commands_per_day: Option<u64>,
 }
 
 impl Rows {
-    /// Makes the account, or gives an existing one other limits; it stays as old as it is.
+    /// Creates an account, or sets the limits of an existing one, whose time of creation stays.
     pub async fn put_account(&self, account: &Account) -> Result<(), Fault> {
         let _turn = self.turn.take().await;
         sqlx::query(
@@ -111,6 +123,7 @@ impl Rows {
         Ok(())
     }
 
+    /// Reads an account; None if it does not exist.
     pub async fn account(&self, name: &str) -> Result<Option<Account>, Fault> {
         let row = sqlx::query("SELECT * FROM accounts WHERE name = $1")
             .bind(name)
@@ -120,7 +133,7 @@ impl Rows {
         Ok(row.map(|row| account(&row)))
     }
 
-    /// The accounts in the order of their names (bytes), those after `after`, at most `limit`.
+    /// Returns at most `limit` accounts after `after`, in the byte order of their names.
     pub async fn accounts(&self, after: &str, limit: u32) -> Result<Vec<Account>, Fault> {
         let rows = sqlx::query("SELECT * FROM accounts WHERE name > $1 ORDER BY name LIMIT $2")
             .bind(after)

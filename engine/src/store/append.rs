@@ -18,26 +18,26 @@ use super::rows::number;
 use super::session::Connection;
 use super::{Fault, Leadership, bigint};
 
-/// The one who may append.
+/// The program that may append.
 #[async_trait]
 pub trait JournalWriter: fmt::Debug + Send {
-    /// The epoch this writer appends under. [`JournalWriter::resolve`] raises it.
+    /// Returns the epoch under which this writer appends. [`JournalWriter::resolve`] raises it.
     fn epoch(&self) -> u64;
 
-    /// Makes a batch durable. When this returns `Ok` the batch survives whatever happens next.
+    /// Makes a batch durable. When this returns `Ok`, the batch survives whatever happens next.
     ///
-    /// If the future is dropped before it is done, the batch is unknown as if a connection had been
-    /// lost: call [`JournalWriter::resolve`].
+    /// If the future is dropped before it is ready, the result is unknown, as after a lost
+    /// connection: call [`JournalWriter::resolve`].
     async fn append(&mut self, batch: &Batch) -> Result<(), AppendError>;
 
-    /// Finds out what became of an append that ended [unknown](AppendError::Unknown). The answer
-    /// stays true: a batch that is not in the journal will not get there by that append. Afterwards
-    /// the writer is as good as before, unless it is fenced.
+    /// Finds out if a batch whose append ended [unknown](AppendError::Unknown) is in the journal. The
+    /// answer is final: a batch that is not in the journal will not get there by that append.
+    /// Afterwards the writer can be used again, unless it is fenced.
     ///
     /// # Errors
-    /// When the database cannot be asked; ask again. When the journal ends neither before the batch
-    /// nor with it ([`Fault::Diverged`]: the database lost or gained a piece of history, for example
-    /// by a restore); recover from the store.
+    /// The database does not answer: ask again. [`Fault::Diverged`] if the journal ends neither
+    /// before the batch nor with it, because the database lost or gained a part of its history, for
+    /// example by a restore: recover from the store.
     async fn resolve(&mut self, batch: &Batch) -> Result<Resolution, Fault>;
 }
 
@@ -46,14 +46,23 @@ pub trait JournalWriter: fmt::Debug + Send {
 pub enum AppendError {
     /// Another writer has taken over. The batch is not in the journal; this writer has to stop.
     #[error("another writer has taken over from epoch {epoch}")]
-    Fenced { epoch: u64 },
+    Fenced {
+        /// The epoch of this writer, which is over.
+        epoch: u64,
+    },
     /// The batch may be in the journal or not: resolve it before anything else.
     #[error("the append has no answer")]
-    Unknown { source: Fault },
+    Unknown {
+        /// Why there is no answer.
+        source: Fault,
+    },
     /// The store is not what it was, or its disk lost what was written. The batch must not be acknowledged; this writer
     /// has to stop.
     #[error("the store is lost")]
-    Lost { source: Fault },
+    Lost {
+        /// The fault that made the store unusable.
+        source: Fault,
+    },
     /// The batch is certainly not in the journal, and the writer is still the writer.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -62,26 +71,34 @@ pub enum AppendError {
 /// Why a batch was certainly not made durable.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// The batch does not follow the journal's end: a bug of whoever made it.
+    /// The batch does not follow the journal's end, which is a bug of the program that made it.
     #[error("the journal ends at {head}, the batch belongs after {batch}")]
-    NotNext { batch: Position, head: Position },
+    NotNext {
+        /// The position that the batch follows.
+        batch: Position,
+        /// The journal's end.
+        head: Position,
+    },
     /// An error of the database, such as no space left or a read-only server.
     #[error("the database refused the append")]
-    Database { source: sqlx::Error },
+    Database {
+        /// The driver's error.
+        source: sqlx::Error,
+    },
 }
 
 /// The result of resolving an append without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
-    /// It is in the journal and durable.
+    /// The batch is in the journal and durable.
     Committed,
-    /// It is not and never will be; append it again.
+    /// The batch is not in the journal and never will be. Append it again.
     NotCommitted,
-    /// Another writer has taken over; whether the batch is in the journal is its business.
+    /// Another writer has taken over. It decides what becomes of the batch.
     Fenced,
 }
 
-/// Takes the right to append, and the lease with it; nothing where the lease may not be taken.
+/// Takes the right to append, together with the lease. Returns None if the lease may not be taken.
 pub(super) async fn lead(
     database: Arc<dyn Database>,
     lease: Option<(Taking, Duration)>,
@@ -104,10 +121,10 @@ pub(super) async fn lead(
 #[derive(Debug)]
 struct Writer {
     database: Arc<dyn Database>,
-    /// The name we left in the leader's row.
+    /// The name that this writer has put into the row `leader`.
     holder: Uuid,
     epoch: u64,
-    /// Ours alone. `None` while an append has no answer.
+    /// The connection of this writer alone. `None` while an append has no answer.
     connection: Option<Connection>,
 }
 
@@ -172,7 +189,7 @@ async fn append(
     let (answer, warning) = warnings.of(timeout(database.patience(), append)).await;
     drop(turn);
     match answer {
-        // It may be on no standby of the database. What became of it is found out by a commit that comes after.
+        // The batch may be on no standby of the database. A later commit finds out.
         Ok(Ok(_)) if let Some(warning) = warning => {
             Err(AppendError::Unknown { source: Fault::Warned { doing, warning } })
         }
@@ -192,7 +209,7 @@ async fn append(
     }
 }
 
-/// Why the append added no row.
+/// Returns why the append added no row.
 async fn why_not(epoch: u64, connection: &mut AnyConnection, batch: &Batch) -> AppendError {
     match look(connection).await {
         Ok((leader, _)) if leader != epoch => AppendError::Fenced { epoch },
@@ -201,8 +218,9 @@ async fn why_not(epoch: u64, connection: &mut AnyConnection, batch: &Batch) -> A
     }
 }
 
-/// Takes the lease, if one is named, takes the leader's row and reads the journal's end, in one transaction: the
-/// new epoch and the end, or `None` when the lease may not be taken or `sql` finds no row to take.
+/// Takes the lease, if one is named, and the leader's row, and reads the journal's end, in one
+/// transaction. Returns the new epoch and the end, or `None` if the lease may not be taken or `sql` finds
+/// no row to take.
 async fn take(
     database: &dyn Database,
     connection: &mut Connection,
@@ -221,7 +239,8 @@ async fn take(
             return Ok(None);
         }
         let row = sqlx::query(sql).bind(holder.to_string()).fetch_optional(&mut *transaction).await?;
-        // Read once the row is ours, and not before: what came earlier is in it, nothing comes later.
+        // Read only after the row is ours: everything earlier is in the journal by then, and
+        // nothing later can be added.
         let head = sqlx::query(HEAD).fetch_optional(&mut *transaction).await?;
         transaction.commit().await?;
         Ok(row.map(|row| (number(&row, 0), head)))
@@ -229,7 +248,7 @@ async fn take(
     let turn = database.turn().take().await;
     let (taken, warning) = warnings.of(timeout(database.patience(), take)).await;
     drop(turn);
-    // Others are no reason to ask for ever.
+    // Other warnings are no reason to ask again for ever.
     if let Some(warning) = warning.filter(|warning| warning.contains("synchronous replication")) {
         return Err(Fault::Warned { doing, warning });
     }
@@ -239,7 +258,7 @@ async fn take(
     Ok(Some((epoch, head)))
 }
 
-/// The leader's epoch and the journal's end, at one moment.
+/// Reads the leader's epoch and the journal's end, as of one moment.
 async fn look(connection: &mut AnyConnection) -> Result<(u64, Position), Fault> {
     let row = sqlx::query(
         "SELECT l.epoch, j.last_seq, j.hash FROM leader l

@@ -102,7 +102,7 @@ const DAY_MICROS: i64 = 86_400_000_000;
 /// The character between the texts of a list: U+001F, "unit separator", which no name contains.
 const SEPARATOR: u8 = 0x1f;
 
-/// Texts or bytes one behind the other, so that a million of them are one allocation.
+/// Texts or bytes in one buffer, so that a million of them are one allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     bytes: Vec<u8>,
@@ -145,7 +145,7 @@ impl Bulk {
         Bulk { names, columns, len: 0 }
     }
 
-    /// A row to be filled, column after column.
+    /// Adds a row, to be filled column after column.
     pub(crate) fn row(&mut self) -> Row<'_> {
         self.len += 1;
         Row { columns: self.columns.iter_mut() }
@@ -155,7 +155,7 @@ impl Bulk {
     pub(crate) fn months(&self) -> BTreeSet<Month> {
         let at = self.names.iter().position(|(name, _)| *name == "at").expect("the rows have a time");
         let Column::Number(times) = &self.columns[at] else { panic!("a time is a number") };
-        // Few days of many rows: their months are what takes time.
+        // Many rows have few different days, and computing the month of a time is the slow part.
         let days: BTreeSet<i64> =
             times.iter().flatten().map(|micros| micros.div_euclid(DAY_MICROS)).collect();
         days.into_iter().map(|day| Month::of(Micros((day * DAY_MICROS) as u64))).collect()
@@ -186,8 +186,8 @@ pub(crate) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Adds a number. Numbers of ours are below 2^63, except for prices that nobody compares here: those are kept bit
-    /// by bit.
+    /// Adds a number. Our own numbers are below 2^63. Prices may be larger; they are stored bit by
+    /// bit, which is right as long as SQL does not compare them.
     pub(crate) fn number(&mut self, number: u64) -> &mut Self {
         self.some_number(Some(number))
     }
@@ -282,8 +282,8 @@ pub(crate) struct Drop {
 /// Writes rows on a connection of its own.
 #[async_trait::async_trait]
 pub(crate) trait BulkWriter: fmt::Debug + Send {
-    /// Makes the changes and moves the watermark, all or nothing. Where the watermark is not `before`,
-    /// nothing changes and what it is is returned.
+    /// Makes the changes and moves the watermark from `before` to `after`, all or nothing. If the
+    /// watermark is not `before`, changes nothing and returns it.
     async fn write(
         &mut self,
         before: u64,
@@ -291,7 +291,7 @@ pub(crate) trait BulkWriter: fmt::Debug + Send {
         changes: &[Change],
     ) -> Result<Option<u64>, sqlx::Error>;
 
-    /// Drops the rows of a table that happened before a month. Runs statements before and after that, in the same
-    /// transaction. Does nothing if there are no such rows.
+    /// Drops the rows of a table before a month, and runs statements before and after that in the
+    /// same transaction. Does nothing if there are no such rows.
     async fn drop_months_before(&mut self, drop: &Drop) -> Result<(), sqlx::Error>;
 }

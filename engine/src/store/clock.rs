@@ -10,14 +10,14 @@ use super::{Fault, Journal, Store};
 /// The mark of the machine's clock that the last leader left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockMark {
-    /// The start of the machine that it is about.
+    /// The start of the machine at which the mark was made.
     pub boot_id: String,
     /// Market time less the time since boot, in microseconds.
     pub offset_us: i64,
 }
 
 impl Store {
-    /// The mark of the last engine that led, if there is one.
+    /// Returns the mark of the last engine that led, if there is one.
     pub async fn clock_mark(&self) -> Result<Option<ClockMark>, Fault> {
         let row = sqlx::query("SELECT boot_id, offset_us FROM clock WHERE one = 1")
             .fetch_optional(self.journal.pool())
@@ -26,7 +26,7 @@ impl Store {
         Ok(row.map(|row| ClockMark { boot_id: row.get(0), offset_us: row.get(1) }))
     }
 
-    /// Leaves a mark for the next engine.
+    /// Writes a mark for the next engine.
     pub async fn note_clock(&self, mark: &ClockMark) -> Result<(), Fault> {
         let doing = "noting the machine's clock";
         let note = sqlx::query(
@@ -40,7 +40,7 @@ impl Store {
         noted.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing)).map(drop)
     }
 
-    /// The database's clock, where it has one of its own.
+    /// Returns the database's clock, if it has its own.
     pub async fn database_time(&self) -> Result<Option<Micros>, Fault> {
         if !self.has_lease() {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Store {
 }
 
 impl Journal {
-    /// The stamp of the last command; none in an empty journal.
+    /// Returns the stamp of the last command; None if the journal is empty.
     pub async fn last_stamp(&self) -> Result<Option<Micros>, Fault> {
         let head = self.head().await?;
         let batches = self.read_from(head.seq).next_chunk().await?;

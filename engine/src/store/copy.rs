@@ -9,10 +9,10 @@ use uuid::Uuid;
 use super::sqlite::{Sqlite, make_private};
 use super::{Fault, Store, Taking, bigint};
 
-/// Copies a SQLite file, as it is at one moment, while an engine may write to it.
+/// Copies a SQLite file as it is at one moment, while an engine may write to it.
 ///
 /// # Errors
-/// When `copy` is there already, or cannot be written.
+/// `copy` exists already, or cannot be written.
 pub async fn copy_sqlite(file: &Path, copy: &Path, patience: Duration) -> Result<(), Fault> {
     let doing = "copying the file";
     let mut connection = Sqlite::to_read(file, patience)?.connect_as_it_is().await?;
@@ -23,16 +23,18 @@ pub async fn copy_sqlite(file: &Path, copy: &Path, patience: Duration) -> Result
 }
 
 impl Store {
-    /// Gives the journal another UUID, so that no cursor of the old one leads into this one. Nothing, where an engine
-    /// leads and lives.
+    /// Gives the journal another UUID, so that no cursor of the old journal is valid in this one.
+    /// Returns the old and the new UUID. Returns None and changes nothing if an engine leads and is
+    /// alive.
     pub async fn rename_journal(&self) -> Result<Option<(Uuid, Uuid)>, Fault> {
         let doing = "giving the journal another UUID";
-        // Who leads does not write any more, and the lease keeps others from beginning to.
+        // An earlier leader is fenced now, and the lease keeps others from taking over.
         let Some(led) = self.lead_by_lease(Taking::Left, Duration::from_secs(10)).await? else {
             return Ok(None);
         };
         let (old, new) = (self.journal.id(), Uuid::new_v4());
-        // An engine may have taken the lead since: the cursors that it gives out name the journal as it found it.
+        // Another engine may have taken the lead since. Its cursors already name the journal as it
+        // found it.
         let renamed = sqlx::query("UPDATE leader SET journal = $1 WHERE one = 1 AND epoch = $2")
             .bind(new.to_string())
             .bind(bigint(led.writer.epoch()))

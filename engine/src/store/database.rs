@@ -13,57 +13,58 @@ use super::reads::Reads;
 use super::rows::{Dialect, Turn};
 use super::session::Connection;
 
-/// A place with a database, and its dialect.
+/// A database and its dialect.
 #[async_trait]
 pub(crate) trait Database: fmt::Debug + Send + Sync {
-    /// A connection for the journal's writer, with all that durability needs set and checked. What earlier ones have
-    /// left at the server is ended first.
+    /// Returns a connection for the journal's writer, with all settings that durability needs set and
+    /// checked. Earlier sessions of this process that are still open at the server are ended first.
     async fn connect(&self) -> Result<Connection, Fault>;
 
-    /// Connections for reads of the tables, each of which may take so long.
+    /// Returns connections for reads of the tables. Each statement may take `time_out`.
     async fn reads(&self, connections: u32, time_out: Duration) -> Result<Reads, Fault>;
 
-    /// Connections for everything else.
+    /// Returns connections for everything else.
     async fn pool(&self, connections: u32) -> Result<AnyPool, Fault>;
 
-    /// A connection for the rows of the projections.
+    /// Returns a writer for the rows of the read model, with its own connection.
     async fn bulk_writer(&self) -> Result<Box<dyn BulkWriter>, Fault>;
 
-    /// Commands whose rows may share a transaction; the journal waits for it where there is one writer.
+    /// Returns the number of commands whose rows may share a transaction. If the database has one
+    /// writer at a time, the journal waits for that transaction.
     fn commands_at_once(&self) -> usize;
 
-    /// Returns how long rows are gathered between transactions that have room: they cost a server that the journal
-    /// shares.
+    /// Returns how long rows are gathered between transactions that are not full. Each transaction
+    /// costs a server that the journal uses too.
     fn rest(&self) -> Duration;
 
     fn migrations(&self) -> Migrator;
 
-    /// The statement that appends: $1 epoch, $2 first seq, $3 last seq, $4 hash, $5 batch, $6 hash of
-    /// the batch before. It adds its row, or none when the epoch or the journal's end is another, and
-    /// keeps the epoch from changing until the row is durable.
+    /// Returns the statement that appends: $1 epoch, $2 first seq, $3 last seq, $4 hash, $5 batch, $6
+    /// hash of the previous batch. It adds its row, or none if the epoch or the journal's end is
+    /// another one, and keeps the epoch from changing until the row is durable.
     fn append(&self) -> &'static str;
 
-    /// Returns whether engines wait for each other here: there is a table `lease`.
+    /// Returns true if engines wait for each other on this database, by the table `lease`.
     fn has_lease(&self) -> bool;
 
-    /// The statement that begins a transaction that writes.
+    /// Returns the statement that begins a transaction that writes.
     fn begin(&self) -> &'static str;
 
-    /// Returns whether a statement that ended like this has certainly changed nothing.
+    /// Returns true if a statement that ended with this error has certainly changed nothing.
     fn surely_not_committed(&self, error: &sqlx::Error) -> bool;
 
-    /// Returns whether a statement that ended like this leaves nothing to go on with: what it wrote may not be on
-    /// the disk, and asking again would not tell.
+    /// Returns true if the store cannot be used after this error: what was written may not be on the
+    /// disk, and repeating the statement would not tell.
     fn is_lost(&self, _error: &sqlx::Error) -> bool {
         false
     }
 
-    /// Returns whether the store is still where it was opened.
+    /// Checks that the store is still where it was opened.
     fn is_in_place(&self) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// The same after a commit, when all that it wrote has to be there.
+    /// Checks the same after a commit, when everything that was written has to be there.
     fn has_its_log(&self) -> Result<(), Fault> {
         Ok(())
     }
@@ -71,9 +72,9 @@ pub(crate) trait Database: fmt::Debug + Send + Sync {
     /// Returns the form of parameters in long statements.
     fn dialect(&self) -> Dialect;
 
-    /// The queue of those who write.
+    /// Returns the queue of the writers.
     fn turn(&self) -> &Turn;
 
-    /// Returns how long we wait for an answer.
+    /// Returns the time to wait for an answer.
     fn patience(&self) -> Duration;
 }

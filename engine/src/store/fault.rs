@@ -6,76 +6,201 @@ use std::time::Duration;
 use super::HistoryLost;
 use super::record::{DecodeError, Position};
 
-/// The store did not do what it should. Says what we were doing; nobody's input is to blame.
+/// A fault of the store. It names what the engine was doing; no caller's input is the cause.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
+    /// The URL of the store is neither of PostgreSQL nor of SQLite.
     #[error("the store's URL has to be postgres://… or sqlite:PATH")]
     Url,
+    /// The server does not answer, or refuses the connection.
     #[error("cannot connect to PostgreSQL at {server}")]
-    Connect { server: String, source: sqlx::Error },
+    Connect {
+        /// Host, port and database.
+        server: String,
+        /// The driver's error.
+        source: sqlx::Error,
+    },
+    /// The server is older than PostgreSQL 15.
     #[error("PostgreSQL at {server} has version {version}, KubeBid needs 15 or newer")]
-    TooOld { server: String, version: String },
+    TooOld {
+        /// Host, port and database.
+        server: String,
+        /// The version of the server.
+        version: String,
+    },
+    /// A setting of the server could lose commits that were acknowledged.
     #[error(
         "PostgreSQL at {server} has {setting} = {value}: it could lose what it has acknowledged, \
          so KubeBid does not start on it"
     )]
-    Unsafe { server: String, setting: &'static str, value: String },
+    Unsafe {
+        /// Host, port and database.
+        server: String,
+        /// The name of the setting, such as `fsync`.
+        setting: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The database does not store texts as UTF-8.
     #[error("the database at {server} has encoding {encoding}, KubeBid needs UTF8")]
-    Encoding { server: String, encoding: String },
+    Encoding {
+        /// Host, port and database.
+        server: String,
+        /// The encoding of the database.
+        encoding: String,
+    },
+    /// The server is a standby of PostgreSQL and takes no writes.
     #[error("PostgreSQL at {server} is a standby that only reads, KubeBid needs the primary")]
-    Standby { server: String },
+    Standby {
+        /// Host, port and database.
+        server: String,
+    },
+    /// Another engine has the SQLite file open.
     #[error("another engine has {} open (it holds {})", .file.display(), .lock.display())]
-    InUse { file: PathBuf, lock: PathBuf },
+    InUse {
+        /// The database file.
+        file: PathBuf,
+        /// The lock file that the other engine holds.
+        lock: PathBuf,
+    },
+    /// The lock file cannot be created or locked.
     #[error("cannot lock {}", .lock.display())]
-    Lock { lock: PathBuf, source: std::io::Error },
+    Lock {
+        /// The lock file.
+        lock: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The SQLite file cannot be created, or its mode cannot be set.
     #[error("cannot prepare {}", .file.display())]
-    Prepare { file: PathBuf, source: std::io::Error },
+    Prepare {
+        /// The database file.
+        file: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The SQLite file is missing, but its write-ahead log is there: the file was probably lost.
     #[error(
         "{} is missing, and its write-ahead log {} is there: put the file back; a new store is made in its place with \
          --new-store", .file.display(), .log.display()
     )]
-    Remains { file: PathBuf, log: PathBuf },
+    Remains {
+        /// The database file.
+        file: PathBuf,
+        /// The write-ahead log.
+        log: PathBuf,
+    },
+    /// The SQLite file was removed or replaced while the engine had it open.
     #[error(
         "{} was removed or replaced while the engine had it open: what came last may be in no file. End all that \
          touches it, put the file back, and start again", .file.display()
     )]
-    Displaced { file: PathBuf },
+    Displaced {
+        /// The file that is not the one that was opened.
+        file: PathBuf,
+    },
+    /// A sync failed. What was written last may not be on the disk.
     #[error(
         "the disk could not keep what was written; the engine ends, and goes on from what is there when it starts"
     )]
-    Sync { source: sqlx::Error },
+    Sync {
+        /// The driver's error.
+        source: sqlx::Error,
+    },
+    /// A file of the store cannot be deleted.
     #[error("cannot delete {}", .file.display())]
-    Delete { file: PathBuf, source: std::io::Error },
+    Delete {
+        /// The file.
+        file: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The SQLite file cannot be opened.
     #[error("cannot open the SQLite file {}", .file.display())]
-    OpenFile { file: PathBuf, source: sqlx::Error },
+    OpenFile {
+        /// The database file.
+        file: PathBuf,
+        /// The driver's error.
+        source: sqlx::Error,
+    },
+    /// A migration failed, or the schema is newer than this program.
     #[error("cannot bring the schema up to date")]
     Migrate(#[source] sqlx::migrate::MigrateError),
+    /// A statement failed.
     #[error("the database failed while {doing}")]
-    Database { doing: &'static str, source: sqlx::Error },
+    Database {
+        /// The action of the engine, as in "reading a market".
+        doing: &'static str,
+        /// The driver's error.
+        source: sqlx::Error,
+    },
+    /// The database did not answer within the patience of the store.
     #[error("the database did not answer in time while {doing}")]
-    TimedOut { doing: &'static str },
+    TimedOut {
+        /// The action of the engine.
+        doing: &'static str,
+    },
+    /// A commit succeeded with a warning that a standby of the database may not have it.
     #[error("the database warned while {doing}: {warning}")]
-    Warned { doing: &'static str, warning: String },
+    Warned {
+        /// The action of the engine.
+        doing: &'static str,
+        /// The server's warning.
+        warning: String,
+    },
+    /// A read took longer than it may.
     #[error("the database took longer than the {} s that a read may take, while {doing}", .time_out.as_secs_f64())]
-    TooSlow { doing: &'static str, time_out: Duration },
+    TooSlow {
+        /// The action of the engine.
+        doing: &'static str,
+        /// The time that a read may take.
+        time_out: Duration,
+    },
+    /// The writer has an append without an answer, and takes no other one before it is resolved.
     #[error("an earlier append has no answer yet; it has to be resolved first")]
     Unresolved,
+    /// A row of the journal is damaged. Nothing after it can be replayed.
     #[error("the journal is damaged at the batch with first seq {first_seq}")]
-    Damaged { first_seq: u64, source: Corrupt },
+    Damaged {
+        /// The number of the first command of the batch.
+        first_seq: u64,
+        /// The fault in the row.
+        source: Corrupt,
+    },
+    /// The journal was changed by another program, or restored while the engine ran.
     #[error("the journal ends at {found}, but the batch belongs after {expected}: another history")]
-    Diverged { expected: Position, found: Position },
+    Diverged {
+        /// The position that the batch follows.
+        expected: Position,
+        /// The journal's end.
+        found: Position,
+    },
+    /// The journal lacks commands that the tables or snapshots have.
     #[error(
         "{0}: restore the journal, or accept the loss; docs/operations.md#a-journal-that-has-lost-its-end says how"
     )]
     HistoryLost(HistoryLost),
+    /// Another program writes the readable tables as well.
     #[error("the projections know the market up to {found}, not {expected}: others write them")]
-    Overtaken { expected: u64, found: u64 },
+    Overtaken {
+        /// The watermark that the rows follow.
+        expected: u64,
+        /// The watermark of the tables.
+        found: u64,
+    },
+    /// A row cannot be decoded, or is missing.
     #[error("a row of {table} cannot be understood: {what}")]
-    Row { table: &'static str, what: String },
+    Row {
+        /// The table.
+        table: &'static str,
+        /// The fault in the row.
+        what: String,
+    },
 }
 
 impl Fault {
-    /// Returns whether the same may go well in a moment: the database is away, or is about to become the primary.
+    /// Returns true if the same may succeed in a moment: the database does not answer, or is about to
+    /// become the primary.
     pub(crate) fn passes(&self) -> bool {
         match self {
             Self::Connect { .. }
@@ -106,7 +231,7 @@ impl Fault {
         }
     }
 
-    /// Returns a function for `map_err`.
+    /// Returns a function for `map_err` that makes a fault of the driver's error.
     pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { doing, source }
     }
@@ -115,12 +240,24 @@ impl Fault {
 /// The damage of a row of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Corrupt {
+    /// The batch cannot be decoded.
     #[error("its batch is broken")]
     Batch(#[from] DecodeError),
+    /// The numbers in the columns are not those of the batch.
     #[error("its columns say seqs {first_seq} to {last_seq}, its batch something else")]
-    Columns { first_seq: u64, last_seq: u64 },
+    Columns {
+        /// The first number in the columns.
+        first_seq: u64,
+        /// The last number in the columns.
+        last_seq: u64,
+    },
+    /// Commands are missing before the batch.
     #[error("seq {expected} is missing before it")]
-    Gap { expected: u64 },
+    Gap {
+        /// The first missing number.
+        expected: u64,
+    },
+    /// The batch does not contain the hash of the previous batch.
     #[error("it was written after another batch than the one before it")]
     Chain,
 }

@@ -6,16 +6,40 @@ use super::{Fault, Position, Store};
 /// The way in which the journal lacks what the rest of the store was made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryLost {
+    /// The journal is empty, but the readable tables are not.
     #[error("the journal is empty, and the readable tables have commands up to {tables}")]
-    EmptyBesideTables { tables: u64 },
+    EmptyBesideTables {
+        /// The watermark of the tables.
+        tables: u64,
+    },
+    /// The journal is empty, but there is a snapshot.
     #[error("the journal is empty, and a snapshot has commands up to {snapshot}")]
-    EmptyBesideSnapshot { snapshot: u64 },
+    EmptyBesideSnapshot {
+        /// The last command of the snapshot.
+        snapshot: u64,
+    },
+    /// The readable tables have commands after the journal's end.
     #[error("the journal ends at command {journal}, and the readable tables have commands up to {tables}")]
-    ShorterThanTables { journal: u64, tables: u64 },
+    ShorterThanTables {
+        /// The last command of the journal.
+        journal: u64,
+        /// The watermark of the tables.
+        tables: u64,
+    },
+    /// A snapshot has commands after the journal's end.
     #[error("the journal ends at command {journal}, and a snapshot has commands up to {snapshot}")]
-    ShorterThanSnapshot { journal: u64, snapshot: u64 },
+    ShorterThanSnapshot {
+        /// The last command of the journal.
+        journal: u64,
+        /// The last command of the snapshot.
+        snapshot: u64,
+    },
+    /// The journal has another batch at the place of a snapshot.
     #[error("the journal is of another history than the snapshot at command {snapshot}")]
-    AnotherHistory { snapshot: u64 },
+    AnotherHistory {
+        /// The last command of the snapshot.
+        snapshot: u64,
+    },
 }
 
 impl Store {
@@ -31,7 +55,8 @@ impl Store {
                 _ => HistoryLost::ShorterThanTables { journal, tables },
             }));
         }
-        // The newest one: what an older one follows may be gone, as nothing is replayed from there.
+        // Only the newest snapshot is compared. The batch that an older one follows may be gone,
+        // because nothing is replayed from there.
         let Some(newest) = self.snapshots().places().await?.into_iter().next() else { return Ok(()) };
         let snapshot = newest.seq;
         if snapshot > journal {

@@ -11,17 +11,18 @@ use super::{Fault, Rows, bigint};
 /// A kind of node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceType {
+    /// Its name, as in `h100-8x`.
     pub name: String,
     /// Resource to Kubernetes quantity: `cpu` → `4`, `memory` → `16Gi`.
     pub allocatable: BTreeMap<String, String>,
-    /// Labels every such node carries.
+    /// Labels that every such node has.
     pub node_labels: BTreeMap<String, String>,
-    /// Per node and hour.
+    /// The provider's regular price, in micro-dollars per node-hour.
     pub on_demand_price_micros: Option<u64>,
 }
 
 impl Rows {
-    /// Makes the instance type or replaces it.
+    /// Creates the instance type, or replaces it.
     pub async fn put_instance_type(&self, instance_type: &InstanceType) -> Result<(), Fault> {
         let _turn = self.turn.take().await;
         sqlx::query(
@@ -41,6 +42,7 @@ impl Rows {
         Ok(())
     }
 
+    /// Reads an instance type; None if it is not described.
     pub async fn instance_type(&self, name: &str) -> Result<Option<InstanceType>, Fault> {
         sqlx::query("SELECT * FROM instance_types WHERE name = $1")
             .bind(name)
@@ -51,7 +53,7 @@ impl Rows {
             .transpose()
     }
 
-    /// The instance types in the order of their names (bytes), those after `after`, at most `limit`.
+    /// Returns at most `limit` instance types after `after`, in the byte order of their names.
     pub async fn instance_types(&self, after: &str, limit: u32) -> Result<Vec<InstanceType>, Fault> {
         sqlx::query("SELECT * FROM instance_types WHERE name > $1 ORDER BY name LIMIT $2")
             .bind(after)

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::record::{Batch, BatchHash, Position};
 use super::{Corrupt, Fault, bigint, sought};
 
-/// The number of bytes of batches one query should bring.
+/// The number of bytes of batches that one query should return.
 const CHUNK_BYTES: usize = 4 << 20;
 const MOST_ROWS: usize = 4096;
 
@@ -36,7 +36,8 @@ impl Journal {
         self.pool.close().await;
     }
 
-    /// Made when the journal was; a restored copy has the same.
+    /// Returns the UUID of the journal. It is given when the journal is created, and a restored copy
+    /// has the same one.
     pub fn id(&self) -> Uuid {
         self.id
     }
@@ -50,12 +51,12 @@ impl Journal {
         row.map_or(Ok(Position::START), |row| position(row.get(0), &row.get::<Vec<u8>, _>(1)))
     }
 
-    /// The batches from the one that contains `seq` on.
+    /// Reads the batches, beginning with the one that contains `seq`.
     pub fn read_from(&self, seq: u64) -> BatchReader {
         self.reader(seq, None)
     }
 
-    /// The batches after `position`, which the first of them has to continue.
+    /// Reads the batches after `position`, which the first one has to continue.
     pub fn read_after(&self, position: Position) -> BatchReader {
         self.reader(position.seq + 1, Some(position))
     }
@@ -65,7 +66,7 @@ impl Journal {
     }
 }
 
-/// Reads the journal in commits. At the end it can be asked again for what has come since.
+/// Reads the journal in commits. At the end it can be asked again for commits that were added since.
 #[derive(Debug)]
 pub struct BatchReader {
     pool: AnyPool,
@@ -76,7 +77,7 @@ pub struct BatchReader {
 }
 
 impl BatchReader {
-    /// The next batches, in order, some megabytes of them; none at the journal's end.
+    /// Returns the next batches in order, some megabytes of them. Returns none at the journal's end.
     pub async fn next_chunk(&mut self) -> Result<Vec<Batch>, Fault> {
         let before = match self.before {
             Some(before) => before,
@@ -117,13 +118,14 @@ impl BatchReader {
         Ok(batches)
     }
 
-    /// Returns whether the last commit was full, so that there may be more; one that was not reached the journal's
-    /// end, as it was then.
+    /// Returns true if the last chunk was full, so that there may be more. Otherwise it reached the
+    /// journal's end as it was then.
     pub fn is_behind(&self) -> bool {
         self.is_behind
     }
 
-    /// The place that the batch with `seq` follows: the end of the one before it, or the journal's beginning.
+    /// Returns the position that the batch with `seq` follows: the end of the previous batch, or the
+    /// beginning of the journal.
     async fn position_before(&self, seq: u64) -> Result<Position, Fault> {
         let row = sqlx::query(
             "SELECT last_seq, hash FROM journal
@@ -138,7 +140,7 @@ impl BatchReader {
     }
 }
 
-/// Reads a row of the journal, which has to continue at `before`.
+/// Decodes a row of the journal, and checks that it continues at `before`.
 fn check(
     before: Position,
     first_seq: u64,
@@ -156,10 +158,10 @@ fn check(
     if batch.before() != before { Err(Corrupt::Chain) } else { Ok(batch) }
 }
 
-/// The journal's end: last seq and hash, or no row.
+/// Selects the journal's end: last seq and hash, or no row.
 pub(super) const HEAD: &str = "SELECT last_seq, hash FROM journal ORDER BY first_seq DESC LIMIT 1";
 
-/// A position from its columns.
+/// Returns a position from its columns.
 pub(super) fn position(seq: i64, hash: &[u8]) -> Result<Position, Fault> {
     let hash = hash
         .try_into()

@@ -11,17 +11,19 @@ use super::{Fault, Rows, bigint};
 /// A bid's labels, key to value.
 pub type Labels = BTreeMap<String, String>;
 
-/// Rows in one statement; SQLite allows 32,766 parameters.
+/// The number of rows in one statement. SQLite allows 32,766 parameters.
 const ROWS: usize = 1_000;
 
 impl Rows {
-    /// Gives bids their labels, each bid all of them or none; a key that a bid has already gets the
-    /// value. Repeating it changes nothing, so a caller that does not know whether it was done does it again.
+    /// Gives bids their labels, each bid all of them or none. If a bid has a key already, the key
+    /// gets the new value. Repeating the call changes nothing, so a caller that does not know the
+    /// result repeats it.
     pub async fn put_labels<'a>(
         &self,
         labels: impl IntoIterator<Item = (u64, &'a Labels)> + Send,
     ) -> Result<(), Fault> {
-        // By bid and key, and each once: two statements at a time cannot wait for each other in a circle.
+        // Sorted by bid and key, without duplicates, so that two statements at a time cannot
+        // deadlock.
         let all: BTreeMap<(u64, &str), &str> = labels
             .into_iter()
             .flat_map(|(bid, labels)| labels.iter().map(move |(key, value)| ((bid, &key[..]), &value[..])))
@@ -35,7 +37,8 @@ impl Rows {
             let values: Vec<_> = (0..rows.len()).map(|n| self.dialect.list(3 * n + 1, 3)).collect();
             sql.push_str(&values.join(", "));
             sql.push_str(" ON CONFLICT (bid, key) DO UPDATE SET value = excluded.value");
-            // Safe: made of constants. Not kept: every length is another statement.
+            // Safe: made of constants. Not kept prepared, because each length is a different
+            // statement.
             let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(rows.len() == 1);
             for ((bid, key), value) in rows {
                 query = query.bind(bigint(*bid)).bind(*key).bind(*value);
@@ -46,7 +49,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The labels of these bids; a bid without labels is not in the answer.
+    /// Returns the labels of these bids. A bid without labels is left out.
     pub async fn labels_of(&self, bids: &[u64]) -> Result<BTreeMap<u64, Labels>, Fault> {
         let mut found: BTreeMap<u64, Labels> = BTreeMap::new();
         for bids in bids.chunks(ROWS) {
@@ -59,8 +62,8 @@ impl Rows {
         Ok(found)
     }
 
-    /// The bids that carry all of `wanted` (every bid with labels, when it is empty), in order: those
-    /// above `after`, at most `limit`.
+    /// Returns at most `limit` bids after `after` that have all of the labels `wanted`, in order. If
+    /// `wanted` is empty, returns all bids that have labels.
     pub async fn bids_labelled(&self, wanted: &Labels, after: u64, limit: u32) -> Result<Vec<u64>, Fault> {
         let mut select = Select::new("SELECT DISTINCT a.bid FROM bid_labels a");
         select.add(" WHERE a.bid > ?", &[&after]);
@@ -73,7 +76,7 @@ impl Rows {
     }
 }
 
-/// Returns how many of these go into one statement: the labels of a bid are not torn apart.
+/// Returns how many of these go into one statement, so that the labels of a bid are not divided.
 fn whole_bids(all: &[((u64, &str), &str)]) -> usize {
     if all.len() <= ROWS {
         return all.len();

@@ -1,7 +1,6 @@
 //! The leader's lease: a row that the leader renews, by the database's clock. It says who may try to lead; the epoch
 //! keeps the others from writing ([`super`]).
-//!
-//! PostgreSQL only. A SQLite file belongs to one engine by its lock, and nobody waits for it.
+//! Only PostgreSQL has one. A SQLite file belongs to one engine by its lock, and no engine waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use super::rows::number;
 use super::session::Connection;
 use super::{Fault, Store, bigint};
 
-/// Whom a lease may be taken from.
+/// The conditions under which a lease is taken from its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
     /// Takes the lease from any engine.
@@ -27,7 +26,7 @@ pub enum Taking {
     Left,
 }
 
-/// Sets $1 as the holder, for $2 microseconds from now on, alive as long as this session.
+/// The statement that sets $1 as the holder for $2 microseconds from now on, as alive as this session.
 macro_rules! hold {
     ($of:literal) => {
         concat!(
@@ -64,7 +63,7 @@ pub(super) async fn take(
     holder: Uuid,
     length: Duration,
 ) -> Result<bool, sqlx::Error> {
-    // Locked before it is judged: the last one who took it has a session by then.
+    // Locked before it is judged, so that the last holder's session is known.
     transaction.execute("SELECT one FROM lease FOR UPDATE").await?;
     hold(transaction, taking.sql(), holder, length).await
 }
@@ -80,7 +79,7 @@ async fn hold(
     Ok(held.rows_affected() == 1)
 }
 
-/// Makes the row of the lease if it is missing. It belongs to nobody then.
+/// Creates the row of the lease if it is missing. It then belongs to no engine.
 pub(super) async fn lay_out(connection: &mut AnyConnection) -> Result<(), Fault> {
     let row = "INSERT INTO lease (one, holder, until, pid, started) VALUES (1, '', 'epoch', 0, 'epoch')
                ON CONFLICT DO NOTHING";
@@ -102,15 +101,17 @@ impl Lease {
         Self { database, holder, length, connection: None }
     }
 
-    /// Returns the length for which it is taken and renewed.
+    /// Returns the time for which the lease is taken and renewed.
     pub fn length(&self) -> Duration {
         self.length
     }
 
-    /// Renews it, also one that has lapsed. Says no where somebody else has taken it, or its row is gone.
+    /// Renews the lease, even if it has run out. Returns false if another engine has taken it, or if
+    /// its row is gone.
     ///
     /// # Errors
-    /// When the database does not answer within half the length of a lease; it may be renewed all the same.
+    /// The database does not answer within half the length of the lease. It may be renewed all the
+    /// same.
     pub async fn renew(&mut self) -> Result<bool, Fault> {
         let doing = "renewing the lease";
         let patience = self.length / 2;
@@ -124,7 +125,8 @@ impl Lease {
         renewed.await.map_err(|_| Fault::TimedOut { doing })?
     }
 
-    /// Lets whoever waits take it at once. Does nothing where somebody has.
+    /// Gives the lease back, so that a waiting engine can take it at once. Does nothing if another
+    /// engine has taken it.
     pub async fn give_back(mut self) -> Result<(), Fault> {
         let doing = "giving the lease back";
         let given = timeout(self.length, async {
@@ -149,22 +151,24 @@ impl Lease {
     }
 }
 
-/// The lease as somebody finds it who waits.
+/// The lease as a waiting engine finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseFound {
-    /// Moves when it is renewed: microseconds since the epoch on the database's clock.
+    /// The end of the lease, in microseconds since the epoch on the database's clock. It changes with
+    /// each renewal.
     pub until_us: u64,
-    /// The time that it lasts; nothing when it has lapsed.
+    /// The time until the end; zero if the lease has run out.
     pub left: Duration,
 }
 
 impl Store {
-    /// Returns whether engines here can wait for each other.
+    /// Returns true if engines can wait for each other on this store.
     pub fn has_lease(&self) -> bool {
         self.database.has_lease()
     }
 
-    /// Returns whether an engine holds the lease and lives, where there is one. On SQLite an engine holds the file.
+    /// Returns true if an engine holds the lease and is alive. Returns false on SQLite, where an
+    /// engine holds the file instead.
     pub async fn is_led(&self) -> Result<bool, Fault> {
         if !self.has_lease() {
             return Ok(false);
@@ -179,7 +183,7 @@ impl Store {
         Ok(number(&row, 0) > 0)
     }
 
-    /// Returns how the lease stands, where there is one.
+    /// Returns the state of the lease.
     pub async fn lease(&self) -> Result<LeaseFound, Fault> {
         let doing = "looking at the lease";
         let look = sqlx::query(

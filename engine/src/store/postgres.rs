@@ -24,16 +24,17 @@ const OLDEST: i32 = 150_000;
 const SESSION: &str = "SET application_name TO 'kubebid'; SET synchronous_commit TO on;
                        SET default_transaction_isolation TO 'read committed'";
 
-/// The settings by which the server notices soon that this engine is gone, and releases its locks. A machine that
-/// has vanished does not say so, and TCP by itself waits for hours. The check of the connection during a statement
-/// does not exist on every system.
+/// The settings by which the server soon notices that this engine is gone, and releases its locks. A
+/// machine that has vanished does not say so, and TCP alone waits for hours. The check of the connection
+/// during a statement does not exist on every system.
 pub(super) const GONE: &str = "SET tcp_keepalives_idle TO 5; SET tcp_keepalives_interval TO 2;
      SET tcp_keepalives_count TO 3; SET tcp_user_timeout TO '10s';
      SET idle_in_transaction_session_timeout TO '10s';
      SELECT set_config('client_connection_check_interval', '2s', false) WHERE version() LIKE '%linux%'";
 
-/// The writer's statements each read one row by its key; a plan made while the tables were small must
-/// not outlive that. Who stands still in the middle of taking the journal does not keep it from the others.
+/// The settings of the journal's writer. Each of its statements reads one row by its key, and a plan that
+/// was made while the tables were small must not be used for large ones. A session that stops in the
+/// middle of taking the leadership must not block other engines.
 const WRITER: &str = "SET application_name TO 'kubebid journal'; SET enable_seqscan TO off;
                       SET jit TO off; SET plan_cache_mode TO force_generic_plan;
                       SET idle_in_transaction_session_timeout TO '5s'";
@@ -42,12 +43,12 @@ const WRITER: &str = "SET application_name TO 'kubebid journal'; SET enable_seqs
 pub(super) const NAME: &str = "SELECT pid, (EXTRACT(EPOCH FROM backend_start) * 1000000)::bigint
                                FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 
-/// A server, or how to get to it.
+/// A server, and how to connect to it.
 pub(super) struct Postgres {
     options: AnyConnectOptions,
-    /// The same, for what only PostgreSQL can do.
+    /// The same options, for what only PostgreSQL can do.
     native: PgConnectOptions,
-    /// Host, port and database: what may be shown.
+    /// Host, port and database, which may be shown.
     name: String,
     patience: Duration,
     turn: Turn,
@@ -83,7 +84,7 @@ impl Postgres {
         Fault::Connect { server: self.name.clone(), source }
     }
 
-    /// Ends the sessions that we have left at the server.
+    /// Ends the sessions of this process that are still open at the server.
     async fn end_left(&self) -> Result<(), Fault> {
         let left = self.left.take();
         if left.is_empty() {
@@ -111,7 +112,7 @@ impl Postgres {
         connection.close().await
     }
 
-    /// Refuses a server that could lose what it has acknowledged, or that we do not know.
+    /// Refuses a server that could lose what it has acknowledged, or whose version is not supported.
     async fn check(&self, connection: &mut AnyConnection) -> Result<(), Fault> {
         let row = sqlx::query(
             "SELECT current_setting('server_version_num')::int, current_setting('server_version'),
@@ -144,7 +145,7 @@ impl Postgres {
 
 #[async_trait]
 impl Database for Postgres {
-    /// Checks the settings each time: the server can be another one than when we began.
+    /// Checks the settings each time, because the server may be another one than before.
     async fn connect(&self) -> Result<Connection, Fault> {
         let connect = async {
             self.end_left().await?;
@@ -167,7 +168,8 @@ impl Database for Postgres {
         AnyPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(self.patience)
-            // Who waits in vain is told; a line in the log for each who waits says no more.
+            // A reader that waits in vain gets an error. A line in the log for each would add
+            // nothing.
             .acquire_slow_threshold(self.patience)
             .after_connect(|connection, _| {
                 Box::pin(async move {
@@ -181,8 +183,9 @@ impl Database for Postgres {
     }
 
     async fn reads(&self, connections: u32, time_out: Duration) -> Result<Reads, Fault> {
-        // A statement whose caller has gone ends when the server sees that the connection is closed.
-        // Reads are of a few rows by an index: what PostgreSQL does for large ones costs more than they do.
+        // If the caller of a statement has gone, the statement ends when the server sees that the
+        // connection is closed. Reads are of a few rows by an index, so JIT and parallel workers
+        // would cost more than they save.
         let small = "SET jit TO off; SET max_parallel_workers_per_gather TO 0";
         let session =
             format!("{SESSION}; {GONE}; {small}; SET statement_timeout TO {}", time_out.as_millis());
@@ -238,8 +241,8 @@ impl Database for Postgres {
         "BEGIN"
     }
 
-    /// An error of the statement alone: it has rolled back. Errors that end the session (severity
-    /// above ERROR) can come after the commit, as can a lost connection.
+    /// An error of the statement alone means that it has rolled back. Errors that end the session
+    /// (severity above ERROR) can come after the commit, as can a lost connection.
     fn surely_not_committed(&self, error: &sqlx::Error) -> bool {
         if matches!(error, sqlx::Error::Encode(_)) {
             return true;
@@ -272,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_server_notices_soon_that_a_machine_has_vanished() {
-        // An address of this process alone: the keepalives are those of TCP.
+        // An address that only this process uses, so that the keepalives are those of TCP.
         let [.., high, low] = std::process::id().to_be_bytes();
         let address = format!("127.99.{high}.{low}");
         let cluster = Cluster::start(&[&format!("listen_addresses={address}")]);

@@ -11,18 +11,22 @@ const BESIDE: [&str; 3] = ["projection", "bid_labels", "instance_types"];
 /// Why a role was not granted the right to read.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
+    /// The store is a SQLite file, which has no roles.
     #[error("a SQLite file has no roles: whoever may read the file may read its tables")]
     Sqlite,
+    /// The role could write: it is the engine's own, or a superuser.
     #[error("{0} is the engine's own role or a superuser: name another one for readers")]
     Writer(String),
+    /// The store has no such table, because no engine has run on it yet.
     #[error("the store has no table {0} yet: start an engine on it once")]
     NoTable(&'static str),
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] Fault),
 }
 
-/// Lets a role log in and read `tables`; creates the role if it does not exist. The journal, accounts and tokens stay
-/// closed to it. Repeating it changes nothing but the password.
+/// Lets a role log in and read `tables`. Creates the role if it does not exist. The journal, accounts and
+/// tokens stay closed to it. Repeating the call changes nothing but the password.
 pub async fn grant_reader(
     options: &StoreOptions,
     role: &str,
@@ -45,7 +49,7 @@ pub async fn grant_reader(
     }
     let exists: bool =
         value(&pool, "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1)", &[role]).await?;
-    // An existing role may belong to an administrator: it keeps its settings.
+    // An existing role may belong to an administrator, so it keeps its settings.
     if !exists {
         run(&pool, "SELECT format('CREATE ROLE %I LOGIN', $1)", &[role]).await?;
         run(&pool, "SELECT format('ALTER ROLE %I SET default_transaction_read_only TO on', $1)", &[role])
@@ -62,7 +66,7 @@ pub async fn grant_reader(
     Ok(())
 }
 
-/// Runs the statement that a query returns: the server quotes names and passwords.
+/// Runs the statement that a query returns. The server quotes names and passwords.
 async fn run(pool: &AnyPool, query: &'static str, arguments: &[&str]) -> Result<(), Fault> {
     let statement: String = value(pool, query, arguments).await?;
     // Safe: made of constants and of what format() has quoted.

@@ -1,5 +1,5 @@
-//! Read connections for the tables: each statement has a time-out and ends in the database when its caller has gone.
-//! Rows are decoded on threads of their own.
+//! Read connections for the tables. Each statement has a time-out, and ends in the database when its
+//! caller has gone. Rows are decoded on threads of their own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use super::Fault;
 use super::rows::Dialect;
 use super::select::{Select, bind};
 
-/// Instructions of SQLite between two looks at the clock and at the caller: well below a millisecond.
+/// The number of SQLite instructions between two checks of the clock and of the caller. They take well
+/// below a millisecond.
 const INSTRUCTIONS: i32 = 10_000;
 
 /// Connections that only read the tables. Cheap to clone.
@@ -25,7 +26,8 @@ const INSTRUCTIONS: i32 = 10_000;
 pub(crate) struct Reads {
     pool: ReadPool,
     time_out: Duration,
-    /// One for each batch of rows that may be taken apart at a time, so that reads do not take every processor.
+    /// One permit for each batch of rows that may be decoded at a time, so that reads do not take
+    /// every processor.
     threads: Arc<Semaphore>,
 }
 
@@ -47,7 +49,7 @@ impl Reads {
         Reads::new(ReadPool::Sqlite(pool), time_out)
     }
 
-    /// The sessions of the pool must have the same time-out.
+    /// Takes a pool whose sessions have the same time-out.
     pub(crate) fn postgres(pool: AnyPool, time_out: Duration) -> Reads {
         Reads::new(ReadPool::Postgres(pool), time_out)
     }
@@ -57,10 +59,11 @@ impl Reads {
         Reads { pool, time_out, threads: Arc::new(Semaphore::new(processors.div_ceil(2))) }
     }
 
-    /// Returns the rows of a statement. A caller that drops this ends the statement in the database too.
+    /// Returns the rows of a statement. If the future is dropped, the statement ends in the database
+    /// too.
     ///
     /// # Errors
-    /// Besides those of the database: it took longer than the time-out.
+    /// Besides faults of the database: the statement took longer than the time-out.
     pub(crate) async fn all(&self, select: Select, doing: &'static str) -> Result<Vec<AnyRow>, Fault> {
         let rows = match &self.pool {
             ReadPool::Sqlite(pool) => read_sqlite(pool, select, self.time_out).await,
@@ -72,14 +75,14 @@ impl Reads {
         })
     }
 
-    /// Runs work that takes a while beside the threads that answer requests.
+    /// Runs work that takes a while, outside the threads that answer requests.
     pub(crate) async fn apart<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let _thread = self.threads.acquire().await;
         match tokio::task::spawn_blocking(work).await {
             Ok(done) => done,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime is going, and this task with it.
+                // The runtime ends, and this task with it.
                 Err(_) => std::future::pending().await,
             },
         }
@@ -93,7 +96,7 @@ impl Reads {
     }
 }
 
-/// Tells the thread of a SQLite connection that nobody waits for its answer any more.
+/// Tells the thread of a SQLite connection that its caller has gone.
 #[derive(Default)]
 struct Abandoned(Arc<AtomicBool>);
 
@@ -116,13 +119,13 @@ async fn read_sqlite(
     let (sql, arguments, persistent) = select.into_parts(Dialect::Sqlite);
     // Safe: made of constants.
     let query = bind(sqlx::query(AssertSqlSafe(sql)).persistent(persistent), arguments);
-    // One row at a time: a row of SQLite takes several times the memory of what it is turned into.
+    // One row at a time: a row of SQLite takes several times the memory of its decoded form.
     let rows = query.fetch(&mut *connection).map(|row| AnyRow::try_from(&row?));
     rows.try_collect().await
 }
 
-/// A connection that is closed instead of going back to its pool, unless its statement has ended: the server notices
-/// that, and ends the statement.
+/// A connection that is closed instead of returned to its pool, unless its statement has ended. The
+/// server notices the closed connection, and ends the statement.
 struct Lent(Option<PoolConnection<Any>>);
 
 impl Drop for Lent {
@@ -144,7 +147,7 @@ async fn read_postgres(pool: &AnyPool, select: Select) -> Result<Vec<AnyRow>, sq
     rows
 }
 
-/// SQLite's SQLITE_INTERRUPT, or PostgreSQL's query_canceled.
+/// Returns true for SQLite's SQLITE_INTERRUPT and PostgreSQL's query_canceled.
 fn is_interrupted(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error() else { return false };
     let code = error.code().unwrap_or_default();
@@ -161,10 +164,10 @@ mod tests {
     const ENDLESS: &str =
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT COUNT(*) FROM n";
     const LONG: Duration = Duration::from_secs(600);
-    /// Long enough for a statement to begin.
+    /// Long enough for a statement to start.
     const BEGUN: Duration = Duration::from_millis(50);
 
-    /// A store with one connection for reads, on each database.
+    /// Returns a store with one connection for reads, on each database.
     async fn stores(read_time_out: Duration) -> [(Store, Option<TempDir>); 2] {
         let folder = tempfile::tempdir().unwrap();
         let places =
@@ -182,7 +185,7 @@ mod tests {
         for (store, _folder) in stores(BEGUN).await {
             let read = Select::new(ENDLESS).all(&store.reads, "counting").await;
             assert!(matches!(read, Err(Fault::TooSlow { .. })), "{:?}", read.err());
-            // The connection is as good as before.
+            // The connection can be used as before.
             assert_eq!(Select::new("SELECT 1").all(&store.reads, "reading").await.unwrap().len(), 1);
         }
     }
@@ -192,7 +195,7 @@ mod tests {
         for (store, _folder) in stores(LONG).await {
             let read = Select::new(ENDLESS).all(&store.reads, "counting");
             assert!(tokio::time::timeout(BEGUN, read).await.is_err());
-            // There is one connection: it is free again.
+            // There is one connection, and it is free again.
             assert_eq!(Select::new("SELECT 1").all(&store.reads, "reading").await.unwrap().len(), 1);
         }
     }
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_takes_a_while_runs_beside_the_threads_of_the_runtime() {
+    async fn long_work_runs_outside_the_threads_of_the_runtime() {
         let [(store, _folder), _] = stores(LONG).await;
         let here = std::thread::current().id();
         let there = store.reads.apart(|| std::thread::current().id()).await;

@@ -13,10 +13,10 @@
 //!      …     16  hash: XXH3-128 of everything above
 //! ```
 //!
-//! All numbers are little-endian. The records of a batch follow each other without a gap, so only
-//! the first one's seq is written. The hash is both the checksum of the batch and, because it covers
-//! the hash of the batch before, a name for the whole history up to here: two journals that differ
-//! anywhere differ in every later hash. It finds damage and mix-ups; it is not proof against forgery.
+//! All numbers are little-endian. The records of a batch follow each other without a gap, so only the
+//! first one's seq is written. The hash is the checksum of the batch. Because it covers the hash of the
+//! previous batch, it also identifies the whole history up to here: two journals that differ anywhere
+//! differ in every later hash. It finds damage and mix-ups; it does not protect against forgery.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ const HASH_BYTES: usize = 16;
 const HEADER_BYTES: usize = 24 + HASH_BYTES;
 const RECORD_HEADER_BYTES: usize = 14;
 
-/// The hash of a batch and, through it, of every batch before.
+/// The hash of a batch and, through it, of every earlier batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BatchHash(pub [u8; HASH_BYTES]);
 
@@ -54,7 +54,7 @@ impl fmt::Debug for BatchHash {
     }
 }
 
-/// A place between two batches: everything up to and with `seq` is before it.
+/// A place between two batches, after the record `seq`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// The number of the last record; 0 is the beginning.
@@ -77,17 +77,18 @@ impl fmt::Display for Position {
 /// One command of the journal. The store does not look into the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// 1 for the first record of a journal, without gaps.
+    /// The number of the record: 1 for the first one of a journal, without gaps.
     pub seq: u64,
     /// The time at which the command was stamped, in microseconds since 1970.
     pub at_us: u64,
     /// The behaviour of the rules it was written under.
     pub version: u16,
+    /// The command, as `kubebid_core::codec` encodes it.
     pub payload: &'a [u8],
 }
 
-/// Packs records into one buffer; no allocation for a record, none at all when the buffer is large
-/// enough.
+/// Packs records into one buffer. It does not allocate for a record, and not at all if the buffer is
+/// large enough.
 #[derive(Debug)]
 pub struct BatchBuilder {
     bytes: Vec<u8>,
@@ -96,12 +97,12 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// An empty batch that will follow `after` in the journal.
+    /// Returns an empty batch that will follow `after` in the journal.
     pub fn new(after: Position) -> Self {
         Self::with_capacity(after, 4096)
     }
 
-    /// Like [`BatchBuilder::new`], with room for `bytes`.
+    /// Works like [`BatchBuilder::new`], with room for `bytes`.
     pub fn with_capacity(after: Position, bytes: usize) -> Self {
         let mut buffer = Vec::with_capacity(bytes.max(HEADER_BYTES + HASH_BYTES));
         buffer.resize(HEADER_BYTES, 0);
@@ -113,10 +114,10 @@ impl BatchBuilder {
         self.push_with(at_us, version, |bytes| bytes.extend_from_slice(payload))
     }
 
-    /// Adds a record whose payload is what `write` appends to the buffer, and returns its seq.
+    /// Adds a record whose payload is what `write` appends to the buffer. Returns its seq.
     ///
     /// # Panics
-    /// When `write` takes bytes away, or appends 4 GiB or more.
+    /// If `write` removes bytes, or appends 4 GiB or more.
     pub fn push_with(&mut self, at_us: u64, version: u16, write: impl FnOnce(&mut Vec<u8>)) -> u64 {
         self.bytes.extend_from_slice(&at_us.to_le_bytes());
         self.bytes.extend_from_slice(&version.to_le_bytes());
@@ -131,12 +132,12 @@ impl BatchBuilder {
         self.after.seq + u64::from(self.count)
     }
 
-    /// Number of records so far.
+    /// Returns the number of records so far.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Size of the batch so far, in bytes.
+    /// Returns the size of the batch so far, in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len() + HASH_BYTES
     }
@@ -144,7 +145,7 @@ impl BatchBuilder {
     /// Seals the batch.
     ///
     /// # Panics
-    /// When there is no record, or the records are 4 GiB or more together.
+    /// If there is no record, or if all records together are 4 GiB or more.
     pub fn finish(self) -> Batch {
         let Self { mut bytes, after, count } = self;
         assert!(count > 0, "a batch has at least one record");
@@ -222,35 +223,37 @@ impl Batch {
         Ok(Self { bytes, first_seq, count, before, hash })
     }
 
-    /// The packed form, what [`Batch::decode`] reads.
+    /// Returns the packed form, which [`Batch::decode`] reads.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
+    /// Returns the number of the first record.
     pub fn first_seq(&self) -> u64 {
         self.first_seq
     }
 
+    /// Returns the number of the last record.
     pub fn last_seq(&self) -> u64 {
         self.first_seq + u64::from(self.count) - 1
     }
 
-    /// Number of records, at least 1.
+    /// Returns the number of records, which is at least 1.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The place in the journal that this batch follows.
+    /// Returns the place in the journal that this batch follows.
     pub fn before(&self) -> Position {
         Position { seq: self.first_seq - 1, hash: self.before }
     }
 
-    /// The place in the journal where this batch ends.
+    /// Returns the place in the journal at which this batch ends.
     pub fn end(&self) -> Position {
         Position { seq: self.last_seq(), hash: self.hash }
     }
 
-    /// The records in order.
+    /// Returns the records in order.
     pub fn records(&self) -> Records<'_> {
         Records { rest: &self.bytes[HEADER_BYTES..self.bytes.len() - HASH_BYTES], next_seq: self.first_seq }
     }
@@ -282,7 +285,7 @@ struct SplitRecord<'a> {
     rest: &'a [u8],
 }
 
-/// `None` when the bytes end before the record does.
+/// Splits the first record off. Returns `None` if the bytes end before the record does.
 fn split_record(bytes: &[u8]) -> Option<SplitRecord<'_>> {
     let (header, rest) = bytes.split_at_checked(RECORD_HEADER_BYTES)?;
     let length = u32::from_le_bytes(array(&header[10..14])) as usize;
@@ -295,7 +298,7 @@ fn split_record(bytes: &[u8]) -> Option<SplitRecord<'_>> {
     })
 }
 
-/// A slice whose length the caller has just cut.
+/// Converts a slice whose length the caller has just set.
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().expect("the slice is cut to the size of the array")
 }
@@ -303,22 +306,56 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 /// Why bytes are not a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
+    /// The bytes end before the batch does.
     #[error("it ends too early: {have} bytes of at least {needed}")]
-    Truncated { needed: usize, have: usize },
+    Truncated {
+        /// The least number of bytes.
+        needed: usize,
+        /// The number of bytes.
+        have: usize,
+    },
+    /// The bytes do not end with the batch.
     #[error("it is too long: {have} bytes instead of {needed}")]
-    TooLong { needed: usize, have: usize },
+    TooLong {
+        /// The length of the batch.
+        needed: usize,
+        /// The number of bytes.
+        have: usize,
+    },
+    /// The bytes do not begin with the magic of a batch.
     #[error("it does not begin like a batch of records")]
     NotABatch,
+    /// A newer version of this program wrote the batch in another format.
     #[error("it has format {0}, this program knows format {FORMAT}; a newer version wrote it")]
     Format(u16),
+    /// The checksum is wrong: the batch is damaged.
     #[error("its checksum is wrong: written {written}, computed {computed}")]
-    Checksum { written: BatchHash, computed: BatchHash },
+    Checksum {
+        /// The hash in the batch.
+        written: BatchHash,
+        /// The hash of its bytes.
+        computed: BatchHash,
+    },
+    /// The numbers of the records are impossible.
     #[error("it says {count} records from seq {first_seq} on, which cannot be")]
-    Sequence { first_seq: u64, count: u32 },
+    Sequence {
+        /// The number of the first record.
+        first_seq: u64,
+        /// The number of records.
+        count: u32,
+    },
+    /// A record is longer than the rest of the batch.
     #[error("the record with seq {seq} is longer than the batch")]
-    Record { seq: u64 },
+    Record {
+        /// The number of the record.
+        seq: u64,
+    },
+    /// Bytes follow the last record.
     #[error("{bytes} bytes follow the last record")]
-    LeftOver { bytes: usize },
+    LeftOver {
+        /// The number of these bytes.
+        bytes: usize,
+    },
 }
 
 #[cfg(test)]

@@ -34,8 +34,8 @@ impl Rows {
 pub(crate) enum Dialect {
     /// Parameters are `$1`, `$2` and so on.
     Postgres,
-    /// Parameters are `?`. SQLite takes numbers too, but it searches all earlier ones for each: with thousands of them
-    /// that takes longer than the statement.
+    /// Parameters are `?`. SQLite accepts numbers too, but for each it searches all earlier ones,
+    /// which takes longer than the statement if there are thousands.
     Sqlite,
 }
 
@@ -56,9 +56,9 @@ impl Dialect {
     }
 }
 
-/// The turn to write. SQLite has one writer at a time and lets the others poll; the writers of one process queue
-/// here instead, in order, so that a batch of the journal waits for one short write at most. PostgreSQL needs no
-/// queue.
+/// The turn to write. SQLite has one writer at a time, and the others poll. So the writers of one process
+/// queue here, in order, and a batch of the journal waits for at most one short write. PostgreSQL needs
+/// no queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Turn(Option<Arc<Mutex<()>>>);
 
@@ -71,8 +71,8 @@ impl Turn {
         Self(Some(Arc::default()))
     }
 
-    /// Waits for the turn; it is over when the guard is dropped. Nobody waits for anything but the
-    /// database while holding it.
+    /// Waits for the turn, which ends when the guard is dropped. While holding it, a task may wait
+    /// for nothing but the database.
     pub(crate) async fn take(&self) -> Option<OwnedMutexGuard<()>> {
         match &self.0 {
             Some(mutex) => Some(Arc::clone(mutex).lock_owned().await),
@@ -81,22 +81,22 @@ impl Turn {
     }
 }
 
-/// A column that is a number of ours.
+/// Reads a column that holds one of our numbers.
 pub(crate) fn number<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> u64 {
     row.get::<i64, _>(column) as u64
 }
 
-/// A column that may be a number of ours.
+/// Reads a column that holds one of our numbers or NULL.
 pub(crate) fn optional_number<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> Option<u64> {
     row.get::<Option<i64>, _>(column).map(|number| number as u64)
 }
 
-/// A column of microseconds since 1970.
+/// Reads a column of microseconds since 1970.
 pub(crate) fn time<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> Micros {
     Micros(number(row, column))
 }
 
-/// A column of microseconds since 1970 that may be NULL.
+/// Reads a column of microseconds since 1970 that may be NULL.
 pub(crate) fn optional_time<I: ColumnIndex<AnyRow>>(row: &AnyRow, column: I) -> Option<Micros> {
     optional_number(row, column).map(Micros)
 }

@@ -14,7 +14,8 @@ use kubebid_core::units::Micros;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Select {
     pieces: Vec<Piece>,
-    /// Its text depends on how many entries a list has, so a connection does not keep it prepared.
+    /// True if the text depends on how many entries a list has, so that a connection should not keep
+    /// it prepared.
     has_list: bool,
 }
 
@@ -81,7 +82,7 @@ impl Select {
         select
     }
 
-    /// Adds text; each `?` in it is the next of `arguments`.
+    /// Adds text. Each `?` in it stands for the next of `arguments`.
     pub(crate) fn add(&mut self, sql: &str, arguments: &[&dyn Bound]) -> &mut Select {
         let mut pieces = sql.split('?');
         self.sql(pieces.next().unwrap_or_default());

@@ -1,7 +1,8 @@
 //! Connections whose sessions at the server end with them.
 //!
-//! A statement that is given up, because it took too long, goes on at the server: a commit that waits for a standby of
-//! the database may wait for ever, with its locks. So each session that we have left is ended before the next one begins.
+//! A statement that is given up because it took too long goes on at the server: a commit that waits for a
+//! standby of the database may wait for ever, with its locks. So each session that this process has left
+//! is ended before the next one begins.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -11,8 +12,8 @@ use sqlx::{AnyConnection, Connection as _};
 
 use super::warnings::Warnings;
 
-/// The name of a session at the server: its process, and the start of that in microseconds since 1970. Process
-/// numbers are reused, so both are needed.
+/// The identity of a session at the server: its process, and the start of the process in microseconds
+/// since 1970. Process numbers are reused, so both are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SessionName {
     pub(super) pid: i32,
@@ -55,7 +56,7 @@ impl Drop for Session {
 /// A connection for one task.
 pub(crate) struct Connection {
     connection: AnyConnection,
-    /// None where the database has no sessions.
+    /// None if the database has no sessions.
     session: Option<Session>,
     warnings: Warnings,
 }
@@ -65,7 +66,8 @@ impl Connection {
         Connection { connection, session, warnings: Warnings::new() }
     }
 
-    /// Returns the connection, and what hears the server's warnings while a statement of it runs.
+    /// Returns the connection, and the collector of the server's warnings while one of its statements
+    /// runs.
     pub(super) fn and_warnings(&mut self) -> (&mut AnyConnection, &Warnings) {
         (&mut self.connection, &self.warnings)
     }

@@ -1,7 +1,7 @@
 //! Rows of snapshots. They only save time, so a broken one is skipped.
 //!
-//! The body goes in parts, each a commit of its own, so that the journal never waits for more than
-//! one of them and no row is enormous. The snapshot counts once its row in `snapshot` is there.
+//! The body is written in parts, each in its own commit, so that the journal never waits for more than
+//! one of them and no row is very large. The snapshot counts once its row in `snapshot` exists.
 
 use std::sync::Arc;
 
@@ -26,8 +26,9 @@ pub struct Snapshot {
     pub after: Position,
     /// The market's time, in microseconds since 1970.
     pub at_us: u64,
-    /// The state hash of the core; whoever loads the snapshot compares it.
+    /// The state hash of the core. A reader compares it with the restored state.
     pub state_hash: Vec<u8>,
+    /// The state, as `kubebid_core::Exchange::snapshot` returns it.
     pub body: Vec<u8>,
 }
 
@@ -36,7 +37,7 @@ pub struct Snapshot {
 pub struct Snapshots {
     pool: AnyPool,
     turn: Turn,
-    /// One is saved at a time: two of the same place would take each other's parts away.
+    /// Held while a snapshot is saved, because two of the same place would remove each other's parts.
     saving: Arc<Mutex<()>>,
 }
 
@@ -45,7 +46,7 @@ impl Snapshots {
         Self { pool, turn, saving: Arc::default() }
     }
 
-    /// Saves a snapshot and forgets all but the last two.
+    /// Saves a snapshot, and deletes all but the last two.
     pub async fn save(&self, snapshot: &Snapshot) -> Result<(), Fault> {
         let _saving = self.saving.lock().await;
         self.write(snapshot).await.map_err(Fault::database("saving a snapshot"))
@@ -91,13 +92,13 @@ impl Snapshots {
         Ok(())
     }
 
-    /// The newest snapshot that is whole and belongs to this journal, if there is one. Others are
-    /// skipped with a warning.
+    /// Returns the newest snapshot that is complete and belongs to this journal, if there is one.
+    /// Others are skipped with a warning.
     pub async fn load(&self) -> Result<Option<Snapshot>, Fault> {
         self.load_up_to(u64::MAX).await
     }
 
-    /// The same of those that contain nothing behind `seq`.
+    /// Works like [`Snapshots::load`], for snapshots that contain nothing after `seq`.
     pub async fn load_up_to(&self, seq: u64) -> Result<Option<Snapshot>, Fault> {
         let rows = sqlx::query(
             "SELECT seq, journal_hash, state_hash, at_us, bytes, checksum FROM snapshot
@@ -151,11 +152,11 @@ impl Snapshots {
             .fetch_all(&self.pool)
             .await
             .map_err(Fault::database("listing the snapshots"))?;
-        // One whose hash is none is damaged: whoever loads it skips it.
+        // A snapshot whose hash cannot be read is damaged. A reader skips it.
         Ok(rows.iter().filter_map(|row| position(row.get(0), &row.get::<Vec<u8>, _>(1)).ok()).collect())
     }
 
-    /// Forgets the snapshots that the journal has no place for.
+    /// Deletes the snapshots that do not belong to this journal.
     pub async fn forget_foreign(&self) -> Result<(), Fault> {
         for place in self.places().await? {
             if self.is_in_journal(place).await? {

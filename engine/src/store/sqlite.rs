@@ -1,10 +1,10 @@
 //! The store in a SQLite file.
 //!
-//! One engine has the file: it holds a lock on `FILE.lock` until it ends, however it ends. WAL and
-//! `synchronous = FULL`: a commit is on the disk before it is answered.
+//! One engine has the file: it holds a lock on `FILE.lock` until it ends, in whatever way it ends. With
+//! WAL and `synchronous = FULL`, a commit is on the disk before it is answered.
 //!
-//! SQLite goes on writing to a file that was removed or replaced. So the engine compares, after each commit, what lies
-//! at its path with what it opened.
+//! SQLite goes on writing to a file that was removed or replaced. So after each commit the engine
+//! compares the file at its path with the one that it opened.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -28,14 +28,15 @@ use super::rows::{Dialect, Turn};
 use super::session::Connection;
 use super::{Fault, migrations};
 
-/// The settings of every connection. Only another process, such as a person's `sqlite3`, can make it busy.
+/// The settings of every connection. Only another process, such as a person's `sqlite3`, can make the
+/// file busy.
 const SESSION: &str = "PRAGMA busy_timeout = 5000; PRAGMA synchronous = FULL";
 
 /// A database file.
 pub(super) struct Sqlite {
     path: PathBuf,
     options: AnyConnectOptions,
-    /// The file that is ours; absent when we only read.
+    /// The file, if this process owns it. Absent if it is only read.
     owned: Option<Owned>,
     turn: Turn,
     patience: Duration,
@@ -56,10 +57,10 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Sqlite {
-    /// Takes the file for this engine, and makes it if it is missing. Where the write-ahead log of a file that is gone
-    /// lies it is made only if `over_remains` says so.
+    /// Takes the file for this engine, and creates it if it is missing. If the write-ahead log of a
+    /// missing file is there, creates the file only with `over_remains`.
     pub(super) fn to_own(path: &Path, over_remains: bool, patience: Duration) -> Result<Self, Fault> {
-        // However the file is called, its lock has one name.
+        // However the path is written, the lock has one name.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let lock = lock(&path)?;
         let log = beside(&path, "-wal");
@@ -69,24 +70,26 @@ impl Sqlite {
         let failed = |source| Fault::Prepare { file: path.clone(), source };
         let identity = prepare(&path).map_err(failed)?;
         let owned = Owned { identity, _lock: lock };
-        // Made above: what is missing later was removed, and is not made again.
+        // The file exists since the line above. If it is missing later it was removed, and it is
+        // not created again.
         Self::new(path, Some(owned), SqliteConnectOptions::new().create_if_missing(false), patience)
     }
 
-    /// Reads a file that an engine may have.
+    /// Opens a file to read that an engine may have open.
     pub(super) fn to_read(path: &Path, patience: Duration) -> Result<Self, Fault> {
         Self::new(path.to_owned(), None, SqliteConnectOptions::new().read_only(true), patience)
     }
 
-    /// The same, of a file that is found to be readable. A pool would try again until its time is over, and then say
-    /// only that.
+    /// Opens a file to read, and tries it at once. A pool would repeat the attempt until its time is
+    /// over, and report only that.
     pub(super) async fn found_to_read(path: &Path, patience: Duration) -> Result<Self, Fault> {
         let sqlite = Self::to_read(path, patience)?;
         let Err(fault) = sqlite.try_read().await else { return Ok(sqlite) };
         if !path.exists() || holds_anything(&beside(path, "-wal")) {
             return Err(fault);
         }
-        // In a folder that cannot be written, a reader cannot make the shared memory of the log. Nobody writes there.
+        // In a folder that is not writable, a reader cannot create the shared memory of the log.
+        // No other process can write there either.
         let frozen = SqliteConnectOptions::new().read_only(true).immutable(true);
         let frozen = Self::new(path.to_owned(), None, frozen, patience)?;
         frozen.try_read().await.map(|()| frozen)
@@ -114,7 +117,7 @@ impl Sqlite {
         Ok(Self { path, options, owned, turn: Turn::one_at_a_time(), patience })
     }
 
-    /// A connection that sets nothing in the file.
+    /// Opens a connection that changes no setting of the file.
     pub(super) async fn connect_as_it_is(&self) -> Result<AnyConnection, Fault> {
         self.options.connect().await.map_err(|source| self.open_fault(source))
     }
@@ -124,7 +127,7 @@ impl Sqlite {
     }
 }
 
-/// Deletes the store in a file, unless an engine has it. Where there is none it is no error.
+/// Deletes the store in a file, unless an engine has it open. A missing store is no error.
 pub fn forget_sqlite(path: &Path) -> Result<(), Fault> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let _lock = lock(&path)?;
@@ -140,7 +143,7 @@ pub fn forget_sqlite(path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The file beside another one whose name ends with this.
+/// Returns the path with `end` appended to the file's name.
 fn beside(path: &Path, end: &str) -> PathBuf {
     let mut file = OsString::from(path);
     file.push(end);
@@ -151,9 +154,9 @@ fn holds_anything(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.len() > 0)
 }
 
-/// Makes the file, readable by its owner only, if it is missing; takes it from others than its owner and group where it
-/// is there. All bids and hashes of tokens are in it. SQLite gives the files beside it the same mode. Returns its
-/// identity.
+/// Creates the file, readable by its owner only, if it is missing. Otherwise removes the rights of all
+/// but its owner and group. All bids and hashes of tokens are in it. SQLite gives the files beside it the
+/// same mode. Returns its identity.
 fn prepare(path: &Path) -> std::io::Result<(u64, u64)> {
     match File::options().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => {}
@@ -187,7 +190,7 @@ pub(super) fn make_private(path: &Path) -> Result<(), Fault> {
     made.map(drop).map_err(|source| Fault::Prepare { file: path.to_owned(), source })
 }
 
-/// Locks `PATH.lock`, a file that stays.
+/// Locks `PATH.lock`, a file that is never removed.
 fn lock(path: &Path) -> Result<File, Fault> {
     let lock = beside(path, ".lock");
     let file = match File::options().create(true).truncate(false).write(true).mode(0o600).open(&lock) {
@@ -204,7 +207,7 @@ fn lock(path: &Path) -> Result<File, Fault> {
 #[async_trait]
 impl Database for Sqlite {
     async fn connect(&self) -> Result<Connection, Fault> {
-        // Another file at our path is another store.
+        // A different file at our path is a different store.
         self.is_in_place()?;
         let mut connection = self.options.connect().await.map_err(|source| self.open_fault(source))?;
         for settings in [SESSION, "PRAGMA journal_mode = WAL"] {
@@ -270,8 +273,8 @@ impl Database for Sqlite {
         "BEGIN IMMEDIATE"
     }
 
-    /// Errors that SQLite reports before it writes the commit. After a failed write or sync the file
-    /// may hold the commit or not.
+    /// Returns true for errors that SQLite reports before it writes the commit. After a failed write
+    /// or sync the file may have the commit or not.
     fn surely_not_committed(&self, error: &sqlx::Error) -> bool {
         const BUSY: i32 = 5;
         const LOCKED: i32 = 6;
@@ -280,13 +283,13 @@ impl Database for Sqlite {
         const CONSTRAINT: i32 = 19;
         let code = error.as_database_error().and_then(|e| e.code());
         let code = code.and_then(|code| code.parse::<i32>().ok());
-        // The low byte says what; the rest says more about it.
+        // The low byte is the error; the others are details of it.
         code.is_some_and(|code| [BUSY, LOCKED, READONLY, TOOBIG, CONSTRAINT].contains(&(code & 0xff)))
             || matches!(error, sqlx::Error::Encode(_))
     }
 
-    /// A commit that the disk may not have is no commit, and a second sync of the same pages says nothing: Linux
-    /// reports what it could not write once.
+    /// Returns true if a sync failed. The disk may not have the commit then, and a second sync of the
+    /// same pages says nothing: Linux reports a failed write only once.
     fn is_lost(&self, error: &sqlx::Error) -> bool {
         let code = error.as_database_error().and_then(|e| e.code());
         code.is_some_and(|code| is_failed_sync(&code))
@@ -317,7 +320,8 @@ impl Database for Sqlite {
     }
 }
 
-/// Returns whether a code of SQLite says that a sync failed: `SQLITE_IOERR_FSYNC` or `SQLITE_IOERR_DIR_FSYNC`.
+/// Returns true if a code of SQLite says that a sync failed: `SQLITE_IOERR_FSYNC` or
+/// `SQLITE_IOERR_DIR_FSYNC`.
 fn is_failed_sync(code: &str) -> bool {
     const FSYNC: i32 = 10 | (4 << 8);
     const DIR_FSYNC: i32 = 10 | (5 << 8);
@@ -329,9 +333,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_sync_is_told_from_other_failures() {
+    fn a_failed_sync_is_distinguished_from_other_failures() {
         assert!(is_failed_sync("1034") && is_failed_sync("1290"));
-        // A write that failed, a full disk, a busy file.
+        // A failed write, a full disk, a busy file.
         assert!(!is_failed_sync("778") && !is_failed_sync("13") && !is_failed_sync("5"));
     }
 }

@@ -9,31 +9,40 @@ use sqlx::any::AnyRow;
 use super::rows::{number, optional_number};
 use super::{Fault, Role, Rows, bigint, sought};
 
-/// A token to be remembered.
+/// A token to store.
 #[derive(Debug, Clone)]
 pub struct NewToken {
+    /// The SHA-256 of the token's text.
     pub sha256: [u8; 32],
+    /// The account that it authenticates.
     pub account: String,
+    /// The roles of its bearer; at least one.
     pub roles: BTreeSet<Role>,
     /// The purpose of the token, in its owner's words.
     pub note: String,
+    /// The time at which it was created, in microseconds since 1970.
     pub created_at_us: u64,
 }
 
-/// A remembered token.
+/// A stored token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
+    /// The number of the row, which names the token without revealing it.
     pub id: u64,
+    /// The account that it authenticates.
     pub account: String,
+    /// The roles of its bearer.
     pub roles: BTreeSet<Role>,
+    /// The purpose of the token, in its owner's words.
     pub note: String,
+    /// The time at which it was created, in microseconds since 1970.
     pub created_at_us: u64,
-    /// The time at which it was revoked; it is invalid from then on.
+    /// The time at which it was revoked, from which on it is invalid.
     pub revoked_at_us: Option<u64>,
 }
 
 impl Rows {
-    /// Remembers a token and returns its id; `None` when there is no such account.
+    /// Stores a token and returns its id. Returns `None` if there is no such account.
     pub async fn add_token(&self, token: &NewToken) -> Result<Option<u64>, Fault> {
         let roles: Vec<_> = token.roles.iter().map(|role| role.name()).collect();
         let _turn = self.turn.take().await;
@@ -53,7 +62,7 @@ impl Rows {
         Ok(row.map(|row| number(&row, 0)))
     }
 
-    /// The token with this SHA-256, revoked or not.
+    /// Reads the token with this SHA-256, revoked or not.
     pub async fn token(&self, sha256: &[u8; 32]) -> Result<Option<Token>, Fault> {
         sqlx::query("SELECT * FROM tokens WHERE sha256 = $1")
             .bind(&sha256[..])
@@ -64,7 +73,7 @@ impl Rows {
             .transpose()
     }
 
-    /// The token with this id, revoked or not.
+    /// Reads the token with this id, revoked or not.
     pub async fn token_numbered(&self, id: u64) -> Result<Option<Token>, Fault> {
         sqlx::query("SELECT * FROM tokens WHERE id = $1")
             .bind(sought(id))
@@ -75,8 +84,8 @@ impl Rows {
             .transpose()
     }
 
-    /// The tokens that are not revoked with their SHA-256, oldest first: those with an id above `after`, at
-    /// most `limit`.
+    /// Returns at most `limit` tokens that are not revoked, each with its SHA-256, by id, those with
+    /// an id above `after`.
     pub async fn live_tokens(&self, after: u64, limit: u32) -> Result<Vec<([u8; 32], Token)>, Fault> {
         sqlx::query("SELECT * FROM tokens WHERE id > $1 AND revoked_at_us IS NULL ORDER BY id LIMIT $2")
             .bind(sought(after))
@@ -89,8 +98,8 @@ impl Rows {
             .collect()
     }
 
-    /// All tokens, also revoked ones, of one account or of everybody, oldest first: those with an id
-    /// above `after`, at most `limit`.
+    /// Returns at most `limit` tokens of one account or of all accounts, revoked ones too, by id,
+    /// those with an id above `after`.
     pub async fn tokens(&self, account: Option<&str>, after: u64, limit: u32) -> Result<Vec<Token>, Fault> {
         let of = match account {
             Some(_) => "SELECT * FROM tokens WHERE id > $1 AND account = $3 ORDER BY id LIMIT $2",
@@ -132,7 +141,7 @@ impl Rows {
         rows.iter().map(token).collect()
     }
 
-    /// Returns whether there was such a token and it was not revoked before.
+    /// Revokes a token. Returns false if there is no such token, or if it was revoked before.
     pub async fn revoke_token(&self, id: u64, at_us: u64) -> Result<bool, Fault> {
         let _turn = self.turn.take().await;
         let done =

@@ -1,8 +1,8 @@
 //! Collects the server's warnings while a statement runs.
 //!
-//! A commit that waits for a standby of the database, and whose wait is cancelled (`pg_cancel_backend`), is answered as
-//! any other, after a warning that the standby may not have it. sqlx gives warnings to the log and to nobody else: so the
-//! log is listened to while the statement runs.
+//! If a commit waits for a standby of the database and the wait is cancelled (`pg_cancel_backend`), it is
+//! answered as any other commit, after a warning that the standby may not have it. sqlx only logs
+//! warnings. So this module listens to the log while the statement runs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,10 +36,10 @@ impl Warnings {
 
     /// Runs a statement of the connection. Returns its output, and the last warning if there was one.
     pub(super) async fn of<T>(&self, statement: impl Future<Output = T>) -> (T, Option<String>) {
-        let hear = || self.heard.lock().unwrap_or_else(PoisonError::into_inner).take();
-        hear();
+        let take_last = || self.heard.lock().unwrap_or_else(PoisonError::into_inner).take();
+        take_last();
         let output = statement.with_subscriber(self.listener.clone()).await;
-        (output, hear())
+        (output, take_last())
     }
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for Warnings {
     }
 }
 
-/// Hands everything on to the log.
+/// Passes everything on to the log.
 struct Listener {
     log: Dispatch,
     level: LevelFilter,

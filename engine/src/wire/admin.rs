@@ -9,11 +9,12 @@ use kubebid_proto::v1;
 use std::collections::{BTreeMap, BTreeSet};
 use v1::token::Role as WireRole;
 
-/// Resources and labels of an instance type: their lengths.
+/// The most bytes of a key of an instance type's resources and labels; below, of a value.
 const ENTRY_KEY: usize = 317;
 const ENTRY_VALUE: usize = 256;
 
-pub fn limits(limits: v1::AccountLimits) -> Result<Limits, ApiError> {
+/// Reads the limits of an account.
+pub(crate) fn limits(limits: v1::AccountLimits) -> Result<Limits, ApiError> {
     Ok(Limits {
         open_bids: limits.open_bids.map(u64::from),
         nodes_wanted: limits.nodes_wanted.map(u64::from),
@@ -29,7 +30,8 @@ pub fn limits(limits: v1::AccountLimits) -> Result<Limits, ApiError> {
     })
 }
 
-pub fn account_message(account: Account) -> v1::Account {
+/// Returns an account as a message.
+pub(crate) fn account_message(account: Account) -> v1::Account {
     let small = |limit: Option<u64>| limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
     v1::Account {
         name: account.name,
@@ -48,7 +50,7 @@ pub fn account_message(account: Account) -> v1::Account {
 }
 
 /// Reads at least one role. All must be known.
-pub fn roles(roles: &[i32]) -> Result<BTreeSet<Role>, ApiError> {
+pub(crate) fn roles(roles: &[i32]) -> Result<BTreeSet<Role>, ApiError> {
     lists::at_most("CreateTokenRequest.roles", "roles", roles.len())?;
     if roles.is_empty() {
         return Err(ApiError::bad_field("roles", "names none"));
@@ -75,7 +77,8 @@ fn role_message(role: Role) -> i32 {
     role.into()
 }
 
-pub fn token_message(token: Token) -> v1::Token {
+/// Returns a token as a message, without its secret.
+pub(crate) fn token_message(token: Token) -> v1::Token {
     v1::Token {
         token_id: token.id.to_string(),
         account: token.account,
@@ -86,7 +89,8 @@ pub fn token_message(token: Token) -> v1::Token {
     }
 }
 
-pub fn instance_type(message: v1::InstanceType) -> Result<InstanceType, ApiError> {
+/// Reads an instance type.
+pub(crate) fn instance_type(message: v1::InstanceType) -> Result<InstanceType, ApiError> {
     text::name("instance_type.name", &message.name)?;
     let price = message.on_demand_price_micros;
     let price = price.map(|price| number("instance_type.on_demand_price_micros", price));
@@ -98,7 +102,8 @@ pub fn instance_type(message: v1::InstanceType) -> Result<InstanceType, ApiError
     })
 }
 
-pub fn instance_type_message(instance_type: InstanceType) -> v1::InstanceType {
+/// Returns an instance type as a message.
+pub(crate) fn instance_type_message(instance_type: InstanceType) -> v1::InstanceType {
     v1::InstanceType {
         name: instance_type.name,
         allocatable: instance_type.allocatable,
@@ -107,7 +112,7 @@ pub fn instance_type_message(instance_type: InstanceType) -> v1::InstanceType {
     }
 }
 
-/// Kubernetes' own names are up to 253 + 1 + 63 bytes long.
+/// Checks a map of an instance type. Kubernetes' own names are up to 253 + 1 + 63 bytes long.
 fn entries(field: &str, entries: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, ApiError> {
     let list = field.replace("instance_type", "InstanceType");
     lists::at_most(&list, field, entries.len())?;

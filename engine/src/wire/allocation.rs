@@ -15,15 +15,15 @@ use v1::notice::Reason;
 
 /// The part of an allocation that only the exchange knows.
 #[derive(Clone, Debug, Default)]
-pub struct AllocationNow {
-    /// Absent when it has ended.
-    pub view: Option<AllocationView>,
+pub(crate) struct AllocationNow {
+    /// The allocation as it is now. Absent if it has ended.
+    pub(crate) view: Option<AllocationView>,
     /// The ceiling of its bid.
-    pub ceiling: Option<Price>,
+    pub(crate) ceiling: Option<Price>,
 }
 
 /// Returns the allocation as the viewer may see it; `None` if the viewer is neither its tenant nor its provider.
-pub fn message(
+pub(crate) fn message(
     row: AllocationRow,
     labels: Labels,
     now: AllocationNow,
@@ -96,8 +96,8 @@ fn end_reason(reason: EndReason) -> WireEnd {
     }
 }
 
-/// The states that a list asks for.
-pub fn states(asked: Vec<i32>) -> Result<BTreeSet<NodeState>, ApiError> {
+/// Reads the states that a list asks for.
+pub(crate) fn states(asked: Vec<i32>) -> Result<BTreeSet<NodeState>, ApiError> {
     let known = |state: &i32| match State::try_from(*state) {
         Ok(State::Starting) => Ok(NodeState::Starting),
         Ok(State::Active) => Ok(NodeState::Active),

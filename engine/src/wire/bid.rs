@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use v1::bid::{CloseReason as WireReason, State, UnfilledReason};
 use v1::place_bid_request::{OnPreemption, TimeInForce};
 
-/// A bid with what the exchange knows of it now, which may be a moment ahead of the row: what it holds and
-/// wants is told of one moment.
-pub fn message(row: BidRow, labels: Labels, now: Option<&BidView>, why: Option<Unfilled>) -> v1::Bid {
+/// Returns a bid with what the exchange knows of it now, which may be a moment ahead of the row. All
+/// counts of what it holds and wants are of the same moment.
+pub(crate) fn message(row: BidRow, labels: Labels, now: Option<&BidView>, why: Option<Unfilled>) -> v1::Bid {
     let counts = now.map(|now| {
         let count = |nodes: &[AllocationId]| u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         (count(&now.live), count(&now.under_notice), count(&now.claims), now.unmet)
@@ -51,7 +51,8 @@ pub fn message(row: BidRow, labels: Labels, now: Option<&BidView>, why: Option<U
     }
 }
 
-pub fn unfilled(reason: Unfilled) -> UnfilledReason {
+/// Returns the wire word for why a bid lacks nodes.
+pub(crate) fn unfilled(reason: Unfilled) -> UnfilledReason {
     match reason {
         Unfilled::NoMarket => UnfilledReason::NoMarket,
         Unfilled::OwnSupply => UnfilledReason::OwnSupply,
@@ -91,8 +92,8 @@ fn close_reason(reason: CloseReason) -> WireReason {
     }
 }
 
-/// The states that a list asks for.
-pub fn states(asked: Vec<i32>) -> Result<BTreeSet<BidState>, ApiError> {
+/// Reads the states that a list asks for.
+pub(crate) fn states(asked: Vec<i32>) -> Result<BTreeSet<BidState>, ApiError> {
     let known = |state: &i32| match State::try_from(*state) {
         Ok(State::Open) => Ok(BidState::Open),
         Ok(State::Closed) => Ok(BidState::Closed),

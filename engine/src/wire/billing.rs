@@ -82,7 +82,7 @@ fn segment(segment: &Segment) -> v1::PriceSegment {
     }
 }
 
-/// Sums that grow; beyond what a message can carry they stay at its end.
+/// Sums that grow. A sum that a message cannot hold stays at the largest value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum {
     pub(crate) debit: Amount,

@@ -15,7 +15,9 @@ use v1::market_rules::Pricing;
 /// A command and the key it came with.
 #[derive(Debug)]
 pub struct Keyed {
+    /// The client key, if the request has one.
     pub key: Option<ClientKey>,
+    /// The command.
     pub command: Command,
 }
 
@@ -25,10 +27,10 @@ impl Keyed {
     }
 }
 
-/// Numbers that the store can hold.
+/// The largest number that the store can hold.
 pub const NUMBER_MAX: u64 = i64::MAX as u64;
 
-/// A price, an amount or an instant that the tables can hold.
+/// Checks that a price, an amount or an instant can be held by the tables.
 pub fn number(field: &str, number: u64) -> Result<u64, ApiError> {
     if number > NUMBER_MAX {
         return Err(ApiError::bad_field(field, format!("{number} is more than {NUMBER_MAX}")));
@@ -36,8 +38,8 @@ pub fn number(field: &str, number: u64) -> Result<u64, ApiError> {
     Ok(number)
 }
 
-/// The labels are taken out of the request. `last` is the market that was named last: of many bids that come together
-/// most are for the same.
+/// Reads a bid. The labels are taken out of the request. `last` is the market that was named last: most
+/// bids of one frame are for the same one.
 pub fn place_bid(
     tenant: &AccountName,
     request: &mut v1::PlaceBidRequest,
@@ -57,7 +59,7 @@ pub fn place_bid(
     let instance_type = match &request.instance_type[..] {
         "" => None,
         name => {
-            // No rule of any market may be there to bound it.
+            // There may be no market whose rules limit the ceiling.
             number("ceiling_micros", request.ceiling_micros)?;
             Some(text::instance_type("instance_type", name)?)
         }
@@ -95,6 +97,7 @@ fn on_preemption(value: i32) -> OnPreemption {
     }
 }
 
+/// Reads an amendment of a bid.
 pub fn amend_bid(tenant: &AccountName, request: &v1::AmendBidRequest) -> Result<Keyed, ApiError> {
     let command = Command::AmendBid {
         tenant: tenant.clone(),
@@ -105,6 +108,7 @@ pub fn amend_bid(tenant: &AccountName, request: &v1::AmendBidRequest) -> Result<
     Keyed::new(&request.client_key, command)
 }
 
+/// Reads a cancellation of a bid.
 pub fn cancel_bid(tenant: &AccountName, request: &v1::CancelBidRequest) -> Result<Keyed, ApiError> {
     let mode = match Mode::try_from(request.mode) {
         Ok(Mode::Keep) => CancelMode::Keep,
@@ -115,11 +119,13 @@ pub fn cancel_bid(tenant: &AccountName, request: &v1::CancelBidRequest) -> Resul
     Keyed::new(&request.client_key, command)
 }
 
+/// Reads a report that a node is ready.
 pub fn report_ready(by: &AccountName, request: &v1::ReportReadyRequest) -> Result<Keyed, ApiError> {
     let allocation = AllocationId(request.allocation);
     Keyed::new(&request.client_key, Command::ReportReady { allocation, by: Some(by.clone()) })
 }
 
+/// Reads a release of an allocation.
 pub fn release_allocation(
     tenant: &AccountName,
     request: &v1::ReleaseAllocationRequest,
@@ -128,6 +134,7 @@ pub fn release_allocation(
     Keyed::new(&request.client_key, Command::ReleaseAllocation { tenant: tenant.clone(), allocation })
 }
 
+/// Reads an offer.
 pub fn put_offer(provider: &AccountName, request: &v1::PutOfferRequest) -> Result<Keyed, ApiError> {
     let command = Command::PutOffer {
         provider: provider.clone(),
@@ -138,11 +145,13 @@ pub fn put_offer(provider: &AccountName, request: &v1::PutOfferRequest) -> Resul
     Keyed::new(&request.client_key, command)
 }
 
+/// Reads a withdrawal of a unit.
 pub fn withdraw_unit(provider: &AccountName, request: &v1::WithdrawUnitRequest) -> Result<Keyed, ApiError> {
     let unit = text::unit("unit", &request.unit)?;
     Keyed::new(&request.client_key, Command::WithdrawUnit { provider: provider.clone(), unit })
 }
 
+/// Reads a report that a unit is lost.
 pub fn report_unit_lost(
     provider: &AccountName,
     request: &v1::ReportUnitLostRequest,
@@ -151,18 +160,20 @@ pub fn report_unit_lost(
     Keyed::new(&request.client_key, Command::ReportUnitLost { provider: provider.clone(), unit })
 }
 
+/// Reads the opening of a market.
 pub fn open_market(request: v1::OpenMarketRequest) -> Result<Command, ApiError> {
     let market = text::new_market("market", &request.market)?;
     Ok(Command::OpenMarket { market, rules: rules(request.rules.unwrap_or_default())? })
 }
 
+/// Reads a change of a market's rules.
 pub fn change_rules(request: v1::ChangeRulesRequest) -> Result<Command, ApiError> {
     let market = text::market("market", &request.market)?;
     Ok(Command::ChangeRules { market, rules: rules(request.rules.unwrap_or_default())? })
 }
 
-/// The highest `ceiling_max` that a market may be given, in micro-dollars per node-hour. The core allows more; at this
-/// price a node's bill of twenty years is an amount that the tables hold.
+/// The highest `ceiling_max` that a market may be given, in micro-dollars per node-hour. The core allows
+/// more. At this price, a node's bill of twenty years is still an amount that the tables can hold.
 pub const CEILING_MAX: u64 = 50_000_000_000_000;
 
 /// The longest `min_charge` that a market may be given: a year.
@@ -208,7 +219,7 @@ mod tests {
     use kubebid_core::MarketRules;
 
     #[test]
-    fn every_rule_of_the_core_can_be_said() {
+    fn every_rule_of_the_core_can_be_set_by_a_request() {
         let all = v1::MarketRules {
             tick_micros: Some(50),
             increment_bps: Some(1),
@@ -248,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_nobody_knows_reach_the_market() {
+    fn unknown_words_reach_the_market() {
         let mut request = v1::PlaceBidRequest {
             markets: vec!["a/b".to_owned()],
             time_in_force: 9,

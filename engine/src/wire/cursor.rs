@@ -4,16 +4,18 @@ use std::fmt;
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A place behind one event, or behind all events of a command. Later places are greater.
+/// A place after one event, or after all events of a command. Later places compare as greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
+    /// The journal that the place is in.
     pub journal: Uuid,
+    /// The number of the command.
     pub seq: u64,
-    /// The index of the event within its command; [`Cursor::ALL`] behind the last one.
+    /// The index of the event within its command. [`Cursor::ALL`] is the place after the last one.
     pub index: u32,
 }
 
-/// A text that is no cursor.
+/// An error: the text is not a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no cursor")]
 pub struct NotACursor;
@@ -30,6 +32,7 @@ impl Cursor {
         Cursor { journal, seq, index: Cursor::ALL }
     }
 
+    /// Reads a cursor from its text.
     pub fn parse(text: &str) -> Result<Cursor, NotACursor> {
         let bytes = decode(text.as_bytes()).ok_or(NotACursor)?;
         let (body, check) = bytes.split_at(BYTES - 2);
@@ -64,7 +67,7 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// So that a cursor that was cut or retyped is not taken for one of another journal.
+/// Returns a checksum, so that a cursor that was cut or retyped is not taken for one of another journal.
 fn checksum(body: &[u8]) -> [u8; 2] {
     (xxh3_64(body) as u16).to_be_bytes()
 }
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_or_retyped_is_no_cursor() {
+    fn a_text_that_was_cut_or_retyped_is_no_cursor() {
         let text = Cursor::behind(Uuid::from_u128(1), 9).to_string();
         assert_eq!(Cursor::parse(&text[..39]), Err(NotACursor));
         assert_eq!(Cursor::parse(&text.replace('A', "B")), Err(NotACursor));

@@ -4,13 +4,13 @@ use super::status::ApiError;
 use super::text::LABELS;
 use std::collections::BTreeSet;
 
-/// The maximum of a list that has no reason for another one.
+/// The maximum of most lists.
 const ENTRIES: usize = 100;
 /// The maximum of the maps of an instance type.
 const ENTRIES_OF_A_TYPE: usize = 64;
 
 /// The maximum number of entries of each repeated field of a request, by message and field. The labels of a bid and of
-/// a filter are checked by [`super::text::labels`], a frame of bids by PlaceBids.
+/// a filter are checked by `text.rs`, a frame of bids by PlaceBids.
 pub const MAXIMA: [(&str, usize); 19] = [
     ("PlaceBidRequest.markets", ENTRIES),
     ("PlaceBidRequest.labels", LABELS),

@@ -56,7 +56,7 @@ pub(crate) fn price(view: &MarketView) -> v1::MarketPrice {
     }
 }
 
-/// The present numbers as if they had just changed.
+/// Returns the present numbers in the form of a change.
 pub(crate) fn present(view: &MarketView) -> v1::PricePoint {
     v1::PricePoint {
         market: view.name.to_string(),
@@ -121,7 +121,7 @@ fn micros(price: Option<Price>) -> Option<u64> {
     price.map(|price| price.0)
 }
 
-/// A number of nodes, of which no market has more than fit.
+/// Returns a number of nodes. No market has more than fit.
 fn count(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

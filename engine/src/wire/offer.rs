@@ -5,7 +5,13 @@ use kubebid_core::views::{OfferView, UnitView};
 use kubebid_proto::v1;
 use v1::unit::State;
 
-pub fn message(view: &OfferView, market: &MarketName, provider: &AccountName, put_at_us: u64) -> v1::Offer {
+/// Returns an offer as a message.
+pub(crate) fn message(
+    view: &OfferView,
+    market: &MarketName,
+    provider: &AccountName,
+    put_at_us: u64,
+) -> v1::Offer {
     let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     v1::Offer {
         provider: provider.to_string(),
@@ -20,7 +26,8 @@ pub fn message(view: &OfferView, market: &MarketName, provider: &AccountName, pu
     }
 }
 
-pub fn unit(unit: &UnitView, market: &MarketName, provider: &AccountName, of: &OfferView) -> v1::Unit {
+/// Returns a unit of an offer as a message.
+pub(crate) fn unit(unit: &UnitView, market: &MarketName, provider: &AccountName, of: &OfferView) -> v1::Unit {
     let name = UnitName { market: market.clone(), provider: provider.clone(), number: unit.unit.number };
     v1::Unit {
         unit: name.to_string(),

@@ -6,13 +6,13 @@ use std::str::FromStr;
 const DEFAULT: u32 = 100;
 const MOST: u32 = 1000;
 
-/// Returns how many entries a page has: 0 stands for the default.
-pub fn size(page_size: u32) -> Result<u32, ApiError> {
+/// Returns the number of entries of a page. 0 stands for the default.
+pub(crate) fn size(page_size: u32) -> Result<u32, ApiError> {
     sized("page_size", page_size)
 }
 
-/// Works like [`size`], where the field has another name.
-pub fn sized(field: &str, entries: u32) -> Result<u32, ApiError> {
+/// Works like [`size`], for a field with another name.
+pub(crate) fn sized(field: &str, entries: u32) -> Result<u32, ApiError> {
     match entries {
         0 => Ok(DEFAULT),
         1..=MOST => Ok(entries),
@@ -20,8 +20,9 @@ pub fn sized(field: &str, entries: u32) -> Result<u32, ApiError> {
     }
 }
 
-/// Returns what the page before ended with: a `page_token` that [`token`] has made, or none.
-pub fn after<K: FromStr>(page_token: &str) -> Result<Option<K>, ApiError> {
+/// Returns the key with which the previous page ended. `page_token` is empty, or one that [`token`] has
+/// made.
+pub(crate) fn after<K: FromStr>(page_token: &str) -> Result<Option<K>, ApiError> {
     if page_token.is_empty() {
         return Ok(None);
     }
@@ -29,13 +30,14 @@ pub fn after<K: FromStr>(page_token: &str) -> Result<Option<K>, ApiError> {
     parsed.map(Some).ok_or_else(|| ApiError::bad_field("page_token", "is not of a page before"))
 }
 
-/// The `next_page_token` of a page that ends with `last`, where more follow.
-pub fn token(last: impl std::fmt::Display) -> String {
+/// Returns the `next_page_token` of a page that ends with `last`.
+pub(crate) fn token(last: impl std::fmt::Display) -> String {
     format!("p{last}")
 }
 
-/// Cuts off what was read beyond `size` to learn whether more follows, and says how the next page begins.
-pub fn cut<T, K: std::fmt::Display>(entries: &mut Vec<T>, size: u32, key: impl Fn(&T) -> K) -> String {
+/// Cuts off the entries beyond `size`, which were read to see if more follow. Returns the token of the
+/// next page, or an empty text.
+pub(crate) fn cut<T, K: std::fmt::Display>(entries: &mut Vec<T>, size: u32, key: impl Fn(&T) -> K) -> String {
     if entries.len() <= size as usize {
         return String::new();
     }

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use std::mem;
 
-/// Less than this is copied: a piece has a frame of HTTP/2 of its own.
+/// The size in bytes from which a piece is shared instead of copied. Each piece becomes an HTTP/2 frame
+/// of its own.
 pub(crate) const WORTH_SHARING: usize = 4096;
 
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl Pieces {
         &mut self.open
     }
 
-    /// Adds what others get too.
+    /// Adds bytes that other receivers get too.
     pub(crate) fn share(&mut self, bytes: Bytes) {
         if bytes.len() < WORTH_SHARING {
             self.open.extend_from_slice(&bytes);
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_large_is_not_copied() {
+    fn large_pieces_are_not_copied() {
         let large = Bytes::from(vec![7; WORTH_SHARING]);
         let mut pieces = Pieces::with_capacity(8);
         pieces.own().push(1);

@@ -9,7 +9,7 @@ use kubebid_core::views::RefusalDetail;
 use kubebid_core::{Command, Price, Reject};
 
 /// Explains a refusal. `detail` is the value of the exchange that the command contradicts.
-pub fn refusal(command: &Command, reject: Reject, detail: &RefusalDetail) -> ApiError {
+pub(crate) fn refusal(command: &Command, reject: Reject, detail: &RefusalDetail) -> ApiError {
     let reject = as_missing(command, reject);
     let error = ApiError::new(Code::Market(reject));
     let error = match sentence(command, reject, detail) {
@@ -24,7 +24,8 @@ pub fn refusal(command: &Command, reject: Reject, detail: &RefusalDetail) -> Api
     }
 }
 
-/// Explains the values. `None` means that the sentence of the table in `status.rs` is enough.
+/// Returns a sentence about the values. `None` means that the sentence of the table in `status.rs` is
+/// enough.
 fn sentence(command: &Command, reject: Reject, detail: &RefusalDetail) -> Option<String> {
     match (reject, command) {
         (
@@ -106,7 +107,7 @@ fn of_amend_bid(
     }
 }
 
-/// Explains a number by the rule of a market that it breaks.
+/// Returns a sentence about a number and the rule of a market that it breaks.
 fn of_numbers(
     ceiling: Option<Price>,
     max_nodes: Option<u32>,

@@ -18,25 +18,33 @@ pub const DOMAIN: &str = "kubebid.io";
 /// Why a request was refused: by the market, or by the edge before it was numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
+    /// The market refused the command.
     Market(Reject),
     /// A field has a value that it cannot have.
     BadField,
+    /// The request has no token, or one that is unknown or revoked.
     Unauthenticated,
+    /// The token's roles do not allow the call.
     Forbidden,
+    /// The offer does not exist.
     UnknownOffer,
+    /// The account does not exist.
     UnknownAccount,
+    /// The token does not exist.
     UnknownToken,
     /// A limit of the account, named in the metadata.
     Limit,
     /// The intake is full.
     Busy,
+    /// The request is too large.
     TooLarge,
+    /// The call is for a stepped clock, and the market's clock is real.
     RealClock,
     /// The engine allows no drills.
     InjectDisabled,
-    /// A cursor of another journal or ahead of its end.
+    /// The cursor is of another journal, ahead of its end, or older than the events that are kept.
     Gone,
-    /// The caller's deadline came first.
+    /// The caller's deadline passed first.
     NotYet,
     /// A method or a path that does not exist.
     UnknownMethod,
@@ -44,9 +52,9 @@ pub enum Code {
     UnsupportedEncoding,
     /// Another engine leads, or may do so.
     NotLeading,
-    /// The store or the engine is away.
+    /// The store or the engine does not answer.
     Unavailable,
-    /// Our bug, never the caller's.
+    /// A bug of the engine, never the caller's fault.
     Internal,
 }
 
@@ -60,7 +68,7 @@ struct Row {
 }
 
 impl Code {
-    /// The codes of the edge; those of the market are [`Reject::ALL`].
+    /// The codes of the edge. Those of the market are [`Reject::ALL`].
     pub const OF_THE_EDGE: [Code; 18] = [
         Code::BadField,
         Code::Unauthenticated,
@@ -82,25 +90,27 @@ impl Code {
         Code::Internal,
     ];
 
-    /// All of them, the market's first.
+    /// Returns all codes, those of the market first.
     pub fn all() -> impl Iterator<Item = Code> {
         Reject::ALL.iter().copied().map(Code::Market).chain(Code::OF_THE_EDGE)
     }
 
-    /// The stable code, as in `NOT_A_TICK`.
+    /// Returns the stable name of the code, such as `NOT_A_TICK`.
     pub fn word(self) -> &'static str {
         self.row().word
     }
 
+    /// Returns the gRPC code.
     pub fn grpc(self) -> Grpc {
         self.row().grpc
     }
 
+    /// Returns the HTTP status.
     pub fn http(self) -> u16 {
         self.row().http
     }
 
-    /// The table.
+    /// Returns the row of the table.
     #[rustfmt::skip]
     fn row(self) -> Row {
         use Grpc::*;
@@ -161,19 +171,20 @@ impl Code {
     }
 }
 
-/// A refused request, before it is put on a wire.
+/// A refused request, independent of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
+    /// The code.
     pub code: Code,
     /// One sentence for people.
     pub message: String,
-    /// The field to blame, where a single one is.
+    /// The wrong field, if there is a single one.
     pub field: Option<String>,
-    /// The number of the refused command; absent where it was refused before it was numbered.
+    /// The number of the refused command. Absent if the request was refused before it was numbered.
     pub seq: Option<u64>,
-    /// The time for which to wait before trying again, where that is of use.
+    /// The time to wait before trying again, if that helps.
     pub retry_after: Option<Duration>,
-    /// Besides `seq`.
+    /// Further values by name, besides `seq`.
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -193,37 +204,41 @@ impl ApiError {
 
     /// Makes the error of a field with a value that it cannot have.
     pub fn bad_field(field: impl Into<String>, message: impl fmt::Display) -> ApiError {
-        // A parameter that does not exist is blamed by the name that it was sent with.
+        // A parameter that does not exist is named as it was sent.
         let field = echo(&field.into()).into_owned();
         ApiError { message: format!("{field} {message}"), ..ApiError::new(Code::BadField) }.at(field)
     }
 
-    /// A limit that is reached, by its name in `AccountLimits`.
+    /// Makes the error of a limit that is reached. `name` is its field of `AccountLimits`.
     pub fn limit(name: &str, message: impl fmt::Display) -> ApiError {
         ApiError::new(Code::Limit).saying(message).with("limit", name)
     }
 
+    /// Replaces the sentence.
     #[must_use]
     pub fn saying(self, message: impl fmt::Display) -> ApiError {
         ApiError { message: message.to_string(), ..self }
     }
 
-    /// Blames this field.
+    /// Sets the wrong field.
     #[must_use]
     pub fn at(self, field: impl Into<String>) -> ApiError {
         ApiError { field: Some(field.into()), ..self }
     }
 
+    /// Sets the number of the refused command.
     #[must_use]
     pub fn numbered(self, seq: u64) -> ApiError {
         ApiError { seq: Some(seq), ..self }
     }
 
+    /// Sets the time to wait before trying again.
     #[must_use]
     pub fn again_after(self, retry_after: Duration) -> ApiError {
         ApiError { retry_after: Some(retry_after), ..self }
     }
 
+    /// Adds a value to the metadata.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl fmt::Display) -> ApiError {
         self.metadata.insert(name.to_owned(), value.to_string());
@@ -278,17 +293,17 @@ impl From<ApiError> for tonic::Status {
     }
 }
 
-/// The time for which a caller that has found nobody who leads waits before it goes round again.
+/// The time to wait for a caller that has found no leader, before it tries the engines again.
 const NOT_LEADING: Duration = Duration::from_millis(200);
 
 impl ApiError {
-    /// Makes the error of an engine that does not lead, or cannot tell.
+    /// Makes the error of an engine that does not lead, or cannot know if it does.
     pub fn not_leading() -> ApiError {
         ApiError::new(Code::NotLeading).again_after(NOT_LEADING)
     }
 }
 
-/// The time for which a caller that finds the intake full waits.
+/// The time to wait for a caller that has found the intake full.
 const BUSY: Duration = Duration::from_millis(50);
 
 impl From<SubmitError> for ApiError {
@@ -325,10 +340,10 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The head of common.proto, where clients read which code is which.
+    /// The head of common.proto, where clients read the meaning of the codes.
     const TOLD: &str = include_str!("../../../proto/kubebid/auction/v1/common.proto");
 
-    /// The gRPC code under which the comment lists a code.
+    /// Returns the gRPC code under which that comment lists a code.
     fn told(word: &str) -> Option<&'static str> {
         let mut under = None;
         for line in TOLD.lines().take_while(|line| line.starts_with("//")) {
@@ -348,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_is_mapped_as_clients_are_told() {
+    fn every_code_is_mapped_as_the_proto_says() {
         for code in Code::all() {
             if matches!(code, Code::Market(Reject::NotYours) | Code::UnknownMethod | Code::Internal) {
                 continue;
@@ -360,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_have_words_of_their_own_and_sentences() {
+    fn every_code_has_its_own_name_and_sentence() {
         let words: BTreeSet<_> = Code::all().map(Code::word).collect();
         assert_eq!(words.len(), Code::all().count());
         for code in Code::all() {
@@ -371,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_says_the_code_the_field_the_number_and_when_to_come_again() {
+    fn a_status_has_the_code_the_field_the_number_and_the_time_to_retry() {
         let error =
             ApiError::bad_field("labels", "are too many").numbered(7).again_after(Duration::from_secs(1));
         let status = error.clone().with("limit", "x").into_status();

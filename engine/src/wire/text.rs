@@ -8,23 +8,23 @@ use std::collections::BTreeMap;
 const NAME: usize = 63;
 const MARKET: usize = 2 * NAME + 1;
 /// The longest name of a unit.
-pub const UNIT: usize = MARKET + NAME + 22;
+pub(crate) const UNIT: usize = MARKET + NAME + 22;
 const KEY: usize = 128;
 /// The most labels of a bid, or of a filter.
 pub(super) const LABELS: usize = 64;
 const LABEL_KEY: usize = 63;
 const LABEL_VALUE: usize = 256;
-/// Keys and values together.
+/// The most bytes of all keys and values together.
 const LABELS_BYTES: usize = 2048;
-/// The longest text that explains something.
-pub const NOTE: usize = 256;
+/// The longest text that explains something, in bytes.
+pub(crate) const NOTE: usize = 256;
 
 /// Checks that a text has at most `most` bytes and no control characters.
-pub fn text(field: &str, text: &str, most: usize) -> Result<(), ApiError> {
+pub(crate) fn text(field: &str, text: &str, most: usize) -> Result<(), ApiError> {
     if text.len() > most {
         return Err(ApiError::bad_field(field, format!("has {} bytes; {most} are allowed", text.len())));
     }
-    // Nearly all have none but these, which are looked through many at a time.
+    // Nearly all texts have only these characters, and many can be checked at a time.
     let plain = text.bytes().fold(true, |plain, byte| plain & (b' '..=b'~').contains(&byte));
     if !plain && text.chars().any(char::is_control) {
         return Err(ApiError::bad_field(field, "has control characters"));
@@ -32,8 +32,8 @@ pub fn text(field: &str, text: &str, most: usize) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// A name that is given here: letters, digits, ".", "_", "-".
-pub fn name(field: &str, name: &str) -> Result<(), ApiError> {
+/// Checks a name that the request defines: letters, digits, ".", "_", "-".
+pub(crate) fn name(field: &str, name: &str) -> Result<(), ApiError> {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || ".-_".contains(letter);
     if name.is_empty() || name.len() > NAME || !name.chars().all(fits) {
         let what = format!("is not 1 to {NAME} letters, digits, \".\", \"_\" or \"-\"");
@@ -42,20 +42,20 @@ pub fn name(field: &str, name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The name of an account.
-pub fn account(field: &str, text: &str) -> Result<AccountName, ApiError> {
+/// Reads the name of an account.
+pub(crate) fn account(field: &str, text: &str) -> Result<AccountName, ApiError> {
     name(field, text)?;
     Ok(AccountName::new(text))
 }
 
-/// The name of a market that may be open.
-pub fn market(field: &str, market: &str) -> Result<MarketName, ApiError> {
+/// Reads the name of a market that may be open.
+pub(crate) fn market(field: &str, market: &str) -> Result<MarketName, ApiError> {
     text(field, market, MARKET)?;
     Ok(MarketName::new(market))
 }
 
-/// The name of a market to open.
-pub fn new_market(field: &str, market: &str) -> Result<MarketName, ApiError> {
+/// Reads the name of a market to open.
+pub(crate) fn new_market(field: &str, market: &str) -> Result<MarketName, ApiError> {
     let parts = market.split_once('/').filter(|(kind, region)| name("", kind).and(name("", region)).is_ok());
     if parts.is_none() {
         let what = "is not \"type/region\", each 1 to 63 letters, digits, \".\", \"_\" or \"-\"";
@@ -64,24 +64,26 @@ pub fn new_market(field: &str, market: &str) -> Result<MarketName, ApiError> {
     Ok(MarketName::new(market))
 }
 
-pub fn instance_type(field: &str, text: &str) -> Result<InstanceType, ApiError> {
+/// Reads the name of an instance type.
+pub(crate) fn instance_type(field: &str, text: &str) -> Result<InstanceType, ApiError> {
     name(field, text)?;
     Ok(InstanceType::new(text))
 }
 
-pub fn unit(field: &str, unit: &str) -> Result<UnitName, ApiError> {
+/// Reads the name of a unit.
+pub(crate) fn unit(field: &str, unit: &str) -> Result<UnitName, ApiError> {
     text(field, unit, UNIT)?;
     Ok(UnitName::parse(unit))
 }
 
-/// None where it is empty.
-pub fn client_key(key: &str) -> Result<Option<ClientKey>, ApiError> {
+/// Reads a client key; None if it is empty.
+pub(crate) fn client_key(key: &str) -> Result<Option<ClientKey>, ApiError> {
     text("client_key", key, KEY)?;
     Ok((!key.is_empty()).then(|| ClientKey::new(key)))
 }
 
-/// The labels of a bid, or those that a list asks for.
-pub fn labels(field: &str, labels: BTreeMap<String, String>) -> Result<Labels, ApiError> {
+/// Reads the labels of a bid, or those that a list asks for.
+pub(crate) fn labels(field: &str, labels: BTreeMap<String, String>) -> Result<Labels, ApiError> {
     if labels.len() > LABELS {
         return Err(ApiError::bad_field(
             field,

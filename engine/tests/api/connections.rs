@@ -1,4 +1,5 @@
-//! How many connections there may be, how long a silent one is kept, and who is answered whatever the others do.
+//! The limits of connections: how many may be open, how long a silent one is kept, and which ones are
+//! always answered.
 
 use crate::world::{World, bid};
 use kubebid_engine::api::ApiOptions;
@@ -13,7 +14,7 @@ use tokio::net::{TcpSocket, TcpStream};
 const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
 const ANOTHER: [u8; 4] = [127, 0, 0, 2];
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Longer than anything takes that happens at all.
+/// Longer than any step of these tests takes.
 const LONG: Duration = Duration::from_secs(30);
 
 fn config(change: impl FnOnce(&mut ServerConfig)) -> ServerConfig {
@@ -34,7 +35,7 @@ async fn until_closed(stream: &mut TcpStream) {
     tokio::time::timeout(LONG, closed).await.expect("the server closes it");
 }
 
-/// Asks for something that needs no token. Returns the status; `None` if the connection was closed instead.
+/// Sends a request that needs no token. Returns the status; `None` if the connection was closed instead.
 async fn ask(stream: &mut TcpStream) -> Option<u16> {
     stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.ok()?;
     let mut line = [0; 12];
@@ -42,7 +43,7 @@ async fn ask(stream: &mut TcpStream) -> Option<u16> {
     std::str::from_utf8(&line[9..]).unwrap().parse().ok()
 }
 
-/// A frame of HTTP/2 without a stream.
+/// Returns a frame of HTTP/2 that belongs to no stream.
 fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
     [&[0, 0, content.len() as u8, kind, 0, 0, 0, 0, 0][..], content].concat()
 }
@@ -60,7 +61,8 @@ async fn a_connection_on_which_no_request_begins_is_closed() {
         stream.write_all(said).await.unwrap();
         until_closed(&mut stream).await;
     }
-    // One that speaks HTTP/2 may connect first and ask later: it is older than those, and answers.
+    // A client of HTTP/2 may connect first and send a request later. Its connection is older than the
+    // silent ones, and answers.
     waits.write_all(&frame(6, b"are you?")).await.unwrap();
     let mut read = Vec::new();
     while !read.windows(8).any(|window| window == b"are you?") {
@@ -85,7 +87,8 @@ async fn a_connection_without_an_open_request_is_closed_after_a_while_and_a_watc
     let mut stream = connect(LOOPBACK, world.address).await;
     assert_eq!(ask(&mut stream).await, Some(200));
     until_closed(&mut stream).await;
-    // The same again: by then the watch has been open for longer than an idle connection.
+    // The same request again. By now the watch has been open for longer than an idle connection may
+    // be.
     let mut stream = connect(LOOPBACK, world.address).await;
     assert_eq!(ask(&mut stream).await, Some(200));
     until_closed(&mut stream).await;
@@ -100,7 +103,7 @@ async fn silent_connections_of_one_address_leave_room_for_others_and_for_probes(
         config.connections.max = 5;
         config.connections.max_per_address = 3;
     };
-    // One connection is the world's own.
+    // One connection is that of the test's own client.
     let world = World::serving(config(limits), 64).await;
     let mut silent = vec![connect(LOOPBACK, world.address).await, connect(LOOPBACK, world.address).await];
     until_closed(&mut connect(LOOPBACK, world.address).await).await;
@@ -118,7 +121,7 @@ async fn silent_connections_of_one_address_leave_room_for_others_and_for_probes(
         assert!(!line.ends_with(" 0"), "{line}");
     }
     drop(silent);
-    // As soon as the server has noticed that they are gone.
+    // Repeats until the server has noticed that the connections are closed.
     while ask(&mut connect(LOOPBACK, world.address).await).await != Some(200) {
         tokio::task::yield_now().await;
     }
@@ -164,12 +167,12 @@ async fn requests_without_a_token_have_a_rate_for_each_address() {
     assert!(statuses.len() > 3, "a second's worth is to be had at once: {statuses:?}");
     assert_eq!(ask(&mut connect(ANOTHER, world.address).await).await, Some(200));
     drop(stream);
-    // Another token's requests are its own.
+    // A caller with a token has a rate of its own.
     world.tenant("t1").await.place(bid(100)).await.unwrap();
     world.stop().await;
 }
 
-/// Reads an answer whose body has a length.
+/// Reads a response that has a content length.
 async fn answer(stream: &mut TcpStream) -> (String, String) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -190,7 +193,7 @@ async fn a_refused_request_whose_body_comes_later_keeps_its_connection() {
     for path in ["/v1/bids", "/v1/nowhere", "/v1/bids?what=this"] {
         let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
-        // The answer of a server that does not wait for the body comes first.
+        // Waits a moment, because a server that does not wait for the body would answer first.
         let _ = tokio::time::timeout(Duration::from_millis(100), stream.readable()).await;
         stream.write_all(b"{\"markets\":[\"a/b\"]} ").await.unwrap();
         let (head, _) = answer(&mut stream).await;

@@ -1,4 +1,4 @@
-//! What the edge refuses by itself: it leaves no trace, and says which field is to blame.
+//! Requests that the edge refuses: nothing is journaled, and the answer names the wrong field.
 
 use crate::raw;
 use crate::world::{MARKET, World, assert_refused, bid};
@@ -10,7 +10,7 @@ use tonic::{Code, Request};
 const PLACE_BID: &str = "/kubebid.auction.v1.BidService/PlaceBid";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_field_cannot_carry_is_refused_by_its_name() {
+async fn a_value_that_a_field_cannot_have_is_refused_with_its_name() {
     let world = World::start().await;
     let t1 = world.tenant("t1").await;
     let label = |key: &str, value: &str| v1::PlaceBidRequest {
@@ -101,7 +101,8 @@ async fn malformed_messages_are_the_callers_fault() {
     let world = World::start().await;
     let t1 = world.tenant("t1").await;
     let before = world.seq().await;
-    // A field that ends too late, one that never ends, a text that is none, a wire type that does not exist.
+    // A field that ends too late, a field that never ends, a text that is not UTF-8, and a wire type
+    // that does not exist.
     let cases: [(&[u8], Option<&str>); 4] = [
         (&[0x0a, 0x7f, b'x'], None),
         (&[0x20, 0xff], None),
@@ -165,7 +166,7 @@ async fn a_deadline_that_has_passed_leaves_no_trace() {
     assert_refused(patient.place_bid(late("1n")).await, Code::DeadlineExceeded, "NOT_YET");
     assert_refused(patient.place_bid(late("soon")).await, Code::InvalidArgument, "BAD_FIELD");
 
-    // Still in the intake when the deadline comes.
+    // The command is still in the intake when its deadline passes.
     let held = world.hold_the_exchange().await;
     assert_refused(patient.place_bid(late("50m")).await, Code::DeadlineExceeded, "NOT_YET");
     drop(held);
@@ -176,14 +177,14 @@ async fn a_deadline_that_has_passed_leaves_no_trace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_hangs_up_before_it_is_stamped_leaves_no_trace() {
+async fn a_caller_that_hangs_up_before_its_command_is_stamped_leaves_no_trace() {
     let world = World::start().await;
     let t1 = world.tenant("t1").await;
     let before = world.seq().await;
     let held = world.hold_the_exchange().await;
     let hanging = tokio::time::timeout(Duration::from_millis(100), t1.place(bid(100)));
     assert!(hanging.await.is_err());
-    // Behind the hang-up on the same connection, and answered without the exchange.
+    // These requests follow the hang-up on the same connection, and are answered without the exchange.
     for _ in 0..20 {
         world.admin.admin().list_accounts(v1::ListAccountsRequest::default()).await.unwrap();
     }

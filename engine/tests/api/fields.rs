@@ -13,13 +13,13 @@ pub(crate) struct Field {
     pub(crate) method: &'static str,
     /// The name of the message that has the field.
     pub(crate) message: String,
-    /// The numbers and names of the fields that lead to it, itself last.
+    /// The numbers and names of the fields that lead to it. The field itself is the last one.
     path: Vec<(u32, String)>,
     descriptor: FieldDescriptorProto,
     is_map: bool,
 }
 
-/// What a field is set to.
+/// A value of a field.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Number(u64),
@@ -27,12 +27,12 @@ pub(crate) enum Value {
 }
 
 impl Field {
-    /// The name of the field in its message.
+    /// Returns the name of the field in its message.
     pub(crate) fn name(&self) -> &str {
         self.descriptor.name()
     }
 
-    /// Its name in errors, as in "filter.bids".
+    /// Returns the name of the field in errors, as in "filter.bids".
     pub(crate) fn place(&self) -> String {
         self.path.iter().map(|(_, name)| &name[..]).collect::<Vec<_>>().join(".")
     }
@@ -49,7 +49,8 @@ impl Field {
         matches!(self.descriptor.r#type(), Type::Uint64 | Type::Uint32 | Type::Enum | Type::Bool)
     }
 
-    /// The bytes of a request in which only this field is set, once for each value. A map has them as its keys.
+    /// Encodes a request in which only this field is set, once for each value. A map gets the values
+    /// as its keys.
     pub(crate) fn set(&self, values: &[Value]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for value in values {
@@ -75,7 +76,7 @@ impl Field {
         })
     }
 
-    /// So many different values that the field takes.
+    /// Returns `count` different values that the field accepts.
     pub(crate) fn values(&self, count: usize) -> Vec<Value> {
         (0..count)
             .map(|n| match (self.descriptor.r#type(), self.name()) {
@@ -95,7 +96,7 @@ fn add_text(tag: u32, text: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(text);
 }
 
-/// All fields of all requests, those of the messages within them too.
+/// Returns all fields of all requests, including those of the messages within them.
 pub(crate) fn all() -> Vec<Field> {
     let set = FileDescriptorSet::decode(kubebid_proto::FILE_DESCRIPTOR_SET).unwrap();
     let messages: Vec<&DescriptorProto> = set.file.iter().flat_map(|file| &file.message_type).collect();

@@ -64,7 +64,7 @@ async fn open_bids_nodes_and_ceilings_have_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_at_once_take_no_more_than_one_after_the_other() {
+async fn concurrent_requests_get_no_more_than_sequential_ones() {
     let world = World::start().await;
     let limits = v1::AccountLimits { open_bids: Some(10), ..v1::AccountLimits::default() };
     let t1 = world.limited("t1", &[Role::Tenant], limits).await;
@@ -87,7 +87,7 @@ async fn many_at_once_take_no_more_than_one_after_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_requests_a_second_are_told_when_to_come_again() {
+async fn too_many_requests_a_second_are_refused_with_the_time_to_retry() {
     let world = World::start().await;
     let limits = v1::AccountLimits { requests_per_second: Some(3), ..v1::AccountLimits::default() };
     let t1 = world.limited("t1", &[Role::Tenant], limits).await;
@@ -119,7 +119,7 @@ async fn a_flood_of_refused_requests_is_answered_at_a_bounded_rate() {
     let answers = futures_util::future::join_all(flood).await;
     let refused = answers.into_iter().filter(|answer| answer.is_err()).count();
     assert!(refused >= 700, "{refused}");
-    // 500 are answered at once, and 500 more in each second.
+    // 500 are answered at once, and 500 more per second.
     assert!(began.elapsed() >= Duration::from_millis(350), "{:?}", began.elapsed());
     world.stop().await;
 }
@@ -155,7 +155,7 @@ async fn a_full_intake_is_busy_and_the_key_stays_free() {
             tokio::spawn(async move { engine.submit(advance(), |_| ()).await })
         })
         .collect();
-    // As soon as they are all in the intake.
+    // Waits until all of them are in the intake.
     while world.engine.submit(advance(), |_| ()).now_or_never() != Some(Err(SubmitError::Full)) {
         tokio::task::yield_now().await;
     }
@@ -172,7 +172,7 @@ async fn a_full_intake_is_busy_and_the_key_stays_free() {
     for command in commands {
         let _ = command.await;
     }
-    // What is answered was taken out of the intake, and all before it.
+    // An answered command was taken out of the intake, and so were all before it.
     while world.engine.submit(advance(), |_| ()).await == Err(SubmitError::Full) {
         tokio::task::yield_now().await;
     }

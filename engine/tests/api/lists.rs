@@ -10,9 +10,9 @@ use tonic::{Code, Status};
 use v1::place_bids_response::result::Outcome;
 use v1::token::Role;
 
-/// What is blamed where a request has so many entries of a list.
+/// Returns the field that a refusal names, and its message, if a request has this many entries of a list.
 async fn blamed(caller: &Caller, list: &Field, entries: usize) -> Option<(String, String)> {
-    // What is checked before the list.
+    // The fields that are checked before the list.
     let before = match &list.message[..] {
         "InstanceType" => v1::PutInstanceTypeRequest {
             instance_type: Some(v1::InstanceType { name: "a".to_owned(), ..Default::default() }),
@@ -29,7 +29,7 @@ async fn blamed(caller: &Caller, list: &Field, entries: usize) -> Option<(String
             let refused = refused(&status);
             Some((refused.reason, refused.field.unwrap_or_default()))
         }
-        // A bid of a frame is refused by its result.
+        // A bid of a frame is refused in the frame's results.
         Ok(Some(answer)) if list.method.ends_with("/PlaceBids") => {
             let answer = v1::PlaceBidsResponse::decode(answer).unwrap();
             match answer.results.into_iter().next()?.outcome? {

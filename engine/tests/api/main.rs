@@ -1,9 +1,10 @@
-//! The api over gRPC: an engine on a temporary store, its server on a port of the loopback, and the generated
-//! client.
+//! Tests of the API over gRPC: an engine on a temporary store, its server on a port of the loopback, and
+//! the generated client.
 
 mod admin;
 mod allocations;
 mod connections;
+mod disclosure;
 mod edge;
 mod fields;
 mod limits;
@@ -12,6 +13,5 @@ mod placing;
 mod raw;
 mod rights;
 mod service;
-mod tellings;
 mod unread;
 mod world;

@@ -7,7 +7,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
-/// Messages are bytes.
+/// A codec for which messages are bytes.
 #[derive(Default)]
 pub(crate) struct Raw;
 
@@ -46,7 +46,7 @@ impl Decoder for Raw {
     }
 }
 
-/// One message there; what comes back, of whatever kind the method is.
+/// Sends one message. Returns what comes back, for a method of any kind.
 pub(crate) async fn call(
     caller: &Caller,
     method: &str,

@@ -1,4 +1,4 @@
-//! Who may what, and what they do not get to see.
+//! Permissions: the calls that each role may make, and what callers do not get to see.
 
 use crate::raw;
 use crate::world::{Bearer, Caller, MARKET, World, assert_refused, bid, refused};
@@ -23,7 +23,8 @@ async fn each_role_may_call_what_the_policy_says() {
         let caller = world.caller("someone", &[role]).await;
         let roles: Roles = [stored].into_iter().collect();
         for (method, need) in POLICY {
-            // An empty message is good enough to be let in, or turned away. Watches stay open when let in.
+            // An empty message is enough to be admitted or refused. An admitted watch stays
+            // open.
             let answer = raw::call(&caller, method, Vec::new());
             let answer = tokio::time::timeout(Duration::from_secs(1), answer).await;
             let forbidden = matches!(&answer, Ok(Err(status)) if status.code() == Code::PermissionDenied);
@@ -34,7 +35,7 @@ async fn each_role_may_call_what_the_policy_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_gets_in_without_a_token_that_counts() {
+async fn a_caller_without_a_valid_token_is_refused() {
     let mut api = ApiOptions::default();
     api.limits.anonymous_requests_per_second = 1_000_000;
     let world = World::with(api, 64).await;
@@ -91,7 +92,7 @@ async fn a_revoked_token_is_worthless_at_once_and_its_streams_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_someone_elses_looks_as_if_it_were_not_there() {
+async fn things_of_other_accounts_look_as_if_they_did_not_exist() {
     let world = World::start().await;
     let (t1, t2) = (world.tenant("t1").await, world.tenant("t2").await);
     let (p1, p2) = (world.provider("p1").await, world.provider("p2").await);
@@ -135,7 +136,7 @@ async fn what_is_someone_elses_looks_as_if_it_were_not_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn markets_are_public_by_a_switch() {
+async fn markets_are_public_if_the_option_is_set() {
     let list = v1::ListMarketsRequest::default();
     let world = World::start().await;
     let answer = world.nobody().markets().list_markets(list.clone()).await;

@@ -1,4 +1,4 @@
-//! What every client of a service finds: reflection, health, metrics, REST on the same port, and an end in order.
+//! What every client finds: reflection, health, metrics, REST on the same port, and an orderly stop.
 
 use crate::world::{World, bid};
 use kubebid_engine::api::ApiOptions;
@@ -20,7 +20,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-/// Status and body of a GET over HTTP/1.
+/// Sends a GET over HTTP/1. Returns the status and the body.
 async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
@@ -52,7 +52,7 @@ macro_rules! services {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reflection_tells_of_all_services() {
+async fn reflection_lists_all_services() {
     let world = World::start().await;
     for names in [services!(world, v1), services!(world, v1alpha)] {
         for service in ["Bid", "Allocation", "Offer", "Market", "Event", "Billing", "Admin"] {
@@ -65,7 +65,7 @@ async fn reflection_tells_of_all_services() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_is_told_by_grpc_and_on_a_port_of_its_own() {
+async fn health_is_served_by_grpc_and_on_its_own_port() {
     let world = World::start().await;
     let mut health = HealthClient::new(world.nobody().channel.clone());
     for service in ["", "kubebid.auction.v1.BidService", "kubebid.auction.v1.MarketService"] {
@@ -97,7 +97,7 @@ async fn rest_is_on_the_same_port() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_is_spoken_where_it_is_configured() {
+async fn tls_is_used_if_it_is_configured() {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let files = TlsFiles { certificates: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };

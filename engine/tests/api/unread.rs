@@ -1,4 +1,4 @@
-//! Answers that nobody reads, and watches: an account has so many at once.
+//! The limits of unread answers and of watches of an account.
 
 use crate::world::{Caller, World, assert_refused};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -10,7 +10,7 @@ use kubebid_proto::v1;
 use tokio::net::TcpStream;
 use tonic::{Code, Status};
 
-/// A connection whose peer takes no bytes of any answer.
+/// Opens a connection whose peer reads no bytes of any answer.
 async fn that_reads_nothing(world: &World) -> SendRequest<Bytes> {
     let stream = TcpStream::connect(world.address).await.unwrap();
     let (requests, connection) =
@@ -19,7 +19,7 @@ async fn that_reads_nothing(world: &World) -> SendRequest<Bytes> {
     requests.ready().await.unwrap()
 }
 
-/// Lists the markets, and has the head of the answer.
+/// Lists the markets, and waits for the head of the response.
 async fn list(requests: &mut SendRequest<Bytes>, caller: &Caller) -> Response<RecvStream> {
     *requests = requests.clone().ready().await.unwrap();
     let request = Request::post("http://x/kubebid.auction.v1.MarketService/ListMarkets")
@@ -52,13 +52,13 @@ async fn answers_that_nobody_reads_count_as_open_requests() {
     assert_eq!((refused.limit.as_deref(), refused.retries), (Some("open_requests"), true));
     t2.markets().list_markets(v1::ListMarketsRequest::default()).await.unwrap();
     drop(unread);
-    // As soon as the server has heard that nobody wants them.
+    // Repeats until the server has noticed that the answers are not wanted any more.
     while list(&mut requests, &t1).await.headers().contains_key("grpc-status") {}
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_account_has_so_many_watches_open() {
+async fn an_account_has_a_limit_of_open_watches() {
     let mut api = ApiOptions::default();
     api.limits.watches = 2;
     let world = World::with(api, 64).await;

@@ -1,4 +1,4 @@
-//! A running service and those who call it.
+//! A running service and its callers.
 
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -43,7 +43,7 @@ pub(crate) struct World {
     folder: TempDir,
 }
 
-/// Somebody with a token, or nobody.
+/// A caller, with or without a token.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) channel: Channel,
@@ -98,7 +98,7 @@ impl Caller {
         self.bids().place_bid(bid).await.map(tonic::Response::into_inner)
     }
 
-    /// The bid as it is behind the last command.
+    /// Reads a bid as it is after a command.
     pub(crate) async fn bid(&self, bid: u64, min_seq: u64) -> v1::Bid {
         let request = v1::GetBidRequest { bid, min_seq };
         self.bids().get_bid(request).await.unwrap().into_inner().bid.unwrap()
@@ -127,7 +127,7 @@ impl Caller {
 pub(crate) type Patient = BidServiceClient<Client<HttpConnector, tonic::body::Body>>;
 
 impl World {
-    /// The number of the last command: `applied` follows a moment behind the answers.
+    /// Returns the number of the last command. `applied` follows the answers a moment later.
     pub(crate) async fn seq(&self) -> u64 {
         self.engine.ask(|exchange| exchange.seq().0).await.expect("the exchange answers")
     }
@@ -139,7 +139,7 @@ impl World {
 }
 
 impl Caller {
-    /// A request of this caller's with a deadline, as in "250m".
+    /// Returns a request of this caller with a deadline, as in "250m".
     pub(crate) fn in_time<T>(&self, message: T, timeout: &str) -> Request<T> {
         let (mut metadata, extensions, ()) = self.bearer.clone().call(Request::new(())).unwrap().into_parts();
         metadata.insert("grpc-timeout", timeout.parse().unwrap());
@@ -147,7 +147,7 @@ impl Caller {
     }
 }
 
-/// A bid for one node.
+/// Returns a bid for one node.
 pub(crate) fn bid(ceiling_micros: u64) -> v1::PlaceBidRequest {
     v1::PlaceBidRequest {
         markets: vec![MARKET.to_owned()],
@@ -162,7 +162,7 @@ impl World {
         World::with(ApiOptions::default(), 16_384).await
     }
 
-    /// With one market open.
+    /// Starts a service with one market.
     pub(crate) async fn with(api: ApiOptions, intake: usize) -> World {
         World::serving(World::config(api), intake).await
     }
@@ -193,7 +193,7 @@ impl World {
         world
     }
 
-    /// On ports that are free.
+    /// Returns a configuration with free ports.
     pub(crate) fn config(api: ApiOptions) -> ServerConfig {
         let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
         let grace = Duration::from_secs(5);
@@ -206,7 +206,7 @@ impl World {
         self.admin.admin().open_market(request).await.unwrap();
     }
 
-    /// Makes the account, if it is not there, and a token for it.
+    /// Creates the account, if it does not exist, and a token for it.
     pub(crate) async fn caller(&self, account: &str, roles: &[Role]) -> Caller {
         self.limited(account, roles, v1::AccountLimits::default()).await
     }
@@ -239,7 +239,7 @@ impl World {
         Caller { channel: self.channel.clone(), bearer: Bearer(None) }
     }
 
-    /// Moves the clock and says where the journal ends.
+    /// Moves the clock. Returns the number of the last command.
     pub(crate) async fn advance(&self, to_us: u64) -> u64 {
         let request = v1::AdvanceTimeRequest { to_us };
         self.admin.admin().advance_time(request).await.unwrap().into_inner().seq
@@ -249,7 +249,7 @@ impl World {
         self.folder.path()
     }
 
-    /// Holds the exchange's thread until what is returned is dropped.
+    /// Stops the exchange's thread until the returned value is dropped.
     pub(crate) async fn hold_the_exchange(&self) -> Held {
         let (release, held) = mpsc::channel::<()>();
         let (began, has_begun) = oneshot::channel();
@@ -277,7 +277,7 @@ pub(crate) struct Held {
     _asked: JoinHandle<()>,
 }
 
-/// A status as its details tell it.
+/// A refusal as the details of a status describe it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) code: Code,
@@ -305,7 +305,7 @@ pub(crate) fn refused(status: &Status) -> Refused {
     }
 }
 
-/// Says that the answer is a refusal with this code.
+/// Asserts that the answer is a refusal with this code.
 #[track_caller]
 pub(crate) fn assert_refused<T: std::fmt::Debug>(
     answer: Result<T, Status>,

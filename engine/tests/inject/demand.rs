@@ -1,4 +1,4 @@
-//! A demand spike comes, is felt, and goes.
+//! Tests of demand spikes: they take nodes from others, and they end.
 
 use crate::place::TestPlace;
 use crate::{Drill, INJECT, MARKET, SECOND, on_both};
@@ -8,7 +8,7 @@ use kubebid_engine::api::Api;
 use kubebid_proto::v1;
 
 on_both! {
-    a_spike_outbids_others_and_lets_go_when_it_expires_also_after_a_restart
+    a_spike_outbids_others_and_releases_its_nodes_when_it_expires_also_after_a_restart
 }
 
 fn spike(nodes: u32, ceiling_micros: u64, seconds: u64) -> v1::InjectDemandRequest {
@@ -20,7 +20,8 @@ fn spike(nodes: u32, ceiling_micros: u64, seconds: u64) -> v1::InjectDemandReque
     }
 }
 
-/// Whether all nodes of the bid that it will ever get by now run.
+/// Returns a condition that is true when this many nodes of the bid run, which is all that it will get by
+/// now.
 fn runs(nodes: usize) -> impl Fn(&Exchange, u64) -> bool + Clone + Send + 'static {
     move |exchange, bid| {
         let bid = exchange.view_bid(BidId(bid)).expect("the bid is there");
@@ -36,7 +37,9 @@ fn holds_nothing(bid: u64) -> impl Fn(&Exchange) -> bool + Clone + Send + 'stati
     }
 }
 
-async fn a_spike_outbids_others_and_lets_go_when_it_expires_also_after_a_restart(place: TestPlace) {
+async fn a_spike_outbids_others_and_releases_its_nodes_when_it_expires_also_after_a_restart(
+    place: TestPlace,
+) {
     let drill = Drill::new(&place).await;
     drill.offer("p1", MARKET, 3, 1_000_000).await;
     let t1 = drill.bid("t1", 2, 2_000_000).await;
@@ -65,7 +68,7 @@ async fn a_spike_outbids_others_and_lets_go_when_it_expires_also_after_a_restart
     assert_eq!(drill.view(t1).await.live.len(), 2, "what was taken comes back");
     drill.stop().await;
 
-    // What it left while nobody looked after it is found at the start.
+    // After a restart, what a spike left behind meanwhile is found.
     let drill = Drill::again(&place).await;
     let begun = drill.api.inject_demand(&drill.admin, spike(1, 5_000_000, 60)).await.unwrap();
     drill.stop().await;
@@ -83,7 +86,7 @@ async fn ended(api: &Api, drill: &Drill, bid: Option<u64>) -> v1::EndDemandRespo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spike_can_be_ended_before_its_time_and_nobody_elses_bid_can() {
+async fn a_spike_can_be_ended_early_and_other_bids_cannot() {
     let place = TestPlace::sqlite();
     let drill = Drill::new(&place).await;
     drill.offer("p1", MARKET, 4, 1_000_000).await;
@@ -117,7 +120,7 @@ async fn a_spike_is_an_ordinary_bid_of_an_account_of_its_own() {
     let accounts = drill.api.list_accounts(&drill.admin, Default::default()).await.unwrap().accounts;
     assert!(accounts.iter().any(|account| account.name == INJECT), "{accounts:?}");
 
-    // It has limits like any other.
+    // The account has limits like any other.
     let limits = Some(v1::AccountLimits { nodes_wanted: Some(2), ..Default::default() });
     let limited = v1::PutAccountRequest { name: INJECT.to_owned(), limits };
     drill.api.put_account(&drill.admin, limited).await.unwrap();

@@ -1,4 +1,4 @@
-//! Drills on a running engine: what they do, what they leave behind, and that a restart changes nothing of it.
+//! Tests of drills on a running engine: their effects, and that a restart changes nothing of them.
 
 mod demand;
 mod pace;
@@ -50,7 +50,8 @@ pub(crate) struct Drill {
     home: Home,
 }
 
-/// Where all runs that an engine began, so that nothing of it is left when it is gone: the next one takes its store.
+/// The runtime of an engine. When it is dropped nothing of the engine is left, so that the next engine
+/// can take its store.
 struct Home(Option<Runtime>);
 
 impl Home {
@@ -67,7 +68,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // Of a test that failed.
+        // The test has failed.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -75,14 +76,14 @@ impl Drop for Home {
 }
 
 impl Drill {
-    /// With a market open: protected for 900 s, notices take 300 s.
+    /// Starts with an open market in which nodes are protected for 900 s and notices take 300 s.
     pub(crate) async fn new(place: &TestPlace) -> Drill {
         let drill = Drill::again(place).await;
         drill.open(MARKET).await;
         drill
     }
 
-    /// On what is there.
+    /// Starts an engine on the store that is there.
     pub(crate) async fn again(place: &TestPlace) -> Drill {
         Drill::with(place, Clock::Stepped, true).await
     }
@@ -121,7 +122,7 @@ impl Drill {
         self.api.report_ready(&Caller::new(tenant, [Role::Tenant]), request).await.unwrap();
     }
 
-    /// To this second of market time.
+    /// Moves the clock to this second of market time.
     pub(crate) async fn at(&self, seconds: u64) {
         let request = v1::AdvanceTimeRequest { to_us: seconds * SECOND };
         self.api.advance_time(&self.admin, request).await.unwrap();
@@ -142,7 +143,7 @@ impl Drill {
         self.ask(move |exchange| exchange.view_allocation(AllocationId(allocation))).await
     }
 
-    /// Capacity and reserve of an offer that has units.
+    /// Returns the capacity and the reserve of an offer that has units.
     pub(crate) async fn offered(&self, provider: &'static str, market: &'static str) -> Option<(u64, u64)> {
         self.ask(move |exchange| {
             let market = exchange.market_id(&MarketName::new(market))?;
@@ -152,7 +153,7 @@ impl Drill {
         .await
     }
 
-    /// Waits, from command to command, until it is so.
+    /// Waits, from command to command, until a condition is true.
     pub(crate) async fn until(&self, so: impl Fn(&Exchange) -> bool + Clone + Send + 'static) {
         loop {
             let so = so.clone();
@@ -164,7 +165,7 @@ impl Drill {
         }
     }
 
-    /// Stops, and says what the market has come to.
+    /// Stops the engine. Returns the hash of the state.
     pub(crate) async fn stop(self) -> u128 {
         let hash = self.ask(Exchange::state_hash).await;
         self.api.close();

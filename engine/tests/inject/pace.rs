@@ -11,14 +11,14 @@ async fn rate(drill: &Drill, rate: Option<u32>) -> v1::SetClockRateResponse {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_clock_moves_until_it_is_told_to_stand_still_and_stands_still_after_a_restart() {
+async fn the_clock_moves_until_its_rate_is_0_and_stands_still_after_a_restart() {
     let place = TestPlace::sqlite();
     let drill = Drill::new(&place).await;
     assert_eq!(rate(&drill, None).await, v1::SetClockRateResponse { rate: 0, at_us: 0 });
     drill.offer("p1", MARKET, 1, 1_000_000).await;
     drill.bid("t1", 1, 2_000_000).await;
     assert_eq!(rate(&drill, Some(100_000)).await.rate, 100_000);
-    // Nobody reports the node ready: what falls due on the way is settled.
+    // The node is never reported ready, so its start time-out falls due on the way and is settled.
     drill
         .until(|exchange| exchange.now() >= Micros(900 * SECOND) && exchange.live_allocations().is_empty())
         .await;

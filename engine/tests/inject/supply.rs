@@ -1,4 +1,4 @@
-//! Units go on behalf of their providers, and come back.
+//! Tests of units that are taken away on behalf of their providers, and brought back.
 
 use crate::place::TestPlace;
 use crate::{Drill, MARKET, SECOND, on_both};
@@ -91,7 +91,7 @@ async fn a_loss_takes_free_units_first_then_the_lowest_ceilings() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_missing_before_a_drill_stays_away_where_that_is_asked_for() {
+async fn units_missing_before_a_drill_are_not_restored_if_that_is_asked_for() {
     let place = TestPlace::sqlite();
     let drill = Drill::new(&place).await;
     drill.offer("p1", MARKET, 4, 1_000_000).await;

@@ -1,4 +1,4 @@
-//! Off unless enabled.
+//! Tests that drills are off unless they are enabled.
 
 use crate::place::TestPlace;
 use crate::{Drill, MARKET};

@@ -1,4 +1,5 @@
-//! The way in: who was let in gets exactly one answer, whatever the taker does meanwhile, and the taker wakes.
+//! Tests of the intake: every accepted item gets exactly one answer, whatever the consumer does
+//! meanwhile, and the consumer wakes.
 
 use crate::ring::Ring;
 use loom::future::block_on;
@@ -12,7 +13,7 @@ mod work_queue;
 
 use work_queue::{Queue, Refuse, WorkQueue};
 
-/// What the queue is made of here.
+/// The parts from which the queue is built here.
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -40,7 +41,7 @@ enum SubmitError {
     Stopping,
 }
 
-/// How often each caller was answered.
+/// The number of answers that each caller got.
 type Answers = Arc<Vec<AtomicUsize>>;
 
 #[derive(Debug)]
@@ -75,7 +76,7 @@ impl Queue for Waiting {
     }
 
     fn pop(&self) -> Option<Work> {
-        // A slot that was not written when its stamp said so holds 0.
+        // A slot that was not written when its stamp said so would hold 0.
         let caller = self.ring.pop()?.checked_sub(1).expect("the slot was written");
         Some(Work { caller, answers: self.answers.clone() })
     }
@@ -102,7 +103,7 @@ impl World {
         thread::spawn(move || queue.push(Work { caller, answers }))
     }
 
-    /// Who was let in was answered once, who was not, never.
+    /// Asserts that each accepted item was answered once, and each refused one never.
     fn check(&self, pushed: impl IntoIterator<Item = Result<(), SubmitError>>) {
         for (caller, pushed) in pushed.into_iter().enumerate() {
             let answered = self.answers[caller].load(Ordering::Relaxed);
@@ -111,7 +112,8 @@ impl World {
     }
 }
 
-/// Up to so many times a thread is made to wait that could go on; where there is no bound, in every order.
+/// Runs a story in every order of its threads in which threads are preempted at most `preemptions` times;
+/// without a limit, in every order.
 fn in_every_order(preemptions: Option<usize>, story: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = preemptions;
@@ -119,7 +121,7 @@ fn in_every_order(preemptions: Option<usize>, story: impl Fn() + Send + Sync + '
 }
 
 #[test]
-fn who_comes_as_the_taker_leaves_is_answered_once() {
+fn an_item_pushed_while_the_consumer_leaves_is_answered_once() {
     in_every_order(None, || {
         let world = World::new(2, 1);
         let caller = world.caller(0);
@@ -129,7 +131,7 @@ fn who_comes_as_the_taker_leaves_is_answered_once() {
 }
 
 #[test]
-fn who_comes_as_the_taker_takes_and_leaves_is_answered_once() {
+fn an_item_pushed_while_the_consumer_takes_and_leaves_is_answered_once() {
     in_every_order(Some(2), || {
         let world = World::new(2, 2);
         let callers = [world.caller(0), world.caller(1)];
@@ -142,7 +144,7 @@ fn who_comes_as_the_taker_takes_and_leaves_is_answered_once() {
 }
 
 #[test]
-fn who_finds_no_room_is_told_so_and_not_answered() {
+fn an_item_without_room_is_refused_and_not_answered() {
     in_every_order(Some(2), || {
         let world = World::new(1, 2);
         let callers = [world.caller(0), world.caller(1)];
@@ -155,7 +157,7 @@ fn who_finds_no_room_is_told_so_and_not_answered() {
 }
 
 #[test]
-fn the_taker_wakes_for_work() {
+fn the_consumer_wakes_for_work() {
     in_every_order(Some(2), || {
         let world = World::new(2, 2);
         let callers = [world.caller(0), world.caller(1)];
@@ -168,7 +170,7 @@ fn the_taker_wakes_for_work() {
 }
 
 #[test]
-fn a_taker_that_takes_until_the_door_is_closed_and_nothing_is_left_ends() {
+fn a_consumer_that_takes_until_the_queue_is_closed_and_empty_ends() {
     in_every_order(Some(2), || {
         let world = World::new(2, 1);
         let caller = world.caller(0);
@@ -183,7 +185,8 @@ fn a_taker_that_takes_until_the_door_is_closed_and_nothing_is_left_ends() {
                 break;
             }
         }
-        // Here an engine saves its snapshot: who was late by a moment is refused when it goes.
+        // An engine saves its snapshot at this point. An item that comes a moment too late is
+        // refused when the consumer leaves.
         world.queue.leave();
         closing.join().unwrap();
         world.check([caller.join().unwrap()]);

@@ -1,5 +1,5 @@
-//! The engine's own atomics, in every order in which threads and memory may let things happen: the very file that
-//! the engine runs, built over loom's atomics.
+//! The engine's own atomics in every order that threads and memory allow. It is the same source file that
+//! the engine uses, built with loom's atomics.
 
 mod intake;
 mod ring;

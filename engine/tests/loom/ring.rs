@@ -1,5 +1,6 @@
-//! The queue of the intake as loom can see it: head, tail and stamps as `crossbeam_queue::ArrayQueue` moves them,
-//! with its orderings; what lies in a slot is a number, whose order nothing but the stamps makes sure of.
+//! The queue of the intake in a form that loom can follow: head, tail and stamps change as in
+//! `crossbeam_queue::ArrayQueue`, with the same orderings. A slot holds a number, which only the stamps
+//! keep in order.
 
 use loom::sync::atomic::{AtomicUsize, Ordering, fence};
 use loom::thread::yield_now;
@@ -87,7 +88,7 @@ impl Ring {
     }
 
     pub(crate) fn len(&self) -> usize {
-        // Loom's SeqCst loads are weaker than real ones: whatever holds here holds there.
+        // Loom's SeqCst loads are weaker than real ones, so whatever holds here holds in reality.
         let (tail, head) = (self.tail.load(Ordering::SeqCst), self.head.load(Ordering::SeqCst));
         let index = |at: usize| at & (self.lap - 1);
         match (index(head), index(tail)) {

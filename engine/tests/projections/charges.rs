@@ -1,4 +1,5 @@
-//! Every micro-dollar of the exchange is in the charges, and every one of a charge in its segments.
+//! Tests that every micro-dollar of the exchange is in the charges, and every one of a charge in its
+//! segments.
 
 use crate::market::{ACCOUNTS, Market, projected};
 use crate::place::TestPlace;
@@ -51,7 +52,7 @@ fn follow(segments: &[Segment]) {
     for segment in segments.iter().filter(|segment| !segment.min_charge) {
         let hour = |at: Micros| at.0 / Micros::HOUR.0;
         assert_eq!(hour(segment.from), hour(Micros(segment.to.0 - 1)), "{segment:?}");
-        // The mean is exact but for its rounding.
+        // The mean is exact except for its rounding.
         let least = segment.mean_price.over(segment.to.since(segment.from)).round();
         assert!(segment.amount.0 + 1 >= least.0 && segment.amount.0 <= least.0 + 2, "{segment:?}");
     }

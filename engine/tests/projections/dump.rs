@@ -1,4 +1,4 @@
-//! All that the tables hold, as text.
+//! Everything that the tables hold, as text.
 
 use crate::place::TestPlace;
 use kubebid_engine::store::Place;
@@ -61,7 +61,7 @@ fn text(row: &AnyRow) -> String {
     text
 }
 
-/// Shows the first row that differs, and not everything.
+/// Asserts that two dumps are equal. Shows only the first row that differs.
 pub(crate) fn assert_same(left: &Dump, right: &Dump) {
     assert!(left.keys().eq(right.keys()));
     for (table, left) in left {

@@ -1,4 +1,4 @@
-//! What may happen on the way to the tables.
+//! Tests of faults on the way from the commits to the tables.
 
 use crate::dump::{TABLES, assert_same, dump};
 use crate::market::{Market, projected};
@@ -33,7 +33,7 @@ async fn save_tables(place: &TestPlace) {
     }
 }
 
-/// Puts the copies in the place of the tables, all at once.
+/// Puts the copies in place of the tables, all at once.
 async fn restore_tables(place: &TestPlace) {
     let mut restore = "BEGIN;".to_owned();
     for table in TABLES {
@@ -80,7 +80,8 @@ async fn tables_that_lost_commands_before_the_first_one_is_written_are_folded_ag
     market.run(&engine, 50).await;
     drop(engine);
     running.stop().await.unwrap();
-    // The engine that starts finds them whole, and begins to write only with its first command.
+    // The engine that starts finds the tables complete, and begins to write only with its first
+    // command.
     let (engine, running) = place.start().await;
     restore_tables(&place).await;
     market.run(&engine, 20).await;
@@ -125,7 +126,7 @@ async fn an_engine_whose_projector_has_ended_says_so_and_why(place: TestPlace) {
     market.run(&engine, 30).await;
     projected(&engine).await;
     assert_eq!(engine.trouble(), None);
-    // The tables lose commands that the journal cannot give back.
+    // The tables lose commands that the journal cannot restore.
     let spoil = "UPDATE journal SET last_seq = last_seq + 1 WHERE first_seq = 1";
     place.connect().await.execute(spoil).await.unwrap();
     restore_tables(&place).await;
@@ -147,14 +148,14 @@ async fn tables_that_stopped_earlier_than_the_journal_are_carried_on(place: Test
     market.run(&engine, 150).await;
     drop(engine);
     running.stop().await.unwrap();
-    // As they are here ...
+    // The tables as they are here ...
     save_tables(&place).await;
     let (engine, running) = place.start().await;
     market.run(&engine, 150).await;
     drop(engine);
     running.stop().await.unwrap();
     let wanted = dump(&place).await;
-    // ... a crash may have left them.
+    // ... may be what a crash leaves.
     restore_tables(&place).await;
     let (engine, running) = place.start().await;
     projected(&engine).await;
@@ -203,10 +204,11 @@ async fn the_tables_are_not_rebuilt_beside_a_running_engine() {
     assert_same(&dump(&place).await, &live);
 }
 
-/// At this price an hour, a node costs more than an `i64` holds after 9,223 hours and 22 minutes.
+/// At this price per hour, a node costs more than an `i64` holds after 9,223 hours and 22 minutes.
 const DEAREST: u64 = 1_000_000_000_000_000;
 
-/// An engine with one node that runs at the dearest price, ready at the returned instant.
+/// Starts an engine with one node that runs at the dearest price. Returns the instant at which the node
+/// was ready.
 async fn dear_node(place: &TestPlace) -> (Engine, Running, u64) {
     let (engine, running) = place.start().await;
     let market = || MarketName::new("gpu/east");
@@ -245,7 +247,8 @@ async fn advance(engine: &Engine, to: u64) {
     engine.submit(advance, |_| ()).await.unwrap();
 }
 
-/// The tables go on, and say the most that they can of what is more; so they do when they are made again.
+/// Asserts that the tables go on, and show the largest value they can hold for a larger one. A rebuild
+/// does the same.
 async fn assert_carried_on(place: &TestPlace, engine: Engine, running: Running) {
     projected(&engine).await;
     assert_eq!(give(&engine, Command::AdvanceTime).await, Outcome::Accepted);
@@ -254,7 +257,7 @@ async fn assert_carried_on(place: &TestPlace, engine: Engine, running: Running) 
     drop(engine);
     running.stop().await.unwrap();
 
-    // Such a journal starts, and its tables can be made again.
+    // An engine starts on such a journal, and its tables can be rebuilt.
     rebuild(&place.options, |_, _| ()).await.unwrap();
     assert_same(&dump(place).await, &live);
     let (engine, running) = place.start().await;
@@ -274,7 +277,7 @@ async fn assert_carried_on(place: &TestPlace, engine: Engine, running: Running) 
 
 async fn a_debit_that_the_tables_cannot_hold_is_their_largest_and_they_go_on(place: TestPlace) {
     let (engine, running, ready) = dear_node(&place).await;
-    // The last full hour is still below.
+    // The last full hour is still below the limit.
     advance(&engine, ready + 9223 * Micros::HOUR.0).await;
     advance(&engine, ready + 9223 * Micros::HOUR.0 + Micros::HOUR.0 / 2).await;
     let release = Command::ReleaseAllocation { tenant: AccountName::new("ann"), allocation: AllocationId(1) };

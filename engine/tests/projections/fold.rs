@@ -1,4 +1,4 @@
-//! Events alone tell the state (I17): who folds them knows what the exchange knows.
+//! Tests that the events alone contain the state (I17): folding them gives what the exchange knows.
 
 use crate::dump::{assert_same, dump};
 use crate::market::{Market, projected};
@@ -23,11 +23,11 @@ crate::on_both! {
 #[derive(Debug, Default, PartialEq)]
 struct Known {
     bids: BTreeMap<u64, Bid>,
-    /// Those that have not ended.
+    /// The nodes that have not ended.
     nodes: BTreeMap<u64, Node>,
-    /// Whether they leave.
+    /// True for units that are leaving.
     units: BTreeMap<String, bool>,
-    /// By provider and market; only of those that have units.
+    /// The reserves by provider and market, only of offers that have units.
     reserves: BTreeMap<(String, String), u64>,
     numbers: BTreeMap<String, PriceNumbers>,
     debits: u128,
@@ -152,7 +152,7 @@ impl Known {
         self.nodes.get_mut(&number).expect("it had begun")
     }
 
-    /// What follows for a bid: live nodes, those under notice, claims, and what it still wants.
+    /// Returns the counts of a bid: live nodes, those under notice, claims, and what it still wants.
     fn counts(&self, number: u64) -> [usize; 4] {
         let of = |wanted: &dyn Fn(&Node) -> bool| self.nodes.values().filter(|node| wanted(node)).count();
         let live = of(&|node| node.bid == number && node.notice.is_none());
@@ -164,7 +164,7 @@ impl Known {
     }
 }
 
-/// The same of the exchange itself, and what it counts for each bid.
+/// Returns the same from the exchange itself, with its counts for each bid.
 fn seen(exchange: &Exchange) -> (Known, BTreeMap<u64, [usize; 4]>) {
     let (mut known, mut counts) = (Known::default(), BTreeMap::new());
     let (names, dump) = (exchange.names(), exchange.dump());
@@ -239,7 +239,7 @@ fn reason(reason: NoticeReason) -> i32 {
     reason.into()
 }
 
-/// Folds the events behind `place`, which follow each other without a gap.
+/// Folds the events after `place`, which follow each other without a gap.
 async fn follow(engine: &Engine, known: &mut Known, place: &mut Option<Place>) {
     loop {
         let query = EventQuery { after: *place, limit: 1000, ..EventQuery::default() };
@@ -269,7 +269,7 @@ async fn events_fold_to_the_state_of_the_exchange(place: TestPlace) {
         projected(&engine).await;
         follow(&engine, &mut known, &mut at).await;
         let (mut wanted, counts) = engine.ask(seen).await.unwrap();
-        // An offer without units is no more; what was asked for it last is.
+        // The exchange does not list an offer without units. Its last reserve is kept.
         for (of, reserve) in &known.reserves {
             wanted.reserves.entry(of.clone()).or_insert(*reserve);
         }
@@ -289,7 +289,7 @@ async fn events_fold_to_the_state_of_the_exchange(place: TestPlace) {
     drop(engine);
     running.stop().await.unwrap();
 
-    // The tables are such a fold too, and of the journal alone.
+    // The tables are such a fold too, and depend on the journal alone.
     let live = dump(&place).await;
     rebuild(&place.options, |_, _| ()).await.unwrap();
     assert_same(&dump(&place).await, &live);

@@ -1,4 +1,4 @@
-//! A journal that lacks what the tables and snapshots were made from is not led.
+//! Tests that an engine does not lead a journal that lacks what the tables and snapshots were made from.
 
 use crate::dump::{assert_same, dump};
 use crate::market::{Market, projected};
@@ -16,7 +16,8 @@ crate::on_both! {
     a_snapshot_of_another_history_is_named
 }
 
-/// A market that was stopped in order, with a snapshot of its end; returns the number of its last command.
+/// Runs a market and stops it in order, with a snapshot of its end. Returns the number of its last
+/// command.
 async fn stopped_market(place: &TestPlace) -> u64 {
     let mut market = Market::new(44);
     let (engine, running) = place.start().await;
@@ -33,7 +34,7 @@ async fn change(place: &TestPlace, sql: &str) {
     place.connect().await.execute(AssertSqlSafe(sql.to_owned())).await.unwrap();
 }
 
-/// The end of the first batch that has command 20.
+/// Cuts the journal after the first batch that has command 20.
 async fn cut(place: &TestPlace) {
     change(place, "DELETE FROM journal WHERE last_seq > 20").await;
 }
@@ -50,7 +51,7 @@ async fn refused(place: &TestPlace) -> HistoryLost {
     }
 }
 
-/// What is lost is accepted: the tables are made again, and the market goes on from the journal's end.
+/// Accepts the loss: the tables are rebuilt, and the market goes on from the journal's end.
 async fn assert_goes_on_after_a_rebuild(place: &TestPlace) {
     rebuild(&place.options, |_, _| ()).await.unwrap();
     let (engine, running) = place.start().await;

@@ -1,4 +1,4 @@
-//! Labels are rows beside the journal: what a crash between the two leaves is mended by the repeat.
+//! Tests that a repeated request mends what a crash leaves between the journal and the rows of labels.
 
 use crate::place::TestPlace;
 use kubebid_core::Command;
@@ -32,7 +32,7 @@ async fn a_repeat_brings_the_labels_that_a_crash_lost(place: TestPlace) {
     let (engine, running) = place.start().await;
     let open = Command::OpenMarket { market: MarketName::new(MARKET), rules: Vec::new() };
     engine.submit(Submission::new(None, open), |_| ()).await.unwrap();
-    // As far as the journal, and no further.
+    // The bid gets as far as the journal, and no further.
     let (key, bid, labels) = command::place_bid(&caller.account, &mut mine.clone(), &mut None).unwrap();
     let placed = engine.submit(Submission::new(key, Command::PlaceBid(bid)), |step| step.seq.0);
     let placed = placed.await.unwrap();

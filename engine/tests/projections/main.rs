@@ -1,4 +1,4 @@
-//! The projections tell what the exchange knows, however they came about.
+//! Tests that the projections have what the exchange knows, however they were written.
 
 mod charges;
 mod dump;

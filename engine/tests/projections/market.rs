@@ -18,7 +18,7 @@ pub(crate) struct Market {
 
 impl Market {
     pub(crate) fn new(seed: u64) -> Market {
-        // Behind the epoch, and not at a full hour.
+        // After the epoch, and not at a full hour.
         Market { seed, now: 1_700_000_123_456_789 }
     }
 
@@ -48,12 +48,12 @@ impl Market {
         }
     }
 
-    /// Does `commands` more things.
+    /// Sends `commands` more random commands.
     pub(crate) async fn run(&mut self, engine: &Engine, commands: u32) {
         for n in 0..commands {
             let (dump, names) =
                 engine.ask(|exchange| (exchange.dump(), exchange.names().clone())).await.unwrap();
-            // Some come together, so that commits and chunks have more than one.
+            // Some commands come together, so that commits and chunks have more than one.
             let together = if self.chance(20) { 3 } else { 1 };
             let mut waiting = Vec::new();
             for m in 0..together {
@@ -70,7 +70,7 @@ impl Market {
         }
     }
 
-    /// Lets so many days pass.
+    /// Lets this many days pass.
     pub(crate) async fn skip_days(&mut self, engine: &Engine, days: u64) {
         self.now += days * 86_400_000_000;
         self.advance(engine).await;
@@ -81,7 +81,7 @@ impl Market {
             0..5 => self.random(60_000_000),
             5..8 => self.random(900_000_000),
             8 => self.random(5_000_000_000),
-            // To a full hour exactly.
+            // Exactly to a full hour.
             _ => 3_600_000_000 - self.now % 3_600_000_000,
         };
         let submission =
@@ -190,7 +190,7 @@ impl Market {
         MarketName::new(MARKETS[self.random(3) as usize])
     }
 
-    /// Seldom off the tick, and refused.
+    /// Returns a price that is rarely off the tick, in which case it is refused.
     fn price(&mut self) -> Price {
         Price(100 * (1 + self.random(24)) + u64::from(self.chance(3)))
     }
@@ -210,7 +210,7 @@ impl Market {
     }
 }
 
-/// Until the tables know everything.
+/// Waits until the tables have everything.
 pub(crate) async fn projected(engine: &Engine) {
     let seq = engine.ask(|exchange| exchange.seq().0).await.unwrap();
     engine.wait_projected(seq).await;

@@ -26,7 +26,7 @@ impl TestPlace {
         Self { options: StoreOptions::new(Place::Sqlite(path)), url, _folder: Some(folder) }
     }
 
-    /// Another one of the same kind.
+    /// Returns another place of the same kind.
     pub(crate) fn another(&self) -> Self {
         match self.options.place {
             Place::Postgres(_) => Self::postgres(),
@@ -43,7 +43,7 @@ impl TestPlace {
         &self.url
     }
 
-    /// A connection behind the store's back.
+    /// Opens a connection that the store does not know of.
     pub(crate) async fn connect(&self) -> AnyConnection {
         sqlx::any::install_default_drivers();
         AnyConnection::connect(&self.url).await.unwrap()

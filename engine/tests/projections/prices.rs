@@ -1,4 +1,4 @@
-//! Prices as they were.
+//! Tests of past prices.
 
 use crate::market::{MARKETS, Market, projected};
 use crate::place::TestPlace;
@@ -73,10 +73,10 @@ async fn bars_cover_the_time_since_the_opening(place: TestPlace) {
         assert!(bar.low <= bar.open.min(bar.close) && bar.high >= bar.open.max(bar.close), "{bar:?}");
         assert!((bar.low..=bar.high).contains(&bar.mean), "{bar:?}");
     }
-    // A page from the middle says the same of the same bars.
+    // A page from the middle has the same bars.
     let page = engine.read_model().price_bars(&name, all[4].start, now, hour, 3).await.unwrap();
     assert_eq!(page, all[4..7]);
-    // Pages that end early say the same too.
+    // Pages that end early have the same bars too.
     let (mut pages, mut from, mut early) = (Vec::new(), Micros(0), 0);
     loop {
         let page = engine.read_model().price_bar_page(&name, from..now, hour, 1000, 3).await.unwrap();

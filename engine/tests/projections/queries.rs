@@ -1,4 +1,4 @@
-//! What is asked is what is found, and no more than the one who asks may see.
+//! Tests that a query finds what it asks for, and no more than its account may see.
 
 use crate::market::{ACCOUNTS, MARKETS, Market, projected};
 use crate::place::TestPlace;
@@ -29,7 +29,7 @@ async fn after(place: &TestPlace, seed: u64) -> (Engine, Running) {
     let (engine, running) = place.start().await;
     let mut market = Market::new(seed);
     market.open(&engine).await;
-    // The tables are written in ten steps at least, whatever else the machine does.
+    // The tables are written in at least ten steps, however fast the machine is.
     for _ in 0..10 {
         market.run(&engine, 25).await;
         projected(&engine).await;
@@ -120,7 +120,7 @@ async fn allocations_are_found(place: TestPlace) {
     assert_eq!(found.as_ref(), Some(one));
     let on_unit = find(AllocationQuery { unit: Some(one.unit.clone()), ..AllocationQuery::default() }).await;
     assert_eq!(on_unit, all.iter().filter(|row| row.unit == one.unit).cloned().collect::<Vec<_>>());
-    // A provider does not find by bid.
+    // A provider cannot search by bid.
     let query = AllocationQuery {
         account: Some(one.provider.clone()),
         bid: Some(one.bid),
@@ -142,7 +142,7 @@ async fn charges_are_found(place: TestPlace) {
         let mine = all.iter().filter(|row| row.tenant == account || row.provider == account);
         assert_eq!(find(query).await, mine.cloned().collect::<Vec<_>>());
     }
-    // Who paid for a claim does not find it by the allocation, which is someone else's.
+    // The payer of a claim does not find it by the allocation, which is another tenant's.
     let claim = all.iter().find(|row| !row.own).unwrap();
     let query = ChargeQuery {
         allocation: Some(claim.allocation),
@@ -172,7 +172,7 @@ async fn an_account_finds_the_events_that_it_may_see(place: TestPlace) {
         let found = engine.read_model().events(&query).await.unwrap();
         assert_eq!(found.iter().collect::<Vec<_>>(), seen);
 
-        // By bid, only where the bid is its own side of the event.
+        // A search by bid finds an event only if the bid is the account's own side of it.
         for bid in all_bids(&engine).await.iter().map(|row| row.bid).step_by(7) {
             let found = engine
                 .read_model()
@@ -219,7 +219,7 @@ async fn events_are_found_by_market_and_time_and_kind(place: TestPlace) {
     let found = find(EventQuery { kinds, ..EventQuery::default() }).await;
     assert!(found.len() > 10 && found.iter().all(|row| row.parties.holder.is_some()));
 
-    // Of the market, or of a bid that names it.
+    // Events of the market, or of a bid that names it.
     let name = MarketName::new(MARKETS[2]);
     let found = find(EventQuery { markets: [name.clone()].into(), ..EventQuery::default() }).await;
     let bids = engine
@@ -263,7 +263,7 @@ async fn events_come_in_pages_both_ways(place: TestPlace) {
 async fn a_search_that_has_looked_at_enough_stops_and_goes_on_from_there(place: TestPlace) {
     let (engine, running) = after(&place, 36).await;
     let all = all_events(&engine).await;
-    // One of them is frequent, so that no index finds both.
+    // One of the two kinds is frequent, so that no index finds both.
     let rare: BTreeSet<EventKind> = [EventKind::OfferPut, EventKind::BidAmended].into();
     for newest_first in [false, true] {
         for query in [
@@ -323,7 +323,7 @@ async fn a_bid_is_found_by_its_tenant_only(place: TestPlace) {
     running.stop().await.unwrap();
 }
 
-/// A running engine writes many small transactions, a rebuild writes few large ones.
+/// A running engine writes many small transactions, and a rebuild writes few large ones.
 async fn answers_are_the_same_after_a_rebuild(place: TestPlace) {
     let (engine, running) = after(&place, 38).await;
     let mut market = Market::new(39);
@@ -387,12 +387,12 @@ fn questions(all: &[EventRow]) -> Vec<EventQuery> {
     questions
 }
 
-/// All that is found, page by page.
+/// Returns everything that a query finds, page by page.
 async fn pages(engine: &Engine, question: &EventQuery) -> Vec<EventRow> {
     let mut found: Vec<EventRow> = Vec::new();
     loop {
         let after = found.last().map(|row| (row.seq.0, row.index));
-        // Larger each time.
+        // Each page is larger than the one before.
         let limit = question.limit + found.len() as u32;
         let query = EventQuery { after, limit, ..question.clone() };
         let page = engine.read_model().events(&query).await.unwrap();

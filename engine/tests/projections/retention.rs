@@ -1,4 +1,4 @@
-//! Rows that are no longer kept, and what is said of them.
+//! Tests of rows that are no longer kept, and of what callers are told about them.
 
 use crate::market::{MARKETS, Market, projected};
 use crate::place::TestPlace;
@@ -90,7 +90,7 @@ async fn old_events_and_prices_are_dropped_by_whole_months_and_charges_are_not(p
     drop(engine);
     running.stop().await.unwrap();
 
-    // The journal still has them all.
+    // The journal still has all of them.
     rebuild(&place.options, |_, _| ()).await.unwrap();
     let (engine, running) = place.start().await;
     assert!(first_event(&engine).await < JANUARY);

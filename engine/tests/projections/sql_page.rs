@@ -30,7 +30,7 @@ async fn every_question_of_the_page_has_an_answer_for_a_reader() {
     engine.store().rows().put_labels(labels).await.unwrap();
 
     grant_reader(&place.options, "kubebid_reader", Some("it's a secret"), &TABLES).await.unwrap();
-    // Granting it again is as good.
+    // Granting it again changes nothing.
     grant_reader(&place.options, "kubebid_reader", None, &TABLES).await.unwrap();
     let mut reader = PgConnection::connect(place.url()).await.unwrap();
     reader.execute("SET ROLE kubebid_reader").await.unwrap();
@@ -103,7 +103,7 @@ async fn a_reader_needs_tables_and_a_server() {
     let (engine, running) = empty.start().await;
     drop(engine);
     running.stop().await.unwrap();
-    // The engine's own role would be read-only from then on.
+    // Otherwise the engine's own role would be read-only from then on.
     let mut connection = PgConnection::connect(empty.url()).await.unwrap();
     let own: String =
         sqlx::query_scalar("SELECT CAST(current_user AS text)").fetch_one(&mut connection).await.unwrap();

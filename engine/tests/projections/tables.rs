@@ -1,4 +1,4 @@
-//! Tables and exchange, restarts, rebuilding.
+//! Tests that the tables have the state of the exchange, after restarts and rebuilds too.
 
 use crate::dump::{TABLES, assert_same, dump};
 use crate::market::{Market, projected};
@@ -148,7 +148,7 @@ async fn rebuilding_gives_the_same_tables(place: TestPlace) {
     let (done, total) = *steps.last().unwrap();
     assert_eq!(done, total);
 
-    // And an engine goes on from there.
+    // An engine continues from there.
     let (engine, running) = place.start().await;
     market.run(&engine, 20).await;
     projected(&engine).await;

@@ -1,4 +1,4 @@
-//! Charges and statements: debits are credits and fees, and what runs is counted.
+//! Tests of charges and statements: debits are credits plus fees, and running nodes count.
 
 use crate::world::{MARKET, SECOND, World, caller};
 use kubebid_proto::v1;
@@ -13,7 +13,8 @@ async fn statement(world: &World, who: &str, request: v1::GetStatementRequest) -
     world.api.get_statement(&caller(who), request).await.unwrap()
 }
 
-/// t1 has run a node for an hour and a half and given it back; its second runs since half past one.
+/// A world in which t1 has run a node for an hour and a half and given it back. Its second node has run
+/// since half past one.
 async fn billed() -> World {
     let world = World::new().await;
     let fee = v1::MarketRules { fee_bps: Some(1000), ..Default::default() };

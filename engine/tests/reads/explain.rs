@@ -1,4 +1,4 @@
-//! Why a bid waits, why a node was taken away.
+//! Tests of the explanations why a bid waits and why a node was taken away.
 
 use crate::world::{MARKET, SECOND, World, caller};
 use kubebid_engine::api::Api;
@@ -29,7 +29,7 @@ fn rules(explained: &v1::ExplainResponse) -> Vec<(&str, &str)> {
     explained.steps.iter().map(|step| (kind(step), step.rule.as_str())).collect()
 }
 
-/// The example of the rule book, §5.
+/// The example of the rules, §5.
 async fn contested() -> (World, [u64; 3]) {
     let world = World::new().await;
     world.offer("p1", 1, SECOND).await;
@@ -41,7 +41,7 @@ async fn contested() -> (World, [u64; 3]) {
 }
 
 #[tokio::test]
-async fn a_waiting_bid_is_told_what_it_needs() {
+async fn an_explanation_says_what_a_waiting_bid_needs() {
     let (world, [_, second, third]) = contested().await;
     for (who, bid) in [("t2", second), ("t3", third)] {
         let explained = explain(&world.api, who, Subject::Bid(bid)).await.unwrap();
@@ -68,14 +68,14 @@ async fn a_bid_that_is_high_enough_waits_for_the_protection() {
     assert_eq!(obstacle.needed_ceiling_micros, Some(2_100_000));
     assert!(explained.summary.contains("1970-01-01T00:15:00Z"), "{}", explained.summary);
     assert_eq!(rules(&explained), [("placed", "R2"), ("amended", "R2")]);
-    // Behind it, the same node takes more than it needs.
+    // After that bid, the same node takes more than it needs itself.
     let fourth = world.bid("t2", 1, 2_500_000).await;
     let behind = explain(&world.api, "t2", Subject::Bid(fourth)).await.unwrap();
     assert_eq!(behind.obstacles[0].needed_ceiling_micros, Some(3_000_100));
 }
 
 #[tokio::test]
-async fn a_preemption_is_told_to_its_tenant_with_the_way_back_and_nobody_elses_numbers() {
+async fn a_preemption_is_explained_to_its_tenant_with_the_way_back_and_no_numbers_of_others() {
     let (world, [first, _, third]) = contested().await;
     let raise = v1::AmendBidRequest { bid: third, ceiling_micros: Some(3 * SECOND), ..Default::default() };
     world.api.amend_bid(&caller("t3"), raise).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_preemption_is_told_to_its_tenant_with_the_way_back_and_nobody_elses_n
 }
 
 #[tokio::test]
-async fn the_provider_is_told_of_its_unit_and_not_of_bids() {
+async fn the_provider_gets_an_explanation_of_its_unit_and_not_of_bids() {
     let (world, _) = contested().await;
     let lower = v1::PutOfferRequest { market: MARKET.to_owned(), capacity: 0, ..Default::default() };
     world.api.put_offer(&caller("p1"), lower).await.unwrap();
@@ -115,7 +115,7 @@ async fn the_provider_is_told_of_its_unit_and_not_of_bids() {
 }
 
 #[tokio::test]
-async fn what_is_somebody_elses_looks_as_if_it_were_not_there() {
+async fn explanations_of_other_accounts_look_as_if_they_did_not_exist() {
     let (world, [first, ..]) = contested().await;
     assert_eq!(explain(&world.api, "t2", Subject::Bid(first)).await.unwrap_err(), "UNKNOWN_BID");
     assert_eq!(explain(&world.api, "t2", Subject::Allocation(1)).await.unwrap_err(), "UNKNOWN_ALLOCATION");

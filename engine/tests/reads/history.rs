@@ -101,7 +101,7 @@ async fn depth_has_both_sides_without_names() {
 }
 
 #[tokio::test]
-async fn who_sells_in_a_market_does_not_see_the_ceilings_of_nodes_that_are_held_there() {
+async fn a_seller_does_not_see_the_ceilings_of_nodes_that_are_held_in_its_market() {
     let world = World::new().await;
     world.offer("p1", 2, SECOND).await;
     world.bid("t1", 2, 5 * SECOND).await;

@@ -1,4 +1,4 @@
-//! What callers read of the market's past and present: prices, events, explanations, charges.
+//! Tests of reads of the market's past and present: prices, events, explanations, charges.
 
 mod billing;
 mod explain;

@@ -1,4 +1,4 @@
-//! Watching: catch-up, live, and back when one was too slow.
+//! Tests of watches: catching up, live, and back to the tables if the reader was too slow.
 
 use crate::world::{SECOND, World, caller};
 use futures_util::{Stream, StreamExt};
@@ -21,7 +21,7 @@ fn bid() -> v1::PlaceBidRequest {
     v1::PlaceBidRequest { markets, ceiling_micros: 2 * SECOND, max_nodes: 1, ..Default::default() }
 }
 
-/// Frames until so many events have come.
+/// Reads frames until this many events have come.
 async fn take(
     frames: impl Stream<Item = Result<v1::WatchEventsResponse, ApiError>>,
     count: usize,
@@ -39,7 +39,7 @@ async fn take(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watcher_that_falls_behind_still_gets_everything_once() {
-    // The feed holds so little that a watcher that does not read has lost the live end at once.
+    // The feed holds so little that a watcher that does not read loses the live end at once.
     let world = World::with(|options| options.feed = 2).await;
     world.offer("p1", 100, SECOND).await;
     let watch = world.api.watch_events(&caller("t1"), request(&["bid_placed"], "")).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_watcher_that_falls_behind_still_gets_everything_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_market_that_is_named_many_times_is_told_of_once() {
+async fn a_market_that_is_named_many_times_is_sent_once() {
     let world = World::new().await;
     let market = crate::world::MARKET.to_owned();
     let request = v1::WatchPricesRequest { markets: vec![market.clone(); 100], ..Default::default() };
@@ -67,7 +67,7 @@ async fn a_market_that_is_named_many_times_is_told_of_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn there_is_no_seam_between_the_past_and_the_present() {
+async fn past_and_live_events_follow_each_other_without_a_gap() {
     let world = World::new().await;
     world.offer("p1", 200, SECOND).await;
     let api = world.api.clone();
@@ -91,7 +91,7 @@ async fn there_is_no_seam_between_the_past_and_the_present() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_tenant_hears_what_concerns_it_while_the_others_trade() {
+async fn each_tenant_gets_the_events_that_concern_it_while_the_others_trade() {
     let world = World::new().await;
     let names = ["t1", "t2", "t3"];
     let (mut watches, mut tenants) = (Vec::new(), Vec::new());
@@ -111,7 +111,7 @@ async fn each_tenant_hears_what_concerns_it_while_the_others_trade() {
         let (places, _) = take(watch, 100).await;
         assert_eq!(places.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), tenant.await.unwrap());
     }
-    // Where nothing concerns it, its cursor goes on all the same.
+    // The cursor of a watch goes on even if no event concerns it.
     let [first, ..] = &mut watches[..] else { unreachable!() };
     let last = world.bid("t2", 1, SECOND).await;
     let cursor = loop {
@@ -129,7 +129,7 @@ async fn each_tenant_hears_what_concerns_it_while_the_others_trade() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_begins_at_the_end_waits_for_no_table() {
+async fn a_watch_from_the_end_waits_for_no_table() {
     let world = World::with(|options| {
         options.leave_out.projections = true;
         options.projection_lag = u64::MAX;
@@ -158,7 +158,7 @@ async fn a_command_with_more_events_than_a_frame_is_cut() {
     let (places, _) = take(&mut frames, 2500).await;
     assert!(places.is_sorted_by(|a, b| a < b));
     assert_eq!(places.len(), 2500);
-    // And from the middle of it.
+    // The same from the middle of the command.
     let middle = Cursor { journal: world.api.engine().journal_id(), seq: places[0].0, index: places[1234].1 };
     let rest =
         world.api.watch_events(&caller("p1"), request(&["unit_added"], &middle.to_string())).await.unwrap();
@@ -261,8 +261,8 @@ async fn a_cursor_of_another_journal_or_ahead_of_the_end_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_by_label_hear_of_commits_and_read_no_events_from_the_tables() {
-    // No tables are written: what is read there is never found.
+async fn watches_by_label_follow_commits_and_read_no_events_from_the_tables() {
+    // No tables are written, so an event that is read there would never be found.
     let world = World::with(|options| options.leave_out.projections = true).await;
     let labels = |team: &str| [("team".to_owned(), team.to_owned())].into();
     let watch = async |team: &str| {

@@ -1,4 +1,4 @@
-//! The OpenAPI document has every rpc, and is one.
+//! Tests that the OpenAPI document is valid and has every rpc.
 
 use crate::world::World;
 use boon::{Compiler, Schemas};
@@ -117,7 +117,7 @@ async fn the_document_and_a_page_for_people_are_served_to_anyone() {
 }
 
 #[tokio::test]
-async fn who_has_the_document_is_told_that_it_is_the_same() {
+async fn a_document_that_the_caller_has_is_answered_as_not_modified() {
     let world = World::new().await;
     let stranger = world.stranger();
     let first = stranger.get("/openapi.json").await;
@@ -128,7 +128,7 @@ async fn who_has_the_document_is_told_that_it_is_the_same() {
     assert_eq!((other.status, other.text), (200, first.text));
 }
 
-/// Values at the edges of what a field may be.
+/// Returns values at the limits of what a field accepts.
 fn probes() -> Vec<Value> {
     let long = |length: usize| Value::from("a".repeat(length));
     let mut probes = vec![

@@ -24,7 +24,7 @@ async fn a_refusal_of_the_market_is_a_problem_with_its_code_field_and_number() {
 }
 
 #[tokio::test]
-async fn what_a_field_cannot_carry_is_blamed_with_its_place() {
+async fn a_value_that_a_field_cannot_have_is_refused_with_its_place() {
     let world = World::new().await;
     let tenant = world.client("t1");
     let cases = [
@@ -55,7 +55,7 @@ async fn what_a_field_cannot_carry_is_blamed_with_its_place() {
 }
 
 #[tokio::test]
-async fn what_a_query_cannot_carry_is_blamed_too() {
+async fn a_value_that_a_query_cannot_have_is_refused_too() {
     let world = World::new().await;
     let tenant = world.client("t1");
     let cases = [
@@ -88,7 +88,7 @@ async fn what_a_query_cannot_carry_is_blamed_too() {
 }
 
 #[tokio::test]
-async fn what_has_a_number_beyond_all_of_ours_is_not_there() {
+async fn a_number_too_large_for_the_store_is_not_found() {
     let world = World::new().await;
     let (tenant, admin) = (world.client("t1"), world.client("admin"));
     for beyond in ["9223372036854775808", "18446744073709551615"] {
@@ -172,7 +172,7 @@ async fn an_unknown_path_and_a_wrong_method_are_problems_too() {
 }
 
 #[tokio::test]
-async fn a_read_that_waits_for_too_much_is_told_so() {
+async fn a_read_that_waits_past_its_deadline_is_refused() {
     let world = World::new().await;
     let patience = [("request-timeout", "0")];
     let late = world.client("t1").send("GET", "/v1/markets?min_seq=1000", &patience, "").await;
@@ -180,7 +180,7 @@ async fn a_read_that_waits_for_too_much_is_told_so() {
 }
 
 #[tokio::test]
-async fn drills_are_refused_where_they_are_off() {
+async fn drills_are_refused_if_they_are_off() {
     let world = World::new().await;
     for path in ["demand", "demand/end", "loss", "restore", "allocations/1/preempt", "clock"] {
         let answer = world.client("admin").post(&format!("/v1/inject/{path}"), &json!({})).await;

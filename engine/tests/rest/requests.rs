@@ -1,4 +1,4 @@
-//! What bodies, paths, queries and keys become.
+//! Tests of how bodies, paths, queries and keys are read.
 
 use crate::world::{MARKET, SECOND, World};
 use serde_json::{Value, json};

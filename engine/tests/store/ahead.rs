@@ -1,4 +1,4 @@
-//! Commands that are read ahead of whoever applies them.
+//! Tests of commands that are read ahead of the replay.
 
 use crate::place::TestPlace;
 use kubebid_core::units::Micros;
@@ -8,13 +8,13 @@ use kubebid_engine::runtime::recovery::{ReadAhead, RecoveryError};
 use kubebid_engine::store::{Batch, BatchBuilder, Position};
 
 crate::on_both! {
-    whoever_reads_ahead_at_the_end_misses_nothing_that_comes
-    whoever_read_as_much_as_there_was_misses_nothing_that_comes
+    a_reader_ahead_at_the_end_gets_all_that_is_added_later
+    a_reader_that_has_read_everything_gets_all_that_is_added_later
     a_chunk_that_is_not_full_is_the_last_as_yet
-    what_is_no_command_is_told_when_its_turn_comes
+    a_record_that_is_no_command_is_reported_in_its_turn
 }
 
-/// One command that says when it came.
+/// Returns a batch with one command, whose stamp identifies it.
 fn at(after: Position, at: u64) -> Batch {
     let mut builder = BatchBuilder::new(after);
     let command = Stamped { at: Micros(at), key: None, command: Command::AdvanceTime };
@@ -27,7 +27,7 @@ async fn times(reader: &mut ReadAhead) -> Vec<u64> {
     batches.iter().flat_map(|batch| &batch.commands).map(|command| command.at.0).collect()
 }
 
-async fn whoever_reads_ahead_at_the_end_misses_nothing_that_comes(place: TestPlace) {
+async fn a_reader_ahead_at_the_end_gets_all_that_is_added_later(place: TestPlace) {
     let (store, mut writer, mut head) = place.lead().await;
     let mut reader = ReadAhead::new(store.journal().read_after(head));
     assert_eq!(times(&mut reader).await, [0; 0]);
@@ -40,11 +40,12 @@ async fn whoever_reads_ahead_at_the_end_misses_nothing_that_comes(place: TestPla
     assert_eq!(times(&mut reader).await, [0; 0]);
 }
 
-async fn whoever_read_as_much_as_there_was_misses_nothing_that_comes(place: TestPlace) {
+async fn a_reader_that_has_read_everything_gets_all_that_is_added_later(place: TestPlace) {
     let (store, mut writer, mut head) = place.lead().await;
     for round in 1..20 {
         let mut reader = ReadAhead::new(store.journal().read_after(head));
-        // A first chunk that is full: it reads ahead, and often finds the end as it is then.
+        // The first chunk is full, so the reader reads ahead, and often finds the journal's end as
+        // it is then.
         for n in 0..16 {
             let batch = at(head, 100 * round + n);
             writer.append(&batch).await.unwrap();
@@ -72,7 +73,7 @@ async fn a_chunk_that_is_not_full_is_the_last_as_yet(place: TestPlace) {
     assert_eq!((chunk().await, chunk().await, chunk().await), ((16, true), (3, false), (0, false)));
 }
 
-async fn what_is_no_command_is_told_when_its_turn_comes(place: TestPlace) {
+async fn a_record_that_is_no_command_is_reported_in_its_turn(place: TestPlace) {
     let (store, mut writer, head) = place.lead().await;
     let first = at(head, 1);
     writer.append(&first).await.unwrap();

@@ -1,4 +1,4 @@
-//! The journal: what is appended, by whom, and what comes back.
+//! Tests of the journal: what is appended, by which writer, and what is read back.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::place::{TestPlace, append_all, batch, batch_saying, read_all};
 crate::on_both! {
     a_journal_begins_empty
     a_journal_keeps_its_uuid
-    what_was_appended_comes_back
+    appended_batches_are_read_back
     reading_begins_at_the_batch_that_has_the_seq
     a_reader_at_the_end_goes_on_with_what_comes
     many_batches_come_back_in_order
@@ -49,7 +49,7 @@ async fn a_journal_keeps_its_uuid(place: TestPlace) {
     assert_ne!(TestPlace::sqlite().open().await.journal().id(), id);
 }
 
-async fn what_was_appended_comes_back(place: TestPlace) {
+async fn appended_batches_are_read_back(place: TestPlace) {
     let (store, mut writer, head) = place.lead().await;
     let batches = append_all(&mut *writer, head, &[1, 3, 2]).await;
     assert_eq!(store.journal().head().await.unwrap(), batches[2].end());
@@ -123,7 +123,7 @@ async fn a_gap_is_refused(place: TestPlace) {
     let batches = append_all(&mut *writer, head, &[2]).await;
     let later = batch(Position { seq: 3, ..batches[0].end() }, 1);
     assert_not_next(writer.append(&later).await, batches[0].end());
-    // The writer goes on as if nothing had been.
+    // The writer goes on as if that had not happened.
     append_all(&mut *writer, batches[0].end(), &[1]).await;
 }
 
@@ -226,7 +226,7 @@ async fn a_dropped_append_is_resolved(place: TestPlace) {
     assert_eq!(read_all(store.journal().read_from(1)).await.unwrap(), batches);
 }
 
-/// Polls a future so often, unless it is done before, and drops it.
+/// Polls a future this many times, unless it is ready before, and drops it.
 async fn poll<F: Future>(future: F, polls: u32) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     for _ in 0..polls {

@@ -1,4 +1,4 @@
-//! A damaged journal is told by the first row that is wrong, and never executed.
+//! Tests that a damaged journal is reported by its first wrong row, and never executed.
 
 use std::error::Error;
 
@@ -21,14 +21,14 @@ crate::on_both! {
     a_scrub_names_the_damaged_batch_and_reads_a_sound_journal_to_its_end
 }
 
-/// Three batches, 1 | 2 3 4 | 5 6; the middle one will be damaged.
+/// Appends three batches, 1 | 2 3 4 | 5 6. The middle one will be damaged.
 async fn three_batches(place: &TestPlace) -> (Store, Vec<Batch>, AnyConnection) {
     let (store, mut writer, head) = place.lead().await;
     let batches = append_all(&mut *writer, head, &[1, 3, 2]).await;
     (store, batches, place.connect().await)
 }
 
-/// Rewrites the middle row's bytes.
+/// Rewrites the bytes of the middle row.
 async fn rewrite(connection: &mut AnyConnection, change: impl FnOnce(&mut Vec<u8>)) {
     let row = sqlx::query("SELECT records FROM journal WHERE first_seq = 2").fetch_one(&mut *connection);
     let mut records: Vec<u8> = row.await.unwrap().get(0);
@@ -60,7 +60,7 @@ async fn a_flipped_bit_is_found(place: TestPlace) {
         why = error.source();
     }
     assert!(reasons.last().unwrap().starts_with("its checksum is wrong"), "{reasons:?}");
-    // What follows the damage can still be looked at.
+    // What follows the damage can still be read.
     assert_eq!(read_all(store.journal().read_from(5)).await.unwrap(), batches[2..]);
 }
 

@@ -8,7 +8,7 @@ use crate::place::TestPlace;
 
 crate::on_both! {
     an_account_comes_back
-    putting_an_account_again_changes_all_but_its_age
+    putting_an_account_again_changes_everything_except_its_age
     accounts_are_listed_in_pages
     a_token_opens_until_it_is_revoked
     a_token_needs_an_account
@@ -17,7 +17,7 @@ crate::on_both! {
     bids_are_found_by_label
     putting_labels_again_changes_nothing
     many_labels_go_in_at_once
-    numbers_beyond_all_of_ours_are_not_found
+    numbers_too_large_for_the_store_are_not_found
     an_instance_type_comes_back
 }
 
@@ -66,7 +66,7 @@ async fn an_account_comes_back(place: TestPlace) {
     }
 }
 
-async fn putting_an_account_again_changes_all_but_its_age(place: TestPlace) {
+async fn putting_an_account_again_changes_everything_except_its_age(place: TestPlace) {
     let store = place.open().await;
     store.rows().put_account(&account("acme")).await.unwrap();
     let other = Account { limits: Limits::default(), ..account("acme") };
@@ -190,7 +190,7 @@ async fn many_labels_go_in_at_once(place: TestPlace) {
     assert_eq!(store.rows().bids_labelled(&words(&[("all", "yes")]), 0, 1000).await.unwrap(), bids[..700]);
 }
 
-async fn numbers_beyond_all_of_ours_are_not_found(place: TestPlace) {
+async fn numbers_too_large_for_the_store_are_not_found(place: TestPlace) {
     let store = place.open().await;
     let rows = store.rows();
     rows.put_account(&account("acme")).await.unwrap();

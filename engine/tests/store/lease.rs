@@ -1,4 +1,4 @@
-//! Who may take a lease from whom.
+//! Tests of which engine may take a lease from which.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn a_lease_that_is_renewed_is_taken_by_force_only() {
     let before = two.lease().await.unwrap().until_us;
     assert!(lease.renew().await.unwrap());
     assert!(two.lease().await.unwrap().until_us > before);
-    // Who asks in vain leaves the epoch as it is.
+    // An attempt that fails leaves the epoch as it is.
     let batches = append_all(&mut *led.writer, led.head, &[2]).await;
 
     let other = lead(&two, Taking::Anyway, LONG).await.expect("it is taken by force");
@@ -35,25 +35,25 @@ async fn a_lease_that_is_renewed_is_taken_by_force_only() {
     let answer = led.writer.append(&batch(other.head, 1)).await;
     assert!(matches!(answer, Err(AppendError::Fenced { .. })), "{answer:?}");
     assert!(!lease.renew().await.unwrap());
-    // It is not ours to give back.
+    // The lease is not ours, so it cannot be given back.
     lease.give_back().await.unwrap();
     assert!(lead(&one, Taking::Lapsed, LONG).await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_of_a_dead_process_is_left() {
+async fn the_lease_of_a_dead_process_can_be_taken() {
     let place = TestPlace::postgres();
     let (one, two) = (place.open().await, place.open().await);
     let led = lead(&one, Taking::Lapsed, LONG).await.unwrap();
     drop(led);
-    // The server sees in its own time that the session has ended.
+    // The server notices in its own time that the session has ended.
     while lead(&two, Taking::Left, LONG).await.is_none() {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_lapses_and_is_renewed_if_nobody_was_quicker() {
+async fn a_lapsed_lease_is_renewed_unless_another_engine_took_it() {
     let place = TestPlace::postgres();
     let store = place.open().await;
     let mut led = lead(&store, Taking::Lapsed, Duration::from_millis(200)).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_lease_that_is_given_back_is_free_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_who_wait_one_leads() {
+async fn of_many_waiting_engines_one_leads() {
     let place = TestPlace::postgres();
     for _ in 0..5 {
         let mut waiting = JoinSet::new();
@@ -94,7 +94,7 @@ async fn of_many_who_wait_one_leads() {
 }
 
 #[tokio::test]
-async fn sqlite_has_none() {
+async fn sqlite_has_no_lease() {
     let place = TestPlace::sqlite();
     let store = place.open().await;
     assert!(!store.has_lease());
@@ -105,7 +105,7 @@ async fn sqlite_has_none() {
 async fn a_journal_is_not_renamed_once_another_engine_has_taken_it() {
     let place = TestPlace::postgres();
     let store = place.open().await;
-    // Whoever takes the journal is overtaken at once.
+    // Each writer that takes the journal is overtaken at once.
     place
         .connect()
         .await

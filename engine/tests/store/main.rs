@@ -1,4 +1,4 @@
-//! What a store promises, and that both databases keep it.
+//! Tests of what a store promises, on both databases.
 
 mod ahead;
 mod conformance;

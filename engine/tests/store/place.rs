@@ -1,4 +1,4 @@
-//! A fresh place for a store, and short words for what tests do there.
+//! A fresh place for a store, and short functions for what tests do there.
 
 use kubebid_engine::store::{
     Batch, BatchBuilder, BatchReader, Fault, JournalWriter, Leadership, Place, Position, Store, StoreOptions,
@@ -35,14 +35,14 @@ impl TestPlace {
         Store::open(&self.options).await.unwrap()
     }
 
-    /// Opens the store and takes the journal.
+    /// Opens the store and takes the right to append.
     pub(crate) async fn lead(&self) -> (Store, Box<dyn JournalWriter>, Position) {
         let store = self.open().await;
         let Leadership { writer, head, .. } = store.lead().await.unwrap();
         (store, writer, head)
     }
 
-    /// A connection behind the store's back.
+    /// Opens a connection that the store does not know of.
     pub(crate) async fn connect(&self) -> AnyConnection {
         sqlx::any::install_default_drivers();
         AnyConnection::connect(&self.url).await.unwrap()
@@ -53,12 +53,12 @@ impl TestPlace {
     }
 }
 
-/// A batch of `count` small records.
+/// Returns a batch of `count` small records.
 pub(crate) fn batch(after: Position, count: u32) -> Batch {
     batch_saying(after, count, "")
 }
 
-/// A batch of `count` small records, other ones for other `words`.
+/// Returns a batch of `count` small records, which differ with `words`.
 pub(crate) fn batch_saying(after: Position, count: u32, words: &str) -> Batch {
     let mut builder = BatchBuilder::new(after);
     for n in 1..=u64::from(count) {
@@ -84,7 +84,7 @@ pub(crate) async fn append_all(
     batches
 }
 
-/// Everything a reader has to give until the journal's end.
+/// Reads everything until the journal's end.
 pub(crate) async fn read_all(mut reader: BatchReader) -> Result<Vec<Batch>, Fault> {
     let mut all = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! PostgreSQL that dies, hangs or is not to be trusted.
+//! Tests of a PostgreSQL that dies, hangs, or cannot be trusted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::conformance::racing_leaders_write_one_history;
 use crate::place::{TestPlace, append_all, batch, read_all};
 use crate::proxy::{Mood, Proxy};
 
-/// The writer goes through the proxy, the test beside it.
+/// Returns a proxy and the options of a store that connects through it. The test itself connects past the
+/// proxy.
 async fn behind_a_proxy(place: &TestPlace) -> (Proxy, StoreOptions) {
     let proxy = Proxy::to(Cluster::shared().socket()).await;
     let database = place.url().split(['/', '?']).nth(3).unwrap();
@@ -81,7 +82,7 @@ async fn a_request_that_arrives_after_it_was_resolved_changes_nothing() {
     assert_unknown(writer.append(&late).await);
     assert_eq!(writer.resolve(&late).await.unwrap(), Resolution::NotCommitted);
 
-    // The old request is sent on; its session, which was ended, is gone.
+    // The held request is sent on, but its session was ended.
     let mut beside = place.connect().await;
     let writers = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND application_name = 'kubebid journal'";
@@ -101,7 +102,8 @@ async fn an_append_whose_backend_is_killed_is_unknown() {
     append_all(&mut *writer, head, &[2]).await;
     let head = store.journal().head().await.unwrap();
 
-    // Nobody can write to the journal while this transaction is open, so the append is under way.
+    // No program can write to the journal while this transaction is open, so the append is in
+    // progress.
     let mut beside = place.connect().await;
     let mut lock = place.connect().await;
     lock.execute("BEGIN; LOCK TABLE journal IN EXCLUSIVE MODE").await.unwrap();
@@ -146,14 +148,14 @@ async fn resolving_waits_for_an_append_that_still_runs() {
     let (_proxy, options) = behind_a_proxy(&place).await;
     let (store, mut writer, head) = lead(&options).await;
     let batch = batch(head, 1);
-    // The append holds the epoch when it comes to the journal's table, and waits there.
+    // The append has locked the epoch when it comes to the journal's table, and waits there.
     let mut lock = place.connect().await;
     lock.execute("BEGIN; LOCK TABLE journal IN SHARE MODE").await.unwrap();
     assert_unknown(writer.append(&batch).await);
     let first = writer.resolve(&batch).await;
     lock.execute("ROLLBACK").await.unwrap();
     match first {
-        // Whatever it says has to be true for ever.
+        // Either answer has to stay true.
         Ok(Resolution::NotCommitted) => writer.append(&batch).await.unwrap(),
         Ok(Resolution::Committed) => (),
         Ok(Resolution::Fenced) => panic!("by whom?"),
@@ -188,7 +190,8 @@ async fn a_commit_that_hangs_leaves_no_more_than_one_session_behind_however_ofte
     for _ in 0..6 {
         writer.resolve(&lost).await.unwrap_err();
         lease.renew().await.unwrap_err();
-        // Of each of the two the one that hangs, and the one that was left just before it.
+        // Of the sessions of each of the two, there may be the one that hangs and the one that was
+        // left just before it.
         let sessions = "SELECT count(*) <= 4 FROM pg_stat_activity
                         WHERE application_name IN ('kubebid', 'kubebid journal', 'kubebid lease')
                         AND wait_event = 'SyncRep'";
@@ -237,7 +240,7 @@ async fn a_commit_whose_wait_for_a_standby_is_cancelled_is_not_acknowledged() {
             other => panic!("{other:?}"),
         }
     };
-    // Finding out what became of it is a commit too.
+    // Resolving the append needs a commit too.
     let resolved = tokio::select! {
         resolved = writer.resolve(&doubtful) => resolved,
         () = async { cancel().await; std::future::pending().await } => unreachable!("it is pending"),
@@ -253,7 +256,7 @@ async fn a_commit_whose_wait_for_a_standby_is_cancelled_is_not_acknowledged() {
     assert_eq!(store.journal().head().await.unwrap(), doubtful.end());
 }
 
-/// From here on every commit waits for a standby that there is not.
+/// Makes every commit wait for a standby that does not exist.
 fn wait_for_nobody(cluster: &Cluster) {
     cluster.sql("ALTER SYSTEM SET synchronous_standby_names TO 'nobody'");
     cluster.sql("SELECT pg_reload_conf()");
@@ -268,7 +271,7 @@ fn wait_for_no_standby(cluster: &Cluster) {
 async fn a_server_that_only_reads_refuses_the_append() {
     let place = TestPlace::postgres();
     let (store, mut writer, head) = place.lead().await;
-    // As a server does that has become a standby; here by a trigger with the same code.
+    // A trigger refuses writes with the code of a server that has become a standby.
     place
         .connect()
         .await
@@ -316,13 +319,13 @@ async fn the_settings_we_need_are_ours_whatever_the_server_thinks() {
         let flushed: bool = sqlx::query(flushed).fetch_one(&mut beside).await.unwrap().get(0);
         durable += u32::from(flushed);
     }
-    // The server itself writes something now and then, which need not be flushed.
+    // The server itself writes something from time to time, which need not be flushed.
     assert!(durable >= 18, "{durable} of 20");
     racing_leaders_write_one_history(TestPlace::postgres_on(&cluster)).await;
 }
 
 #[tokio::test]
-async fn an_unreachable_server_is_told_without_its_password() {
+async fn an_unreachable_server_is_reported_without_its_password() {
     let url = "postgres://kubebid:s3cret@127.0.0.1:1/market";
     let options = StoreOptions::from_url(url).unwrap();
     let error = Store::open(&options).await.unwrap_err();

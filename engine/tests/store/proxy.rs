@@ -1,4 +1,4 @@
-//! A network between the engine and PostgreSQL that misbehaves when told to.
+//! A network between the engine and PostgreSQL that fails when a test asks it to.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -7,16 +7,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::watch;
 
-/// What happens to what passes on one connection.
+/// The treatment of the bytes of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mood {
     Pass,
-    /// The server gets what the client says; the first answer ends the connection instead of
+    /// The server gets what the client sends. The first answer ends the connection instead of
     /// arriving.
     LoseAnswers,
-    /// What the client says ends the connection instead of arriving.
+    /// What the client sends ends the connection instead of arriving.
     LoseRequests,
-    /// What the client says arrives when the mood is `Pass` again, even if the client has gone.
+    /// What the client sends arrives when the mood is `Pass` again, even if the client has gone.
     HoldRequests,
 }
 
@@ -49,7 +49,7 @@ impl Proxy {
         Self { port, moods }
     }
 
-    /// The connection that was made last.
+    /// Returns the mood of the newest connection.
     pub(crate) fn newest(&self) -> watch::Sender<Mood> {
         self.moods.lock().unwrap().last().unwrap().clone()
     }

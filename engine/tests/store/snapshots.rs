@@ -1,4 +1,4 @@
-//! Snapshots: the newest that is whole.
+//! Tests of snapshots: the newest complete one is used.
 
 use kubebid_engine::store::{BatchHash, Position, Snapshot};
 use sqlx::Row;
@@ -6,7 +6,7 @@ use sqlx::Row;
 use crate::place::{TestPlace, append_all, batch_saying};
 
 crate::on_both! {
-    without_a_snapshot_there_is_none
+    a_store_without_snapshots_loads_none
     the_newest_snapshot_is_loaded
     a_snapshot_of_many_parts_comes_back
     the_last_two_are_kept
@@ -23,7 +23,7 @@ fn snapshot(after: Position, words: &str) -> Snapshot {
     Snapshot { after, at_us: 1_000 + after.seq, state_hash: vec![after.seq as u8; 8], body }
 }
 
-async fn without_a_snapshot_there_is_none(place: TestPlace) {
+async fn a_store_without_snapshots_loads_none(place: TestPlace) {
     let store = place.open().await;
     assert_eq!(store.snapshots().load().await.unwrap(), None);
     let empty = Snapshot { body: vec![], ..snapshot(Position::START, "") };
@@ -147,7 +147,7 @@ async fn a_snapshot_ahead_of_a_journal_that_was_restored_is_not_used(place: Test
     store.snapshots().save(&first).await.unwrap();
     store.snapshots().save(&second).await.unwrap();
     drop((store, writer));
-    // A backup of the journal that is older than the snapshot ...
+    // A backup of the journal that is older than the snapshot is restored ...
     let lose = sqlx::query("DELETE FROM journal WHERE first_seq > 2");
     lose.execute(&mut place.connect().await).await.unwrap();
     let (store, mut writer, head) = place.lead().await;
@@ -155,7 +155,7 @@ async fn a_snapshot_ahead_of_a_journal_that_was_restored_is_not_used(place: Test
     for up_to in [5, u64::MAX] {
         assert_eq!(store.snapshots().load_up_to(up_to).await.unwrap().as_ref(), Some(&first));
     }
-    // ... and goes on otherwise, to a place of the same number.
+    // ... and goes on with another history, to a place of the same number.
     writer.append(&batch_saying(head, 3, "other words")).await.unwrap();
     assert_eq!(store.journal().head().await.unwrap().seq, second.after.seq);
     assert_eq!(store.snapshots().load().await.unwrap(), Some(first));

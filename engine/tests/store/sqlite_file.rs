@@ -1,4 +1,4 @@
-//! What is special about a store in a file.
+//! Tests of what only a store in a file has.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn a_second_engine_is_refused() {
     let file = path(&place).to_str().unwrap().to_owned();
     assert_eq!(error.to_string(), format!("another engine has {file} open (it holds {file}.lock)"));
 
-    // The file is ours until the writer, too, has gone.
+    // The file stays locked until the writer, too, is dropped.
     drop(store);
     assert!(matches!(Store::open(&place.options).await, Err(Fault::InUse { .. })));
     drop(writer);
@@ -35,7 +35,7 @@ async fn a_second_engine_is_refused() {
 }
 
 #[tokio::test]
-async fn another_name_of_the_same_file_does_not_help() {
+async fn another_path_to_the_same_file_is_refused_too() {
     let place = TestPlace::sqlite();
     let _store = place.open().await;
     let alias = path(&place).with_file_name("alias.db");
@@ -80,7 +80,7 @@ async fn a_url_is_a_path_or_a_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_append_behind_a_person_who_writes_is_resolved() {
+async fn an_append_that_waits_for_a_person_who_writes_is_resolved() {
     let place = TestPlace::sqlite();
     let options = StoreOptions { patience: Duration::from_millis(200), ..place.options.clone() };
     let store = Store::open(&options).await.unwrap();
@@ -96,7 +96,7 @@ async fn an_append_behind_a_person_who_writes_is_resolved() {
     let answer = writer.resolve(&waiting).await;
     assert!(matches!(answer, Err(Fault::TimedOut { .. })), "{answer:?}");
     person.execute("ROLLBACK").await.unwrap();
-    // The append may still have got its turn, or not; the answer is what the journal then has.
+    // The append may still have got its turn, or not. The answer says what the journal then has.
     let mut resolution = writer.resolve(&waiting).await;
     while let Err(Fault::TimedOut { .. }) = resolution {
         resolution = writer.resolve(&waiting).await;
@@ -135,7 +135,7 @@ async fn a_file_that_is_removed_or_replaced_under_the_engine_is_not_written_on_s
             panic!("{answer:?}")
         };
         assert!(fault.to_string().contains("removed or replaced"), "{fault}");
-        // Nor is another file made in its place.
+        // No other file is made in its place either.
         let answer = writer.resolve(&next).await;
         assert!(matches!(answer, Err(Fault::Displaced { .. })), "{answer:?}");
     }
@@ -178,14 +178,14 @@ async fn the_files_of_a_store_and_of_its_copy_are_their_owners_only() {
     assert_eq!(mode(&copy), 0o600);
     drop((store, writer));
 
-    // One that was made by an earlier version is taken from those who are neither owner nor group.
+    // A file that an earlier version made loses the rights of all but its owner and group.
     std::fs::set_permissions(path(&place), PermissionsExt::from_mode(0o644)).unwrap();
     let _store = place.open().await;
     assert_eq!(mode(path(&place)), 0o640);
 }
 
 #[tokio::test]
-async fn whoever_reads_a_file_that_is_spoilt_or_no_store_hears_why() {
+async fn reading_a_damaged_file_or_one_that_is_no_store_says_why() {
     let place = TestPlace::sqlite();
     drop(place.lead().await);
     let why = async || {

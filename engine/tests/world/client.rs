@@ -17,13 +17,13 @@ pub struct Client {
     http: Http<HttpConnector, Full<Bytes>>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub headers: HeaderMap,
     pub text: String,
-    /// Null where the text is no JSON.
+    /// The body as JSON; null if it is not JSON.
     pub json: Value,
 }
 
@@ -76,7 +76,7 @@ impl Client {
         request.body(Full::new(Bytes::from(body.to_owned()))).unwrap()
     }
 
-    /// Opens a stream, after the event of this id where there is one.
+    /// Opens a stream, after the event with this id if there is one.
     pub async fn watch(&self, path: &str, last_event_id: Option<&str>) -> Stream {
         let headers: Vec<_> = last_event_id.map(|id| ("last-event-id", id)).into_iter().collect();
         let response = self.http.request(self.request("GET", path, &headers, "")).await.unwrap();
@@ -86,7 +86,7 @@ impl Client {
     }
 }
 
-/// Server-sent events as they come.
+/// A stream of server-sent events.
 pub struct Stream {
     body: Body,
     unread: String,
@@ -100,7 +100,7 @@ pub struct Sent {
 }
 
 impl Stream {
-    /// The next event; comments are passed over.
+    /// Returns the next event. Comments are skipped.
     pub async fn next(&mut self) -> Option<Sent> {
         loop {
             while let Some((event, rest)) = self.unread.split_once("\n\n") {
@@ -116,7 +116,8 @@ impl Stream {
         }
     }
 
-    /// The next entries of this list of the frames, bookmarks passed over, and the id of their frame.
+    /// Returns the next entries of this list of the frames, without bookmarks, and the id of their
+    /// frame.
     pub async fn next_of(&mut self, list: &str) -> (Vec<Value>, String) {
         loop {
             let sent = self.next().await.expect("the stream lives");

@@ -1,4 +1,4 @@
-//! An engine on a temporary file with the stepped clock, its REST on a port of its own, and who calls it.
+//! An engine on a temporary file with the stepped clock, its REST on its own port, and its callers.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 
@@ -35,7 +35,7 @@ pub struct Who {
 }
 
 impl World {
-    /// With an open market, but nobody in it.
+    /// Starts with an open market without any bids or offers.
     pub async fn new() -> World {
         World::with(|_| {}).await
     }
@@ -66,7 +66,7 @@ impl World {
         world
     }
 
-    /// Speaks for t1, t2, t3, p1, p2, v1 or admin.
+    /// Returns a client of t1, t2, t3, p1, p2, v1 or admin.
     pub fn client(&self, name: &str) -> Client {
         let mut known = self.known.iter().chain([&self.admin]);
         let who = known.find(|who| who.caller.account.as_str() == name).expect("somebody we know");
@@ -103,7 +103,7 @@ impl World {
         self.api.release_allocation(&caller(tenant), request).await.unwrap();
     }
 
-    /// To this second of market time.
+    /// Moves the clock to this second of market time.
     pub async fn at(&self, seconds: u64) {
         let request = v1::AdvanceTimeRequest { to_us: seconds * SECOND };
         self.api.advance_time(&self.admin.caller, request).await.unwrap();
@@ -115,7 +115,7 @@ impl World {
     }
 }
 
-/// A caller by its name, in the part that its name begins with.
+/// Returns a caller by name. The first letter of the name gives its role.
 pub fn caller(name: &str) -> Caller {
     let role = match name.as_bytes()[0] {
         b'a' => Role::Admin,

@@ -22,7 +22,7 @@ pub(crate) struct Demand {
 pub(crate) enum Queued {
     /// It takes one node at a time.
     Plain,
-    /// It needs so many nodes at once (R12).
+    /// It needs this many nodes at once (R12).
     Gang(u32),
 }
 
@@ -69,7 +69,8 @@ impl Demand {
         }
     }
 
-    /// Takes the bid out where it is in. Whether that may change anything, as for [`Demand::insert`].
+    /// Removes a bid, if it is in the book. Returns true if that may change anything, as
+    /// [`Demand::insert`] does.
     pub(crate) fn remove(
         &mut self,
         tenant: AccountId,
@@ -93,7 +94,7 @@ impl Demand {
         }
     }
 
-    /// Sets the unmet demand of a bid, where it is in. Only [`Demand::levels`] depends on it.
+    /// Sets the unmet demand of a bid, if it is in the book. Only [`Demand::levels`] depends on it.
     pub(crate) fn set_nodes(&mut self, queued: Queued, nodes: u32, rank: Rank, handle: Option<Handle>) {
         match (queued, handle) {
             (Queued::Gang(least), _) => {
@@ -133,7 +134,7 @@ impl Demand {
         }
     }
 
-    /// Plain bids in the order of R2.
+    /// Returns the plain bids in the order of R2.
     pub(crate) fn plain(&self) -> impl Iterator<Item = (Rank, BidId)> {
         self.plain.iter()
     }
@@ -142,12 +143,13 @@ impl Demand {
         self.plain.first()
     }
 
-    /// The plain bid that comes next behind a rank.
+    /// Returns the plain bid that comes next after a rank.
     pub(crate) fn after(&self, rank: Rank) -> Option<(Rank, BidId)> {
         self.plain.after(rank)
     }
 
-    /// The first of the gangs that wait for a number of nodes, for each such number in rising order.
+    /// Returns, for each number of nodes that gangs need, the first gang that needs it, in rising
+    /// order of that number.
     pub(crate) fn first_gangs(&self) -> impl Iterator<Item = (u32, Rank, BidId)> {
         let mut next = 0;
         std::iter::from_fn(move || {

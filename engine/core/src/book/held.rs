@@ -11,7 +11,7 @@ pub(crate) struct Held {
     levels: SortedMap<Price, Level>,
     /// Lowest ceiling first, newest first.
     unprotected: IndexedHeap<(Price, Reverse<AllocationId>)>,
-    /// Lowest ceiling first, whose protection ends first.
+    /// Lowest ceiling first, then the protection that ends first.
     protected: IndexedHeap<(Price, Micros, AllocationId)>,
     /// Lowest ceiling first, last claimed first.
     claims: SortedSet<(Price, Reverse<u64>, AllocationId)>,
@@ -30,7 +30,7 @@ struct Level {
 }
 
 impl Level {
-    /// The count in which an allocation is.
+    /// Returns the count to which an allocation belongs.
     fn of(&mut self, live: Live) -> &mut u32 {
         match live.protected {
             Some(_) => &mut self.protected,
@@ -53,12 +53,13 @@ pub(crate) struct Live {
 pub(crate) struct Victim {
     pub(crate) allocation: AllocationId,
     pub(crate) ceiling: Price,
-    /// The claim on it moves, rather than the node's own notice beginning.
+    /// True if the victim is the claim on the node, which moves. False if the node's own notice
+    /// begins.
     pub(crate) claimed: bool,
 }
 
 impl Held {
-    /// The handle by which it can be removed.
+    /// Adds a live allocation. Returns the handle by which it can be removed.
     pub(crate) fn insert_live(&mut self, id: AllocationId, live: Live) -> u32 {
         self.live += 1;
         self.reserves.count(live.reserve);
@@ -73,7 +74,7 @@ impl Held {
         self.take(live, handle);
     }
 
-    /// A live allocation is to be sorted otherwise. The handle that it has then.
+    /// Changes the position of a live allocation. Returns its new handle.
     pub(crate) fn move_live(&mut self, id: AllocationId, from: Live, to: Live, handle: u32) -> u32 {
         if from.reserve != to.reserve {
             self.reserves.discount(from.reserve);
@@ -146,34 +147,36 @@ impl Held {
         self.claim_levels.iter()
     }
 
-    /// The lowest ceiling among live allocations and claims: L of R8.
+    /// Returns the lowest ceiling among live allocations and claims, which is L of R8.
     pub(crate) fn lowest(&self) -> Option<Price> {
         let live = self.levels.first().map(|(ceiling, _)| ceiling);
         let claim = self.claims.first().map(|(ceiling, ..)| ceiling);
         live.into_iter().chain(claim).min()
     }
 
-    /// Live allocations by ceiling, lowest first.
+    /// Returns the ceilings of live allocations, the lowest first, with the number of allocations.
     pub(crate) fn levels(&self) -> impl DoubleEndedIterator<Item = (Price, u64)> {
         self.levels.iter().map(|(ceiling, level)| (ceiling, u64::from(level.protected + level.unprotected)))
     }
 
-    /// The protected ones with the ends of their protection; lowest ceiling first, whose protection ends first.
+    /// Returns the protected allocations with the ends of their protection: lowest ceiling first,
+    /// then the protection that ends first.
     pub(crate) fn protected(&self) -> impl Iterator<Item = (Price, Micros, AllocationId)> {
         self.protected.in_order()
     }
 
-    /// The highest reserve that is at most `limit`: R of R8.
+    /// Returns the highest reserve that is at most `limit`, which is R of R8.
     pub(crate) fn highest_reserve(&self, limit: Price) -> Option<Price> {
         self.reserves.at_most(limit).map(|(reserve, _)| reserve)
     }
 
-    /// Returns the victims that would yield one after another (R4): the unprotected of the lowest price level, the
-    /// newest first, and the next level only after one that is gone completely; claims, which evict no tenant,
-    /// before allocations of the same ceiling.
+    /// Returns the victims that would yield one after another (R4): the unprotected allocations of
+    /// the lowest price level, newest first. The next level follows only if the whole level before it
+    /// is gone. At the same ceiling, claims come before allocations, because displacing a claim
+    /// evicts no tenant.
     pub(crate) fn victims(&self) -> impl Iterator<Item = Victim> {
         let mut unprotected = self.unprotected.in_order().peekable();
-        // Nobody passes a level of which something stays.
+        // A challenger may not pass a level in which an allocation stays.
         let mut levels = self.levels.iter().peekable();
         let mut claims = self.claims.iter().peekable();
         std::iter::from_fn(move || {
@@ -197,7 +200,7 @@ impl Held {
         })
     }
 
-    /// The first of [`Held::victims`].
+    /// Returns the first of [`Held::victims`].
     pub(crate) fn first_victim(&self) -> Option<Victim> {
         let lowest = self.levels.first().map(|(lowest, _)| lowest);
         let live = self.unprotected.first().filter(|(ceiling, _)| Some(*ceiling) == lowest);
@@ -210,7 +213,8 @@ impl Held {
         }
     }
 
-    /// Returns true if a live, unprotected allocation of this ceiling would be the one of R4 (i).
+    /// Returns true if an unprotected live allocation with this ceiling would be the first candidate
+    /// of R4 (1).
     pub(crate) fn would_yield_first(&self, id: AllocationId, ceiling: Price) -> bool {
         let lowest = self.levels.first().map(|(lowest, _)| lowest);
         let newest = self.unprotected.first().filter(|(level, _)| *level == ceiling);

@@ -1,8 +1,8 @@
 //! Price levels of waiting bids: by price, and at one price the older bid first (R2).
 //!
-//! Orders lie in one slab and are linked in the row of their price, so that what is usual moves nothing but
-//! links: an order that comes behind all others of its price, one that goes from anywhere, the best. An order
-//! that comes back to an older place than others of its price have (R7) waits in a tree beside the row.
+//! Orders are in one slab, and the orders of one price are linked in a row. So the usual changes only set
+//! links: adding an order that comes after all others of its price, removing any order, finding the best
+//! one. An order that returns to a place before others of its price (R7) waits in a tree beside the row.
 
 use crate::collections::slab::Slab;
 use crate::collections::sorted_map::SortedMap;
@@ -12,7 +12,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-/// A bid's place among others: higher ceiling first, then lower `seq` (R2). Unique, since a
+/// The place of a bid among others: higher ceiling first, then lower `seq` (R2). It is unique, because a
 /// command concerns one bid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
@@ -23,12 +23,12 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Returns the rank as one number, which one step compares.
+    /// Returns the rank as one number, so that one step compares it.
     fn number(self) -> u128 {
         u128::from(!self.ceiling.0.0) << 64 | u128::from(self.seq.0)
     }
 
-    /// The rank before that of any bid.
+    /// A rank before that of every bid.
     pub(crate) const FIRST: Rank = Rank { ceiling: Reverse(Price(u64::MAX)), seq: Seq(0) };
 }
 
@@ -74,11 +74,11 @@ struct Order {
     tenant: AccountId,
     /// The number of nodes it wants.
     nodes: u32,
-    /// [`NONE`] once it is gone.
+    /// The row of its price; [`NONE`] once the order is removed.
     row: u32,
-    /// Its neighbours in the row.
+    /// The neighbours in the row.
     before: u32,
-    behind: u32,
+    next: u32,
 }
 
 /// The orders of one price.
@@ -89,12 +89,12 @@ struct Row {
     last: u32,
     /// The sum of the nodes that its orders want.
     nodes: u64,
-    /// Bids that came back to an older place. They are not linked, and there are seldom any.
+    /// Bids that returned to an older place. They are not linked, and there are rarely any.
     #[expect(clippy::box_collection, reason = "there are many rows, few have any")]
     returned: Option<Box<BTreeMap<Seq, u32>>>,
 }
 
-/// No neighbour, no row.
+/// The value for no neighbour and for no row.
 const NONE: u32 = u32::MAX;
 /// The value of both neighbours of an order that is not linked.
 const RETURNED: u32 = u32::MAX - 1;
@@ -110,7 +110,7 @@ impl Ladder {
         self.len == 0
     }
 
-    /// A bid is on the ladder once.
+    /// Adds a bid and returns its handle. A bid may be on the ladder only once.
     pub fn insert(&mut self, bid: BidId, tenant: AccountId, rank: Rank) -> Handle {
         let (price, seq) = (rank.ceiling.0, rank.seq);
         let rows = &mut self.rows;
@@ -120,25 +120,24 @@ impl Ladder {
         self.len += 1;
         let last = row.last;
         if last != NONE && self.orders[last].seq >= seq {
-            let (before, behind) = (RETURNED, RETURNED);
-            let order = self.orders.put(Order { bid, seq, tenant, nodes: 0, row: at, before, behind });
+            let (before, next) = (RETURNED, RETURNED);
+            let order = self.orders.put(Order { bid, seq, tenant, nodes: 0, row: at, before, next });
             row.returned.get_or_insert_default().insert(seq, order);
             return Handle::of(order);
         }
-        let order =
-            self.orders.put(Order { bid, seq, tenant, nodes: 0, row: at, before: last, behind: NONE });
+        let order = self.orders.put(Order { bid, seq, tenant, nodes: 0, row: at, before: last, next: NONE });
         row.last = order;
         match last {
             NONE => row.first = order,
-            last => self.orders[last].behind = order,
+            last => self.orders[last].next = order,
         }
         Handle::of(order)
     }
 
-    /// Once for each handle.
+    /// Removes a bid. Each handle may be used once.
     pub fn remove(&mut self, handle: Handle) {
         let order = &mut self.orders[handle.order()];
-        let Order { seq, nodes, row: at, before, behind, .. } = *order;
+        let Order { seq, nodes, row: at, before, next, .. } = *order;
         order.row = NONE;
         self.orders.free(handle.order());
         self.len -= 1;
@@ -150,12 +149,12 @@ impl Ladder {
             row.returned = Some(returned).filter(|returned| !returned.is_empty());
         } else {
             match before {
-                NONE => row.first = behind,
-                before => self.orders[before].behind = behind,
+                NONE => row.first = next,
+                before => self.orders[before].next = next,
             }
-            match behind {
+            match next {
                 NONE => row.last = before,
-                behind => self.orders[behind].before = before,
+                next => self.orders[next].before = before,
             }
         }
         if row.first == NONE && row.returned.is_none() {
@@ -164,7 +163,8 @@ impl Ladder {
         }
     }
 
-    /// Sets how many nodes a bid wants; 0 after it is inserted. Only [`Ladder::levels`] depends on it.
+    /// Sets the number of nodes that a bid wants, which is 0 after it is inserted. Only
+    /// [`Ladder::levels`] depends on it.
     pub fn set_nodes(&mut self, handle: Handle, nodes: u32) {
         let order = &mut self.orders[handle.order()];
         let before = std::mem::replace(&mut order.nodes, nodes);
@@ -183,7 +183,7 @@ impl Ladder {
         order.seq == rank.seq && order.row != NONE && self.rows[order.row].price == rank.ceiling.0
     }
 
-    /// The best bid.
+    /// Returns the best bid.
     pub fn first(&self) -> Option<(Rank, BidId)> {
         let (price, row) = self.prices.last()?;
         let Row { first, returned, .. } = &self.rows[row];
@@ -195,23 +195,23 @@ impl Ladder {
         Some((Rank { ceiling: Reverse(price), seq }, bid))
     }
 
-    /// The bid that comes next behind a rank.
+    /// Returns the bid that comes next after a rank.
     pub fn after(&self, rank: Rank) -> Option<(Rank, BidId)> {
-        self.behind(rank).next().map(|(rank, order)| (rank, self.orders[order].bid))
+        self.orders_after(rank).next().map(|(rank, order)| (rank, self.orders[order].bid))
     }
 
-    /// The best first.
+    /// Returns all bids, the best first.
     pub fn iter(&self) -> impl Iterator<Item = (Rank, BidId)> {
-        self.behind(Rank::FIRST).map(|(rank, order)| (rank, self.orders[order].bid))
+        self.orders_after(Rank::FIRST).map(|(rank, order)| (rank, self.orders[order].bid))
     }
 
     /// Returns the tenants of the bids after a rank, the best first.
-    pub(crate) fn tenants_behind(&self, rank: Rank) -> impl Iterator<Item = (Rank, AccountId, Handle)> {
-        self.behind(rank).map(|(rank, order)| (rank, self.orders[order].tenant, Handle::of(order)))
+    pub(crate) fn tenants_after(&self, rank: Rank) -> impl Iterator<Item = (Rank, AccountId, Handle)> {
+        self.orders_after(rank).map(|(rank, order)| (rank, self.orders[order].tenant, Handle::of(order)))
     }
 
-    /// The orders behind a rank, the best first.
-    fn behind(&self, rank: Rank) -> impl Iterator<Item = (Rank, u32)> {
+    /// Returns the orders after a rank, the best first.
+    fn orders_after(&self, rank: Rank) -> impl Iterator<Item = (Rank, u32)> {
         let lower = |price: Price| self.prices.at_most(Price(price.0.checked_sub(1)?));
         let rows =
             std::iter::successors(self.prices.at_most(rank.ceiling.0), move |(price, _)| lower(*price));
@@ -222,11 +222,11 @@ impl Ladder {
         .skip_while(move |(other, _)| *other <= rank)
     }
 
-    /// The orders of one price, the oldest first.
+    /// Returns the orders of one price, the oldest first.
     fn row(&self, at: u32) -> impl Iterator<Item = u32> {
         let Row { first, returned, .. } = &self.rows[at];
         let linked = |at: u32| Some(at).filter(|at| *at != NONE);
-        let linked = std::iter::successors(linked(*first), move |order| linked(self.orders[*order].behind));
+        let linked = std::iter::successors(linked(*first), move |order| linked(self.orders[*order].next));
         let (mut linked, mut returned) =
             (linked.peekable(), returned.iter().flat_map(|returned| returned.values().copied()).peekable());
         std::iter::from_fn(move || match (linked.peek(), returned.peek()) {
@@ -248,7 +248,7 @@ mod tests {
             let (mut ladder, mut naive, mut gone) = (Ladder::default(), BTreeMap::new(), Vec::new());
             for seq in 1..10_000u64 {
                 let rank = match random(8) {
-                    // Back to an old place.
+                    // The bid returns to a place that it had before.
                     0 if !gone.is_empty() => gone.swap_remove(random(gone.len() as u64) as usize),
                     _ => Rank { ceiling: Reverse(Price(random(prices))), seq: Seq(seq) },
                 };

@@ -8,12 +8,13 @@ use crate::types::units::BidId;
 #[derive(Debug, Default)]
 pub(crate) struct Rescues {
     by_rank: SortedMap<Rank, (Price, BidId)>,
-    /// The reserves that they accept at most, counted.
+    /// The number of bids for each highest reserve that they accept.
     accepted: SortedMap<Price, u64>,
 }
 
 impl Rescues {
-    /// Up to which reserve a bid would take a unit of this market, if any. Whether that was otherwise.
+    /// Sets the highest reserve that this bid accepts in this market; None removes it. Returns true
+    /// if the value changed.
     pub(crate) fn set(&mut self, bid: BidId, rank: Rank, accepts: Option<Price>) -> bool {
         let before = match accepts {
             Some(accepts) => self.by_rank.insert(rank, (accepts, bid)),
@@ -32,11 +33,11 @@ impl Rescues {
         true
     }
 
-    /// The best behind a rank that would take a unit of this reserve.
-    pub(crate) fn first_for(&self, reserve: Price, behind: Option<Rank>) -> Option<(Rank, BidId)> {
+    /// Returns the best bid after the rank `after` that would take a unit of this reserve.
+    pub(crate) fn first_for(&self, reserve: Price, after: Option<Rank>) -> Option<(Rank, BidId)> {
         self.accepted.last().filter(|(most, _)| *most >= reserve)?;
-        let mut rest = self.by_rank.at_least(behind.unwrap_or(Rank::FIRST));
-        let found = rest.find(|(rank, (accepts, _))| *accepts >= reserve && Some(*rank) != behind);
+        let mut rest = self.by_rank.at_least(after.unwrap_or(Rank::FIRST));
+        let found = rest.find(|(rank, (accepts, _))| *accepts >= reserve && Some(*rank) != after);
         found.map(|(rank, (_, bid))| (rank, bid))
     }
 }

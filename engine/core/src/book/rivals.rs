@@ -7,17 +7,19 @@ use crate::types::units::AccountId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The best bids of the ladder down to `bound`, by tenant: as many as it takes to know two tenants, so that what
-/// waits far below costs nothing here.
+/// The best bids of the ladder down to `bound`, by tenant. There are as many as it takes to know two
+/// tenants, so bids far below cost nothing here.
 #[derive(Debug, Default)]
 pub(crate) struct Rivals {
-    /// The last that is known; all are, where there is none.
+    /// The last known bid. None if all bids are known.
     bound: Option<Rank>,
-    /// The number of known bids, and the number above which the bids worse than the two best are forgotten.
+    /// The number of known bids, and the number above which the bids after the two best tenants are
+    /// dropped.
     known: usize,
     most: usize,
     tenants: Table<AccountId, Tenant>,
-    /// The best last, where what comes and goes moves nothing else.
+    /// The best bid of each tenant. The best of all comes last, where adding and removing moves
+    /// nothing else.
     bests: SortedMap<Reverse<Rank>, AccountId>,
     /// The first two of `bests`.
     top: [Option<(Rank, AccountId)>; 2],
@@ -26,7 +28,8 @@ pub(crate) struct Rivals {
 #[derive(Debug, Default)]
 struct Tenant {
     best: Option<Rank>,
-    /// Its bids with their handles, and some that are on the ladder no more: they are passed over when they come up.
+    /// Its bids with their handles. Some may no longer be on the ladder; they are skipped when they
+    /// come up.
     bids: BinaryHeap<Reverse<(Rank, Handle)>>,
     waiting: usize,
 }
@@ -94,9 +97,9 @@ impl Rivals {
         }
     }
 
-    /// Knows the first bids of the ladder alone, where these are of two tenants.
+    /// Keeps only the first bids of the ladder, if these belong to two tenants.
     fn narrow(&mut self, ladder: &Ladder) {
-        let near = || ladder.tenants_behind(Rank::FIRST).take(NEAR);
+        let near = || ladder.tenants_after(Rank::FIRST).take(NEAR);
         let mut tenants = near().map(|(_, tenant, _)| tenant);
         let first = tenants.next();
         if !tenants.any(|tenant| Some(tenant) != first) {
@@ -110,12 +113,12 @@ impl Rivals {
         }
     }
 
-    /// Goes on down the ladder where fewer than two tenants are known, and as far again as it knows, so that it need
-    /// not soon again.
+    /// Reads on down the ladder, if fewer than two tenants are known. Reads as many bids again as are
+    /// known, so that it does not have to read again soon.
     fn widen(&mut self, ladder: &Ladder) {
         let Some(bound) = self.bound.filter(|_| self.bests.len() < 2) else { return };
         let least = self.known + self.known.max(NEAR);
-        let mut further = ladder.tenants_behind(bound);
+        let mut further = ladder.tenants_after(bound);
         while self.bests.len() < 2 || self.known < least {
             let Some((rank, tenant, handle)) = further.next() else {
                 self.bound = None;
@@ -137,7 +140,7 @@ impl Rivals {
         true
     }
 
-    /// The best bids of the two tenants that have the highest.
+    /// Returns the best bids of the two tenants that have the highest ones.
     pub(crate) fn top(&self) -> [Option<(Rank, AccountId)>; 2] {
         self.top
     }
@@ -153,7 +156,7 @@ mod tests {
     #[test]
     fn the_best_of_two_tenants_are_known() {
         let mut random = crate::collections::random::below(3);
-        // Of many tenants, and of one that has nearly all bids.
+        // Bids of many tenants, of few, and of one tenant that has nearly all of them.
         for (tenants, often) in [(300, 0), (3, 0), (3, 97), (300, 97)] {
             let (mut ladder, mut rivals, mut naive) = (Ladder::default(), Rivals::default(), BTreeMap::new());
             let (mut changes, mut narrowed) = (0, 0);
@@ -170,7 +173,8 @@ mod tests {
                     assert!(told || before == rivals.top());
                     changes += u64::from(told);
                 } else if !naive.is_empty() {
-                    // Often the first or second, whose place another takes.
+                    // Often the first or the second, so that another bid takes its
+                    // place.
                     let among = if random(2) == 0 { naive.len().min(3) } else { naive.len() };
                     let (rank, (tenant, handle)) =
                         naive.iter().nth(random(among as u64) as usize).map(|(r, o)| (*r, *o)).unwrap();

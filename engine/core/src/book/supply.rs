@@ -4,18 +4,18 @@ use crate::collections::sorted_map::{SortedMap, SortedSet};
 use crate::types::money::Price;
 use crate::types::units::{AccountId, Seq};
 
-/// The offers of a market: those with free units in the order of R2, and all for the floor.
+/// The offers of a market: those with free units in the order of R2, and all of them for the floor.
 #[derive(Debug, Default)]
 pub(crate) struct Free {
-    /// Lower reserve, then older offer; with the number of free units.
+    /// Lower reserve first, then older offer. The value has the number of free units.
     offers: SortedMap<(Price, Seq), (AccountId, u64)>,
-    /// Offers that have units which are not leaving.
+    /// The offers that have units that are not leaving.
     floors: SortedSet<(Price, AccountId)>,
     pub(crate) count: u64,
 }
 
 impl Free {
-    /// Says how many free units an offer has at this place.
+    /// Sets the number of free units of an offer with this reserve and place.
     pub(crate) fn set(&mut self, reserve: Price, place: Seq, provider: AccountId, free: u64) {
         let before = if free == 0 {
             self.offers.remove((reserve, place))
@@ -39,12 +39,12 @@ impl Free {
         }
     }
 
-    /// The offer whose free unit comes first (R2).
+    /// Returns the offer whose free unit comes first (R2).
     pub(crate) fn first(&self) -> Option<(Price, Seq, AccountId)> {
         self.offers.first().map(|((reserve, place), (provider, _))| (reserve, place, provider))
     }
 
-    /// Reserves with the number of free units, cheapest first.
+    /// Returns the reserves with the number of free units, the cheapest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Price, u64, AccountId)> {
         self.offers.iter().map(|((reserve, _), (provider, free))| (reserve, free, provider))
     }
@@ -54,7 +54,7 @@ impl Free {
         self.floors.iter().map(|(_, provider)| provider)
     }
 
-    /// The lowest reserve of units that are not leaving (R9).
+    /// Returns the lowest reserve of units that are not leaving (R9).
     pub(crate) fn floor(&self) -> Option<Price> {
         self.floors.first().map(|(reserve, _)| reserve)
     }

@@ -6,22 +6,23 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::Index;
 
-/// A number that is given once, in rising order.
+/// A number that is assigned once, in rising order.
 pub(crate) trait Number: Copy {
     fn of(number: u64) -> Self;
     fn number(self) -> u64;
 }
 
-/// A place for each number. A number costs four bytes from the first that has one to the last that had.
+/// A slot for each number. It costs four bytes for each number between the first and the last one that
+/// have a slot.
 #[derive(Debug)]
 pub(crate) struct SlotIndex<K> {
-    /// The number whose place comes first.
+    /// The number whose slot comes first.
     base: u64,
     places: VecDeque<u32>,
     numbers: PhantomData<K>,
 }
 
-/// A number without a place.
+/// The mark of a number without a slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
 impl<K> Default for SlotIndex<K> {
@@ -52,7 +53,7 @@ impl<K: Number> SlotIndex<K> {
         self.places.push_back(place);
     }
 
-    /// Another place for a number that has one.
+    /// Sets another slot for a number that has one.
     pub(crate) fn move_to(&mut self, key: K, place: u32) {
         let at = self.at(key).expect("a number that has a place");
         self.places[at] = place;
@@ -80,7 +81,7 @@ impl<K: Number> SlotIndex<K> {
     }
 }
 
-/// Things by number.
+/// Values by number.
 #[derive(Debug)]
 pub(crate) struct DenseMap<K, V> {
     places: SlotIndex<K>,

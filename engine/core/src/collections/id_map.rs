@@ -4,10 +4,10 @@ use crate::types::units::MarketId;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by id: our ids are dense numbers, so one multiplication spreads them well enough.
+/// A map by id. Ids are dense numbers, so one multiplication spreads them well enough.
 pub(crate) type Table<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
-/// A map by a name, which may be chosen by somebody who means harm: seeded anew in each process.
+/// A map by a name, which an attacker may choose. Its hash is seeded anew in each process.
 pub(crate) type ByName<K, V> = HashMap<K, V, foldhash::quality::RandomState>;
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl Hasher for IdHasher {
     }
 }
 
-/// A few markets, in the order in which they were opened.
+/// A few markets in the order in which they were opened.
 #[derive(Debug, Default)]
 pub(crate) struct MarketSet(Vec<MarketId>);
 

@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The lowest first; four children to a node, which makes it flat.
+/// A heap with the lowest key first. Each node has four children, which makes it flat.
 #[derive(Debug)]
 pub(crate) struct IndexedHeap<K> {
     nodes: Vec<(K, u32)>,
-    /// The node of each handle; a free handle has the next free one.
+    /// The node of each handle. A free handle has the next free one.
     places: Vec<u32>,
     vacant: u32,
 }
@@ -26,7 +26,7 @@ impl<K: Copy + Ord> IndexedHeap<K> {
         self.nodes.first().map(|(key, _)| *key)
     }
 
-    /// The handle by which it can be removed.
+    /// Adds a key. Returns the handle by which it can be removed.
     pub(crate) fn push(&mut self, key: K) -> u32 {
         let handle = self.vacant;
         let handle = if handle == NONE {
@@ -41,7 +41,7 @@ impl<K: Copy + Ord> IndexedHeap<K> {
         handle
     }
 
-    /// Once for each handle.
+    /// Removes a key. Each handle may be used once.
     pub(crate) fn remove(&mut self, handle: u32) {
         let at = self.places[handle as usize] as usize;
         self.nodes.swap_remove(at);
@@ -86,9 +86,9 @@ impl<K: Copy + Ord> IndexedHeap<K> {
         self.places[node.1 as usize] = at as u32;
     }
 
-    /// All, the lowest first; the first few cost little.
+    /// Returns all keys, the lowest first. Reading only the first few costs little.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = K> {
-        // What comes next is a child of something that came, or the first.
+        // The next key is the first one, or a child of a key that was returned.
         let mut open = BinaryHeap::new();
         let mut last: Option<usize> = None;
         std::iter::from_fn(move || {

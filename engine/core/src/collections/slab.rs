@@ -4,10 +4,10 @@
 /// The number of values in a page.
 const PAGE: usize = 1024;
 
-/// Names are given again once what they named is gone.
+/// A slab of values. The slot of a removed value is used again.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    /// All are full but the last; only the first grows, for many slabs stay small.
+    /// All pages but the last are full. Only the first one grows, because many slabs stay small.
     pages: Vec<Vec<T>>,
     vacant: Vec<u32>,
 }

@@ -4,7 +4,7 @@
 pub(crate) struct SortedMap<K, V> {
     /// The first key of each leaf.
     firsts: Vec<K>,
-    /// Only the last one that is left may be empty.
+    /// Only a last remaining leaf may be empty.
     leaves: Vec<Leaf<K, V>>,
     len: usize,
 }
@@ -22,7 +22,7 @@ impl<K, V> Default for SortedMap<K, V> {
 }
 
 impl<K: Copy + Ord, V: Copy> SortedMap<K, V> {
-    /// The number of keys in a leaf: a kilobyte of them.
+    /// The number of keys in a leaf, which is a kilobyte of them.
     const LEAF: usize = 1024 / size_of::<K>();
 
     pub(crate) fn len(&self) -> usize {
@@ -33,7 +33,7 @@ impl<K: Copy + Ord, V: Copy> SortedMap<K, V> {
         self.len == 0
     }
 
-    /// The leaf that has a key, or would have it.
+    /// Returns the leaf that has a key, or would have it.
     fn leaf_of(&self, key: K) -> usize {
         match self.firsts.len() {
             0 | 1 => 0,
@@ -48,7 +48,7 @@ impl<K: Copy + Ord, V: Copy> SortedMap<K, V> {
         Some(&mut leaf.values[at])
     }
 
-    /// The value of a key; of one that is not there yet, what `new` makes.
+    /// Returns the value of a key. A key that is missing is added with the value that `new` makes.
     pub(crate) fn or_insert_with(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
         if self.leaves.is_empty() {
             self.firsts.push(key);
@@ -73,7 +73,7 @@ impl<K: Copy + Ord, V: Copy> SortedMap<K, V> {
         &mut leaf.values[at]
     }
 
-    /// The value that the key had.
+    /// Sets the value of a key. Returns the previous value.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let before = self.len;
         let place = self.or_insert_with(key, || value);
@@ -130,7 +130,7 @@ impl<K: Copy + Ord, V: Copy> SortedMap<K, V> {
         Some((*leaf.keys.last()?, *leaf.values.last()?))
     }
 
-    /// The highest that is at most `limit`.
+    /// Returns the highest entry whose key is at most `limit`.
     pub(crate) fn at_most(&self, limit: K) -> Option<(K, V)> {
         let leaf = self.leaves.get(self.leaf_of(limit))?;
         let at = leaf.keys.partition_point(|key| *key <= limit).checked_sub(1)?;
@@ -144,19 +144,19 @@ impl<K: Copy + Ord, V: Copy> SortedMap<K, V> {
         self.leaves.get(index..).unwrap_or_default().iter().flat_map(Leaf::iter).skip(skipped)
     }
 
-    /// The lowest first.
+    /// Returns all entries, the lowest first.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (K, V)> {
         self.leaves.iter().flat_map(Leaf::iter)
     }
 }
 
 impl<K: Copy + Ord> SortedMap<K, u64> {
-    /// One more of a key.
+    /// Adds one to the count of a key.
     pub(crate) fn count(&mut self, key: K) {
         *self.or_insert_with(key, || 0) += 1;
     }
 
-    /// One less of a key that was counted; behind the last one it is not there any more.
+    /// Takes one from the count of a key, and removes the key when its count is 0.
     pub(crate) fn discount(&mut self, key: K) {
         let count = self.get_mut(key).expect("it was counted");
         *count -= 1;
@@ -172,7 +172,7 @@ impl<K: Copy, V: Copy> Leaf<K, V> {
     }
 }
 
-/// A set in order.
+/// A sorted set.
 #[derive(Debug)]
 pub(crate) struct SortedSet<K>(SortedMap<K, ()>);
 
@@ -207,7 +207,7 @@ impl<K: Copy + Ord> SortedSet<K> {
         self.0.last().map(|(key, ())| key)
     }
 
-    /// The lowest first.
+    /// Returns all keys, the lowest first.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = K> {
         self.0.iter().map(|(key, ())| key)
     }
@@ -235,7 +235,7 @@ mod tests {
             let (mut map, mut naive) = (SortedMap::default(), BTreeMap::new());
             for step in 0..20_000u64 {
                 let price = random(range);
-                // Fills at first, empties later.
+                // The map grows at first, and shrinks later.
                 if random(3) > u64::from(step > 10_000) {
                     *map.or_insert_with(price, || 0) += step;
                     *naive.entry(price).or_insert(0) += step;

@@ -24,7 +24,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// The tenant or the provider reports, which is `checked`; the first report counts (R15).
+    /// Executes a ready report (R15). The first report counts. If `checked`, the sender must be the
+    /// tenant or the provider.
     pub(crate) fn report_ready(&mut self, id: AllocationId, checked: bool) -> Result<(), Reject> {
         let allocation = self.allocation_numbered(id)?;
         if checked && self.caller != allocation.tenant && self.caller != allocation.unit.provider {

@@ -171,7 +171,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Not from under protection, not below what the nodes cost (R2).
+    /// Refuses to lower a ceiling while a node is protected, or below the reserve of a held node
+    /// (R2).
     fn check_lower_ceiling(&self, bid: &Bid, ceiling: Price) -> Result<(), Reject> {
         let live = || bid.live.iter().map(|id| self.allocation(id));
         if live().any(|allocation| self.is_protected(allocation)) {
@@ -185,8 +186,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Clears what rescissions would give back to `max_nodes`: a tenant who amends it says how many nodes it wants
-    /// (R7).
+    /// Cancels what rescissions would give back to `max_nodes`: a tenant who amends it says how many
+    /// nodes the bid wants (R7).
     fn forget_returns(&mut self, id: BidId) {
         for node in self.bid(id).notices.clone().iter() {
             let notice = self.allocation_mut(node).notice.as_mut().expect("under notice");
@@ -194,7 +195,7 @@ impl Exchange {
         }
     }
 
-    /// Claims that a lowered ceiling could not have made (R2).
+    /// Drops the claims that the bid could not have made with its lowered ceiling (R2).
     fn drop_unaffordable_claims(&mut self, id: BidId, old_ceiling: Price) {
         let bidder = self.bidder(id);
         for node in self.bid(id).claims.clone().iter() {
@@ -208,7 +209,8 @@ impl Exchange {
         }
     }
 
-    /// The dearest victims are let off first, then the oldest (R2).
+    /// Drops claims until `max_nodes` is kept: the claim with the dearest victim first, then the
+    /// oldest (R2).
     fn shrink_claims(&mut self, bidder: Bidder, old_ceiling: Price) {
         loop {
             let bid = self.bid(bidder.bid);
@@ -221,7 +223,7 @@ impl Exchange {
         }
     }
 
-    /// Claims on the bid's own nodes that its raised ceiling would not have allowed (R6).
+    /// Drops the claims on the bid's own nodes that its raised ceiling would not have allowed (R6).
     fn drop_outbid_claims(&mut self, id: BidId) {
         for node in self.bid(id).notices.clone().iter() {
             let Some(claim) = self.allocation(node).claim() else { continue };

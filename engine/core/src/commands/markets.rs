@@ -31,7 +31,8 @@ impl Exchange {
         (id, kind)
     }
 
-    /// Bids for any region of the type look here too, from the beginning (R13).
+    /// Adds the bids for any region of the instance type, which search in the new market from its
+    /// beginning (R13).
     fn enter_waiting_bids(&mut self, market: MarketId, kind: &InstanceType) {
         let Some(scope) = self.scopes.find(&Scope::InstanceType(kind.clone())) else { return };
         let counting = self.bids.iter().filter_map(|(id, record)| Some((id, record.active()?)));
@@ -47,7 +48,7 @@ impl Exchange {
         }
     }
 
-    /// Deadlines and protections already given stand.
+    /// Changes rules of a market. Deadlines and protections that were given stay as they are.
     pub(crate) fn change_rules(&mut self, name: &MarketName, changes: &[RuleChange]) -> Result<(), Reject> {
         let id = self.market_named(name)?;
         let market = self.market(id);

@@ -44,15 +44,16 @@ impl Exchange {
         } else {
             self.lower_capacity(market, provider, offered - capacity);
         }
-        // When the last unit goes, `remove_unit` sees to it.
+        // `remove_unit` does this when the last unit goes.
         if !sold {
             self.requeue_in(provider, market);
         }
         Ok(())
     }
 
-    /// Makes the account a seller in this market, so that it cannot buy here (R17). An offer that was withdrawn
-    /// continues: its unit numbers from where they ended, its place if the reserve is the same (R2).
+    /// Makes the account a seller in this market, so that it cannot buy here (R17). An offer that was
+    /// withdrawn continues: its unit numbers go on, and it keeps its place if the reserve is the same
+    /// (R2).
     fn begin_to_sell(&mut self, provider: AccountId, market: MarketId, reserve: Price) {
         let place = self.seq;
         let offers = &mut self.market_mut(market).offers;
@@ -79,7 +80,8 @@ impl Exchange {
         }
     }
 
-    /// A new reserve gives the offer a new place (R2); who cannot pay it gets notice, or loses a claim.
+    /// Changes the reserve, which gives the offer a new place (R2). Holders that cannot pay it get a
+    /// notice, and claimants lose their claims.
     fn change_reserve(&mut self, market: MarketId, provider: AccountId, reserve: Price) {
         let seq = self.seq;
         let offer = &self.market(market).offers[&provider];
@@ -120,10 +122,11 @@ impl Exchange {
         }
     }
 
-    /// Leaving units come back first, highest ceiling first, then oldest; then units are added.
+    /// Raises the capacity. Leaving units come back first, those with the highest ceiling first, then
+    /// the oldest. Then units are added.
     fn raise_capacity(&mut self, market: MarketId, provider: AccountId, by: u64) {
         let offer = &self.market(market).offers[&provider];
-        // Most offers have no unit that is leaving, and need not be gone through.
+        // Most offers have no leaving unit, so there is no need to read all their units.
         let units = (offer.leaving > 0).then_some(&offer.units);
         let mut leaving: Vec<(Reverse<Price>, AllocationId, u64)> = units
             .into_iter()
@@ -161,14 +164,15 @@ impl Exchange {
         self.tell(Fact::UnitAdded { unit: UnitId { market, provider, number }, reserve });
     }
 
-    /// Free units first, then notices without a claim, then claims and allocations in the order of R4.
+    /// Lowers the capacity: free units first, then notices without a claim, then claims and
+    /// allocations in the order of R4.
     fn lower_capacity(&mut self, market: MarketId, provider: AccountId, by: u64) {
         if by == 0 {
             return;
         }
         let offer = &self.market(market).offers[&provider];
         if by <= offer.free.len() as u64 {
-            // These come first: there is no need to look at the others.
+            // Free units are enough, so the others need not be read.
             let numbers: Vec<u64> = offer.free.iter().rev().take(by as usize).collect();
             for number in numbers {
                 self.withdraw(UnitId { market, provider, number });
@@ -200,7 +204,8 @@ impl Exchange {
         }
     }
 
-    /// A free unit goes at once, another when its node ends: its holder gets notice, if he has none.
+    /// Withdraws a unit. A free unit goes at once, any other when its node ends; its holder gets a
+    /// notice unless it has one.
     fn withdraw(&mut self, id: UnitId) {
         let offer = self.offer_mut(id);
         let unit = offer.units.get_mut(id.number).expect("a unit to withdraw");

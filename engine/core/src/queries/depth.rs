@@ -5,7 +5,7 @@ use crate::types::money::Price;
 use crate::types::units::{AccountName, MarketId};
 use std::collections::BTreeMap;
 
-/// Best first: the highest ceilings, the lowest reserves.
+/// Demand and supply by price level, the best first: the highest ceilings and the lowest reserves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// Price levels of bids, the highest ceiling first.
@@ -27,14 +27,14 @@ pub struct DemandLevel {
     pub claimed: u64,
 }
 
-/// Units at one reserve, those that stay.
+/// The units at one reserve that are not leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SupplyLevel {
     /// The reserve of the offers, in micro-dollars per node-hour.
     pub reserve: Price,
     /// The number of free units.
     pub free: u64,
-    /// Not under notice.
+    /// The number of allocated units that are not under notice.
     pub allocated: u64,
     /// The number of units under notice, claimed ones included and leaving ones not.
     pub notice: u64,
@@ -64,14 +64,16 @@ impl Exchange {
     fn demand_levels(&self, market: MarketId, levels: usize) -> Vec<DemandLevel> {
         let book = &self.market(market).book;
         let mut found: BTreeMap<Price, DemandLevel> = BTreeMap::new();
-        // Each source has one entry for each of its ceilings, so that the work depends on `levels` only.
+        // Each source has one entry for each of its ceilings, so the work depends only on
+        // `levels`.
         let mut at = |ceiling: Price, add: &dyn Fn(&mut DemandLevel)| {
             let level = DemandLevel { ceiling, unmet: 0, held: 0, claimed: 0 };
             add(found.entry(ceiling).or_insert(level));
             if found.len() > levels {
                 found.pop_first();
             }
-            // What comes next of the same kind is not higher.
+            // The later entries of the same source have lower ceilings, so reading stops once
+            // there are enough levels.
             found.first_key_value().is_none_or(|(lowest, _)| found.len() < levels || ceiling >= *lowest)
         };
         for (ceiling, nodes) in book.demand.levels() {

@@ -115,7 +115,7 @@ impl Exchange {
         if nodes > 1 && affords(self.entry_price_of(market, 1)) {
             return Some(Unfilled::MinimumNotMet);
         }
-        // High enough for the lowest node, but for its protection (R4).
+        // The ceiling is high enough for the lowest node, which is protected (R4).
         let rules = self.market_rules(market);
         let waits = affords(numbers.lowest_accepted.map(|lowest| rules.needed(lowest)));
         Some(if waits { Unfilled::WaitingForProtectedNode } else { Unfilled::BelowNeededCeiling })

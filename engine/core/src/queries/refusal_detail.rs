@@ -12,7 +12,7 @@ use crate::types::units::{BidId, MarketId, MarketName, Micros};
 /// The value of the exchange that a rejected command contradicts, as far as a message can name one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RefusalDetail {
-    /// The command and its [`Reject`] say all.
+    /// The command and its [`Reject`] say everything.
     #[default]
     None,
     /// The first market of the bid that is not open.
@@ -33,7 +33,7 @@ pub enum RefusalDetail {
         /// Its highest ceiling, in micro-dollars per node-hour.
         ceiling_max: u64,
     },
-    /// The first market that does not take a bid for so many nodes.
+    /// The first market that does not accept a bid for this many nodes.
     BidNodesMax {
         /// The market.
         market: MarketName,

@@ -6,20 +6,20 @@ use crate::state::Bid;
 use crate::types::money::Price;
 use crate::types::units::{BidId, MarketId, Micros};
 
-/// Why a bid does not get (more) nodes at the moment; the later ones are nearer to a node.
+/// Why a bid gets no more nodes at the moment. Later variants are closer to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unfilled {
     /// No market of the bid's instance type is open.
     NoMarket,
     /// The account sells there (R17).
     OwnSupply,
-    /// No unit stays there but those the bid has itself.
+    /// No unit stays there, except those that the bid holds itself.
     NoSupply,
     /// The ceiling is below the floor of the market (R9).
     BelowFloor,
     /// The ceiling is at least the floor, but below what a unit or a displacement needs.
     BelowNeededCeiling,
-    /// A node could be had, but not as many at once as it needs (R12).
+    /// The bid could get a node, but not as many at once as it needs (R12).
     MinimumNotMet,
     /// It may displace a node as soon as that node's protection ends (R4).
     WaitingForProtectedNode,
@@ -47,14 +47,14 @@ pub struct Obstacle {
     pub market: MarketId,
     /// The reason why the bid gets no further node there.
     pub reason: Unfilled,
-    /// The lowest ceiling with which it would get one node more, or its minimum, at once or as soon as
-    /// a protection ends; absent where none does.
+    /// The lowest ceiling with which the bid would get one more node, or its minimum, at once or as
+    /// soon as a protection ends. None if no ceiling is enough.
     pub needed_ceiling: Option<Price>,
     /// The end of the first protection that keeps the bid waiting.
     pub protected_until: Option<Micros>,
 }
 
-/// Protected nodes that are looked at for one answer, so that no question takes long.
+/// The most protected nodes that are read for one answer, so that no question takes long.
 const PROTECTED: usize = 1000;
 
 impl Exchange {
@@ -65,7 +65,7 @@ impl Exchange {
         self.markets_of(id).iter().map(|market| self.obstacle(id, bid, *market)).collect()
     }
 
-    /// The reason of the market where the least is missing.
+    /// Returns the reason of the market in which the bid is closest to a node.
     pub(crate) fn why_unfilled(&self, id: BidId, bid: &Bid) -> Unfilled {
         let markets = self.markets_of(id);
         let reasons = markets.iter().map(|market| self.reason_in(bid, *market));
@@ -108,7 +108,8 @@ impl Exchange {
         Unfilled::BelowNeededCeiling
     }
 
-    /// The floor, where any unit stays that the bid has not itself.
+    /// Returns the floor of the market. None if no unit stays there, except those that the bid holds
+    /// itself.
     fn floor_of_others(&self, bid: &Bid, market: MarketId) -> Option<Price> {
         let here = |id: &_| self.allocation(*id).unit.market == market;
         let stays = |id: &_| !matches!(self.allocation(*id).place, Some(Place::Leaving));
@@ -125,8 +126,8 @@ impl Exchange {
         market.book.free.floor().filter(|_| enough)
     }
 
-    /// The ceiling that would get the bid what it wants at once in a market, were nothing protected:
-    /// its own nodes and claims do not stand in its way, for they would rise with it.
+    /// Returns the ceiling that would get the bid what it wants at once in a market if no node were
+    /// protected. Its own nodes and claims do not count, because their ceiling would rise with it.
     fn needed_by(&self, bid: &Bid, id: MarketId) -> Option<Price> {
         let nodes = u64::from(bid.wanted_at_once());
         let market = self.market(id);
@@ -164,7 +165,7 @@ impl Exchange {
             .map(|(needed, _)| needed)
     }
 
-    /// Live nodes of others by ceiling, lowest first.
+    /// Returns the ceilings of other bids' live nodes, the lowest first, with their number.
     fn levels_of_others(&self, bid: &Bid, market: MarketId) -> impl Iterator<Item = (Price, u64)> {
         let own = bid.live.iter().filter(|id| self.allocation(*id).unit.market == market).count() as u64;
         let ceiling = bid.terms.ceiling;
@@ -172,8 +173,8 @@ impl Exchange {
         self.market(market).book.held.levels().map(others).filter(|(_, count)| *count > 0)
     }
 
-    /// Returns the ceiling it takes to pass higher bids that wait for the same node: more than the node itself
-    /// needs.
+    /// Returns the ceiling that also passes higher bids that wait for the same node. It is more than
+    /// the node itself needs.
     fn needed_while_waiting(&self, id: BidId, bid: &Bid, market: MarketId) -> Option<Price> {
         let needed = self.needed_by(bid, market)?;
         let tick = self.market(market).rules.tick;
@@ -186,8 +187,9 @@ impl Exchange {
         })
     }
 
-    /// Returns the end of the first protection among the nodes that the bid could displace otherwise. For a gang
-    /// that looks at many it reads the [`PROTECTED`] lowest ceilings.
+    /// Returns the end of the first protection among the nodes that the bid could otherwise displace.
+    /// For a gang that concerns many levels, reads only the [`PROTECTED`] nodes with the lowest
+    /// ceilings.
     fn first_protection(&self, bid: &Bid, market: MarketId) -> Option<Micros> {
         let rules = &self.market(market).rules;
         let levels = self.levels_of_others(bid, market);
@@ -199,12 +201,13 @@ impl Exchange {
         let protected = self.market(market).book.held.protected();
         let others = protected.filter(|(.., id)| !bid.live.contains(*id));
         let within = others.take_while(|(ceiling, ..)| *ceiling <= highest);
-        // Of one ceiling the first to end comes first.
+        // At one ceiling, the protection that ends first comes first.
         let looked_at = if highest == lowest { 1 } else { PROTECTED };
         within.take(looked_at).map(|(_, until, _)| until).min()
     }
 
-    /// A ceiling as it may be asked of a bid: a multiple of the ticks of all its markets, and allowed.
+    /// Returns a price as a ceiling that the bid may have: a multiple of the ticks of all its
+    /// markets, and not above their highest ceilings.
     pub(crate) fn as_ceiling(&self, id: BidId, price: Price) -> Option<Price> {
         let markets = self.markets_of(id);
         let rules = || markets.iter().map(|market| &self.market(*market).rules);

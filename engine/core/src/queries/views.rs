@@ -42,7 +42,7 @@ pub struct BidView {
     pub live: Vec<AllocationId>,
     /// Its allocations under notice, by number.
     pub under_notice: Vec<AllocationId>,
-    /// Nodes under notice that it gets when they end.
+    /// The nodes under notice on which it has a claim.
     pub claims: Vec<AllocationId>,
 }
 
@@ -57,11 +57,11 @@ pub struct AllocationView {
     pub tenant: AccountId,
     /// The unit that is held; its provider is credited.
     pub unit: UnitId,
-    /// Starting or Active; that it is under notice is said by `notice`.
+    /// Starting or Active. `notice` says if it is also under notice.
     pub state: AllocationState,
     /// The time of the first ready report, in microseconds since 1970; None while starting (R15).
     pub ready_at: Option<Micros>,
-    /// It is lost when nobody reports it ready by then.
+    /// The time by which it must be reported ready; otherwise it is lost.
     pub start_by: Micros,
     /// The end of the protection, in microseconds since 1970; while starting, `start_by` + minimum runtime (R4).
     pub protected_until: Micros,
@@ -82,9 +82,9 @@ pub struct NoticeView {
     pub reason: NoticeReason,
     /// The time at which the node ends unless the notice is rescinded, in microseconds since 1970.
     pub deadline: Micros,
-    /// Somebody gets the node when it ends.
+    /// True if a bid has a claim on the unit.
     pub claimed: bool,
-    /// The lowest ceiling that keeps the node; absent where none does.
+    /// The lowest ceiling that keeps the node. None if no ceiling is enough.
     pub price_to_stay: Option<Price>,
 }
 
@@ -101,7 +101,7 @@ pub struct OfferView {
     pub reserve: Price,
     /// The number of free units.
     pub free: u64,
-    /// Held, and not under notice.
+    /// The number of units that are held and not under notice.
     pub allocated: u64,
     /// The number of units under notice that stay.
     pub notice: u64,
@@ -125,7 +125,7 @@ pub struct UnitView {
 /// The nodes that a bid would get if it were placed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quote {
-    /// Nodes it would get or claim at once.
+    /// The nodes that it would get or claim at once.
     pub nodes: u32,
     /// The part of these nodes that displaces other bids, available after the notice.
     pub after_notice: u32,
@@ -150,12 +150,12 @@ impl Exchange {
         self.account_ids.get(name).copied()
     }
 
-    /// Returns the account usage.
+    /// Returns the open bids of an account and the nodes that they want.
     pub fn account_usage(&self, account: AccountId) -> AccountUsage {
         self.accounts[account.0 as usize].open
     }
 
-    /// The units that an account offers in all markets together.
+    /// Returns the number of units that an account offers in all markets together.
     pub fn units_offered(&self, account: &AccountName) -> u64 {
         let Some(account) = self.account_id(account) else { return 0 };
         let offers = self.markets.iter().filter_map(|market| market.offers.get(&account));
@@ -207,21 +207,21 @@ impl Exchange {
         Some(self.bids.record(id)?.terms().ceiling)
     }
 
-    /// Why a bid's unmet demand is not met.
+    /// Returns why a bid lacks nodes. None if it lacks none.
     pub fn unfilled(&self, id: BidId) -> Option<Unfilled> {
         let bid = self.bids.get(id).filter(|bid| bid.unmet() > 0)?;
         Some(self.why_unfilled(id, bid))
     }
 
-    /// The bids of an account that search or hold anything, and some that have ended: from the highest number below
-    /// `before` down.
+    /// Returns the bids of an account that search or hold anything, with some that have ended, in
+    /// descending order from the highest number below `before`.
     pub fn bids_of(&self, account: AccountId, before: Option<BidId>) -> impl Iterator<Item = BidId> {
         let bids = &self.accounts[account.0 as usize].bids;
         let end = before.map_or(bids.len(), |before| bids.partition_point(|bid| *bid < before));
         bids[..end].iter().rev().copied()
     }
 
-    /// Allocations that have not ended, by number.
+    /// Returns the allocations that have not ended, by number.
     pub fn live_allocations(&self) -> Vec<AllocationId> {
         self.allocations.iter().map(|(id, _)| id).collect()
     }
@@ -277,7 +277,7 @@ impl Exchange {
         })
     }
 
-    /// The units of an offer whose numbers are above `after`, by number.
+    /// Returns the units of an offer whose numbers are above `after`, by number.
     pub fn view_units(
         &self,
         market: MarketId,
@@ -310,8 +310,8 @@ impl Exchange {
         best
     }
 
-    /// The lowest ceiling that makes R4 fail for the challenger, or pays a raised reserve; none where
-    /// the unit leaves or the bid has no room for the node.
+    /// Returns the lowest ceiling with which R4 does not allow the challenger, or which pays a raised
+    /// reserve. None if the unit leaves, or if the bid has no room for the node.
     fn price_to_stay(&self, allocation: &Allocation) -> Option<Price> {
         let bid = self.bid(allocation.bid);
         let notice = allocation.notice?;
@@ -333,7 +333,8 @@ impl Exchange {
     }
 }
 
-/// The first of `0..=end` for which `before` is false, where it is true only up to some point.
+/// Returns the first number of `0..=end` for which `before` is false. `before` must be true for all
+/// smaller ones.
 fn partition_point(end: u64, before: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, end);
     while low < high {

@@ -7,7 +7,7 @@ use crate::state::timers::Due;
 use crate::types::units::{AccountId, AllocationId, BidId, MarketId, UnitId};
 
 impl Exchange {
-    /// The bid takes the free unit of an offer that comes first (R2).
+    /// Gives a bid the first free unit of an offer (R2).
     pub(crate) fn take_free(&mut self, bid: BidId, market: MarketId, provider: AccountId) {
         let offer = &self.market(market).offers[&provider];
         let number = offer.free.first().expect("an offer with a free unit");
@@ -51,12 +51,12 @@ impl Exchange {
         self.reindex_bid(bid_id);
     }
 
-    /// Nobody reported the node ready in time: it is lost (R11).
+    /// Ends a node that was not reported ready in time: it is lost (R11).
     pub(crate) fn start_timeout(&mut self, id: AllocationId) {
         self.end(id, EndReason::StartTimeout);
     }
 
-    /// Ends an allocation: bill, bid, unit, in this order.
+    /// Ends an allocation. The bill comes first, then the bid, then the unit.
     pub(crate) fn end(&mut self, id: AllocationId, reason: EndReason) {
         let node = self.node(id);
         let lost = match reason {
@@ -94,7 +94,7 @@ impl Exchange {
         self.vacate(node.unit, lost.is_some(), claimed.map(|by| by.bid));
     }
 
-    /// A unit whose allocation has ended: gone, handed over, or free.
+    /// Updates a unit whose allocation has ended: it goes, is handed over, or becomes free.
     fn vacate(&mut self, unit: UnitId, lost: bool, claimed_by: Option<BidId>) {
         let offer = self.offer_mut(unit);
         let vacant = offer.units.get_mut(unit.number).expect("the unit of an allocation");
@@ -115,7 +115,7 @@ impl Exchange {
         }
     }
 
-    /// A searching bid is done when nothing is wanted and no notice could change that (R14).
+    /// Closes a searching bid that wants no more nodes, if no notice could change that (R14).
     fn close_if_done(&mut self, id: BidId) {
         let bid = self.bid(id);
         let could_return = bid.notices.iter().any(|n| self.allocation(n).notice.is_some_and(|n| n.returns));
@@ -124,7 +124,7 @@ impl Exchange {
         }
     }
 
-    /// The search ends; nodes stay.
+    /// Ends the search of a bid. Its nodes stay.
     pub(crate) fn close(&mut self, id: BidId, reason: CloseReason) {
         let bidder = self.bidder(id);
         let bid = self.bid_mut(id);

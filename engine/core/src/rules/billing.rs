@@ -10,7 +10,7 @@ use crate::types::money::{Bill, Price};
 use crate::types::units::{AccountId, AllocationId, Micros, UnitId};
 
 impl Exchange {
-    /// Billing begins.
+    /// Starts the billing of a node.
     pub(crate) fn start_meter(&mut self, id: AllocationId) {
         let terms = self.terms(id);
         let (now, market) = (self.now, self.allocation(id).unit.market);
@@ -20,8 +20,8 @@ impl Exchange {
         self.allocation_mut(id).running = Some(Running { terms, base });
     }
 
-    /// Updates the meter after a change of what a node is billed by: its reserve, a notice, its ceiling under
-    /// notice.
+    /// Updates the meter after a change of what determines the price of a node: its reserve, a
+    /// notice, or its ceiling while under notice.
     pub(crate) fn remeter(&mut self, id: AllocationId) {
         let Some(before) = self.allocation(id).running else { return };
         let terms = self.terms(id);
@@ -37,7 +37,8 @@ impl Exchange {
         self.allocation_mut(id).running = Some(Running { terms, base });
     }
 
-    /// Live nodes cost at most L, which is at most their ceiling; under notice the ceiling caps.
+    /// Returns what determines the price of a node. A live node costs at most L, which is at most its
+    /// ceiling; under notice the ceiling limits the price.
     fn terms(&self, id: AllocationId) -> Terms {
         let Allocation { tenant, reserve, notice, bid, .. } = *self.allocation(id);
         Terms { tenant, reserve, cap: notice.map(|_| self.bid(bid).terms.ceiling) }
@@ -50,7 +51,7 @@ impl Exchange {
         Bill(u128::try_from(running.base + reading).expect("a meter only runs forward"))
     }
 
-    /// The charge of a node that ends, and the end of its meter.
+    /// Returns the charge of a node that ends, and ends its metering.
     pub(crate) fn final_charge(&mut self, id: AllocationId, reason: EndReason) -> Option<Fact> {
         let allocation = self.allocation(id);
         let (tenant, unit, running) = (allocation.tenant, allocation.unit, allocation.running);
@@ -58,13 +59,13 @@ impl Exchange {
         let mut missing = Micros(0);
         let mut bill = used;
         match (reason, allocation.ready) {
-            // Released, not under notice: at least `min_charge`.
+            // A node that is released without a notice is billed for at least `min_charge`.
             (EndReason::Released, ready) if allocation.notice.is_none() => {
                 let ran = ready.map_or(Micros(0), |ready| self.now.since(ready));
                 missing = self.market(unit.market).rules.min_charge.since(ran);
                 bill += price.over(missing);
             }
-            // Lost within the minimum runtime: free.
+            // A node that is lost within the minimum runtime is free of charge.
             (EndReason::UnitLost, Some(_)) if self.is_protected(allocation) => bill = Bill::default(),
             _ => {}
         }
@@ -85,8 +86,8 @@ impl Exchange {
         self.charge(id, unit, tenant, bill, reason.into())
     }
 
-    /// A claim that its tenant gives up costs `min_charge`, at what its bid would have paid there as
-    /// last settled; `ceiling` is the bid's of then.
+    /// Charges a claim that its tenant gives up: `min_charge` at the price that its bid would have
+    /// paid there, as last settled. `ceiling` is the bid's ceiling at that time.
     pub(crate) fn charge_for_claim(&mut self, node: AllocationId, by: Bidder, ceiling: Price) {
         let unit = self.allocation(node).unit;
         let market = self.market(unit.market);
@@ -99,7 +100,7 @@ impl Exchange {
         }
     }
 
-    /// Debit = credit + fee; left out when the debit is 0.
+    /// Charges a tenant. The debit is credit plus fee. A debit of 0 is not charged.
     fn charge(
         &mut self,
         id: AllocationId,
@@ -117,8 +118,8 @@ impl Exchange {
         Some(Fact::Charged { node: self.node(id), tenant, debit, fee, reason })
     }
 
-    /// A live node whose offer has a higher reserve bears it after a notice and its protection; each
-    /// call starts the delay anew (R11).
+    /// Starts the delay after which a live node pays the higher reserve of its offer: a notice and
+    /// the rest of its protection. Each call starts the delay anew (R11).
     pub(crate) fn delay_raise(&mut self, id: AllocationId) {
         let allocation = self.allocation(id);
         let raised = self.offer(allocation.unit).reserve > allocation.reserve;
@@ -130,7 +131,7 @@ impl Exchange {
         }
     }
 
-    /// The delay is over: the offer's reserve counts.
+    /// Ends that delay: the offer's reserve counts from now on.
     pub(crate) fn reserve_counts(&mut self, id: AllocationId) {
         let reserve = self.offer(self.allocation(id).unit).reserve;
         let allocation = self.allocation_mut(id);

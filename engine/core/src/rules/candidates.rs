@@ -7,11 +7,12 @@ use crate::types::money::Price;
 use crate::types::units::{AccountId, AllocationId, BidId, MarketId};
 use std::cmp::Ordering;
 
-/// A node that can be had, and what for.
+/// A node that a bid can get, and the ceiling that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) kind: CandidateKind,
-    /// The ceiling it needs: the reserve, or that and the increment above the victim's ceiling.
+    /// The needed ceiling: the reserve, or for a displacement at least the victim's ceiling plus the
+    /// increment.
     pub(crate) needed: Price,
 }
 
@@ -27,7 +28,8 @@ impl Exchange {
     pub(crate) fn needs(&self, id: MarketId) -> impl Iterator<Item = Price> {
         let mut free = self.free_units(id).map(|o| o.needed).peekable();
         let mut standing = self.standing_notices(id).map(|o| o.needed).peekable();
-        // None is passed over for a later one, so each needs what those before it did.
+        // No victim is passed over for a later one, so each needs at least what those before it
+        // need.
         let mut displacements = self
             .displacements(id)
             .scan(Price::ZERO, |needed, o| {
@@ -70,12 +72,12 @@ impl Exchange {
         standing.map(|(reserve, _, node)| Candidate { kind: CandidateKind::Standing(node), needed: reserve })
     }
 
-    /// Displacements one after another, each as if those before it were done.
+    /// Returns the displacements one after another, each as if those before it were done.
     pub(crate) fn displacements(&self, id: MarketId) -> impl Iterator<Item = Candidate> {
         self.market(id).book.held.victims().map(|victim| self.displacing(victim))
     }
 
-    /// The first of [`Exchange::displacements`].
+    /// Returns the first of [`Exchange::displacements`].
     pub(crate) fn displacement(&self, id: MarketId) -> Option<Candidate> {
         self.market(id).book.held.first_victim().map(|victim| self.displacing(victim))
     }
@@ -85,7 +87,7 @@ impl Exchange {
         Candidate { kind: CandidateKind::Displace(victim), needed: self.needed(unit, victim.ceiling) }
     }
 
-    /// The first free unit.
+    /// Returns the first free unit.
     pub(crate) fn free_unit(&self, id: MarketId) -> Option<Candidate> {
         let (reserve, _, provider) = self.market(id).book.free.first()?;
         Some(Candidate { kind: CandidateKind::Free(id, provider), needed: reserve })
@@ -121,7 +123,8 @@ impl Exchange {
         free.candidate().filter(precedes).or(standing.candidate().filter(precedes)).or(displacement)
     }
 
-    /// The cheapest that the bid can afford of what its markets have, the first market's in a tie.
+    /// Returns the cheapest candidate of the bid's markets that it can afford. In a tie the first
+    /// market wins.
     pub(crate) fn best_of(
         &self,
         bid: BidId,
@@ -134,7 +137,7 @@ impl Exchange {
         best.candidate()
     }
 
-    /// The markets of a bid in which it may buy (R17), in the order in which they were named.
+    /// Returns the markets of a bid in which it may buy (R17), in the order in which they were named.
     pub(crate) fn open_markets(&self, bid: BidId) -> impl Iterator<Item = MarketId> {
         self.open_to(&self.bid(bid).terms)
     }
@@ -162,13 +165,13 @@ impl Exchange {
 }
 
 impl Candidate {
-    /// A bid is not sent to something dearer than a displacement that is open to it (R3).
+    /// Returns true if the candidate is not dearer than a displacement that is open to the bid (R3).
     fn precedes(&self, displacement: Option<Candidate>) -> bool {
         displacement.is_none_or(|displacement| self.needed <= displacement.needed)
     }
 }
 
-/// The cheapest candidate of several markets, in a tie that of the market which was opened first.
+/// The cheapest candidate of several markets. In a tie it is that of the market that was opened first.
 #[derive(Default)]
 struct Cheapest(Option<(MarketId, Candidate)>);
 
@@ -195,7 +198,8 @@ pub(crate) struct Gang {
 }
 
 impl Gang {
-    /// The fewest displacements, then the lowest needed ceiling, then the first market (R12).
+    /// Compares two ways to place a gang: the fewest displacements, then the lowest needed ceiling,
+    /// then the first market (R12).
     pub(crate) fn compare(&self, other: &Gang) -> Ordering {
         let key = |gang: &Gang| (gang.displacements, gang.needed, gang.market);
         key(self).cmp(&key(other))

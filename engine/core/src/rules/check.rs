@@ -1,13 +1,13 @@
-//! Checks in debug builds, after a command, that the books agree with the state. A change of the state that forgot to
-//! call a function of [`super::index`] fails there, in whatever test it happens.
+//! Checks in debug builds, after a command, that the books agree with the state. If a change of the state
+//! forgets to call a function of [`super::index`], any test that does it fails here.
 
 use crate::exchange::{Account, Exchange};
 use crate::state::Bid;
 use crate::types::units::{AccountId, AllocationId, BidId, MarketId};
 
-/// The number of commands that are all followed by a check.
+/// The number of first commands after each of which the check runs.
 const FIRST: u64 = 256;
-/// The number of later commands that share a check, which looks at the whole state.
+/// The number of later commands between two checks, because a check reads the whole state.
 const INTERVAL: u64 = 64;
 
 impl Exchange {

@@ -1,4 +1,4 @@
-//! Takes the timers that are due, and drops those that no longer stand.
+//! Takes the timers that are due, and drops those that are no longer valid.
 
 use crate::exchange::Exchange;
 use crate::state::timers::{Due, Timers};
@@ -22,7 +22,7 @@ impl Exchange {
         None
     }
 
-    /// Forgets timers that stand no more: the first ones, and all once they have become many.
+    /// Drops invalid timers: those at the front always, and all of them once there are many.
     pub(crate) fn tidy_timers(&mut self) {
         while let Some(Reverse((at, due))) = self.timers.heap.peek().copied()
             && !self.is_awaited(at, due)

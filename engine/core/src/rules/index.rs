@@ -1,5 +1,5 @@
-//! Keeps the books in step with the state: each function computes where something belongs, compares it with where the
-//! book has it, and moves it. Call it after every change of what it reads.
+//! Keeps the books in step with the state. Each function computes where something belongs, compares that
+//! with its place in the book, and moves it. Call the function after every change of what it reads.
 
 use crate::book::{Demand, Handle, Live, Place, Queued};
 use crate::exchange::Exchange;
@@ -71,13 +71,13 @@ impl Exchange {
         let (Some(notice), bid) = (allocation.notice, self.bid(allocation.bid)) else { return false };
         let offer = self.offer(allocation.unit);
         let stays = !offer.units[allocation.unit.number].leaving;
-        // Room under `max_nodes`, or a claim to give up for it.
+        // There is room under `max_nodes`, or a claim that the bid can give up for the node.
         let room = notice.returns || bid.live.len() < bid.terms.max_nodes;
         stays && offer.reserve <= bid.terms.ceiling && room
     }
 
-    /// Reindexes a bid after a change of what it wants or has: its place in the queues, and whether it wants its
-    /// nodes under notice back.
+    /// Reindexes a bid after a change of what it wants or has. That concerns its place in the queues,
+    /// and whether it wants its nodes under notice back.
     pub(crate) fn reindex_bid(&mut self, id: BidId) {
         let bid = self.bids.get_mut(id).expect("an active bid");
         self.accounts[bid.terms.tenant.0 as usize].open.count(bid);
@@ -128,7 +128,7 @@ impl Exchange {
         }
     }
 
-    /// Tells the books of its markets that a bid which stays where it is wants more or fewer nodes.
+    /// Sets the unmet demand of a bid in the books of its markets. The place of the bid stays.
     fn count_unmet(&mut self, id: BidId, unmet: u32) {
         let Exchange { bids, markets, scopes, .. } = self;
         let bid = bids.get_mut(id).expect("an active bid");
@@ -205,8 +205,8 @@ impl Exchange {
         Some(self.needed_against(victim).min(bid.terms.ceiling))
     }
 
-    /// The claim of a bid that it gives up first: the one whose victim has the highest ceiling,
-    /// then the oldest (R6); only of one market, where that is asked.
+    /// Returns the claim that a bid gives up first: the one whose victim has the highest ceiling,
+    /// then the oldest (R6). With a market, only claims there count.
     pub(crate) fn dearest_victim(&self, id: BidId, market: Option<MarketId>) -> Option<AllocationId> {
         let claims = self.bid(id).claims.iter();
         claims
@@ -214,16 +214,17 @@ impl Exchange {
             .max_by_key(|claim| (self.bid(self.allocation(*claim).bid).terms.ceiling, Reverse(*claim)))
     }
 
-    /// The ceiling that R4 asks of whoever displaces this node's bid.
+    /// Returns the ceiling that R4 requires of a bid that displaces this node.
     pub(crate) fn needed_against(&self, id: AllocationId) -> Price {
         let allocation = self.allocation(id);
         self.needed(allocation.unit, self.bid(allocation.bid).terms.ceiling)
     }
 
-    /// All bids of an account that seek in a market, after it began or ceased to sell there (R17).
+    /// Reindexes all bids of an account that search in a market, after it began or stopped to sell
+    /// there (R17).
     pub(crate) fn requeue_in(&mut self, account: AccountId, market: MarketId) {
         let sells = self.sells(account, market);
-        // What has ended does not count again, and is not looked at next time.
+        // Bids that have ended are removed, so that they are not read the next time.
         let mut bids = std::mem::take(&mut self.accounts[account.0 as usize].bids);
         bids.retain(|id| self.bids.get(*id).is_some());
         for id in bids.iter().copied() {
@@ -267,7 +268,8 @@ impl Exchange {
 }
 
 impl Bid {
-    /// A gang's rescue stays in one market (R12): the market its claims must be in.
+    /// Returns the market in which the claims of a rescued bid must be: for a gang only this one
+    /// (R12).
     pub(crate) fn rescue_market(&self, market: MarketId) -> Option<MarketId> {
         (self.terms.min_nodes.min(self.terms.max_nodes) > 1).then_some(market)
     }

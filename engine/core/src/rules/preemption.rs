@@ -8,8 +8,8 @@ use crate::state::{Allocation, Claim, Notice};
 use crate::types::units::{AllocationId, BidId};
 
 impl Allocation {
-    /// An orphan that takes up unmet demand of its bid when it comes back, rather than raising
-    /// `max_nodes` (R6, R7).
+    /// Returns true if the node is an orphan that takes up unmet demand of its bid when it comes
+    /// back, and does not raise `max_nodes` instead (R6, R7).
     pub(crate) fn takes_demand_back(&self) -> bool {
         match self.place {
             Some(Place::Orphan { returns, .. }) => !returns,
@@ -26,8 +26,9 @@ impl Exchange {
         self.reindex_bid(bid);
     }
 
-    /// Notice is given at the end of the protection, if that lies ahead and the notice is not OUTBID,
-    /// which never falls into it. The bid that is to be indexed then, and its node with it.
+    /// Gives a notice. Its deadline is not before the end of the protection, unless the reason is
+    /// OUTBID, which never occurs during a protection. Returns the bid, which the caller must reindex
+    /// with its node.
     fn give_notice(&mut self, id: AllocationId, reason: NoticeReason) -> BidId {
         let allocation = self.allocation(id);
         let (bid_id, protected_until) = (allocation.bid, allocation.protected_until);
@@ -51,7 +52,7 @@ impl Exchange {
         bid_id
     }
 
-    /// R4: the victim's notice begins, or the claim on it moves.
+    /// Displaces a victim (R4): its notice begins, or the claim on it moves.
     pub(crate) fn displace(&mut self, by: BidId, victim: Victim) {
         let node = victim.allocation;
         if !victim.claimed {
@@ -70,7 +71,7 @@ impl Exchange {
         self.claim(to, orphan, ClaimCause::PassedOn);
     }
 
-    /// A notice that stands is nobody's; its own holder does not want it, else it were an orphan.
+    /// Claims a standing notice. Its holder does not want the node; otherwise it would be an orphan.
     pub(crate) fn claim_standing(&mut self, by: BidId, node: AllocationId) {
         self.claim(by, node, ClaimCause::Standing);
     }
@@ -97,7 +98,7 @@ impl Exchange {
         self.reindex_bid(by);
     }
 
-    /// The claim on a node under notice is lost or given up; the notice stays.
+    /// Drops the claim on a node under notice. The notice stays.
     pub(crate) fn drop_claim(&mut self, node: AllocationId, cause: DropCause) {
         let by = self.take_claim(node).expect("a claim to drop");
         self.tell(Fact::ClaimDropped { node: self.node(node), by, cause });
@@ -111,7 +112,8 @@ impl Exchange {
         Some(claim.by)
     }
 
-    /// The node stays with its holder, who gives up a claim for it where there is no room (R6, R7).
+    /// Rescinds a notice: the holder keeps its node, and gives up a claim if there is no room for the
+    /// node (R6, R7).
     pub(crate) fn rescind(&mut self, id: AllocationId) {
         let bid_id = self.allocation(id).bid;
         let notice = self.allocation(id).notice.expect("a notice to rescind");
@@ -134,7 +136,8 @@ impl Exchange {
         self.reindex_bid(bid_id);
     }
 
-    /// The node has to be given up by now: it goes to the claim's bid, if there is one (R5).
+    /// Ends a node at the deadline of its notice. The unit goes to the bid that has the claim, if
+    /// there is one (R5).
     pub(crate) fn deadline(&mut self, id: AllocationId) {
         let notice = self.allocation(id).notice.expect("a deadline is a notice's");
         self.end(id, EndReason::from(notice.reason));

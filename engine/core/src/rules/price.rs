@@ -10,8 +10,8 @@ use crate::types::numbers::{Numbers, Supply};
 use crate::types::units::{MarketId, UnitId};
 
 impl MarketRules {
-    /// Returns Δ of R4: how much more than this ceiling a challenger must offer. Rounded up, so the incumbent
-    /// gains.
+    /// Returns Δ of R4: how much more than this ceiling a challenger must offer. It is rounded up, so
+    /// the holder gains.
     pub fn increment(&self, ceiling: Price) -> u64 {
         let share = match ceiling.0.checked_mul(self.increment_bps) {
             Some(share) => share.div_ceil(10_000),
@@ -23,21 +23,22 @@ impl MarketRules {
         self.tick.max(share)
     }
 
-    /// The least ceiling that may displace this one (R4), before the unit's reserve.
+    /// Returns the lowest ceiling that may displace this one (R4), without regard to the unit's
+    /// reserve.
     pub fn needed(&self, ceiling: Price) -> Price {
         Price(ceiling.0.saturating_add(self.increment(ceiling)))
     }
 }
 
 impl Exchange {
-    /// The ceiling needed to displace a bid with `ceiling` from this unit (R4).
+    /// Returns the ceiling needed to displace a bid with `ceiling` from this unit (R4).
     pub(crate) fn needed(&self, unit: UnitId, ceiling: Price) -> Price {
         let market = self.market(unit.market);
         market.rules.needed(ceiling).max(market.offers[&unit.provider].reserve)
     }
 
-    /// The price in force for a node, as last settled: never below its reserve, never above its
-    /// bid's ceiling (R8).
+    /// Returns the price in force for a node, as last settled. It is at least the reserve, but never
+    /// above the bid's ceiling (R8).
     pub(crate) fn billed(&self, allocation: &Allocation) -> Price {
         let price = self.market(allocation.unit.market).meter.tariff().price_for(allocation.tenant);
         self.bid(allocation.bid).terms.ceiling.min(price.max(allocation.reserve))
@@ -67,8 +68,8 @@ impl Exchange {
         }
     }
 
-    /// The lowest ceiling with which a new tenant's bid would get `nodes` nodes now, all of them
-    /// (R9): the `nodes`-th cheapest of free units, standing notices and displacements.
+    /// Returns the lowest ceiling with which a new tenant's bid would get all of `nodes` nodes now
+    /// (R9): that of the `nodes`-th cheapest among free units, standing notices and displacements.
     pub(crate) fn entry_price_of(&self, id: MarketId, nodes: u32) -> Option<Price> {
         let market = self.market(id);
         if nodes == 0 || u64::from(nodes) > market.rules.bid_nodes_max {
@@ -85,7 +86,7 @@ impl Market {
         self.book.demand.losing().top.map_or(Price::ZERO, |(_, ceiling)| ceiling)
     }
 
-    /// `min(L, max(R, H))`, or what `pricing` makes of it; H itself where nothing is held.
+    /// Returns `min(L, max(R, H))`, or what `pricing` makes of it. Returns H if nothing is held.
     fn price_with(&self, highest_losing: Price) -> Price {
         let held = &self.book.held;
         let Some(lowest) = held.lowest() else { return highest_losing };

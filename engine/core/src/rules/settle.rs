@@ -1,4 +1,4 @@
-//! Settling (§3): at each instant one step, and then again from the first step, until nothing changes.
+//! Settling (§3): takes one step at a time, and starts again from the first step, until nothing changes.
 
 use crate::book::HeadQueue;
 use crate::book::Rank;
@@ -10,7 +10,7 @@ use crate::types::units::{AllocationId, BidId, MarketId};
 
 impl Exchange {
     pub(crate) fn settle(&mut self) {
-        // Where no book changed nobody can be served who could not be before.
+        // If no book has changed, no bid can be served that could not be served before.
         while self.do_what_is_due() || !self.dirty.is_empty() && self.serve() {}
         if let Some(bid) = self.immediate.take() {
             self.end_immediate(bid);
@@ -26,7 +26,7 @@ impl Exchange {
         self.assert_indexed();
     }
 
-    /// The first of steps 2 to 5 that does something.
+    /// Takes the first of steps 2 to 5 that does something.
     fn serve(&mut self) -> bool {
         self.pass_on_orphan() || self.give_free_unit() || self.rescind_orphan() || self.serve_unmet()
     }
@@ -42,7 +42,8 @@ impl Exchange {
         }
     }
 
-    /// Step 2: an orphan passes to the best unmet plain bid that would displace it, were it back (R6).
+    /// Step 2: passes an orphan to the best unmet plain bid that would displace it if it were back in
+    /// place (R6).
     fn pass_on_orphan(&mut self) -> bool {
         let orphans = self.orphans.iter().map(|(ceiling, id)| (ceiling, id.0));
         let passed = orphans.filter_map(|(ceiling, id)| Some((id, self.taker_of(id, ceiling)?))).next();
@@ -66,7 +67,7 @@ impl Exchange {
             .filter(|bid| self.seeks_beyond_orphans(*bid) && !self.has_nearer_victim(*bid, market, needed));
         let taker = takers.next()?;
         let free = self.best_of(taker, |market| self.free_unit(market));
-        // While it would rather take a free unit (R3), the orphan waits.
+        // If that bid would rather take a free unit (R3), the orphan waits.
         free.is_none_or(|free| free.needed > needed).then_some(taker)
     }
 
@@ -76,12 +77,12 @@ impl Exchange {
         others.any(|other| self.displacement(other).is_some_and(|o| (o.needed, other) < (needed, market)))
     }
 
-    /// Nodes of its own that come back count first (R6).
+    /// Returns true if the bid wants more nodes than its own orphans that come back (R6).
     fn seeks_beyond_orphans(&self, bid: BidId) -> bool {
         self.bid(bid).unmet() > self.own_orphans(bid)
     }
 
-    /// The orphans of a bid that take up its unmet demand when they come back.
+    /// Returns the number of a bid's orphans that take up its unmet demand when they come back.
     fn own_orphans(&self, id: BidId) -> u32 {
         if self.orphans.is_empty() {
             return 0;
@@ -90,8 +91,8 @@ impl Exchange {
         notices.filter(|notice| self.allocation(*notice).takes_demand_back()).count() as u32
     }
 
-    /// Step 3: a free unit goes to the first in the order of R2 who wants it, unmet demand or claim
-    /// holder, unless step 5 could serve somebody before him (R6).
+    /// Step 3: gives a free unit to the first bid in the order of R2 that wants it, for unmet demand
+    /// or in place of a claim. Stops if step 5 could serve a bid before it (R6).
     fn give_free_unit(&mut self) -> bool {
         if !self.dirty.iter().any(|market| self.market(market).book.free.count > 0) {
             return false;
@@ -112,7 +113,7 @@ impl Exchange {
                 queue.pop_first();
             }
             if self.bid(bid).gang().is_some() {
-                // Only gangs that can be placed are in the queue.
+                // The queue has only gangs that can be placed.
                 return false;
             }
             if self.bid(bid).unmet() > 0 {
@@ -122,7 +123,7 @@ impl Exchange {
                             self.take_free(bid, market, provider);
                             return true;
                         }
-                        self.enqueue_behind(rank, queue);
+                        self.enqueue_after(rank, queue);
                     }
                     Some(Candidate {
                         kind: CandidateKind::Standing(_) | CandidateKind::Displace(_), ..
@@ -136,7 +137,7 @@ impl Exchange {
         }
     }
 
-    /// Does something with the heads of the queues, in one row of memory for all times.
+    /// Calls `act` with the heads of the queues. Their memory is used again each time.
     fn with_heads(&mut self, act: impl FnOnce(&mut Exchange, &mut HeadQueue) -> bool) -> bool {
         let mut queue = std::mem::take(&mut self.heads);
         self.enqueue_heads(&mut queue);
@@ -146,15 +147,16 @@ impl Exchange {
         done
     }
 
-    /// The first plain bid of each market that changed, and the gangs that can be placed there: if
-    /// none of these can be served nobody can, for no bid behind them can do better.
+    /// Adds the first plain bid of each market that changed, and the gangs that can be placed there.
+    /// If none of these can be served no bid can, because no later bid can do better.
     fn enqueue_heads(&self, queue: &mut HeadQueue) {
         for market in self.dirty.iter() {
             let demand = &self.market(market).book.demand;
             if let Some((rank, bid)) = demand.first() {
                 queue.insert(rank, bid);
             }
-            // Gangs of more nodes come later, so that what the market has is gone through once.
+            // Gangs that need more nodes come later, so that the nodes of the market are read
+            // only once.
             let mut gangs = demand.first_gangs().peekable();
             if gangs.peek().is_none() {
                 continue;
@@ -170,7 +172,7 @@ impl Exchange {
         }
     }
 
-    fn enqueue_behind(&self, rank: Rank, queue: &mut HeadQueue) {
+    fn enqueue_after(&self, rank: Rank, queue: &mut HeadQueue) {
         for market in self.dirty.iter() {
             if let Some((rank, bid)) = self.market(market).book.demand.after(rank) {
                 queue.insert(rank, bid);
@@ -178,17 +180,19 @@ impl Exchange {
         }
     }
 
-    /// The best claim holder behind a rank that would take the cheapest free unit of a market instead (R6).
-    fn rescue_candidate(&self, behind: Option<Rank>) -> Option<(Rank, BidId)> {
+    /// Returns the best claimant after the rank `after` that would take the cheapest free unit of a
+    /// market instead (R6).
+    fn rescue_candidate(&self, after: Option<Rank>) -> Option<(Rank, BidId)> {
         let books = self.dirty.iter().map(|market| &self.market(market).book);
         let candidates = books.filter_map(|book| {
             let (reserve, ..) = book.free.first()?;
-            book.rescues.first_for(reserve, behind)
+            book.rescues.first_for(reserve, after)
         });
         candidates.min()
     }
 
-    /// A claim holder takes a free unit and lets off the dearest of its victims (R6).
+    /// Rescues a claimant: it takes a free unit, and gives up its claim on the dearest of its victims
+    /// (R6).
     fn rescue(&mut self, id: BidId) -> bool {
         let bid = self.bid(id);
         if bid.claims.is_empty() || bid.unmet() + bid.claims.len() <= self.own_orphans(id) {
@@ -207,14 +211,16 @@ impl Exchange {
         true
     }
 
-    /// Step 4: an orphan that is left stays with its holder, the dearest holder's first, then the oldest.
+    /// Step 4: rescinds the notice of a remaining orphan, that of the dearest holder first, then the
+    /// oldest.
     fn rescind_orphan(&mut self) -> bool {
         let Some((_, id)) = self.orphans.last() else { return false };
         self.rescind(id.0);
         true
     }
 
-    /// Step 5: the first in the order of R2 who can get anything gets one node, a gang its minimum.
+    /// Step 5: gives one node, or a gang its minimum, to the first bid in the order of R2 that can
+    /// get any.
     fn serve_unmet(&mut self) -> bool {
         self.with_heads(Exchange::serve_first_of)
     }
@@ -250,7 +256,7 @@ impl Exchange {
         }
     }
 
-    /// Ends the search of an IOC bid: what it does not get at once it does not get at all (R14).
+    /// Ends the search of an IOC bid. It never gets what it did not get at once (R14).
     fn end_immediate(&mut self, id: BidId) {
         let bid = self.bid_mut(id);
         if bid.searching {

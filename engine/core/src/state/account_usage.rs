@@ -7,13 +7,13 @@ use crate::state::Bid;
 pub struct AccountUsage {
     /// The number of bids that search.
     pub bids: u64,
-    /// The `max_nodes` of these bids, and what the others still hold or claim, in all. A node under notice counts
-    /// beside `max_nodes` where a rescission would raise that again (R7).
+    /// The sum of the `max_nodes` of these bids, and of what the other bids still hold or claim. A
+    /// node under notice counts in addition if a rescission would raise `max_nodes` again (R7).
     pub nodes: u64,
 }
 
 impl AccountUsage {
-    /// Counts one of its bids as it is now, and no longer as it was when it was counted last.
+    /// Counts a bid as it is now instead of as it was counted last.
     pub(crate) fn count(&mut self, bid: &mut Bid) {
         self.bids -= u64::from(bid.is_counted);
         self.nodes -= u64::from(bid.counted_nodes);

@@ -13,19 +13,19 @@ use std::hash::BuildHasher;
 
 const LIFE: Micros = Micros::DAY;
 const MOST: usize = 1_000_000;
-/// So many are forgotten before they are taken out of the table, together: each is somewhere else in memory, and what is
-/// looked for at once is waited for once.
+/// The number of forgotten keys that are removed from the table together. Each is somewhere else in
+/// memory, and reading many at once costs one wait.
 const OUT_TOGETHER: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     used: Slab<Used>,
-    /// The oldest first.
+    /// The keys, the oldest first.
     by_age: VecDeque<Place>,
-    /// Forgotten, and in the table still.
+    /// Keys that are forgotten but still in the table.
     forgotten: Vec<Place>,
     places: HashTable<Place>,
-    /// Keys are chosen by somebody who may mean harm: seeded anew in each process.
+    /// An attacker may choose keys, so their hash is seeded anew in each process.
     hasher: RandomState,
 }
 
@@ -37,8 +37,8 @@ struct Used {
     forgotten: bool,
 }
 
-/// The position of a key, so small that a million of them move to a larger table within milliseconds, without
-/// reading the keys.
+/// The position of a key. It is so small that a million of them can be moved to a larger table within
+/// milliseconds, without reading the keys.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// A part of the key's hash.
@@ -73,7 +73,7 @@ impl Keys {
         self.used(key).map(|used| used.first)
     }
 
-    /// Returns true if a command with this key was answered, as far as that is remembered.
+    /// Returns true if a command with this key was answered and is not forgotten.
     pub(crate) fn knows(&self, key: &ClientKey) -> bool {
         self.used(key).is_some()
     }
@@ -86,7 +86,7 @@ impl Keys {
         place.map(|found| &self.used[found.place])
     }
 
-    /// A key that is not known.
+    /// Adds a key that is not known.
     pub(crate) fn remember(&mut self, key: ClientKey, now: Micros, first: First) {
         let hash = self.hash(&key);
         let place = Place { hash, place: self.used.put(Used { at: now, key, first, forgotten: false }) };
@@ -111,7 +111,7 @@ impl Keys {
         self.forgotten.drain(..).for_each(|gone| self.used.free(gone.place));
     }
 
-    /// All that is remembered, oldest first.
+    /// Returns all keys with their first use, the oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Micros, &ClientKey, First)> {
         self.by_age.iter().map(|found| {
             let Used { at, key, first, .. } = &self.used[found.place];
@@ -124,12 +124,13 @@ impl Keys {
     }
 
     fn hash(&self, key: &ClientKey) -> u32 {
-        // Half of it is enough: who has the same is told apart by the key itself.
+        // Half of the hash is enough. Keys with the same half are distinguished by the keys
+        // themselves.
         (self.hasher.hash_one(key) >> 32) as u32
     }
 }
 
-/// The table finds its rows by the lowest and the highest bits.
+/// Spreads a hash, because the table uses the lowest and the highest bits.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(keys.find(&key(most + 1), late).unwrap().content, Content(u128::from(most + 1) << 64));
         assert!(keys.find(&key(most), late).is_none());
         assert_eq!(keys.len(), 999);
-        // Forgotten and known again: what is in the table of its first time does not count.
+        // The key was forgotten and is known again. Its old entry in the table has no effect.
         keys.remember(key(most), late, first(7));
         assert_eq!(keys.find(&key(most), late).unwrap().seq, Seq(7));
     }

@@ -1,12 +1,12 @@
 //! Meters of what nodes cost over time (R15), kept so that a price change touches no node.
 //!
-//! A node is billed `min(ceiling, max(p(t), reserve))` per node-hour, by the microsecond. The meter
-//! keeps, for every *threshold* `x` in use (the reserve of a billed node, the ceiling of one under
-//! notice), the integral of `max(p, x)`; a bill is a difference of two readings, since
-//! `min(c, max(p, r)) = max(p, r) - max(p, c) + c` for `r <= c`. A threshold below the price grows
-//! with the line ∫p, one above it by itself, so a price change only touches the thresholds that the
-//! price crosses. The tenant with the highest losing bid pays another price (nobody bids against
-//! himself, R8); what that saves is kept beside, for the thresholds of that tenant.
+//! A node is billed `min(ceiling, max(p(t), reserve))` per node-hour, by the microsecond. A *threshold*
+//! `x` is the reserve of a billed node, or the ceiling of a node under notice. For each threshold in use
+//! the meter keeps the integral of `max(p, x)`. A bill is a difference of two readings, since `min(c,
+//! max(p, r)) = max(p, r) - max(p, c) + c` for `r <= c`. A threshold below the price grows with the line
+//! ∫p, and one above it grows by itself, so a price change concerns only the thresholds that the price
+//! crosses. The tenant with the highest losing bid pays another price, because no tenant bids against
+//! itself (R8). What that saves is kept separately, for the thresholds of that tenant.
 
 use crate::collections::id_map::Table;
 use crate::types::money::{Bill, Price};
@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Tariff {
     /// The price that tenants pay per node-hour, before their own reserves and ceilings.
     pub(crate) price: Price,
-    /// The tenant for whom this is another, never a higher one: his own bid is the highest losing.
+    /// The tenant that pays another price, never a higher one, because its own bid is the highest
+    /// losing one.
     pub(crate) top: Option<(AccountId, Price)>,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Meter {
 #[derive(Debug)]
 struct Threshold {
     users: u32,
-    /// The integral is this plus the line, or plus `x × time` where `x` is above the price.
+    /// The integral is this number plus the line, or plus `x × time` if `x` is above the price.
     base: i128,
 }
 
@@ -86,12 +87,12 @@ impl Savings {
     }
 }
 
-/// A node's place on the meter: how its price follows the tariff.
+/// The values that determine how the price of a node follows the tariff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) tenant: AccountId,
     pub(crate) reserve: Price,
-    /// The ceiling, where the price may be above it: under notice.
+    /// The ceiling, if the price may be above it, which is so only under notice.
     pub(crate) cap: Option<Price>,
 }
 
@@ -137,7 +138,7 @@ impl Meter {
         (self.line, self.since, self.tariff) = (line, now, tariff);
     }
 
-    /// Begins to keep what readings of these terms need.
+    /// Starts to keep what readings of these terms need.
     pub(crate) fn enter(&mut self, now: Micros, terms: Terms) {
         for x in terms.thresholds() {
             let growth = self.growth(x, now);
@@ -157,8 +158,8 @@ impl Meter {
         }
     }
 
-    /// Returns the cost of a node with these terms since a moment that all readings of the terms share, as long as
-    /// a node stays entered.
+    /// Returns the cost of a node with these terms since a fixed moment. All readings of the same
+    /// terms have the same moment, as long as a node with them is entered.
     pub(crate) fn reading(&self, now: Micros, terms: Terms) -> i128 {
         let floor = self.integral(now, terms.tenant, terms.reserve);
         match terms.cap {
@@ -193,7 +194,7 @@ fn saved(tariff: Tariff, x: Price, span: Micros) -> u128 {
 mod tests {
     use super::*;
 
-    /// A walk over every microsecond, for all terms at once.
+    /// Compares the meter with a sum over every microsecond, for all terms at once.
     #[test]
     fn readings_equal_the_naive_integral() {
         let mut random = crate::collections::random::below(7);

@@ -9,9 +9,9 @@ pub(crate) struct ScopeId(u32);
 
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {
-    /// Each market alone, by its number.
+    /// The scope of each single market, by its number.
     alone: Vec<ScopeId>,
-    /// All others.
+    /// All other scopes.
     ids: ByName<Scope, ScopeId>,
     scopes: Vec<Known>,
 }
@@ -19,12 +19,13 @@ pub(crate) struct Scopes {
 #[derive(Debug)]
 struct Known {
     scope: Scope,
-    /// The markets in the order of the scope; those of an instance type as they were opened.
+    /// The markets in the order of the scope. Those of an instance type are in the order in which
+    /// they were opened.
     markets: Vec<MarketId>,
 }
 
 impl Scopes {
-    /// A market is opened.
+    /// Adds a market that is opened.
     pub(crate) fn open(&mut self, market: MarketId, kind: &InstanceType) {
         let alone = self.add(Scope::Markets(market.into()), vec![market]);
         self.alone.push(alone);
@@ -39,7 +40,7 @@ impl Scopes {
         }
     }
 
-    /// It is known from now on.
+    /// Returns the id of a scope, and adds the scope if it is new.
     pub(crate) fn keep(&mut self, scope: &Scope) -> ScopeId {
         if let Some(known) = self.find(scope) {
             return known;
@@ -62,7 +63,7 @@ impl Scopes {
         &self.scopes[id.0 as usize].scope
     }
 
-    /// The markets a scope names, or all of its instance type (R13).
+    /// Returns the markets that a scope names, or all of its instance type (R13).
     pub(crate) fn markets(&self, id: ScopeId) -> &[MarketId] {
         &self.scopes[id.0 as usize].markets
     }

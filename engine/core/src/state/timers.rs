@@ -4,7 +4,7 @@ use crate::types::units::{AllocationId, BidId, Micros};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A timer. Those of one instant come in this order; those of one kind by number.
+/// A timer. At one instant, timers are ordered by kind as declared here, and then by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
     ProtectionEnds(AllocationId),
@@ -14,8 +14,8 @@ pub(crate) enum Due {
     Expiry(BidId),
 }
 
-/// Set, never unset: whether a timer still stands is asked of the state when it comes up
-/// (`due.rs`). The first one always stands.
+/// The timers. A timer is set and never removed. When it comes up, `due.rs` checks by the state if it is
+/// still valid. The first one is always valid.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     pub(crate) heap: BinaryHeap<Reverse<(Micros, Due)>>,
@@ -28,7 +28,7 @@ impl Timers {
         self.heap.push(Reverse((at, due)));
     }
 
-    /// The earliest instant at which anything falls due.
+    /// Returns the earliest instant at which anything is due.
     pub(crate) fn next(&self) -> Option<Micros> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }

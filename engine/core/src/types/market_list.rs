@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct MarketList(List);
 
-/// One is never a row.
+/// The representation. A single market is always `One`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum List {
     One(MarketId),

@@ -3,10 +3,11 @@
 use crate::types::reject::Reject;
 use crate::types::units::Micros;
 
-/// Set by a journaled command, so that a replay sees the rules of the day.
+/// The rules of a market. A journaled command sets them, so that a replay has the rules of the day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarketRules {
-    /// Every price is a multiple of it; never changed afterwards.
+    /// The smallest price step. Every price is a multiple of it, and it never changes after the
+    /// market is opened.
     pub tick: u64,
     /// The increment that a challenger must offer above the ceiling it displaces, in 1/10000 of that ceiling.
     pub increment_bps: u64,
@@ -54,10 +55,10 @@ impl Default for MarketRules {
     }
 }
 
-/// The units one offer may have: each is remembered by itself.
+/// The most units that one offer may have. The exchange keeps each of them.
 pub const OFFER_UNITS_MAX: u64 = 100_000;
 
-/// Limits that keep sums inside their types: a thousand years, a billion dollars an hour.
+/// The limits that keep sums within their types: a thousand years, and a billion dollars per hour.
 const SPAN_MAX: u64 = 1000 * 366 * Micros::DAY.0;
 const PRICE_MAX: u64 = 1_000_000_000_000_000;
 
@@ -76,7 +77,7 @@ pub const RULE_NAMES: [&str; 10] = [
 ];
 
 impl MarketRules {
-    /// These rules with `changes` made. Unknown names are refused before bad values.
+    /// Returns these rules with `changes` applied. Unknown names are refused before bad values.
     pub fn with(&self, changes: &[RuleChange]) -> Result<MarketRules, Reject> {
         if changes.iter().any(|change| !RULE_NAMES.contains(&&*change.name)) {
             return Err(Reject::UnknownRule);
@@ -117,7 +118,7 @@ impl MarketRules {
     }
 }
 
-/// One market rule by name; the core knows the names and what is allowed.
+/// A new value for one market rule, by name. The core knows the names and the allowed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleChange {
     /// One of [`RULE_NAMES`]; any other is refused.

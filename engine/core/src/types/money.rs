@@ -3,7 +3,7 @@
 use crate::types::units::Micros;
 use std::fmt;
 
-/// Micro-dollars per node-hour.
+/// A price in micro-dollars per node-hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Price(pub u64);
 
@@ -16,7 +16,8 @@ impl Price {
         self.0.is_multiple_of(tick)
     }
 
-    /// The next multiple of `tick` at or above; `None` beyond what can be expressed.
+    /// Returns the lowest multiple of `tick` that is at least this price. None if it is too large for
+    /// the type.
     pub fn round_up(self, tick: u64) -> Option<Price> {
         self.0.checked_next_multiple_of(tick).map(Price)
     }
@@ -33,7 +34,7 @@ impl fmt::Display for Price {
     }
 }
 
-/// Micro-dollars.
+/// An amount in micro-dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Amount(pub u128);
 
@@ -41,7 +42,7 @@ impl Amount {
     /// No micro-dollars.
     pub const ZERO: Amount = Amount(0);
 
-    /// The marketplace's share of a debit, rounded down: the provider gains (R15).
+    /// Returns the marketplace's share of a debit, rounded down, so the provider gains (R15).
     #[must_use]
     pub fn fee(self, fee_bps: u64) -> Amount {
         Amount(self.0 * u128::from(fee_bps) / 10_000)
@@ -59,7 +60,7 @@ impl fmt::Display for Amount {
 pub struct Bill(pub u128);
 
 impl Bill {
-    /// Rounded down, once per charge: the tenant gains (R15).
+    /// Returns the amount, rounded down once per charge, so the tenant gains (R15).
     pub fn round(self) -> Amount {
         Amount(self.0 / u128::from(Micros::HOUR.0))
     }

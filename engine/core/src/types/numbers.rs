@@ -20,13 +20,13 @@ pub struct Numbers {
 /// The number of units of a market in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Supply {
-    /// Leaving ones too.
+    /// The number of all units, including those that are leaving.
     pub total: u64,
     /// The number of units without an allocation.
     pub free: u64,
-    /// Not under notice.
+    /// The number of allocated units that are not under notice.
     pub allocated: u64,
-    /// Claimed ones too.
+    /// The number of units under notice, including claimed ones.
     pub notice: u64,
     /// The number of units under notice that a bid has a claim on.
     pub claimed: u64,

@@ -14,7 +14,7 @@ macro_rules! rejects {
             /// All refusals, in the order of their declaration.
             pub const ALL: &'static [Reject] = &[$(Reject::$name,)*];
 
-            /// The stable code, as in `NOT_A_TICK`.
+            /// Returns the stable code, such as `NOT_A_TICK`.
             pub fn code(self) -> &'static str {
                 match self {
                     $(Reject::$name => $word,)*
@@ -33,11 +33,11 @@ rejects! {
     UnknownMarket = "UNKNOWN_MARKET",
     /// No market rule has this name.
     UnknownRule = "UNKNOWN_RULE",
-    /// A value that the rule does not allow; the tick is never changed.
+    /// The rule does not allow the value. The tick never changes.
     BadRule = "BAD_RULE",
-    /// 0 where nothing is offered, or more units than an offer may have.
+    /// The capacity is 0 although nothing is offered, or above the most units of an offer.
     BadCapacity = "BAD_CAPACITY",
-    /// Off the tick.
+    /// The reserve is not a multiple of the tick.
     BadReserve = "BAD_RESERVE",
     /// No unit has this name, or the unit was removed.
     UnknownUnit = "UNKNOWN_UNIT",
@@ -53,31 +53,31 @@ rejects! {
     AlreadyLeaving = "ALREADY_LEAVING",
     /// The node was reported ready before; the first report counts (R15).
     AlreadyReady = "ALREADY_READY",
-    /// Names both markets and an instance type, neither, or a market twice.
+    /// The bid names both markets and an instance type, or neither, or a market twice.
     BadMarkets = "BAD_MARKETS",
-    /// Not 1 ≤ `min_nodes` ≤ `max_nodes`.
+    /// 1 ≤ `min_nodes` ≤ `max_nodes` does not hold.
     BadNodes = "BAD_NODES",
     /// The bid no longer searches.
     Closed = "CLOSED",
     /// The cancel mode is none of those known.
     BadMode = "BAD_MODE",
-    /// 0, or not a multiple of the market's tick.
+    /// The ceiling is 0, or not a multiple of the market's tick.
     NotATick = "NOT_A_TICK",
     /// The ceiling is above the `ceiling_max` of a market.
     CeilingTooHigh = "CEILING_TOO_HIGH",
-    /// More than `bid_nodes_max`.
+    /// `max_nodes` is above the `bid_nodes_max` of a market.
     TooManyNodes = "TOO_MANY_NODES",
-    /// The time in force is unknown, GTT without `expire_at`, or another with it.
+    /// The time in force is unknown, is GTT without `expire_at`, or is another one with it.
     BadTif = "BAD_TIF",
     /// `expire_at` is not in the future.
     Expired = "EXPIRED",
     /// The behaviour on preemption is none of those known.
     BadOnPreemption = "BAD_ON_PREEMPTION",
-    /// Fewer than the live nodes or `min_nodes`.
+    /// `max_nodes` would be below the number of live nodes, or below `min_nodes`.
     BelowHeld = "BELOW_HELD",
-    /// A ceiling is not lowered while a live node is protected (R2).
+    /// The ceiling may not be lowered while a live node is protected (R2).
     Protected = "PROTECTED",
-    /// A ceiling is not lowered below the reserve of a node held (R2).
+    /// The ceiling may not be lowered below the reserve of a held node (R2).
     BelowReserve = "BELOW_RESERVE",
 }
 

@@ -4,7 +4,7 @@ use crate::types::money::{Price, Totals};
 use crate::types::numbers::{Numbers, Supply};
 use crate::types::units::{AllocationId, BidId, MarketId, Micros, UnitId};
 
-/// Everything, in the order of the ids.
+/// The whole state, in the order of the ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateDump {
     /// All markets, in the order in which they were opened.
@@ -33,7 +33,7 @@ pub struct MarketDump {
 pub struct BidDump {
     /// The number of the bid.
     pub bid: BidId,
-    /// Live nodes.
+    /// The number of its live nodes.
     pub held: u32,
     /// The number of its claims.
     pub claimed: u32,
@@ -64,7 +64,7 @@ pub struct AllocationDump {
     pub claim: Option<BidId>,
     /// Price in force, per node-hour.
     pub billed: Price,
-    /// While starting: start time-out + minimum runtime.
+    /// The end of the protection. While starting, it is the start time-out plus the minimum runtime.
     pub protected_until: Micros,
 }
 
@@ -75,7 +75,7 @@ pub enum AllocationState {
     Starting,
     /// The node is ready, and is billed (R15).
     Active,
-    /// Either of the two, under notice.
+    /// The node is under notice, ready or not.
     Notice,
 }
 

@@ -15,18 +15,19 @@ impl Micros {
     /// The span of 24 hours.
     pub const DAY: Micros = Micros(24 * Self::HOUR.0);
 
-    /// Returns the span of so many seconds.
+    /// Returns a span of this many seconds.
     pub const fn seconds(seconds: u64) -> Micros {
         Micros(seconds * Self::SECOND.0)
     }
 
-    /// The instant `span` later; the end of time where that cannot be expressed.
+    /// Returns the instant `span` later. If that is too large for the type, returns the largest
+    /// instant.
     #[must_use]
     pub const fn after(self, span: Micros) -> Micros {
         Micros(self.0.saturating_add(span.0))
     }
 
-    /// The span since `earlier`; zero when that lies ahead.
+    /// Returns the span since `earlier`; zero if `earlier` is in the future.
     #[must_use]
     pub const fn since(self, earlier: Micros) -> Micros {
         Micros(self.0.saturating_sub(earlier.0))
@@ -70,7 +71,7 @@ name!(
     AccountName
 );
 name!(
-    /// `type/region`, as in `h100-8x/eu-west`.
+    /// The name of a market: `type/region`, as in `h100-8x/eu-west`.
     MarketName
 );
 name!(
@@ -78,12 +79,12 @@ name!(
     InstanceType
 );
 name!(
-    /// A client's idempotency key; at most 128 bytes, which the edge sees to (R16).
+    /// A client's idempotency key (R16). The edge limits it to 128 bytes.
     ClientKey
 );
 
 impl MarketName {
-    /// The instance type and the region; without a `/` the region is empty.
+    /// Returns the instance type and the region. Without a `/` the region is empty.
     pub fn parts(&self) -> (&str, &str) {
         self.0.split_once('/').unwrap_or((&self.0, ""))
     }
@@ -101,7 +102,7 @@ pub struct UnitName {
 }
 
 impl UnitName {
-    /// A text of another shape gives a name that no unit has (number 0).
+    /// Parses a name. A text of another form gives a name that no unit has (number 0).
     pub fn parse(text: &str) -> UnitName {
         let parsed = text.split_once(':').and_then(|(market, rest)| {
             let (provider, number) = rest.rsplit_once('#')?;
@@ -122,23 +123,24 @@ impl fmt::Display for UnitName {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);
 
-/// A bid is named by the sequence number of the command that placed it.
+/// The id of a bid: the sequence number of the command that placed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BidId(pub u64);
 
-/// Allocations are numbered from 1 in the order in which they begin.
+/// The id of an allocation. Allocations are numbered from 1 in the order in which they begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AllocationId(pub u64);
 
-/// Markets are numbered from 0 in the order in which they were opened.
+/// The id of a market. Markets are numbered from 0 in the order in which they were opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MarketId(pub u32);
 
-/// Accounts are numbered from 0 in the order in which commands first name them.
+/// The id of an account. Accounts are numbered from 0 in the order in which commands first name them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(pub u32);
 
-/// One sellable node: at most one offer per market and provider, so these three name it.
+/// The id of a unit, which is one sellable node. There is at most one offer per market and provider, so
+/// these three fields identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId {
     /// The market in which the unit is sold.
@@ -161,7 +163,7 @@ macro_rules! number {
 
 number!(Micros, Seq, BidId, AllocationId);
 
-/// The names behind the numbers of markets and accounts.
+/// The names of markets and accounts by their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// The names of markets, by [`MarketId`].

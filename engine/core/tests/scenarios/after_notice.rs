@@ -1,4 +1,4 @@
-//! R7: what a bid wants once a node of its is to go.
+//! R7: what a bid wants once it has to give up a node.
 
 use crate::story::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! R4: who yields, to whom, and when.
+//! R4: which bid yields, to which bid, and when.
 
 use crate::story::check;
 use expect_test::expect;

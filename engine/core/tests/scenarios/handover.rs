@@ -1,4 +1,4 @@
-//! R5: notice, deadline, and whose the unit is then.
+//! R5: notice, deadline, and the bid that then gets the unit.
 
 use crate::story::check;
 use expect_test::expect;

@@ -1,6 +1,6 @@
-//! The rule book as stories: a module for each rule, a test for each sentence that matters.
+//! The rules as stories: a module for each rule, and a test for each sentence that matters.
 //!
-//! How stories are told and drawn: `story.rs`.
+//! `story.rs` explains the language of the stories.
 
 mod after_notice;
 mod billing;

@@ -1,4 +1,4 @@
-//! R9, R10: the five numbers, and that no number evicts anybody.
+//! R9, R10: the five numbers, and that no number evicts a holder.
 
 use crate::story::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! R1 and §3: one order of things. Every story is told twice, once with the clock moved in between.
+//! R1 and §3: the order of things. Every story is played twice, once with the clock moved in between.
 
 use crate::story::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! R17: who sells in a market does not buy there.
+//! R17: an account that sells in a market does not buy there.
 
 use crate::story::check;
 use expect_test::expect;

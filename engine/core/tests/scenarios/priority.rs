@@ -1,4 +1,4 @@
-//! R2: whose turn it is, and which unit is the cheapest.
+//! R2: the order of bids, and the order of units.
 
 use crate::story::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! R16: refusals, and answers given again.
+//! R16: refusals, and repeated answers.
 
 use crate::story::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! R6: claims given up for free units, orphans, notices that stand.
+//! R6: claims given up for free units, orphans, and standing notices.
 
 use crate::story::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! R13: bids that look in more than one market.
+//! R13: bids that search in more than one market.
 
 use crate::story::check;
 use expect_test::expect;

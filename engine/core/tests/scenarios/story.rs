@@ -1,7 +1,7 @@
-//! A small language in which a story of the market is told, and in which the book is drawn.
+//! A small language for stories of the market, which draws the order book.
 //!
-//! One command a line, `# remarks` aside. `at 900s` or `+300s` before a command, or alone, moves the
-//! clock; it starts at 0.
+//! One command per line; `# remarks` are ignored. `at 900s` or `+300s` before a command, or alone, moves
+//! the clock, which starts at 0.
 //!
 //! | line | what it is |
 //! |---|---|
@@ -16,8 +16,9 @@
 //! | `show` | draws bids and prices; every story that does not end with a drawing ends with this one |
 //! | `numbers`, `quote 1 2`, `events`, `bills` | the five numbers; the entry prices for 1 and for 2 nodes; what the last command brought; the charges since they were last drawn |
 //!
-//! Further options: `in a100/us` (bids: `in a100/us,a100/eu`) where there are several markets, `by p2`
-//! for a command in somebody's name, `key k` for a client key. Refusals are drawn where they happen.
+//! Further options: `in a100/us` (bids: `in a100/us,a100/eu`) if there are several markets, `by p2` for a
+//! command in the name of another account, `key k` for a client key. Refusals are drawn where they
+//! happen.
 
 mod drawing;
 mod words;
@@ -34,13 +35,13 @@ use kubebid_core::units::{
 use kubebid_core::{Auction, Command, Exchange, Price, Stamped};
 use words::Words;
 
-/// What a story without a market has.
+/// The market of a story that opens none.
 const MARKET: &str = "a100/eu";
 /// A number that no bid and no allocation has.
 const NOBODY: u64 = 1_000_000;
 
-/// Tells the story and compares what it draws; tells it once more with the clock moved in between,
-/// which changes nothing (R1). `UPDATE_EXPECT=1` writes down what was drawn.
+/// Plays the story and compares its drawings. Plays it once more with the clock moved in between, which
+/// changes nothing (R1). `UPDATE_EXPECT=1` writes the drawings down.
 pub(crate) fn check(story: &str, drawn: Expect) {
     let told = tell(story, Clock::AsTold);
     drawn.assert_eq(&told);
@@ -63,10 +64,10 @@ fn tell(story: &str, clock: Clock) -> String {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Clock {
-    /// Moves with the commands.
+    /// The clock moves only with the commands.
     #[default]
     AsTold,
-    /// Moves by itself too: `AdvanceTime` before every command.
+    /// The clock moves by itself too: `AdvanceTime` comes before every command.
     Ticking,
 }
 
@@ -75,9 +76,9 @@ struct Teller {
     exchange: Exchange,
     clock: Clock,
     cast: Cast,
-    /// What the last line brought.
+    /// The events of the last line.
     events: Vec<Event>,
-    /// Charges that were not drawn yet.
+    /// The charges that were not drawn yet.
     charges: Vec<Event>,
     pages: String,
 }
@@ -121,7 +122,7 @@ impl Teller {
         self.page(&page);
     }
 
-    /// Drawings are set apart by an empty line; refusals stand where they happen.
+    /// Adds a drawing. Drawings are separated by an empty line; refusals are drawn where they happen.
     fn page(&mut self, page: &str) {
         if !self.pages.is_empty() {
             self.pages.push('\n');
@@ -287,7 +288,7 @@ impl Teller {
         MarketId(at.expect("a market") as u32)
     }
 
-    /// `p1/1`, or `a100/us:p1/1` where there are several markets.
+    /// Parses `p1/1`, or `a100/us:p1/1` if there are several markets.
     fn unit(&self, text: &str) -> UnitName {
         let (market, unit) = match text.split_once(':') {
             Some((market, unit)) => (MarketName::new(market), unit),
@@ -297,7 +298,7 @@ impl Teller {
         UnitName { market, provider: AccountName::new(provider), number: words::number(number) }
     }
 
-    /// The node on a unit, or the one named by its number, `node-3`, and its tenant.
+    /// Returns the node on a unit, or the one with a number, `node-3`, and its tenant.
     fn node_on(&self, text: &str) -> (AllocationId, Option<AccountName>) {
         if let Some(number) = text.strip_prefix("node-") {
             return (AllocationId(words::number(number)), None);
@@ -334,7 +335,7 @@ impl Words<'_> {
         rules
     }
 
-    /// What stands behind `@`.
+    /// Parses what follows `@`.
     fn price_at(&mut self) -> Option<Price> {
         self.after("@").map(|price| Price(words::dollars(price)))
     }

@@ -1,4 +1,4 @@
-//! R14: how long a bid searches, and what ends it.
+//! R14: the time for which a bid searches, and what ends the search.
 
 use crate::story::check;
 use expect_test::expect;

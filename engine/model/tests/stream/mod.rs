@@ -1,4 +1,5 @@
-//! Random commands from a seed, made to meet each other: few prices, few accounts, short times.
+//! Random commands from a seed. There are few prices, few accounts and short times, so that the commands
+//! affect each other.
 
 use kubebid_core::Price;
 use kubebid_core::command::{CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue};
@@ -17,7 +18,7 @@ pub(crate) struct Stream {
     state: u64,
     now: u64,
     made: u64,
-    /// Who placed which bid.
+    /// The tenant of each bid.
     tenants: BTreeMap<BidId, AccountName>,
 }
 
@@ -26,7 +27,7 @@ impl Stream {
         Stream { state: seed, now: 0, made: 0, tenants: BTreeMap::new() }
     }
 
-    /// SplitMix64.
+    /// Draws a random number (SplitMix64).
     fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -100,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// Mostly the one who may.
+    /// Returns an account that may send the command, in most cases.
     fn tenant_of(&mut self, bid: BidId) -> AccountName {
         let other = self.account(&TENANTS);
         if self.one_in(20) { other } else { self.tenants[&bid].clone() }

@@ -1,6 +1,5 @@
-//! Writes one sentence for each event, and names its rule.
-//!
-//! The sentences are made of the event as the caller sees it, so that they cannot tell more.
+//! Writes one sentence for each event, and names its rule. A sentence uses only the event as the caller
+//! sees it, so it cannot reveal more.
 
 use super::words::{dollars, instant, nodes};
 use kubebid_proto::v1;
@@ -11,7 +10,7 @@ use v1::{allocation::EndReason, bid::CloseReason, notice::Reason as NoticeReason
 /// The bid or node that is explained, and what was known of it before an event.
 #[derive(Debug, Default)]
 pub(super) struct Subject {
-    /// The bid that is explained, or whose node is; none for a provider.
+    /// The bid that is explained, or the bid of the node that is explained. None for a provider.
     pub(super) bid: Option<u64>,
     /// The unit that the bid had a claim on last.
     claimed_unit: Option<String>,
@@ -24,7 +23,8 @@ impl Subject {
         Subject { bid, ..Subject::default() }
     }
 
-    /// The step that an event is, oldest first; none where it explains nothing.
+    /// Returns the step that explains an event, or None if the event explains nothing. Events come
+    /// oldest first.
     pub(super) fn step(&mut self, event: v1::Event) -> Option<v1::explain_response::Step> {
         let (rule, text) = self.sentence(event.kind.as_ref()?)?;
         Some(v1::explain_response::Step {
@@ -230,7 +230,7 @@ impl Subject {
             Cause::StartTimeout => ("R11", "the node on it was not ready in time"),
             Cause::Unspecified => return None,
         };
-        // Why another party gave up or lost its claim is that party's to know.
+        // Only the party itself may know why it gave up or lost its claim.
         let text = if ours {
             format!("The claim on {} was lost: {why}.", of.unit)
         } else {

@@ -70,7 +70,8 @@ pub(super) fn of_bid(
     (rule, format!("{lacks}: {why}."))
 }
 
-/// `events` are those that the caller sees; a node that has ended is known from them only.
+/// Explains an allocation. `events` are those that the caller may see; a node that has ended is known
+/// from them only.
 pub(super) fn of_allocation(
     id: AllocationId,
     view: Option<&AllocationView>,
@@ -127,7 +128,7 @@ fn under_notice(
     market: Option<&MarketView>,
 ) -> (&'static str, String) {
     let deadline = instant(notice.deadline.0);
-    // Whoever sees the bid of the node sees what is its tenant's.
+    // A caller who sees the bid of the node may see what is the tenant's.
     let is_tenants = events.iter().any(|event| matches!(&event.kind, Some(Kind::BidPlaced(_))));
     let stay = notice.price_to_stay.filter(|_| is_tenants).map(|price| dollars(price.0));
     let stay = stay.map(|price| format!(" A ceiling of {price} keeps it.")).unwrap_or_default();

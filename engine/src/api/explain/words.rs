@@ -1,6 +1,6 @@
 //! Formats prices and times for people.
 
-/// Micro-dollars as dollars: "$1.5", "$0.0001".
+/// Formats micro-dollars as dollars: "$1.5", "$0.0001".
 pub(super) fn dollars(micros: u64) -> String {
     let (whole, rest) = (micros / 1_000_000, micros % 1_000_000);
     let cents = format!("{rest:06}");
@@ -8,7 +8,7 @@ pub(super) fn dollars(micros: u64) -> String {
     format!("${whole}.{trimmed:0<2}")
 }
 
-/// An instant of market time, UTC, to the second.
+/// Formats an instant of market time as UTC, to the second.
 pub(super) fn instant(micros: u64) -> String {
     let seconds = micros / 1_000_000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -16,7 +16,8 @@ pub(super) fn instant(micros: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// The Gregorian date of a day since 1970-01-01 (Hinnant, "chrono-compatible low-level date algorithms").
+/// Returns the Gregorian date of a day since 1970-01-01 (Hinnant, "chrono-compatible low-level date
+/// algorithms").
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -28,7 +29,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
-/// "1 node", "2 nodes".
+/// Formats a number of nodes: "1 node", "2 nodes".
 pub(super) fn nodes(count: u64) -> String {
     if count == 1 { "1 node".to_owned() } else { format!("{count} nodes") }
 }

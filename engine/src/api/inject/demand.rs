@@ -1,7 +1,7 @@
 //! InjectDemand and EndDemand, and the task that releases the nodes of a demand spike.
 //!
-//! That a spike ends is in the market: its bids expire. Whoever looks after it only follows what the market says of the
-//! account's bids, so it goes on after a restart where it was.
+//! The market itself ends a spike, because its bids expire. The task only follows what the market says of
+//! the account's bids, so after a restart it continues where it was.
 
 use super::log;
 use crate::api::Api;
@@ -30,6 +30,7 @@ const INJECT: &str = "kubebid.inject";
 const RETRY: Duration = Duration::from_millis(500);
 
 impl Api {
+    /// InjectDemand: places bids of the account `kubebid.inject`, which expire by themselves.
     pub async fn inject_demand(
         &self,
         caller: &Caller,
@@ -65,6 +66,7 @@ impl Api {
         })
     }
 
+    /// EndDemand: cancels the demand spikes at once and releases their nodes.
     pub async fn end_demand(
         &self,
         caller: &Caller,
@@ -82,7 +84,7 @@ impl Api {
         for view in views {
             match self.submit(Submission::new(None, cancelled(view.bid))).await {
                 Ok(done) => answer.seq = done.seq,
-                // It came to its end by itself in this moment.
+                // It ended by itself at this moment.
                 Err(error) if error.seq.is_some() => continue,
                 Err(error) => return Err(error),
             }
@@ -93,7 +95,8 @@ impl Api {
         Ok(answer)
     }
 
-    /// The account of the drills, made where it is missing: it is listed, billed and limited like any other.
+    /// Returns the account of the drills, and creates it if it is missing. It is listed, billed and
+    /// limited like any other.
     async fn inject_account(&self, caller: &Caller) -> Result<Caller, ApiError> {
         if self.rows().account(INJECT).await?.is_none() {
             let created_at_us = clock::wall().0;
@@ -119,8 +122,8 @@ fn cancelled(bid: BidId) -> Command {
     Command::CancelBid { tenant: AccountName::new(INJECT), bid, mode: CancelMode::Release }
 }
 
-/// Reports nodes of spikes ready, or the market would take them for lost; releases those whose bid has ended its
-/// search.
+/// Reports nodes of spikes ready, because the market would otherwise treat them as lost, and releases the
+/// nodes of bids that have ended their search.
 pub(super) async fn tend(engine: Engine) {
     let mut feed = engine.subscribe();
     loop {
@@ -156,7 +159,7 @@ pub(super) async fn tend(engine: Engine) {
 
 async fn tend_once(engine: &Engine) -> Result<(), SubmitError> {
     let commands = due(engine).await?;
-    // What the market refuses has been seen to by somebody else.
+    // A command that the market refuses is no longer needed.
     let done = commands.into_iter().map(|command| engine.submit(Submission::new(None, command), |_| ()));
     join_all(done).await.into_iter().collect()
 }

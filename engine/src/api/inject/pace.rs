@@ -17,10 +17,11 @@ use tokio::sync::watch;
 
 /// The interval between two steps; each step is a commit.
 const BEAT: Duration = Duration::from_millis(250);
-/// Eleven days in a second.
+/// The highest rate: eleven days of market time in a second.
 const RATE_MAX: u32 = 1_000_000;
 
 impl Api {
+    /// SetClockRate: makes a stepped clock advance by itself, or stops it with 0.
     pub async fn set_clock_rate(
         &self,
         caller: &Caller,
@@ -43,7 +44,8 @@ impl Api {
     }
 }
 
-/// Moves the clock at the rate that is set. A step that the engine is too busy for is made up for by the next.
+/// Moves the clock at the rate that is set. If the engine is too busy for a step, the next step makes up
+/// for it.
 pub(super) async fn go(engine: Engine, mut rate: watch::Receiver<u32>) {
     loop {
         let Ok(pace) = rate.wait_for(|rate| *rate > 0).await.map(|rate| *rate) else { return };
@@ -58,7 +60,7 @@ pub(super) async fn go(engine: Engine, mut rate: watch::Receiver<u32>) {
             }
             let now = Instant::now();
             match step(&engine, now - last, pace).await {
-                // What is too far stays too far, and is not made up for.
+                // A step that is too far stays too far: it is not made up for.
                 Ok(()) | Err(SubmitError::TooFar) => last = now,
                 Err(SubmitError::Stopping) => return,
                 Err(

@@ -24,14 +24,14 @@ const AT_ONCE: usize = 512;
 /// The most offers that RestoreOffers reads.
 const OFFERS: u32 = 100_000;
 
-/// The offers that are meant: of one market, of one provider, or one offer.
+/// The offers to take units from: those of one market, of one provider, or a single offer.
 #[derive(Clone, Debug)]
 struct Whose {
     market: Option<MarketName>,
     provider: Option<AccountName>,
 }
 
-/// The way in which a unit goes.
+/// The way in which a unit is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Going {
     Lost,
@@ -46,13 +46,14 @@ struct Target {
     holder: Option<AllocationView>,
 }
 
-/// A unit that was taken, and from whom, if anybody held it.
+/// A unit that was taken, and its former holder, if it had one.
 struct Taken {
     done: Done,
     from: Option<v1::TakenUnit>,
 }
 
 impl Api {
+    /// InjectLoss: reports units lost, or withdraws them, on behalf of their providers.
     pub async fn inject_loss(
         &self,
         caller: &Caller,
@@ -76,7 +77,7 @@ impl Api {
             for taken in self.take(caller, some.to_vec(), going).await? {
                 let Taken { done, from } = match taken {
                     Ok(taken) => taken,
-                    // It is gone, or leaving: somebody was faster.
+                    // Another command took the unit first: it is gone, or leaving.
                     Err(error) if error.seq.is_some() => continue,
                     Err(error) => return Err(error),
                 };
@@ -92,6 +93,8 @@ impl Api {
         Ok(answer)
     }
 
+    /// PreemptAllocation: withdraws the unit of one node on behalf of its provider, so that the node
+    /// gets a notice.
     pub async fn preempt_allocation(
         &self,
         caller: &Caller,
@@ -117,6 +120,7 @@ impl Api {
         Ok(v1::PreemptAllocationResponse { seq: done.seq, at_us: done.at.0, taken, before })
     }
 
+    /// RestoreOffers: puts the offers again as their providers last put them.
     pub async fn restore_offers(
         &self,
         caller: &Caller,
@@ -144,7 +148,7 @@ impl Api {
         Ok(answer)
     }
 
-    /// Takes units on behalf of their providers, one behind the other: what became of each.
+    /// Takes units on behalf of their providers, one after the other. Returns the outcome of each.
     async fn take(
         &self,
         caller: &Caller,
@@ -176,7 +180,7 @@ impl Api {
         Ok(taken.collect())
     }
 
-    /// Returns the market that is meant; None stands for all.
+    /// Returns the market to take units from; None means all markets.
     fn market_of(&self, whose: &Whose) -> Result<Option<MarketId>, ApiError> {
         let Some(name) = &whose.market else { return Ok(None) };
         let Some(view) = self.0.engine.views().markets().get(name) else {
@@ -186,8 +190,8 @@ impl Api {
         Ok(Some(view.market))
     }
 
-    /// Returns the units to take, the first first, and the offers that they are of. An outage takes those that are
-    /// leaving too.
+    /// Returns the units to take, in order, and the offers that they belong to. An outage takes
+    /// leaving units too.
     async fn targets(
         &self,
         whose: &Whose,
@@ -224,7 +228,8 @@ impl Api {
         Ok((targets, before))
     }
 
-    /// Returns those of the offers, as they are to be, that have fewer units at present, and how many those have.
+    /// Returns those of the offers that have fewer units at present than they should, each with its
+    /// present number of units.
     async fn short(&self, whose: &Whose, put: Vec<OfferRow>) -> Result<Vec<(u64, OfferRow)>, ApiError> {
         self.market_of(whose)?;
         if put.is_empty() {
@@ -268,7 +273,7 @@ impl Whose {
         Ok(whose)
     }
 
-    /// Nothing is offered, or was.
+    /// Returns the error for a choice that no offer matches.
     fn nothing(&self) -> ApiError {
         ApiError::new(Code::UnknownOffer).saying(format!("nothing is offered by {self}"))
     }
@@ -295,7 +300,8 @@ fn before(names: &Names, offer: &OfferView) -> v1::OfferBefore {
     }
 }
 
-/// So that nobody moves to a unit that goes next: free ones, then the lowest ceilings.
+/// The order in which units are taken: free ones first, then those with the lowest ceilings. Otherwise a
+/// holder could move to a unit that is taken next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Free(Reverse<u64>),
@@ -329,7 +335,7 @@ fn left(step: &Step, unit: UnitId) -> Option<(Node, Micros)> {
     })
 }
 
-/// Returns the node if it was under notice already: its deadline stays.
+/// Returns the node if it was under notice already, in which case its deadline stays.
 fn stayed(holder: AllocationView) -> Option<(Node, Micros)> {
     let AllocationView { allocation, bid, tenant, unit, .. } = holder;
     Some((Node { allocation, bid, tenant, unit }, holder.notice?.deadline))

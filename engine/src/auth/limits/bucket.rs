@@ -4,18 +4,23 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The rate at which a bucket fills. It holds `count`, which come back within `span`.
+/// The rate at which a bucket fills. The bucket holds `count` at most, and an empty one is full after
+/// `span`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
+    /// The size of the bucket.
     pub count: u64,
+    /// The time in which an empty bucket becomes full.
     pub span: Duration,
 }
 
 impl Rate {
+    /// Returns a rate per second.
     pub const fn per_second(count: u64) -> Rate {
         Rate { count, span: Duration::from_secs(1) }
     }
 
+    /// Returns a rate per day.
     pub const fn per_day(count: u64) -> Rate {
         Rate { count, span: Duration::from_secs(86_400) }
     }
@@ -24,26 +29,28 @@ impl Rate {
         u64::try_from(self.span.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The nanoseconds after which there is one more; none where there never is one, 0 where there always is.
+    /// Returns the nanoseconds after which there is one more. None if there never is one; 0 if there
+    /// always is.
     fn each(self) -> Option<u64> {
         self.span().checked_div(self.count)
     }
 }
 
-/// Holds the moment at which the bucket is full again, so that a request is one atomic exchange and nobody has
-/// to refill anything (GCRA).
+/// A bucket of tokens. It stores the moment at which it is full again (GCRA), so that a request is one
+/// atomic exchange and no task has to refill it.
 #[derive(Debug, Default)]
 pub struct Bucket {
     full_at: AtomicU64,
 }
 
 impl Bucket {
-    /// Takes as many as there are, `most` at most. Returns how many, and the time until there is one more.
+    /// Takes as many as there are, `most` at most. Returns the number taken, and the time until there
+    /// is one more.
     pub fn take_some(&self, most: u64, rate: Rate) -> (u64, Duration) {
         self.take_at(nanos(), most, rate)
     }
 
-    /// Returns whether fewer can be taken at once than from a new bucket.
+    /// Returns true if fewer can be taken at once than from a new bucket.
     pub fn is_used(&self) -> bool {
         self.full_at.load(Ordering::Relaxed) > nanos()
     }
@@ -64,8 +71,11 @@ impl Bucket {
         }
     }
 
-    /// Takes `cost` if there is one at least, on credit where there are fewer, so that what costs more than the bucket
-    /// holds can be had too. Returns the time until there is one otherwise.
+    /// Takes `cost` if the bucket has at least one, on credit if it has fewer than `cost`. A request
+    /// that costs more than the bucket holds is therefore possible.
+    ///
+    /// # Errors
+    /// The time until the bucket has one.
     pub fn take(&self, cost: u64, rate: Rate) -> Result<(), Duration> {
         self.take_on_credit_at(nanos(), cost, rate)
     }
@@ -80,7 +90,7 @@ impl Bucket {
         }
     }
 
-    /// Returns the time until there is one; zero if there is one now.
+    /// Returns the time until the bucket has one; zero if it has one now.
     pub fn wait(&self, rate: Rate) -> Duration {
         self.wait_at(nanos(), rate)
     }
@@ -97,7 +107,7 @@ impl Bucket {
         self.full_at.store(0, Ordering::Relaxed);
     }
 
-    /// Takes `cost`, on credit where there are fewer. The credit is at most what the bucket holds.
+    /// Takes `cost`, on credit if the bucket has less. The credit is at most what the bucket holds.
     pub fn charge(&self, cost: u64, rate: Rate) {
         self.charge_at(nanos(), cost, rate);
     }
@@ -127,7 +137,7 @@ mod tests {
     const TEN: Rate = Rate::per_second(10);
 
     #[test]
-    fn a_second_s_worth_is_to_be_had_at_once_and_then_as_it_comes() {
+    fn a_second_s_worth_can_be_taken_at_once_and_the_rest_as_it_comes_back() {
         let bucket = Bucket::default();
         let at_once = (0..20).filter(|_| bucket.take_at(SECOND, 1, TEN).0 == 1).count();
         assert_eq!(at_once, 10);
@@ -138,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn some_together_are_as_many_as_one_by_one() {
+    fn taking_some_together_gives_as_many_as_one_by_one() {
         let bucket = Bucket::default();
         let tenth = Duration::from_millis(100);
         assert_eq!(bucket.take_at(SECOND, 4, TEN), (4, Duration::ZERO));
@@ -169,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_more_than_there_is_is_had_on_credit_of_one_bucket_at_most() {
+    fn a_cost_above_the_bucket_is_taken_on_credit_of_one_bucket_at_most() {
         let bucket = Bucket::default();
         assert_eq!(bucket.take_on_credit_at(SECOND, 9, TEN), Ok(()));
         assert_eq!(bucket.take_on_credit_at(SECOND, 6, TEN), Ok(()), "there is one");

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number of open things. Cheap to clone.
+/// The number of things that are open. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Slots(Arc<AtomicU64>);
 
-/// An open thing, which counts until its last clone is dropped.
+/// A slot of one open thing. It counts until its last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Slot(#[expect(dead_code, reason = "it counts")] Arc<Taken>);
 
@@ -18,7 +18,7 @@ struct Taken {
 }
 
 impl Slots {
-    /// Takes a slot that counts as `weight` if no more than `most` are taken then.
+    /// Takes a slot that counts as `weight`, if no more than `most` are taken with it.
     pub fn take(&self, weight: u64, most: u64) -> Option<Slot> {
         let mut taken = self.0.load(Ordering::Relaxed);
         loop {

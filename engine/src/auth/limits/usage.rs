@@ -10,23 +10,25 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::broadcast::error::RecvError;
 
-/// Cheap to clone.
+/// The open bids of each account and the nodes they want. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Usage(Arc<Mutex<Table>>);
 
 /// Bids and nodes: counted, wanted, or allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
+    /// The number of bids.
     pub bids: u64,
+    /// The number of nodes.
     pub nodes: u64,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Commits up to this command are counted.
+    /// The last command whose commit is counted.
     counted: u64,
     accounts: BTreeMap<AccountName, Account>,
-    /// Commands that were executed under these numbers and are not counted yet.
+    /// Executed commands that are not counted yet, by number.
     stamped: BTreeMap<u64, (AccountName, Room)>,
 }
 
@@ -36,7 +38,7 @@ struct Account {
     on_the_way: Room,
 }
 
-/// Room that commands on their way will take up; given back when dropped.
+/// Room that is set aside for commands on their way. It is given back when this value is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     usage: Usage,
@@ -45,7 +47,7 @@ pub struct Reservation {
 }
 
 impl Usage {
-    /// Counts what is open, and keeps counting.
+    /// Counts what every account has open, and keeps counting from the commits.
     pub async fn follow(engine: &Engine) -> Result<Usage, SubmitError> {
         let usage = Usage::default();
         let mut feed = engine.subscribe();
@@ -75,7 +77,10 @@ impl Usage {
         Ok(())
     }
 
-    /// Sets `room` aside for an account that may have `most` in all; says what it has where that is too much.
+    /// Sets `room` aside for an account that may have `most` in all.
+    ///
+    /// # Errors
+    /// What the account has, if that is too much together with `room`.
     pub fn reserve(&self, account: &AccountName, room: Room, most: Room) -> Result<Reservation, Room> {
         let (reservation, refused) = self.reserve_each(account, &[room], most);
         match refused.first() {
@@ -84,8 +89,9 @@ impl Usage {
         }
     }
 
-    /// Works like [`Usage::reserve`], for commands that follow each other: for which of them there is no room, and
-    /// what the account has then. The others have theirs together.
+    /// Works like [`Usage::reserve`], for commands that follow each other. Returns one reservation
+    /// for all commands that have room, and the positions of the others, each with what the account
+    /// has at that point.
     pub fn reserve_each(
         &self,
         account: &AccountName,
@@ -96,7 +102,7 @@ impl Usage {
         let mut table = self.table();
         let used = table.accounts.entry(account.clone()).or_default();
         let mut has = used.has();
-        // Who asks for nothing more is not refused for having too much.
+        // A command that asks for nothing more is not refused because the account has too much.
         let too_many = |has: u64, more: u64, most: u64| more > 0 && has.saturating_add(more) > most;
         for (at, room) in rooms.iter().enumerate() {
             if too_many(has.bids, room.bids, most.bids) || too_many(has.nodes, room.nodes, most.nodes) {
@@ -116,18 +122,19 @@ impl Usage {
 }
 
 impl Reservation {
-    /// A part of it is not needed after all.
+    /// Gives back a part of the reservation that is not needed.
     pub fn give_back(&mut self, room: Room) {
         self.room.remove(room);
         self.usage.table().give_back(&self.account, room);
     }
 
-    /// The last of the commands was executed under this number: the room is used up, and from their commit on counted.
+    /// Ends the reservation after the last of its commands was executed under this number. From their
+    /// commit on the commands are counted instead.
     pub fn taken(&mut self, seq: u64) {
         let mut table = self.usage.table();
         let room = std::mem::take(&mut self.room);
         if seq > table.counted {
-            // On the way until then.
+            // Reserved until that commit is counted.
             table.stamped.insert(seq, (self.account.clone(), room));
         } else {
             table.give_back(&self.account, room);
@@ -164,7 +171,7 @@ impl Account {
 }
 
 impl Table {
-    /// Sets the usage of all accounts after a command.
+    /// Sets the usage of all accounts as it is after a command.
     fn begin(&mut self, seq: u64, usages: Vec<(AccountName, AccountUsage)>) {
         self.accounts.values_mut().for_each(|account| account.counted = Room::default());
         for (name, usage) in usages {
@@ -187,7 +194,7 @@ impl Table {
         self.accounts.entry(account).or_default().counted = Room { bids, nodes };
     }
 
-    /// Drops reservations of commands up to this one: commits have counted them.
+    /// Drops the reservations of commands up to this one, because their commits are counted.
     fn settle(&mut self, seq: u64) {
         self.counted = seq;
         let later = self.stamped.split_off(&(seq + 1));
@@ -214,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_its_way_counts_until_it_is_given_back() {
+    fn a_reservation_counts_until_it_is_given_back() {
         let (usage, t1) = (Usage::default(), AccountName::new("t1"));
         let first = usage.reserve(&t1, one(4), MOST).unwrap();
         let mut second = usage.reserve(&t1, one(6), MOST).unwrap();

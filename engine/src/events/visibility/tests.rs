@@ -21,7 +21,7 @@ const CY: AccountId = AccountId(2);
 const ACME: AccountId = AccountId(3);
 const MARKET: MarketId = MarketId(0);
 const UNIT: UnitId = UnitId { market: MARKET, provider: ACME, number: 7 };
-/// Ann holds it.
+/// A node that Ann holds.
 const NODE: Node = Node { allocation: AllocationId(5), bid: BidId(10), tenant: ANN, unit: UNIT };
 const OF_ANN: Bidder = Bidder { bid: BidId(10), tenant: ANN };
 const OF_BOB: Bidder = Bidder { bid: BidId(20), tenant: BOB };
@@ -34,7 +34,7 @@ fn names() -> Names {
     }
 }
 
-/// A command of Ann's with these events.
+/// Returns a step with these events after a command of Ann.
 fn step(facts: Vec<Fact>) -> Step {
     let command = Command::PlaceBid(PlaceBid {
         tenant: AccountName::new("ann"),
@@ -74,7 +74,8 @@ fn seen(message: &EventMessage, viewer: &str) -> Option<String> {
     Some(shown.copied().collect::<Vec<_>>().join(" "))
 }
 
-/// `expected` by viewer; everyone else must not get the event at all.
+/// Checks what each viewer sees. `expected` is by viewer; every other viewer must not get the event at
+/// all.
 #[track_caller]
 fn check(facts: Vec<Fact>, expected: &[(&str, &str)]) {
     let message = event_messages(&step(facts), &names()).collect::<Vec<_>>();
@@ -164,7 +165,7 @@ fn nobody_learns_who_displaced_whom() {
 }
 
 #[test]
-fn who_outbids_himself_sees_both_sides() {
+fn a_tenant_that_outbids_itself_sees_both_sides() {
     let by = Bidder { bid: BidId(11), tenant: ANN };
     check(
         vec![Fact::Claimed { node: NODE, by, was: None, cause: ClaimCause::Displaced }],
@@ -177,7 +178,7 @@ fn charged(tenant: AccountId, reason: ChargeReason) -> Fact {
 }
 
 #[test]
-fn a_charge_is_for_who_pays_and_who_is_paid() {
+fn a_charge_is_seen_by_its_payer_and_its_payee() {
     check(
         vec![charged(ANN, ChargeReason::Released)],
         &[("all", "allocation bid tenant"), ("ann", "allocation bid tenant"), ("acme", "allocation")],
@@ -185,7 +186,7 @@ fn a_charge_is_for_who_pays_and_who_is_paid() {
 }
 
 #[test]
-fn who_pays_for_a_claim_does_not_learn_on_what_nor_its_holder_of_it() {
+fn the_payer_of_a_claim_does_not_see_the_node_nor_its_holder_the_claim() {
     let dropped = Fact::ClaimDropped { node: NODE, by: OF_BOB, cause: DropCause::Cancelled };
     let facts = vec![charged(BOB, ChargeReason::ClaimDropped), dropped];
     let message = event_messages(&step(facts.clone()), &names()).collect::<Vec<_>>();

@@ -23,7 +23,8 @@ pub(crate) struct Running {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentRecord {
     pub(crate) allocation: AllocationId,
-    /// The charge of a claim on the allocation; none for the allocation itself.
+    /// The charge, if the segment belongs to a claim on the allocation; None if it belongs to the
+    /// allocation itself.
     pub(crate) claim: Option<Place>,
     pub(crate) segment: Segment,
     /// The bill up to the end of the segment.
@@ -39,7 +40,7 @@ impl Running {
         self.marks.insert(allocation, Mark { at, bill: Bill::default() });
     }
 
-    /// A node ended; its charge is the next event.
+    /// Notes a node that has ended. Its charge is the next event.
     pub(super) fn settle(&mut self, was: &ClosedNode) {
         let mark = self.marks.remove(&was.allocation);
         self.ended = Some((*was, mark));
@@ -47,7 +48,7 @@ impl Running {
 }
 
 impl Mark {
-    /// The time from here to another mark; none where no time passed.
+    /// Returns the segment from this mark to a later one, or None if no time has passed between them.
     pub fn segment_to(self, later: Mark) -> Option<Segment> {
         let span = later.at.since(self.at);
         (span.0 > 0).then(|| Segment {
@@ -60,14 +61,14 @@ impl Mark {
     }
 }
 
-/// Rounded down.
+/// Returns the mean price of a span, rounded down.
 fn mean(bill: Bill, span: Micros) -> Price {
     Price(u64::try_from(bill.0 / u128::from(span.0)).expect("a mean of prices is not above them"))
 }
 
 impl Folded<'_> {
-    /// Cuts what runs at the full hours that passed before the command. Who is in a mark was ready before
-    /// this command and ends behind the mark.
+    /// Cuts the segments of running nodes at the full hours that passed before the command. Every
+    /// node in a mark was ready before this command, and ends after the mark.
     pub(super) fn pass_hours(&mut self, step: &Step, running: &mut Running) {
         for hour in &step.hours {
             for (allocation, bill) in &hour.bills {
@@ -84,7 +85,7 @@ impl Folded<'_> {
         }
     }
 
-    /// A node ended and nothing is charged for it.
+    /// Deletes what a node that ended without a charge had accrued.
     pub(super) fn free(&mut self, was: &ClosedNode, running: &mut Running) {
         if running.marks.remove(&was.allocation).is_some_and(|mark| was.ready_at != Some(mark.at)) {
             self.segments.retain(|record| record.claim.is_some() || record.allocation != was.allocation);
@@ -107,7 +108,7 @@ impl Folded<'_> {
             unreachable!("called with a charge")
         };
         let allocation = node.allocation;
-        // A debit is a credit and a fee, also where the tables hold less of it.
+        // A debit is a credit plus a fee, also if the tables hold less of it.
         let (debit, fee) = (held(allocation, debit), held(allocation, fee));
         let place = (seq.0, message.event.index);
         let (from, to) = match claim {
@@ -189,8 +190,8 @@ impl Folded<'_> {
 /// The largest amount that the tables hold, in micro-dollars.
 const AMOUNT_MAX: Amount = Amount(i64::MAX as u128);
 
-/// An amount as the tables hold it: one that is too large as the largest that they can. Only rules that the edge
-/// refuses lead there; the tables of everybody go on.
+/// Returns an amount as the tables hold it, which is at most [`AMOUNT_MAX`]. Only market rules that the
+/// edge refuses lead to a larger one. It is cut, so that the tables of all accounts continue.
 fn held(allocation: AllocationId, amount: Amount) -> Amount {
     if amount > AMOUNT_MAX {
         error!(%allocation, %amount, "an amount is larger than the tables hold: they show {AMOUNT_MAX}");
@@ -198,7 +199,7 @@ fn held(allocation: AllocationId, amount: Amount) -> Amount {
     amount.min(AMOUNT_MAX)
 }
 
-/// The same of a bill.
+/// Returns a bill as the tables hold it, in the same way.
 fn held_bill(allocation: AllocationId, bill: Bill) -> Bill {
     if bill.round() <= AMOUNT_MAX {
         return bill;

@@ -15,11 +15,13 @@ use kubebid_core::money::Price;
 use kubebid_core::units::{AllocationId, BidId};
 
 impl ReadModel {
+    /// Reads an allocation by its number; None if the tables do not have it.
     pub async fn allocation(&self, allocation: AllocationId) -> Result<Option<AllocationRow>, Fault> {
         self.allocation_of(None, allocation).await
     }
 
-    /// Reads an allocation, if `party` is its tenant or its provider; without one, anybody's.
+    /// Reads an allocation, if `party` is its tenant or its provider. Without a party, reads every
+    /// allocation.
     pub async fn allocation_of(
         &self,
         party: Option<&str>,
@@ -34,6 +36,7 @@ impl ReadModel {
         rows.first().map(read).transpose()
     }
 
+    /// Reads a page of allocations.
     pub async fn allocations(&self, query: &AllocationQuery) -> Result<Vec<AllocationRow>, Fault> {
         let mut select = select_allocations();
         select.add(" FROM (", &[]);

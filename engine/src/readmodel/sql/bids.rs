@@ -18,23 +18,25 @@ use crate::store::{Fault, Labels};
 use kubebid_core::money::Price;
 use kubebid_core::units::{BidId, Seq};
 
-/// Rows in one statement of a search, at least. The first one reads as many as the limit, each further one four times as
-/// many as the one before.
+/// The least number of rows that one statement of a search reads. The first statement reads as many as
+/// the limit, each further one four times as many as the one before.
 pub(super) const LEAST_ROWS: usize = 64;
-/// Rows in one statement, at most.
+/// The most rows that one statement reads.
 pub(super) const MOST_ROWS: usize = 4_096;
-/// Bids in one statement that looks up labels.
+/// The most bids in one statement that looks up labels.
 const LABELLED: usize = 500;
 
 /// Some bids of a query, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BidPage {
+    /// The bids that were found.
     pub bids: Vec<BidRow>,
-    /// The last bid that the search has read, if it ended before its limit and before the last bid.
+    /// The last bid that the search examined, if it stopped before its limit and before the last bid.
     pub stopped_at: Option<u64>,
 }
 
 impl ReadModel {
+    /// Reads a bid by its number; None if the tables do not have it.
     pub async fn bid(&self, bid: BidId) -> Result<Option<BidRow>, Fault> {
         self.bid_where(bid, None).await
     }

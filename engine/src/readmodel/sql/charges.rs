@@ -18,13 +18,14 @@ use kubebid_core::event::ChargeReason;
 use kubebid_core::money::{Amount, Bill, Price};
 use kubebid_core::units::{AllocationId, BidId, Seq};
 
-/// Allocations in one statement.
+/// The most allocations in one statement.
 const MANY: usize = 1_000;
 
-/// The allocation, and of a claim on it the charge; else zeros.
+/// The allocation and, for a claim on it, the place of the charge; zeros otherwise.
 type Key = (u64, u64, u64);
 
 impl ReadModel {
+    /// Reads a page of charges.
     pub async fn charges(&self, query: &ChargeQuery) -> Result<Vec<ChargeRow>, Fault> {
         let mut select = Select::new("SELECT");
         select.columns("c", CHARGES).add(" FROM (", &[]);
@@ -57,7 +58,8 @@ impl ReadModel {
         Ok(charges)
     }
 
-    /// Nodes that are being billed, those behind `after`. `from`, `to` and `after` of the query do not matter.
+    /// Reads the nodes that are being billed, after the allocation `after`. The fields `from`, `to`
+    /// and `after` of the query have no effect.
     pub async fn running(&self, query: &ChargeQuery, after: AllocationId) -> Result<Vec<RunningRow>, Fault> {
         let mut select = select_allocations();
         select.add(" FROM allocations a WHERE a.state = 'ACTIVE'", &[]);
@@ -107,7 +109,7 @@ impl ReadModel {
         Ok(running.collect())
     }
 
-    /// Reads segments by what they belong to, the oldest first, each with the mark at its end.
+    /// Reads segments by what they belong to, oldest first, each with the mark at its end.
     async fn segments(&self, allocations: &[u64]) -> Result<BTreeMap<Key, Vec<(Segment, Mark)>>, Fault> {
         let mut found: BTreeMap<Key, Vec<(Segment, Mark)>> = BTreeMap::new();
         for allocations in allocations.chunks(MANY) {
@@ -138,7 +140,7 @@ fn side(select: &mut Select, query: &ChargeQuery, account: Option<(&str, &String
     select.add("SELECT c.* FROM charges c WHERE true", &[]);
     if let Some((column, account)) = account {
         select.add(&format!(" AND c.{column} = ?"), &[account]);
-        // Whose node its claim was on is not the payer's to know.
+        // The payer of a claim may not know which node the claim was on.
         if column == "tenant" && query.allocation.is_some() {
             select.add(" AND c.own", &[]);
         }

@@ -21,14 +21,16 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 use std::collections::BTreeSet;
 
-/// Labels that fewer bids have are searched by the numbers of these bids.
+/// The number of bids with a label below which events are searched by the numbers of these bids.
 const FEW: u32 = 100;
 
 /// Some events of a query, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventPage {
+    /// The events that were found.
     pub events: Vec<EventRow>,
-    /// The place of the last row that the search has read, if it ended before its limit and before the last event.
+    /// The place of the last row that the search examined, if it stopped before its limit and before
+    /// the last event.
     pub stopped_at: Option<Place>,
 }
 
@@ -180,7 +182,7 @@ impl ReadModel {
         Ok(events)
     }
 
-    /// Returns the holders of events without a single market that look in one of these markets.
+    /// Returns the holders of events without a single market that search in one of these markets.
     async fn bids_looking_in(
         &self,
         markets: &BTreeSet<MarketName>,

@@ -16,19 +16,20 @@ use kubebid_core::money::Price;
 use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{MarketName, Micros, Seq};
 
-/// Changes in one answer of the database when bars are made.
+/// The most changes that one statement returns while bars are built.
 const PAGE: u32 = 5_000;
 
 /// Some bars of a market's prices, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarPage {
+    /// The bars that were found.
     pub bars: Vec<PriceBar>,
     /// True if the search ended before its limit and before the last change.
     pub stopped: bool,
 }
 
 impl ReadModel {
-    /// Returns when the market was opened, where the tables know it.
+    /// Returns when the market was opened; None if the tables do not have it.
     pub async fn market_opened_at(&self, market: &MarketName) -> Result<Option<Micros>, Fault> {
         let mut select = Select::new("SELECT");
         select.columns("m", MARKETS).add(" FROM markets m WHERE m.market = ?", &[&market.as_str()]);
@@ -36,7 +37,8 @@ impl ReadModel {
         Ok(rows.first().map(|row| time(row, "opened_at")))
     }
 
-    /// Returns what the market's numbers were from `since` on, the ones in force then first, up to `seq`.
+    /// Returns the market's numbers from `since` up to the command `seq`, beginning with those in
+    /// force at `since`.
     pub(crate) async fn prices_since(
         &self,
         market: &MarketName,
@@ -52,7 +54,7 @@ impl ReadModel {
         Ok(before.into_iter().chain(rows.iter().map(read)).map(|point| (point.at, point.numbers)).collect())
     }
 
-    /// Changes of the market's numbers in `from..to`, those behind `after`.
+    /// Reads changes of the market's numbers in `from..to`, those after the place `after`.
     pub async fn price_points(
         &self,
         market: &MarketName,
@@ -74,8 +76,9 @@ impl ReadModel {
         Ok(rows.iter().map(read).collect())
     }
 
-    /// The market price in bars of equal length, from the one with `from` on, but for those before the market
-    /// was opened; the last one ends at `to`, which should be the market's time at the latest.
+    /// Returns the market price in bars of equal length, beginning with the bar that contains `from`.
+    /// Bars before the market was opened are left out. The last one ends at `to`, which should not be
+    /// later than the market's time.
     pub async fn price_bars(
         &self,
         market: &MarketName,
@@ -87,8 +90,8 @@ impl ReadModel {
         Ok(self.price_bar_page(market, from..to, bar, limit, usize::MAX).await?.bars)
     }
 
-    /// Works like [`ReadModel::price_bars`]. A search that has looked at so many changes and has a complete bar
-    /// stops.
+    /// Works like [`ReadModel::price_bars`]. A search that has examined `most` changes and has a
+    /// complete bar stops.
     pub async fn price_bar_page(
         &self,
         market: &MarketName,
@@ -106,7 +109,7 @@ impl ReadModel {
         let start = Micros(from.max(opened_at).0 / bar.0 * bar.0);
         let before = self.price_before(market, start).await?;
         if before.is_none() && opened_at == kept_from {
-            // The price before the first change that is kept is not known.
+            // The price before the first kept change is not known.
             let first = self.price_points(market, start, Some(to), None, 1).await?;
             let Some(first) = first.first() else { return Ok(none) };
             opened_at = opened_at.max(first.at);

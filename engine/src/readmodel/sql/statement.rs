@@ -16,7 +16,8 @@ use kubebid_core::money::Amount;
 const AMOUNTS: Columns = &[("debit_micros", Number), ("credit_micros", Number), ("fee_micros", Number)];
 
 impl ReadModel {
-    /// Sums of what was charged, by market, or by market and value of a label; the first market first.
+    /// Returns the sums of what was charged, by market, or by market and value of a label. The first
+    /// market comes first.
     pub async fn statement(&self, query: &StatementQuery) -> Result<Vec<StatementRow>, Fault> {
         let paid = self.sums(query, "tenant").await?;
         let got = if query.labels.is_empty() { self.sums(query, "provider").await? } else { Vec::new() };
@@ -45,7 +46,8 @@ impl ReadModel {
         let split = query.by_label.as_ref().filter(|_| side == "tenant");
         select.add(if split.is_some() { "l.value" } else { "CAST(NULL AS text)" }, &[]);
         select.add(", m.number", &[]);
-        // A sum of halves is exact where the sum of the whole is beyond 2^63.
+        // Upper and lower halves are summed separately, which is exact even if the whole sum is
+        // above 2^63.
         for half in AMOUNTS.iter().flat_map(|column| [(column, "/"), (column, "%")]) {
             let (column, operator) = half;
             select.add(", CAST(SUM(", &[]).value("c", *column);

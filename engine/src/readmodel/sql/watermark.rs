@@ -24,7 +24,8 @@ use crate::store::select::Select;
 pub(crate) struct Extent {
     /// The last command whose rows they have.
     pub(crate) watermark: u64,
-    /// Events of earlier commands may have been dropped.
+    /// The first command whose events are certainly there. Events of earlier commands may have been
+    /// dropped.
     pub(crate) first_event: u64,
     /// Price changes before this time were dropped.
     pub(crate) prices_from: Micros,
@@ -46,7 +47,7 @@ impl Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     Done,
-    /// The tables know the market up to another command than the one that the rows follow.
+    /// Nothing was written: the watermark is another command than the one that the rows follow.
     Elsewhere {
         found: u64,
     },
@@ -65,17 +66,18 @@ impl Tables {
         Writer { tables: self.clone(), bulk_writer: None }
     }
 
-    /// Commands whose rows may share a transaction, or as many as one commit has.
+    /// Returns the most commands whose rows share a transaction. The commands of one commit are not
+    /// divided.
     pub(crate) fn commands_at_once(&self) -> usize {
         self.database.commands_at_once()
     }
 
-    /// Returns how long rows are gathered between transactions that have room.
+    /// Returns how long rows are gathered between transactions that are not full.
     pub(crate) fn rest(&self) -> Duration {
         self.database.rest()
     }
 
-    /// Returns the last command that the tables know.
+    /// Returns the last command whose rows the tables have.
     pub(crate) async fn watermark(&self) -> Result<u64, Fault> {
         Ok(self.extent().await?.watermark)
     }
@@ -88,7 +90,7 @@ impl Tables {
         Ok(Extent { watermark: number(&row, 0), first_event: number(&row, 1), prices_from: time(&row, 2) })
     }
 
-    /// Returns what the nodes that run had cost at the last full hour, up to the watermark that is returned.
+    /// Returns the watermark, and what each running node had cost at the last full hour before it.
     pub(crate) async fn running_marks(&self) -> Result<(u64, Running), Fault> {
         let doing = "reading what nodes have accrued";
         loop {
@@ -105,7 +107,7 @@ impl Tables {
                     (AllocationId(number(row, "allocation")), mark)
                 })
                 .collect();
-            // Somebody else may be writing.
+            // Another engine may be writing.
             if self.watermark().await? == before {
                 return Ok((before, Running::new(marks)));
             }
@@ -117,7 +119,7 @@ impl Tables {
         let doing = "emptying the projections";
         let clear = async {
             let mut transaction = self.pool.begin_with(self.database.begin()).await?;
-            // First the watermark: whoever writes waits from here on.
+            // The watermark first: from here on, other writers wait for this row.
             sqlx::query("UPDATE projection SET watermark = 0, first_event = 1, prices_from = 0")
                 .execute(&mut *transaction)
                 .await?;
@@ -154,16 +156,17 @@ fn select_running() -> Select {
     select
 }
 
-/// A mark as a segment keeps it: what is charged up to its end, and what is rounded off.
+/// Returns the mark that a segment stores: what is charged up to its end, and the remainder that was
+/// rounded off.
 pub(super) fn mark(at: Micros, total: u64, rest: u64) -> Mark {
     Mark { at, bill: Bill(u128::from(total) * u128::from(Micros::HOUR.0) + u128::from(rest)) }
 }
 
 impl Writer {
-    /// Writes the rows of the commands behind `before`, up to `after`.
+    /// Writes the rows of the commands after `before`, up to `after`.
     ///
     /// # Errors
-    /// Then the rows are there or not; write them again to learn.
+    /// The rows are written or not. Writing them again finds out.
     pub(crate) async fn write(
         &mut self,
         before: u64,
@@ -176,7 +179,7 @@ impl Writer {
             Some(bulk_writer) => bulk_writer,
             None => database.bulk_writer().await?,
         };
-        // Large ones take a while.
+        // A large group of rows takes a while.
         let patience = database.patience() * 6;
         let written = timeout(patience, bulk_writer.write(before, after, &changes.0)).await;
         let written = written.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
@@ -187,14 +190,15 @@ impl Writer {
         })
     }
 
-    /// Drops the rows that are no longer kept at a time. A failure leaves them; try again later.
+    /// Drops the rows that are no longer kept at this time. If that fails the rows stay, and it can
+    /// be repeated.
     pub(crate) async fn drop_expired(&mut self, retention: Retention, now: Micros) -> Result<(), Fault> {
         let doing = "dropping rows that are no longer kept";
         let (database, patience) = (&self.tables.database, self.tables.database.patience() * 6);
         let events = retention.events_from(now).map(expired_events);
         let prices = retention.prices_from(now).map(|from| expired_prices(from, database.dialect()));
         for drop in events.into_iter().chain(prices) {
-            // The connection is given up after a failure.
+            // After a failure the connection is given up.
             let Some(mut bulk_writer) = self.bulk_writer.take() else { return Ok(()) };
             let dropped = timeout(patience, bulk_writer.drop_months_before(&drop)).await;
             dropped.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
@@ -205,7 +209,7 @@ impl Writer {
 }
 
 fn expired_events(from: Micros) -> Drop {
-    // The first month that is kept may begin within the events of a command.
+    // The first month that is kept may begin between two events of one command.
     let first = "UPDATE projection SET first_event = 1 + COALESCE((SELECT MIN(seq) FROM events), watermark)";
     let parties = "DELETE FROM event_parties WHERE seq < (SELECT first_event - 1 FROM projection)";
     Drop {
@@ -216,7 +220,8 @@ fn expired_events(from: Micros) -> Drop {
     }
 }
 
-/// The prices that are in force when the first month begins become changes at its beginning.
+/// Drops expired price changes. The prices in force at the beginning of the first kept month become
+/// changes at that instant.
 fn expired_prices(from: Micros, dialect: Dialect) -> Drop {
     let first_month = Month::of(from).start();
     let start = dialect.full_hour(first_month);

@@ -6,24 +6,36 @@ use kubebid_core::units::Micros;
 use std::sync::atomic::Ordering;
 use tracing::warn;
 
-/// Why an engine does not start by the machine's clock.
+/// Why an engine does not start with the machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ClockFault {
+    /// The journal's last stamp is in the future.
     #[error(
         "the journal's last command was stamped {seconds:.0} s ahead of this machine's clock: set the clock right; if \
          it is right, market time can go on from that command with --accept-time-jump (docs/runbooks.md#clockjumped)"
     )]
-    JournalAhead { seconds: f64 },
+    JournalAhead {
+        /// The seconds by which the stamp is ahead of the clock.
+        seconds: f64,
+    },
+    /// The clock was set while no engine ran.
     #[error(
         "this machine's clock was moved by {seconds:.0} s while no engine ran: set it right; if it is right, \
          start with --accept-time-jump (docs/runbooks.md#clockjumped)"
     )]
-    Moved { seconds: f64 },
+    Moved {
+        /// The seconds by which it was moved.
+        seconds: f64,
+    },
+    /// The clock differs from that of the database.
     #[error(
         "this machine's clock and the database's are {seconds:.0} s apart: set the wrong one right; if this \
          machine's is right, start with --accept-time-jump (docs/runbooks.md#clockjumped)"
     )]
-    Apart { seconds: f64 },
+    Apart {
+        /// The seconds between the two clocks.
+        seconds: f64,
+    },
 }
 
 /// The times that an engine knows at its start, besides the machine's clock.
@@ -33,12 +45,12 @@ pub(crate) struct Known {
     pub(crate) last: Option<Micros>,
     /// The mark of the last engine.
     pub(crate) mark: Option<ClockMark>,
-    /// The database's clock, asked just now.
+    /// The database's clock, read just now.
     pub(crate) database: Option<Micros>,
 }
 
-/// Compares the machine's clock with what else is known. A journal whose last stamp lies behind says nothing: an
-/// engine may be off for as long as its people like.
+/// Compares the machine's clock with what else is known. A last stamp in the past proves nothing, because
+/// an engine may be stopped for any time.
 pub(crate) fn check(clock: &MarketClock, known: &Known, accept: bool) -> Result<(), ClockFault> {
     let Inner { kind, machine, max_jump_us, offset_us, .. } = &*clock.0;
     if *kind == Clock::Stepped {

@@ -65,7 +65,7 @@ fn a_step_within_the_bound_is_followed_and_a_longer_one_is_not_in_either_directi
 }
 
 #[test]
-fn a_suspended_machine_jumps_nowhere() {
+fn a_suspended_machine_does_not_jump() {
     let machine = TestMachine::new();
     let clock = clock(&machine);
     machine.pass(DAYS_30);

@@ -1,25 +1,27 @@
 //! The protocol of the intake: many threads push, one pops, and it can be closed at any time. Every accepted item is
 //! answered or refused, and the consumer never sleeps while there is work.
 //!
-//! Over any queue, and over what `super` says atomics are: `tests/loom` tries it in every order of events.
+//! It works with any queue, and with the atomics that `super` names: `tests/loom` tries it in every order
+//! of events.
 
 use super::SubmitError;
 use super::sync::{AtomicBool, AtomicWaker, Ordering, fence};
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Bounded; many may push and pop at once.
+/// A bounded queue. Many threads may push and pop at once.
 pub(crate) trait Queue {
     type Work: Refuse;
-    /// Gives the work back where there is no room.
+    /// Adds work, or returns it if there is no room.
     fn push(&self, work: Self::Work) -> Result<(), Self::Work>;
-    /// `None` only where all whose push had ended before are out.
+    /// Takes work out. Returns `None` only if everything that was pushed completely before this call
+    /// is out.
     fn pop(&self) -> Option<Self::Work>;
     fn len(&self) -> usize;
 }
 
 pub(crate) trait Refuse {
-    /// Tells who waits that nothing comes of it.
+    /// Answers the caller that its work will not be done.
     fn refuse(self);
 }
 
@@ -28,7 +30,7 @@ pub(crate) struct WorkQueue<Q> {
     pub(super) queue: Q,
     waker: AtomicWaker,
     closed: AtomicBool,
-    /// Nobody takes anything out any more.
+    /// True once the consumer has gone.
     left: AtomicBool,
 }
 
@@ -38,13 +40,14 @@ impl<Q: Queue> WorkQueue<Q> {
         WorkQueue { queue, waker: AtomicWaker::new(), closed, left }
     }
 
-    /// Hands work over, or lets it fall and says why.
+    /// Adds work, or drops it and returns the reason.
     pub(crate) fn push(&self, work: Q::Work) -> Result<(), SubmitError> {
         if self.is_closed() {
             return Err(SubmitError::Stopping);
         }
         self.queue.push(work).map_err(|_| SubmitError::Full)?;
-        // Either we see here that the taker has left, or it has seen our work when it left.
+        // Either this thread sees here that the consumer has left, or the consumer saw our work
+        // when it left.
         fence(Ordering::SeqCst);
         if self.left.load(Ordering::SeqCst) {
             self.refuse_all();
@@ -57,7 +60,7 @@ impl<Q: Queue> WorkQueue<Q> {
         self.queue.pop()
     }
 
-    /// Nothing is handed over any more; what is in the queue still comes out.
+    /// Refuses further work. What is in the queue can still be taken out.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.waker.wake();
@@ -80,7 +83,8 @@ impl<Q: Queue> WorkQueue<Q> {
         .await;
     }
 
-    /// Called by the one who takes, as it goes: what is in the queue, and what still comes, is refused.
+    /// Called by the consumer when it goes. Refuses what is in the queue and everything that is added
+    /// later.
     pub(crate) fn leave(&self) {
         self.close();
         self.left.store(true, Ordering::SeqCst);

@@ -34,7 +34,7 @@ fn head(name: &str, help: &str) -> String {
     format!("# HELP {name} {help}\n# TYPE {name} gauge\n")
 }
 
-/// R9's five, and what strategies multiply.
+/// Returns the five numbers of R9 and the reference price.
 fn prices(market: &MarketView) -> [(&'static str, Option<Price>); 6] {
     let numbers = &market.numbers;
     [

@@ -11,32 +11,36 @@ use tokio::task::{JoinHandle, spawn_blocking};
 /// A batch of the journal, decoded.
 #[derive(Debug)]
 pub struct Commands {
+    /// The commands in order; at least one.
     pub commands: Vec<Stamped>,
+    /// The position in the journal after them.
     pub end: Position,
 }
 
 type Read = Result<Vec<Commands>, RecoveryError>;
 
-/// Reads the journal in commits. At the end it can be asked again for what has come since.
+/// Reads the journal in commits. At the end it can be asked again for commits that were added since.
 #[derive(Debug)]
 pub struct ReadAhead {
-    /// One of both is there.
+    /// The reader, while it is idle. Exactly one of the two fields is set.
     idle: Option<BatchReader>,
     reading: Option<JoinHandle<(BatchReader, Read)>>,
 }
 
 impl ReadAhead {
+    /// Starts at the position of `reader`. It begins to read when the first batches are asked for.
     pub fn new(reader: BatchReader) -> ReadAhead {
         ReadAhead { idle: Some(reader), reading: None }
     }
 
-    /// The next batches, in order, some megabytes of them; none at the journal's end, as it is when this is asked.
+    /// Returns the next batches in order, some megabytes of them. Returns none at the journal's end,
+    /// as it is at this moment.
     pub async fn next(&mut self) -> Read {
         let was_ahead = self.reading.is_some();
         let batches = self.read().await?;
-        // What was the end when it was read need not be the end any more.
+        // The journal may have grown since its end was read ahead.
         let batches = if batches.is_empty() && was_ahead { self.read().await? } else { batches };
-        // At the end there is nothing to be ahead of.
+        // At the end there is nothing to read ahead.
         if self.idle.as_ref().is_some_and(BatchReader::is_behind) {
             self.begin();
         }
@@ -53,7 +57,8 @@ impl ReadAhead {
 
     fn begin(&mut self) {
         if let Some(reader) = self.idle.take() {
-            // Not a task of a worker thread: one that applies what was read would keep it waiting.
+            // Not on a worker thread: a task that applies what was read could keep this one
+            // waiting there.
             let runtime = Handle::current();
             self.reading = Some(spawn_blocking(move || runtime.block_on(read(reader))));
         }
@@ -83,7 +88,7 @@ fn commands_of(batch: &Batch) -> Result<Vec<Stamped>, RecoveryError> {
     Ok(commands)
 }
 
-/// The command that a record of the journal holds.
+/// Decodes the command of a record.
 pub fn command_of(record: Record<'_>) -> Result<Stamped, RecoveryError> {
     if record.version != BEHAVIOUR {
         return Err(RecoveryError::Behaviour { seq: record.seq, version: record.version });

@@ -11,19 +11,20 @@ use crate::store::{AppendError, Fault, JournalWriter, Refused, Resolution};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// The time to wait before a store that does not answer, or refuses, is asked again; longer each time.
+/// The time to wait before a store that does not answer, or refuses, is asked again. It grows with each
+/// failure.
 const RETRY: Duration = Duration::from_millis(200);
 const RETRY_MOST: Duration = Duration::from_secs(1);
 
 pub(crate) struct Journaling {
     pub(crate) writer: Box<dyn JournalWriter>,
-    /// The journal's end.
+    /// The end of the journal.
     pub(crate) head: Position,
     health: Health,
     /// The time to wait before the next batch. Zero unless the store refused the last one.
     pause: Duration,
-    /// The lease state of a store without leases, and how long requests are served while a commit has no answer. An
-    /// engine with a lease cannot renew it then.
+    /// The lease state of a store without leases, and how long requests are served while a commit has
+    /// no answer. An engine with a lease cannot renew it during that time.
     lease_state: Option<(LeaseState, Duration)>,
 }
 
@@ -37,7 +38,8 @@ impl Journaling {
         Journaling { writer, head, health, pause: Duration::ZERO, lease_state }
     }
 
-    /// Makes a batch durable that follows the journal's end. A store that refused the last one is given a moment.
+    /// Makes a batch durable that follows the journal's end. Waits first if the store refused the
+    /// last one.
     pub(super) async fn commit(&mut self, batch: &Batch) -> Result<Result<(), SubmitError>, Stopped> {
         if !self.pause.is_zero() {
             tokio::time::sleep(self.pause).await;
@@ -71,7 +73,8 @@ impl Journaling {
                     return Err(Stopped::Superseded(format!("another engine took over from epoch {epoch}")));
                 }
                 Err(AppendError::Lost { source }) => return Err(Stopped::StoreLost(in_full(&source))),
-                // Every batch follows the end of the one before, which is durable.
+                // Every batch follows the end of the previous one, which is durable. So
+                // the journal was changed by another program.
                 Err(AppendError::Refused(other @ Refused::NotNext { .. })) => {
                     return Err(Stopped::OtherHistory(other.to_string()));
                 }

@@ -14,14 +14,15 @@ use tokio::sync::mpsc;
 pub(crate) struct Market {
     pub(crate) replay: Replay,
     pub(crate) publisher: Publisher,
-    /// The channel to the projector, which misses nothing.
+    /// The channel to the projector, which loses nothing.
     pub(crate) projections: mpsc::UnboundedSender<Arc<Commit>>,
     /// The channel to the task that informs subscribers and callers.
     pub(crate) deliveries: mpsc::UnboundedSender<Delivery>,
 }
 
 impl Market {
-    /// Applies and publishes commands that are durable. `waiting` is the number of those in the intake.
+    /// Applies and publishes commands that are durable. `waiting` is the number of commands in the
+    /// intake.
     pub(super) fn apply(&mut self, taken: Taken, waiting: usize) {
         let mut steps: Vec<Step> = Vec::with_capacity(taken.count());
         let mut replies = Vec::with_capacity(taken.tickets.len());
@@ -32,12 +33,12 @@ impl Market {
                 steps.push(self.step(command, contents.next().flatten()));
             }
         }
-        // Time that no caller waits for.
+        // A step of time for which no caller waits.
         steps.extend(taken.advance.map(|advance| self.step(advance, None)));
         metrics::applied(&steps, waiting);
         self.publisher.publish(&mut self.replay.exchange);
         let commit = Arc::new(Commit::gather(steps, &self.replay.exchange, self.publisher.names()));
-        // Both end when the engine does.
+        // Both receivers end only when the engine ends.
         let _ = self.projections.send(commit.clone());
         let _ = self.deliveries.send(Delivery { commit, replies });
     }

@@ -5,7 +5,7 @@ use kubebid_core::Exchange;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The time that a turn takes; longer only if one question that is not asked in parts does.
+/// The length of a turn. Only a question that is not asked in parts can exceed it.
 const TURN: Duration = Duration::from_micros(200);
 
 pub(crate) struct Questions {
@@ -19,12 +19,13 @@ impl Questions {
         Questions { intake, unanswered: None }
     }
 
-    /// Returns whether a question is answered in part, and has the next turn.
+    /// Returns true if a question is answered in part, and continues in the next turn.
     pub(super) fn is_in_the_middle(&self) -> bool {
         self.unanswered.is_some()
     }
 
-    /// Answers questions for the time of one turn, one or a part of it at least. Returns true if any are left.
+    /// Answers questions for one turn, at least one of them or a part of one. Returns true if any are
+    /// left.
     pub(super) fn take_a_turn(&mut self, exchange: &Exchange) -> bool {
         let end = Instant::now() + TURN;
         loop {
@@ -55,7 +56,7 @@ mod tests {
         let ask = |parts: u32| {
             let (asked, mut left) = (asked.clone(), parts);
             let question = move |_: &Exchange, end: Instant| {
-                // For all of its turn.
+                // Uses all of its turn.
                 while Instant::now() < end {
                     std::hint::spin_loop();
                 }

@@ -14,12 +14,13 @@ use kubebid_core::units::Micros;
 use std::collections::BTreeSet;
 use tracing::info;
 
-/// A commit waits for the disk, as those of the journal do: what is said to be in the tables stays there when the
-/// server crashes, and the engine goes on without knowing of it.
+/// A commit waits for the disk, as those of the journal do. What was reported as written must still be
+/// there after a crash of the server, because the engine goes on without noticing the crash.
 const SESSION: &str = "SET application_name TO 'kubebid projections'; SET synchronous_commit TO on;
                        SET default_transaction_isolation TO 'read committed'; SET jit TO off";
 
-/// Settings for access by key, row by row. A plan made while the tables were small must not outlive that.
+/// Settings for access by key, row by row. They keep a plan that was made while the tables were small
+/// from being used for large ones.
 const BY_KEY: &str = "SET enable_seqscan TO off; SET enable_hashjoin TO off; SET enable_mergejoin TO off;
                       SET plan_cache_mode TO force_generic_plan";
 
@@ -55,10 +56,11 @@ impl BulkWriter for PostgresBulkWriter {
         after: u64,
         changes: &[Change],
     ) -> Result<Option<u64>, sqlx::Error> {
-        // Another writer may have dropped a partition since: then the rows find no place, and a new writer tries again.
+        // Another writer may have dropped a partition since. The rows then find no place, and a
+        // new writer tries again.
         let mut partitions = std::mem::take(&mut self.partitions);
         let mut transaction = self.connection.begin().await?;
-        // Locks the row: whoever else writes waits.
+        // Locks the row, so that other writers wait.
         let found: i64 = sqlx::query("SELECT watermark FROM projection WHERE one = 1 FOR UPDATE")
             .fetch_one(&mut *transaction)
             .await?
@@ -68,7 +70,8 @@ impl BulkWriter for PostgresBulkWriter {
             return Ok(Some(found as u64));
         }
         for Change { how, rows } in changes.iter().filter(|change| change.rows.len > 0) {
-            // A column without a value costs PostgreSQL as much as one with values, so rows that are added go without it.
+            // A column without values costs PostgreSQL as much as one with values, so it is
+            // left out of rows that are added.
             let all: Vec<usize> = (0..rows.columns.len()).collect();
             let filled: Vec<usize> = all.iter().copied().filter(|n| rows.columns[*n].has_values()).collect();
             let append = |table| {
@@ -102,7 +105,7 @@ impl BulkWriter for PostgresBulkWriter {
         let Drop { table, first_month, before, after } = drop;
         let first = Month::of(*first_month);
         let mut transaction = self.connection.begin().await?;
-        // While a drop waits for its lock, new readers wait too: it gives up soon.
+        // While the drop waits for its lock, new readers wait as well. So it gives up soon.
         transaction.execute("SET LOCAL lock_timeout TO '2s'").await?;
         let known = partitions(&mut transaction, table).await?;
         let old: Vec<String> = known.into_iter().filter(|name| is_before(name, table, first)).collect();
@@ -112,7 +115,7 @@ impl BulkWriter for PostgresBulkWriter {
         create_partition(&mut transaction, table, first).await?;
         let drops = old.iter().map(|name| format!("DROP TABLE {name}"));
         for statement in before.iter().cloned().chain(drops).chain(after.iter().cloned()) {
-            // Safe: made of constants, numbers and names that this file gives.
+            // Safe: made of constants, numbers, and names that this file gives.
             transaction.execute(AssertSqlSafe(statement)).await?;
         }
         transaction.commit().await?;
@@ -140,7 +143,7 @@ async fn create_partition(
     if partitions(connection, table).await?.contains(&name) {
         return Ok(());
     }
-    // Months begin at full hours, and so many hours are exact.
+    // Months begin at full hours, and a number of hours is exact.
     let time = |month: Month| {
         format!("TIMESTAMPTZ 'epoch' + {} * INTERVAL '1 hour'", month.start().0 / Micros::HOUR.0)
     };
@@ -159,7 +162,7 @@ fn partition(table: &str, month: Month) -> String {
     format!("{table}_{:04}{:02}", month.year, month.month)
 }
 
-/// Returns true if the name is that of an earlier month's partition, and not one that a person gave.
+/// Returns true if a name is that of an earlier month's partition, and not one that a person gave.
 fn is_before(name: &str, table: &str, first: Month) -> bool {
     let digits = name.strip_prefix(table).and_then(|rest| rest.strip_prefix('_')).unwrap_or_default();
     let Some((year, month)) = digits.split_at_checked(digits.len().saturating_sub(2)) else { return false };
@@ -186,7 +189,7 @@ async fn run(
             Kind::Bytes => "bytea",
         };
         arrays.push(format!("${n}::{array}[]"));
-        // An array of arrays would need lists of one length.
+        // PostgreSQL requires all lists of an array of arrays to have the same length.
         values.push(match kind {
             Kind::Texts => format!("string_to_array({name}, E'\\x1f')"),
             Kind::Number | Kind::Time | Kind::Flag | Kind::Text | Kind::Bytes => name.to_owned(),

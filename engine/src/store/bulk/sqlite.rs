@@ -10,10 +10,10 @@ use super::{BulkWriter, Change, Drop};
 use super::{Column, How};
 use tracing::info;
 
-/// Rows in one statement; SQLite allows 32,766 parameters.
+/// The number of rows in one statement. SQLite allows 32,766 parameters.
 const ROWS: usize = 256;
 
-/// Rows that are deleted in one transaction.
+/// The number of rows that are deleted in one transaction.
 const DROPPED: u64 = 5_000;
 
 /// A writer of rows.
@@ -25,8 +25,9 @@ pub(crate) struct SqliteBulkWriter {
 
 impl SqliteBulkWriter {
     pub(crate) async fn new(mut connection: Connection, turn: Turn) -> Result<Self, Fault> {
-        // The rows are in the same log as the journal, and a commit of the journal makes them durable. What a loss of
-        // power takes away it takes from a machine whose engine has ended too: no need to wait for the disk.
+        // The rows are in the same log as the journal, so a commit of the journal makes them
+        // durable. A loss of power can take away only rows of an engine that it ends too. So there
+        // is no need to wait for the disk.
         connection
             .execute("PRAGMA synchronous = NORMAL")
             .await
@@ -56,7 +57,7 @@ impl BulkWriter for SqliteBulkWriter {
         for change in changes {
             for first in (0..change.rows.len).step_by(ROWS) {
                 let rows = first..change.rows.len.min(first + ROWS);
-                // Every other length is another statement, and not kept.
+                // Other lengths are different statements, and are not kept prepared.
                 let mut query =
                     sqlx::query(AssertSqlSafe(statement(change, rows.len()))).persistent(rows.len() == ROWS);
                 for row in rows {
@@ -82,7 +83,7 @@ impl BulkWriter for SqliteBulkWriter {
 
     async fn drop_months_before(&mut self, drop: &Drop) -> Result<(), sqlx::Error> {
         let Drop { table, first_month, before, after } = drop;
-        // A few at a time, so that the journal's writer does not wait for long.
+        // A few rows at a time, so that the journal's writer does not wait long.
         let delete = format!(
             "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE at < {} LIMIT {DROPPED})",
             first_month.0

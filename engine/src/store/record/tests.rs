@@ -111,7 +111,7 @@ fn random_bytes_are_refused_without_a_panic() {
     }
 }
 
-/// Changes the packed form and makes the checksum right again.
+/// Changes the packed form, and corrects the checksum afterwards.
 fn forge(change: impl FnOnce(&mut Vec<u8>)) -> Result<Batch, DecodeError> {
     let mut bytes = small_batch().bytes().to_vec();
     bytes.truncate(bytes.len() - HASH_BYTES);
@@ -138,7 +138,7 @@ fn a_batch_that_contradicts_itself_is_refused_though_its_checksum_is_right() {
 }
 
 #[test]
-fn a_batch_with_something_behind_it_is_too_long() {
+fn a_batch_with_bytes_after_its_end_is_too_long() {
     let mut bytes = small_batch().bytes().to_vec();
     bytes.push(0);
     assert_eq!(
@@ -165,7 +165,7 @@ fn an_empty_batch_is_a_bug() {
     BatchBuilder::new(Position::START).finish();
 }
 
-/// The bytes on disk are a promise: this test fails when a change breaks it for existing journals.
+/// The bytes on disk are a promise: this test fails if a change breaks it for existing journals.
 #[test]
 fn the_layout_is_the_one_on_disk() {
     let batch = pack(Position::START, &vec![(0x0102, 3, b"ab".to_vec())]);

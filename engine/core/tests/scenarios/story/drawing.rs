@@ -1,4 +1,4 @@
-//! The book as a story draws it, and the names in it.
+//! Draws the order book of a story with the names of its bids.
 
 use super::NOBODY;
 use super::words::decimal;
@@ -9,11 +9,11 @@ use kubebid_core::units::{AccountName, BidId, MarketId, Micros, UnitId};
 use kubebid_core::{Auction, Exchange, Price};
 use std::collections::BTreeMap;
 
-/// Who is who: the names of the bids, and their tenants.
+/// The names of the bids, and their tenants.
 #[derive(Default)]
 pub(super) struct Cast {
     bids: BTreeMap<BidId, (String, AccountName)>,
-    /// What the next bid will be called.
+    /// The name that the next bid gets.
     pub(super) next: String,
 }
 
@@ -37,7 +37,7 @@ impl Cast {
         &self.bids[&bid].0
     }
 
-    /// What holds after every command of every story (I2, I3, I5).
+    /// Checks what holds after every command of every story (I2, I3, I5).
     pub(super) fn balance(&self, exchange: &Exchange) {
         let StateDump { bids, allocations, totals, .. } = exchange.dump();
         assert_eq!(totals.debits.0, totals.credits.0 + totals.fees.0, "I5");
@@ -50,7 +50,8 @@ impl Cast {
         }
     }
 
-    /// Bids that search or hold anything, in the order in which they were placed; then the markets.
+    /// Draws the bids that search or hold anything, in the order in which they were placed, and then
+    /// the markets.
     pub(super) fn show(&self, exchange: &Exchange) -> String {
         let dump = exchange.dump();
         let bids = dump.bids.iter().map(|bid| self.bid(exchange, bid, &dump.allocations));
@@ -94,7 +95,7 @@ impl Cast {
         }
     }
 
-    /// The five numbers and the supply of each market.
+    /// Draws the five numbers and the supply of each market.
     pub(super) fn numbers(&self, exchange: &Exchange) -> String {
         let markets = exchange.dump().markets.into_iter().map(|market| {
             let MarketDump { market, numbers, supply } = market;
@@ -176,7 +177,7 @@ impl Cast {
     }
 }
 
-/// `market` where there is but one.
+/// Draws the prices of a market, which is called `market` if there is only one.
 fn prices(exchange: &Exchange, id: MarketId, numbers: &Numbers) -> String {
     let names = exchange.names();
     let name = if names.markets.len() > 1 { names.market(id).as_str() } else { "market" };
@@ -190,7 +191,7 @@ fn unit(exchange: &Exchange, id: UnitId) -> String {
     format!("{market}{}/{}", names.account(id.provider), id.number)
 }
 
-/// In dollars; `-` where there is none.
+/// Formats a price in dollars; `-` if there is none.
 pub(super) fn price(price: impl Into<Option<Price>>) -> String {
     price.into().map_or("-".to_owned(), |price| decimal(price.0.into(), 2))
 }

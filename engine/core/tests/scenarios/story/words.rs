@@ -26,13 +26,13 @@ impl<'a> Words<'a> {
         number(self.must())
     }
 
-    /// The first word, where it has this character in it.
+    /// Takes the first word, if it contains this character.
     pub(super) fn name_with(&mut self, character: char) -> Option<&'a str> {
         let named = self.words.first().is_some_and(|word| word.contains(character) && !word.contains('='));
         named.then(|| self.must())
     }
 
-    /// Takes `word` and what stands behind it.
+    /// Takes `word` and what follows it.
     pub(super) fn after(&mut self, word: &str) -> Option<&'a str> {
         let at = self.words.iter().position(|w| *w == word)?;
         self.words.remove(at);
@@ -45,14 +45,14 @@ impl<'a> Words<'a> {
         at.map(|at| self.words.remove(at)).is_some()
     }
 
-    /// The first word, where it is `name=value`.
+    /// Takes the first word, if it is `name=value`.
     pub(super) fn pair(&mut self) -> Option<(&'a str, &'a str)> {
         let pair = self.words.first()?.split_once('=')?;
         self.words.remove(0);
         Some(pair)
     }
 
-    /// `at 900s` or `+300s` at the beginning.
+    /// Takes `at 900s` or `+300s` at the beginning.
     pub(super) fn time(&mut self, now: Micros) -> Micros {
         match self.words.first() {
             Some(&"at") => span(self.after("at").expect("just seen")),
@@ -74,20 +74,20 @@ pub(super) fn number<T: FromStr<Err: Debug>>(text: &str) -> T {
     text.parse().unwrap_or_else(|e| panic!("{text:?} is not a number: {e:?}"))
 }
 
-/// `300s`, `0.000001s`.
+/// Parses a time such as `300s` or `0.000001s`.
 pub(super) fn span(text: &str) -> Micros {
     let seconds = text.strip_suffix('s').unwrap_or_else(|| panic!("{text:?} is not a time like 300s"));
     Micros(dollars(seconds))
 }
 
-/// Millionths of a decimal number: dollars in micro-dollars, seconds in microseconds.
+/// Parses a decimal number as millionths: dollars as micro-dollars, seconds as microseconds.
 pub(super) fn dollars(text: &str) -> u64 {
     let (whole, parts) = text.split_once('.').unwrap_or((text, ""));
     assert!(parts.len() <= 6, "{text:?} has more than six decimals");
     number::<u64>(whole) * 1_000_000 + number::<u64>(&format!("{parts:0<6}"))
 }
 
-/// A rule's value: `60s`, `0.01` dollars, or a number as it is; else it is a word.
+/// Parses the value of a rule: `60s`, `0.01` dollars, or a plain number. Returns None for a word.
 pub(super) fn measure(text: &str) -> Option<u64> {
     let digits = text.strip_suffix('s').unwrap_or(text);
     if !digits.chars().all(|c| c.is_ascii_digit() || c == '.') {
@@ -96,7 +96,7 @@ pub(super) fn measure(text: &str) -> Option<u64> {
     Some(if text.ends_with('s') || text.contains('.') { dollars(digits) } else { number(digits) })
 }
 
-/// A decimal number from millionths, with at least `decimals` decimals.
+/// Formats millionths as a decimal number with at least `decimals` decimals.
 pub(super) fn decimal(millionths: u128, decimals: usize) -> String {
     let (whole, parts) = (millionths / 1_000_000, millionths % 1_000_000);
     let parts = format!("{parts:06}");

@@ -47,7 +47,7 @@ pub(super) fn free(allocations: &[AllocationId]) -> Change {
     }
 }
 
-/// The fold has seen to it that they fit.
+/// Returns an amount as the tables hold it. The fold has made sure that it fits.
 fn amount(amount: Amount) -> u64 {
     u64::try_from(amount.0).expect("an amount below 2^63")
 }

@@ -1,4 +1,4 @@
-//! What a restart finds: the same state, the same answers to the same keys.
+//! Tests of restarts: the state and the answers to known keys are the same as before.
 
 use crate::{advance, bid, hash, hold, offer, open_market, options, start, stop, submit, submit_keyed};
 use kubebid_core::answer::Outcome;
@@ -65,7 +65,7 @@ async fn an_engine_that_was_overtaken_stops_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_bug_in_the_exchanges_thread_leaves_nobody_waiting() {
+async fn a_bug_in_the_exchanges_thread_leaves_no_caller_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
     submit(&engine, open_market()).await;
@@ -82,7 +82,7 @@ async fn a_bug_in_the_exchanges_thread_leaves_nobody_waiting() {
     assert!(engine.is_open());
     drop(release);
     assert_eq!(bug.await.unwrap(), Err(SubmitError::Stopping));
-    // It may have been taken by then, or not.
+    // The command may have been taken by then, or not.
     let answer = waiting.await.unwrap();
     assert!(
         matches!(answer, Err(SubmitError::Stopping | SubmitError::Unknown)) || answer.is_ok(),
@@ -114,7 +114,7 @@ async fn a_restart_publishes_all_markets_however_young_the_market_is() {
 }
 
 #[tokio::test]
-async fn questions_wait_for_what_was_asked_before() {
+async fn a_view_has_what_was_applied_before_it_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
     let release = hold(&engine).await;
@@ -131,7 +131,7 @@ async fn questions_wait_for_what_was_asked_before() {
 }
 
 #[tokio::test]
-async fn an_engine_whose_file_is_gone_acknowledges_nothing_and_ends_with_words() {
+async fn an_engine_whose_file_is_gone_acknowledges_nothing_and_ends_with_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
     submit(&engine, open_market()).await;
@@ -164,7 +164,7 @@ async fn an_engine_on_a_file_that_does_not_answer_says_so_within_the_lease() {
         tokio::task::yield_now().await;
     }
     person.execute("ROLLBACK").await.unwrap();
-    // It may have been refused by then, and is taken the next time.
+    // The command may have been refused by then. It is taken the next time.
     let _ = waiting.await.unwrap();
     while submit_keyed(&engine, None, offer(2)).await.is_err() {}
     assert!(engine.leads());

@@ -1,4 +1,4 @@
-//! Snapshots on the way, and what a crash leaves of them.
+//! Tests of snapshots that are saved while the engine runs, and of what a crash leaves of them.
 
 use crate::{bid, crash, hash, offer, open_market, options, start, stop, submit, submit_keyed};
 use kubebid_core::Command;
@@ -35,7 +35,7 @@ async fn change(folder: &Path, sql: String) {
 }
 
 #[tokio::test]
-async fn after_a_crash_only_what_came_behind_the_last_snapshot_is_replayed() {
+async fn after_a_crash_only_commands_after_the_last_snapshot_are_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let options = every_40(folder.path());
     let (engine, running) = start(options.clone()).await;
@@ -50,13 +50,13 @@ async fn after_a_crash_only_what_came_behind_the_last_snapshot_is_replayed() {
 
     let snapshot = newest(&options).await;
     assert!((40..head).contains(&snapshot.after.seq), "{}", snapshot.after);
-    // Whoever began before the snapshot would find a gap.
+    // An engine that started before the snapshot would find a gap in the journal.
     change(folder.path(), format!("DELETE FROM journal WHERE last_seq < {}", snapshot.after.seq)).await;
     let (engine, running) = start(options.clone()).await;
     assert_eq!((hash(&engine).await, engine.applied()), (before, head));
     let again = submit_keyed(&engine, Some("a"), Command::PlaceBid(bid("t", 1000))).await;
     assert_eq!(again, Ok((head + 1, Outcome::Repeated { first: Seq(3), refusal: None })));
-    // The interval goes on where the snapshot is.
+    // The next snapshot is due one interval after this one.
     place_bids(&engine, 40).await;
     engine.wait_saved(snapshot.after.seq + 40).await;
     stop(engine, running).await;
@@ -64,7 +64,7 @@ async fn after_a_crash_only_what_came_behind_the_last_snapshot_is_replayed() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_is_not_what_it_says_is_skipped_for_the_one_before() {
+async fn a_snapshot_with_a_wrong_state_hash_is_skipped_for_an_older_one() {
     let folder = tempfile::tempdir().unwrap();
     let options = every_40(folder.path());
     let (engine, running) = start(options.clone()).await;
@@ -78,7 +78,7 @@ async fn a_snapshot_that_is_not_what_it_says_is_skipped_for_the_one_before() {
     let last = store.snapshots().load().await.unwrap().unwrap();
     let earlier = store.snapshots().load_up_to(last.after.seq - 1).await.unwrap().unwrap();
     assert_eq!(earlier.after.seq, 40);
-    // Whole, and of this journal, but of another state.
+    // The snapshot is complete and belongs to this journal, but has another state.
     store.snapshots().save(&Snapshot { body: earlier.body, ..last }).await.unwrap();
     drop(store);
     change(folder.path(), format!("DELETE FROM journal WHERE last_seq < {}", earlier.after.seq)).await;
@@ -88,7 +88,7 @@ async fn a_snapshot_that_is_not_what_it_says_is_skipped_for_the_one_before() {
 }
 
 #[tokio::test]
-async fn a_snapshot_ahead_of_the_tables_waits_until_they_know_as_much() {
+async fn a_snapshot_ahead_of_the_tables_is_not_used_until_they_have_caught_up() {
     let folder = tempfile::tempdir().unwrap();
     let options = every_40(folder.path());
     let (engine, running) = start(options.clone()).await;
@@ -98,13 +98,14 @@ async fn a_snapshot_ahead_of_the_tables_waits_until_they_know_as_much() {
     place_bids(&engine, 10).await;
     let before = hash(&engine).await;
     stop(engine, running).await;
-    // A crash of the machine may take the last rows of the tables with it; here it took all.
+    // A crash of the machine may lose the last rows of the tables. Here it lost all rows.
     let tables = ["bids", "allocations", "offers", "markets", "price_changes", "charges", "charge_segments"];
     for table in tables.into_iter().chain(["events", "event_parties"]) {
         change(folder.path(), format!("DELETE FROM {table}")).await;
     }
     change(folder.path(), "UPDATE projection SET watermark = 0".to_owned()).await;
-    // The replay runs no further ahead of them than commands may, and gets there all the same.
+    // The replay runs no further ahead of the tables than commands may, and reaches the end all the
+    // same.
     let (engine, running) = start(EngineOptions { projection_lag: 3, ..options }).await;
     assert!(engine.projected() + 3 >= 49, "{}", engine.projected());
     assert_eq!(hash(&engine).await, before);

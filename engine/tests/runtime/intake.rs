@@ -1,4 +1,4 @@
-//! What is taken, what is refused, what shares a commit.
+//! Tests of the intake: which commands are taken, which are refused, and which share a commit.
 
 use crate::{bid, hash, hold, open_market, options, start, stop, submit, submit_keyed};
 use kubebid_core::Command;
@@ -82,7 +82,7 @@ async fn a_command_whose_caller_has_gone_or_is_too_late_is_never_journaled() {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_any_more_once_it_stops() {
+async fn a_stopping_engine_takes_no_commands() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
     submit(&engine, open_market()).await;

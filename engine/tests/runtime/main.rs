@@ -1,4 +1,4 @@
-//! The running heart: intake, commits, clocks, restarts.
+//! Tests of the runtime: intake, commits, clocks, restarts.
 
 mod clocks;
 mod intake;
@@ -24,13 +24,13 @@ pub(crate) async fn start(options: EngineOptions) -> (Engine, Running) {
     Engine::start(options).await.expect("the engine starts")
 }
 
-/// Stops and lets go of the store, so that another engine can have it.
+/// Stops an engine and releases its store, so that another engine can have it.
 pub(crate) async fn stop(engine: Engine, running: Running) {
     running.stop().await.expect("the engine stops");
     drop(engine);
 }
 
-/// Ends as a bug would end it: nothing is finished, no snapshot is saved.
+/// Ends an engine as a bug would: nothing is completed, and no snapshot is saved.
 pub(crate) async fn crash(engine: Engine, running: Running) {
     let asked = engine.ask(|_| -> () { panic!("as a bug would") }).await;
     assert_eq!(asked, Err(SubmitError::Stopping));
@@ -66,7 +66,7 @@ pub(crate) fn bid(tenant: &str, ceiling: u64) -> PlaceBid {
     }
 }
 
-/// The number of the command and what became of it.
+/// Submits a command. Returns its number and outcome.
 pub(crate) async fn submit(engine: &Engine, command: Command) -> (u64, Outcome) {
     submit_keyed(engine, None, command).await.expect("the command is taken")
 }
@@ -90,7 +90,8 @@ pub(crate) async fn hash(engine: &Engine) -> u128 {
     engine.ask(Exchange::state_hash).await.expect("the exchange answers")
 }
 
-/// Keeps the exchange's thread busy until the sender is dropped; returns when it is.
+/// Keeps the exchange's thread busy until the returned sender is dropped. Returns once the thread is
+/// busy.
 pub(crate) async fn hold(engine: &Engine) -> mpsc::Sender<()> {
     let (release, released) = mpsc::channel::<()>();
     let (held, is_held) = tokio::sync::oneshot::channel();

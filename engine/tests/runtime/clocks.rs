@@ -1,4 +1,4 @@
-//! The real clock brings what is due; neither clock ever runs back.
+//! Tests of the clocks: the real clock brings what is due, and no clock ever runs back.
 
 use crate::{advance, bid, hash, offer, open_market, options, start, stop, submit, submit_keyed};
 use kubebid_core::answer::Outcome;
@@ -33,7 +33,7 @@ async fn the_real_clock_journals_time_when_something_is_due() {
     stop(engine, running).await;
 }
 
-/// A machine whose clock a test sets; its time since boot is the real one.
+/// A machine whose time of day a test sets. Its time since boot is the real one.
 #[derive(Debug, Default)]
 struct Stepping(AtomicI64);
 
@@ -83,12 +83,12 @@ async fn one_forward_step_of_the_machines_clock_is_not_final() {
         .unwrap();
     assert!(at.0 < wall().0 + Micros::HOUR.0, "{at} is a month ahead");
     assert!(cost.0 < 1_000_000, "{cost} is more than an hour");
-    // It goes on, and does not stand still until the clock is back.
+    // Market time goes on, and does not wait until the clock is back.
     submit(&engine, offer(2)).await;
     assert!(engine.ask(Exchange::now).await.unwrap() > at);
     stop(engine, running).await;
 
-    // A restart while the clock is still wrong, and one when it is right again.
+    // A restart while the clock is still wrong, and a restart after it was corrected.
     let refused = Engine::start(options.clone()).await.expect_err("by this clock it may not start");
     assert!(matches!(refused, EngineError::Clock(ClockFault::Moved { .. })), "{refused}");
     assert!(refused.to_string().contains("--accept-time-jump"), "{refused}");
@@ -99,7 +99,7 @@ async fn one_forward_step_of_the_machines_clock_is_not_final() {
 }
 
 #[tokio::test]
-async fn a_journal_that_is_ahead_of_the_machines_clock_is_gone_on_with_where_that_is_asked_for_only() {
+async fn a_journal_ahead_of_the_machines_clock_is_continued_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, running) = start(options(folder.path(), Clock::Stepped)).await;
     submit(&engine, open_market()).await;

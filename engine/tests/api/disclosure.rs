@@ -1,4 +1,5 @@
-//! What one account can learn of another: the things of others look, through every method, as if they were not there.
+//! Tests that an account learns nothing of other accounts: through every method, their things look as if
+//! they did not exist.
 
 use crate::fields::{self, Field, Value};
 use crate::raw;
@@ -9,7 +10,8 @@ use tonic::Code;
 use v1::event::Kind;
 use v1::token::Role;
 
-/// Things of a kind: those of others, in several states, and last some that do not exist.
+/// Names of things of one kind: first those of others, in several states, and last some that do not
+/// exist.
 struct Things {
     field: &'static str,
     names: Vec<Value>,
@@ -22,7 +24,8 @@ fn number(value: &Value) -> String {
     }
 }
 
-/// One answer, without the name of the thing that was asked for and without what moves by itself.
+/// An answer, without the name of the thing that was asked for and without values that change by
+/// themselves.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Refused {
@@ -54,7 +57,7 @@ async fn ask(caller: &Caller, method: &str, message: Vec<u8>, thing: &Value) -> 
     }
 }
 
-/// Some values for the other fields of a request.
+/// Returns some values for the other fields of a request.
 fn variations(field: &Field) -> Vec<Value> {
     if field.is_text() {
         return vec![Value::Text("x".to_owned())];
@@ -63,9 +66,9 @@ fn variations(field: &Field) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_have_cannot_be_told_from_what_does_not_exist() {
+async fn things_of_other_accounts_cannot_be_distinguished_from_missing_ones() {
     let world = World::start().await;
-    // t1 has much of it, t2 has little: for a third there is no difference.
+    // t1 has much of everything, t2 has little. A third account must not see a difference.
     let (t1, t2) = (world.tenant("t1").await, world.tenant("t2").await);
     let p1 = world.provider("p1").await;
     p1.offer(3, 1_000_000).await;
@@ -84,7 +87,7 @@ async fn what_others_have_cannot_be_told_from_what_does_not_exist() {
     let seq = t1.allocations().release_allocation(release).await.unwrap().into_inner().seq;
     t1.bid(large, seq).await;
 
-    // It may do nothing wrong often.
+    // The limits let it make many wrong requests.
     let watcher = world.limited(
         "watcher",
         &[Role::Tenant, Role::Provider],
@@ -99,7 +102,8 @@ async fn what_others_have_cannot_be_told_from_what_does_not_exist() {
     let numbers = |numbers: &[u64]| numbers.iter().map(|number| Value::Number(*number)).collect::<Vec<_>>();
     let texts = |texts: &[&str]| texts.iter().map(|text| Value::Text((*text).to_owned())).collect::<Vec<_>>();
     let things = [
-        // The last one of each does not exist; among the bids, 1 is the number of another command.
+        // The last name of each list does not exist. Among the bids, 1 is the number of another
+        // command.
         Things { field: "bid", names: numbers(&[large, small, unbounded, closed, 1, 987_654]) },
         Things { field: "bids", names: numbers(&[large, small, unbounded, closed, 1, 987_654]) },
         Things { field: "allocation", names: numbers(&[1, 2, 3, 987_654]) },
@@ -123,7 +127,8 @@ async fn what_others_have_cannot_be_told_from_what_does_not_exist() {
             others.filter(|other| !other.is_repeated() && (other.is_number() || other.is_text())).collect();
         let mut requests = vec![Vec::new()];
         for other in others {
-            // Keys would make the repeats of one thing those of another, and an instant is waited for.
+            // Left out: with a key, a request for one thing would be a repeat of the request
+            // for another; `min_seq` would wait.
             if !["client_key", "min_seq", "page_token", "cursor", "from_start"].contains(&other.name()) {
                 requests.extend(variations(other).into_iter().map(|value| other.set(&[value])));
             }
@@ -132,7 +137,7 @@ async fn what_others_have_cannot_be_told_from_what_does_not_exist() {
             world.engine.wait_projected(world.seq().await).await;
             let mut expected = None;
             for thing in things.names.iter().rev() {
-                // A frame of a watch may come with what happened meanwhile.
+                // The answer of a watch may contain what happened in the meantime.
                 let message = [rest.clone(), field.set(std::slice::from_ref(thing))].concat();
                 if field.method.contains("/Watch") {
                     continue;
@@ -154,7 +159,7 @@ async fn what_others_have_cannot_be_told_from_what_does_not_exist() {
     }
     assert!(asked > 400, "only {asked} requests were made");
 
-    // Its own events say of each command what the answer said.
+    // The account's own events must give the same reason as the answer to each command.
     let seq = world.seq().await;
     let mut said: BTreeMap<usize, (String, String)> = BTreeMap::new();
     let mut request = v1::ListEventsRequest { page_size: 1000, min_seq: seq, ..Default::default() };
@@ -183,7 +188,7 @@ async fn what_others_have_cannot_be_told_from_what_does_not_exist() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn amending_the_bid_of_another_account_tells_nothing_of_it() {
+async fn amending_the_bid_of_another_account_reveals_nothing_about_it() {
     let world = World::start().await;
     let t1 = world.tenant("t1").await;
     let limits = v1::AccountLimits { nodes_wanted: Some(10), ..v1::AccountLimits::default() };

@@ -1,4 +1,5 @@
-//! A store that refuses, that was restored under the engine, or whose rows somebody deleted.
+//! Tests of a store that refuses writes, that was restored under the engine, or whose rows a person
+//! deleted.
 
 use crate::{offer, open_market, start, submit, submit_keyed};
 use kubebid_engine::runtime::clock::Clock;
@@ -9,7 +10,7 @@ use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A store, and a connection beside the engine.
+/// A store with a second connection that the engine does not know of.
 struct Beside {
     options: EngineOptions,
     connection: AnyConnection,
@@ -42,8 +43,8 @@ impl Beside {
     }
 }
 
-/// A store that says no in words of its own is asked four times in no less than the pauses between, and takes commands
-/// again afterwards.
+/// Tests a store that refuses writes with a message of its own. It is asked four times, with pauses in
+/// between, and takes commands again afterwards.
 async fn refuses(engine: Engine, running: Running, mut beside: Beside, no: &str, yes: &str) {
     beside.execute(no).await;
     let began = Instant::now();
@@ -62,7 +63,7 @@ async fn refuses(engine: Engine, running: Running, mut beside: Beside, no: &str,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusing_postgresql_is_asked_after_growing_pauses_and_its_words_are_told() {
+async fn a_refusing_postgresql_is_asked_after_growing_pauses_and_its_message_is_reported() {
     let (engine, running, beside) = Beside::postgres().await;
     let no = "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS
               $$ BEGIN RAISE 'no space for you' USING ERRCODE = '53100'; END $$;
@@ -71,39 +72,39 @@ async fn a_refusing_postgresql_is_asked_after_growing_pauses_and_its_words_are_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusing_sqlite_is_asked_after_growing_pauses_and_its_words_are_told() {
+async fn a_refusing_sqlite_is_asked_after_growing_pauses_and_its_message_is_reported() {
     let (engine, running, beside) = Beside::sqlite().await;
     let no = "CREATE TRIGGER no BEFORE INSERT ON journal BEGIN SELECT RAISE(ABORT, 'no space for you'); END";
     refuses(engine, running, beside, no, "DROP TRIGGER no").await;
 }
 
-/// The journal loses its last batch, as when the database is restored under the engine.
+/// Removes the last batch of the journal, as a restore of the database under the engine does.
 async fn restored(engine: Engine, mut running: Running, mut beside: Beside) {
     submit(&engine, offer(1)).await;
     beside.execute("DELETE FROM journal WHERE first_seq = (SELECT MAX(first_seq) FROM journal)").await;
     assert!(submit_keyed(&engine, None, offer(2)).await.is_err());
     let ended = running.wait().await.unwrap_err().to_string();
     assert!(ended.contains("another history than this engine wrote: the journal ends at"), "{ended}");
-    // The thread that took commands is about to end.
+    // The exchange's thread is about to end.
     while engine.is_open() {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_postgresql_restored_under_the_engine_ends_it_with_words() {
+async fn a_postgresql_restored_under_the_engine_ends_it_with_an_error() {
     let (engine, running, beside) = Beside::postgres().await;
     restored(engine, running, beside).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sqlite_restored_under_the_engine_ends_it_with_words() {
+async fn a_sqlite_restored_under_the_engine_ends_it_with_an_error() {
     let (engine, running, beside) = Beside::sqlite().await;
     restored(engine, running, beside).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_row_of_the_lease_ends_the_engine_with_words_and_the_next_one_starts() {
+async fn a_deleted_row_of_the_lease_ends_the_engine_with_an_error_and_the_next_one_starts() {
     let (engine, mut running, mut beside) = Beside::postgres().await;
     beside.execute("DELETE FROM lease").await;
     let ended = running.wait().await.unwrap_err().to_string();
@@ -121,7 +122,7 @@ async fn a_standby_says_that_the_row_of_the_lease_is_gone() {
     let (_engine, _running, mut beside) = Beside::postgres().await;
     let standby = EngineOptions { start: Start::Standby, ..beside.options.clone() };
     let standing_by = tokio::spawn(async move { Engine::start(standby).await.map(drop) });
-    // Once it has looked at the lease, which it does whenever it looks at the journal.
+    // The standby has read the lease by then: it does so whenever it reads the journal.
     let looked = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%FROM lease WHERE one = 1%'
                   AND pid <> pg_backend_pid()";
     while beside.connection.fetch_optional(looked).await.unwrap().is_none() {

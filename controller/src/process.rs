@@ -1,0 +1,271 @@
+//! The process of an operator: its flags, its probes, and the loop in which it leads, works, and hands over.
+
+use crate::failpoint;
+use crate::leader_election::{Candidate, Leadership, Lost, until_done};
+use crate::manager::{Manager, Options};
+use crate::metrics;
+use crate::ops::{self, Ops};
+use crate::rate_limiter::BackoffRange;
+use clap::Parser;
+use http::Request;
+use kube::client::{Body, ClientBuilder};
+use kube::{Client, Config};
+use metrics_exporter_prometheus::PrometheusHandle;
+use std::error::Error;
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tower::util::MapRequestLayer;
+use tracing::{error, info};
+use tracing_subscriber::EnvFilter;
+
+/// The time that the API server may take for one answer at the start.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The flags that every operator has.
+#[derive(Parser, Clone, Debug)]
+pub struct ProcessArgs {
+    /// Address of /healthz, /readyz and /metrics
+    #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// Objects of a kind that are reconciled at once [default: as each controller has it]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Controllers")]
+    pub concurrency: Option<u16>,
+    /// The shortest and longest time between two attempts at an object that fails
+    #[arg(long, default_value = "5ms..5m", value_name = "LEAST..MOST", value_parser = backoff, help_heading = "Controllers")]
+    pub backoff: BackoffRange,
+    /// How long the first list of all objects may take before the process ends with code 1
+    #[arg(long, default_value = "2m", value_name = "TIME", value_parser = time, help_heading = "Controllers")]
+    pub sync_timeout: Duration,
+    /// Send every write with dryRun=All and log it; needs no Lease, and no other replica notices
+    #[arg(long, help_heading = "Controllers")]
+    pub dry_run: bool,
+    /// The namespace of the Lease by which one replica leads
+    #[arg(
+        long,
+        default_value = "kubebid-system",
+        value_name = "NAMESPACE",
+        help_heading = "Leader election"
+    )]
+    pub lease_namespace: String,
+    /// The name of the Lease [default: the name of the program]
+    #[arg(long, value_name = "NAME", help_heading = "Leader election")]
+    pub lease_name: Option<String>,
+    /// How long a Lease lasts without being renewed, in seconds; at least 3
+    #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=3600), help_heading = "Leader election")]
+    pub lease_seconds: u64,
+    /// This replica's name in the Lease [default: the name of the program]
+    #[arg(long, env = "HOSTNAME", value_name = "NAME", help_heading = "Leader election")]
+    pub identity: Option<String>,
+    /// Run without a Lease: there is no other replica
+    #[arg(long, help_heading = "Leader election")]
+    pub alone: bool,
+    /// End the process at this failpoint, as a crash would; for tests
+    #[arg(long, hide = true)]
+    pub abort_at: Option<String>,
+    /// Panic at this failpoint, once; for tests
+    #[arg(long, hide = true)]
+    pub panic_at: Option<String>,
+}
+
+/// Parses a time such as `90s` or `15m`.
+///
+/// # Errors
+/// A sentence for the command line.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<kube::core::Duration>();
+    let parsed = parsed.map_err(|error| format!("{error}: write it as in 90s or 15m"))?;
+    if parsed.is_negative() {
+        return Err("a time is not negative".to_owned());
+    }
+    let time = Duration::from(parsed);
+    if time.is_zero() { Err("a time is longer than 0".to_owned()) } else { Ok(time) }
+}
+
+fn backoff(text: &str) -> Result<BackoffRange, String> {
+    let (least, most) = text.split_once("..").ok_or("write it as in 5ms..5m")?;
+    let (least, most) = (time(least)?, time(most)?);
+    if least > most { Err(format!("{least:?} is longer than {most:?}")) } else { Ok(least..=most) }
+}
+
+/// An operator: what its process serves and is called.
+pub struct Program {
+    /// The name of the program: reporter of its events, default name of its Lease.
+    pub name: &'static str,
+    /// The environment variable of the log filter, as in `KUBEBID_LOG`.
+    pub log_variable: &'static str,
+    /// The metrics of the process.
+    pub metrics: PrometheusHandle,
+    /// Metrics that are rendered when they are asked for.
+    pub more_metrics: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+impl Program {
+    /// Returns a program that has no metrics besides those of the library. `prefix` is the first word of their names.
+    ///
+    /// # Errors
+    /// A second call in a process with another recorder.
+    pub fn new(name: &'static str, prefix: &'static str) -> Result<Program, Box<dyn Error>> {
+        Ok(Program {
+            name,
+            log_variable: "RUST_LOG",
+            metrics: metrics::install(prefix, &[])?,
+            more_metrics: Arc::new(String::new),
+        })
+    }
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Program").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Runs an operator until the process is told to stop or another replica leads. `build` adds the controllers, once for
+/// each term in which this replica leads.
+///
+/// # Errors
+/// A cluster that is not configured, an address that cannot be bound, and whatever `build` fails with.
+pub async fn run(
+    program: Program,
+    args: &ProcessArgs,
+    build: impl AsyncFnMut(&mut Manager) -> Result<(), Box<dyn Error>>,
+) -> Result<ExitCode, Box<dyn Error>> {
+    start_logging(program.log_variable)?;
+    if let Some(point) = args.abort_at.clone() {
+        failpoint::abort_at(point);
+    }
+    if let Some(point) = args.panic_at.clone() {
+        failpoint::panic_at(point);
+    }
+    let client = client().await?;
+    let ops = Ops {
+        metrics: program.metrics.clone(),
+        more_metrics: Arc::clone(&program.more_metrics),
+        ready: Arc::default(),
+    };
+    let listener = TcpListener::bind(args.listen).await?;
+    info!(address = %listener.local_addr()?, "listening");
+    let serving = ops::serve(listener, ops.clone());
+    let mut stop = std::pin::pin!(stop_signal());
+    tokio::select! {
+        served = serving => served.map(|()| ExitCode::FAILURE).map_err(Into::into),
+        worked = work(&program, args, client, &ops, stop.as_mut(), build) => worked,
+    }
+}
+
+fn start_logging(variable: &str) -> Result<(), Box<dyn Error>> {
+    let filter = EnvFilter::builder()
+        .with_env_var(variable)
+        .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
+        .from_env()?;
+    let ansi = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
+    Ok(())
+}
+
+/// Returns a client of the cluster of the Pod that the process runs in, or of the kubeconfig. It counts its requests.
+async fn client() -> Result<Client, Box<dyn Error>> {
+    let mut config = Config::infer().await?;
+    // A refusal is an answer: a pass that fails is repeated as a whole.
+    config.default_retry = false;
+    let counted = MapRequestLayer::new(|request: Request<Body>| {
+        metrics::api_request(&request);
+        request
+    });
+    Ok(ClientBuilder::try_from(config)?.with_layer(&counted).build())
+}
+
+async fn work(
+    program: &Program,
+    args: &ProcessArgs,
+    client: Client,
+    ops: &Ops,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
+    mut build: impl AsyncFnMut(&mut Manager) -> Result<(), Box<dyn Error>>,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let asked = until_done("the API server does not answer", async || {
+        let version = tokio::time::timeout(PATIENCE, client.apiserver_version()).await;
+        version.map_err(|_| "no answer within 5 s".to_owned())?.map_err(|error| error.to_string())
+    });
+    tokio::select! {
+        _ = asked => {}
+        () = stop.as_mut() => return Ok(stopped()),
+    }
+    ops.ready.store(true, Ordering::Relaxed);
+    let options = Options {
+        reporter: program.name.to_owned(),
+        dry_run: args.dry_run,
+        backoff: args.backoff.clone(),
+        sync_timeout: args.sync_timeout,
+    };
+    if args.alone || args.dry_run {
+        let leadership = Leadership::alone();
+        let mut manager = Manager::new(client, leadership.clone(), options);
+        build(&mut manager).await?;
+        let mut working = std::pin::pin!(manager.run());
+        tokio::select! {
+            ended = working.as_mut() => return Err(ended.map_or_else(Into::into, |()| "ended".into())),
+            () = stop.as_mut() => {}
+        }
+        tokio::select! { _ = working => {} () = leadership.finish() => {} }
+        return Ok(stopped());
+    }
+    let candidate = Candidate::new(
+        client.clone(),
+        &args.lease_namespace,
+        args.lease_name.as_deref().unwrap_or(program.name),
+        args.identity.as_deref().unwrap_or(program.name),
+        Duration::from_secs(args.lease_seconds),
+    );
+    loop {
+        let mut term = tokio::select! {
+            term = candidate.lead() => term,
+            () = stop.as_mut() => return Ok(stopped()),
+        };
+        let leadership = term.leadership.clone();
+        let mut manager = Manager::new(client.clone(), leadership.clone(), options.clone());
+        build(&mut manager).await?;
+        let is_stopped = {
+            let mut working = std::pin::pin!(manager.run());
+            let is_stopped = tokio::select! {
+                ended = working.as_mut() => return Err(ended.map_or_else(Into::into, |()| "ended".into())),
+                () = term.ended() => false,
+                () = stop.as_mut() => true,
+            };
+            tokio::select! { _ = working => {} () = leadership.finish() => {} }
+            is_stopped
+        };
+        if is_stopped {
+            term.release().await;
+            return Ok(stopped());
+        }
+        let lost = tokio::select! {
+            lost = term.lost() => lost,
+            () = stop.as_mut() => return Ok(stopped()),
+        };
+        if lost == Lost::ToAnother {
+            error!("another replica leads: this one ends");
+            return Ok(ExitCode::from(3));
+        }
+    }
+}
+
+fn stopped() -> ExitCode {
+    info!("stopped; another replica, or the next start, goes on from here");
+    ExitCode::SUCCESS
+}
+
+async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}

@@ -1,0 +1,357 @@
+//! The only way to write to the cluster: `clippy.toml` forbids kube's own calls.
+//!
+//! Before each write the [`Writer`] checks that this replica leads. It sends the field manager of its controller and the
+//! UID or version that it means, honours `--dry-run`, sends nothing if nothing would change, and remembers what it wrote
+//! until the watch delivers it.
+
+use crate::leader_election::Leadership;
+use crate::metrics;
+use crate::object::{Object, ObjectName};
+use crate::write_cache::WriteCache;
+use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions, Request};
+use kube::{Client, ResourceExt as _};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::fmt;
+use std::sync::Arc;
+use tracing::info;
+
+/// Writes objects on behalf of one controller. Cheap to clone.
+#[derive(Clone)]
+pub struct Writer {
+    client: Client,
+    controller: &'static str,
+    leadership: Leadership,
+    dry_run: bool,
+    cache: Arc<WriteCache>,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("controller", &self.controller).finish_non_exhaustive()
+    }
+}
+
+/// Why a write failed.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// This replica does not lead, or cannot be sure of it. Nothing was sent.
+    #[error("this replica does not lead")]
+    NotLeader,
+    /// The object was written by somebody else meanwhile, or our copy of it is old.
+    #[error("the object has changed meanwhile")]
+    Conflict,
+    /// The API server refused the write, or did not answer: it may have been made.
+    #[error("the cluster: {0}")]
+    Cluster(Box<kube::Error>),
+}
+
+impl From<kube::Error> for WriteError {
+    fn from(error: kube::Error) -> WriteError {
+        let conflicts = matches!(&error, kube::Error::Api(status) if status.is_conflict());
+        if conflicts { WriteError::Conflict } else { WriteError::Cluster(Box::new(error)) }
+    }
+}
+
+/// The answer to an eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// The pod will end.
+    Accepted,
+    /// A disruption budget forbids it at present.
+    Refused,
+    /// The pod is gone.
+    Gone,
+}
+
+impl Writer {
+    /// Returns a writer for a controller.
+    pub fn new(client: Client, controller: &'static str, leadership: Leadership, dry_run: bool) -> Writer {
+        Writer { client, controller, leadership, dry_run, cache: Arc::default() }
+    }
+
+    /// Returns the same writer for another controller of the process, with the same cache.
+    pub fn for_controller(&self, controller: &'static str) -> Writer {
+        Writer { controller, ..self.clone() }
+    }
+
+    /// Returns the client, for reads and for requests to other services through the API server.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns an object as it was last written, if the watch has not delivered that write yet.
+    pub fn newest<K: Object>(&self, seen: Arc<K>) -> Arc<K> {
+        self.cache.newest(seen)
+    }
+
+    /// Forgets what was written to an object that is gone.
+    pub fn forget(&self, uid: &str) {
+        self.cache.forget(uid);
+    }
+
+    /// Creates an object. Returns None if there is one of its name, whoever made it.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn create<K: Object>(&self, object: &K) -> Result<Option<K>, WriteError> {
+        self.check("create", object)?;
+        let params = PostParams { field_manager: Some(self.field_manager()), dry_run: self.dry_run };
+        let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+        let request = request_for(object).create(&params, body).map_err(kube::Error::BuildRequest)?;
+        match self.client.request::<K>(request).await {
+            Ok(created) => Ok(Some(self.written(created))),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Changes some fields of an object by a merge patch. Returns None if the object is gone; another object of its name
+    /// is not changed. A patch that would change nothing is not sent. The patch fails with [`WriteError::Conflict`] on
+    /// an object that has changed meanwhile if it names a `resourceVersion`.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn patch<K: Object>(&self, object: &K, patch: Value) -> Result<Option<K>, WriteError> {
+        if changes_nothing(object, &patch)? {
+            return Ok(Some(object.clone()));
+        }
+        self.check("patch", object)?;
+        let mut patch = patch;
+        metadata_of(&mut patch).insert("uid".to_owned(), json!(object.uid()));
+        let params = PatchParams {
+            field_manager: Some(self.field_manager()),
+            dry_run: self.dry_run,
+            ..PatchParams::default()
+        };
+        let request = request_for(object).patch(&object.name_any(), &params, &Patch::Merge(patch));
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        match self.client.request::<K>(request).await {
+            Ok(patched) => Ok(Some(self.written(patched))),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Applies a whole object on the server (server-side apply). Fields that this controller applied before and that are
+    /// absent now are removed; those of others stay.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn apply<K: Object>(&self, object: &K) -> Result<K, WriteError> {
+        self.check("apply", object)?;
+        let params = self.apply_params();
+        let request = request_for(object).patch(&object.name_any(), &params, &Patch::Apply(object));
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        Ok(self.written(self.client.request::<K>(request).await?))
+    }
+
+    /// Writes the whole status of an object. Returns the object with it. Nothing is sent if the status is as it was.
+    ///
+    /// # Errors
+    /// [`WriteError::Conflict`] if the object has changed meanwhile, and the others of [`WriteError`].
+    pub async fn status<K: Object>(&self, object: &K, status: &impl Serialize) -> Result<K, WriteError> {
+        let status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
+        let there = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+        if there.get("status") == Some(&status) {
+            return Ok(object.clone());
+        }
+        self.check("status", object)?;
+        let patch = json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": {"name": object.name_any(), "resourceVersion": object.resource_version()},
+            "status": status,
+        });
+        let request = request_for(object);
+        let request = request.patch_subresource(
+            "status",
+            &object.name_any(),
+            &self.apply_params(),
+            &Patch::Apply(patch),
+        );
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        Ok(self.written(self.client.request::<K>(request).await?))
+    }
+
+    /// Deletes this object. An object that is gone, or was replaced by another of its name, counts as deleted.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn delete<K: Object>(&self, object: &K) -> Result<(), WriteError> {
+        self.delete_by::<K>(&ObjectName::of(object), &object.uid().unwrap_or_default(), None).await
+    }
+
+    /// Deletes the object with this name and UID, with a grace period of so many seconds.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn delete_by<K: Object>(
+        &self,
+        name: &ObjectName,
+        uid: &str,
+        grace_seconds: Option<u32>,
+    ) -> Result<(), WriteError> {
+        self.check_name("delete", &K::kind(&()), name)?;
+        let params = DeleteParams { dry_run: self.dry_run, grace_period_seconds: grace_seconds, ..only(uid) };
+        let request = Request::new(path::<K>(&name.namespace)).delete(&name.name, &params);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        match self.client.request_text(request).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Asks a pod to leave its node, if its disruption budgets allow it.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn evict(&self, pod: &ObjectName, uid: &str) -> Result<Eviction, WriteError> {
+        use k8s_openapi::api::core::v1::Pod;
+        self.check_name("evict", "Pod", pod)?;
+        let options = DeleteParams { dry_run: self.dry_run, ..only(uid) };
+        let params = EvictParams { delete_options: Some(options), ..EvictParams::default() };
+        let request = Request::new(path::<Pod>(&pod.namespace)).evict(&pod.name, &params);
+        match self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await {
+            Ok(_) => Ok(Eviction::Accepted),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
+                Ok(Eviction::Gone)
+            }
+            // A disruption budget says not yet, or several of them cannot agree.
+            Err(kube::Error::Api(status)) if status.code == 429 || status.code >= 500 => {
+                Ok(Eviction::Refused)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Adds a finalizer, unless the object has it. Returns the object with it; None if the object is gone.
+    ///
+    /// # Errors
+    /// [`WriteError::Conflict`] if the object has changed meanwhile, and the others of [`WriteError`].
+    pub async fn add_finalizer<K: Object>(
+        &self,
+        object: &K,
+        finalizer: &str,
+    ) -> Result<Option<K>, WriteError> {
+        let mut finalizers = object.finalizers().to_vec();
+        if finalizers.iter().any(|name| name == finalizer) {
+            return Ok(Some(object.clone()));
+        }
+        finalizers.push(finalizer.to_owned());
+        let metadata = json!({"resourceVersion": object.resource_version(), "finalizers": finalizers});
+        self.patch(object, json!({"metadata": metadata})).await
+    }
+
+    /// Removes a finalizer and no other. The object may be gone after that.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn remove_finalizer<K: Object>(&self, object: &K, finalizer: &str) -> Result<(), WriteError> {
+        let left: Vec<_> = object.finalizers().iter().filter(|name| *name != finalizer).collect();
+        let patch = json!({"metadata": {"finalizers": left}});
+        self.patch(object, patch).await.map(|_| ())
+    }
+
+    fn written<K: Object>(&self, object: K) -> K {
+        if !self.dry_run {
+            self.cache.put(object.clone());
+        }
+        object
+    }
+
+    /// Returns the field manager of the controller.
+    pub(crate) fn field_manager(&self) -> String {
+        format!("kubebid-{}", self.controller)
+    }
+
+    fn apply_params(&self) -> PatchParams {
+        let params = PatchParams::apply(&self.field_manager()).force();
+        if self.dry_run { params.dry_run() } else { params }
+    }
+
+    fn check<K: Object>(&self, verb: &str, object: &K) -> Result<(), WriteError> {
+        self.check_name(verb, &K::kind(&()), &ObjectName::of(object))
+    }
+
+    fn check_name(&self, verb: &str, kind: &str, name: &ObjectName) -> Result<(), WriteError> {
+        if !self.leadership.is_valid() {
+            return Err(WriteError::NotLeader);
+        }
+        if self.dry_run {
+            info!(verb, kind, %name, "withheld by --dry-run");
+            metrics::withheld(self.controller);
+        }
+        Ok(())
+    }
+}
+
+fn path<K: Object>(namespace: &str) -> String {
+    K::url_path(&(), Some(namespace).filter(|namespace| !namespace.is_empty()))
+}
+
+fn request_for<K: Object>(object: &K) -> Request {
+    Request::new(path::<K>(&object.namespace().unwrap_or_default()))
+}
+
+/// Returns parameters that delete the object with this UID alone.
+fn only(uid: &str) -> DeleteParams {
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+}
+
+fn metadata_of(patch: &mut Value) -> &mut Map<String, Value> {
+    let patch = patch.as_object_mut().expect("a merge patch is an object");
+    let metadata = patch.entry("metadata").or_insert_with(|| json!({}));
+    metadata.as_object_mut().expect("metadata is an object")
+}
+
+/// Returns true if an object is after a merge patch as it is before. A `resourceVersion` in the patch does not count.
+fn changes_nothing<K: Object>(object: &K, patch: &Value) -> Result<bool, WriteError> {
+    let object = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+    let mut patch = patch.clone();
+    metadata_of(&mut patch).remove("resourceVersion");
+    Ok(is_merged(&object, &patch))
+}
+
+/// Returns true if a value is as a merge patch (RFC 7396) would make it.
+fn is_merged(value: &Value, patch: &Value) -> bool {
+    let Value::Object(fields) = patch else { return value == patch || is_empty_list(value, patch) };
+    fields.iter().all(|(key, patch)| match (value.get(key), patch) {
+        (None | Some(Value::Null), Value::Null) => true,
+        (Some(_), Value::Null) => false,
+        // An absent map and an absent list are as good as empty ones: the API server drops both.
+        (None | Some(Value::Null), Value::Object(fields)) => fields.values().all(Value::is_null),
+        (None | Some(Value::Null), Value::Array(items)) => items.is_empty(),
+        (Some(value), patch) => is_merged(value, patch),
+        (None, _) => false,
+    })
+}
+
+fn is_empty_list(value: &Value, patch: &Value) -> bool {
+    value.is_null() && patch.as_array().is_some_and(Vec::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Node;
+
+    #[test]
+    fn a_patch_that_changes_nothing_is_recognized() {
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {"name": "n", "resourceVersion": "7", "labels": {"a": "1"}, "finalizers": ["f"]},
+            "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
+        }))
+        .unwrap();
+        let nothing = |patch: Value| changes_nothing(&node, &patch).unwrap();
+        assert!(nothing(json!({"metadata": {"labels": {"a": "1", "b": null}, "resourceVersion": "6"}})));
+        assert!(nothing(json!({"metadata": {"finalizers": ["f"], "annotations": {}}})));
+        assert!(nothing(json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}})));
+        assert!(!nothing(json!({"metadata": {"labels": {"a": "2"}}})));
+        assert!(!nothing(json!({"metadata": {"labels": {"a": null}}})));
+        assert!(!nothing(json!({"metadata": {"finalizers": []}})));
+        assert!(!nothing(json!({"spec": {"taints": []}})));
+    }
+}
