@@ -148,7 +148,7 @@ impl fmt::Debug for Candidate {
 
 /// Why a term has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum TermEnd {
     /// Another replica has the Lease.
     ToAnother,
     /// The API server was away for longer than the Lease allows, and no other replica has taken it.
@@ -270,11 +270,11 @@ impl Term {
     }
 
     /// Says who has the Lease after this term, as soon as the API server does.
-    pub async fn lost(self) -> Lost {
+    pub async fn lost(self) -> TermEnd {
         end(self.task).await;
         let spec = until_done("nobody says who leads", async || self.candidate.spec().await).await;
         let is_another = spec.holder_identity.as_ref().is_some_and(|it| *it != self.candidate.identity);
-        if is_another && !has_expired(&spec) { Lost::ToAnother } else { Lost::ToNobody }
+        if is_another && !has_expired(&spec) { TermEnd::ToAnother } else { TermEnd::ToNobody }
     }
 
     /// Gives the Lease back, so that another replica leads at once.

@@ -1,7 +1,7 @@
 //! The process of an operator: its flags, its probes, and the loop in which it leads, works, and hands over.
 
 use crate::failpoint;
-use crate::leader_election::{Candidate, Leadership, Lost, until_done};
+use crate::leader_election::{Candidate, Leadership, TermEnd, until_done};
 use crate::manager::{Manager, Options};
 use crate::metrics;
 use crate::ops::{self, Ops};
@@ -249,7 +249,7 @@ async fn work(
             lost = term.lost() => lost,
             () = stop.as_mut() => return Ok(stopped()),
         };
-        if lost == Lost::ToAnother {
+        if lost == TermEnd::ToAnother {
             error!("another replica leads: this one ends");
             return Ok(ExitCode::from(3));
         }
