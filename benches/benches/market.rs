@@ -12,7 +12,7 @@ use benches::overloaded::{Overloaded, Prices};
 use benches::plain::{Book, Numbered, Plain};
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use kubebid_core::answer::Auction;
-use kubebid_core::{Exchange, Stamped};
+use kubebid_core::{Exchange, StampedCommand};
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ fn overloaded(criterion: &mut Criterion) {
 fn apply(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
-    commands: &[Stamped],
+    commands: &[StampedCommand],
     exchange: impl Fn() -> Exchange,
 ) {
     let mut rounds = Rounds::new(exchange);

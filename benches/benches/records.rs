@@ -9,7 +9,7 @@ use benches::one_node::OneNode;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use kubebid_core::command::PlaceBid;
 use kubebid_core::units::{AccountName, ClientKey, MarketName, Micros};
-use kubebid_core::{Command, Exchange, Price, Stamped};
+use kubebid_core::{Command, Exchange, Price, StampedCommand};
 use kubebid_engine::runtime::recovery::command_of;
 use kubebid_engine::store::{Batch, Position};
 use std::hint::black_box;
@@ -19,7 +19,7 @@ use std::hint::black_box;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn records(criterion: &mut Criterion) {
-    let command = Stamped {
+    let command = StampedCommand {
         at: Micros(1_700_000_000_000_000),
         key: Some(ClientKey::new("5f3b0a55-7c3f-4d0a-9f5e-1c1f0a0b0c0d")),
         command: Command::PlaceBid(PlaceBid {
@@ -43,7 +43,7 @@ fn records(criterion: &mut Criterion) {
             black_box(&command).encode(&mut bytes);
         });
     });
-    group.bench_function("decode", |bencher| bencher.iter(|| Stamped::decode(black_box(&bytes))));
+    group.bench_function("decode", |bencher| bencher.iter(|| StampedCommand::decode(black_box(&bytes))));
     group.finish();
 }
 

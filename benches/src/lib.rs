@@ -11,7 +11,7 @@ pub mod plain;
 
 use kubebid_core::command::PlaceBid;
 use kubebid_core::units::{AccountName, MarketName, Micros};
-use kubebid_core::{Command, Price, Stamped};
+use kubebid_core::{Command, Price, StampedCommand};
 
 const TICK: u64 = 100;
 
@@ -31,6 +31,6 @@ pub fn bid(tenant: u64, market: &str, ceiling: Price) -> Command {
 }
 
 /// As stamped at the beginning.
-pub fn stamped(command: Command) -> Stamped {
-    Stamped { at: Micros(0), key: None, command }
+pub fn stamped(command: Command) -> StampedCommand {
+    StampedCommand { at: Micros(0), key: None, command }
 }

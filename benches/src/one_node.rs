@@ -5,7 +5,7 @@ use crate::{bid, stamped};
 use kubebid_core::answer::Auction;
 use kubebid_core::command::CancelMode;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName};
-use kubebid_core::{Command, Exchange, Price, Stamped};
+use kubebid_core::{Command, Exchange, Price, StampedCommand};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
@@ -17,8 +17,8 @@ const TENANTS: u64 = 1000;
 /// Commands that make markets in which bids wait, and the stream that goes on from there.
 #[derive(Debug, Default)]
 pub struct OneNode {
-    pub setup: Vec<Stamped>,
-    pub commands: Vec<Stamped>,
+    pub setup: Vec<StampedCommand>,
+    pub commands: Vec<StampedCommand>,
 }
 
 struct Market {
@@ -31,7 +31,7 @@ struct Market {
 /// Counts as the exchange does.
 struct Script {
     rng: ChaCha8Rng,
-    commands: Vec<Stamped>,
+    commands: Vec<StampedCommand>,
     bids: u64,
     nodes: u64,
 }

@@ -6,7 +6,7 @@ use kubebid_core::answer::{Answer, Auction};
 use kubebid_core::command::{CancelMode, RuleChange};
 use kubebid_core::event::Fact;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros, Names};
-use kubebid_core::{Command, Exchange, Price, Stamped};
+use kubebid_core::{Command, Exchange, Price, StampedCommand};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::HashMap;
@@ -29,8 +29,8 @@ pub enum Prices {
 
 #[derive(Debug, Default)]
 pub struct Overloaded {
-    pub setup: Vec<Stamped>,
-    pub commands: Vec<Stamped>,
+    pub setup: Vec<StampedCommand>,
+    pub commands: Vec<StampedCommand>,
     /// What the stream brought, by event: shows that it is what it says it is.
     pub events: std::collections::BTreeMap<&'static str, u64>,
 }
@@ -40,7 +40,7 @@ struct Player {
     prices: Prices,
     exchange: Exchange,
     now: Micros,
-    list: Vec<Stamped>,
+    list: Vec<StampedCommand>,
     overloaded: Overloaded,
     /// Bids that search, with their tenants; and nodes that are held, with theirs.
     bids: Bag<BidId>,
@@ -141,7 +141,7 @@ impl Player {
     }
 
     fn play(&mut self, command: Command) {
-        let command = Stamped { at: self.now, ..stamped(command) };
+        let command = StampedCommand { at: self.now, ..stamped(command) };
         let answer = self.exchange.apply(&command);
         self.list.push(command);
         self.note(&answer);

@@ -22,7 +22,7 @@ mod quote;
 
 use crate::auth::caller::Caller;
 use crate::auth::limits::{Defaults, Slot, Usage};
-use crate::auth::policy::{self, Need, Opens};
+use crate::auth::policy::{self, Need, OpenCost};
 use crate::auth::{Auth, Origin, Secret, Session};
 use crate::lifecycle::engine::Engine;
 use crate::store::Rows;
@@ -154,7 +154,7 @@ impl Api {
     /// comes from.
     pub(crate) async fn admit_anybody(&self, extensions: &Extensions) -> Result<Slot, ApiError> {
         let caller = self.0.auth.nobody(extensions.get::<Origin>());
-        let admitted = self.count_request(&caller).and_then(|()| self.open(&caller, Opens::Requests(1)));
+        let admitted = self.count_request(&caller).and_then(|()| self.open(&caller, OpenCost::Requests(1)));
         if admitted.is_err() {
             Box::pin(caller.session.holder.hold_back()).await;
         }
@@ -162,16 +162,18 @@ impl Api {
     }
 
     /// Counts one more open request or watch of this caller.
-    fn open(&self, caller: &Caller, opens: Opens) -> Result<Slot, ApiError> {
+    fn open(&self, caller: &Caller, opens: OpenCost) -> Result<Slot, ApiError> {
         let (limits, holder) = (self.limits_of(caller), &caller.session.holder);
         let (name, slots, weight, most) = match opens {
-            Opens::Watch => ("watches", &holder.watches, 1, limits.watches),
-            Opens::Requests(weight) => ("open_requests", &holder.open_requests, weight, limits.open_requests),
+            OpenCost::Watch => ("watches", &holder.watches, 1, limits.watches),
+            OpenCost::Requests(weight) => {
+                ("open_requests", &holder.open_requests, weight, limits.open_requests)
+            }
         };
         slots.take(weight, most).ok_or_else(|| {
             let what = match opens {
-                Opens::Watch => "watches",
-                Opens::Requests(_) => "requests, with answers that are not read yet,",
+                OpenCost::Watch => "watches",
+                OpenCost::Requests(_) => "requests, with answers that are not read yet,",
             };
             ApiError::limit(name, format!("more than {most} {what} are open at once")).again_after(OPEN_AGAIN)
         })

@@ -9,7 +9,7 @@ mod timed;
 use crate::api::Api;
 use crate::auth::caller::Caller;
 use crate::auth::held::held;
-use crate::auth::policy::Opens;
+use crate::auth::policy::OpenCost;
 use crate::runtime::metrics::Requests;
 use crate::runtime::spans;
 use crate::wire::status::{ApiError, Code};
@@ -114,7 +114,7 @@ impl Services {
             let answer =
                 async { others.clone().oneshot(request).await.unwrap_or_else(|never| match never {}) };
             let answer = middleware::unpanicked(&path, answer).await;
-            middleware::explained(held(answer, Some(slot), Opens::Requests(1)))
+            middleware::explained(held(answer, Some(slot), OpenCost::Requests(1)))
         };
         let answer = async { answer.await.unwrap_or_else(middleware::refused) };
         middleware::counted(counted_others, answer).await

@@ -25,9 +25,9 @@ pub mod server;
 pub mod store;
 pub mod wire;
 
-pub use auth::caller::{Caller, Roles, Whose};
+pub use auth::caller::{AccountFilter, Caller, Roles};
 pub use events::commit::{Commit, HourMark, Step};
-pub use lifecycle::bench_stubs::LeaveOut;
+pub use lifecycle::bench_stubs::OmittedParts;
 pub use lifecycle::engine::{Engine, Running};
 pub use lifecycle::error::EngineError;
 pub use lifecycle::options::{EngineOptions, LEASE, Start};

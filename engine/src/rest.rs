@@ -11,7 +11,7 @@ mod sse;
 use crate::api::{Api, header_of};
 use crate::auth::caller::Caller;
 use crate::auth::held::held;
-use crate::auth::policy::{self, Opens};
+use crate::auth::policy::{self, OpenCost};
 use crate::runtime::metrics::Requests;
 use crate::runtime::spans;
 use crate::wire::status::{ApiError, Code};
@@ -98,7 +98,7 @@ pub(crate) async fn refuse(error: ApiError, request: Request) -> Response {
 async fn for_anybody(api: &Api, request: Request, answer: impl FnOnce(&HeaderMap) -> Response) -> Response {
     let (parts, body) = request.into_parts();
     let response = match api.admit_anybody(&parts.extensions).await {
-        Ok(slot) => held(answer(&parts.headers), Some(slot), Opens::Requests(1)),
+        Ok(slot) => held(answer(&parts.headers), Some(slot), OpenCost::Requests(1)),
         Err(error) => problem(error),
     };
     in_order(response, parts.version, body).await

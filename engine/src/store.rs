@@ -73,7 +73,7 @@ pub use history::HistoryLost;
 pub use instance_types::InstanceType;
 pub use journal::{BatchReader, Journal};
 pub use labels::Labels;
-pub use lease::{Lease, LeaseFound, Taking};
+pub use lease::{Lease, LeaseCondition, ObservedLease};
 pub use reader::{GrantError, grant_reader};
 pub use record::{Batch, BatchBuilder, BatchHash, Position, Record};
 pub use rows::Rows;
@@ -224,7 +224,11 @@ impl Store {
     /// Takes the lease for `length` together with the right to append. Returns None, and takes
     /// neither, if the lease may not be taken. If the store has no lease, takes only the right to
     /// append.
-    pub async fn lead_by_lease(&self, taking: Taking, length: Duration) -> Result<Option<Leadership>, Fault> {
+    pub async fn lead_by_lease(
+        &self,
+        taking: LeaseCondition,
+        length: Duration,
+    ) -> Result<Option<Leadership>, Fault> {
         let lease = self.has_lease().then_some((taking, length));
         append::lead(Arc::clone(&self.database), lease).await
     }

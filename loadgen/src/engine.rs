@@ -14,7 +14,7 @@ use kubebid_engine::auth::limits::Defaults;
 use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ConnectionLimits, ServeError, Server, ServerConfig};
 use kubebid_engine::store::{Fault, Journal, Place, StoreOptions};
-use kubebid_engine::{Engine, EngineOptions, LeaveOut, Start};
+use kubebid_engine::{Engine, EngineOptions, OmittedParts, Start};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -100,7 +100,7 @@ fn engine_options(store: StoreOptions, without: &[Part]) -> EngineOptions {
         projection_lag: NO_LIMIT,
         scrub_every: Some(SCRUB_EVERY),
         start: Start::Alone,
-        leave_out: LeaveOut {
+        leave_out: OmittedParts {
             journal: without.contains(&Part::Journal),
             projections: without.contains(&Part::Projections),
         },

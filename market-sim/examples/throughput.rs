@@ -6,7 +6,7 @@
 
 use kubebid_core::command::{CancelMode, PlaceBid};
 use kubebid_core::units::{AccountName, BidId, MarketId, MarketName, Micros};
-use kubebid_core::{Auction, Command, Exchange, MarketRules, Price, Stamped};
+use kubebid_core::{Auction, Command, Exchange, MarketRules, Price, StampedCommand};
 use market_sim::audit::{Auditor, Disagreement};
 use std::collections::VecDeque;
 use std::thread;
@@ -47,7 +47,7 @@ fn play(audited: bool) -> Result<u64, Box<Disagreement>> {
     let mut commands = 0;
     let mut say = |at: u64, command: Command| {
         commands += 1;
-        let answer = exchange.apply(&Stamped { at: Micros(at), key: None, command });
+        let answer = exchange.apply(&StampedCommand { at: Micros(at), key: None, command });
         if audited { auditor.on_events(&answer.events).map(|()| answer.seq.0) } else { Ok(answer.seq.0) }
     };
     say(0, Command::OpenMarket { market: market.clone(), rules: Vec::new() })?;

@@ -12,7 +12,7 @@ mod run;
 
 pub use document::{NoPlace, with_tables};
 pub use optimum::{bound, optimum};
-pub use outcome::{Arm, Figure, Finding, Outcome, Yardstick};
+pub use outcome::{Arm, Figure, Finding, Outcome, WelfareMeasure};
 pub use page::{charts, markdown, page};
 pub use run::{Job, Settings, draw, play};
 
@@ -150,7 +150,7 @@ impl Experiment {
 pub fn experiment(
     experiment: Experiment,
     settings: &Settings,
-    yardstick: Yardstick,
+    yardstick: WelfareMeasure,
     seeds: std::ops::Range<u64>,
     mut progress: impl FnMut(),
 ) -> Finding {
@@ -182,7 +182,7 @@ mod tests {
     fn no_rules_beat_the_optimum_and_longer_protection_evicts_less() {
         let settings = Settings { hours: 24, ..Settings::default() };
         for which in Experiment::ALL {
-            let finding = experiment(which, &settings, Yardstick::Optimum, 0..4, || {});
+            let finding = experiment(which, &settings, WelfareMeasure::Optimum, 0..4, || {});
             for arm in &finding.arms {
                 let welfare = arm.estimate(Figure::Welfare).mean;
                 assert!((70.0..=100.0).contains(&welfare), "{}: {welfare}", arm.variant.label);
@@ -202,7 +202,8 @@ mod tests {
             assert!(markdown(&finding).contains(Figure::Welfare.label(yardstick)));
             finding.arms[0].estimate(Figure::Welfare).mean
         };
-        let [optimum, bound, dollars] = [Yardstick::Optimum, Yardstick::Bound, Yardstick::None].map(welfare);
+        let [optimum, bound, dollars] =
+            [WelfareMeasure::Optimum, WelfareMeasure::Bound, WelfareMeasure::None].map(welfare);
         assert!(bound <= optimum && bound > 0.9 * optimum, "{optimum} {bound}");
         assert!((0.1..10.0).contains(&dollars), "{dollars}");
     }

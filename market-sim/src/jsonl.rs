@@ -43,7 +43,7 @@ impl std::error::Error for PlayError {}
 
 /// The content of a printed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum PrintDetail {
     /// The events of the command, and how the whole market stands afterwards.
     Everything,
     /// The events only: an answer is as long as what happened, however large the market is.
@@ -56,7 +56,7 @@ pub fn play(
     input: impl BufRead,
     mut output: impl Write,
     auction: &mut dyn Auction,
-    shown: Shown,
+    shown: PrintDetail,
 ) -> Result<(), PlayError> {
     for (index, line) in input.lines().enumerate() {
         let line = line.map_err(PlayError::Read)?;
@@ -67,8 +67,8 @@ pub fn play(
             parse_command(&line).map_err(|reason| PlayError::BadLine { line: index as u64 + 1, reason })?;
         let answer = auction.apply(&command);
         let text = match shown {
-            Shown::Everything => format_answer(&answer, &auction.dump(), auction.names()),
-            Shown::Events => format_events(&answer, auction.names()),
+            PrintDetail::Everything => format_answer(&answer, &auction.dump(), auction.names()),
+            PrintDetail::Events => format_events(&answer, auction.names()),
         };
         match writeln!(output, "{text}") {
             Err(fault) if fault.kind() == ErrorKind::BrokenPipe => return Ok(()),

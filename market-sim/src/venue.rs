@@ -5,12 +5,12 @@ mod journaled;
 mod remote;
 
 pub use in_process::InProcess;
-pub use journaled::Journaled;
+pub use journaled::JournaledVenue;
 pub use remote::Remote;
 
 use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Names};
-use kubebid_core::{Answer, Price, Stamped};
+use kubebid_core::{Answer, Price, StampedCommand};
 
 /// The reason for which a venue could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,7 @@ pub struct VenueError(pub String);
 pub trait Venue {
     /// Moves the clock to the command's time and applies it. The answer has all that happened since the one
     /// before; a bid is called by the number of the answer that placed it.
-    fn apply(&mut self, command: &Stamped) -> Result<Answer, VenueError>;
+    fn apply(&mut self, command: &StampedCommand) -> Result<Answer, VenueError>;
 
     /// Returns the names of the numbered accounts and markets in events.
     fn names(&self) -> &Names;

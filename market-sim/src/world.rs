@@ -17,9 +17,9 @@ mod run;
 mod settings;
 mod tenants;
 
-pub use demand::{Drawn, jobs_of};
+pub use demand::{DrawnJob, jobs_of};
 pub use outcome::{KindSums, MarketSeries, Outcome};
 pub use parallel::simulate_parallel;
 pub use run::{START, WorldError, simulate, simulate_jobs};
-pub use settings::{FIELDS, Field, Jobs, Kept, Rules, Rushes, Settings, SettingsError, Supply};
+pub use settings::{FIELDS, Field, Jobs, Rules, RushSettings, SeriesChoice, Settings, SettingsError, Supply};
 pub use tenants::Kind;

@@ -8,7 +8,7 @@ use kubebid_core::numbers::Supply;
 use kubebid_core::units::{
     AccountId, AccountName, AllocationId, BidId, MarketId, MarketName, Micros, UnitName,
 };
-use kubebid_core::{Amount, Command, Exchange, MarketRules, Price, Stamped};
+use kubebid_core::{Amount, Command, Exchange, MarketRules, Price, StampedCommand};
 use market_sim::audit::{Auditor, Violation};
 use market_sim::jsonl::{format_command, parse_command};
 
@@ -79,7 +79,7 @@ fn lived() -> (Vec<Vec<Event>>, Exchange) {
     ];
     let mut heard = Vec::new();
     for (second, command) in commands {
-        let answer = exchange.apply(&Stamped { at: Micros::seconds(second), key: None, command });
+        let answer = exchange.apply(&StampedCommand { at: Micros::seconds(second), key: None, command });
         let refused = answer.events.iter().any(|event| matches!(event.fact, Fact::Rejected { .. }));
         assert!(!refused, "{answer:?}");
         heard.push(answer.events);
@@ -148,7 +148,7 @@ fn what_the_exchange_says_is_so() {
 }
 
 /// Plays commands, and has the auditor hear what came of each.
-fn audited(story: &[Stamped]) -> Result<Auditor, String> {
+fn audited(story: &[StampedCommand]) -> Result<Auditor, String> {
     let (mut exchange, mut auditor) = (Exchange::new(), Auditor::new());
     let mut rules: Vec<MarketRules> = Vec::new();
     for stamped in story {
@@ -196,7 +196,7 @@ fn every_bill_of_the_conformance_cases_is_known_beforehand() {
         for case in std::fs::read_to_string(path).expect("the cases are in the repository").lines() {
             let case: serde_json::Value = serde_json::from_str(case).expect("a case");
             let commands = case["commands"].as_array().expect("commands");
-            let story: Vec<Stamped> = commands
+            let story: Vec<StampedCommand> = commands
                 .iter()
                 .map(|command| parse_command(&command.to_string()).expect("a command"))
                 .collect();

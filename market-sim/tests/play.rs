@@ -1,6 +1,6 @@
 //! What `market-sim play` reads and refuses to read.
 
-use kubebid_core::command::{Command, OnPreemption, RuleValue, Stamped, TimeInForce};
+use kubebid_core::command::{Command, OnPreemption, RuleValue, StampedCommand, TimeInForce};
 use market_sim::jsonl::{format_command, parse_command};
 use std::io::Write;
 use std::process::{Output, Stdio};
@@ -77,7 +77,7 @@ fn what_is_written_is_read_again() {
     }
     assert!(lines.len() > 1000);
     for line in lines {
-        let stamped: Stamped = parse_command(&line).expect("a command");
+        let stamped: StampedCommand = parse_command(&line).expect("a command");
         let written = format_command(&stamped);
         assert_eq!(parse_command(&written), Ok(stamped), "{line}\n{written}");
     }

@@ -2,7 +2,7 @@
 
 use kubebid_core::units::Micros;
 use market_sim::calibration::{compare_demand, compare_prices};
-use market_sim::venue::{InProcess, Journaled};
+use market_sim::venue::{InProcess, JournaledVenue};
 use market_sim::world::{FIELDS, Kind, Outcome, Rules, Settings, jobs_of, simulate, simulate_parallel};
 use std::num::{NonZeroU64, NonZeroUsize};
 
@@ -35,7 +35,7 @@ fn an_exchange_for_all_markets_and_one_for_each_give_the_same_bytes() {
 fn an_exchange_that_is_lost_and_recovered_from_its_journal_gives_the_same_bytes() {
     let settings = Settings { days: 1, ..small(1) };
     let every = NonZeroU64::new(97).expect("more than none");
-    let recovered = simulate(&settings, &mut Journaled::new(every), |_| {}).expect("it is what it was");
+    let recovered = simulate(&settings, &mut JournaledVenue::new(every), |_| {}).expect("it is what it was");
     let bytes = |outcome: &Outcome| serde_json::to_vec(outcome).expect("an outcome is JSON");
     assert!(bytes(&recovered) == bytes(&lived(&settings)), "something was lost");
 }

@@ -3,7 +3,7 @@
 use crate::Client;
 use crate::call::{Limits, MESSAGE_MAX, Repeat, Tries, in_time};
 use crate::error::{Error, Refusal};
-use crate::keys::Keyed as _;
+use crate::keys::KeyedRequest as _;
 use crate::v1::place_bids_response::result::Outcome;
 use crate::v1::{PlaceBidRequest, PlaceBidResponse, PlaceBidsResponse};
 use bytes::Bytes;

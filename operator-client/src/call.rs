@@ -2,7 +2,7 @@
 
 use crate::Client;
 use crate::credential::Bearer;
-use crate::error::{Error, GaveUp};
+use crate::error::{Error, FailedCall};
 use crate::verdict::{Verdict, classify_status};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -225,7 +225,7 @@ impl Tries {
             Verdict::NotYet | Verdict::Silent => (None, false),
         };
         self.maybe_taken |= !untaken;
-        let end = GaveUp {
+        let end = FailedCall {
             tries: self.count,
             last: status,
             endpoint: self.client.endpoints.name_of(self.endpoint).to_owned(),

@@ -28,13 +28,13 @@ pub enum Error {
     Gone(Box<Refusal>),
     /// The engine had no room for the request, as often as it was tried.
     #[error("the engine is busy, {0}")]
-    Busy(Box<GaveUp>),
+    Busy(Box<FailedCall>),
     /// There was no answer before the deadline: `min_seq` was not reached, or nobody answered.
     #[error("no answer in time, {0}")]
-    Late(Box<GaveUp>),
+    Late(Box<FailedCall>),
     /// No engine could be reached, or its store is away.
     #[error("no engine is available, {0}")]
-    Unavailable(Box<GaveUp>),
+    Unavailable(Box<FailedCall>),
     /// An answer that no engine should give: a bug, or another program at the endpoint.
     #[error("the engine is at fault: {}", message(.0))]
     Fault(Box<Status>),
@@ -74,7 +74,7 @@ impl Error {
     }
 
     /// Returns how it was tried, if it was tried in vain.
-    pub fn gave_up(&self) -> Option<&GaveUp> {
+    pub fn gave_up(&self) -> Option<&FailedCall> {
         match self {
             Error::Busy(end) | Error::Late(end) | Error::Unavailable(end) => Some(end),
             Error::Config(_)
@@ -163,7 +163,7 @@ impl Refusal {
 
 /// The end of a call that was tried in vain.
 #[derive(Clone, Debug)]
-pub struct GaveUp {
+pub struct FailedCall {
     /// The number of tries.
     pub tries: u32,
     /// The status of the last try.
@@ -178,7 +178,7 @@ pub struct GaveUp {
     pub maybe_taken: bool,
 }
 
-impl fmt::Display for GaveUp {
+impl fmt::Display for FailedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = if self.tries == 1 { "once".to_owned() } else { format!("{} times", self.tries) };
         write!(f, "tried {times}, last at {}: {}", self.endpoint, message(&self.last))

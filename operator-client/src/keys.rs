@@ -4,7 +4,7 @@ use crate::v1;
 use uuid::Uuid;
 
 /// A request with a client key.
-pub trait Keyed {
+pub trait KeyedRequest {
     /// Returns its key, which is empty if it has none.
     fn client_key_mut(&mut self) -> &mut String;
 
@@ -20,7 +20,7 @@ pub trait Keyed {
 
 macro_rules! keyed {
     ($($request:ident)*) => {$(
-        impl Keyed for v1::$request {
+        impl KeyedRequest for v1::$request {
             fn client_key_mut(&mut self) -> &mut String {
                 &mut self.client_key
             }

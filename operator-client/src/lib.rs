@@ -46,11 +46,11 @@ pub use bids::{PlaceBids, Placed};
 pub use call::Options;
 pub use code::Code;
 pub use config::{Builder, DEFAULT_ENDPOINT};
-pub use error::{Error, GaveUp, Kind, Refusal};
-pub use keys::Keyed;
+pub use error::{Error, FailedCall, Kind, Refusal};
+pub use keys::KeyedRequest;
 pub use kubebid_proto::v1;
-pub use pages::{Page, Paged};
-pub use quote::{Quoted, quoted};
+pub use pages::{Page, PageRequest};
+pub use quote::{CombinedQuote, quoted};
 pub use watch::Watch;
 
 use credential::Credential;

@@ -3,7 +3,7 @@
 use crate::Client;
 use crate::call::{Method, Repeat};
 use crate::error::Error;
-use crate::keys::Keyed as _;
+use crate::keys::KeyedRequest as _;
 use crate::v1::*;
 
 macro_rules! methods {

@@ -9,7 +9,7 @@ use std::future::Future;
 const PAGE_MAX: u32 = 1000;
 
 /// A request for one page of a list.
-pub trait Paged: Clone + Send {
+pub trait PageRequest: Clone + Send {
     /// The page that answers it.
     type Page: Page;
 
@@ -38,12 +38,12 @@ pub trait Page: Send {
 impl Client {
     /// Reads all pages of a list as one. Its `seq` and cursor are those of the first page: a watch from that cursor
     /// misses nothing.
-    pub async fn all<R: Paged>(&self, request: R) -> Result<R::Page, Error> {
+    pub async fn all<R: PageRequest>(&self, request: R) -> Result<R::Page, Error> {
         self.first(request, usize::MAX).await
     }
 
     /// Reads the first `count` items of a list as one page.
-    pub async fn first<R: Paged>(&self, mut request: R, count: usize) -> Result<R::Page, Error> {
+    pub async fn first<R: PageRequest>(&self, mut request: R, count: usize) -> Result<R::Page, Error> {
         let size = u32::try_from(count).unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX);
         request.turn(size, String::new());
         let mut list = request.clone().fetch(self).await?;
@@ -58,7 +58,7 @@ impl Client {
 
 macro_rules! paged {
     ($($method:ident($request:ident) -> $answer:ident.$items:ident;)*) => {$(
-        impl Paged for $request {
+        impl PageRequest for $request {
             type Page = $answer;
 
             fn turn(&mut self, size: u32, token: String) {

@@ -5,7 +5,7 @@ use kubebid_strategy::{Quote, shared_tick_micros};
 
 /// Several markets, seen as one by a bid that looks in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quoted {
+pub struct CombinedQuote {
     /// The prices and the tick.
     pub quote: Quote,
     /// The largest increment of the markets (R4).
@@ -14,7 +14,7 @@ pub struct Quoted {
 
 /// Returns the markets as one: the lowest reference and floor of those that have a free node, of all where none
 /// has; a tick that suits all, and the largest increment. `None` if no tick suits all, or if there is no market.
-pub fn quoted(markets: &[v1::Market]) -> Option<Quoted> {
+pub fn quoted(markets: &[v1::Market]) -> Option<CombinedQuote> {
     let rules = || markets.iter().filter_map(|market| market.rules.as_ref());
     let tick_micros = shared_tick_micros(rules().filter_map(|rules| rules.tick_micros))?;
     let prices = || markets.iter().filter_map(|market| market.price.as_ref());
@@ -22,7 +22,7 @@ pub fn quoted(markets: &[v1::Market]) -> Option<Quoted> {
     let any_free = prices().any(|price| has_free(&price));
     let quote = lowest(prices().filter(|price| !any_free || has_free(price)), tick_micros);
     let increment_bps = rules().filter_map(|rules| rules.increment_bps).max().unwrap_or_default().into();
-    Some(Quoted { quote, increment_bps })
+    Some(CombinedQuote { quote, increment_bps })
 }
 
 fn lowest<'a>(prices: impl Iterator<Item = &'a v1::MarketPrice>, tick_micros: u64) -> Quote {
@@ -56,7 +56,7 @@ mod tests {
     #[track_caller]
     fn check(markets: &[v1::Market], reference: u64, floor: u64, tick_micros: u64, increment_bps: u64) {
         let quote = Quote { reference_micros: Some(reference), floor_micros: Some(floor), tick_micros };
-        assert_eq!(quoted(markets), Some(Quoted { quote, increment_bps }));
+        assert_eq!(quoted(markets), Some(CombinedQuote { quote, increment_bps }));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct Engine {
 
 /// The outcome of an amendment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amended {
+pub enum AmendOutcome {
     /// The ceiling is changed.
     Done,
     /// The ceiling cannot be lowered yet: a node is protected.
@@ -201,7 +201,7 @@ impl Engine {
     }
 
     /// Changes the ceiling of a slot's bid.
-    pub async fn amend(&self, slot: &BidSlot, bid: u64, ceiling_micros: u64) -> Result<Amended, Error> {
+    pub async fn amend(&self, slot: &BidSlot, bid: u64, ceiling_micros: u64) -> Result<AmendOutcome, Error> {
         let known = self.bid_cache.bid(bid);
         let place = known.as_ref().map_or(0, |known| known.place);
         let request = v1::AmendBidRequest {
@@ -215,7 +215,7 @@ impl Engine {
         match self.answered(self.client.amend_bid(request).await) {
             Ok(amended) => {
                 self.bid_cache.amended(bid, ceiling_micros, amended.seq);
-                Ok(Amended::Done)
+                Ok(AmendOutcome::Done)
             }
             Err(Error::Refused(refusal)) if refusal.code == Code::Protected => {
                 let allocation = known.and_then(|known| known.allocation).map(|held| held.allocation);
@@ -223,10 +223,12 @@ impl Engine {
                     Some(allocation) => self.allocation(allocation).await?.protected_until_us,
                     None => 0,
                 };
-                Ok(Amended::Protected { until_us })
+                Ok(AmendOutcome::Protected { until_us })
             }
-            Err(Error::Refused(refusal)) if refusal.code == Code::BelowReserve => Ok(Amended::BelowReserve),
-            Err(Error::Refused(refusal)) if refusal.code == Code::Closed => Ok(Amended::Closed),
+            Err(Error::Refused(refusal)) if refusal.code == Code::BelowReserve => {
+                Ok(AmendOutcome::BelowReserve)
+            }
+            Err(Error::Refused(refusal)) if refusal.code == Code::Closed => Ok(AmendOutcome::Closed),
             Err(error) => Err(error),
         }
     }

@@ -150,7 +150,7 @@ impl fmt::Debug for Candidate {
 
 /// The state of the Lease after a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum TermEnd {
     /// Another replica has the Lease.
     ToAnother,
     /// The API server was away for longer than the Lease allows, and no other replica has taken it.
@@ -272,11 +272,11 @@ impl Term {
     }
 
     /// Returns the state of the Lease after this term. An API server that does not answer is waited for.
-    pub async fn lost(self) -> Lost {
+    pub async fn lost(self) -> TermEnd {
         end(self.task).await;
         let spec = until_done("the Lease cannot be read", async || self.candidate.spec().await).await;
         let is_another = spec.holder_identity.as_ref().is_some_and(|it| *it != self.candidate.identity);
-        if is_another && !has_expired(&spec) { Lost::ToAnother } else { Lost::ToNone }
+        if is_another && !has_expired(&spec) { TermEnd::ToAnother } else { TermEnd::ToNone }
     }
 
     /// Releases the Lease, so that another replica becomes the leader at once.

@@ -8,7 +8,7 @@ use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config, ResourceExt as _};
 use kubebid_operator::control::{self, Options};
 use kubebid_operator::engine::Engine;
-use kubebid_operator::leader_election::{Candidate, Leadership, Lost, until_done};
+use kubebid_operator::leader_election::{Candidate, Leadership, TermEnd, until_done};
 use kubebid_operator::metrics::{self, ActiveNodes};
 use kubebid_operator::ops::{self, Ops};
 use kubebid_operator::plan::slot::Limits;
@@ -296,7 +296,7 @@ impl Run {
                 lost = term.lost() => lost,
                 () = stop.as_mut() => return Ok(stopped()),
             };
-            if lost == Lost::ToAnother {
+            if lost == TermEnd::ToAnother {
                 error!("another replica leads: this one ends");
                 return Ok(ExitCode::from(3));
             }

@@ -13,9 +13,10 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 const ENGINE: [&str; 11] =
     ["store", "events", "runtime", "readmodel", "lifecycle", "wire", "auth", "api", "grpc", "rest", "server"];
 
-const PACKAGES: [&str; 11] = [
+const PACKAGES: [&str; 12] = [
     "benches",
     "cli",
+    "controller",
     "engine",
     "engine/core",
     "engine/model",

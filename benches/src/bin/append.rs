@@ -9,7 +9,7 @@
 use benches::journal::pack;
 use benches::one_node::OneNode;
 use clap::Parser;
-use kubebid_core::Stamped;
+use kubebid_core::StampedCommand;
 use kubebid_engine::store::{Store, StoreOptions};
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if head.seq != 0 {
         return Err("the store is not empty".into());
     }
-    let commands: Vec<Stamped> = OneNode::new(1, SIZES[SIZES.len() - 1], 0).setup;
+    let commands: Vec<StampedCommand> = OneNode::new(1, SIZES[SIZES.len() - 1], 0).setup;
     println!("{:>8} {:>10} {:>12} {:>9} {:>9}", "records", "commits/s", "records/s", "p50 ms", "p99 ms");
     for size in SIZES {
         let mut times = Vec::new();

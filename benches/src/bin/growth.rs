@@ -10,7 +10,7 @@ use benches::overloaded::{Overloaded, Prices};
 use benches::plain::{Numbered, Op, Plain};
 use clap::Parser;
 use kubebid_core::answer::Auction;
-use kubebid_core::{Exchange, Stamped};
+use kubebid_core::{Exchange, StampedCommand};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -109,9 +109,9 @@ fn overloaded(live: usize, prices: Prices, steps: usize) -> f64 {
 }
 
 /// The second half is timed.
-fn commands(mut exchange: Exchange, commands: &[Stamped]) -> f64 {
+fn commands(mut exchange: Exchange, commands: &[StampedCommand]) -> f64 {
     let (warm, timed) = commands.split_at(commands.len() / 2);
-    let mut play = |commands: &[Stamped]| {
+    let mut play = |commands: &[StampedCommand]| {
         for command in commands {
             black_box(exchange.apply(command));
         }

@@ -13,7 +13,7 @@ use kubebid_core::answer::Auction;
 use kubebid_core::command::{CancelMode, PlaceBid};
 use kubebid_core::event::Fact;
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, MarketName, Micros};
-use kubebid_core::{Command, Exchange, Price, Stamped};
+use kubebid_core::{Command, Exchange, Price, StampedCommand};
 use kubebid_engine::lifecycle::rebuild::rebuild;
 use kubebid_engine::store::StoreOptions;
 use rand::{RngExt, SeedableRng};
@@ -64,7 +64,7 @@ fn processor_seconds() -> f64 {
 
 /// Ten markets with 100 units each; bids come, wait, get nodes, outbid each other, report ready, release,
 /// are amended and cancelled. Returns the commands and how many events they have.
-fn busy_market(count: usize) -> (Vec<Stamped>, usize) {
+fn busy_market(count: usize) -> (Vec<StampedCommand>, usize) {
     let mut market =
         Market { exchange: Exchange::new(), commands: Vec::with_capacity(count), events: 0, now: 0 };
     let mut rng = ChaCha8Rng::seed_from_u64(1);
@@ -129,7 +129,7 @@ fn busy_market(count: usize) -> (Vec<Stamped>, usize) {
 
 struct Market {
     exchange: Exchange,
-    commands: Vec<Stamped>,
+    commands: Vec<StampedCommand>,
     events: usize,
     now: u64,
 }
@@ -138,7 +138,7 @@ impl Market {
     /// The nodes that were given.
     #[expect(clippy::wildcard_enum_match_arm, reason = "one kind is looked for")]
     fn give(&mut self, key: Option<ClientKey>, command: Command) -> Vec<(AllocationId, AccountName)> {
-        let command = Stamped { at: Micros(self.now), key, ..stamped(command) };
+        let command = StampedCommand { at: Micros(self.now), key, ..stamped(command) };
         let answer = self.exchange.apply(&command);
         self.commands.push(command);
         self.events += answer.events.len();

@@ -11,7 +11,7 @@ use benches::journal::write_journal;
 use benches::one_node::OneNode;
 use clap::Parser;
 use kubebid_core::answer::Auction;
-use kubebid_core::{Exchange, Stamped};
+use kubebid_core::{Exchange, StampedCommand};
 use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::runtime::recovery::ReadAhead;
 use kubebid_engine::store::{Position, Store, StoreOptions};
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let options = StoreOptions::from_url(&arguments.store)?;
     let stream = OneNode::new(1, arguments.waiting, arguments.commands);
-    let commands: Vec<Stamped> = stream.setup.into_iter().chain(stream.commands).collect();
+    let commands: Vec<StampedCommand> = stream.setup.into_iter().chain(stream.commands).collect();
 
     let started = Instant::now();
     write_journal(&options, &commands, arguments.batch).await?;

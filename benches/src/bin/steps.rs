@@ -12,7 +12,7 @@ use benches::overloaded::{Overloaded, Prices};
 use benches::plain::{Book, Numbered, Plain};
 use clap::{Parser, ValueEnum};
 use kubebid_core::answer::Auction;
-use kubebid_core::{Exchange, Stamped};
+use kubebid_core::{Exchange, StampedCommand};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -75,7 +75,7 @@ fn played_ops<B: Book>(ops: &[benches::plain::Op], books: &mut [B]) {
     }
 }
 
-fn commands(make: impl Fn() -> Exchange, commands: &[Stamped], size: usize) {
+fn commands(make: impl Fn() -> Exchange, commands: &[StampedCommand], size: usize) {
     let mut exchange = weighed(size, make);
     let (warm, counted) = commands.split_at(commands.len() / 2);
     for command in warm {
@@ -85,7 +85,7 @@ fn commands(make: impl Fn() -> Exchange, commands: &[Stamped], size: usize) {
 }
 
 #[inline(never)]
-fn played_commands(commands: &[Stamped], exchange: &mut Exchange) {
+fn played_commands(commands: &[StampedCommand], exchange: &mut Exchange) {
     for command in commands {
         black_box(exchange.apply(command));
     }

@@ -4,7 +4,7 @@ use crate::commands::local;
 use crate::failure::{Exit, Failure};
 use crate::output::write_line;
 use clap::{Args, Subcommand};
-use kubebid_core::{Auction, Exchange, Stamped};
+use kubebid_core::{Auction, Exchange, StampedCommand};
 use kubebid_engine::runtime::recovery::command_of;
 use kubebid_engine::store::{Journal as Stored, Store};
 use market_sim::jsonl::format_command;
@@ -107,7 +107,7 @@ struct End {
 async fn each(
     place: &Where,
     up_to: Option<u64>,
-    mut take: impl FnMut(Stamped) -> io::Result<()>,
+    mut take: impl FnMut(StampedCommand) -> io::Result<()>,
 ) -> Result<End, Failure> {
     let options = local::store(&place.store)?;
     let journal = Stored::open_to_read(&options).await.map_err(|error| local::fault(&error))?;

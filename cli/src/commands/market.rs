@@ -9,7 +9,7 @@ use crate::time::Span;
 use clap::{Args, Subcommand};
 use kubebid_client::v1::market_rules::Pricing;
 use kubebid_client::v1::{
-    ChangeRulesRequest, ListMarketsRequest, ListMarketsResponse, Market as Shown, MarketRules,
+    ChangeRulesRequest, ListMarketsRequest, ListMarketsResponse, Market as PrintDetail, MarketRules,
     OpenMarketRequest,
 };
 
@@ -162,7 +162,7 @@ impl Market {
 }
 
 /// One market by its name: there is no method for it, and a type has few regions.
-pub(crate) async fn find(context: &Context, market: &str) -> Result<Shown, Failure> {
+pub(crate) async fn find(context: &Context, market: &str) -> Result<PrintDetail, Failure> {
     let (instance_type, region) = market.split_once('/').unwrap_or((market, ""));
     let request = ListMarketsRequest {
         instance_type: instance_type.to_owned(),
@@ -214,7 +214,7 @@ fn list(answer: &ListMarketsResponse, view: &View) -> String {
     list.or("no markets are open; an administrator opens one: kubebid --as admin market open TYPE/REGION")
 }
 
-fn show(market: &Shown, view: &View) -> String {
+fn show(market: &PrintDetail, view: &View) -> String {
     let mut sheet = Sheet::default();
     sheet.line("market", &market.market).line("opened", view.when(market.opened_at_us));
     if let Some(price) = &market.price {

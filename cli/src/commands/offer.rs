@@ -7,7 +7,7 @@ use crate::money::Dollars;
 use crate::output::{List, Sheet, View, number, or_dash, text};
 use clap::{Args, Subcommand};
 use kubebid_client::v1::{
-    GetOfferRequest, GetOfferResponse, ListOffersRequest, Offer as Shown, PutOfferRequest,
+    GetOfferRequest, GetOfferResponse, ListOffersRequest, Offer as PrintDetail, PutOfferRequest,
     ReportUnitLostRequest, WithdrawUnitRequest,
 };
 
@@ -131,7 +131,7 @@ impl Offer {
     }
 }
 
-fn list(offers: &[Shown], view: &View) -> String {
+fn list(offers: &[PrintDetail], view: &View) -> String {
     let mut list = List::new(
         view,
         &[

@@ -7,7 +7,7 @@ use kubebid_client::Client;
 use kubebid_client::v1::event::Kind;
 use kubebid_client::v1::{self, token::Role};
 use kubebid_core::Exchange;
-use market_sim::jsonl::{Shown, play};
+use market_sim::jsonl::{PrintDetail, play};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
@@ -85,7 +85,8 @@ pub(crate) fn run(arguments: &[&str]) -> String {
 /// The answers, and the hash of the state behind the last.
 pub(crate) fn played(journal: &str) -> (Vec<Value>, u128) {
     let (mut answers, mut exchange) = (Vec::new(), Exchange::new());
-    play(journal.as_bytes(), &mut answers, &mut exchange, Shown::Everything).expect("the journal plays");
+    play(journal.as_bytes(), &mut answers, &mut exchange, PrintDetail::Everything)
+        .expect("the journal plays");
     let answers = String::from_utf8(answers).expect("text");
     let answers = answers.lines().map(|line| serde_json::from_str(line).expect("an answer")).collect();
     (answers, exchange.state_hash())

@@ -1,6 +1,6 @@
 //! The answer to a command, and the trait that every implementation of the market has.
 
-use crate::command::Stamped;
+use crate::command::StampedCommand;
 use crate::event::Event;
 use crate::types::reject::Reject;
 use crate::types::state_dump::StateDump;
@@ -38,7 +38,7 @@ pub enum Outcome {
 /// A market that follows the rules: the exchange, and the reference model that it is checked against.
 pub trait Auction {
     /// Applies a command after everything that is due by its time, and settles the markets (R1).
-    fn apply(&mut self, command: &Stamped) -> Answer;
+    fn apply(&mut self, command: &StampedCommand) -> Answer;
     /// Returns the whole state, to compare two implementations.
     fn dump(&self) -> StateDump;
     /// Returns the names of all markets and accounts.

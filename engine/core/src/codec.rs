@@ -2,7 +2,7 @@
 //! length and UTF-8; a variant is one byte that is never used for another variant.
 
 use crate::command::{
-    CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue, Stamped, TimeInForce,
+    CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue, StampedCommand, TimeInForce,
 };
 use crate::types::money::Price;
 use crate::types::units::{
@@ -60,13 +60,13 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-impl Stamped {
+impl StampedCommand {
     /// Appends the bytes of this command, with its time and key.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         self.write(bytes);
     }
 
-    /// Encodes like [`Stamped::encode`], and returns the fingerprint of the command if it has a key.
+    /// Encodes like [`StampedCommand::encode`], and returns the fingerprint of the command if it has a key.
     pub fn encode_keyed(&self, bytes: &mut Vec<u8>) -> Option<Content> {
         let command = self.write(bytes);
         self.key.is_some().then(|| Content::of_written(&bytes[command..]))
@@ -84,9 +84,9 @@ impl Stamped {
     }
 
     /// Decodes a command, which must take up all of `bytes`.
-    pub fn decode(bytes: &[u8]) -> Result<Stamped, DecodeError> {
+    pub fn decode(bytes: &[u8]) -> Result<StampedCommand, DecodeError> {
         let mut reader = Reader(bytes);
-        let stamped = Stamped {
+        let stamped = StampedCommand {
             at: Micros(reader.number()?),
             key: reader.option(|r| Ok(ClientKey::new(r.text()?)))?,
             command: reader.command()?,

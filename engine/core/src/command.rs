@@ -8,7 +8,7 @@ use crate::types::units::{
 
 /// A command as the journal has it, with its time and its client key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stamped {
+pub struct StampedCommand {
     /// The time of the command. A time in the past counts as the present.
     pub at: Micros,
     /// The idempotency key of the command's account (R16). It has no effect on commands without an

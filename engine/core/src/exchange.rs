@@ -7,7 +7,7 @@ use crate::codec::Content;
 use crate::collections::dense_map::DenseMap;
 use crate::collections::id_map::{ByName, MarketSet};
 use crate::collections::sorted_map::SortedSet;
-use crate::command::{Command, Stamped};
+use crate::command::{Command, StampedCommand};
 use crate::event::{Bidder, Event, Fact, Node};
 use crate::settlement_details::SettlementDetail;
 use crate::state::account_usage::AccountUsage;
@@ -107,7 +107,7 @@ impl Market {
 }
 
 impl Auction for Exchange {
-    fn apply(&mut self, command: &Stamped) -> Answer {
+    fn apply(&mut self, command: &StampedCommand) -> Answer {
         self.apply_keyed(command, None)
     }
 
@@ -130,9 +130,9 @@ impl Exchange {
         Exchange::default()
     }
 
-    /// Applies a command like [`Auction::apply`]. `content` is what [`Stamped::encode_keyed`] returned, so that the
+    /// Applies a command like [`Auction::apply`]. `content` is what [`StampedCommand::encode_keyed`] returned, so that the
     /// command is not encoded again.
-    pub fn apply_keyed(&mut self, command: &Stamped, content: Option<Content>) -> Answer {
+    pub fn apply_keyed(&mut self, command: &StampedCommand, content: Option<Content>) -> Answer {
         let (seq, outcome) = self.step(command, content);
         std::mem::swap(&mut self.settlement_details, &mut self.pending_details);
         self.pending_details.clear();
@@ -181,7 +181,7 @@ impl Exchange {
         self.now = self.now.max(at);
     }
 
-    fn step(&mut self, stamped: &Stamped, content: Option<Content>) -> (Seq, Outcome) {
+    fn step(&mut self, stamped: &StampedCommand, content: Option<Content>) -> (Seq, Outcome) {
         self.seq.0 += 1;
         self.run_until(stamped.at);
         let at = self.now;

@@ -27,7 +27,7 @@ pub use answer::{Answer, Auction};
 /// The price levels on which bids wait. They are public for their benchmarks.
 pub use book::{Handle, Ladder, Rank};
 pub use codec::Content;
-pub use command::{Command, Stamped};
+pub use command::{Command, StampedCommand};
 pub use event::{Event, EventKind, Fact};
 pub use exchange::Exchange;
 pub use queries::views;

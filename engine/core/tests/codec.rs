@@ -6,10 +6,10 @@ use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, Rule
 use kubebid_core::units::{
     AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName,
 };
-use kubebid_core::{Auction, Command, Exchange, Price, Stamped};
+use kubebid_core::{Auction, Command, Exchange, Price, StampedCommand};
 
 /// Every variant of every part of a command, with the least and the greatest numbers.
-fn samples() -> Vec<Stamped> {
+fn samples() -> Vec<StampedCommand> {
     let market = || MarketName::new("h100-8x/eu-west");
     let account = || AccountName::new("tenant with a näme");
     let unit = || UnitName { market: market(), provider: AccountName::new("p1"), number: u64::MAX };
@@ -70,13 +70,13 @@ fn samples() -> Vec<Stamped> {
         Command::AdvanceTime,
     ];
     let stamps = [(Micros(0), None), (Micros(u64::MAX), Some(ClientKey::new("key")))];
-    let stamped = commands
-        .into_iter()
-        .flat_map(|command| stamps.clone().map(|(at, key)| Stamped { at, key, command: command.clone() }));
+    let stamped = commands.into_iter().flat_map(|command| {
+        stamps.clone().map(|(at, key)| StampedCommand { at, key, command: command.clone() })
+    });
     stamped.collect()
 }
 
-fn bytes_of(command: &Stamped) -> Vec<u8> {
+fn bytes_of(command: &StampedCommand) -> Vec<u8> {
     let mut bytes = Vec::new();
     command.encode(&mut bytes);
     bytes
@@ -85,7 +85,7 @@ fn bytes_of(command: &Stamped) -> Vec<u8> {
 #[test]
 fn what_is_written_is_read_again() {
     for command in samples() {
-        assert_eq!(Stamped::decode(&bytes_of(&command)).as_ref(), Ok(&command));
+        assert_eq!(StampedCommand::decode(&bytes_of(&command)).as_ref(), Ok(&command));
     }
 }
 
@@ -108,7 +108,7 @@ fn encoding_appends() {
 
 #[test]
 fn a_command_is_known_again_by_its_key_whether_it_was_written_or_not() {
-    for command in samples().into_iter().map(|command| Stamped { at: Micros(5), ..command }) {
+    for command in samples().into_iter().map(|command| StampedCommand { at: Micros(5), ..command }) {
         let mut bytes = Vec::new();
         let content = command.encode_keyed(&mut bytes);
         assert_eq!(bytes, bytes_of(&command));
@@ -126,7 +126,7 @@ fn a_record_cut_short_anywhere_is_an_error() {
     for command in samples() {
         let bytes = bytes_of(&command);
         for length in 0..bytes.len() {
-            let error = Stamped::decode(&bytes[..length]).expect_err("cut short");
+            let error = StampedCommand::decode(&bytes[..length]).expect_err("cut short");
             assert_eq!(error, DecodeError::Truncated, "{command:?} cut to {length}");
         }
     }
@@ -137,13 +137,13 @@ fn bytes_after_the_end_are_an_error() {
     for command in samples() {
         let mut bytes = bytes_of(&command);
         bytes.push(0);
-        assert_eq!(Stamped::decode(&bytes), Err(DecodeError::TrailingBytes), "{command:?}");
+        assert_eq!(StampedCommand::decode(&bytes), Err(DecodeError::TrailingBytes), "{command:?}");
     }
 }
 
 #[test]
 fn a_number_too_large_for_its_field_is_an_error() {
-    let advance = |time: &[u8]| Stamped::decode(&[time, &[0, 11]].concat());
+    let advance = |time: &[u8]| StampedCommand::decode(&[time, &[0, 11]].concat());
     let mut most = [0xff; 10];
     most[9] = 1;
     assert_eq!(advance(&most).map(|command| command.at), Ok(Micros(u64::MAX)));
@@ -155,13 +155,17 @@ fn a_number_too_large_for_its_field_is_an_error() {
 #[test]
 fn a_text_that_is_not_utf8_is_an_error() {
     let key = [0, 1, 2, b'k', 0xff, 11];
-    assert_eq!(Stamped::decode(&key), Err(DecodeError::NotUtf8));
+    assert_eq!(StampedCommand::decode(&key), Err(DecodeError::NotUtf8));
 }
 
 #[test]
 fn an_unknown_variant_is_an_error() {
-    assert_eq!(Stamped::decode(&[0, 0, 200]), Err(DecodeError::UnknownVariant(200)));
-    assert_eq!(Stamped::decode(&[0, 2, 11]), Err(DecodeError::UnknownVariant(2)), "neither a key nor none");
+    assert_eq!(StampedCommand::decode(&[0, 0, 200]), Err(DecodeError::UnknownVariant(200)));
+    assert_eq!(
+        StampedCommand::decode(&[0, 2, 11]),
+        Err(DecodeError::UnknownVariant(2)),
+        "neither a key nor none"
+    );
 }
 
 /// A flipped byte may give another command, but never a panic, and never bytes with two meanings:
@@ -200,7 +204,7 @@ fn random_bytes_never_panic() {
 }
 
 fn reads_or_refuses(bytes: &[u8]) {
-    if let Ok(command) = Stamped::decode(bytes) {
-        assert_eq!(Stamped::decode(&bytes_of(&command)), Ok(command));
+    if let Ok(command) = StampedCommand::decode(bytes) {
+        assert_eq!(StampedCommand::decode(&bytes_of(&command)), Ok(command));
     }
 }

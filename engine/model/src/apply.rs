@@ -2,14 +2,14 @@
 
 use crate::state::{Market, Model};
 use kubebid_core::answer::{Answer, Auction, Outcome};
-use kubebid_core::command::{Command, Stamped};
+use kubebid_core::command::{Command, StampedCommand};
 use kubebid_core::event::Fact;
 use kubebid_core::state_dump::{AllocationDump, AllocationState, BidDump, MarketDump, StateDump};
 use kubebid_core::units::{AccountId, AccountName, MarketId, Micros, Names, Seq};
 use kubebid_core::{MarketRules, Price, Reject};
 
 impl Auction for Model {
-    fn apply(&mut self, stamped: &Stamped) -> Answer {
+    fn apply(&mut self, stamped: &StampedCommand) -> Answer {
         self.seq = Seq(self.seq.0 + 1);
         let account = stamped.command.account().map(|name| self.number(name));
         self.let_time_pass(stamped.at);

@@ -6,7 +6,7 @@
 mod stream;
 
 use kubebid_core::answer::{Answer, Outcome};
-use kubebid_core::command::{Command, OnPreemption, PlaceBid, Stamped, TimeInForce};
+use kubebid_core::command::{Command, OnPreemption, PlaceBid, StampedCommand, TimeInForce};
 use kubebid_core::event::{Event, Fact};
 use kubebid_core::state_dump::StateDump;
 use kubebid_core::units::{AccountName, BidId, MarketId, Micros};
@@ -19,12 +19,12 @@ const SEEDS: u64 = 24;
 const SEEDS_OF_QUOTES: u64 = 4;
 const COMMANDS: usize = 150;
 
-fn advance(at: Micros) -> Stamped {
-    Stamped { at, key: None, command: Command::AdvanceTime }
+fn advance(at: Micros) -> StampedCommand {
+    StampedCommand { at, key: None, command: Command::AdvanceTime }
 }
 
 /// Plays a stream. Calls back with each command and the state before and after it.
-fn play(seed: u64, mut see: impl FnMut(&Model, &Stamped, &Answer, &Model)) {
+fn play(seed: u64, mut see: impl FnMut(&Model, &StampedCommand, &Answer, &Model)) {
     let mut model = Model::new();
     let mut stream = Stream::new(seed);
     for _ in 0..COMMANDS {
@@ -76,7 +76,13 @@ fn time_that_is_told_more_often_changes_nothing() {
     }
 }
 
-fn newcomer(market: MarketId, model: &Model, ceiling: Price, max_nodes: u32, min_nodes: u32) -> Stamped {
+fn newcomer(
+    market: MarketId,
+    model: &Model,
+    ceiling: Price,
+    max_nodes: u32,
+    min_nodes: u32,
+) -> StampedCommand {
     let command = Command::PlaceBid(PlaceBid {
         tenant: AccountName::new("newcomer"),
         markets: Some(vec![model.names().market(market).clone()]),
@@ -88,11 +94,11 @@ fn newcomer(market: MarketId, model: &Model, ceiling: Price, max_nodes: u32, min
         expire_at: None,
         on_preemption: OnPreemption::Requeue,
     });
-    Stamped { at: Micros(0), key: None, command }
+    StampedCommand { at: Micros(0), key: None, command }
 }
 
 /// Returns the number of nodes and claims that the newcomer has after settling.
-fn gets(model: &Model, bid: &Stamped) -> u32 {
+fn gets(model: &Model, bid: &StampedCommand) -> u32 {
     let mut model = model.clone();
     let answer = model.apply(bid);
     assert_eq!(answer.outcome, Outcome::Accepted, "{bid:?}");

@@ -1,7 +1,7 @@
 //! GetAllocation, ListAllocations, ReportReady, ReleaseAllocation.
 
 use super::Api;
-use crate::auth::caller::{Caller, Whose};
+use crate::auth::caller::{AccountFilter, Caller};
 use crate::readmodel::queries::AllocationQuery;
 use crate::readmodel::rows::{AllocationRow, NodeState};
 use crate::wire::allocation::AllocationNow;
@@ -69,8 +69,8 @@ impl Api {
     ) -> Result<v1::ListAllocationsResponse, ApiError> {
         let size = page::size(request.page_size)?;
         let account = match caller.whose(request.account.as_deref())? {
-            Whose::Of(account) => Some(account.to_string()),
-            Whose::Everybody => None,
+            AccountFilter::Of(account) => Some(account.to_string()),
+            AccountFilter::Everybody => None,
         };
         let named = |field: &str, name: String| {
             text::text(field, &name, text::UNIT).map(|()| (!name.is_empty()).then_some(name))

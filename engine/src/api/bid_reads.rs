@@ -1,7 +1,7 @@
 //! GetBid, ListBids.
 
 use super::{Api, LOOKED_AT};
-use crate::auth::caller::{Caller, Whose};
+use crate::auth::caller::{AccountFilter, Caller};
 use crate::readmodel::queries::BidQuery;
 use crate::readmodel::rows::BidRow;
 use crate::wire::status::{ApiError, Code};
@@ -47,8 +47,8 @@ impl Api {
     ) -> Result<v1::ListBidsResponse, ApiError> {
         let size = page::size(request.page_size)?;
         let account = match caller.whose(request.account.as_deref())? {
-            Whose::Of(account) => Some(account.to_string()),
-            Whose::Everybody => None,
+            AccountFilter::Of(account) => Some(account.to_string()),
+            AccountFilter::Everybody => None,
         };
         let market = (!request.market.is_empty()).then(|| text::market("market", &request.market));
         let query = BidQuery {

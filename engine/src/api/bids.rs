@@ -12,7 +12,7 @@ use crate::wire::status::{ApiError, Code};
 use kubebid_core::event::Scope;
 use kubebid_core::units::{BidId, ClientKey};
 use kubebid_core::views::BidView;
-use kubebid_core::{Command, Stamped};
+use kubebid_core::{Command, StampedCommand};
 use kubebid_proto::v1;
 use std::cmp::Reverse;
 use std::mem;
@@ -282,7 +282,7 @@ impl Api {
 
 /// Bids that may be submitted: the command, the reserved room and the labels of each.
 struct Placing {
-    commands: Vec<Stamped>,
+    commands: Vec<StampedCommand>,
     rooms: Vec<Room>,
     labels: Arc<[Labels]>,
     /// The reservation of all the rooms together.

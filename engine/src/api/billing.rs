@@ -2,7 +2,7 @@
 
 use super::Api;
 use super::events::PageEnd;
-use crate::auth::caller::{Caller, Whose};
+use crate::auth::caller::{AccountFilter, Caller};
 use crate::readmodel::queries::{ChargeQuery, StatementQuery};
 use crate::readmodel::rows::RunningRow;
 use crate::store::Labels;
@@ -36,8 +36,8 @@ impl Api {
         let seq = self.engine().projected();
         let mut query = ChargeQuery {
             account: match &whose {
-                Whose::Of(account) => Some(account.to_string()),
-                Whose::Everybody => None,
+                AccountFilter::Of(account) => Some(account.to_string()),
+                AccountFilter::Everybody => None,
             },
             from: instant(request.from_us),
             to: instant(request.to_us),

@@ -6,7 +6,7 @@ use crate::auth::caller::Caller;
 use crate::auth::limits::Rate;
 use crate::events::commit::Step;
 use crate::runtime::intake::Submission;
-use crate::wire::command::Keyed;
+use crate::wire::command::KeyedCommand;
 use crate::wire::refusal::refusal;
 use crate::wire::status::ApiError;
 use kubebid_core::Command;
@@ -25,7 +25,7 @@ pub(super) struct Done {
 
 impl Api {
     /// Submits a command and waits for the answer of the market.
-    pub(super) async fn execute(&self, caller: &Caller, keyed: Keyed) -> Result<Done, ApiError> {
+    pub(super) async fn execute(&self, caller: &Caller, keyed: KeyedCommand) -> Result<Done, ApiError> {
         self.execute_settling(caller, keyed, 1, |_| ()).await
     }
 
@@ -35,7 +35,7 @@ impl Api {
     pub(super) async fn execute_settling(
         &self,
         caller: &Caller,
-        keyed: Keyed,
+        keyed: KeyedCommand,
         cost: u64,
         settle: impl FnOnce(&Done) + Send + 'static,
     ) -> Result<Done, ApiError> {
@@ -58,7 +58,7 @@ impl Api {
 
     /// Works like [`Api::execute`], for commands that have no key.
     pub(super) async fn execute_unkeyed(&self, caller: &Caller, command: Command) -> Result<Done, ApiError> {
-        self.execute(caller, Keyed { key: None, command }).await
+        self.execute(caller, KeyedCommand { key: None, command }).await
     }
 
     pub(super) async fn submit(&self, submission: Submission) -> Result<Done, ApiError> {

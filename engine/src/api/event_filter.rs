@@ -1,7 +1,7 @@
 //! The filter of a watch or a list of events, limited to what the caller may see.
 
 use super::billing::known;
-use crate::auth::caller::{Caller, Whose};
+use crate::auth::caller::{AccountFilter, Caller};
 use crate::events::commit::Commit;
 use crate::events::encoded::add;
 use crate::events::message::{EventMessage, Parties};
@@ -106,8 +106,8 @@ impl EventFilter {
         let account = match (filter.account, caller.sees_all()) {
             (None, true) => None,
             (account, _) => match caller.whose(account.as_deref())? {
-                Whose::Of(account) => Some(account.clone()),
-                Whose::Everybody => None,
+                AccountFilter::Of(account) => Some(account.clone()),
+                AccountFilter::Everybody => None,
             },
         };
         let viewer = caller.viewer();

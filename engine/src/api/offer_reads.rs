@@ -1,7 +1,7 @@
 //! GetOffer, ListOffers.
 
 use super::Api;
-use crate::auth::caller::{Caller, Whose};
+use crate::auth::caller::{AccountFilter, Caller};
 use crate::wire::echo::quoted;
 use crate::wire::offer;
 use crate::wire::status::{ApiError, Code};
@@ -61,8 +61,8 @@ impl Api {
         let size = page::size(request.page_size)?;
         let after: Option<Place> = page::after(&request.page_token)?;
         let account = match caller.whose(request.account.as_deref())? {
-            Whose::Of(account) => Some(account),
-            Whose::Everybody => None,
+            AccountFilter::Of(account) => Some(account),
+            AccountFilter::Everybody => None,
         };
         text::market("market", &request.market)?;
         self.projected_up_to(caller, request.min_seq).await?;

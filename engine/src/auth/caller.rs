@@ -68,7 +68,7 @@ pub struct Caller {
 
 /// The accounts whose entries a list shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum AccountFilter {
     /// The entries of one account.
     Of(AccountName),
     /// The entries of all accounts.
@@ -101,23 +101,23 @@ impl Caller {
 
     /// Returns the accounts that the field `account` of a list asks for: the caller's own if it is
     /// absent. Another account, or an empty text for all accounts, needs the right to see all.
-    pub fn whose(&self, account: Option<&str>) -> Result<Whose, ApiError> {
+    pub fn whose(&self, account: Option<&str>) -> Result<AccountFilter, ApiError> {
         match account {
-            None => Ok(Whose::Of(self.account.clone())),
-            Some(name) if name == self.account.as_str() => Ok(Whose::Of(self.account.clone())),
+            None => Ok(AccountFilter::Of(self.account.clone())),
+            Some(name) if name == self.account.as_str() => Ok(AccountFilter::Of(self.account.clone())),
             Some(_) if !self.sees_all() => {
                 Err(ApiError::new(Code::Forbidden).at("account").saying("account may only name your own"))
             }
-            Some("") => Ok(Whose::Everybody),
-            Some(name) => Ok(Whose::Of(AccountName::new(name))),
+            Some("") => Ok(AccountFilter::Everybody),
+            Some(name) => Ok(AccountFilter::Of(AccountName::new(name))),
         }
     }
 
     /// Works like [`Caller::whose`], for an answer about a single account.
     pub fn whose_one(&self, account: Option<&str>) -> Result<AccountName, ApiError> {
         match self.whose(account)? {
-            Whose::Of(account) => Ok(account),
-            Whose::Everybody => Err(ApiError::bad_field("account", "must name one")),
+            AccountFilter::Of(account) => Ok(account),
+            AccountFilter::Everybody => Err(ApiError::bad_field("account", "must name one")),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Response bodies that hold a value, such as a slot of the open requests, until they are sent.
 
 use crate::auth::limits::Slot;
-use crate::auth::policy::Opens;
+use crate::auth::policy::OpenCost;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -10,11 +10,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Lets an open request count until its answer is read, and a watch until it ends.
-pub(crate) fn held(response: Response, slot: Option<Slot>, opens: Opens) -> Response {
+pub(crate) fn held(response: Response, slot: Option<Slot>, opens: OpenCost) -> Response {
     let Some(slot) = slot else { return response };
     response.map(|body| match opens {
-        Opens::Watch => Body::new(Held::new(body, slot)),
-        Opens::Requests(_) => Body::new(Held::until_sent(body, slot)),
+        OpenCost::Watch => Body::new(Held::new(body, slot)),
+        OpenCost::Requests(_) => Body::new(Held::until_sent(body, slot)),
     })
 }
 

@@ -41,7 +41,7 @@ pub fn need(method: &str) -> Option<Need> {
 
 /// The way in which an open request counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opens {
+pub enum OpenCost {
     /// The request counts as this many open requests.
     Requests(u64),
     /// The request counts as a watch until its caller ends it.
@@ -52,11 +52,11 @@ pub enum Opens {
 const STREAM_OF_BIDS: u64 = 16;
 
 /// Returns how a method, by its gRPC path, counts while it is open.
-pub fn opens(method: &str) -> Opens {
+pub fn opens(method: &str) -> OpenCost {
     match method.rsplit('/').next() {
-        Some("PlaceBids") => Opens::Requests(STREAM_OF_BIDS),
-        Some(name) if name.starts_with("Watch") => Opens::Watch,
-        Some(_) | None => Opens::Requests(1),
+        Some("PlaceBids") => OpenCost::Requests(STREAM_OF_BIDS),
+        Some(name) if name.starts_with("Watch") => OpenCost::Watch,
+        Some(_) | None => OpenCost::Requests(1),
     }
 }
 

@@ -10,7 +10,7 @@ use kubebid_core::money::Bill;
 use kubebid_core::settlement_details::SettlementDetail;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketName, Micros, Names, Seq};
 use kubebid_core::views::{AllocationView, BidView, RefusalDetail};
-use kubebid_core::{Exchange, Stamped};
+use kubebid_core::{Exchange, StampedCommand};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
@@ -40,7 +40,7 @@ pub struct Step {
     /// The market's time after the command.
     pub at: Micros,
     /// The command with its key and stamp.
-    pub command: Stamped,
+    pub command: StampedCommand,
     /// The outcome: accepted, refused, or a repeat.
     pub outcome: Outcome,
     /// The value that a refused command contradicts.

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 /// The parts that an engine leaves out, for benchmarks and tests on the loopback. Only a program that starts the engine
 /// as a library can set them: no flag, file or environment variable does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeaveOut {
+pub struct OmittedParts {
     /// Leaves out the journal. Batches are encoded and dropped: an acknowledged command is not durable, and is lost when
     /// the engine ends.
     pub journal: bool,

@@ -22,7 +22,7 @@ use crate::runtime::views::Views;
 use crate::store::{Fault, Store};
 use futures_util::future::BoxFuture;
 use kubebid_core::units::AccountName;
-use kubebid_core::{Exchange, Stamped};
+use kubebid_core::{Exchange, StampedCommand};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
@@ -195,7 +195,7 @@ impl Engine {
     /// Works like [`Engine::submit`], for commands that follow each other. Returns what `settle` makes of each.
     pub(crate) async fn submit_all<T: Send + 'static>(
         &self,
-        commands: Vec<Stamped>,
+        commands: Vec<StampedCommand>,
         deadline: Option<Instant>,
         settle: impl FnMut(&Step) -> T + Send + 'static,
     ) -> Result<Vec<T>, SubmitError> {

@@ -1,6 +1,6 @@
 //! The options of an engine.
 
-use super::bench_stubs::LeaveOut;
+use super::bench_stubs::OmittedParts;
 use crate::readmodel::retention::Retention;
 use crate::runtime::clock::{Clock, MAX_CLOCK_JUMP, MachineClock, SystemClock};
 use crate::store::StoreOptions;
@@ -41,7 +41,7 @@ pub struct EngineOptions {
     pub scrub_every: Option<Duration>,
     /// The parts to leave out. Only benchmarks and tests leave out any, and these serve the loopback
     /// only. `server::config` never sets it.
-    pub leave_out: LeaveOut,
+    pub leave_out: OmittedParts,
     /// The way in which the engine comes to lead.
     pub start: Start,
     /// The length of the lease. No engine takes over from a silent leader before its lease has run
@@ -64,7 +64,7 @@ impl EngineOptions {
             feed: 4096,
             snapshot_every: 1_000_000,
             scrub_every: None,
-            leave_out: LeaveOut::default(),
+            leave_out: OmittedParts::default(),
             start: Start::TakeOver,
             lease: LEASE,
         }

@@ -14,7 +14,7 @@ const REST: Duration = Duration::from_secs(1);
 
 /// The result of one check of the journal.
 #[derive(Debug)]
-pub enum Scrubbed {
+pub enum ScrubOutcome {
     /// Every batch is sound.
     Sound {
         /// The last command that was checked.
@@ -27,17 +27,17 @@ pub enum Scrubbed {
 /// Checks every batch of the journal, with a pause of `rest` between two reads.
 ///
 /// # Errors
-/// The store cannot be read. A damaged batch is not an error but [`Scrubbed::Damaged`].
-pub async fn scrub(store: &Store, rest: Duration) -> Result<Scrubbed, Fault> {
+/// The store cannot be read. A damaged batch is not an error but [`ScrubOutcome::Damaged`].
+pub async fn scrub(store: &Store, rest: Duration) -> Result<ScrubOutcome, Fault> {
     let mut reader = store.journal().read_from(1);
     let mut last_seq = 0;
     loop {
         match reader.next_chunk().await {
             Ok(batches) => match batches.last() {
                 Some(last) => last_seq = last.last_seq(),
-                None => return Ok(Scrubbed::Sound { last_seq }),
+                None => return Ok(ScrubOutcome::Sound { last_seq }),
             },
-            Err(fault @ Fault::Damaged { .. }) => return Ok(Scrubbed::Damaged(fault)),
+            Err(fault @ Fault::Damaged { .. }) => return Ok(ScrubOutcome::Damaged(fault)),
             Err(fault) => return Err(fault),
         }
         sleep(rest).await;
@@ -48,11 +48,11 @@ pub async fn scrub(store: &Store, rest: Duration) -> Result<Scrubbed, Fault> {
 pub(crate) async fn run(store: Store, every: Duration) {
     loop {
         match scrub(&store, REST).await {
-            Ok(Scrubbed::Sound { last_seq }) => {
+            Ok(ScrubOutcome::Sound { last_seq }) => {
                 info!(last_seq, "the journal is sound");
                 metrics::scrubbed(true);
             }
-            Ok(Scrubbed::Damaged(fault)) => {
+            Ok(ScrubOutcome::Damaged(fault)) => {
                 error!(error = in_full(&fault), "the journal is damaged; the market goes on from memory");
                 metrics::scrubbed(false);
             }

@@ -9,7 +9,7 @@ use crate::runtime::clock::since_boot;
 use crate::runtime::health::in_full;
 use crate::runtime::metrics;
 use crate::runtime::recovery::RecoveryError;
-use crate::store::{Fault, Leadership, Store, Taking};
+use crate::store::{Fault, Leadership, LeaseCondition, Store};
 use kubebid_core::units::Micros;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// Leadership, and an instant of [`since_boot`] before it began.
 pub(crate) type Led = (Leadership, Micros);
 
-async fn lead(store: &Store, taking: Taking, options: &EngineOptions) -> Result<Option<Led>, Fault> {
+async fn lead(store: &Store, taking: LeaseCondition, options: &EngineOptions) -> Result<Option<Led>, Fault> {
     let before = since_boot();
     let led = store.lead_by_lease(taking, options.lease).await?;
     Ok(led.map(|leadership| (leadership, before)))
@@ -34,7 +34,7 @@ async fn lead(store: &Store, taking: Taking, options: &EngineOptions) -> Result<
 /// Acquires the leadership without standing by. If the leader has died, its session has ended; if it
 /// hangs or cannot reach the store, its lease runs out. A leader that renews its lease is alive.
 pub(crate) async fn lead_now(store: &Store, options: &EngineOptions) -> Result<Led, EngineError> {
-    let taking = if options.start == Start::TakeOver { Taking::Anyway } else { Taking::Left };
+    let taking = if options.start == Start::TakeOver { LeaseCondition::Anyway } else { LeaseCondition::Left };
     let mut first = None;
     loop {
         if let Some(led) = lead(store, taking, options).await? {
@@ -110,7 +110,7 @@ async fn look(
     unprojected.look(tables).await?;
     let found = store.lease().await?;
     if found.left.is_zero()
-        && let Some(led) = lead(store, Taking::Lapsed, options).await?
+        && let Some(led) = lead(store, LeaseCondition::Lapsed, options).await?
     {
         return Ok(Some(led));
     }

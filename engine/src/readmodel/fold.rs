@@ -4,7 +4,7 @@ mod billing;
 
 pub(crate) use billing::{Running, SegmentRecord};
 
-use super::rows::{ChargeRow, PricePoint, Tif};
+use super::rows::{ChargeRow, PricePoint, StoredTimeInForce};
 use crate::events::commit::{Commit, Step};
 use crate::events::message::EventMessage;
 use kubebid_core::command::{Command, TimeInForce};
@@ -81,7 +81,7 @@ pub(crate) struct Placed<'a> {
     pub(crate) tenant: &'a AccountName,
     pub(crate) scope: Scoped<'a>,
     pub(crate) client_key: Option<&'a ClientKey>,
-    pub(crate) time_in_force: Tif,
+    pub(crate) time_in_force: StoredTimeInForce,
 }
 
 /// An allocation that began or was touched.
@@ -308,9 +308,9 @@ fn placed<'a>(
         scope: Scoped { scope, names },
         client_key: step.command.key.as_ref(),
         time_in_force: match command.time_in_force {
-            TimeInForce::Gtc => Tif::Gtc,
-            TimeInForce::Gtt => Tif::Gtt,
-            TimeInForce::Ioc => Tif::Ioc,
+            TimeInForce::Gtc => StoredTimeInForce::Gtc,
+            TimeInForce::Gtt => StoredTimeInForce::Gtt,
+            TimeInForce::Ioc => StoredTimeInForce::Ioc,
             TimeInForce::Unknown(_) => unreachable!("such a bid is refused"),
         },
     }

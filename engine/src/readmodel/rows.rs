@@ -25,7 +25,7 @@ pub struct BidRow {
     /// The nodes that it takes at most.
     pub max_nodes: u32,
     /// The time for which it searches.
-    pub time_in_force: Tif,
+    pub time_in_force: StoredTimeInForce,
     /// The time at which its search ends, if it has one.
     pub expire_at: Option<Micros>,
     /// True if a notice lowers `max_nodes` (`CLOSE`, R7).
@@ -54,7 +54,7 @@ pub struct BidRow {
 
 /// The time in force of a bid (R14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tif {
+pub enum StoredTimeInForce {
     /// Good till cancelled.
     Gtc,
     /// Good till a time.

@@ -11,7 +11,7 @@ mod sync {
 use crate::events::commit::Step;
 use crossbeam_queue::ArrayQueue;
 use kubebid_core::units::{ClientKey, Micros};
-use kubebid_core::{Command, Exchange, Stamped};
+use kubebid_core::{Command, Exchange, StampedCommand};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -32,7 +32,7 @@ pub(crate) type Question = Box<dyn FnMut(&Exchange, Instant) -> bool + Send>;
 /// Commands of one caller that wait to be stamped, in order.
 pub(crate) struct Ticket {
     /// The commands. Their time is set when they are taken.
-    pub(crate) commands: Vec<Stamped>,
+    pub(crate) commands: Vec<StampedCommand>,
     /// The time to move a stepped clock to.
     pub(crate) at: Option<Micros>,
     /// The time after which the commands are not taken any more.
@@ -41,8 +41,8 @@ pub(crate) struct Ticket {
 }
 
 /// Returns a command that has no stamp yet.
-pub(crate) fn unstamped(key: Option<ClientKey>, command: Command) -> Stamped {
-    Stamped { at: Micros::default(), key, command }
+pub(crate) fn unstamped(key: Option<ClientKey>, command: Command) -> StampedCommand {
+    StampedCommand { at: Micros::default(), key, command }
 }
 
 /// A command to submit.

@@ -2,7 +2,7 @@
 
 use crate::events::commit::{HourMark, Step};
 use kubebid_core::units::Micros;
-use kubebid_core::{Content, Exchange, Stamped};
+use kubebid_core::{Content, Exchange, StampedCommand};
 
 /// The version of the rules' behaviour under which new records are written. A later behaviour gets
 /// another number, and a journaled command switches it on; this one stays replayable.
@@ -40,12 +40,12 @@ impl Replay {
     }
 
     /// Applies commands one after another.
-    pub(crate) fn steps(&mut self, commands: Vec<Stamped>) -> Vec<Step> {
+    pub(crate) fn steps(&mut self, commands: Vec<StampedCommand>) -> Vec<Step> {
         commands.into_iter().map(|command| self.step(command, None)).collect()
     }
 
     /// Applies a command. `content` is its fingerprint, if it is known from packing the command.
-    pub(crate) fn step(&mut self, command: Stamped, content: Option<Content>) -> Step {
+    pub(crate) fn step(&mut self, command: StampedCommand, content: Option<Content>) -> Step {
         let hours = self.pass_hours(command.at);
         let answer = self.exchange.apply_keyed(&command, content);
         let refusal_detail = self.exchange.refusal_detail(&command.command, answer.outcome);
@@ -119,15 +119,15 @@ mod tests {
             Command::ReportReady { allocation: AllocationId(1), by: None },
         ];
         for command in commands {
-            replay.step(Stamped { at: Micros(0), key: None, command }, None);
+            replay.step(StampedCommand { at: Micros(0), key: None, command }, None);
         }
-        let long = Stamped { at: STEP_MAX, key: None, command: Command::AdvanceTime };
+        let long = StampedCommand { at: STEP_MAX, key: None, command: Command::AdvanceTime };
         let step = replay.step(long, None);
         assert_eq!(hourly_bills(&step), NOTED_MAX);
         assert_eq!(replay.exchange.bill_at(AllocationId(1), STEP_MAX), Some(Price(1000).over(STEP_MAX)));
         // From here on, bills are noted by the hour again.
         let next = Micros(STEP_MAX.0 + Micros::HOUR.0);
-        let step = replay.step(Stamped { at: next, key: None, command: Command::AdvanceTime }, None);
+        let step = replay.step(StampedCommand { at: next, key: None, command: Command::AdvanceTime }, None);
         let bills: Vec<_> = step.hours.iter().flat_map(|hour| &hour.bills).collect();
         assert_eq!(bills, [&(AllocationId(1), Bill(Price(1000).over(next).0))]);
     }

@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::store::record::{Batch, BatchBuilder, Position};
 use futures_util::future::join;
 use kubebid_core::units::Micros;
-use kubebid_core::{Command, Content, Stamped};
+use kubebid_core::{Command, Content, StampedCommand};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ pub enum Stopped {
 struct Taken {
     tickets: Vec<Ticket>,
     /// A command that only moves time, if a timer is due and no command waits.
-    advance: Option<Stamped>,
+    advance: Option<StampedCommand>,
     /// The fingerprint of each command that has a key, set when the batch was packed.
     contents: Vec<Option<Content>>,
 }
@@ -85,7 +85,7 @@ impl Taken {
         self.commands().count()
     }
 
-    fn commands(&self) -> impl Iterator<Item = &Stamped> {
+    fn commands(&self) -> impl Iterator<Item = &StampedCommand> {
         self.tickets.iter().flat_map(|ticket| &ticket.commands).chain(&self.advance)
     }
 
@@ -120,7 +120,8 @@ impl Sequencer {
             if taken.count() == 0 {
                 if durable.is_none() && self.is_due() {
                     let now = self.now();
-                    taken.advance = Some(Stamped { at: now, key: None, command: Command::AdvanceTime });
+                    taken.advance =
+                        Some(StampedCommand { at: now, key: None, command: Command::AdvanceTime });
                 } else {
                     if let Some(much) = durable.take() {
                         self.market.apply(much, self.intake.waiting());

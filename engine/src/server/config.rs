@@ -246,7 +246,7 @@ impl LimitArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lifecycle::bench_stubs::LeaveOut;
+    use crate::lifecycle::bench_stubs::OmittedParts;
     use clap::Parser;
 
     #[derive(Parser)]
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn no_flag_leaves_out_a_part_of_the_engine() {
         let args = Program::try_parse_from(["serve"]).unwrap().serve;
-        assert_eq!(args.engine_options().unwrap().leave_out, LeaveOut::default());
+        assert_eq!(args.engine_options().unwrap().leave_out, OmittedParts::default());
         assert!(Program::try_parse_from(["serve", "--leave-out", "journal"]).is_err());
     }
 

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::database::Database;
 use super::journal::{HEAD, position};
-use super::lease::{self, Lease, Taking};
+use super::lease::{self, Lease, LeaseCondition};
 use super::record::{Batch, Position};
 use super::rows::number;
 use super::session::Connection;
@@ -101,7 +101,7 @@ pub enum Resolution {
 /// Takes the right to append, together with the lease. Returns None if the lease may not be taken.
 pub(super) async fn lead(
     database: Arc<dyn Database>,
-    lease: Option<(Taking, Duration)>,
+    lease: Option<(LeaseCondition, Duration)>,
 ) -> Result<Option<Leadership>, Fault> {
     let holder = Uuid::new_v4();
     let mut connection = database.connect().await?;
@@ -224,7 +224,7 @@ async fn why_not(epoch: u64, connection: &mut AnyConnection, batch: &Batch) -> A
 async fn take(
     database: &dyn Database,
     connection: &mut Connection,
-    lease: Option<(Taking, Duration)>,
+    lease: Option<(LeaseCondition, Duration)>,
     sql: &'static str,
     holder: Uuid,
 ) -> Result<Option<(u64, Position)>, Fault> {

@@ -7,7 +7,7 @@ use sqlx::Connection;
 use uuid::Uuid;
 
 use super::sqlite::{Sqlite, make_private};
-use super::{Fault, Store, Taking, bigint};
+use super::{Fault, LeaseCondition, Store, bigint};
 
 /// Copies a SQLite file as it is at one moment, while an engine may write to it.
 ///
@@ -29,7 +29,7 @@ impl Store {
     pub async fn rename_journal(&self) -> Result<Option<(Uuid, Uuid)>, Fault> {
         let doing = "giving the journal another UUID";
         // An earlier leader is fenced now, and the lease keeps others from taking over.
-        let Some(led) = self.lead_by_lease(Taking::Left, Duration::from_secs(10)).await? else {
+        let Some(led) = self.lead_by_lease(LeaseCondition::Left, Duration::from_secs(10)).await? else {
             return Ok(None);
         };
         let (old, new) = (self.journal.id(), Uuid::new_v4());

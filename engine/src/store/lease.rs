@@ -16,7 +16,7 @@ use super::{Fault, Store, bigint};
 
 /// The conditions under which a lease is taken from its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taking {
+pub enum LeaseCondition {
     /// Takes the lease from any engine.
     Anyway,
     /// Takes the lease if it has run out.
@@ -41,13 +41,13 @@ macro_rules! hold {
 
 const RENEW: &str = hold!("AND holder = $1");
 
-impl Taking {
+impl LeaseCondition {
     /// Returns the condition in SQL. The session of another database role hides its start; it then counts as alive.
     fn sql(self) -> &'static str {
         match self {
-            Taking::Anyway => hold!(""),
-            Taking::Lapsed => hold!("AND until <= clock_timestamp()"),
-            Taking::Left => hold!(
+            LeaseCondition::Anyway => hold!(""),
+            LeaseCondition::Lapsed => hold!("AND until <= clock_timestamp()"),
+            LeaseCondition::Left => hold!(
                 "AND (until <= clock_timestamp() OR NOT EXISTS (
                      SELECT 1 FROM pg_stat_activity a
                      WHERE a.pid = lease.pid AND COALESCE(a.backend_start = lease.started, true)))"
@@ -59,7 +59,7 @@ impl Taking {
 /// Takes the lease, if it may be taken, in the transaction that raises the epoch.
 pub(super) async fn take(
     transaction: &mut AnyConnection,
-    taking: Taking,
+    taking: LeaseCondition,
     holder: Uuid,
     length: Duration,
 ) -> Result<bool, sqlx::Error> {
@@ -153,7 +153,7 @@ impl Lease {
 
 /// The lease as a waiting engine finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseFound {
+pub struct ObservedLease {
     /// The end of the lease, in microseconds since the epoch on the database's clock. It changes with
     /// each renewal.
     pub until_us: u64,
@@ -184,7 +184,7 @@ impl Store {
     }
 
     /// Returns the state of the lease.
-    pub async fn lease(&self) -> Result<LeaseFound, Fault> {
+    pub async fn lease(&self) -> Result<ObservedLease, Fault> {
         let doing = "looking at the lease";
         let look = sqlx::query(
             "SELECT (EXTRACT(EPOCH FROM until) * 1000000)::bigint,
@@ -196,6 +196,6 @@ impl Store {
         let gone = || "its row is gone; an engine that starts makes it again".to_owned();
         let row = row.ok_or_else(|| Fault::Row { table: "lease", what: gone() })?;
         let left = Duration::from_micros(u64::try_from(row.get::<i64, _>(1)).unwrap_or_default());
-        Ok(LeaseFound { until_us: number(&row, 0), left })
+        Ok(ObservedLease { until_us: number(&row, 0), left })
     }
 }

@@ -1,6 +1,6 @@
 //! Converts bids.
 
-use crate::readmodel::rows::{BidRow, BidState, Tif};
+use crate::readmodel::rows::{BidRow, BidState, StoredTimeInForce};
 use crate::store::Labels;
 use crate::wire::lists;
 use crate::wire::status::ApiError;
@@ -64,11 +64,11 @@ pub(crate) fn unfilled(reason: Unfilled) -> UnfilledReason {
     }
 }
 
-fn time_in_force(tif: Tif) -> TimeInForce {
+fn time_in_force(tif: StoredTimeInForce) -> TimeInForce {
     match tif {
-        Tif::Gtc => TimeInForce::Gtc,
-        Tif::Gtt => TimeInForce::Gtt,
-        Tif::Ioc => TimeInForce::Ioc,
+        StoredTimeInForce::Gtc => TimeInForce::Gtc,
+        StoredTimeInForce::Gtt => TimeInForce::Gtt,
+        StoredTimeInForce::Ioc => TimeInForce::Ioc,
     }
 }
 

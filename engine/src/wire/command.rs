@@ -14,16 +14,16 @@ use v1::market_rules::Pricing;
 
 /// A command and the key it came with.
 #[derive(Debug)]
-pub struct Keyed {
+pub struct KeyedCommand {
     /// The client key, if the request has one.
     pub key: Option<ClientKey>,
     /// The command.
     pub command: Command,
 }
 
-impl Keyed {
-    fn new(key: &str, command: Command) -> Result<Keyed, ApiError> {
-        Ok(Keyed { key: text::client_key(key)?, command })
+impl KeyedCommand {
+    fn new(key: &str, command: Command) -> Result<KeyedCommand, ApiError> {
+        Ok(KeyedCommand { key: text::client_key(key)?, command })
     }
 }
 
@@ -98,66 +98,69 @@ fn on_preemption(value: i32) -> OnPreemption {
 }
 
 /// Reads an amendment of a bid.
-pub fn amend_bid(tenant: &AccountName, request: &v1::AmendBidRequest) -> Result<Keyed, ApiError> {
+pub fn amend_bid(tenant: &AccountName, request: &v1::AmendBidRequest) -> Result<KeyedCommand, ApiError> {
     let command = Command::AmendBid {
         tenant: tenant.clone(),
         bid: BidId(request.bid),
         ceiling: request.ceiling_micros.map(Price),
         max_nodes: request.max_nodes,
     };
-    Keyed::new(&request.client_key, command)
+    KeyedCommand::new(&request.client_key, command)
 }
 
 /// Reads a cancellation of a bid.
-pub fn cancel_bid(tenant: &AccountName, request: &v1::CancelBidRequest) -> Result<Keyed, ApiError> {
+pub fn cancel_bid(tenant: &AccountName, request: &v1::CancelBidRequest) -> Result<KeyedCommand, ApiError> {
     let mode = match Mode::try_from(request.mode) {
         Ok(Mode::Keep) => CancelMode::Keep,
         Ok(Mode::Release) => CancelMode::Release,
         Ok(Mode::Unspecified) | Err(_) => CancelMode::Unknown(request.mode.to_string().into()),
     };
     let command = Command::CancelBid { tenant: tenant.clone(), bid: BidId(request.bid), mode };
-    Keyed::new(&request.client_key, command)
+    KeyedCommand::new(&request.client_key, command)
 }
 
 /// Reads a report that a node is ready.
-pub fn report_ready(by: &AccountName, request: &v1::ReportReadyRequest) -> Result<Keyed, ApiError> {
+pub fn report_ready(by: &AccountName, request: &v1::ReportReadyRequest) -> Result<KeyedCommand, ApiError> {
     let allocation = AllocationId(request.allocation);
-    Keyed::new(&request.client_key, Command::ReportReady { allocation, by: Some(by.clone()) })
+    KeyedCommand::new(&request.client_key, Command::ReportReady { allocation, by: Some(by.clone()) })
 }
 
 /// Reads a release of an allocation.
 pub fn release_allocation(
     tenant: &AccountName,
     request: &v1::ReleaseAllocationRequest,
-) -> Result<Keyed, ApiError> {
+) -> Result<KeyedCommand, ApiError> {
     let allocation = AllocationId(request.allocation);
-    Keyed::new(&request.client_key, Command::ReleaseAllocation { tenant: tenant.clone(), allocation })
+    KeyedCommand::new(&request.client_key, Command::ReleaseAllocation { tenant: tenant.clone(), allocation })
 }
 
 /// Reads an offer.
-pub fn put_offer(provider: &AccountName, request: &v1::PutOfferRequest) -> Result<Keyed, ApiError> {
+pub fn put_offer(provider: &AccountName, request: &v1::PutOfferRequest) -> Result<KeyedCommand, ApiError> {
     let command = Command::PutOffer {
         provider: provider.clone(),
         market: text::market("market", &request.market)?,
         capacity: u64::from(request.capacity),
         reserve: Price(number("reserve_micros", request.reserve_micros)?),
     };
-    Keyed::new(&request.client_key, command)
+    KeyedCommand::new(&request.client_key, command)
 }
 
 /// Reads a withdrawal of a unit.
-pub fn withdraw_unit(provider: &AccountName, request: &v1::WithdrawUnitRequest) -> Result<Keyed, ApiError> {
+pub fn withdraw_unit(
+    provider: &AccountName,
+    request: &v1::WithdrawUnitRequest,
+) -> Result<KeyedCommand, ApiError> {
     let unit = text::unit("unit", &request.unit)?;
-    Keyed::new(&request.client_key, Command::WithdrawUnit { provider: provider.clone(), unit })
+    KeyedCommand::new(&request.client_key, Command::WithdrawUnit { provider: provider.clone(), unit })
 }
 
 /// Reads a report that a unit is lost.
 pub fn report_unit_lost(
     provider: &AccountName,
     request: &v1::ReportUnitLostRequest,
-) -> Result<Keyed, ApiError> {
+) -> Result<KeyedCommand, ApiError> {
     let unit = text::unit("unit", &request.unit)?;
-    Keyed::new(&request.client_key, Command::ReportUnitLost { provider: provider.clone(), unit })
+    KeyedCommand::new(&request.client_key, Command::ReportUnitLost { provider: provider.clone(), unit })
 }
 
 /// Reads the opening of a market.

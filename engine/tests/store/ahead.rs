@@ -2,7 +2,7 @@
 
 use crate::place::TestPlace;
 use kubebid_core::units::Micros;
-use kubebid_core::{Command, Stamped};
+use kubebid_core::{Command, StampedCommand};
 use kubebid_engine::BEHAVIOUR;
 use kubebid_engine::runtime::recovery::{ReadAhead, RecoveryError};
 use kubebid_engine::store::{Batch, BatchBuilder, Position};
@@ -17,7 +17,7 @@ crate::on_both! {
 /// Returns a batch with one command, whose stamp identifies it.
 fn at(after: Position, at: u64) -> Batch {
     let mut builder = BatchBuilder::new(after);
-    let command = Stamped { at: Micros(at), key: None, command: Command::AdvanceTime };
+    let command = StampedCommand { at: Micros(at), key: None, command: Command::AdvanceTime };
     builder.push_with(at, BEHAVIOUR, |bytes| command.encode(bytes));
     builder.finish()
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use kubebid_engine::lifecycle::scrub::{Scrubbed, scrub};
+use kubebid_engine::lifecycle::scrub::{ScrubOutcome, scrub};
 use kubebid_engine::store::record::DecodeError;
 use kubebid_engine::store::{Batch, Corrupt, Fault, Position, Store};
 use sqlx::{AnyConnection, Row};
@@ -135,9 +135,9 @@ async fn a_row_whose_columns_are_wrong_is_found(place: TestPlace) {
 async fn a_scrub_names_the_damaged_batch_and_reads_a_sound_journal_to_its_end(place: TestPlace) {
     let (store, _, mut connection) = three_batches(&place).await;
     let found = scrub(&store, Duration::ZERO).await.unwrap();
-    assert!(matches!(found, Scrubbed::Sound { last_seq: 6 }), "{found:?}");
+    assert!(matches!(found, ScrubOutcome::Sound { last_seq: 6 }), "{found:?}");
     rewrite(&mut connection, |records| records[60] ^= 4).await;
     let found = scrub(&store, Duration::ZERO).await.unwrap();
-    let Scrubbed::Damaged(fault) = found else { panic!("{found:?}") };
+    let ScrubOutcome::Damaged(fault) = found else { panic!("{found:?}") };
     assert_eq!(fault.to_string(), "the journal is damaged at the batch with first seq 2");
 }

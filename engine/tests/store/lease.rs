@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubebid_engine::store::{AppendError, Leadership, Store, Taking};
+use kubebid_engine::store::{AppendError, Leadership, LeaseCondition, Store};
 use sqlx::Executor;
 use tokio::task::JoinSet;
 
@@ -10,7 +10,7 @@ use crate::place::{TestPlace, append_all, batch};
 
 const LONG: Duration = Duration::from_secs(600);
 
-async fn lead(store: &Store, taking: Taking, length: Duration) -> Option<Leadership> {
+async fn lead(store: &Store, taking: LeaseCondition, length: Duration) -> Option<Leadership> {
     store.lead_by_lease(taking, length).await.unwrap()
 }
 
@@ -18,9 +18,9 @@ async fn lead(store: &Store, taking: Taking, length: Duration) -> Option<Leaders
 async fn a_lease_that_is_renewed_is_taken_by_force_only() {
     let place = TestPlace::postgres();
     let (one, two) = (place.open().await, place.open().await);
-    let mut led = lead(&one, Taking::Lapsed, LONG).await.expect("nobody has led yet");
+    let mut led = lead(&one, LeaseCondition::Lapsed, LONG).await.expect("nobody has led yet");
     let mut lease = led.lease.take().unwrap();
-    for taking in [Taking::Lapsed, Taking::Left] {
+    for taking in [LeaseCondition::Lapsed, LeaseCondition::Left] {
         assert!(lead(&two, taking, LONG).await.is_none());
     }
     assert!(two.lease().await.unwrap().left > LONG / 2);
@@ -30,24 +30,24 @@ async fn a_lease_that_is_renewed_is_taken_by_force_only() {
     // An attempt that fails leaves the epoch as it is.
     let batches = append_all(&mut *led.writer, led.head, &[2]).await;
 
-    let other = lead(&two, Taking::Anyway, LONG).await.expect("it is taken by force");
+    let other = lead(&two, LeaseCondition::Anyway, LONG).await.expect("it is taken by force");
     assert_eq!(other.head, batches[0].end());
     let answer = led.writer.append(&batch(other.head, 1)).await;
     assert!(matches!(answer, Err(AppendError::Fenced { .. })), "{answer:?}");
     assert!(!lease.renew().await.unwrap());
     // The lease is not ours, so it cannot be given back.
     lease.give_back().await.unwrap();
-    assert!(lead(&one, Taking::Lapsed, LONG).await.is_none());
+    assert!(lead(&one, LeaseCondition::Lapsed, LONG).await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lease_of_a_dead_process_can_be_taken() {
     let place = TestPlace::postgres();
     let (one, two) = (place.open().await, place.open().await);
-    let led = lead(&one, Taking::Lapsed, LONG).await.unwrap();
+    let led = lead(&one, LeaseCondition::Lapsed, LONG).await.unwrap();
     drop(led);
     // The server notices in its own time that the session has ended.
-    while lead(&two, Taking::Left, LONG).await.is_none() {
+    while lead(&two, LeaseCondition::Left, LONG).await.is_none() {
         tokio::task::yield_now().await;
     }
 }
@@ -56,13 +56,13 @@ async fn the_lease_of_a_dead_process_can_be_taken() {
 async fn a_lapsed_lease_is_renewed_unless_another_engine_took_it() {
     let place = TestPlace::postgres();
     let store = place.open().await;
-    let mut led = lead(&store, Taking::Lapsed, Duration::from_millis(200)).await.unwrap();
+    let mut led = lead(&store, LeaseCondition::Lapsed, Duration::from_millis(200)).await.unwrap();
     let mut lease = led.lease.take().unwrap();
     while !store.lease().await.unwrap().left.is_zero() {
         tokio::task::yield_now().await;
     }
     assert!(lease.renew().await.unwrap());
-    while lead(&store, Taking::Lapsed, LONG).await.is_none() {
+    while lead(&store, LeaseCondition::Lapsed, LONG).await.is_none() {
         tokio::task::yield_now().await;
     }
     assert!(!lease.renew().await.unwrap());
@@ -72,10 +72,10 @@ async fn a_lapsed_lease_is_renewed_unless_another_engine_took_it() {
 async fn a_lease_that_is_given_back_is_free_at_once() {
     let place = TestPlace::postgres();
     let store = place.open().await;
-    let led = lead(&store, Taking::Lapsed, LONG).await.unwrap();
+    let led = lead(&store, LeaseCondition::Lapsed, LONG).await.unwrap();
     led.lease.unwrap().give_back().await.unwrap();
     assert!(store.lease().await.unwrap().left.is_zero());
-    assert!(lead(&store, Taking::Lapsed, LONG).await.is_some());
+    assert!(lead(&store, LeaseCondition::Lapsed, LONG).await.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +85,7 @@ async fn of_many_waiting_engines_one_leads() {
         let mut waiting = JoinSet::new();
         for _ in 0..6 {
             let store = place.open().await;
-            waiting.spawn(async move { lead(&store, Taking::Lapsed, LONG).await });
+            waiting.spawn(async move { lead(&store, LeaseCondition::Lapsed, LONG).await });
         }
         let mut led: Vec<_> = waiting.join_all().await.into_iter().flatten().collect();
         assert_eq!(led.len(), 1);
@@ -98,7 +98,7 @@ async fn sqlite_has_no_lease() {
     let place = TestPlace::sqlite();
     let store = place.open().await;
     assert!(!store.has_lease());
-    assert!(lead(&store, Taking::Lapsed, LONG).await.unwrap().lease.is_none());
+    assert!(lead(&store, LeaseCondition::Lapsed, LONG).await.unwrap().lease.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kubebid_engine::store::{
-    AppendError, Fault, JournalWriter, Leadership, Place, Position, Refused, Resolution, Store, StoreOptions,
-    Taking,
+    AppendError, Fault, JournalWriter, Leadership, LeaseCondition, Place, Position, Refused, Resolution,
+    Store, StoreOptions,
 };
 use kubebid_testkit::Cluster;
 use sqlx::{Connection, Executor, Row};
@@ -174,7 +174,7 @@ async fn a_commit_that_hangs_leaves_no_more_than_one_session_behind_however_ofte
     let place = TestPlace::postgres_on(&cluster);
     let options = StoreOptions { patience: Duration::from_millis(500), ..place.options.clone() };
     let store = Store::open(&options).await.unwrap();
-    let led = store.lead_by_lease(Taking::Anyway, Duration::from_secs(1)).await.unwrap().unwrap();
+    let led = store.lead_by_lease(LeaseCondition::Anyway, Duration::from_secs(1)).await.unwrap().unwrap();
     let Leadership { mut writer, mut head, lease } = led;
     let mut lease = lease.unwrap();
     wait_for_nobody(&cluster);

@@ -4,7 +4,8 @@
 use super::{Backtest, Contestant, Results};
 use crate::trace::Job;
 use crate::world::{
-    Drawn, Kept, Kind, KindSums, Rules, Rushes, START, Settings, Supply, WorldError, simulate_jobs,
+    DrawnJob, Kind, KindSums, Rules, RushSettings, START, SeriesChoice, Settings, Supply, WorldError,
+    simulate_jobs,
 };
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
@@ -88,15 +89,15 @@ impl DemandSettings {
                 daily_budget: f64::INFINITY,
                 ..settings.jobs
             },
-            kept: Kept::None,
-            rushes: Rushes { calm_rate: 0.0, hot_rate: 0.0, ..settings.rushes },
+            kept: SeriesChoice::None,
+            rushes: RushSettings { calm_rate: 0.0, hot_rate: 0.0, ..settings.rushes },
             ..settings
         }
     }
 
     /// Draws what a trace does not say of its jobs, and moves them to the begin of a world. Those whose deadline lies
     /// beyond the trace try no strategy: what became of them would not be known.
-    fn draw(&self, jobs: &[Job], rng: &mut impl Rng) -> Vec<(Micros, Drawn)> {
+    fn draw(&self, jobs: &[Job], rng: &mut impl Rng) -> Vec<(Micros, DrawnJob)> {
         let first_day = jobs.first().map_or(0, |job| job.submitted.0 / Micros::DAY.0 * Micros::DAY.0);
         let moved = |at: Micros| START.after(at.since(Micros(first_day)));
         let end = moved(jobs.last().map_or(Micros(0), |job| job.submitted));
@@ -112,14 +113,14 @@ impl DemandSettings {
             let worth = if watched { self.max_bid } else { job.bid_proxy.unwrap_or(drawn) };
             let account = xxhash_rust::xxh3::xxh3_64(job.tenant.as_ref().unwrap_or(&job.id).as_bytes());
             let (nodes, duration) = (job.nodes, job.duration);
-            (at, Drawn { nodes, duration, worth, deadline, kind: Kind::Truthful, account, watched })
+            (at, DrawnJob { nodes, duration, worth, deadline, kind: Kind::Truthful, account, watched })
         });
         drawn.collect()
     }
 
     fn play(
         &self,
-        drawn: &[(Micros, Drawn)],
+        drawn: &[(Micros, DrawnJob)],
         contestant: Contestant,
         settings: &Settings,
     ) -> Result<Results, WorldError> {
@@ -130,9 +131,9 @@ impl DemandSettings {
             Contestant::MaxBid => Kind::Truthful,
             Contestant::OnDemand => return Ok(self.on_demand(drawn)),
         };
-        let jobs: Vec<(Micros, Drawn)> = drawn
+        let jobs: Vec<(Micros, DrawnJob)> = drawn
             .iter()
-            .map(|(at, job)| (*at, Drawn { kind: if job.watched { kind } else { job.kind }, ..*job }))
+            .map(|(at, job)| (*at, DrawnJob { kind: if job.watched { kind } else { job.kind }, ..*job }))
             .collect();
         let outcome = simulate_jobs(settings, jobs.into_iter())?;
         let sums = outcome.watched;
@@ -150,7 +151,7 @@ impl DemandSettings {
     }
 
     /// Computes the results of on-demand nodes: each job has its nodes after the boot.
-    fn on_demand(&self, drawn: &[(Micros, Drawn)]) -> Results {
+    fn on_demand(&self, drawn: &[(Micros, DrawnJob)]) -> Results {
         let boot = self.boot_minutes * 60_000_000;
         let jobs: Vec<_> = drawn.iter().filter(|(_, job)| job.watched).collect();
         let late = jobs.iter().filter(|(at, job)| at.after(job.duration).0 + boot > job.deadline.0).count();

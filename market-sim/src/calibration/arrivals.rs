@@ -1,7 +1,7 @@
 //! Statistics of jobs: arrivals, durations, numbers of nodes.
 
 use super::{autocorrelation, mean, quantile, variance};
-use crate::world::Drawn;
+use crate::world::DrawnJob;
 use kubebid_core::units::Micros;
 
 const HOUR_SECONDS: u64 = 3600;
@@ -22,7 +22,7 @@ pub struct DemandStatistics {
 
 impl DemandStatistics {
     /// Computes the statistics of jobs in the order of their arrival, over whole days.
-    pub fn of(jobs: &[(Micros, Drawn)]) -> DemandStatistics {
+    pub fn of(jobs: &[(Micros, DrawnJob)]) -> DemandStatistics {
         let first_day = jobs.first().map_or(0, |(at, _)| at.0 / 1_000_000 / DAY_SECONDS * DAY_SECONDS);
         let times: Vec<u64> = jobs.iter().map(|(at, _)| at.0 / 1_000_000 - first_day).collect();
         let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
@@ -136,10 +136,17 @@ mod tests {
     use super::*;
     use crate::world::Kind;
 
-    fn job(second: u64, nodes: u32, duration: u64) -> (Micros, Drawn) {
+    fn job(second: u64, nodes: u32, duration: u64) -> (Micros, DrawnJob) {
         let (duration, deadline) = (Micros::seconds(duration), Micros::seconds(second));
-        let drawn =
-            Drawn { nodes, duration, worth: 1.0, deadline, kind: Kind::Truthful, account: 0, watched: false };
+        let drawn = DrawnJob {
+            nodes,
+            duration,
+            worth: 1.0,
+            deadline,
+            kind: Kind::Truthful,
+            account: 0,
+            watched: false,
+        };
         (Micros::seconds(second), drawn)
     }
 

@@ -3,7 +3,7 @@
 use super::stdout::Stdout;
 use clap::Args;
 use market_sim::calibration::{Table, compare_demand, compare_prices};
-use market_sim::world::{Kept, Rules, Settings};
+use market_sim::world::{Rules, SeriesChoice, Settings};
 use std::error::Error;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
@@ -90,7 +90,7 @@ fn settings(arguments: &Arguments) -> Result<Settings, Box<dyn Error>> {
         markets: arguments.markets.unwrap_or(world.markets),
         // The statistics are those of prices every five minutes.
         sample_seconds: Settings::default().sample_seconds,
-        kept: Kept::Prices,
+        kept: SeriesChoice::Prices,
         ..world
     };
     if settings.days < 2 || settings.markets < 2 {

@@ -4,7 +4,7 @@ use super::stdout::Stdout;
 use clap::Args;
 use kubebid_core::units::Micros;
 use market_sim::experiment::{
-    Experiment, Finding, Settings, Yardstick, charts, experiment, markdown, page, with_tables,
+    Experiment, Finding, Settings, WelfareMeasure, charts, experiment, markdown, page, with_tables,
 };
 use market_sim::report::pictures;
 use std::error::Error;
@@ -124,11 +124,11 @@ fn play(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     };
     let jobs = settings.load * (settings.units * settings.hours) as f64 / settings.work_hours;
     let yardstick = match arguments.optimum {
-        Some(Optimum::Exact) => Yardstick::Optimum,
-        Some(Optimum::Bound) => Yardstick::Bound,
-        Some(Optimum::None) => Yardstick::None,
-        None if jobs > JOBS_FOR_EXACT => Yardstick::Bound,
-        None => Yardstick::Optimum,
+        Some(Optimum::Exact) => WelfareMeasure::Optimum,
+        Some(Optimum::Bound) => WelfareMeasure::Bound,
+        Some(Optimum::None) => WelfareMeasure::None,
+        None if jobs > JOBS_FOR_EXACT => WelfareMeasure::Bound,
+        None => WelfareMeasure::Optimum,
     };
     let worlds = arguments.seeds * chosen.len() as u64;
     let bar = super::counting_bar(worlds, "worlds");

@@ -1,7 +1,7 @@
 //! `market-sim play`: answers commands, one JSON object a line.
 
 use clap::Args;
-use market_sim::jsonl::{self, PlayError, Shown};
+use market_sim::jsonl::{self, PlayError, PrintDetail};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, stdin, stdout};
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ command that placed it, an allocation by its order from 1, a unit market:provide
 Exit codes: 0 all answered; 1 could not read or write; 2 a line that is no command (named on stderr)."#;
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let shown = if arguments.events_only { Shown::Events } else { Shown::Everything };
+    let shown = if arguments.events_only { PrintDetail::Events } else { PrintDetail::Everything };
     let input: Box<dyn BufRead> = match &arguments.file {
         None => Box::new(stdin().lock()),
         Some(path) => match File::open(path) {

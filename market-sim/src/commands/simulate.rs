@@ -4,8 +4,8 @@ use super::stdout::Stdout;
 use clap::Args;
 use indicatif::ProgressBar;
 use market_sim::report::pictures;
-use market_sim::venue::{Journaled, Remote, Venue};
-use market_sim::world::{Kept, Outcome, Rules, Settings, simulate_parallel};
+use market_sim::venue::{JournaledVenue, Remote, Venue};
+use market_sim::world::{Outcome, Rules, SeriesChoice, Settings, simulate_parallel};
 use std::error::Error;
 use std::io::Write as _;
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -92,7 +92,7 @@ fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         markets: arguments.markets.unwrap_or(world.markets),
         rules: if arguments.default_rules { Rules::DEFAULT } else { world.rules },
         sample_seconds: arguments.sample.unwrap_or(world.sample_seconds),
-        kept: if wanted { Kept::All } else { Kept::None },
+        kept: if wanted { SeriesChoice::All } else { SeriesChoice::None },
         ..world
     };
     let started = Instant::now();
@@ -142,7 +142,7 @@ fn peak_memory_kilobytes() -> Option<u64> {
 /// Returns one venue for all markets, or none if each market has its own.
 fn venue(arguments: &Arguments) -> Result<Option<Box<dyn Venue>>, Box<dyn Error>> {
     if let Some(every) = arguments.lose_every {
-        return Ok(Some(Box::new(Journaled::new(every))));
+        return Ok(Some(Box::new(JournaledVenue::new(every))));
     }
     if arguments.endpoint.is_empty() {
         return Ok(None);

@@ -1,6 +1,6 @@
 //! The figures of one world under one variant of the rules.
 
-use super::run::{Job, Played, Settings};
+use super::run::{Job, RunResult, Settings};
 use super::{Experiment, Variant};
 use crate::estimate::Estimate;
 use kubebid_core::units::Micros;
@@ -24,7 +24,7 @@ pub enum Figure {
 
 /// The yardstick of welfare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Yardstick {
+pub enum WelfareMeasure {
     /// The optimum, exactly: a time that grows with the cube of the jobs, and more.
     Optimum,
     /// An upper bound of the optimum, within some percent of it.
@@ -33,13 +33,13 @@ pub enum Yardstick {
     None,
 }
 
-impl Yardstick {
+impl WelfareMeasure {
     /// Returns the micro-dollars that count as 100 % of welfare, or as 1 $ per unit-hour, in one world.
     pub(super) fn of(self, jobs: &[Job], settings: &Settings) -> f64 {
         match self {
-            Yardstick::Optimum => super::optimum(jobs, settings),
-            Yardstick::Bound => super::bound(jobs, settings),
-            Yardstick::None => 100.0 * 1e6 * (settings.units * settings.hours) as f64,
+            WelfareMeasure::Optimum => super::optimum(jobs, settings),
+            WelfareMeasure::Bound => super::bound(jobs, settings),
+            WelfareMeasure::None => 100.0 * 1e6 * (settings.units * settings.hours) as f64,
         }
     }
 }
@@ -50,12 +50,12 @@ impl Figure {
         [Figure::Welfare, Figure::Churn, Figure::Revenue, Figure::Served, Figure::Envy];
 
     /// Returns the heading of the figure.
-    pub fn label(self, yardstick: Yardstick) -> &'static str {
+    pub fn label(self, yardstick: WelfareMeasure) -> &'static str {
         match self {
             Figure::Welfare => match yardstick {
-                Yardstick::Optimum => "welfare, % of the optimum",
-                Yardstick::Bound => "welfare, % of a bound of the optimum",
-                Yardstick::None => "welfare, $ per unit-hour",
+                WelfareMeasure::Optimum => "welfare, % of the optimum",
+                WelfareMeasure::Bound => "welfare, % of a bound of the optimum",
+                WelfareMeasure::None => "welfare, $ per unit-hour",
             },
             Figure::Churn => "evictions per 100 allocations",
             Figure::Revenue => "revenue, $ per unit-hour",
@@ -71,7 +71,7 @@ impl Figure {
 pub struct Outcome([f64; 6]);
 
 impl Outcome {
-    pub(super) fn of(played: &Played, jobs: &[Job], settings: &Settings, best: f64) -> Outcome {
+    pub(super) fn of(played: &RunResult, jobs: &[Job], settings: &Settings, best: f64) -> Outcome {
         let hours = |time: Micros| time.0 as f64 / Micros::HOUR.0 as f64;
         let worth = |n: usize| jobs[n].worth.0 as f64;
         // The worth of the work, less the reserve for the time that units were held.
@@ -126,7 +126,7 @@ pub struct Finding {
     /// The experiment.
     pub experiment: Experiment,
     /// The yardstick of its welfare.
-    pub yardstick: Yardstick,
+    pub yardstick: WelfareMeasure,
     /// One arm for each variant.
     pub arms: Vec<Arm>,
 }

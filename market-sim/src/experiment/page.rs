@@ -1,6 +1,6 @@
 //! The page of an experiment: tables and charts.
 
-use super::{Arm, Figure, Finding, Settings, Yardstick};
+use super::{Arm, Figure, Finding, Settings, WelfareMeasure};
 use crate::estimate::Estimate;
 use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, Unit};
 use std::fmt::Write;
@@ -65,9 +65,9 @@ fn tables(finding: &Finding) -> [Table; 2] {
     ]
 }
 
-fn written(estimate: Estimate, figure: Figure, yardstick: Yardstick) -> String {
+fn written(estimate: Estimate, figure: Figure, yardstick: WelfareMeasure) -> String {
     match figure {
-        Figure::Welfare if yardstick == Yardstick::None => format!("{estimate:.3}"),
+        Figure::Welfare if yardstick == WelfareMeasure::None => format!("{estimate:.3}"),
         Figure::Welfare | Figure::Churn | Figure::Envy => format!("{estimate:.1}"),
         Figure::Revenue | Figure::Served | Figure::ShadersGain => format!("{estimate:.3}"),
     }

@@ -8,7 +8,7 @@ use kubebid_core::answer::{Answer, Auction};
 use kubebid_core::command::{CancelMode, PlaceBid, RuleChange};
 use kubebid_core::event::{EndReason, Event, Fact};
 use kubebid_core::units::{AccountId, AccountName, AllocationId, BidId, MarketName, Micros};
-use kubebid_core::{Command, Exchange, Price, Stamped};
+use kubebid_core::{Command, Exchange, Price, StampedCommand};
 use kubebid_model::Model;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -103,9 +103,9 @@ pub fn draw(settings: &Settings, seed: u64) -> Vec<Job> {
 
 /// The result of one run: what happened to each job, and to the market.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Played {
+pub struct RunResult {
     /// The result of each job.
-    pub jobs: Vec<PlayedJob>,
+    pub jobs: Vec<JobResult>,
     /// Allocations.
     pub allocations: u64,
     /// Allocations that another tenant's bid ended.
@@ -120,7 +120,7 @@ pub struct Played {
 
 /// The result of one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PlayedJob {
+pub struct JobResult {
     /// Work done.
     pub done: Micros,
     /// Time for which it held a unit, including boot and notice.
@@ -171,11 +171,11 @@ struct Play<'a> {
     by_bid: BTreeMap<BidId, usize>,
     by_allocation: BTreeMap<AllocationId, usize>,
     by_account: BTreeMap<AccountId, usize>,
-    played: Played,
+    played: RunResult,
 }
 
 /// Runs one world under one variant of the rules, until the last job has left.
-pub fn play(jobs: &[Job], settings: &Settings, variant: &Variant) -> Played {
+pub fn play(jobs: &[Job], settings: &Settings, variant: &Variant) -> RunResult {
     let mut play = Play {
         jobs,
         variant,
@@ -188,7 +188,7 @@ pub fn play(jobs: &[Job], settings: &Settings, variant: &Variant) -> Played {
         by_bid: BTreeMap::new(),
         by_allocation: BTreeMap::new(),
         by_account: BTreeMap::new(),
-        played: Played { jobs: vec![PlayedJob::default(); jobs.len()], ..Played::default() },
+        played: RunResult { jobs: vec![JobResult::default(); jobs.len()], ..RunResult::default() },
     };
     let tick = RuleChange::number("tick", TICK);
     let rules = std::iter::once(tick).chain(variant.rules.iter().cloned()).collect();
@@ -211,7 +211,7 @@ impl Book {
         }
     }
 
-    fn apply(&mut self, command: &Stamped) -> Answer {
+    fn apply(&mut self, command: &StampedCommand) -> Answer {
         match self {
             Book::Exchange(exchange) => exchange.apply(command),
             Book::PassingOver(model) => model.apply(command),
@@ -355,7 +355,7 @@ impl Participant for Play<'_> {
 
     fn apply(&mut self, command: Command) -> Result<Answer, Infallible> {
         self.said += 1;
-        Ok(self.book.apply(&Stamped { at: self.now, key: None, command }))
+        Ok(self.book.apply(&StampedCommand { at: self.now, key: None, command }))
     }
 
     fn on_events(&mut self, events: &[Event]) {

@@ -1,12 +1,14 @@
 //! Writes commands as JSON objects, in the form in which they are read.
 
 use super::schema::*;
-use kubebid_core::command::{CancelMode, Command, OnPreemption, PlaceBid, RuleChange, Stamped, TimeInForce};
+use kubebid_core::command::{
+    CancelMode, Command, OnPreemption, PlaceBid, RuleChange, StampedCommand, TimeInForce,
+};
 use kubebid_core::units::MarketName;
 use serde::Serialize;
 
 /// Writes a command as [`parse_command`](super::parse_command) reads it.
-pub fn format_command(stamped: &Stamped) -> String {
+pub fn format_command(stamped: &StampedCommand) -> String {
     match &stamped.command {
         Command::OpenMarket { market, rules } => line_of(stamped, "OpenMarket", rules_of(market, rules)),
         Command::ChangeRules { market, rules } => line_of(stamped, "ChangeRules", rules_of(market, rules)),
@@ -51,7 +53,7 @@ pub fn format_command(stamped: &Stamped) -> String {
     }
 }
 
-fn line_of(stamped: &Stamped, command: &str, body: impl Serialize) -> String {
+fn line_of(stamped: &StampedCommand, command: &str, body: impl Serialize) -> String {
     let key = stamped.key.as_ref().map(|key| key.as_str().to_owned());
     let head = Head { at_us: stamped.at.0, command: command.to_owned(), key };
     serde_json::to_string(&Line { head, body }).expect("a struct of plain fields")

@@ -2,7 +2,7 @@
 
 use super::schema::*;
 use kubebid_core::Price;
-use kubebid_core::command::{CancelMode, Command, OnPreemption, PlaceBid, Stamped, TimeInForce};
+use kubebid_core::command::{CancelMode, Command, OnPreemption, PlaceBid, StampedCommand, TimeInForce};
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName};
 use kubebid_core::units::{Micros, UnitName};
 use serde::Deserialize;
@@ -40,7 +40,7 @@ fn bad(field: Option<&str>, message: impl fmt::Display) -> BadCommand {
 /// Reads one command. Words that the rules refuse themselves (a time in force, a rule) pass; anything
 /// else that is not as it should be is an error: a missing or unknown field, a number that is negative,
 /// fractional or too large.
-pub fn parse_command(line: &str) -> Result<Stamped, BadCommand> {
+pub fn parse_command(line: &str) -> Result<StampedCommand, BadCommand> {
     let mut object: Map<String, Value> = serde_json::from_str(line).map_err(|e| bad(None, e))?;
     let mut head = Map::new();
     for field in ["at_us", "command", "key"] {
@@ -52,7 +52,7 @@ pub fn parse_command(line: &str) -> Result<Stamped, BadCommand> {
     if head.key.as_ref().is_some_and(|key| key.len() > KEY_BYTES_MAX) {
         return Err(bad(Some("key"), format_args!("longer than {KEY_BYTES_MAX} bytes")));
     }
-    Ok(Stamped {
+    Ok(StampedCommand {
         at: Micros(head.at_us),
         key: head.key.as_deref().map(ClientKey::new),
         command: parse_body(line, &head.command, object)?,

@@ -14,7 +14,7 @@ use kubebid_core::answer::{Answer, Auction};
 use kubebid_core::command::{CancelMode, PlaceBid, RuleChange};
 use kubebid_core::event::{EndReason, Event, Fact};
 use kubebid_core::units::{AccountName, AllocationId, BidId, InstanceType, MarketName, Micros};
-use kubebid_core::{Command, Exchange, Price, Stamped};
+use kubebid_core::{Command, Exchange, Price, StampedCommand};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -311,7 +311,7 @@ impl Participant for Replay<'_> {
     type Error = Infallible;
 
     fn apply(&mut self, command: Command) -> Result<Answer, Infallible> {
-        Ok(self.exchange.apply(&Stamped { at: self.now, key: None, command }))
+        Ok(self.exchange.apply(&StampedCommand { at: self.now, key: None, command }))
     }
 
     fn on_events(&mut self, events: &[Event]) {

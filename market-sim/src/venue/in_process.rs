@@ -3,7 +3,7 @@
 use super::{Venue, VenueError};
 use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Names};
-use kubebid_core::{Answer, Auction, Exchange, Price, Stamped};
+use kubebid_core::{Answer, Auction, Exchange, Price, StampedCommand};
 
 /// An exchange in this process.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ impl InProcess {
 }
 
 impl Venue for InProcess {
-    fn apply(&mut self, command: &Stamped) -> Result<Answer, VenueError> {
+    fn apply(&mut self, command: &StampedCommand) -> Result<Answer, VenueError> {
         Ok(self.exchange.apply(command))
     }
 

@@ -4,12 +4,12 @@
 use super::{InProcess, Venue, VenueError};
 use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Names};
-use kubebid_core::{Answer, Auction, Exchange, Price, Stamped};
+use kubebid_core::{Answer, Auction, Exchange, Price, StampedCommand};
 use std::num::NonZeroU64;
 
 /// An exchange in this process that is lost and recovered from its journal.
 #[derive(Debug)]
-pub struct Journaled {
+pub struct JournaledVenue {
     venue: InProcess,
     /// Number of commands from one loss to the next.
     every: NonZeroU64,
@@ -20,12 +20,12 @@ pub struct Journaled {
     losses: u64,
 }
 
-impl Journaled {
+impl JournaledVenue {
     /// Makes a venue with an empty exchange, which is lost after every `every` commands.
-    pub fn new(every: NonZeroU64) -> Journaled {
+    pub fn new(every: NonZeroU64) -> JournaledVenue {
         let snapshot = Exchange::new().snapshot();
         let (journal, ends) = (Vec::new(), Vec::new());
-        Journaled { venue: InProcess::new(), every, snapshot, journal, ends, losses: 0 }
+        JournaledVenue { venue: InProcess::new(), every, snapshot, journal, ends, losses: 0 }
     }
 
     /// Drops the exchange and recovers it from the snapshot and the records after it. Every other time it
@@ -36,7 +36,7 @@ impl Journaled {
         let mut recovered = Exchange::restore(&self.snapshot).map_err(|error| fault(&error.to_string()))?;
         let mut begin = 0;
         for end in &self.ends {
-            let record = Stamped::decode(&self.journal[begin..*end]);
+            let record = StampedCommand::decode(&self.journal[begin..*end]);
             let _ = recovered.apply(&record.map_err(|error| fault(&error.to_string()))?);
             begin = *end;
         }
@@ -54,8 +54,8 @@ impl Journaled {
     }
 }
 
-impl Venue for Journaled {
-    fn apply(&mut self, command: &Stamped) -> Result<Answer, VenueError> {
+impl Venue for JournaledVenue {
+    fn apply(&mut self, command: &StampedCommand) -> Result<Answer, VenueError> {
         command.encode(&mut self.journal);
         self.ends.push(self.journal.len());
         let answer = self.venue.apply(command)?;

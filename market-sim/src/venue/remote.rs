@@ -10,7 +10,7 @@ use kubebid_client::{Client, Error, Options, Watch};
 use kubebid_core::answer::Outcome;
 use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Micros, Names, Seq};
-use kubebid_core::{Answer, Command, Event, Fact, Price, Stamped};
+use kubebid_core::{Answer, Command, Event, Fact, Price, StampedCommand};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
@@ -120,7 +120,7 @@ impl Remote {
 }
 
 impl Venue for Remote {
-    fn apply(&mut self, command: &Stamped) -> Result<Answer, VenueError> {
+    fn apply(&mut self, command: &StampedCommand) -> Result<Answer, VenueError> {
         let mut events = Vec::new();
         if command.at > self.now {
             self.now = command.at;

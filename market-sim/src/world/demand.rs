@@ -3,7 +3,7 @@
 //! All of a job is drawn when it comes, so that the same jobs come whatever happens in the market.
 
 use super::random::{OrnsteinUhlenbeck, RandomStream, stream_of};
-use super::settings::{Jobs, Rushes, Settings};
+use super::settings::{Jobs, RushSettings, Settings};
 use super::tenants::Kind;
 use kubebid_core::units::Micros;
 use rand_distr::weighted::WeightedIndex;
@@ -38,7 +38,7 @@ const SIZES: [(u32, f64, f64); 7] = [
 
 /// A job as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Drawn {
+pub struct DrawnJob {
     /// Nodes that it wants.
     pub nodes: u32,
     /// Time that it takes with all its nodes.
@@ -121,7 +121,7 @@ impl JobSource {
     }
 
     /// Draws the job that arrives.
-    fn draw(&mut self) -> Drawn {
+    fn draw(&mut self) -> DrawnJob {
         let Jobs { value, value_sigma, value_least, slack, slack_sigma, .. } = self.settings;
         let (nodes, _, longer) = SIZES[self.random.draw(&self.sizes)];
         let seconds = between_quantiles(&DURATIONS, self.random.share()) * longer;
@@ -132,15 +132,15 @@ impl JobSource {
         let kind = self.settings.kinds[self.random.draw(&self.kinds)].0;
         let duration = Micros((seconds * 1e6) as u64);
         let account = self.random.below(super::tenants::ACCOUNTS);
-        Drawn { nodes, duration, worth, deadline, kind, account, watched: false }
+        DrawnJob { nodes, duration, worth, deadline, kind, account, watched: false }
     }
 }
 
 /// Yields jobs in the order of their arrival.
 impl Iterator for JobSource {
-    type Item = (Micros, Drawn);
+    type Item = (Micros, DrawnJob);
 
-    fn next(&mut self) -> Option<(Micros, Drawn)> {
+    fn next(&mut self) -> Option<(Micros, DrawnJob)> {
         if self.settings.per_hour == 0.0 {
             return None;
         }
@@ -150,7 +150,7 @@ impl Iterator for JobSource {
 }
 
 /// Returns the jobs that arrive at one market, the same in every world with these settings.
-pub fn jobs_of(settings: &Settings, market: u32) -> Vec<(Micros, Drawn)> {
+pub fn jobs_of(settings: &Settings, market: u32) -> Vec<(Micros, DrawnJob)> {
     JobSource::new(settings.jobs.clone(), stream_of(settings, market, "jobs"), settings.span()).collect()
 }
 
@@ -194,7 +194,7 @@ pub(super) struct Urgent {
 
 #[derive(Debug)]
 pub(super) struct RushSource {
-    settings: Rushes,
+    settings: RushSettings,
     random: RandomStream,
     mood: OrnsteinUhlenbeck,
     /// The mood above which times are hot.
@@ -206,7 +206,7 @@ pub(super) struct RushSource {
 
 impl RushSource {
     pub(super) fn new(
-        settings: Rushes,
+        settings: RushSettings,
         mut random: RandomStream,
         (start, end): (Micros, Micros),
     ) -> RushSource {
@@ -240,7 +240,7 @@ impl RushSource {
 
     /// Returns the rushes per day at present.
     fn rate(&self) -> f64 {
-        let Rushes { calm_rate, hot_rate, mood_sharpness, day_swing, .. } = self.settings;
+        let RushSettings { calm_rate, hot_rate, mood_sharpness, day_swing, .. } = self.settings;
         let heat = 1.0 / (1.0 + (-mood_sharpness * (self.mood.level() - self.threshold)).exp());
         (calm_rate + (hot_rate - calm_rate) * heat) * of_day(self.now, self.peak_hour, day_swing)
     }

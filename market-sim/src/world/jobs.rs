@@ -1,6 +1,6 @@
 //! Jobs: what their tenants ask for, their progress, and their end.
 
-use super::demand::Drawn;
+use super::demand::DrawnJob;
 use super::run::{Due, Node, World, WorldError, price};
 use super::tenants::{Kind, Opening, Want};
 use crate::bid::standing_bid;
@@ -90,7 +90,7 @@ impl JobTable {
 }
 
 impl World<'_> {
-    pub(super) fn start_job(&mut self, market: u32, drawn: Drawn) -> Result<(), WorldError> {
+    pub(super) fn start_job(&mut self, market: u32, drawn: DrawnJob) -> Result<(), WorldError> {
         let tenant = self.markets[market as usize].tenant(drawn.kind, drawn.account);
         let budget = (self.settings.jobs.daily_budget * 24.0 * self.settings.on_demand_micros as f64) as u128;
         if tenant.spent_today(self.now) > budget {

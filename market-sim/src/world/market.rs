@@ -1,6 +1,6 @@
 //! One market of a world: its participants, and what is recorded of it.
 
-use super::demand::{Drawn, JobSource, RushSource};
+use super::demand::{DrawnJob, JobSource, RushSource};
 use super::outcome::MarketSeries;
 use super::providers::{Provider, Temper};
 use super::random::stream_of;
@@ -15,9 +15,9 @@ pub(super) struct SimMarket {
     pub(super) name: MarketName,
     /// The number of the market in the settings.
     pub(super) number: u32,
-    pub(super) jobs: Box<dyn Iterator<Item = (Micros, Drawn)>>,
+    pub(super) jobs: Box<dyn Iterator<Item = (Micros, DrawnJob)>>,
     /// The next job.
-    pub(super) coming: Option<Drawn>,
+    pub(super) coming: Option<DrawnJob>,
     pub(super) rushes: RushSource,
     pub(super) providers: Vec<Provider>,
     pub(super) tenants: Vec<Tenant>,

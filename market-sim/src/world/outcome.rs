@@ -1,6 +1,6 @@
 //! The results of a world: series for each market, sums for each kind of account.
 
-use super::settings::{Kept, Settings};
+use super::settings::{SeriesChoice, Settings};
 use super::tenants::{Kind, Want};
 use crate::audit::{Market, Sums};
 use kubebid_core::units::Micros;
@@ -115,13 +115,13 @@ impl MarketSeries {
         }
     }
 
-    pub(super) fn sample(&mut self, market: &Market, charged: &mut BTreeMap<Kind, u64>, kept: Kept) {
+    pub(super) fn sample(&mut self, market: &Market, charged: &mut BTreeMap<Kind, u64>, kept: SeriesChoice) {
         let (numbers, supply) = (market.numbers(), market.supply());
         let before = self.market_price_micros.len();
         match kept {
-            Kept::All => self.market_price_micros.push(numbers.market_price.0),
-            Kept::Prices => return self.market_price_micros.push(numbers.market_price.0),
-            Kept::None => return,
+            SeriesChoice::All => self.market_price_micros.push(numbers.market_price.0),
+            SeriesChoice::Prices => return self.market_price_micros.push(numbers.market_price.0),
+            SeriesChoice::None => return,
         }
         self.entry_price_micros.push(numbers.entry_price.map(|price| price.0));
         self.unmet_nodes.push(market.unmet());

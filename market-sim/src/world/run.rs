@@ -1,6 +1,6 @@
 //! Runs a world: takes what is due, sends commands, and handles events.
 
-use super::demand::{Drawn, Urgent};
+use super::demand::{DrawnJob, Urgent};
 use super::events::Role;
 use super::jobs::{JobId, JobTable};
 use super::market::SimMarket;
@@ -13,7 +13,7 @@ use crate::participant::{Participant, run_until};
 use crate::venue::{InProcess, Venue, VenueError};
 use foldhash::{HashMap, HashSet};
 use kubebid_core::units::{AllocationId, BidId, MarketId, Micros};
-use kubebid_core::{Answer, Command, Event, Price, Stamped};
+use kubebid_core::{Answer, Command, Event, Price, StampedCommand};
 use kubebid_strategy::{Quote, REFERENCE_HOURS, reference_micros};
 use std::ops::Range;
 
@@ -107,7 +107,7 @@ pub fn simulate(
 /// Simulates one market in this process, with these jobs instead of drawn ones, in the order of their arrival.
 pub fn simulate_jobs(
     settings: &Settings,
-    jobs: impl Iterator<Item = (Micros, Drawn)> + 'static,
+    jobs: impl Iterator<Item = (Micros, DrawnJob)> + 'static,
 ) -> Result<Outcome, WorldError> {
     let mut sim_market = SimMarket::new(settings, 0);
     sim_market.jobs = Box::new(jobs);
@@ -294,7 +294,7 @@ impl Participant for World<'_> {
         } else {
             self.outcome.commands += 1;
         }
-        let answer = self.venue.apply(&Stamped { at: self.now, key: None, command })?;
+        let answer = self.venue.apply(&StampedCommand { at: self.now, key: None, command })?;
         self.auditor.on_events(&answer.events)?;
         Ok(answer)
     }

@@ -35,15 +35,15 @@ pub struct Settings {
     /// Jobs of each market.
     pub jobs: Jobs,
     /// Bursts of urgent demand in each market.
-    pub rushes: Rushes,
+    pub rushes: RushSettings,
     /// The series to keep; nothing else depends on it.
     #[serde(skip)]
-    pub kept: Kept,
+    pub kept: SeriesChoice,
 }
 
 /// The series that are kept: their size grows with the days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kept {
+pub enum SeriesChoice {
     /// All series.
     #[default]
     All,
@@ -179,7 +179,7 @@ pub struct Jobs {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "`FIELDS` has the meaning of each field")]
-pub struct Rushes {
+pub struct RushSettings {
     /// Rushes a day, in calm times and in hot ones.
     pub calm_rate: f64,
     pub hot_rate: f64,
@@ -245,7 +245,7 @@ impl Default for Settings {
             rules: Rules::CHOSEN,
             on_demand_micros: 1_000_000,
             sample_seconds: 300,
-            kept: Kept::All,
+            kept: SeriesChoice::All,
             supply: Supply {
                 units: 210.0,
                 units_sigma: 0.15,
@@ -289,7 +289,7 @@ impl Default for Settings {
                 checkpoint_minutes: 0,
                 daily_budget: 40.0,
             },
-            rushes: Rushes {
+            rushes: RushSettings {
                 calm_rate: 4.5,
                 hot_rate: 130.0,
                 hot_share: 0.13,

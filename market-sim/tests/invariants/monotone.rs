@@ -6,7 +6,7 @@ use crate::generate::{Family, story};
 use kubebid_core::answer::Outcome;
 use kubebid_core::state_dump::AllocationDump;
 use kubebid_core::units::{AccountName, BidId, MarketId};
-use kubebid_core::{Auction, Command, Exchange, Price, Stamped};
+use kubebid_core::{Auction, Command, Exchange, Price, StampedCommand};
 use market_sim::jsonl::{format_command, parse_command};
 
 const STORIES: u64 = 60;
@@ -137,13 +137,13 @@ fn price(exchange: &Exchange, market: MarketId) -> Price {
 fn with(exchange: &Exchange, command: &Command) -> Option<Exchange> {
     let mut copy = Exchange::restore(&exchange.snapshot()).expect("its own snapshot");
     let at = copy.now();
-    let answer = copy.apply(&Stamped { at, key: None, command: command.clone() });
+    let answer = copy.apply(&StampedCommand { at, key: None, command: command.clone() });
     (answer.outcome == Outcome::Accepted).then_some(copy)
 }
 
 /// Where it does not hold, panics with the shortest story it can find.
 fn after_each_command(holds: impl Fn(&Exchange) -> Result<(), String>) {
-    let play = |story: &[Stamped]| {
+    let play = |story: &[StampedCommand]| {
         let mut exchange = Exchange::new();
         story.iter().try_for_each(|command| {
             exchange.apply(command);

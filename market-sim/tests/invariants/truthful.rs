@@ -4,7 +4,7 @@
 use kubebid_core::command::{PlaceBid, RuleChange, RuleValue};
 use kubebid_core::state_dump::AllocationState;
 use kubebid_core::units::{AccountName, BidId, MarketName, Micros};
-use kubebid_core::{Auction, Command, Exchange, Price, Stamped};
+use kubebid_core::{Auction, Command, Exchange, Price, StampedCommand};
 
 /// Around each other's Δ of 5 %, and far apart.
 const PRICES: [u64; 8] = [100, 104, 105, 108, 110, 116, 140, 200];
@@ -57,7 +57,7 @@ fn brute_force(reserves: &[u64]) {
 }
 
 fn tell(exchange: &mut Exchange, command: Command) -> u64 {
-    exchange.apply(&Stamped { at: Micros(0), key: None, command }).seq.0
+    exchange.apply(&StampedCommand { at: Micros(0), key: None, command }).seq.0
 }
 
 /// No protection behind readiness, no time to notice: what a bid brings is there at once.

@@ -5,7 +5,7 @@ use kubebid_core::answer::{Answer, Auction};
 use kubebid_core::event::{Event, Fact, Scope};
 use kubebid_core::units::{AccountId, AllocationId, MarketId, Micros};
 use kubebid_core::views::{BidView, DemandLevel, Depth, SupplyLevel, UnitView};
-use kubebid_core::{Command, Exchange, Price, Stamped};
+use kubebid_core::{Command, Exchange, Price, StampedCommand};
 use kubebid_model::{Model, invariants};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,9 +22,9 @@ impl Pair {
         Pair { exchange: Exchange::new(), restless: Exchange::new(), model: Model::new() }
     }
 
-    pub(crate) fn apply(&mut self, command: &Stamped) -> Result<(), String> {
+    pub(crate) fn apply(&mut self, command: &StampedCommand) -> Result<(), String> {
         let mut before = self.model.clone();
-        before.apply(&Stamped { at: command.at, key: None, command: Command::AdvanceTime });
+        before.apply(&StampedCommand { at: command.at, key: None, command: Command::AdvanceTime });
         let expected = self.model.apply(command);
         invariants::check(&self.model)?;
         invariants::check_step(&before, &expected, &self.model)?;
@@ -139,7 +139,7 @@ impl Pair {
 
     /// AdvanceTime inserted before the command changes nothing but sequence numbers; settling ahead
     /// of the command does not even change those.
-    fn fidget(&mut self, command: &Stamped, answer: &Answer) -> Result<(), String> {
+    fn fidget(&mut self, command: &StampedCommand, answer: &Answer) -> Result<(), String> {
         let (from, to) = (self.restless.now(), command.at);
         for part in 1..=3u64 {
             let at = Micros(from.0 + to.0.saturating_sub(from.0) / 4 * part);
@@ -190,7 +190,7 @@ impl Pair {
                         on_preemption: Default::default(),
                     };
                     let at = copy.now();
-                    copy.apply(&Stamped { at, key: None, command: Command::PlaceBid(bid) });
+                    copy.apply(&StampedCommand { at, key: None, command: Command::PlaceBid(bid) });
                     let placed = *copy.dump().bids.last().expect("just placed");
                     let has_all = placed.held + placed.claimed == nodes;
                     same(

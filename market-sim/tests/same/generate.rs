@@ -6,7 +6,7 @@ use kubebid_core::state_dump::StateDump;
 use kubebid_core::units::{
     AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName,
 };
-use kubebid_core::{Command, Exchange, Price, Stamped};
+use kubebid_core::{Command, Exchange, Price, StampedCommand};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -42,7 +42,7 @@ struct Generator {
     markets: Vec<&'static str>,
     now: u64,
     tick: u64,
-    keys: Vec<Stamped>,
+    keys: Vec<StampedCommand>,
 }
 
 const MARKETS: [&str; 3] = ["h100/eu", "h100/us", "a100/eu"];
@@ -50,7 +50,7 @@ const TENANTS: [&str; 5] = ["t1", "t2", "t3", "t4", "p1"];
 const PROVIDERS: [&str; 3] = ["p1", "p2", "t4"];
 
 /// The same for the same seed. The exchange is asked on the way which bids and nodes there are.
-pub(crate) fn story(family: Family, seed: u64, length: u64) -> Vec<Stamped> {
+pub(crate) fn story(family: Family, seed: u64, length: u64) -> Vec<StampedCommand> {
     let mut generator = Generator {
         rng: ChaCha8Rng::seed_from_u64(seed),
         family,
@@ -86,7 +86,7 @@ impl Generator {
         self.family == family || self.family == Family::Mixed && self.one_in(mixed)
     }
 
-    fn next(&mut self, exchange: &Exchange) -> Stamped {
+    fn next(&mut self, exchange: &Exchange) -> StampedCommand {
         let wanted = match self.family {
             Family::Markets | Family::Gangs | Family::Churn | Family::Amendments | Family::Mixed => 3,
             Family::Plain | Family::Ties | Family::Times => 1,
@@ -107,14 +107,14 @@ impl Generator {
         let command = self.command(exchange, &exchange.dump());
         let key = (command.account().is_some() && self.one_in(10))
             .then(|| ClientKey::new(&format!("k{}", self.rng.random_range(0..4))));
-        let stamped = Stamped { at: Micros(self.now), key, command };
+        let stamped = StampedCommand { at: Micros(self.now), key, command };
         if stamped.key.is_some() {
             self.keys.push(stamped.clone());
         }
         stamped
     }
 
-    fn open_market(&mut self) -> Stamped {
+    fn open_market(&mut self) -> StampedCommand {
         let market = MARKETS[self.markets.len()];
         self.markets.push(market);
         let rule = |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
@@ -136,7 +136,7 @@ impl Generator {
             rules.push(rule("ceiling_max", 1200));
         }
         let command = Command::OpenMarket { market: MarketName::new(market), rules };
-        Stamped { at: Micros(self.now), key: None, command }
+        StampedCommand { at: Micros(self.now), key: None, command }
     }
 
     /// Often not at all, often just to where something falls due, sometimes a long way.

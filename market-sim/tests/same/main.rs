@@ -43,7 +43,7 @@ fn run(family: Family, seed: u64) -> Result<(), String> {
     replay(&generate::story(family, seed, PER_STORY))
 }
 
-fn replay(story: &[kubebid_core::Stamped]) -> Result<(), String> {
+fn replay(story: &[kubebid_core::StampedCommand]) -> Result<(), String> {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let mut pair = Pair::new();
         for command in story {
@@ -62,7 +62,10 @@ fn replay(story: &[kubebid_core::Stamped]) -> Result<(), String> {
 
 /// Leaves out commands one by one, as long as it fails. Numbers of bids shift with the commands before
 /// them, so a command left out becomes an AdvanceTime first; those are dropped from the end only.
-fn shorten(mut story: Vec<kubebid_core::Stamped>, _difference: &str) -> Vec<kubebid_core::Stamped> {
+fn shorten(
+    mut story: Vec<kubebid_core::StampedCommand>,
+    _difference: &str,
+) -> Vec<kubebid_core::StampedCommand> {
     while story.len() > 1 && replay(&story[..story.len() - 1]).is_err() {
         story.pop();
     }

@@ -4,7 +4,7 @@ use super::Engine;
 use crate::api::{BidNodeSpec, LABEL_UID};
 use crate::plan::ceiling::Markets;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kubebid_client::{Error, Quoted, quoted, v1};
+use kubebid_client::{CombinedQuote, Error, quoted, v1};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -102,7 +102,7 @@ impl Prices {
 
 /// Combines markets into one quote, with the number of their units.
 fn markets(listed: &[v1::Market]) -> Option<Markets> {
-    let Quoted { quote, increment_bps } = quoted(listed)?;
+    let CombinedQuote { quote, increment_bps } = quoted(listed)?;
     let supplies = listed.iter().filter_map(|market| market.price.as_ref()?.supply.as_ref());
     Some(Markets { quote, increment_bps, units: supplies.map(|supply| u64::from(supply.total)).sum() })
 }

@@ -15,7 +15,7 @@ use crate::plan::bidnode::{Deletion, Observation, ObservedSlot};
 use crate::plan::count::SlotView;
 use crate::plan::demand::{self, Demand, NodeTemplate, OpenNode, Resources};
 use crate::plan::drain::Tier;
-use crate::plan::slot::Unwanted;
+use crate::plan::slot::UnwantedReason;
 use crate::provisioner::kubelet_labels;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -94,8 +94,8 @@ fn slot_view(slot: &BidSlot, pods: usize, context: &Context, now: Timestamp) -> 
         ordinal: ordinal(&slot.name_any()),
         phase: status.phase,
         leaving: match slot.spec.release {
-            _ if slot.metadata.deletion_timestamp.is_some() => Some(Unwanted::Deleted),
-            Some(reason) => Some(Unwanted::Release(reason)),
+            _ if slot.metadata.deletion_timestamp.is_some() => Some(UnwantedReason::Deleted),
+            Some(reason) => Some(UnwantedReason::Release(reason)),
             None => None,
         },
         holds: status.allocation.is_some(),

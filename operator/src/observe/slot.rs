@@ -11,7 +11,7 @@ use crate::plan;
 use crate::plan::ceiling::{Markets, StandingBid};
 use crate::plan::drain::PodView;
 use crate::plan::slot::{
-    AllocationView, BidState, BidView, Notice, Observation, Peers, PriceToStay, Pricing, Unwanted,
+    AllocationView, BidState, BidView, Notice, Observation, PeerState, PriceToStay, Pricing, UnwantedReason,
 };
 use crate::provisioner::Machine;
 use k8s_openapi::api::core::v1::Node;
@@ -118,13 +118,13 @@ async fn known_bid(bid: u64, has_allocation: bool, context: &Context) -> Result<
     Ok(known)
 }
 
-fn unwanted(objects: &SlotObjects) -> Option<Unwanted> {
+fn unwanted(objects: &SlotObjects) -> Option<UnwantedReason> {
     let is_deleting = |bidnode: &Arc<BidNode>| bidnode.metadata.deletion_timestamp.is_some();
     let deleted = objects.bidnode.as_ref().is_none_or(is_deleting);
     if deleted || objects.slot.metadata.deletion_timestamp.is_some() {
-        return Some(Unwanted::Deleted);
+        return Some(UnwantedReason::Deleted);
     }
-    objects.slot.spec.release.map(Unwanted::Release)
+    objects.slot.spec.release.map(UnwantedReason::Release)
 }
 
 fn is_registered(objects: &SlotObjects) -> bool {
@@ -234,14 +234,14 @@ async fn price_to_stay(
     }
 }
 
-fn peers(objects: &SlotObjects, context: &Context) -> Peers {
+fn peers(objects: &SlotObjects, context: &Context) -> PeerState {
     let noticed = context.engine().bid_cache().under_notice();
     if !noticed.iter().all(|key| is_tainted(key, context)) {
-        return Peers::Untainted;
+        return PeerState::Untainted;
     }
     let is_deleting = |bidnode: &Arc<BidNode>| bidnode.metadata.deletion_timestamp.is_some();
     let Some(bidnode) = objects.bidnode.as_ref().filter(|bidnode| !is_deleting(bidnode)) else {
-        return Peers::Tainted { bids: 0, wanted: 0 };
+        return PeerState::Tainted { bids: 0, wanted: 0 };
     };
     let noticed: BTreeSet<&str> = noticed.iter().map(|slot| slot.uid.as_str()).collect();
     let has_bid = |slot: &BidSlot| {
@@ -252,7 +252,7 @@ fn peers(objects: &SlotObjects, context: &Context) -> Peers {
         !noticed && slot.spec.release.is_none() && has_bid(slot)
     });
     let target = context.memory.target(&bidnode.uid().unwrap_or_default());
-    Peers::Tainted { bids: bids.count(), wanted: target.unwrap_or(bidnode.spec.min_nodes as usize) }
+    PeerState::Tainted { bids: bids.count(), wanted: target.unwrap_or(bidnode.spec.min_nodes as usize) }
 }
 
 /// Returns whether the node of a slot under notice has its taint. A slot or a node that is gone needs none.

@@ -1,6 +1,6 @@
 //! Plans the number of slots of a BidNode, and which slots are given up.
 
-use super::slot::Unwanted;
+use super::slot::UnwantedReason;
 use crate::api::{ReleaseReason, SlotPhase};
 use k8s_openapi::jiff::SignedDuration;
 
@@ -14,7 +14,7 @@ pub struct SlotView {
     /// Its phase.
     pub phase: SlotPhase,
     /// The reason why it is being given up, if it is.
-    pub leaving: Option<Unwanted>,
+    pub leaving: Option<UnwantedReason>,
     /// True if it has an allocation.
     pub holds: bool,
     /// The number of pods on its node that would have to move. Pods of daemon sets do not count.
@@ -155,7 +155,7 @@ fn doubles(rules: &Rules, slots: &[SlotView]) -> impl Iterator<Item = String> {
 fn unhealthy(rules: &Rules, slots: &[SlotView]) -> Vec<String> {
     let under_way = slots
         .iter()
-        .filter(|slot| slot.leaving == Some(Unwanted::Release(ReleaseReason::NotReady)))
+        .filter(|slot| slot.leaving == Some(UnwantedReason::Release(ReleaseReason::NotReady)))
         .filter(|slot| slot.phase < SlotPhase::Released)
         .count();
     let all = slots.iter().filter(|slot| slot.counts()).count() + under_way;
@@ -336,7 +336,7 @@ mod tests {
         let mut slots: Vec<_> = (0..10).map(sick).collect();
         let rules = Rules { min: 10, max: 10, ..RULES };
         check(rules, &slots, "+10 +11 -0:NotReady -1:NotReady");
-        slots[0].leaving = Some(Unwanted::Release(ReleaseReason::NotReady));
+        slots[0].leaving = Some(UnwantedReason::Release(ReleaseReason::NotReady));
         slots.push(slot(10, SlotPhase::Bidding));
         check(rules, &slots, "+11 -1:NotReady");
         check(Rules { min: 1, max: 2, ..RULES }, &[sick(0)], "+1 -0:NotReady");

@@ -13,22 +13,22 @@ use std::sync::Arc;
 
 /// The reason why a slot is not wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unwanted {
+pub enum UnwantedReason {
     /// It is to be given up, as its `spec` says.
     Release(ReleaseReason),
     /// The slot or its BidNode is being deleted.
     Deleted,
 }
 
-impl Unwanted {
+impl UnwantedReason {
     fn reason(self) -> &'static str {
         match self {
-            Unwanted::Release(ReleaseReason::ScaleDown) => "ScaleDown",
-            Unwanted::Release(ReleaseReason::Empty) => "Empty",
-            Unwanted::Release(ReleaseReason::NotReady) => "NotReady",
-            Unwanted::Release(ReleaseReason::Rescinded) => "Rescinded",
-            Unwanted::Release(ReleaseReason::MaxBid) => "MaxBid",
-            Unwanted::Deleted => "Deleted",
+            UnwantedReason::Release(ReleaseReason::ScaleDown) => "ScaleDown",
+            UnwantedReason::Release(ReleaseReason::Empty) => "Empty",
+            UnwantedReason::Release(ReleaseReason::NotReady) => "NotReady",
+            UnwantedReason::Release(ReleaseReason::Rescinded) => "Rescinded",
+            UnwantedReason::Release(ReleaseReason::MaxBid) => "MaxBid",
+            UnwantedReason::Deleted => "Deleted",
         }
     }
 }
@@ -91,7 +91,7 @@ impl Notice {
 
 /// The other slots, as far as the drain of a node under notice waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peers {
+pub enum PeerState {
     /// A node under notice has no taint yet.
     Untainted,
     /// All nodes under notice have their taint.
@@ -185,7 +185,7 @@ pub struct Observation {
     /// The BidNode of the slot, unless it is gone.
     pub bidnode: Option<Arc<BidNode>>,
     /// The reason why the slot is not wanted, if it is not.
-    pub unwanted: Option<Unwanted>,
+    pub unwanted: Option<UnwantedReason>,
     /// The slot's bid at the engine.
     pub bid: BidState,
     /// The Node object of the slot.
@@ -195,7 +195,7 @@ pub struct Observation {
     /// The engine's answer about a notice.
     pub price_to_stay: PriceToStay,
     /// The other slots, while the drain of a node under notice waits for them.
-    pub peers: Option<Peers>,
+    pub peers: Option<PeerState>,
     /// The pods on the node while it is drained.
     pub pods: Vec<PodView>,
     /// True if the provisioner says that the machine of the node is gone.
@@ -264,8 +264,8 @@ impl Observation {
     fn may_drain(&self) -> bool {
         match self.peers {
             None => true,
-            Some(Peers::Untainted) => false,
-            Some(Peers::Tainted { bids, wanted }) => bids >= wanted,
+            Some(PeerState::Untainted) => false,
+            Some(PeerState::Tainted { bids, wanted }) => bids >= wanted,
         }
     }
 

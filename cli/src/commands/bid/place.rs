@@ -12,7 +12,7 @@ use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser as _;
 use kubebid_client::v1::place_bid_request::{OnPreemption, TimeInForce};
 use kubebid_client::v1::{Bid, GetBidRequest, ListMarketsRequest, Market, PlaceBidRequest};
-use kubebid_client::{Code, Error, Quoted, quoted};
+use kubebid_client::{Code, CombinedQuote, Error, quoted};
 use kubebid_strategy::Strategy;
 
 /// Bid for nodes
@@ -128,7 +128,7 @@ async fn chosen(
     for market in &place.markets {
         markets.push(market::find(context, market).await?);
     }
-    let Some(Quoted { quote, .. }) = quoted(&markets) else { return Ok(max) };
+    let Some(CombinedQuote { quote, .. }) = quoted(&markets) else { return Ok(max) };
     match strategy.ceiling_micros(max.0, &quote) {
         0 => Err(Failure::usage(format!(
             "{strategy} bids nothing: --max or the reference price is below one tick"

@@ -126,12 +126,12 @@ mod tests {
     use crate::answer::Auction;
     use crate::command::{OnPreemption, PlaceBid, TimeInForce};
     use crate::types::units::{AccountName, MarketName, Micros};
-    use crate::{Command, Stamped};
+    use crate::{Command, StampedCommand};
 
     #[test]
     fn a_hundred_thousand_waiting_gangs_are_looked_at_as_one_level() {
         let (mut exchange, market) = (Exchange::new(), MarketName::new("a/b"));
-        let mut apply = |command| exchange.apply(&Stamped { at: Micros(0), key: None, command });
+        let mut apply = |command| exchange.apply(&StampedCommand { at: Micros(0), key: None, command });
         apply(Command::OpenMarket { market: market.clone(), rules: Vec::new() });
         let bid = PlaceBid {
             tenant: AccountName::new("t1"),

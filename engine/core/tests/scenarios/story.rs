@@ -32,7 +32,7 @@ use kubebid_core::state_dump::AllocationState;
 use kubebid_core::units::{
     AccountName, AllocationId, ClientKey, InstanceType, MarketId, MarketName, Micros, UnitName,
 };
-use kubebid_core::{Auction, Command, Exchange, Price, Stamped};
+use kubebid_core::{Auction, Command, Exchange, Price, StampedCommand};
 use words::Words;
 
 /// The market of a story that opens none.
@@ -258,7 +258,7 @@ impl Teller {
     }
 
     fn apply(&mut self, at: Micros, key: Option<ClientKey>, command: Command) -> Outcome {
-        let answer = self.exchange.apply(&Stamped { at, key, command });
+        let answer = self.exchange.apply(&StampedCommand { at, key, command });
         for event in answer.events {
             if let Fact::BidPlaced { bidder, .. } = &event.fact {
                 let tenant = self.exchange.names().account(bidder.tenant).clone();

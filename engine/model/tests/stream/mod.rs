@@ -3,7 +3,7 @@
 
 use kubebid_core::Price;
 use kubebid_core::command::{CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue};
-use kubebid_core::command::{Stamped, TimeInForce};
+use kubebid_core::command::{StampedCommand, TimeInForce};
 use kubebid_core::state_dump::{AllocationState, StateDump};
 use kubebid_core::units::{AccountName, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName};
 use std::collections::BTreeMap;
@@ -149,12 +149,12 @@ impl Stream {
         }
     }
 
-    pub(crate) fn next(&mut self, dump: &StateDump) -> Stamped {
+    pub(crate) fn next(&mut self, dump: &StateDump) -> StampedCommand {
         self.made += 1;
         if let Some(market) = MARKETS.get(self.made as usize - 1) {
             let market = MarketName::new(market);
             let command = Command::OpenMarket { market, rules: self.rules() };
-            return Stamped { at: Micros(0), key: None, command };
+            return StampedCommand { at: Micros(0), key: None, command };
         }
         self.now += self.one_of(&[0, 0, 1, 1, 10, 30, 100]);
         let command = match self.below(20) {
@@ -175,7 +175,7 @@ impl Stream {
             self.tenants.insert(BidId(self.made), bid.tenant.clone());
         }
         let key = self.one_in(10).then(|| ClientKey::new(if self.one_in(2) { "k1" } else { "k2" }));
-        Stamped {
+        StampedCommand {
             at: Micros(self.now * Micros::SECOND.0),
             key,
             command: command.unwrap_or(Command::AdvanceTime),

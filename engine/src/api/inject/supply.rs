@@ -26,7 +26,7 @@ const OFFERS: u32 = 100_000;
 
 /// The offers to take units from: those of one market, of one provider, or a single offer.
 #[derive(Clone, Debug)]
-struct Whose {
+struct AccountFilter {
     market: Option<MarketName>,
     provider: Option<AccountName>,
 }
@@ -60,7 +60,7 @@ impl Api {
         request: v1::InjectLossRequest,
     ) -> Result<v1::InjectLossResponse, ApiError> {
         self.drills()?;
-        let whose = Whose::parse(&request.market, &request.account)?;
+        let whose = AccountFilter::parse(&request.market, &request.account)?;
         let of = whose.to_string();
         let going = if request.with_notice { Going::Withdrawn } else { Going::Lost };
         let units = match request.units {
@@ -127,7 +127,7 @@ impl Api {
         request: v1::RestoreOffersRequest,
     ) -> Result<v1::RestoreOffersResponse, ApiError> {
         self.drills()?;
-        let whose = Whose::parse(&request.market, &request.account)?;
+        let whose = AccountFilter::parse(&request.market, &request.account)?;
         let seq = self.0.engine.applied();
         self.projected_up_to(caller, seq).await?;
         let provider = whose.provider.as_ref().map(AccountName::as_str);
@@ -181,7 +181,7 @@ impl Api {
     }
 
     /// Returns the market to take units from; None means all markets.
-    fn market_of(&self, whose: &Whose) -> Result<Option<MarketId>, ApiError> {
+    fn market_of(&self, whose: &AccountFilter) -> Result<Option<MarketId>, ApiError> {
         let Some(name) = &whose.market else { return Ok(None) };
         let Some(view) = self.0.engine.views().markets().get(name) else {
             let what = format!("there is no market {}", quoted(name.as_str()));
@@ -194,7 +194,7 @@ impl Api {
     /// leaving units too.
     async fn targets(
         &self,
-        whose: &Whose,
+        whose: &AccountFilter,
         units: Option<usize>,
         going: Going,
     ) -> Result<(Vec<Target>, Vec<v1::OfferBefore>), ApiError> {
@@ -230,7 +230,11 @@ impl Api {
 
     /// Returns those of the offers that have fewer units at present than they should, each with its
     /// present number of units.
-    async fn short(&self, whose: &Whose, put: Vec<OfferRow>) -> Result<Vec<(u64, OfferRow)>, ApiError> {
+    async fn short(
+        &self,
+        whose: &AccountFilter,
+        put: Vec<OfferRow>,
+    ) -> Result<Vec<(u64, OfferRow)>, ApiError> {
         self.market_of(whose)?;
         if put.is_empty() {
             return Err(whose.nothing());
@@ -260,10 +264,10 @@ impl Going {
     }
 }
 
-impl Whose {
-    fn parse(market: &str, account: &str) -> Result<Whose, ApiError> {
+impl AccountFilter {
+    fn parse(market: &str, account: &str) -> Result<AccountFilter, ApiError> {
         let named = |text: &str| !text.is_empty();
-        let whose = Whose {
+        let whose = AccountFilter {
             market: named(market).then(|| text::market("market", market)).transpose()?,
             provider: named(account).then(|| text::account("account", account)).transpose()?,
         };
@@ -279,7 +283,7 @@ impl Whose {
     }
 }
 
-impl fmt::Display for Whose {
+impl fmt::Display for AccountFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.provider {
             Some(provider) => write!(f, "{provider}")?,

@@ -12,7 +12,7 @@ use kubebid_core::money::{Amount, Price};
 use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, MarketName, Micros, Names, Seq, UnitId};
 use kubebid_core::views::RefusalDetail;
-use kubebid_core::{Fact, Stamped};
+use kubebid_core::{Fact, StampedCommand};
 use kubebid_proto::v1::event as wire;
 
 const ANN: AccountId = AccountId(0);
@@ -52,7 +52,7 @@ fn step(facts: Vec<Fact>) -> Step {
         refusal_detail: RefusalDetail::None,
         seq: Seq(9),
         at: Micros(1),
-        command: Stamped { at: Micros(1), key: None, command },
+        command: StampedCommand { at: Micros(1), key: None, command },
         outcome: Outcome::Accepted,
         events: events.collect(),
         settlement_details: Vec::new(),

@@ -1,6 +1,6 @@
 //! Converts enums to the words in the tables, and back.
 
-use crate::readmodel::rows::{BidState, NodeState, Tif};
+use crate::readmodel::rows::{BidState, NodeState, StoredTimeInForce};
 use crate::store::Fault;
 use kubebid_core::event::{ChargeReason, CloseReason, EndReason, NoticeReason};
 
@@ -29,7 +29,7 @@ macro_rules! words {
 }
 
 words! {
-    Tif { Gtc = "GTC" Gtt = "GTT" Ioc = "IOC" }
+    StoredTimeInForce { Gtc = "GTC" Gtt = "GTT" Ioc = "IOC" }
     BidState { Open = "OPEN" Closed = "CLOSED" }
     NodeState { Starting = "STARTING" Active = "ACTIVE" Ended = "ENDED" }
 }

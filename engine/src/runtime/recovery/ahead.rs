@@ -4,7 +4,7 @@ use super::RecoveryError;
 use crate::runtime::replay::BEHAVIOUR;
 use crate::store::BatchReader;
 use crate::store::record::{Batch, Position, Record};
-use kubebid_core::Stamped;
+use kubebid_core::StampedCommand;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 #[derive(Debug)]
 pub struct Commands {
     /// The commands in order; at least one.
-    pub commands: Vec<Stamped>,
+    pub commands: Vec<StampedCommand>,
     /// The position in the journal after them.
     pub end: Position,
 }
@@ -80,7 +80,7 @@ async fn read(mut reader: BatchReader) -> (BatchReader, Read) {
     (reader, Ok(decoded))
 }
 
-fn commands_of(batch: &Batch) -> Result<Vec<Stamped>, RecoveryError> {
+fn commands_of(batch: &Batch) -> Result<Vec<StampedCommand>, RecoveryError> {
     let mut commands = Vec::with_capacity(batch.count() as usize);
     for record in batch.records() {
         commands.push(command_of(record)?);
@@ -89,9 +89,9 @@ fn commands_of(batch: &Batch) -> Result<Vec<Stamped>, RecoveryError> {
 }
 
 /// Decodes the command of a record.
-pub fn command_of(record: Record<'_>) -> Result<Stamped, RecoveryError> {
+pub fn command_of(record: Record<'_>) -> Result<StampedCommand, RecoveryError> {
     if record.version != BEHAVIOUR {
         return Err(RecoveryError::Behaviour { seq: record.seq, version: record.version });
     }
-    Stamped::decode(record.payload).map_err(|source| RecoveryError::Record { seq: record.seq, source })
+    StampedCommand::decode(record.payload).map_err(|source| RecoveryError::Record { seq: record.seq, source })
 }

@@ -7,7 +7,7 @@ use crate::runtime::intake::Ticket;
 use crate::runtime::metrics;
 use crate::runtime::replay::Replay;
 use crate::runtime::views::Publisher;
-use kubebid_core::{Content, Stamped};
+use kubebid_core::{Content, StampedCommand};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -43,7 +43,7 @@ impl Market {
         let _ = self.deliveries.send(Delivery { commit, replies });
     }
 
-    fn step(&mut self, command: Stamped, content: Option<Content>) -> Step {
+    fn step(&mut self, command: StampedCommand, content: Option<Content>) -> Step {
         let step = self.replay.step(command, content);
         self.publisher.note(&step.events);
         step

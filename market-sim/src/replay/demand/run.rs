@@ -16,7 +16,7 @@ use crate::trace::{Job, Priority};
 use crate::venue::{Venue, VenueError};
 use kubebid_core::command::{CancelMode, PlaceBid, RuleChange};
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
-use kubebid_core::{Answer, Command, Event, Fact, Price, Stamped};
+use kubebid_core::{Answer, Command, Event, Fact, Price, StampedCommand};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::cmp::Ordering;
@@ -590,7 +590,7 @@ impl Participant for Replay<'_> {
     type Error = VenueError;
 
     fn apply(&mut self, command: Command) -> Result<Answer, VenueError> {
-        self.venue.apply(&Stamped { at: self.now, key: None, command })
+        self.venue.apply(&StampedCommand { at: self.now, key: None, command })
     }
 
     fn next_at(&self) -> Option<Micros> {

@@ -4,7 +4,7 @@ use super::{Outcome, RETRY, move_to, record_event};
 use crate::act::objects::release;
 use crate::api::{BidSlotStatus, ReleaseReason, SlotPhase, usd};
 use crate::context::Context;
-use crate::engine::Amended;
+use crate::engine::AmendOutcome;
 use crate::error::Error;
 use crate::observe::slot::{SlotObjects, instant};
 use crate::plan::slot::Placement;
@@ -83,23 +83,23 @@ pub(super) async fn amend(
 ) -> Result<Outcome, Error> {
     let Some(bid) = status.bid else { return Ok(Outcome::Done) };
     match context.engine().amend(&objects.slot, bid, ceiling_micros).await? {
-        Amended::Done => {
+        AmendOutcome::Done => {
             failpoint::hit("amended");
             status.ceiling_micros = Some(ceiling_micros);
             status.protected_until = None;
             Ok(Outcome::Done)
         }
-        Amended::Protected { until_us } => {
+        AmendOutcome::Protected { until_us } => {
             status.protected_until = instant(until_us).map(Time);
             let left = status.protected_until.as_ref().map(|time| time.0.duration_since(clock::now()));
             let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or(POLL);
             Ok(Outcome::Later(left.max(POLL)))
         }
-        Amended::BelowReserve => {
+        AmendOutcome::BelowReserve => {
             release(&objects.slot, ReleaseReason::MaxBid, context).await?;
             Ok(Outcome::Later(POLL))
         }
-        Amended::Closed => Ok(Outcome::Later(CLOSED_WAIT)),
+        AmendOutcome::Closed => Ok(Outcome::Later(CLOSED_WAIT)),
     }
 }
 
@@ -132,13 +132,13 @@ async fn raise(
     context: &Context,
 ) -> Result<bool, Error> {
     match context.engine().amend(&objects.slot, bid, ceiling_micros).await {
-        Ok(Amended::Done) => {
+        Ok(AmendOutcome::Done) => {
             metrics::noticed(metrics::RAISED);
             let note = format!("raised to {} USD to keep the node", usd(ceiling_micros));
             record_event(objects, EventType::Normal, "RaisedToStay", note, context);
             Ok(true)
         }
-        Ok(Amended::Protected { .. } | Amended::BelowReserve | Amended::Closed) => Ok(false),
+        Ok(AmendOutcome::Protected { .. } | AmendOutcome::BelowReserve | AmendOutcome::Closed) => Ok(false),
         Err(kubebid_client::Error::Refused(refusal)) => {
             let note = format!("the bid cannot be raised to keep the node: {refusal}");
             record_event(objects, EventType::Warning, "RaiseRefused", note, context);

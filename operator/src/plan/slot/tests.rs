@@ -122,8 +122,10 @@ fn without_a_price_it_says_so_and_waits() {
 #[test]
 fn a_bid_that_may_have_been_placed_is_found_before_it_is_given_up() {
     let status = BidSlotStatus { ceiling_micros: Some(1), ..status(SlotPhase::Pending) };
-    let unwanted =
-        Observation { unwanted: Some(Unwanted::Deleted), ..observation(&status, BidState::NotListed, None) };
+    let unwanted = Observation {
+        unwanted: Some(UnwantedReason::Deleted),
+        ..observation(&status, BidState::NotListed, None)
+    };
     assert_eq!(next(&unwanted), Step::Place(Placement::New));
     let orphan = Observation { bidnode: None, ..unwanted };
     assert_eq!(next(&orphan), Step::Place(Placement::SearchOnly));
@@ -168,7 +170,7 @@ fn under_notice_it_asks_taints_waits_for_the_others_and_drains() {
     assert_eq!(next(&observation(&s, won.clone(), node())), Step::Taint);
     let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
     let early =
-        Observation { peers: Some(Peers::Untainted), ..observation(&s, won.clone(), tainted.clone()) };
+        Observation { peers: Some(PeerState::Untainted), ..observation(&s, won.clone(), tainted.clone()) };
     assert_eq!(next(&early), Step::Wait(SignedDuration::from_millis(500)));
     assert_eq!(next(&observation(&s, won.clone(), tainted.clone())), moves(SlotPhase::Draining, "Preempted"));
     s.phase = SlotPhase::Draining;
@@ -220,7 +222,7 @@ fn a_vanished_node_is_given_back_after_a_while() {
 #[test]
 fn what_is_not_wanted_is_cancelled_or_drained() {
     fn unwanted(s: &BidSlotStatus, bid: BidState, node: Option<NodeView>) -> Observation {
-        let unwanted = Some(Unwanted::Release(ReleaseReason::ScaleDown));
+        let unwanted = Some(UnwantedReason::Release(ReleaseReason::ScaleDown));
         Observation { unwanted, pods: vec![pod()], ..observation(s, bid, node) }
     }
     let s = status(SlotPhase::Bidding);
@@ -273,7 +275,7 @@ fn an_engine_that_does_not_know_a_bid_is_given_time_to_know_it_again() {
     assert_eq!(next(&observation(&s, bid(held(None)), node())), Step::FindBid);
     // A slot that is not wanted does not wait for the engine.
     let unwanted =
-        Observation { unwanted: Some(Unwanted::Deleted), ..observation(&s, BidState::Unknown, node()) };
+        Observation { unwanted: Some(UnwantedReason::Deleted), ..observation(&s, BidState::Unknown, node()) };
     assert_eq!(next(&unwanted), Step::Taint);
     s = BidSlotStatus { lost_time: Some(Time(at(0))), ..status(SlotPhase::Bidding) };
     assert_eq!(next(&observation(&s, BidState::Unknown, None)), Step::Deprovision);
@@ -303,7 +305,7 @@ fn pods_that_stay_hold_nothing_up_for_ever() {
     let scaled_down = |s, now, bid| Observation {
         now: at(now),
         pods: vec![pod()],
-        unwanted: Some(Unwanted::Release(ReleaseReason::ScaleDown)),
+        unwanted: Some(UnwantedReason::Release(ReleaseReason::ScaleDown)),
         ..observation(s, bid, tainted.clone())
     };
     drains(&scaled_down(&s, 999, bid(held(None))));
@@ -337,7 +339,7 @@ fn a_notice_is_answered_by_the_strategy() {
     assert_eq!(answered(PriceToStay::Rescinded), Step::Wait(SignedDuration::from_millis(250)));
     let answered = BidSlotStatus { deadline: Some(Time(at(400))), ..s.clone() };
     assert_eq!(observation(&answered, bid(held(Some(400))), node()).unanswered_notice(), None);
-    let unwanted = Observation { unwanted: Some(Unwanted::Deleted), ..noticed };
+    let unwanted = Observation { unwanted: Some(UnwantedReason::Deleted), ..noticed };
     assert_eq!(unwanted.unanswered_notice(), None);
 }
 
@@ -349,9 +351,12 @@ fn the_drain_waits_for_taints_and_new_bids_and_not_for_long() {
     let tainted = Some(NodeView { leaving: true, ..node().unwrap() });
     let step = |peers| next(&Observation { peers, ..observation(&s, bid(held(Some(400))), tainted.clone()) });
     let waits = Step::Wait(SignedDuration::from_millis(500));
-    assert_eq!(step(Some(Peers::Untainted)), waits);
-    assert_eq!(step(Some(Peers::Tainted { bids: 1, wanted: 2 })), waits);
-    assert_eq!(step(Some(Peers::Tainted { bids: 2, wanted: 2 })), moves(SlotPhase::Draining, "Preempted"));
+    assert_eq!(step(Some(PeerState::Untainted)), waits);
+    assert_eq!(step(Some(PeerState::Tainted { bids: 1, wanted: 2 })), waits);
+    assert_eq!(
+        step(Some(PeerState::Tainted { bids: 2, wanted: 2 })),
+        moves(SlotPhase::Draining, "Preempted")
+    );
     assert_eq!(step(None), moves(SlotPhase::Draining, "Preempted"));
     let notice = |deadline| Notice { started: at(100), deadline: at(deadline) };
     assert!(notice(140).waits_for_peers(at(110)) && !notice(140).waits_for_peers(at(111)));
@@ -384,7 +389,7 @@ fn an_ending_pod_is_waited_for_while_its_node_is_ready() {
     let with = |pod: PodView, ready| {
         let node = Some(NodeView { leaving: true, ready, ..node().unwrap() });
         let pods = vec![pod];
-        let unwanted = Some(Unwanted::Deleted);
+        let unwanted = Some(UnwantedReason::Deleted);
         next(&Observation { pods, unwanted, ..observation(&s, bid(held(None)), node) })
     };
     let ending = PodView { ending: true, ..pod() };

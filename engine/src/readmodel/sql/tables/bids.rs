@@ -1,7 +1,7 @@
 //! Rows of bids.
 
 use crate::readmodel::fold::BidRecord;
-use crate::readmodel::rows::{BidState, Tif};
+use crate::readmodel::rows::{BidState, StoredTimeInForce};
 use crate::readmodel::sql::schema::{BID_STATE, BIDS};
 use crate::readmodel::sql::words::Word;
 use crate::store::bulk::{Bulk, Change, How, Kind::Number, Row};
@@ -16,7 +16,9 @@ pub(super) fn place(bids: &[(BidId, &BidRecord<'_>)]) -> Change {
         let mut row = rows.row();
         row.number(bid.0).text(placed.tenant.as_str());
         row.texts(placed.scope.markets()).some_text(placed.scope.instance_type());
-        row.number(view.min_nodes.into()).text(Tif::word(placed.time_in_force)).some_time(view.expire_at);
+        row.number(view.min_nodes.into())
+            .text(StoredTimeInForce::word(placed.time_in_force))
+            .some_time(view.expire_at);
         row.text(if view.closes_on_preemption { CLOSE } else { REQUEUE });
         row.some_text(placed.client_key.map(|key| key.as_str())).time(placed.at);
         state(&mut row, record);
