@@ -126,7 +126,7 @@ impl Api {
                 Ok(caller)
             }
             Err(error) => {
-                Box::pin(caller.session.holder.hold_back()).await;
+                Box::pin(caller.session.limit_state.hold_back()).await;
                 Err(error)
             }
         }
@@ -144,9 +144,9 @@ impl Api {
         let is_public = need == Need::Markets && self.0.public_markets;
         match credential {
             Credential::Known if !need.allows(caller.roles) => Err(Code::Forbidden.into()),
-            Credential::None if is_public => self.open(caller, policy::opens(method)),
+            Credential::None if is_public => self.open(caller, policy::open_cost(method)),
             Credential::None | Credential::Unknown => Err(Code::Unauthenticated.into()),
-            Credential::Known => self.open(caller, policy::opens(method)),
+            Credential::Known => self.open(caller, policy::open_cost(method)),
         }
     }
 
@@ -156,22 +156,22 @@ impl Api {
         let caller = self.0.auth.nobody(extensions.get::<Origin>());
         let admitted = self.count_request(&caller).and_then(|()| self.open(&caller, OpenCost::Requests(1)));
         if admitted.is_err() {
-            Box::pin(caller.session.holder.hold_back()).await;
+            Box::pin(caller.session.limit_state.hold_back()).await;
         }
         admitted
     }
 
     /// Counts one more open request or watch of this caller.
-    fn open(&self, caller: &Caller, opens: OpenCost) -> Result<Slot, ApiError> {
-        let (limits, holder) = (self.limits_of(caller), &caller.session.holder);
-        let (name, slots, weight, most) = match opens {
-            OpenCost::Watch => ("watches", &holder.watches, 1, limits.watches),
+    fn open(&self, caller: &Caller, cost: OpenCost) -> Result<Slot, ApiError> {
+        let (limits, limit_state) = (self.limits_of(caller), &caller.session.limit_state);
+        let (name, slots, weight, most) = match cost {
+            OpenCost::Watch => ("watches", &limit_state.watches, 1, limits.watches),
             OpenCost::Requests(weight) => {
-                ("open_requests", &holder.open_requests, weight, limits.open_requests)
+                ("open_requests", &limit_state.open_requests, weight, limits.open_requests)
             }
         };
         slots.take(weight, most).ok_or_else(|| {
-            let what = match opens {
+            let what = match cost {
                 OpenCost::Watch => "watches",
                 OpenCost::Requests(_) => "requests, with answers that are not read yet,",
             };
@@ -180,7 +180,7 @@ impl Api {
     }
 
     fn limits_of(&self, caller: &Caller) -> Defaults {
-        self.0.auth.defaults().under(caller.session.holder.limits())
+        self.0.auth.defaults().under(caller.session.limit_state.limits())
     }
 
     fn rows(&self) -> &Rows {
@@ -189,7 +189,7 @@ impl Api {
 
     /// Returns the cursor to watch events after this command.
     fn cursor(&self, seq: u64) -> String {
-        Cursor::behind(self.0.engine.journal_id(), seq).to_string()
+        Cursor::after(self.0.engine.journal_id(), seq).to_string()
     }
 
     /// Counts one more request of this caller.
@@ -204,7 +204,7 @@ impl Api {
     /// rest.
     fn count_requests(&self, caller: &Caller, more: usize) -> (usize, impl Fn() -> ApiError + use<>) {
         let rate = self.limits_of(caller).requests();
-        let (taken, wait) = caller.session.holder.requests.take_some(more as u64, rate);
+        let (taken, wait) = caller.session.limit_state.requests.take_some(more as u64, rate);
         let limit = move || {
             ApiError::limit("requests_per_second", format!("more than {} requests a second", rate.count))
                 .again_after(wait)
@@ -219,8 +219,8 @@ impl Api {
         caller: &Caller,
         costs: impl IntoIterator<Item = u64>,
     ) -> (usize, Option<ApiError>) {
-        let (limits, holder) = (self.limits_of(caller), &caller.session.holder);
-        let wait = holder.refusals.wait(limits.refusals());
+        let (limits, limit_state) = (self.limits_of(caller), &caller.session.limit_state);
+        let wait = limit_state.refusals.wait(limits.refusals());
         if !wait.is_zero() {
             let what = format!(
                 "the market refused more than {} commands a second; correct them first",
@@ -229,7 +229,7 @@ impl Api {
             return (0, Some(ApiError::limit("refusals_per_second", what).again_after(wait)));
         }
         for (counted, cost) in costs.into_iter().enumerate() {
-            if let Err(wait) = holder.commands.take(cost, limits.commands()) {
+            if let Err(wait) = limit_state.commands.take(cost, limits.commands()) {
                 let what = format!("more than {} commands a day", limits.commands_per_day);
                 return (counted, Some(ApiError::limit("commands_per_day", what).again_after(wait)));
             }

@@ -15,5 +15,5 @@ mod secret;
 
 pub use bootstrap::{BootstrapError, bootstrap_admin};
 pub use directory::{Auth, Session};
-pub(crate) use directory::{Holder, Origin};
+pub(crate) use directory::{LimitState, Origin};
 pub use secret::Secret;

@@ -200,7 +200,7 @@ async fn answer(
     match gathered.await {
         Ok((caller, given)) => {
             let slot = caller.slot.clone();
-            held((operation.handler)(api, caller, given).await, slot, policy::opens(rpc))
+            held((operation.handler)(api, caller, given).await, slot, policy::open_cost(rpc))
         }
         Err(error) => in_order(problem(error), parts.version, body).await,
     }

@@ -13,7 +13,7 @@ use crate::lifecycle::engine::{Engine, Running};
 use crate::lifecycle::error::EngineError;
 use crate::lifecycle::options::Start;
 use crate::server::config::ServeArgs;
-use crate::store::{Fault, Place, StoreOptions};
+use crate::store::{Fault, StoreLocation, StoreOptions};
 use crate::wire::status::ApiError;
 pub use connections::ConnectionLimits;
 use connections::Connections;
@@ -143,7 +143,7 @@ fn serve_until<'a>(
 /// Refuses to start if an administrator's token exists without its store. The store was lost, or another
 /// one was meant; a new store in its place would be a market without its bids.
 fn expect_store(store: &StoreOptions, token: Option<&Path>) -> Result<(), ServeError> {
-    let (Place::Sqlite(file), Some(token)) = (&store.place, token) else { return Ok(()) };
+    let (StoreLocation::Sqlite(file), Some(token)) = (&store.location, token) else { return Ok(()) };
     if store.over_remains || file.exists() || !token.exists() {
         return Ok(());
     }

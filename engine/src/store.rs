@@ -85,11 +85,11 @@ pub use tokens::{NewToken, Token};
 /// for reads of the tables, however many of those there are.
 const OWN_CONNECTIONS: u32 = 4;
 
-/// The place of a store, and its time-outs.
+/// The location of a store, and its time-outs.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// The place.
-    pub place: Place,
+    /// The location.
+    pub location: StoreLocation,
     /// The time to wait for the database. An append without an answer after this time is
     /// [unknown](AppendError::Unknown).
     pub patience: Duration,
@@ -102,9 +102,9 @@ pub struct StoreOptions {
     pub read_time_out: Duration,
 }
 
-/// The place of a store.
+/// The location of a store.
 #[derive(Clone)]
-pub enum Place {
+pub enum StoreLocation {
     /// A `postgres://` URL. It may hold a password, so it is never shown.
     Postgres(String),
     /// The path of the database file. It is created if it is missing.
@@ -114,32 +114,32 @@ pub enum Place {
 impl StoreOptions {
     /// Returns the defaults: a patience of 10 s, 8 connections for reads of at most 10 s, and no new
     /// store beside the remains of an earlier one.
-    pub fn new(place: Place) -> Self {
+    pub fn new(location: StoreLocation) -> Self {
         let (patience, read_time_out) = (Duration::from_secs(10), Duration::from_secs(10));
-        Self { place, patience, connections: 8, over_remains: false, read_time_out }
+        Self { location, patience, connections: 8, over_remains: false, read_time_out }
     }
 
     /// Reads `postgres://…`, `postgresql://…` or `sqlite:PATH`.
     pub fn from_url(url: &str) -> Result<Self, Fault> {
-        let place = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            Place::Postgres(url.to_owned())
+        let location = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            StoreLocation::Postgres(url.to_owned())
         } else if let Some(path) = url.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
-            Place::Sqlite(path.strip_prefix("//").unwrap_or(path).into())
+            StoreLocation::Sqlite(path.strip_prefix("//").unwrap_or(path).into())
         } else {
             return Err(Fault::Url);
         };
-        Ok(Self::new(place))
+        Ok(Self::new(location))
     }
 }
 
 impl fmt::Debug for StoreOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = match &self.place {
-            Place::Postgres(_) => "postgres://…".to_owned(),
-            Place::Sqlite(path) => format!("sqlite:{}", path.display()),
+        let location = match &self.location {
+            StoreLocation::Postgres(_) => "postgres://…".to_owned(),
+            StoreLocation::Sqlite(path) => format!("sqlite:{}", path.display()),
         };
         f.debug_struct("StoreOptions")
-            .field("place", &place)
+            .field("location", &location)
             .field("patience", &self.patience)
             .field("connections", &self.connections)
             .field("read_time_out", &self.read_time_out)
@@ -147,7 +147,7 @@ impl fmt::Debug for StoreOptions {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Postgres(_) => f.write_str("Postgres(…)"),
@@ -186,9 +186,11 @@ impl Store {
     /// acknowledged, a SQLite file that another engine has open, and a schema that is newer than this
     /// program.
     pub async fn open(options: &StoreOptions) -> Result<Self, Fault> {
-        let database: Arc<dyn Database> = match &options.place {
-            Place::Postgres(url) => Arc::new(Postgres::new(url, options.patience)?),
-            Place::Sqlite(path) => Arc::new(Sqlite::to_own(path, options.over_remains, options.patience)?),
+        let database: Arc<dyn Database> = match &options.location {
+            StoreLocation::Postgres(url) => Arc::new(Postgres::new(url, options.patience)?),
+            StoreLocation::Sqlite(path) => {
+                Arc::new(Sqlite::to_own(path, options.over_remains, options.patience)?)
+            }
         };
         let mut connection = database.connect().await?;
         // Not `run`, whose future cannot be boxed (rust-lang/rust#110338).
@@ -272,9 +274,11 @@ impl Journal {
     /// Opens a journal only to read. It takes no lock and changes nothing, and works while an engine
     /// has the store open.
     pub async fn open_to_read(options: &StoreOptions) -> Result<Self, Fault> {
-        let pool = match &options.place {
-            Place::Postgres(url) => Postgres::new(url, options.patience)?.pool(options.connections).await?,
-            Place::Sqlite(path) => {
+        let pool = match &options.location {
+            StoreLocation::Postgres(url) => {
+                Postgres::new(url, options.patience)?.pool(options.connections).await?
+            }
+            StoreLocation::Sqlite(path) => {
                 let sqlite = Sqlite::found_to_read(path, options.patience).await?;
                 sqlite.pool(options.connections).await?
             }

@@ -13,7 +13,7 @@ use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::auth::limits::Defaults;
 use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ConnectionLimits, ServeError, Server, ServerConfig};
-use kubebid_engine::store::{Fault, Journal, Place, StoreOptions};
+use kubebid_engine::store::{Fault, Journal, StoreLocation, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions, OmittedParts, Start};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write as _};
@@ -77,9 +77,9 @@ pub async fn run() -> Result<(), BenchError> {
 /// Returns the options of a store after it made sure that the store has no journal to which bids would be added.
 pub(crate) async fn new_store(url: &str) -> Result<StoreOptions, BenchError> {
     let store = StoreOptions::from_url(url).map_err(|error| BenchError::usage(error.to_string()))?;
-    let has_journal = match &store.place {
-        Place::Sqlite(path) => path.metadata().is_ok_and(|file| file.len() > 0),
-        Place::Postgres(_) => match Journal::open_to_read(&store).await {
+    let has_journal = match &store.location {
+        StoreLocation::Sqlite(path) => path.metadata().is_ok_and(|file| file.len() > 0),
+        StoreLocation::Postgres(_) => match Journal::open_to_read(&store).await {
             Ok(_) => true,
             // The table of the journal is missing.
             Err(Fault::Database { .. }) => false,

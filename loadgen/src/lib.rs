@@ -48,7 +48,7 @@ pub async fn run(
     target: &Target,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(Report, Result<(), BenchError>), BenchError> {
-    let load = &workload.settle(load);
+    let load = &workload.effective_load(load);
     let stopped = Stopped::when(stop);
     let (outcome, ended) = measure_on_stage(workload, load, target, &stopped).await?;
     let mut report = Report::new(workload, load, target, outcome);

@@ -122,7 +122,7 @@ impl Part {
 
 impl Workload {
     /// Returns the load with the callers and connections that this workload has.
-    pub(crate) fn settle(&self, load: &Load) -> Load {
+    pub(crate) fn effective_load(&self, load: &Load) -> Load {
         let (callers, connections) = match self {
             Workload::Price { rest: true } => (load.callers, load.callers),
             Workload::Watch(Watch { own: true, subscribers, .. }) => (*subscribers, *subscribers),

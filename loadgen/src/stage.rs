@@ -7,7 +7,7 @@ use crate::options::{NewEngine, RunningEngine, Target};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use kubebid_client::v1::{self, token::Role};
 use kubebid_client::{Builder, Client, Options};
-use kubebid_engine::store::Place;
+use kubebid_engine::store::StoreLocation;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -69,14 +69,14 @@ impl Stage {
     }
 
     async fn start(engine: &NewEngine, tenants: u32) -> Result<Stage, BenchError> {
-        let place = match &engine.store {
-            Some(url) => Some(new_store(url).await?.place),
+        let location = match &engine.store {
+            Some(url) => Some(new_store(url).await?.location),
             None => None,
         };
         let child = Child::start(engine).await?;
-        let (store, disk) = match place {
-            Some(Place::Postgres(_)) => ("postgres".to_owned(), child.folder().to_owned()),
-            Some(Place::Sqlite(path)) => {
+        let (store, disk) = match location {
+            Some(StoreLocation::Postgres(_)) => ("postgres".to_owned(), child.folder().to_owned()),
+            Some(StoreLocation::Sqlite(path)) => {
                 let folder =
                     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
                 (format!("sqlite in {}", folder.display()), folder.to_owned())

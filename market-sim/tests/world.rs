@@ -66,7 +66,7 @@ fn the_page_of_a_world_shows_every_market_and_every_way_to_bid() {
 #[test]
 fn jobs_come_whatever_the_rules_are() {
     let settings = small(1);
-    let under_default_rules = Settings { rules: Rules::DEFAULT, ..settings.clone() };
+    let under_default_rules = Settings { rules: Rules::MARKET_DEFAULT, ..settings.clone() };
     assert!(jobs_of(&settings, 0) == jobs_of(&under_default_rules, 0));
     let (chosen, default) = (lived(&settings), lived(&under_default_rules));
     let jobs =

@@ -32,7 +32,7 @@ const LEFT: [(&str, usize); 9] = [
     ("cli/src", 10),
     ("engine/core/src", 0),
     ("engine/model/src", 0),
-    ("engine/src", 3),
+    ("engine/src", 0),
     ("loadgen/src", 0),
     ("market-sim/src", 0),
     ("operator-client/src", 0),

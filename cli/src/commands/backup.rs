@@ -4,7 +4,7 @@ use crate::commands::local;
 use crate::failure::Failure;
 use crate::output::write_line;
 use clap::Args;
-use kubebid_engine::store::{Place, copy_sqlite};
+use kubebid_engine::store::{StoreLocation, copy_sqlite};
 use std::path::PathBuf;
 
 /// Copy an embedded store, also while an engine runs on it
@@ -30,7 +30,7 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let options = local::store(&self.store)?;
-        let Place::Sqlite(file) = &options.place else {
+        let StoreLocation::Sqlite(file) = &options.location else {
             return Err(Failure::usage("a store in PostgreSQL is copied by pg_dump")
                 .next("pg_dump --format custom --file FILE URL; see docs/operations.md"));
         };

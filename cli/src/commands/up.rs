@@ -11,7 +11,7 @@ use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
-use kubebid_engine::store::{Place, StoreOptions, forget_sqlite};
+use kubebid_engine::store::{StoreLocation, StoreOptions, forget_sqlite};
 use kubebid_engine::{Engine, EngineOptions};
 use market_sim::demo::{self, Clients, setup};
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ impl Up {
             );
         }
         let endpoint = format!("http://{}", server.address());
-        let options = EngineOptions::new(StoreOptions::new(Place::Sqlite(database)), Clock::Real);
+        let options = EngineOptions::new(StoreOptions::new(StoreLocation::Sqlite(database)), Clock::Real);
         // A laptop's clock may stand anywhere after a night, and nobody owes money here.
         let options = EngineOptions { accept_time_jump: true, ..options };
         let (engine, running) = Engine::start(options).await.map_err(|error| local::fault(&error))?;

@@ -22,7 +22,7 @@ use crate::types::units::{AllocationId, Micros};
 
 /// The position of an allocation in its market's book, with everything that the book sorts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum BookPlace {
     Live(Live),
     Claimed {
         ceiling: Price,
@@ -61,11 +61,11 @@ impl Book {
     pub(crate) fn move_to(
         &mut self,
         id: AllocationId,
-        from: Option<Place>,
-        to: Option<Place>,
+        from: Option<BookPlace>,
+        to: Option<BookPlace>,
         handle: u32,
     ) -> u32 {
-        if let (Some(Place::Live(from)), Some(Place::Live(to))) = (from, to) {
+        if let (Some(BookPlace::Live(from)), Some(BookPlace::Live(to))) = (from, to) {
             return self.held.move_live(id, from, to, handle);
         }
         if let Some(from) = from {
@@ -74,49 +74,52 @@ impl Book {
         to.map_or(0, |to| self.insert(id, to))
     }
 
-    fn insert(&mut self, id: AllocationId, place: Place) -> u32 {
+    fn insert(&mut self, id: AllocationId, place: BookPlace) -> u32 {
         self.notices += u64::from(place.is_notice());
         match place {
-            Place::Live(live) => return self.held.insert_live(id, live),
-            Place::Claimed { ceiling, number, reserve } => {
+            BookPlace::Live(live) => return self.held.insert_live(id, live),
+            BookPlace::Claimed { ceiling, number, reserve } => {
                 self.held.insert_claim(id, ceiling, number, reserve)
             }
-            Place::Standing { reserve, deadline } => {
+            BookPlace::Standing { reserve, deadline } => {
                 self.standing.insert((reserve, deadline, id));
             }
-            Place::Orphan { .. } | Place::Leaving => {}
+            BookPlace::Orphan { .. } | BookPlace::Leaving => {}
         }
         0
     }
 
-    fn remove(&mut self, id: AllocationId, place: Place, handle: u32) {
+    fn remove(&mut self, id: AllocationId, place: BookPlace, handle: u32) {
         match place {
-            Place::Live(live) => self.held.remove_live(live, handle),
-            Place::Claimed { ceiling, number, reserve } => {
+            BookPlace::Live(live) => self.held.remove_live(live, handle),
+            BookPlace::Claimed { ceiling, number, reserve } => {
                 self.held.remove_claim(id, ceiling, number, reserve)
             }
-            Place::Standing { reserve, deadline } => {
+            BookPlace::Standing { reserve, deadline } => {
                 self.standing.remove((reserve, deadline, id));
             }
-            Place::Orphan { .. } | Place::Leaving => {}
+            BookPlace::Orphan { .. } | BookPlace::Leaving => {}
         }
         self.notices -= u64::from(place.is_notice());
     }
 }
 
-impl Place {
+impl BookPlace {
     /// Returns true if the node is under notice and its unit is not leaving.
     pub(crate) fn is_notice_of_staying_unit(self) -> bool {
         match self {
-            Place::Live(_) | Place::Leaving => false,
-            Place::Claimed { .. } | Place::Standing { .. } | Place::Orphan { .. } => true,
+            BookPlace::Live(_) | BookPlace::Leaving => false,
+            BookPlace::Claimed { .. } | BookPlace::Standing { .. } | BookPlace::Orphan { .. } => true,
         }
     }
 
     fn is_notice(self) -> bool {
         match self {
-            Place::Live(_) => false,
-            Place::Claimed { .. } | Place::Standing { .. } | Place::Orphan { .. } | Place::Leaving => true,
+            BookPlace::Live(_) => false,
+            BookPlace::Claimed { .. }
+            | BookPlace::Standing { .. }
+            | BookPlace::Orphan { .. }
+            | BookPlace::Leaving => true,
         }
     }
 }

@@ -53,7 +53,7 @@ impl fmt::Display for DecodeError {
             DecodeError::NumberTooLarge => f.write_str("a number is too large"),
             DecodeError::NotUtf8 => f.write_str("a text is not UTF-8"),
             DecodeError::UnknownVariant(byte) => write!(f, "unknown variant {byte}"),
-            DecodeError::TrailingBytes => f.write_str("bytes behind the end of the record"),
+            DecodeError::TrailingBytes => f.write_str("bytes after the end of the record"),
         }
     }
 }

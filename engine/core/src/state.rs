@@ -7,7 +7,7 @@ pub(crate) mod meter;
 pub(crate) mod scopes;
 pub(crate) mod timers;
 
-use crate::book::{Handle, Place, Queued, Rank};
+use crate::book::{BookPlace, Handle, Queued, Rank};
 use crate::collections::dense_map::DenseMap;
 use crate::collections::sorted_map::SortedSet;
 use crate::event::{Bidder, NoticeReason};
@@ -226,7 +226,7 @@ pub(crate) struct Allocation {
     pub(crate) raise_at: Option<Micros>,
     pub(crate) running: Option<Running>,
     /// The position in the book, and the handle there.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<BookPlace>,
     pub(crate) handle: u32,
 }
 

@@ -1,4 +1,5 @@
-//! OpenMarket, ChangeRules, PutInstanceType, AdvanceTime, accounts and tokens.
+//! Calls of administrators: open a market, change its rules, move a stepped clock, and manage instance types, accounts
+//! and tokens.
 
 use super::Api;
 use crate::auth::Secret;

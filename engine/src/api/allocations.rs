@@ -1,4 +1,4 @@
-//! GetAllocation, ListAllocations, ReportReady, ReleaseAllocation.
+//! Calls about allocations: read one, list them, report a node ready, give a node back.
 
 use super::Api;
 use crate::auth::caller::{AccountFilter, Caller};

@@ -1,4 +1,4 @@
-//! GetBid, ListBids.
+//! Reads of bids: one by its number, or a page of them.
 
 use super::{Api, LOOKED_AT};
 use crate::auth::caller::{AccountFilter, Caller};

@@ -1,4 +1,4 @@
-//! PlaceBid, PlaceBids, AmendBid, CancelBid.
+//! Calls of tenants about bids: place one or a stream of them, amend one, cancel one.
 
 use super::Api;
 use super::commands::{Done, done};

@@ -1,4 +1,4 @@
-//! ListCharges, GetStatement.
+//! Reads of bills: the charges of an account, and its sums in a period.
 
 use super::Api;
 use super::events::PageEnd;

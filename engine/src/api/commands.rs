@@ -1,7 +1,7 @@
 //! Submits commands to the exchange and turns their outcome into an answer or a refusal.
 
 use super::Api;
-use crate::auth::Holder;
+use crate::auth::LimitState;
 use crate::auth::caller::Caller;
 use crate::auth::limits::Rate;
 use crate::events::commit::Step;
@@ -53,7 +53,7 @@ impl Api {
     /// Returns the counter of a caller's refused commands. It travels with the commands, which are journaled even if the
     /// caller has gone.
     pub(super) fn refusals_of(&self, caller: &Caller) -> Refusals {
-        Refusals { holder: caller.session.holder.clone(), rate: self.limits_of(caller).refusals() }
+        Refusals { limit_state: caller.session.limit_state.clone(), rate: self.limits_of(caller).refusals() }
     }
 
     /// Works like [`Api::execute`], for commands that have no key.
@@ -68,14 +68,14 @@ impl Api {
 
 /// Counts the refused commands of an account.
 pub(super) struct Refusals {
-    holder: Arc<Holder>,
+    limit_state: Arc<LimitState>,
     rate: Rate,
 }
 
 impl Refusals {
     pub(super) fn count(&self, done: Result<Done, ApiError>) -> Result<Done, ApiError> {
         if done.is_err() {
-            self.holder.refusals.charge(1, self.rate);
+            self.limit_state.refusals.charge(1, self.rate);
         }
         done
     }

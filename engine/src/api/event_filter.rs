@@ -8,7 +8,7 @@ use crate::events::message::{EventMessage, Parties};
 use crate::events::visibility::{Viewer, redact};
 use crate::readmodel::event_matches::EventFacts;
 use crate::readmodel::queries::EventQuery;
-use crate::readmodel::rows::Place;
+use crate::readmodel::rows::EventPlace;
 use crate::store::Labels;
 use crate::wire::cursor::Cursor;
 use crate::wire::echo::quoted;
@@ -155,9 +155,9 @@ impl EventFilter {
         &self,
         commit: &Arc<Commit>,
         labels: Option<&BTreeMap<u64, Labels>>,
-        after: Place,
+        after: EventPlace,
         most: usize,
-    ) -> (Vec<VisibleEvents>, Place) {
+    ) -> (Vec<VisibleEvents>, EventPlace) {
         let message = &commit.encoded_events().events;
         let first = message.partition_point(|message| (message.event.seq, message.event.index) <= after);
         let end = (commit.last_seq().0, Cursor::ALL);
@@ -184,7 +184,12 @@ impl EventFilter {
 
     /// Works like [`EventFilter::pick`] for price changes, from the event at the
     /// place `first` of the commit on.
-    fn pick_prices(&self, commit: &Arc<Commit>, first: usize, most: usize) -> (Vec<VisibleEvents>, Place) {
+    fn pick_prices(
+        &self,
+        commit: &Arc<Commit>,
+        first: usize,
+        most: usize,
+    ) -> (Vec<VisibleEvents>, EventPlace) {
         let (message, changes) = (&commit.encoded_events().events, &commit.encoded_events().prices().events);
         let markets = &self.query.markets;
         let wanted = |change: &usize| {

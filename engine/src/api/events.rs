@@ -1,4 +1,4 @@
-//! WatchEvents and ListEvents.
+//! Reads of events: a stream of them, or a page.
 
 use super::billing::{instant, known};
 use super::event_filter::{EventFilter, VisibleEvents};
@@ -6,7 +6,7 @@ use super::follow::{Live, follow, not_kept};
 use super::{Api, LOOKED_AT};
 use crate::auth::caller::Caller;
 use crate::readmodel::queries::EventQuery;
-use crate::readmodel::rows::Place;
+use crate::readmodel::rows::EventPlace;
 use crate::wire::cursor::Cursor;
 use crate::wire::page;
 use crate::wire::pieces::Pieces;
@@ -119,7 +119,7 @@ impl Api {
     }
 
     /// Returns the place that a cursor names in this journal, or None if the cursor is empty.
-    pub(super) async fn place_of(&self, cursor: &str) -> Result<Option<Place>, ApiError> {
+    pub(super) async fn place_of(&self, cursor: &str) -> Result<Option<EventPlace>, ApiError> {
         if cursor.is_empty() {
             return Ok(None);
         }
@@ -173,7 +173,7 @@ impl EventFrame {
 
 /// The last place of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PageEnd(pub(super) Place);
+pub(super) struct PageEnd(pub(super) EventPlace);
 
 impl fmt::Display for PageEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

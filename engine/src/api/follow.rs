@@ -7,7 +7,7 @@ use super::{Api, LOOKED_AT};
 use crate::events::commit::Commit;
 use crate::lifecycle::engine::Engine;
 use crate::readmodel::queries::EventQuery;
-use crate::readmodel::rows::Place;
+use crate::readmodel::rows::EventPlace;
 use crate::runtime::account_feeds::AccountFeed;
 use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
@@ -35,7 +35,7 @@ pub(super) fn not_kept(first_event: u64) -> ApiError {
 /// The events of one frame, and the place up to which the stream was examined.
 pub(super) struct Frame {
     pub(super) found_events: Vec<VisibleEvents>,
-    pub(super) place: Place,
+    pub(super) place: EventPlace,
 }
 
 /// The events that a frame has so far.
@@ -62,7 +62,7 @@ pub(super) fn follow(
     api: Api,
     filter: EventFilter,
     live: Live,
-    place: Place,
+    place: EventPlace,
 ) -> impl Stream<Item = Result<Frame, ApiError>> + Send + use<> {
     let read_first = (place < (live.began, Cursor::ALL)).then_some(live.began);
     let follow = Follow { api, filter, live: live.commits, place, read_first, held: None, last: None };
@@ -128,13 +128,13 @@ struct Follow {
     filter: EventFilter,
     live: Commits,
     /// Everything up to and including this place was examined.
-    place: Place,
+    place: EventPlace,
     /// The command up to which the table has to be read first.
     read_first: Option<u64>,
     /// A commit of which a part is still to be sent.
     held: Option<Arc<Commit>>,
     /// The last frame: its time, and the place up to which it reached.
-    last: Option<(Instant, Place)>,
+    last: Option<(Instant, EventPlace)>,
 }
 
 impl Follow {

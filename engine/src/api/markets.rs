@@ -1,4 +1,4 @@
-//! ListMarkets, ListInstanceTypes, GetMarketPrice, GetDepth, ListPriceHistory.
+//! Reads of markets: a list of them, instance types, present prices, depth, past prices.
 //!
 //! Present numbers come from the views, without SQL and without a lock in the views (docs/lock-freedom.md
 //! lists what the request around them locks). Only the entry price for several nodes and the depth are
@@ -46,7 +46,7 @@ impl Api {
             seq,
             markets: found.iter().map(|view| market::market(view)).collect(),
             next_page_token,
-            cursor: Cursor::behind(self.engine().journal_id(), seq).to_string(),
+            cursor: Cursor::after(self.engine().journal_id(), seq).to_string(),
         })
     }
 

@@ -1,4 +1,4 @@
-//! GetOffer, ListOffers.
+//! Reads of offers: one with its units, or a page of them.
 
 use super::Api;
 use crate::auth::caller::{AccountFilter, Caller};
@@ -59,7 +59,7 @@ impl Api {
         request: v1::ListOffersRequest,
     ) -> Result<v1::ListOffersResponse, ApiError> {
         let size = page::size(request.page_size)?;
-        let after: Option<Place> = page::after(&request.page_token)?;
+        let after: Option<OfferSortKey> = page::after(&request.page_token)?;
         let account = match caller.whose(request.account.as_deref())? {
             AccountFilter::Of(account) => Some(account),
             AccountFilter::Everybody => None,
@@ -75,9 +75,9 @@ impl Api {
             let name = MarketName::new(&row.market);
             let market = markets.get(&name)?.market;
             let (provider, put_at) = (AccountName::new(&row.provider), row.put_at.0);
-            Some((Place { market: market.0, put_at, provider: provider.to_string() }, name, provider))
+            Some((OfferSortKey { market: market.0, put_at, provider: provider.to_string() }, name, provider))
         });
-        let mut placed: Vec<_> = placed.filter(|(place, ..)| Some(place) > after.as_ref()).collect();
+        let mut placed: Vec<_> = placed.filter(|(key, ..)| Some(key) > after.as_ref()).collect();
         placed.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         let (mut placed, mut views) = (placed.into_iter(), Vec::new());
         while views.len() <= size as usize {
@@ -85,46 +85,46 @@ impl Api {
             if some.is_empty() {
                 break;
             }
-            let seen = self.0.engine.ask_each(some, |exchange, (place, market, provider)| {
-                let view = exchange.offer_of(MarketId(place.market), &provider);
-                view.map(|view| (place, market, provider, view))
+            let seen = self.0.engine.ask_each(some, |exchange, (key, market, provider)| {
+                let view = exchange.offer_of(MarketId(key.market), &provider);
+                view.map(|view| (key, market, provider, view))
             });
             views.extend(seen.await?.into_iter().flatten());
         }
-        let next_page_token = page::cut(&mut views, size, |(place, ..)| place.to_string());
+        let next_page_token = page::cut(&mut views, size, |(key, ..)| key.to_string());
         let offers = views
             .iter()
-            .map(|(place, market, provider, view)| offer::message(view, market, provider, place.put_at))
+            .map(|(key, market, provider, view)| offer::message(view, market, provider, key.put_at))
             .collect();
         Ok(v1::ListOffersResponse { seq, offers, next_page_token, cursor: self.cursor(seq) })
     }
 }
 
-/// The place of an offer in a list: by market, then by the time at which it was put.
+/// The key by which offers are listed: by market, then by the time at which they were put.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct OfferSortKey {
     market: u32,
     put_at: u64,
     provider: String,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for OfferSortKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.market, self.put_at, self.provider)
     }
 }
 
-impl FromStr for Place {
+impl FromStr for OfferSortKey {
     type Err = ApiError;
 
-    fn from_str(text: &str) -> Result<Place, ApiError> {
+    fn from_str(text: &str) -> Result<OfferSortKey, ApiError> {
         let parse = || {
             let mut parts = text.splitn(3, ':');
             let (market, put_at) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-            Some(Place { market, put_at, provider: parts.next()?.to_owned() })
+            Some(OfferSortKey { market, put_at, provider: parts.next()?.to_owned() })
         };
-        let place = parse().ok_or_else(|| ApiError::bad_field("page_token", "is not of a page before"))?;
-        command::number("page_token", place.put_at)?;
-        Ok(place)
+        let key = parse().ok_or_else(|| ApiError::bad_field("page_token", "is not of a page before"))?;
+        command::number("page_token", key.put_at)?;
+        Ok(key)
     }
 }

@@ -1,4 +1,4 @@
-//! PutOffer, WithdrawUnit, ReportUnitLost, GetOffer, ListOffers.
+//! Calls of providers: put an offer, withdraw a unit, report a unit lost (R11).
 
 use super::Api;
 use crate::auth::caller::Caller;
@@ -18,14 +18,14 @@ impl Api {
         let keyed = command::put_offer(&caller.account, &request)?;
         // One command after another, so that each is measured against the offer that the previous
         // one left.
-        let alone = caller.session.holder.offering.clone().lock_owned().await;
+        let alone = caller.session.limit_state.offering.clone().lock_owned().await;
         let cost = match self.cost_of_offer(caller, &keyed.command).await? {
             Ok(cost) => cost,
             Err(_) if self.repeats(caller, keyed.key.as_ref()).await? => 1,
             Err(limit) => return Err(limit),
         };
         // The request itself was already counted as one.
-        caller.session.holder.requests.charge(cost - 1, self.limits_of(caller).requests());
+        caller.session.limit_state.requests.charge(cost - 1, self.limits_of(caller).requests());
         let done = self.execute_settling(caller, keyed, cost, move |_| drop(alone)).await?;
         Ok(v1::PutOfferResponse { seq: done.seq, repeated: done.repeated })
     }

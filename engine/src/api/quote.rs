@@ -1,4 +1,4 @@
-//! QuoteBid.
+//! Quotes: what a bid would get at present and at which price, without placing it.
 
 use super::Api;
 use crate::auth::caller::Caller;

@@ -1,4 +1,5 @@
-//! All tokens and accounts in memory, refreshed from the store.
+//! All tokens and accounts in memory, refreshed from the store, and what each account and each address has used of its
+//! limits.
 
 use super::Secret;
 use crate::auth::caller::{Caller, Roles};
@@ -27,7 +28,7 @@ struct Inner {
     defaults: Defaults,
     known: ArcSwap<Known>,
     /// The account of callers without a credential whose address is not known.
-    nobody: Arc<Holder>,
+    nobody: Arc<LimitState>,
     /// Held while the store is read, so that an older reading never replaces a newer one.
     reading: Mutex<()>,
 }
@@ -37,21 +38,21 @@ struct Known {
     tokens: HashMap<[u8; 32], Arc<Credential>>,
     /// The same tokens, oldest first.
     credentials: Vec<([u8; 32], Arc<Credential>)>,
-    holders: HashMap<AccountName, Arc<Holder>>,
+    accounts: HashMap<AccountName, Arc<LimitState>>,
 }
 
 /// A token that is not revoked.
 #[derive(Debug)]
 struct Credential {
     id: u64,
-    holder: Arc<Holder>,
+    limit_state: Arc<LimitState>,
     roles: Roles,
     live: watch::Sender<bool>,
 }
 
-/// An account as the edge knows it: its limits, and what it uses of them.
+/// The limits of one account or one address, and what is used of them.
 #[derive(Debug)]
-pub(crate) struct Holder {
+pub(crate) struct LimitState {
     pub(crate) account: AccountName,
     limits: ArcSwap<Limits>,
     pub(crate) requests: Bucket,
@@ -74,9 +75,9 @@ const NOT_ADMITTED: Rate = Rate::per_second(500);
 /// The most answers that are held back at once: each keeps a stream of its connection open.
 const HELD_BACK: u64 = 8192;
 
-impl Holder {
-    fn new(account: AccountName, limits: Limits) -> Arc<Holder> {
-        Arc::new(Holder {
+impl LimitState {
+    fn new(account: AccountName, limits: Limits) -> Arc<LimitState> {
+        Arc::new(LimitState {
             account,
             limits: ArcSwap::from_pointee(limits),
             requests: Bucket::default(),
@@ -119,14 +120,14 @@ impl Holder {
 /// The session of a caller: its credential, and the account whose limits it uses.
 #[derive(Clone, Debug)]
 pub struct Session {
-    pub(crate) holder: Arc<Holder>,
+    pub(crate) limit_state: Arc<LimitState>,
     credential: Option<Arc<Credential>>,
 }
 
 impl Session {
     /// Returns a session that is never revoked and has the default limits.
     pub(crate) fn free(account: AccountName) -> Session {
-        Session { holder: Holder::new(account, Limits::default()), credential: None }
+        Session { limit_state: LimitState::new(account, Limits::default()), credential: None }
     }
 
     /// Waits until the credential is revoked.
@@ -143,12 +144,12 @@ impl Session {
 /// The address of a connection, with the limits of requests that have no valid token. All connections
 /// from one address share it. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Origin(Arc<Holder>);
+pub(crate) struct Origin(Arc<LimitState>);
 
 impl Origin {
     pub(crate) fn new(requests_per_second: u64) -> Origin {
         let limits = Limits { requests_per_second: Some(requests_per_second), ..Limits::default() };
-        Origin(Holder::new(AccountName::new(""), limits))
+        Origin(LimitState::new(AccountName::new(""), limits))
     }
 
     /// Returns true if requests from it were counted recently, or something from it is open.
@@ -161,7 +162,7 @@ impl Auth {
     /// Reads tokens and accounts from the store, and keeps reading them as long as a clone of this
     /// value exists.
     pub async fn start(rows: Rows, defaults: Defaults) -> Result<Auth, Fault> {
-        let nobody = Holder::new(AccountName::new(""), Limits::default());
+        let nobody = LimitState::new(AccountName::new(""), Limits::default());
         let (known, reading) = (ArcSwap::default(), Mutex::default());
         let auth = Auth(Arc::new(Inner { rows, defaults, known, nobody, reading }));
         auth.refresh().await?;
@@ -173,32 +174,32 @@ impl Auth {
     pub(crate) fn bearer(&self, secret: &Secret) -> Option<Caller> {
         let known = self.0.known.load();
         let credential = known.tokens.get(&secret.sha256())?;
-        let holder = credential.holder.clone();
+        let limit_state = credential.limit_state.clone();
         Some(Caller {
-            account: holder.account.clone(),
+            account: limit_state.account.clone(),
             roles: credential.roles,
             deadline: None,
-            session: Session { holder, credential: Some(credential.clone()) },
+            session: Session { limit_state, credential: Some(credential.clone()) },
             slot: None,
         })
     }
 
     /// Returns a caller without a credential. It uses the limits of its address.
     pub(crate) fn nobody(&self, origin: Option<&Origin>) -> Caller {
-        let holder = origin.map_or(&self.0.nobody, |origin| &origin.0).clone();
+        let limit_state = origin.map_or(&self.0.nobody, |origin| &origin.0).clone();
         Caller {
-            account: holder.account.clone(),
+            account: limit_state.account.clone(),
             roles: Roles::default(),
             deadline: None,
-            session: Session { holder, credential: None },
+            session: Session { limit_state, credential: None },
             slot: None,
         }
     }
 
     /// Returns a session that acts for an account within its limits, without a credential of it.
     pub(crate) fn session(&self, account: &AccountName) -> Session {
-        match self.0.known.load().holders.get(account) {
-            Some(holder) => Session { holder: holder.clone(), credential: None },
+        match self.0.known.load().accounts.get(account) {
+            Some(limit_state) => Session { limit_state: limit_state.clone(), credential: None },
             None => Session::free(account.clone()),
         }
     }
@@ -227,20 +228,20 @@ impl Auth {
 impl Inner {
     /// Reads tokens and accounts from the store. Unchanged entries keep their identity.
     async fn read(&self, before: &Known) -> Result<Known, Fault> {
-        let holders = self.read_holders(before).await?;
+        let accounts = self.read_accounts(before).await?;
         let (mut tokens, mut credentials) = (HashMap::new(), Vec::new());
         let mut after = 0;
         loop {
             let page = self.rows.live_tokens(after, PAGE).await?;
-            let Some((_, last)) = page.last() else { return Ok(Known { tokens, credentials, holders }) };
+            let Some((_, last)) = page.last() else { return Ok(Known { tokens, credentials, accounts }) };
             after = last.id;
             for (sha256, token) in page {
-                let Some(holder) = holders.get(&AccountName::new(&token.account)) else { continue };
+                let Some(limit_state) = accounts.get(&AccountName::new(&token.account)) else { continue };
                 let known = before.tokens.get(&sha256).filter(|known| known.id == token.id);
                 let credential = known.cloned().unwrap_or_else(|| {
                     Arc::new(Credential {
                         id: token.id,
-                        holder: holder.clone(),
+                        limit_state: limit_state.clone(),
                         roles: token.roles.iter().copied().collect(),
                         live: watch::Sender::new(true),
                     })
@@ -251,23 +252,23 @@ impl Inner {
         }
     }
 
-    async fn read_holders(&self, before: &Known) -> Result<HashMap<AccountName, Arc<Holder>>, Fault> {
-        let mut holders = HashMap::new();
+    async fn read_accounts(&self, before: &Known) -> Result<HashMap<AccountName, Arc<LimitState>>, Fault> {
+        let mut accounts = HashMap::new();
         let mut after = String::new();
         loop {
             let page = self.rows.accounts(&after, PAGE).await?;
-            let Some(last) = page.last() else { return Ok(holders) };
+            let Some(last) = page.last() else { return Ok(accounts) };
             after.clone_from(&last.name);
             for account in page {
                 let name = AccountName::new(&account.name);
-                let holder = match before.holders.get(&name) {
-                    Some(holder) => {
-                        holder.change_limits(account.limits);
-                        holder.clone()
+                let limit_state = match before.accounts.get(&name) {
+                    Some(limit_state) => {
+                        limit_state.change_limits(account.limits);
+                        limit_state.clone()
                     }
-                    None => Holder::new(name.clone(), account.limits),
+                    None => LimitState::new(name.clone(), account.limits),
                 };
-                holders.insert(name, holder);
+                accounts.insert(name, limit_state);
             }
         }
     }

@@ -10,9 +10,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Lets an open request count until its answer is read, and a watch until it ends.
-pub(crate) fn held(response: Response, slot: Option<Slot>, opens: OpenCost) -> Response {
+pub(crate) fn held(response: Response, slot: Option<Slot>, cost: OpenCost) -> Response {
     let Some(slot) = slot else { return response };
-    response.map(|body| match opens {
+    response.map(|body| match cost {
         OpenCost::Watch => Body::new(Held::new(body, slot)),
         OpenCost::Requests(_) => Body::new(Held::until_sent(body, slot)),
     })

@@ -1,4 +1,4 @@
-//! The limits of an account: requests a second, commands a day, open bids, nodes, units, the highest ceiling.
+//! The limits of an account, and of an address that sends no valid token.
 
 mod bucket;
 mod slots;
@@ -33,7 +33,8 @@ pub struct Defaults {
     /// The most units by which one command may change an offer.
     pub units_per_command: u64,
     /// The most commands per second that the market refuses; they are journaled all the same. Ten
-    /// seconds' worth may come at once.
+    /// seconds' worth may come at once. Refused tokens do not count here: see
+    /// `anonymous_requests_per_second`.
     pub refusals_per_second: u64,
     /// The most commands per day, each with its cost. As many may come at once.
     pub commands_per_day: u64,

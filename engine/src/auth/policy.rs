@@ -1,4 +1,5 @@
-//! Permissions of callers, from the table of methods. A method without a row is refused.
+//! Permissions of callers, from the table of methods, and how much an open request counts. A method without a row is
+//! refused.
 
 use super::methods::{methods, path_of};
 use crate::auth::caller::Roles;
@@ -52,7 +53,7 @@ pub enum OpenCost {
 const STREAM_OF_BIDS: u64 = 16;
 
 /// Returns how a method, by its gRPC path, counts while it is open.
-pub fn opens(method: &str) -> OpenCost {
+pub fn open_cost(method: &str) -> OpenCost {
     match method.rsplit('/').next() {
         Some("PlaceBids") => OpenCost::Requests(STREAM_OF_BIDS),
         Some(name) if name.starts_with("Watch") => OpenCost::Watch,

@@ -55,7 +55,7 @@ async fn admit<F: Future<Output = Response>>(
         Some(deadline) => tokio::time::timeout_at(deadline.into(), answering).await.map_err(|_| late())?,
         None => answering.await,
     };
-    let response = held(response, slot, policy::opens(path));
+    let response = held(response, slot, policy::open_cost(path));
     explained(response)
 }
 

@@ -7,9 +7,12 @@ use crate::store::StoreOptions;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The default length of the lease. The leader renews it every second, and a standby serves well within
-/// five seconds after the leader was killed.
+/// The default length of the lease. The leader renews it every third of this time, and a standby serves well
+/// within five seconds after the leader was killed.
 pub const LEASE: Duration = Duration::from_secs(3);
+
+/// The default number of commands from one snapshot to the next.
+pub(crate) const SNAPSHOT_EVERY: u64 = 1_000_000;
 
 /// The options of an engine.
 #[derive(Clone, Debug)]
@@ -62,7 +65,7 @@ impl EngineOptions {
             projection_lag: 1_000_000,
             retention: Retention::default(),
             feed: 4096,
-            snapshot_every: 1_000_000,
+            snapshot_every: SNAPSHOT_EVERY,
             scrub_every: None,
             leave_out: OmittedParts::default(),
             start: Start::TakeOver,

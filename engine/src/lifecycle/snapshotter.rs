@@ -1,5 +1,5 @@
-//! Saves a snapshot after every `every` commands. It builds the state from the last snapshot and the
-//! journal, so that the exchange takes no part.
+//! Saves a snapshot each time so many commands have been projected (`--snapshot-every`). It builds the state from the
+//! last snapshot and the journal, so that the exchange takes no part.
 
 use crate::runtime::progress::{Reached, Reaching};
 use crate::runtime::recovery::{Commands, ReadAhead, RecoveryError, from_snapshot};

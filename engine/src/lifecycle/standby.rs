@@ -34,7 +34,8 @@ async fn lead(store: &Store, taking: LeaseCondition, options: &EngineOptions) ->
 /// Acquires the leadership without standing by. If the leader has died, its session has ended; if it
 /// hangs or cannot reach the store, its lease runs out. A leader that renews its lease is alive.
 pub(crate) async fn lead_now(store: &Store, options: &EngineOptions) -> Result<Led, EngineError> {
-    let taking = if options.start == Start::TakeOver { LeaseCondition::Anyway } else { LeaseCondition::Left };
+    let taking =
+        if options.start == Start::TakeOver { LeaseCondition::Anyway } else { LeaseCondition::LapsedOrDead };
     let mut first = None;
     loop {
         if let Some(led) = lead(store, taking, options).await? {
@@ -42,13 +43,13 @@ pub(crate) async fn lead_now(store: &Store, options: &EngineOptions) -> Result<L
         }
         let found = store.lease().await?;
         let until_us = *first.get_or_insert_with(|| {
-            info!(left = ?found.left, "waiting to see whether the engine that led still lives");
+            info!(remaining = ?found.remaining, "waiting to see whether the engine that led still lives");
             found.until_us
         });
         if found.until_us != until_us {
             return Err(EngineError::Led);
         }
-        sleep(found.left.min(LOOK)).await;
+        sleep(found.remaining.min(LOOK)).await;
     }
 }
 
@@ -109,12 +110,12 @@ async fn look(
     }
     unprojected.look(tables).await?;
     let found = store.lease().await?;
-    if found.left.is_zero()
+    if found.remaining.is_zero()
         && let Some(led) = lead(store, LeaseCondition::Lapsed, options).await?
     {
         return Ok(Some(led));
     }
-    sleep(found.left.min(LOOK)).await;
+    sleep(found.remaining.min(LOOK)).await;
     Ok(None)
 }
 

@@ -1,7 +1,7 @@
 //! Queries of the read model. An entry must match all conditions of a query. A condition that is a set
 //! matches if it is empty or contains the value.
 
-use super::rows::{BidState, NodeState, Place};
+use super::rows::{BidState, EventPlace, NodeState};
 use crate::store::Labels;
 use kubebid_core::EventKind;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
@@ -53,7 +53,7 @@ pub struct AllocationQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
     /// The place after which the page begins; with `newest_first` the place before which it begins.
-    pub after: Option<Place>,
+    pub after: Option<EventPlace>,
     /// The earliest market time of the event.
     pub from: Option<Micros>,
     /// The end of the time, exclusive.
@@ -97,7 +97,7 @@ pub struct ChargeQuery {
     /// Leaves out the segments.
     pub brief: bool,
     /// The place after which the page begins; for running nodes see [`super::ReadModel::running`].
-    pub after: Option<Place>,
+    pub after: Option<EventPlace>,
     /// The most entries of the page.
     pub limit: u32,
 }

@@ -161,7 +161,7 @@ pub struct EventRow {
 }
 
 /// The place of an event or a charge: the number of the command, and the index among its events.
-pub type Place = (u64, u32);
+pub type EventPlace = (u64, u32);
 
 /// A change of a market's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -218,7 +218,7 @@ impl Given {
         let message: Q = serde_path_to_error::deserialize(&mut reader).map_err(|error| blame(&error))?;
         reader
             .end()
-            .map_err(|error| ApiError::bad_field("body", format_args!("has more behind its end: {error}")))?;
+            .map_err(|error| ApiError::bad_field("body", format_args!("has more after the end: {error}")))?;
         if self.fields.is_empty() {
             return Ok(message);
         }

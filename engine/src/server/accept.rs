@@ -1,6 +1,6 @@
 //! Accepts connections and serves HTTP/1 and HTTP/2 on one port, with or without TLS.
 
-use super::connections::{Activity, Connections, Heard, Place, Silence};
+use super::connections::{Activity, Connections, CountedConnection, Heard, Silence};
 use super::service_slot::Responder;
 use crate::auth::held::Held;
 use axum::body::Body;
@@ -49,12 +49,12 @@ pub(super) async fn serve(
         match accepted {
             Ok((stream, peer)) => {
                 // A connection above the limit is closed at once.
-                let Some(place) = connections.admit(peer.ip()) else { continue };
+                let Some(counted) = connections.admit(peer.ip()) else { continue };
                 let (tls, responder, stopping, alive) =
                     (tls.clone(), responder.clone(), stopping.clone(), alive.subscribe());
                 let connections = connections.clone();
                 tokio::spawn(async move {
-                    connection(stream, tls, responder, connections, place, stopping).await;
+                    connection(stream, tls, responder, connections, counted, stopping).await;
                     drop(alive);
                 });
             }
@@ -75,16 +75,18 @@ async fn connection(
     tls: Option<TlsAcceptor>,
     responder: impl Responder,
     connections: Connections,
-    place: Place,
+    counted: CountedConnection,
     stopping: watch::Receiver<bool>,
 ) {
     let accepted = Instant::now();
     // Answers are small, and a caller waits for each.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return http(stream, accepted, responder, connections, place, stopping).await };
+    let Some(tls) = tls else {
+        return http(stream, accepted, responder, connections, counted, stopping).await;
+    };
     let deadline = accepted + connections.limits().first_request;
     match tokio::time::timeout_at(deadline.into(), tls.accept(stream)).await {
-        Ok(Ok(stream)) => http(stream, accepted, responder, connections, place, stopping).await,
+        Ok(Ok(stream)) => http(stream, accepted, responder, connections, counted, stopping).await,
         Ok(Err(error)) => debug!(%error, "a handshake failed"),
         Err(_) => connections.closed(Silence::NoRequest),
     }
@@ -95,7 +97,7 @@ async fn http(
     accepted: Instant,
     responder: impl Responder,
     connections: Connections,
-    place: Place,
+    counted: CountedConnection,
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -109,7 +111,7 @@ async fn http(
         .max_send_buf_size(SEND_BUFFER);
     let activity = Activity::new();
     let stream = TokioIo::new(Heard::new(stream, activity.clone()));
-    let (active, origin) = (activity.clone(), place.origin.clone());
+    let (active, origin) = (activity.clone(), counted.origin.clone());
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         let open = active.begin();
         request.extensions_mut().insert(origin.clone());

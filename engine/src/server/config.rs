@@ -2,8 +2,7 @@
 
 use crate::api::ApiOptions;
 use crate::auth::limits::Defaults;
-use crate::lifecycle::options::Start;
-use crate::lifecycle::options::{EngineOptions, LEASE};
+use crate::lifecycle::options::{EngineOptions, LEASE, SNAPSHOT_EVERY, Start};
 use crate::readmodel::retention::Retention;
 use crate::runtime::clock::{Clock, MAX_CLOCK_JUMP};
 use crate::server::{ConnectionLimits, ServerConfig, TlsFiles};
@@ -16,7 +15,7 @@ use std::time::Duration;
 /// The flags of `serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
-    /// Where the journal and everything else durable is: sqlite:PATH or postgres://…
+    /// The URL of the store, which holds the journal and everything else that is durable: sqlite:PATH or postgres://…
     #[arg(
         long,
         env = "KUBEBID_STORE",
@@ -25,14 +24,14 @@ pub struct ServeArgs {
         hide_env_values = true
     )]
     pub store: String,
-    /// Makes a new store in a SQLite file although the admin token file or the write-ahead log of an earlier one is there:
-    /// mostly these say that the file was lost, or that another one was meant.
+    /// Creates a new store in a SQLite file although the admin token file or the write-ahead log of an earlier store is
+    /// there. Usually these mean that the file was lost, or that another file was meant.
     #[arg(long, env = "KUBEBID_NEW_STORE")]
     pub new_store: bool,
-    /// Connections to the store for reads of the tables; the journal, accounts and what is written have others.
+    /// Connections to the store for reads of the tables. The journal, the accounts and all writes have others.
     #[arg(long, env = "KUBEBID_STORE_CONNECTIONS", default_value_t = 8, value_name = "N")]
     pub store_connections: u32,
-    /// Seconds that a read of the tables may take in the store; one that takes longer is ended and answered NOT_YET.
+    /// Seconds that a read of the tables may take in the store. A read that takes longer is ended and answered NOT_YET.
     #[arg(long, env = "KUBEBID_READ_TIMEOUT_SECONDS", default_value_t = 10, value_name = "N", value_parser = value_parser!(u64).range(1..=3600))]
     pub read_timeout_seconds: u64,
     /// Address of gRPC and REST.
@@ -47,72 +46,75 @@ pub struct ServeArgs {
     /// Key of the certificate, in PEM.
     #[arg(long, env = "KUBEBID_TLS_KEY", requires = "tls_cert", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
-    /// Sees to it that this file holds the token of an administrator: made, readable by its owner only, if it is
-    /// missing.
+    /// File with the token of an administrator. If the file is missing, it is created with a new token, and only its
+    /// owner may read it.
     #[arg(long, env = "KUBEBID_ADMIN_TOKEN_FILE", value_name = "FILE")]
     pub admin_token_file: Option<PathBuf>,
-    /// Whether market time follows the machine's clock or is moved by AdvanceTime only.
+    /// Source of market time: real is the machine's clock, stepped moves only by AdvanceTime.
     #[arg(long, env = "KUBEBID_CLOCK", value_enum, default_value_t = ClockArg::Real)]
     pub clock: ClockArg,
-    /// Seconds by which a step of the machine's clock may move market time. A longer step is refused: market time goes
-    /// on by the monotonic clock, and an alert says so.
+    /// Seconds by which a step of the machine's clock may move market time. A longer step is refused: market time
+    /// continues by the monotonic clock, and an alert says so.
     #[arg(long, env = "KUBEBID_MAX_CLOCK_JUMP_SECONDS", default_value_t = MAX_CLOCK_JUMP.as_secs(), value_name = "N", value_parser = value_parser!(u64).range(1..=86_400))]
     pub max_clock_jump_seconds: u64,
-    /// Starts although the machine's clock is farther than --max-clock-jump-seconds from the database's, was moved by
-    /// more since the last engine, or is behind the journal's last command: then market time goes on from that command.
+    /// Starts although the machine's clock is more than --max-clock-jump-seconds away from the database's clock, was
+    /// moved by more than that since the last engine, or is that much earlier than the journal's last command. In the
+    /// last case market time continues from that command.
     #[arg(long, env = "KUBEBID_ACCEPT_TIME_JUMP")]
     pub accept_time_jump: bool,
-    /// Shows markets, prices and depth to those without a token too.
+    /// Shows markets, prices and depth also to callers without a token.
     #[arg(long, env = "KUBEBID_PUBLIC_MARKETS")]
     pub public_markets: bool,
-    /// Lets administrators inject demand spikes, supply losses, pre-emptions and a moving stepped clock, for drills.
+    /// Lets administrators run drills: inject demand spikes, supply losses and pre-emptions, and make a stepped clock
+    /// move by itself.
     #[arg(long, env = "KUBEBID_ALLOW_INJECT")]
     pub allow_inject: bool,
-    /// Commands that may wait to be taken, and as many questions to the exchange; more are refused as BUSY.
+    /// Commands that may wait for the exchange, and as many questions to it. More are refused as BUSY.
     #[arg(long, env = "KUBEBID_INTAKE", default_value_t = 16_384, value_name = "N")]
     pub intake: usize,
-    /// Commands that the readable tables may lag behind; beyond that commands are refused as BUSY.
+    /// Commands by which the readable tables may lag. If they lag more, commands are refused as BUSY.
     #[arg(long, env = "KUBEBID_PROJECTION_LAG", default_value_t = 1_000_000, value_name = "N")]
     pub projection_lag: u64,
-    /// Keep events for this many days; older ones are dropped from the tables, a whole month at a time, and cursors into
-    /// them are GONE [default: for ever]
+    /// Days for which events are kept. Older ones are dropped from the tables, a whole month at a time, and cursors
+    /// that name them are answered GONE [default: for ever]
     #[arg(long, env = "KUBEBID_KEEP_EVENTS", value_name = "DAYS", value_parser = value_parser!(u32).range(1..))]
     pub keep_events: Option<u32>,
-    /// Keep price changes for this many days; older ones are dropped, a whole month at a time. Strategies need two days
+    /// Days for which price changes are kept. Older ones are dropped, a whole month at a time. Strategies need two days
     /// [default: for ever]
     #[arg(long, env = "KUBEBID_KEEP_PRICES", value_name = "DAYS", value_parser = value_parser!(u32).range(2..))]
     pub keep_prices: Option<u32>,
-    /// Commands from one snapshot of the market to the next: about so many are replayed when it starts after a crash.
-    #[arg(long, env = "KUBEBID_SNAPSHOT_EVERY", default_value_t = 1_000_000, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    /// Commands from one snapshot of the market to the next. About so many are replayed when the engine starts after a
+    /// crash.
+    #[arg(long, env = "KUBEBID_SNAPSHOT_EVERY", default_value_t = SNAPSHOT_EVERY, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub snapshot_every: u64,
-    /// Hours between two checks of the whole journal while the engine leads; 0 for none. A damaged batch rings
-    /// JournalDamaged.
+    /// Hours between two checks of the whole journal while the engine leads; 0 for none. A damaged batch raises the
+    /// alert JournalDamaged.
     #[arg(long, env = "KUBEBID_SCRUB_HOURS", default_value_t = 24, value_name = "N", value_parser = value_parser!(u64).range(0..=8760))]
     pub scrub_hours: u64,
-    /// Waits behind the engine that leads on this store, which is in PostgreSQL: follows the journal, and takes over
-    /// when that engine stops or its lease lapses. Until then requests are answered NOT_LEADING.
+    /// Waits while another engine leads on this store, which must be in PostgreSQL: follows the journal, and takes over
+    /// when that engine stops or its lease runs out. Until then requests are answered NOT_LEADING.
     #[arg(long, env = "KUBEBID_STANDBY", conflicts_with = "take_over")]
     pub standby: bool,
-    /// Fences an engine that leads, even if it lives. Without, it refuses to start beside one.
+    /// Fences an engine that leads, even if it is alive. Without this flag, the engine refuses to start beside one.
     #[arg(long)]
     pub take_over: bool,
-    /// Milliseconds that nobody takes over from an engine that is not heard of; it renews its lease every third of
-    /// that. In PostgreSQL only, and the same for all engines of a store.
+    /// Length of the lease, in milliseconds. A standby takes over when the leader has not renewed it for this long; the
+    /// leader renews it every third of this time. Only in PostgreSQL; all engines of a store need the same value.
     #[arg(long, env = "KUBEBID_LEASE_MS", default_value_t = LEASE.as_millis() as u64, value_name = "N", value_parser = value_parser!(u64).range(300..=600_000))]
     pub lease_ms: u64,
-    /// Seconds that open requests may go on when the service stops, and that the engine then has to write what is
-    /// left, which is 10 at least.
+    /// Seconds for which open requests may go on when the service stops. After that the engine has the same time, and
+    /// at least 10 seconds, to write what is left.
     #[arg(long, env = "KUBEBID_GRACE_SECONDS", default_value_t = 10, value_name = "N")]
     pub grace_seconds: u64,
-    /// Connections to gRPC and REST that may be open at once; more are closed at once. [default: the files that the
-    /// process may have open less 256, at most 4096]
+    /// Connections to gRPC and REST that may be open at once. Further ones are closed immediately. [default: the files
+    /// that the process may have open less 256, at most 4096]
     #[arg(long, env = "KUBEBID_MAX_CONNECTIONS", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub max_connections: Option<u32>,
-    /// Connections from one address that may be open at once; an IPv6 network of 64 bits is one address. Behind a proxy
-    /// all callers may have the same. [default: half of --max-connections]
+    /// Connections from one address that may be open at once. An IPv6 network of 64 bits is one address. Callers that
+    /// share a proxy may all have the same address. [default: half of --max-connections]
     #[arg(long, env = "KUBEBID_MAX_CONNECTIONS_PER_ADDRESS", value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub max_connections_per_address: Option<u32>,
-    /// Seconds after which a connection is closed on which no request is open.
+    /// Seconds after which a connection without an open request is closed.
     #[arg(long, env = "KUBEBID_IDLE_SECONDS", default_value_t = 600, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     pub idle_seconds: u64,
     /// The limits of accounts that have none of their own.
@@ -120,44 +122,45 @@ pub struct ServeArgs {
     pub limits: LimitArgs,
 }
 
-/// What an account may have at most, where nothing else is said of it.
+/// The limits of accounts that have none of their own, as flags.
 #[derive(Args, Clone, Debug)]
 pub struct LimitArgs {
-    /// Bids of an account that search.
+    /// The most bids of an account that search.
     #[arg(long, env = "KUBEBID_LIMIT_OPEN_BIDS", default_value_t = Defaults::default().open_bids, value_name = "N")]
     pub limit_open_bids: u64,
-    /// Nodes that the searching bids of an account want, and its others still hold, in all.
+    /// The most nodes that the searching bids of an account want and its other bids still hold, in total.
     #[arg(long, env = "KUBEBID_LIMIT_NODES_WANTED", default_value_t = Defaults::default().nodes_wanted, value_name = "N")]
     pub limit_nodes_wanted: u64,
-    /// The highest ceiling, in micro-dollars per node-hour; without, the markets' own.
+    /// The highest ceiling of a bid, in micro-dollars per node-hour [default: that of the market]
     #[arg(long, env = "KUBEBID_LIMIT_CEILING_MICROS", value_name = "MICROS")]
     pub limit_ceiling_micros: Option<u64>,
-    /// Requests of an account in a second; a frame of bids counts as its bids, an offer as the units that it changes.
+    /// The most requests of an account per second. A frame of bids counts as its bids, an offer as the units that it
+    /// changes.
     #[arg(long, env = "KUBEBID_LIMIT_REQUESTS_PER_SECOND", default_value_t = Defaults::default().requests_per_second, value_name = "N")]
     pub limit_requests_per_second: u64,
-    /// Requests of an account that are open at once, with answers that it has not read yet; a stream of bids counts as
-    /// 16.
+    /// The most requests of an account that are open at once, with answers that it has not read yet. A stream of bids
+    /// counts as 16.
     #[arg(long, env = "KUBEBID_LIMIT_OPEN_REQUESTS", default_value_t = Defaults::default().open_requests, value_name = "N")]
     pub limit_open_requests: u64,
-    /// Watches of an account that are open at once.
+    /// The most watches of an account that are open at once.
     #[arg(long, env = "KUBEBID_LIMIT_WATCHES", default_value_t = Defaults::default().watches, value_name = "N")]
     pub limit_watches: u64,
-    /// Requests without a valid token in a second from one address: health, reflection, the API's document, public
-    /// markets, wrong tokens.
+    /// The most requests per second without a valid token from one address: health, reflection, the API's document,
+    /// public markets, wrong tokens.
     #[arg(long, env = "KUBEBID_LIMIT_ANONYMOUS_REQUESTS_PER_SECOND", default_value_t = Defaults::default().anonymous_requests_per_second, value_name = "N")]
     pub limit_anonymous_requests_per_second: u64,
-    /// Units that an account offers in all markets together.
+    /// The most units that an account offers in all markets together.
     #[arg(long, env = "KUBEBID_LIMIT_UNITS_OFFERED", default_value_t = Defaults::default().units_offered, value_name = "N")]
     pub limit_units_offered: u64,
-    /// Units by which one command of an account may change an offer.
+    /// The most units by which one command of an account may change an offer.
     #[arg(long, env = "KUBEBID_LIMIT_UNITS_PER_COMMAND", default_value_t = Defaults::default().units_per_command, value_name = "N")]
     pub limit_units_per_command: u64,
-    /// Commands of an account in a second that the market refuses: they are journaled too. Ten seconds' worth may come
-    /// at once.
+    /// The most commands of an account per second that the market refuses: they are journaled too. Ten seconds' worth
+    /// may come at once.
     #[arg(long, env = "KUBEBID_LIMIT_REFUSALS_PER_SECOND", default_value_t = Defaults::default().refusals_per_second, value_name = "N")]
     pub limit_refusals_per_second: u64,
-    /// Commands of an account in a day, of which journal, client keys and tables grow; an offer counts as the units that
-    /// it changes, a bid once more for each 256 bytes of labels.
+    /// The most commands of an account per day, because each lets the journal, the client keys and the tables grow. An
+    /// offer counts as the units that it changes, a bid once more for each 256 bytes of labels.
     #[arg(long, env = "KUBEBID_LIMIT_COMMANDS_PER_DAY", default_value_t = Defaults::default().commands_per_day, value_name = "N")]
     pub limit_commands_per_day: u64,
 }

@@ -108,7 +108,7 @@ struct Address {
 
 /// A connection that is counted until this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct CountedConnection {
     connections: Connections,
     address: IpAddr,
     pub(super) origin: Origin,
@@ -127,7 +127,7 @@ impl Connections {
     }
 
     /// Counts a new connection from this address. Returns `None` if there are too many.
-    pub(super) fn admit(&self, address: IpAddr) -> Option<Place> {
+    pub(super) fn admit(&self, address: IpAddr) -> Option<CountedConnection> {
         let address = prefix(address);
         let Inner { port, limits, requests_per_second, .. } = *self.0;
         let mut table = self.table();
@@ -149,7 +149,7 @@ impl Connections {
         table.open += 1;
         metrics::connections(port, table.open);
         drop(table);
-        Some(Place { connections: self.clone(), address, origin })
+        Some(CountedConnection { connections: self.clone(), address, origin })
     }
 
     /// Notes that the system refused a connection. The process may have run out of files.
@@ -186,7 +186,7 @@ impl Table {
     }
 }
 
-impl Drop for Place {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut table = self.connections.table();
         table.open -= 1;

@@ -29,7 +29,8 @@ impl Store {
     pub async fn rename_journal(&self) -> Result<Option<(Uuid, Uuid)>, Fault> {
         let doing = "giving the journal another UUID";
         // An earlier leader is fenced now, and the lease keeps others from taking over.
-        let Some(led) = self.lead_by_lease(LeaseCondition::Left, Duration::from_secs(10)).await? else {
+        let Some(led) = self.lead_by_lease(LeaseCondition::LapsedOrDead, Duration::from_secs(10)).await?
+        else {
             return Ok(None);
         };
         let (old, new) = (self.journal.id(), Uuid::new_v4());

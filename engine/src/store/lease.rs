@@ -23,7 +23,7 @@ pub enum LeaseCondition {
     Lapsed,
     /// Takes the lease if it has run out, or if the session of its holder has ended, which means that its process
     /// is dead.
-    Left,
+    LapsedOrDead,
 }
 
 /// The statement that sets $1 as the holder for $2 microseconds from now on, as alive as this session.
@@ -47,7 +47,7 @@ impl LeaseCondition {
         match self {
             LeaseCondition::Anyway => hold!(""),
             LeaseCondition::Lapsed => hold!("AND until <= clock_timestamp()"),
-            LeaseCondition::Left => hold!(
+            LeaseCondition::LapsedOrDead => hold!(
                 "AND (until <= clock_timestamp() OR NOT EXISTS (
                      SELECT 1 FROM pg_stat_activity a
                      WHERE a.pid = lease.pid AND COALESCE(a.backend_start = lease.started, true)))"
@@ -158,7 +158,7 @@ pub struct ObservedLease {
     /// each renewal.
     pub until_us: u64,
     /// The time until the end; zero if the lease has run out.
-    pub left: Duration,
+    pub remaining: Duration,
 }
 
 impl Store {
@@ -195,7 +195,7 @@ impl Store {
         let row = row.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
         let gone = || "its row is gone; an engine that starts makes it again".to_owned();
         let row = row.ok_or_else(|| Fault::Row { table: "lease", what: gone() })?;
-        let left = Duration::from_micros(u64::try_from(row.get::<i64, _>(1)).unwrap_or_default());
-        Ok(ObservedLease { until_us: number(&row, 0), left })
+        let remaining = Duration::from_micros(u64::try_from(row.get::<i64, _>(1)).unwrap_or_default());
+        Ok(ObservedLease { until_us: number(&row, 0), remaining })
     }
 }

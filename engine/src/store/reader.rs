@@ -2,7 +2,7 @@
 
 use super::database::Database as _;
 use super::postgres::Postgres;
-use super::{Fault, Place, StoreOptions};
+use super::{Fault, StoreLocation, StoreOptions};
 use sqlx::{AnyPool, AssertSqlSafe, Executor};
 
 /// The tables that a reader may read, besides those of the read model.
@@ -33,7 +33,7 @@ pub async fn grant_reader(
     password: Option<&str>,
     tables: &[&'static str],
 ) -> Result<(), GrantError> {
-    let Place::Postgres(url) = &options.place else { return Err(GrantError::Sqlite) };
+    let StoreLocation::Postgres(url) = &options.location else { return Err(GrantError::Sqlite) };
     let pool = Postgres::new(url, options.patience)?.pool(1).await?;
     let tables: Vec<&'static str> = tables.iter().copied().chain(BESIDE).collect();
     for table in &tables {

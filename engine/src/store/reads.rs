@@ -157,7 +157,7 @@ fn is_interrupted(error: &sqlx::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Account, Limits, NewToken, Place, Role, Store, StoreOptions};
+    use crate::store::{Account, Limits, NewToken, Role, Store, StoreLocation, StoreOptions};
     use kubebid_testkit::Cluster;
     use tempfile::TempDir;
 
@@ -170,8 +170,10 @@ mod tests {
     /// Returns a store with one connection for reads, on each database.
     async fn stores(read_time_out: Duration) -> [(Store, Option<TempDir>); 2] {
         let folder = tempfile::tempdir().unwrap();
-        let places =
-            [Place::Sqlite(folder.path().join("store.db")), Place::Postgres(Cluster::shared().database())];
+        let places = [
+            StoreLocation::Sqlite(folder.path().join("store.db")),
+            StoreLocation::Postgres(Cluster::shared().database()),
+        ];
         let open = async |place| {
             let options = StoreOptions { connections: 1, read_time_out, ..StoreOptions::new(place) };
             Store::open(&options).await.unwrap()
@@ -233,7 +235,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = StoreOptions {
             connections: 1,
-            ..StoreOptions::new(Place::Sqlite(folder.path().join("store.db")))
+            ..StoreOptions::new(StoreLocation::Sqlite(folder.path().join("store.db")))
         };
         let store = Store::open(&options).await.unwrap();
         for count in 1..=50 {

@@ -28,7 +28,7 @@ impl Cursor {
     pub const ALL: u32 = u32::MAX;
 
     /// Returns the cursor after this command and all before it.
-    pub fn behind(journal: Uuid, seq: u64) -> Cursor {
+    pub fn after(journal: Uuid, seq: u64) -> Cursor {
         Cursor { journal, seq, index: Cursor::ALL }
     }
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_text_that_was_cut_or_retyped_is_no_cursor() {
-        let text = Cursor::behind(Uuid::from_u128(1), 9).to_string();
+        let text = Cursor::after(Uuid::from_u128(1), 9).to_string();
         assert_eq!(Cursor::parse(&text[..39]), Err(NotACursor));
         assert_eq!(Cursor::parse(&text.replace('A', "B")), Err(NotACursor));
         assert_eq!(Cursor::parse("ü"), Err(NotACursor));

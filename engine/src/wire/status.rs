@@ -1,4 +1,5 @@
-//! The table of error codes: gRPC code, HTTP status, field and sentence of each.
+//! The table of error codes: gRPC code, HTTP status, field and the default sentence of each. `refusal.rs` replaces the
+//! sentence if it knows the values.
 
 use super::echo::echo;
 use crate::runtime::intake::SubmitError;

@@ -4,7 +4,7 @@ use crate::world::{World, bid};
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ServeError, Server, ServerConfig, TlsFiles};
-use kubebid_engine::store::{Place, StoreOptions};
+use kubebid_engine::store::{StoreLocation, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions};
 use kubebid_proto::v1;
 use std::net::SocketAddr;
@@ -111,7 +111,7 @@ async fn tls_is_used_if_it_is_configured() {
     let refused = Server::bind(config(empty)).await.unwrap_err().to_string();
     assert!(refused.ends_with("empty.pem: it holds no certificate in PEM"), "{refused}");
 
-    let store = StoreOptions::new(Place::Sqlite(folder.path().join("kubebid.db")));
+    let store = StoreOptions::new(StoreLocation::Sqlite(folder.path().join("kubebid.db")));
     let (engine, running) = Engine::start(EngineOptions::new(store, Clock::Stepped)).await.unwrap();
     let server = Server::bind(config(files)).await.unwrap();
     let address = server.address();

@@ -7,7 +7,7 @@ use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
-use kubebid_engine::store::{Place, StoreOptions};
+use kubebid_engine::store::{StoreLocation, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions};
 use kubebid_proto::v1;
 use std::net::SocketAddr;
@@ -169,7 +169,7 @@ impl World {
 
     pub(crate) async fn serving(config: ServerConfig, intake: usize) -> World {
         let folder = tempfile::tempdir().unwrap();
-        let store = StoreOptions::new(Place::Sqlite(folder.path().join("kubebid.db")));
+        let store = StoreOptions::new(StoreLocation::Sqlite(folder.path().join("kubebid.db")));
         let options = EngineOptions { intake, ..EngineOptions::new(store, Clock::Stepped) };
         let (engine, running) = Engine::start(options).await.unwrap();
         let token = folder.path().join("admin.token");

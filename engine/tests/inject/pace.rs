@@ -20,7 +20,7 @@ async fn the_clock_moves_until_its_rate_is_0_and_stands_still_after_a_restart() 
     assert_eq!(rate(&drill, Some(100_000)).await.rate, 100_000);
     // The node is never reported ready, so its start time-out falls due on the way and is settled.
     drill
-        .until(|exchange| exchange.now() >= Micros(900 * SECOND) && exchange.live_allocations().is_empty())
+        .until(|exchange| exchange.now() >= Micros(900 * SECOND) && exchange.held_allocations().is_empty())
         .await;
     assert_eq!(rate(&drill, None).await.rate, 100_000);
     assert_eq!(rate(&drill, Some(0)).await.rate, 0);

@@ -1,7 +1,7 @@
 //! Everything that the tables hold, as text.
 
 use crate::place::TestPlace;
-use kubebid_engine::store::Place;
+use kubebid_engine::store::StoreLocation;
 use sqlx::any::{AnyRow, AnyTypeInfoKind};
 use sqlx::{AssertSqlSafe, Column, Row, TypeInfo, ValueRef};
 use std::collections::BTreeMap;
@@ -28,9 +28,9 @@ pub(crate) async fn dump(place: &TestPlace) -> Dump {
     let mut connection = place.connect().await;
     let mut dump = Dump::new();
     for table in TABLES {
-        let sql = match place.options.place {
-            Place::Postgres(_) => format!("SELECT CAST(to_jsonb(t) AS text) AS t FROM {table} t"),
-            Place::Sqlite(_) => format!("SELECT * FROM {table}"),
+        let sql = match place.options.location {
+            StoreLocation::Postgres(_) => format!("SELECT CAST(to_jsonb(t) AS text) AS t FROM {table} t"),
+            StoreLocation::Sqlite(_) => format!("SELECT * FROM {table}"),
         };
         let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut connection).await.unwrap();
         let mut texts: Vec<String> = rows.iter().map(text).collect();

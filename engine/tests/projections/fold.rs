@@ -10,7 +10,7 @@ use kubebid_core::{Auction, EventKind, Exchange};
 use kubebid_engine::Engine;
 use kubebid_engine::lifecycle::rebuild::rebuild;
 use kubebid_engine::readmodel::queries::EventQuery;
-use kubebid_engine::readmodel::rows::Place;
+use kubebid_engine::readmodel::rows::EventPlace;
 use kubebid_proto::v1::event::Kind;
 use kubebid_proto::v1::{Event, PriceNumbers, bid, notice};
 use std::collections::BTreeMap;
@@ -240,7 +240,7 @@ fn reason(reason: NoticeReason) -> i32 {
 }
 
 /// Folds the events after `place`, which follow each other without a gap.
-async fn follow(engine: &Engine, known: &mut Known, place: &mut Option<Place>) {
+async fn follow(engine: &Engine, known: &mut Known, place: &mut Option<EventPlace>) {
     loop {
         let query = EventQuery { after: *place, limit: 1000, ..EventQuery::default() };
         let page = engine.read_model().events(&query).await.unwrap();

@@ -100,9 +100,9 @@ async fn an_emptied_journal_does_not_start_an_empty_market(place: TestPlace) {
 async fn a_snapshot_of_another_history_is_named(place: TestPlace) {
     let snapshot = stopped_market(&place).await;
     let other = "00".repeat(16);
-    let hash = match place.options.place {
-        kubebid_engine::store::Place::Postgres(_) => format!("decode('{other}', 'hex')"),
-        kubebid_engine::store::Place::Sqlite(_) => format!("x'{other}'"),
+    let hash = match place.options.location {
+        kubebid_engine::store::StoreLocation::Postgres(_) => format!("decode('{other}', 'hex')"),
+        kubebid_engine::store::StoreLocation::Sqlite(_) => format!("x'{other}'"),
     };
     change(&place, &format!("UPDATE snapshot SET journal_hash = {hash} WHERE seq = {snapshot}")).await;
     assert_eq!(refused(&place).await, HistoryLost::AnotherHistory { snapshot });

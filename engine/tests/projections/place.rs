@@ -1,7 +1,7 @@
 //! A fresh place for a store, and an engine on it.
 
 use kubebid_engine::runtime::clock::Clock;
-use kubebid_engine::store::{Place, StoreOptions};
+use kubebid_engine::store::{StoreLocation, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions, Running};
 use kubebid_testkit::Cluster;
 use sqlx::{AnyConnection, Connection};
@@ -16,21 +16,21 @@ pub(crate) struct TestPlace {
 impl TestPlace {
     pub(crate) fn postgres() -> Self {
         let url = Cluster::shared().database();
-        Self { options: StoreOptions::new(Place::Postgres(url.clone())), url, _folder: None }
+        Self { options: StoreOptions::new(StoreLocation::Postgres(url.clone())), url, _folder: None }
     }
 
     pub(crate) fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         let url = format!("sqlite:{}", path.display());
-        Self { options: StoreOptions::new(Place::Sqlite(path)), url, _folder: Some(folder) }
+        Self { options: StoreOptions::new(StoreLocation::Sqlite(path)), url, _folder: Some(folder) }
     }
 
     /// Returns another place of the same kind.
     pub(crate) fn another(&self) -> Self {
-        match self.options.place {
-            Place::Postgres(_) => Self::postgres(),
-            Place::Sqlite(_) => Self::sqlite(),
+        match self.options.location {
+            StoreLocation::Postgres(_) => Self::postgres(),
+            StoreLocation::Sqlite(_) => Self::sqlite(),
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) async fn compare(engine: &Engine) {
         .ask(|exchange| {
             let dump = exchange.dump();
             let bids: Vec<_> = dump.bids.iter().map(|bid| exchange.view_bid(bid.bid).unwrap()).collect();
-            let live = exchange.live_allocations();
+            let live = exchange.held_allocations();
             let nodes: Vec<_> = live.iter().map(|id| exchange.view_allocation(*id).unwrap()).collect();
             (bids, nodes)
         })

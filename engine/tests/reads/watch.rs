@@ -225,7 +225,7 @@ async fn live_and_past_events_are_found_by_the_same_filter() {
     });
     for (who, filter, live) in futures_util::future::join_all(heard).await {
         let request = v1::ListEventsRequest {
-            cursor: Cursor::behind(world.api.engine().journal_id(), first).to_string(),
+            cursor: Cursor::after(world.api.engine().journal_id(), first).to_string(),
             filter: Some(filter.clone()),
             page_size: 1000,
             min_seq: last,
@@ -246,8 +246,8 @@ async fn live_and_past_events_are_found_by_the_same_filter() {
 async fn a_cursor_of_another_journal_or_ahead_of_the_end_is_gone() {
     let world = World::new().await;
     let journal = world.api.engine().journal_id();
-    let ahead = Cursor::behind(journal, world.api.engine().applied() + 100).to_string();
-    let other = Cursor::behind(World::new().await.api.engine().journal_id(), 0).to_string();
+    let ahead = Cursor::after(journal, world.api.engine().applied() + 100).to_string();
+    let other = Cursor::after(World::new().await.api.engine().journal_id(), 0).to_string();
     for cursor in [ahead, other] {
         let watched = world.api.watch_events(&caller("t1"), request(&[], &cursor)).await;
         assert_eq!(watched.err().unwrap().code.word(), "GONE");
@@ -256,7 +256,7 @@ async fn a_cursor_of_another_journal_or_ahead_of_the_end_is_gone() {
         let list = v1::ListEventsRequest { cursor, ..Default::default() };
         assert_eq!(world.api.list_events(&caller("t1"), list).await.err().unwrap().code.word(), "GONE");
     }
-    let now = Cursor::behind(journal, world.api.engine().applied()).to_string();
+    let now = Cursor::after(journal, world.api.engine().applied()).to_string();
     assert!(world.api.watch_events(&caller("t1"), request(&[], &now)).await.is_ok());
 }
 

@@ -11,13 +11,13 @@ use kubebid_core::command::PlaceBid;
 use kubebid_core::units::{AccountName, ClientKey, MarketName, Micros};
 use kubebid_core::{Command, Exchange, Price};
 use kubebid_engine::runtime::clock::Clock;
-use kubebid_engine::store::{Place, StoreOptions};
+use kubebid_engine::store::{StoreLocation, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions, Running, Submission, SubmitError};
 use std::path::Path;
 use std::sync::mpsc;
 
 pub(crate) fn options(folder: &Path, clock: Clock) -> EngineOptions {
-    EngineOptions::new(StoreOptions::new(Place::Sqlite(folder.join("kubebid.db"))), clock)
+    EngineOptions::new(StoreOptions::new(StoreLocation::Sqlite(folder.join("kubebid.db"))), clock)
 }
 
 pub(crate) async fn start(options: EngineOptions) -> (Engine, Running) {

@@ -3,7 +3,7 @@
 
 use crate::{offer, open_market, start, submit, submit_keyed};
 use kubebid_engine::runtime::clock::Clock;
-use kubebid_engine::store::{Place, StoreOptions};
+use kubebid_engine::store::{StoreLocation, StoreOptions};
 use kubebid_engine::{Engine, EngineOptions, Running, Start, SubmitError};
 use kubebid_testkit::Cluster;
 use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor};
@@ -20,17 +20,17 @@ struct Beside {
 impl Beside {
     async fn postgres() -> (Engine, Running, Beside) {
         let url = Cluster::shared().database();
-        Beside::start(Place::Postgres(url.clone()), &url, tempfile::tempdir().unwrap()).await
+        Beside::start(StoreLocation::Postgres(url.clone()), &url, tempfile::tempdir().unwrap()).await
     }
 
     async fn sqlite() -> (Engine, Running, Beside) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kubebid.db");
         let url = format!("sqlite:{}", path.display());
-        Beside::start(Place::Sqlite(path), &url, folder).await
+        Beside::start(StoreLocation::Sqlite(path), &url, folder).await
     }
 
-    async fn start(place: Place, url: &str, folder: TempDir) -> (Engine, Running, Beside) {
+    async fn start(place: StoreLocation, url: &str, folder: TempDir) -> (Engine, Running, Beside) {
         let options = EngineOptions::new(StoreOptions::new(place), Clock::Stepped);
         let (engine, running) = start(options.clone()).await;
         submit(&engine, open_market()).await;

@@ -20,10 +20,10 @@ async fn a_lease_that_is_renewed_is_taken_by_force_only() {
     let (one, two) = (place.open().await, place.open().await);
     let mut led = lead(&one, LeaseCondition::Lapsed, LONG).await.expect("nobody has led yet");
     let mut lease = led.lease.take().unwrap();
-    for taking in [LeaseCondition::Lapsed, LeaseCondition::Left] {
+    for taking in [LeaseCondition::Lapsed, LeaseCondition::LapsedOrDead] {
         assert!(lead(&two, taking, LONG).await.is_none());
     }
-    assert!(two.lease().await.unwrap().left > LONG / 2);
+    assert!(two.lease().await.unwrap().remaining > LONG / 2);
     let before = two.lease().await.unwrap().until_us;
     assert!(lease.renew().await.unwrap());
     assert!(two.lease().await.unwrap().until_us > before);
@@ -47,7 +47,7 @@ async fn the_lease_of_a_dead_process_can_be_taken() {
     let led = lead(&one, LeaseCondition::Lapsed, LONG).await.unwrap();
     drop(led);
     // The server notices in its own time that the session has ended.
-    while lead(&two, LeaseCondition::Left, LONG).await.is_none() {
+    while lead(&two, LeaseCondition::LapsedOrDead, LONG).await.is_none() {
         tokio::task::yield_now().await;
     }
 }
@@ -58,7 +58,7 @@ async fn a_lapsed_lease_is_renewed_unless_another_engine_took_it() {
     let store = place.open().await;
     let mut led = lead(&store, LeaseCondition::Lapsed, Duration::from_millis(200)).await.unwrap();
     let mut lease = led.lease.take().unwrap();
-    while !store.lease().await.unwrap().left.is_zero() {
+    while !store.lease().await.unwrap().remaining.is_zero() {
         tokio::task::yield_now().await;
     }
     assert!(lease.renew().await.unwrap());
@@ -74,7 +74,7 @@ async fn a_lease_that_is_given_back_is_free_at_once() {
     let store = place.open().await;
     let led = lead(&store, LeaseCondition::Lapsed, LONG).await.unwrap();
     led.lease.unwrap().give_back().await.unwrap();
-    assert!(store.lease().await.unwrap().left.is_zero());
+    assert!(store.lease().await.unwrap().remaining.is_zero());
     assert!(lead(&store, LeaseCondition::Lapsed, LONG).await.is_some());
 }
 

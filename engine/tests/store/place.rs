@@ -1,7 +1,8 @@
 //! A fresh place for a store, and short functions for what tests do there.
 
 use kubebid_engine::store::{
-    Batch, BatchBuilder, BatchReader, Fault, JournalWriter, Leadership, Place, Position, Store, StoreOptions,
+    Batch, BatchBuilder, BatchReader, Fault, JournalWriter, Leadership, Position, Store, StoreLocation,
+    StoreOptions,
 };
 use kubebid_testkit::Cluster;
 use sqlx::{AnyConnection, Connection};
@@ -20,7 +21,7 @@ impl TestPlace {
 
     pub(crate) fn postgres_on(cluster: &Cluster) -> Self {
         let url = cluster.database();
-        Self { options: StoreOptions::new(Place::Postgres(url.clone())), url, _folder: None }
+        Self { options: StoreOptions::new(StoreLocation::Postgres(url.clone())), url, _folder: None }
     }
 
     pub(crate) fn sqlite() -> Self {
@@ -28,7 +29,7 @@ impl TestPlace {
         let path = folder.path().join("a store #1 at 100%.db");
         let mut url = "sqlite:".to_owned();
         url.push_str(&path.to_str().unwrap().replace('%', "%25").replace('#', "%23").replace(' ', "%20"));
-        Self { options: StoreOptions::new(Place::Sqlite(path)), url, _folder: Some(folder) }
+        Self { options: StoreOptions::new(StoreLocation::Sqlite(path)), url, _folder: Some(folder) }
     }
 
     pub(crate) async fn open(&self) -> Store {

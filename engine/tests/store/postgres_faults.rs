@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kubebid_engine::store::{
-    AppendError, Fault, JournalWriter, Leadership, LeaseCondition, Place, Position, Refused, Resolution,
-    Store, StoreOptions,
+    AppendError, Fault, JournalWriter, Leadership, LeaseCondition, Position, Refused, Resolution, Store,
+    StoreLocation, StoreOptions,
 };
 use kubebid_testkit::Cluster;
 use sqlx::{Connection, Executor, Row};
@@ -20,8 +20,10 @@ async fn behind_a_proxy(place: &TestPlace) -> (Proxy, StoreOptions) {
     let proxy = Proxy::to(Cluster::shared().socket()).await;
     let database = place.url().split(['/', '?']).nth(3).unwrap();
     let url = format!("postgres://kubebid@127.0.0.1:{}/{database}?sslmode=disable", proxy.port);
-    let options =
-        StoreOptions { patience: Duration::from_millis(500), ..StoreOptions::new(Place::Postgres(url)) };
+    let options = StoreOptions {
+        patience: Duration::from_millis(500),
+        ..StoreOptions::new(StoreLocation::Postgres(url))
+    };
     (proxy, options)
 }
 
@@ -330,7 +332,7 @@ async fn an_unreachable_server_is_reported_without_its_password() {
     let options = StoreOptions::from_url(url).unwrap();
     let error = Store::open(&options).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot connect to PostgreSQL at 127.0.0.1:1/market");
-    for shown in [format!("{options:?}"), format!("{error:?}"), format!("{:?}", options.place)] {
+    for shown in [format!("{options:?}"), format!("{error:?}"), format!("{:?}", options.location)] {
         assert!(!shown.contains("s3cret"), "{shown}");
     }
 }

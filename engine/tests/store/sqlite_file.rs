@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kubebid_engine::store::{
-    AppendError, Fault, Journal, Place, Resolution, Store, StoreOptions, copy_sqlite,
+    AppendError, Fault, Journal, Resolution, Store, StoreLocation, StoreOptions, copy_sqlite,
 };
 use sqlx::Executor;
 use std::os::unix::fs::PermissionsExt;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use crate::place::{TestPlace, append_all, batch, read_all};
 
 fn path(place: &TestPlace) -> &Path {
-    match &place.options.place {
-        Place::Sqlite(path) => path,
-        Place::Postgres(_) => unreachable!("it is a file"),
+    match &place.options.location {
+        StoreLocation::Sqlite(path) => path,
+        StoreLocation::Postgres(_) => unreachable!("it is a file"),
     }
 }
 
@@ -40,7 +40,7 @@ async fn another_path_to_the_same_file_is_refused_too() {
     let _store = place.open().await;
     let alias = path(&place).with_file_name("alias.db");
     std::os::unix::fs::symlink(path(&place), &alias).unwrap();
-    let answer = Store::open(&StoreOptions::new(Place::Sqlite(alias))).await;
+    let answer = Store::open(&StoreOptions::new(StoreLocation::Sqlite(alias))).await;
     assert!(matches!(answer, Err(Fault::InUse { .. })), "{answer:?}");
 }
 
@@ -69,9 +69,9 @@ async fn a_url_is_a_path_or_a_server() {
     for (url, path) in
         [("sqlite:a/b.db", "a/b.db"), ("sqlite:///a b.db", "/a b.db"), ("sqlite:/a.db", "/a.db")]
     {
-        match StoreOptions::from_url(url).unwrap().place {
-            Place::Sqlite(found) => assert_eq!(found.to_str(), Some(path)),
-            Place::Postgres(url) => panic!("{url}"),
+        match StoreOptions::from_url(url).unwrap().location {
+            StoreLocation::Sqlite(found) => assert_eq!(found.to_str(), Some(path)),
+            StoreLocation::Postgres(url) => panic!("{url}"),
         }
     }
     for url in ["", "sqlite:", "mysql://x", "/a.db"] {

@@ -9,7 +9,7 @@ use kubebid_engine::api::{Api, ApiOptions};
 use kubebid_engine::auth::Secret;
 use kubebid_engine::auth::limits::Defaults;
 use kubebid_engine::runtime::clock::Clock;
-use kubebid_engine::store::{Account, Limits, NewToken, Place, Role, StoreOptions};
+use kubebid_engine::store::{Account, Limits, NewToken, Role, StoreLocation, StoreOptions};
 use kubebid_engine::{Caller, Engine, EngineOptions, Running};
 use kubebid_proto::v1;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ impl World {
 
     pub async fn with(change: impl FnOnce(&mut EngineOptions)) -> World {
         let folder = tempfile::tempdir().unwrap();
-        let store = StoreOptions::new(Place::Sqlite(folder.path().join("kubebid.db")));
+        let store = StoreOptions::new(StoreLocation::Sqlite(folder.path().join("kubebid.db")));
         let mut options = EngineOptions::new(store, Clock::Stepped);
         change(&mut options);
         let (engine, running) = Engine::start(options).await.unwrap();

@@ -72,7 +72,7 @@ impl DemandSettings {
             rules: Rules {
                 min_runtime_seconds: 60 * self.min_runtime_minutes,
                 notice_seconds: 60 * self.notice_minutes,
-                ..Rules::DEFAULT
+                ..Rules::MARKET_DEFAULT
             },
             on_demand_micros: self.on_demand.0,
             supply: Supply {

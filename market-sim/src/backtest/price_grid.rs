@@ -53,7 +53,7 @@ pub fn read_grids(
         grid.look_back();
         grid
     });
-    // A reference price needs a day at least.
+    // One day for the first reference price, and one day to bid in.
     let long: Vec<Grid> = finished.filter(|grid| grid.prices.len() > 2 * DAY).collect();
     if long.is_empty() {
         Err(TraceError::Empty("two days of prices of this type and region"))

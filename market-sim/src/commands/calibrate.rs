@@ -105,7 +105,7 @@ fn tables(arguments: &Arguments, settings: &Settings) -> Result<(Table, Table), 
     if arguments.chosen_rules_only {
         return Ok((prices, demand));
     }
-    let default = Settings { rules: Rules::DEFAULT, ..settings.clone() };
+    let default = Settings { rules: Rules::MARKET_DEFAULT, ..settings.clone() };
     let beside = compare_prices(&super::simulate::watched(&default, arguments.threads)?);
     Ok((prices.beside(&beside), demand))
 }

@@ -90,7 +90,7 @@ fn simulate(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         seed: arguments.seed.unwrap_or(world.seed),
         days: arguments.days.unwrap_or(world.days),
         markets: arguments.markets.unwrap_or(world.markets),
-        rules: if arguments.default_rules { Rules::DEFAULT } else { world.rules },
+        rules: if arguments.default_rules { Rules::MARKET_DEFAULT } else { world.rules },
         sample_seconds: arguments.sample.unwrap_or(world.sample_seconds),
         kept: if wanted { SeriesChoice::All } else { SeriesChoice::None },
         ..world

@@ -63,7 +63,7 @@ fn rules_of(market: &MarketName, rules: &[RuleChange]) -> Rules {
     Rules { market: market.to_string(), rules: RuleList(rules.to_vec()) }
 }
 
-fn format_bid(bid: &PlaceBid) -> Place {
+fn format_bid(bid: &PlaceBid) -> PlaceBidFields {
     let tif = match &bid.time_in_force {
         TimeInForce::Gtc => "GTC",
         TimeInForce::Gtt => "GTT",
@@ -75,7 +75,7 @@ fn format_bid(bid: &PlaceBid) -> Place {
         OnPreemption::Close => "CLOSE",
         OnPreemption::Unknown(other) => other,
     };
-    Place {
+    PlaceBidFields {
         tenant: bid.tenant.to_string(),
         markets: bid.markets.as_ref().map(|names| names.iter().map(|name| name.to_string()).collect()),
         instance_type: bid.instance_type.as_ref().map(|kind| kind.to_string()),

@@ -146,7 +146,7 @@ fn parse_body(line: &str, name: &str, object: Map<String, Value>) -> Result<Comm
     })
 }
 
-fn parse_bid(bid: Place) -> PlaceBid {
+fn parse_bid(bid: PlaceBidFields) -> PlaceBid {
     PlaceBid {
         tenant: AccountName::new(&bid.tenant),
         markets: bid.markets.map(|names| names.iter().map(|name| MarketName::new(name)).collect()),

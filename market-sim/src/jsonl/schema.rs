@@ -81,7 +81,7 @@ pub(super) struct OfUnit {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Place {
+pub(super) struct PlaceBidFields {
     pub(super) tenant: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) markets: Option<Vec<String>>,

@@ -1,4 +1,5 @@
-//! Arrivals of jobs in each market, with bursts, daily and weekly rhythm, and drift.
+//! Arrivals of jobs in each market: how many come at each hour of the day and on each day of the week, with bursts and
+//! drift.
 //!
 //! All of a job is drawn when it comes, so that the same jobs come whatever happens in the market.
 
@@ -11,6 +12,8 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 const HOUR_SECONDS: f64 = 3600.0;
 const STEP_SECONDS: f64 = 360.0;
+/// The hours of the day between which the busiest one is drawn.
+const PEAK_HOURS: (f64, f64) = (13.0, 19.0);
 
 /// Quantiles of the duration of a job of one node in seconds, log-linear between them.
 const DURATIONS: [(f64, f64); 9] = [
@@ -80,7 +83,7 @@ impl JobSource {
             OrnsteinUhlenbeck::new(settings.value_drift_sigma, settings.value_drift_hours, &mut random);
         let mean_seconds = HOUR_SECONDS / settings.per_hour / (1.0 - settings.together);
         let median_seconds = mean_seconds / (settings.gap_sigma * settings.gap_sigma / 2.0).exp();
-        let peak_hour = random.between(13.0, 19.0);
+        let peak_hour = random.between(PEAK_HOURS.0, PEAK_HOURS.1);
         let sizes = WeightedIndex::new(SIZES.map(|(_, share, _)| share)).expect("shares above 0");
         let kinds =
             WeightedIndex::new(settings.kinds.iter().map(|(_, share)| share)).expect("a share above 0");
@@ -211,7 +214,7 @@ impl RushSource {
         (start, end): (Micros, Micros),
     ) -> RushSource {
         let mood = OrnsteinUhlenbeck::new(1.0, settings.mood_hours, &mut random);
-        let peak_hour = random.between(13.0, 19.0);
+        let peak_hour = random.between(PEAK_HOURS.0, PEAK_HOURS.1);
         let threshold = exceeded_by(settings.hot_share);
         RushSource { settings, random, mood, threshold, peak_hour, now: start, end }
     }

@@ -81,7 +81,7 @@ impl fmt::Display for Rules {
 
 impl Rules {
     /// The rules of a market like those of EC2 in 2015: no minimum runtime, two minutes of notice, a cap.
-    pub const CHOSEN: Rules = Rules {
+    pub const EC2_2015: Rules = Rules {
         min_runtime_seconds: 0,
         notice_seconds: 120,
         min_charge_seconds: 300,
@@ -89,7 +89,7 @@ impl Rules {
     };
 
     /// The default rules of a market.
-    pub const DEFAULT: Rules = Rules {
+    pub const MARKET_DEFAULT: Rules = Rules {
         min_runtime_seconds: 900,
         notice_seconds: 300,
         min_charge_seconds: 300,
@@ -168,8 +168,8 @@ pub struct Jobs {
     pub slack_sigma: f64,
     /// Shares of all jobs, by kind of tenant.
     pub kinds: Vec<(Kind, f64)>,
-    /// Minutes of work between two checkpoints, to the last of which a node that is lost goes back; 0 where
-    /// every moment is one.
+    /// Minutes of work between two checkpoints. A job that loses a node repeats its work since the last one. 0: it
+    /// loses none.
     pub checkpoint_minutes: u64,
     /// Most an account spends a day, in on-demand prices of a market's unit for a day.
     pub daily_budget: f64,
@@ -242,7 +242,7 @@ impl Default for Settings {
             seed: 1,
             days: 60,
             markets: 12,
-            rules: Rules::CHOSEN,
+            rules: Rules::EC2_2015,
             on_demand_micros: 1_000_000,
             sample_seconds: 300,
             kept: SeriesChoice::All,

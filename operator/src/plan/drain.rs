@@ -39,14 +39,16 @@ pub enum Removal {
     Delete(PodView, SignedDuration),
 }
 
-/// The time before the deadline at which pods are to be gone, so that the node can be given back in time.
-const MARGIN: SignedDuration = SignedDuration::from_secs(5);
+/// The time before the deadline at which all pods are to be gone. A pod is deleted at deadline − this − its grace period.
+/// It is longer than `RELEASE_BEFORE` (`plan/slot.rs`): a pod that ends late has the difference before the node is given
+/// back.
+const PODS_GONE_BEFORE: SignedDuration = SignedDuration::from_secs(5);
 
 /// Returns the pods to remove at this moment. With a deadline, a pod whose grace period would end too late is deleted,
 /// whatever its tier.
 pub fn plan(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> Vec<Removal> {
     let first = pods.iter().map(|pod| pod.tier).min();
-    let left = deadline.map(|deadline| deadline.duration_since(now) - MARGIN);
+    let left = deadline.map(|deadline| deadline.duration_since(now) - PODS_GONE_BEFORE);
     let mut removals = Vec::new();
     for pod in pods.iter().filter(|pod| !pod.ending) {
         match left {
@@ -68,7 +70,7 @@ pub fn requeue_after(pods: &[PodView], deadline: Option<Timestamp>, now: Timesta
     let Some(deadline) = deadline else { return longest };
     pods.iter()
         .filter(|pod| !pod.ending)
-        .map(|pod| deadline.duration_since(now) - MARGIN - pod.grace)
+        .map(|pod| deadline.duration_since(now) - PODS_GONE_BEFORE - pod.grace)
         .min()
         .unwrap_or(longest)
         .clamp(SignedDuration::from_millis(200), longest)

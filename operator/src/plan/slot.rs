@@ -220,7 +220,7 @@ impl Observation {
     /// Returns the time until which pods may leave by themselves.
     fn drained_by(&self, deadline: Option<Timestamp>) -> Option<Timestamp> {
         let began = self.status.drain_time.as_ref();
-        deadline.map(|deadline| deadline - RELEASE_MARGIN).or_else(|| Some(began?.0 + self.limits.drain))
+        deadline.map(|deadline| deadline - RELEASE_BEFORE).or_else(|| Some(began?.0 + self.limits.drain))
     }
 
     /// Returns the ceiling to bid, if a price is known: 0 if `maxBid` is below one tick.
@@ -420,8 +420,9 @@ const PEERS_WAIT: SignedDuration = SignedDuration::from_secs(30);
 const ENGINE_WAIT: SignedDuration = SignedDuration::from_secs(10);
 /// The age of a begun bid from which the engine is searched for it before it is placed.
 const SEARCH_AFTER: SignedDuration = SignedDuration::from_secs(10);
-/// The time before the deadline that is kept to give the node back in.
-const RELEASE_MARGIN: SignedDuration = SignedDuration::from_secs(2);
+/// The time before the deadline at which the node is given back, even if pods are left on it. It is shorter than
+/// `PODS_GONE_BEFORE` (`plan/drain.rs`), by the time that the plan waits for pods that end late.
+const RELEASE_BEFORE: SignedDuration = SignedDuration::from_secs(2);
 /// The wait for what comes soon and has no event.
 const SHORT_WAIT: SignedDuration = SignedDuration::from_secs(2);
 /// The wait for what has an event: the slot is reconciled at least as often.

@@ -6,7 +6,7 @@ use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
-use kubebid_engine::store::{Place, StoreOptions, copy_sqlite};
+use kubebid_engine::store::{StoreLocation, StoreOptions, copy_sqlite};
 use kubebid_engine::{Engine, EngineOptions};
 use kubebid_testkit::Port;
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ impl Market {
             connections: ConnectionLimits::default(),
             api: ApiOptions::default(),
         };
-        let store = StoreOptions::new(Place::Sqlite(self.store.clone()));
+        let store = StoreOptions::new(StoreLocation::Sqlite(self.store.clone()));
         let admin_file = self.file("admin.token");
         let (started, has_started) = oneshot::channel();
         let (stop, stopped) = oneshot::channel();

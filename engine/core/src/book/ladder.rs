@@ -1,4 +1,5 @@
-//! Price levels of waiting bids: by price, and at one price the older bid first (R2).
+//! Price levels of waiting bids: by price, and at one price the bid with the lower `seq` first (R2): the one that got its
+//! ceiling, or was last enlarged, the longest ago.
 //!
 //! Orders are in one slab, and the orders of one price are linked in a row. So the usual changes only set
 //! links: adding an order that comes after all others of its price, removing any order, finding the best

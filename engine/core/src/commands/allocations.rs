@@ -1,4 +1,4 @@
-//! ReleaseAllocation, ReportReady.
+//! Commands about nodes: give one back (R14), report one ready (R15).
 
 use crate::event::{EndReason, Fact};
 use crate::exchange::Exchange;

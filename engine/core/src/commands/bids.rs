@@ -1,4 +1,4 @@
-//! PlaceBid, AmendBid, CancelBid.
+//! Commands of tenants: place a bid (R12–R14), amend it (R2), cancel it (R14).
 
 use crate::command::{CancelMode, OnPreemption, PlaceBid, TimeInForce};
 use crate::event::{Bidder, CloseReason, DropCause, EndReason, Fact, Scope};

@@ -1,4 +1,4 @@
-//! OpenMarket, ChangeRules.
+//! Commands of administrators: open a market, change its rules.
 
 use crate::command::RuleChange;
 use crate::event::{Fact, Scope};

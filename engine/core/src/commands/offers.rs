@@ -1,4 +1,4 @@
-//! PutOffer, WithdrawUnit, ReportUnitLost (R11).
+//! Commands of providers: put an offer, withdraw a unit, report a unit lost (R11).
 
 use crate::collections::dense_map::DenseMap;
 use crate::collections::sorted_map::SortedSet;
@@ -96,11 +96,11 @@ impl Exchange {
         nodes.sort_unstable();
         self.reindex_offer(market, provider);
         for node in nodes {
-            self.bear_reserve(node, reserve);
+            self.apply_reserve(node, reserve);
         }
     }
 
-    fn bear_reserve(&mut self, id: AllocationId, reserve: Price) {
+    fn apply_reserve(&mut self, id: AllocationId, reserve: Price) {
         let allocation = self.allocation_mut(id);
         let live = allocation.notice.is_none();
         allocation.reserve = allocation.reserve.min(reserve);
@@ -180,9 +180,10 @@ impl Exchange {
             return;
         }
         let staying = offer.units.iter().filter(|(_, unit)| !unit.leaving);
-        let mut order: Vec<(Yield, u64)> = staying
+        let mut order: Vec<(GiveUpOrder, u64)> = staying
             .map(|(number, unit)| {
-                let order = unit.allocation.map_or(Yield::Free(Reverse(number)), |id| self.yields(id));
+                let order =
+                    unit.allocation.map_or(GiveUpOrder::Free(Reverse(number)), |id| self.give_up_order(id));
                 (order, number)
             })
             .collect();
@@ -193,14 +194,14 @@ impl Exchange {
         }
     }
 
-    fn yields(&self, id: AllocationId) -> Yield {
+    fn give_up_order(&self, id: AllocationId) -> GiveUpOrder {
         let allocation = self.allocation(id);
         match (allocation.notice, allocation.claim()) {
-            (None, _) => Yield::Held(self.bid(allocation.bid).terms.ceiling, Held::Live(Reverse(id))),
+            (None, _) => GiveUpOrder::Held(self.bid(allocation.bid).terms.ceiling, Held::Live(Reverse(id))),
             (Some(_), Some(claim)) => {
-                Yield::Held(self.bid(claim.by.bid).terms.ceiling, Held::Claimed(Reverse(claim.number)))
+                GiveUpOrder::Held(self.bid(claim.by.bid).terms.ceiling, Held::Claimed(Reverse(claim.number)))
             }
-            (Some(_), None) => Yield::Unclaimed(Reverse(id)),
+            (Some(_), None) => GiveUpOrder::Unclaimed(Reverse(id)),
         }
     }
 
@@ -230,11 +231,11 @@ impl Exchange {
         let unit = offer.units.remove(id.number).expect("a unit to remove");
         offer.free.remove(id.number);
         offer.leaving -= u64::from(unit.leaving);
-        let sold_out = offer.units.is_empty();
+        let is_last_unit_gone = offer.units.is_empty();
         self.market_mut(id.market).units -= 1;
         self.reindex_offer(id.market, id.provider);
         self.tell(Fact::UnitRemoved { unit: id });
-        if sold_out {
+        if is_last_unit_gone {
             self.requeue_in(id.provider, id.market);
         }
     }
@@ -277,7 +278,7 @@ impl Exchange {
 
 /// The order in which an offer gives up units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Yield {
+enum GiveUpOrder {
     Free(Reverse<u64>),
     Unclaimed(Reverse<AllocationId>),
     Held(Price, Held),

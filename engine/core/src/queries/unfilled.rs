@@ -1,6 +1,6 @@
 //! Explains why a bid lacks nodes, market by market, and what would change that.
 
-use crate::book::Place;
+use crate::book::BookPlace;
 use crate::exchange::Exchange;
 use crate::state::Bid;
 use crate::types::money::Price;
@@ -112,7 +112,7 @@ impl Exchange {
     /// itself.
     fn floor_of_others(&self, bid: &Bid, market: MarketId) -> Option<Price> {
         let here = |id: &_| self.allocation(*id).unit.market == market;
-        let stays = |id: &_| !matches!(self.allocation(*id).place, Some(Place::Leaving));
+        let stays = |id: &_| !matches!(self.allocation(*id).place, Some(BookPlace::Leaving));
         let held = bid.live.iter().chain(bid.notices.iter());
         let own = held.filter(here).filter(stays).count() + bid.claims.iter().filter(here).count();
         let market = self.market(market);

@@ -221,8 +221,8 @@ impl Exchange {
         bids[..end].iter().rev().copied()
     }
 
-    /// Returns the allocations that have not ended, by number.
-    pub fn live_allocations(&self) -> Vec<AllocationId> {
+    /// Returns all allocations that have not ended, also those under notice, by number.
+    pub fn held_allocations(&self) -> Vec<AllocationId> {
         self.allocations.iter().map(|(id, _)| id).collect()
     }
 

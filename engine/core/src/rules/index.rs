@@ -1,7 +1,7 @@
 //! Keeps the books in step with the state. Each function computes where something belongs, compares that
 //! with its place in the book, and moves it. Call the function after every change of what it reads.
 
-use crate::book::{Demand, Handle, Live, Place, Queued};
+use crate::book::{BookPlace, Demand, Handle, Live, Queued};
 use crate::exchange::Exchange;
 use crate::state::Bid;
 use crate::types::money::Price;
@@ -20,7 +20,7 @@ impl Exchange {
         self.move_to(id, None);
     }
 
-    fn move_to(&mut self, id: AllocationId, place: Option<Place>) {
+    fn move_to(&mut self, id: AllocationId, place: Option<BookPlace>) {
         let allocation = self.allocation_mut(id);
         let market = allocation.unit.market;
         let before = std::mem::replace(&mut allocation.place, place);
@@ -29,39 +29,43 @@ impl Exchange {
         }
         let (handle, unit) = (allocation.handle, allocation.unit);
         self.allocation_mut(id).handle = self.market_mut(market).book.move_to(id, before, place, handle);
-        let counted = before.is_some_and(Place::is_notice_of_staying_unit);
-        let counts = place.is_some_and(Place::is_notice_of_staying_unit);
+        let counted = before.is_some_and(BookPlace::is_notice_of_staying_unit);
+        let counts = place.is_some_and(BookPlace::is_notice_of_staying_unit);
         if counted != counts {
             let offer = self.offer_mut(unit);
             offer.notices = offer.notices + u64::from(counts) - u64::from(counted);
         }
-        if let Some(Place::Orphan { ceiling, .. }) = before {
+        if let Some(BookPlace::Orphan { ceiling, .. }) = before {
             self.orphans.remove((ceiling, Reverse(id)));
         }
-        if let Some(Place::Orphan { ceiling, .. }) = place {
+        if let Some(BookPlace::Orphan { ceiling, .. }) = place {
             self.orphans.insert((ceiling, Reverse(id)));
         }
         self.dirty.insert(market);
     }
 
-    pub(super) fn place_of(&self, id: AllocationId) -> Place {
+    pub(super) fn place_of(&self, id: AllocationId) -> BookPlace {
         let allocation = self.allocation(id);
         let bid = self.bid(allocation.bid);
         let Some(notice) = allocation.notice else {
             let protected = self.is_protected(allocation).then_some(allocation.protected_until);
-            return Place::Live(Live { ceiling: bid.terms.ceiling, protected, reserve: allocation.reserve });
+            return BookPlace::Live(Live {
+                ceiling: bid.terms.ceiling,
+                protected,
+                reserve: allocation.reserve,
+            });
         };
         let offer = self.offer(allocation.unit);
         if let Some(claim) = notice.claim {
             let ceiling = self.bid(claim.by.bid).terms.ceiling;
-            return Place::Claimed { ceiling, number: claim.number, reserve: offer.reserve };
+            return BookPlace::Claimed { ceiling, number: claim.number, reserve: offer.reserve };
         }
         if offer.units[allocation.unit.number].leaving {
-            Place::Leaving
+            BookPlace::Leaving
         } else if self.is_wanted_back(id) {
-            Place::Orphan { ceiling: bid.terms.ceiling, returns: notice.returns }
+            BookPlace::Orphan { ceiling: bid.terms.ceiling, returns: notice.returns }
         } else {
-            Place::Standing { reserve: offer.reserve, deadline: notice.deadline }
+            BookPlace::Standing { reserve: offer.reserve, deadline: notice.deadline }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Notices and claims: how a node changes hands (R5, R6, R7).
 
-use crate::book::{Place, Victim};
+use crate::book::{BookPlace, Victim};
 use crate::event::{Bidder, ClaimCause, DropCause, EndReason, Fact, NoticeReason};
 use crate::exchange::Exchange;
 use crate::state::timers::Due;
@@ -12,10 +12,14 @@ impl Allocation {
     /// back, and does not raise `max_nodes` instead (R6, R7).
     pub(crate) fn takes_demand_back(&self) -> bool {
         match self.place {
-            Some(Place::Orphan { returns, .. }) => !returns,
-            Some(Place::Live(_) | Place::Claimed { .. } | Place::Standing { .. } | Place::Leaving) | None => {
-                false
-            }
+            Some(BookPlace::Orphan { returns, .. }) => !returns,
+            Some(
+                BookPlace::Live(_)
+                | BookPlace::Claimed { .. }
+                | BookPlace::Standing { .. }
+                | BookPlace::Leaving,
+            )
+            | None => false,
         }
     }
 }

@@ -86,7 +86,9 @@ impl Market {
         self.book.demand.losing().top.map_or(Price::ZERO, |(_, ceiling)| ceiling)
     }
 
-    /// Returns `min(L, max(R, H))`, or what `pricing` makes of it. Returns H if nothing is held.
+    /// Returns the price of R8, `min(L, max(R, H))`, or L if `pricing` says so. L is the lowest ceiling among live
+    /// allocations and claims, R the highest reserve of their units that is at most L, and H the highest ceiling among
+    /// the losing bids (`highest_losing`). Returns H if nothing is held.
     fn price_with(&self, highest_losing: Price) -> Price {
         let held = &self.book.held;
         let Some(lowest) = held.lowest() else { return highest_losing };

@@ -21,10 +21,10 @@ const OUT_TOGETHER: usize = 64;
 pub(crate) struct Keys {
     used: Slab<Used>,
     /// The keys, the oldest first.
-    by_age: VecDeque<Place>,
+    by_age: VecDeque<KeyHandle>,
     /// Keys that are forgotten but still in the table.
-    forgotten: Vec<Place>,
-    places: HashTable<Place>,
+    forgotten: Vec<KeyHandle>,
+    table: HashTable<KeyHandle>,
     /// An attacker may choose keys, so their hash is seeded anew in each process.
     hasher: RandomState,
 }
@@ -37,13 +37,14 @@ struct Used {
     forgotten: bool,
 }
 
-/// The position of a key. It is so small that a million of them can be moved to a larger table within
+/// Handle of a key. It is so small that a million of them can be moved to a larger table within
 /// milliseconds, without reading the keys.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct KeyHandle {
     /// A part of the key's hash.
     hash: u32,
-    place: u32,
+    /// The slot of the key in the slab.
+    slot: u32,
 }
 
 /// The first use of a key, and the answer.
@@ -67,7 +68,7 @@ impl First {
 impl Keys {
     /// Returns the first use of a key, and forgets keys that are too old at `now`.
     pub(crate) fn find(&mut self, key: &ClientKey, now: Micros) -> Option<First> {
-        while self.by_age.front().is_some_and(|oldest| self.used[oldest.place].at.after(LIFE) <= now) {
+        while self.by_age.front().is_some_and(|oldest| self.used[oldest.slot].at.after(LIFE) <= now) {
             self.forget_oldest();
         }
         self.used(key).map(|used| used.first)
@@ -81,17 +82,17 @@ impl Keys {
     fn used(&self, key: &ClientKey) -> Option<&Used> {
         let hash = self.hash(key);
         let is_it = |used: &Used| !used.forgotten && used.key == *key;
-        let place =
-            self.places.find(spread(hash), |found| found.hash == hash && is_it(&self.used[found.place]));
-        place.map(|found| &self.used[found.place])
+        let handle =
+            self.table.find(spread(hash), |found| found.hash == hash && is_it(&self.used[found.slot]));
+        handle.map(|found| &self.used[found.slot])
     }
 
     /// Adds a key that is not known.
     pub(crate) fn remember(&mut self, key: ClientKey, now: Micros, first: First) {
         let hash = self.hash(&key);
-        let place = Place { hash, place: self.used.put(Used { at: now, key, first, forgotten: false }) };
-        self.places.insert_unique(spread(hash), place, |place| spread(place.hash));
-        self.by_age.push_back(place);
+        let handle = KeyHandle { hash, slot: self.used.put(Used { at: now, key, first, forgotten: false }) };
+        self.table.insert_unique(spread(hash), handle, |handle| spread(handle.hash));
+        self.by_age.push_back(handle);
         if self.by_age.len() > MOST {
             self.forget_oldest();
         }
@@ -99,22 +100,22 @@ impl Keys {
 
     fn forget_oldest(&mut self) {
         let Some(oldest) = self.by_age.pop_front() else { return };
-        self.used[oldest.place].forgotten = true;
+        self.used[oldest.slot].forgotten = true;
         self.forgotten.push(oldest);
         if self.forgotten.len() < OUT_TOGETHER {
             return;
         }
         for gone in &self.forgotten {
-            let found = self.places.find_entry(spread(gone.hash), |found| found.place == gone.place);
+            let found = self.table.find_entry(spread(gone.hash), |found| found.slot == gone.slot);
             found.expect("what is forgotten is in the table").remove();
         }
-        self.forgotten.drain(..).for_each(|gone| self.used.free(gone.place));
+        self.forgotten.drain(..).for_each(|gone| self.used.free(gone.slot));
     }
 
     /// Returns all keys with their first use, the oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Micros, &ClientKey, First)> {
         self.by_age.iter().map(|found| {
-            let Used { at, key, first, .. } = &self.used[found.place];
+            let Used { at, key, first, .. } = &self.used[found.slot];
             (*at, key, *first)
         })
     }

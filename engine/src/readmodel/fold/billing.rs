@@ -3,7 +3,7 @@
 use super::Folded;
 use crate::events::commit::Step;
 use crate::events::message::EventMessage;
-use crate::readmodel::rows::{ChargeRow, Mark, Place, Segment};
+use crate::readmodel::rows::{ChargeRow, EventPlace, Mark, Segment};
 use kubebid_core::event::{Event, Fact, Node};
 use kubebid_core::money::{Amount, Bill, Price};
 use kubebid_core::settlement_details::{ClosedNode, SettlementDetail};
@@ -25,7 +25,7 @@ pub(crate) struct SegmentRecord {
     pub(crate) allocation: AllocationId,
     /// The charge, if the segment belongs to a claim on the allocation; None if it belongs to the
     /// allocation itself.
-    pub(crate) claim: Option<Place>,
+    pub(crate) claim: Option<EventPlace>,
     pub(crate) segment: Segment,
     /// The bill up to the end of the segment.
     pub(crate) total: Bill,
@@ -151,7 +151,7 @@ impl Folded<'_> {
     fn claim_segment(
         &mut self,
         allocation: AllocationId,
-        claim: Place,
+        claim: EventPlace,
         from: Micros,
         to: Micros,
         debit: Amount,

@@ -8,7 +8,7 @@ use crate::events::message::{Parties, Party};
 use crate::readmodel::ReadModel;
 use crate::readmodel::event_matches::{EventFacts, bidders};
 use crate::readmodel::queries::EventQuery;
-use crate::readmodel::rows::{EventRow, Place};
+use crate::readmodel::rows::{EventPlace, EventRow};
 use crate::store::Fault;
 use crate::store::rows::{number, optional_number, texts, time};
 use crate::store::select::Select;
@@ -31,7 +31,7 @@ pub struct EventPage {
     pub events: Vec<EventRow>,
     /// The place of the last row that the search examined, if it stopped before its limit and before
     /// the last event.
-    pub stopped_at: Option<Place>,
+    pub stopped_at: Option<EventPlace>,
 }
 
 impl ReadModel {
@@ -114,7 +114,7 @@ impl ReadModel {
     }
 
     /// Returns the place of the first event at a time or later: time never falls from one event to the next.
-    async fn first_place_from(&self, at: Micros) -> Result<Option<Place>, Fault> {
+    async fn first_place_from(&self, at: Micros) -> Result<Option<EventPlace>, Fault> {
         let mut select = Select::new("SELECT e.seq, e.idx FROM events e");
         select.add(" WHERE e.at >= ? ORDER BY e.at, e.seq, e.idx LIMIT 1", &[&at]);
         let rows = select.all(&self.tables.reads, "finding a time among the events").await?;
@@ -216,7 +216,7 @@ impl ReadModel {
 /// An event as the table has it, with its message not yet read.
 #[derive(Debug)]
 struct StoredEvent {
-    place: Place,
+    place: EventPlace,
     at: Micros,
     kind: Option<EventKind>,
     market: Option<String>,

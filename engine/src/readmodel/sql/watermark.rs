@@ -13,7 +13,7 @@ use super::schema::{PRICE_CHANGES, TABLES};
 use super::tables::Changes;
 use crate::readmodel::fold::Running;
 use crate::readmodel::retention::Retention;
-use crate::readmodel::rows::{Mark, Place};
+use crate::readmodel::rows::{EventPlace, Mark};
 use crate::store::Fault;
 use crate::store::bulk::{BulkWriter, Columns, Drop, Kind::Number, Kind::Time, Month};
 use crate::store::rows::{Dialect, number, optional_time, time};
@@ -33,12 +33,12 @@ pub(crate) struct Extent {
 
 impl Extent {
     /// Returns true if no event after this place was dropped.
-    pub(crate) fn has_events_after(self, place: Place) -> bool {
+    pub(crate) fn has_events_after(self, place: EventPlace) -> bool {
         self.first_event == 1 || place >= self.before_first_event()
     }
 
     /// Returns the place before the first event that is certainly kept with all events of its command.
-    pub(crate) fn before_first_event(self) -> Place {
+    pub(crate) fn before_first_event(self) -> EventPlace {
         (self.first_event - 1, u32::MAX)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::events::visibility::concerns_everyone;
 use crate::readmodel::queries::EventQuery;
-use crate::readmodel::rows::Place;
+use crate::readmodel::rows::EventPlace;
 use crate::store::select::{Bound, Select};
 use kubebid_core::EventKind;
 use kubebid_core::units::Micros;
@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 /// The places in which a query looks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
-    pub(super) first: Place,
+    pub(super) first: EventPlace,
     /// Exclusive.
-    pub(super) end: Option<Place>,
+    pub(super) end: Option<EventPlace>,
     /// The same as times, so that PostgreSQL can leave out the partitions of other days.
     pub(super) from: Option<Micros>,
     pub(super) to: Option<Micros>,
@@ -21,7 +21,7 @@ pub(super) struct Range {
 
 impl Range {
     /// Leaves out the events up to a place that was read.
-    pub(super) fn continue_after(&mut self, (seq, index): Place, newest_first: bool) {
+    pub(super) fn continue_after(&mut self, (seq, index): EventPlace, newest_first: bool) {
         match (newest_first, index.checked_add(1)) {
             (true, _) => self.end = Some(self.end.map_or((seq, index), |end| end.min((seq, index)))),
             (false, Some(next)) => self.first = (seq, next),
