@@ -6,20 +6,27 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Map, Value};
 
-/// Returns true if applying `wanted` as `manager` would change nothing of an object.
-pub fn is_applied(live: &Value, managed: &[ManagedFieldsEntry], wanted: &Value, manager: &str) -> bool {
-    let ours = |entry: &&ManagedFieldsEntry| {
-        entry.manager.as_deref() == Some(manager)
-            && entry.subresource.as_deref().unwrap_or_default().is_empty()
+/// Returns true if applying `wanted` as the field manager `applier` would change nothing of an object. `creator` is the
+/// field manager with which it was created.
+pub fn is_applied(
+    live: &Value,
+    managed: &[ManagedFieldsEntry],
+    wanted: &Value,
+    applier: &str,
+    creator: &str,
+) -> bool {
+    let by = |manager: &str, operation: &str| {
+        managed.iter().find(|entry| {
+            entry.manager.as_deref() == Some(manager)
+                && entry.operation.as_deref() == Some(operation)
+                && entry.subresource.as_deref().unwrap_or_default().is_empty()
+        })
     };
-    let by = |operation: &str| {
-        managed.iter().filter(ours).find(|entry| entry.operation.as_deref() == Some(operation))
-    };
-    if let Some(fields) = by("Apply").and_then(|entry| entry.fields_v1.as_ref()) {
+    if let Some(fields) = by(applier, "Apply").and_then(|entry| entry.fields_v1.as_ref()) {
         return has_values(live, wanted, &fields.0, true) && owns_all(wanted, &fields.0, true);
     }
     // A create owns what the API server has filled in as well: the values alone count.
-    by("Update").is_some() && contains(live, wanted, true)
+    by(creator, "Update").is_some() && contains(live, wanted, true)
 }
 
 /// Returns true if each field that the manager owns has its wanted value.
@@ -147,7 +154,8 @@ mod tests {
     use serde_json::json;
 
     fn entry(operation: &str, fields: Value) -> Vec<ManagedFieldsEntry> {
-        let entry = json!({"manager": "kubebid-x", "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": fields});
+        let entry =
+            json!({"manager": "x", "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": fields});
         vec![serde_json::from_value(entry).unwrap()]
     }
 
@@ -182,7 +190,7 @@ mod tests {
     #[test]
     fn an_object_is_applied_if_we_own_the_wanted_fields_and_they_have_the_wanted_values() {
         let managed = entry("Apply", fields());
-        let applied = |live: &Value, wanted: &Value| is_applied(live, &managed, wanted, "kubebid-x");
+        let applied = |live: &Value, wanted: &Value| is_applied(live, &managed, wanted, "x", "x");
         assert!(applied(&live(), &service(80, Some("1"))));
         assert!(!applied(&live(), &service(81, Some("1"))), "another element of a list");
         assert!(!applied(&live(), &service(80, Some("2"))), "another value");
@@ -193,15 +201,15 @@ mod tests {
         let mut changed = live();
         changed["spec"]["ports"][0]["name"] = json!("other");
         assert!(!applied(&changed, &service(80, Some("1"))), "somebody has changed a value");
-        assert!(!is_applied(&live(), &managed, &service(80, Some("1")), "kubebid-y"));
+        assert!(!is_applied(&live(), &managed, &service(80, Some("1")), "y", "y"));
     }
 
     #[test]
     fn of_an_object_that_was_created_the_values_count() {
         let managed = entry("Update", json!({"f:spec": {"f:anything": {}}}));
-        assert!(is_applied(&live(), &managed, &service(80, Some("1")), "kubebid-x"));
-        assert!(!is_applied(&live(), &managed, &service(80, Some("2")), "kubebid-x"));
-        assert!(!is_applied(&live(), &[], &service(80, Some("1")), "kubebid-x"));
+        assert!(is_applied(&live(), &managed, &service(80, Some("1")), "x", "x"));
+        assert!(!is_applied(&live(), &managed, &service(80, Some("2")), "x", "x"));
+        assert!(!is_applied(&live(), &[], &service(80, Some("1")), "x", "x"));
     }
 
     #[test]

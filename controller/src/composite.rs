@@ -200,7 +200,8 @@ impl<C: Object> ChildKind for Kind<C> {
             }
             let live = serde_json::to_value(there.as_ref()).map_err(kube::Error::SerdeError)?;
             let value = serde_json::to_value(wanted).map_err(kube::Error::SerdeError)?;
-            if !is_applied(&live, there.managed_fields(), &value, &context.writer.field_manager()) {
+            let (applier, creator) = context.writer.field_managers();
+            if !is_applied(&live, there.managed_fields(), &value, &applier, creator) {
                 context.writer.apply(wanted).await?;
             }
             Ok(true)

@@ -20,7 +20,7 @@ pub fn panic_at(name: String) {
 ///
 /// # Panics
 /// If a test asked for it with [`panic_at`].
-pub fn reach(name: &str) {
+pub fn hit(name: &str) {
     if ABORT_AT.get().is_some_and(|at| at == name) {
         std::process::abort();
     }

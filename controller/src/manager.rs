@@ -34,14 +34,17 @@ pub const PAUSED: &str = "paused";
 /// How controllers run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The `reportingController` of events, as in `kubebid-operator`.
+    /// The name of the program, as in `kubebid-operator`: `reportingController` of events, field manager of creates and
+    /// patches.
     pub reporter: String,
     /// Sends every write with `dryRun=All`, and makes no call outside the cluster.
     pub dry_run: bool,
-    /// The shortest and longest time between two attempts at an object that fails.
+    /// The wait after the first failure of an object, and the longest wait.
     pub backoff: BackoffRange,
     /// The time in which all objects must be listed after a start.
     pub sync_timeout: Duration,
+    /// Is called after each pass with the name of the controller, the result and the duration.
+    pub on_pass: fn(&'static str, &'static str, Duration),
 }
 
 impl Default for Options {
@@ -51,6 +54,7 @@ impl Default for Options {
             dry_run: false,
             backoff: Duration::from_millis(5)..=Duration::from_secs(300),
             sync_timeout: Duration::from_secs(120),
+            on_pass: |_, _, _| (),
         }
     }
 }
@@ -109,7 +113,13 @@ impl Manager {
         let (events, event_writer) =
             recorder(client.clone(), &options.reporter, leadership.clone(), options.dry_run);
         Manager {
-            writer: Writer::new(client.clone(), "controller", leadership.clone(), options.dry_run),
+            writer: Writer::new(
+                client.clone(),
+                &options.reporter,
+                "controller",
+                leadership.clone(),
+                options.dry_run,
+            ),
             client,
             options,
             leadership,
@@ -124,6 +134,11 @@ impl Manager {
     /// Returns the client.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Returns a writer for a part of the program that is no controller.
+    pub fn writer(&self, name: &'static str) -> Writer {
+        self.writer.for_controller(name)
     }
 
     /// Returns the watch of a kind, the same for all who ask for the same `Api`.
@@ -161,7 +176,8 @@ impl Manager {
         let own = wakes.clone();
         watch.on_change(move |object| own.wake(ObjectRef::from_obj(object)));
         reconciler.watches(&mut Watches { pool: &mut self.pool, wakes });
-        let runner = Arc::new(Runner { reconciler, limiter, context: self.context::<R>() });
+        let on_pass = self.options.on_pass;
+        let runner = Arc::new(Runner { reconciler, limiter, context: self.context::<R>(), on_pass });
         let queue = UnboundedReceiverStream::new(woken)
             .map(|object| Ok::<_, std::convert::Infallible>(ReconcileRequest::from(object)));
         let config = controller::Config::default().concurrency(options.concurrency);
@@ -229,6 +245,7 @@ struct Runner<R: Reconciler> {
     reconciler: R,
     limiter: Arc<RateLimiter>,
     context: Context,
+    on_pass: fn(&'static str, &'static str, Duration),
 }
 
 impl<R: Reconciler> Runner<R> {
@@ -265,6 +282,7 @@ impl<R: Reconciler> Runner<R> {
         });
         let word = result.as_ref().map_or_else(Error::word, |_| "ok");
         metrics::reconciled(R::NAME, word, began.elapsed());
+        (self.on_pass)(R::NAME, word, began.elapsed());
         Ok(match result {
             Ok(action) => {
                 self.limiter.succeeded(subject);

@@ -36,9 +36,10 @@ pub struct ProcessArgs {
     /// Objects of a kind that are reconciled at once [default: as each controller has it]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Controllers")]
     pub concurrency: Option<u16>,
-    /// The shortest and longest time between two attempts at an object that fails
-    #[arg(long, default_value = "5ms..5m", value_name = "LEAST..MOST", value_parser = backoff, help_heading = "Controllers")]
-    pub backoff: BackoffRange,
+    /// The wait after the first failure of an object, ± 20 %, which doubles with each, and the longest wait, as in 5ms..5m
+    /// [default: as the program has it]
+    #[arg(long, value_name = "LEAST..MOST", value_parser = backoff, help_heading = "Controllers")]
+    pub backoff: Option<BackoffRange>,
     /// How long the first list of all objects may take before the process ends with code 1
     #[arg(long, default_value = "2m", value_name = "TIME", value_parser = time, help_heading = "Controllers")]
     pub sync_timeout: Duration,
@@ -103,6 +104,10 @@ pub struct Program {
     pub metrics: PrometheusHandle,
     /// Metrics that are rendered when they are asked for.
     pub more_metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// The default of `--backoff`.
+    pub backoff: BackoffRange,
+    /// Is called after each pass with the name of the controller, the result and the duration.
+    pub on_pass: fn(&'static str, &'static str, Duration),
 }
 
 impl Program {
@@ -116,6 +121,8 @@ impl Program {
             log_variable: "RUST_LOG",
             metrics: metrics::install(prefix, &[])?,
             more_metrics: Arc::new(String::new),
+            backoff: Options::default().backoff,
+            on_pass: |_, _, _| (),
         })
     }
 }
@@ -189,7 +196,7 @@ async fn work(
     mut stop: Pin<&mut impl Future<Output = ()>>,
     mut build: impl AsyncFnMut(&mut Manager) -> Result<(), Box<dyn Error>>,
 ) -> Result<ExitCode, Box<dyn Error>> {
-    let asked = until_done("the API server does not answer", async || {
+    let asked = until_done("the cluster cannot be asked", async || {
         let version = tokio::time::timeout(PATIENCE, client.apiserver_version()).await;
         version.map_err(|_| "no answer within 5 s".to_owned())?.map_err(|error| error.to_string())
     });
@@ -201,13 +208,17 @@ async fn work(
     let options = Options {
         reporter: program.name.to_owned(),
         dry_run: args.dry_run,
-        backoff: args.backoff.clone(),
+        backoff: args.backoff.clone().unwrap_or_else(|| program.backoff.clone()),
         sync_timeout: args.sync_timeout,
+        on_pass: program.on_pass,
     };
     if args.alone || args.dry_run {
         let leadership = Leadership::alone();
         let mut manager = Manager::new(client, leadership.clone(), options);
-        build(&mut manager).await?;
+        tokio::select! {
+            built = build(&mut manager) => built?,
+            () = stop.as_mut() => return Ok(stopped()),
+        }
         let mut working = std::pin::pin!(manager.run());
         tokio::select! {
             ended = working.as_mut() => return Err(ended.map_or_else(Into::into, |()| "ended".into())),
@@ -230,8 +241,11 @@ async fn work(
         };
         let leadership = term.leadership.clone();
         let mut manager = Manager::new(client.clone(), leadership.clone(), options.clone());
-        build(&mut manager).await?;
-        let is_stopped = {
+        let is_built = tokio::select! {
+            built = build(&mut manager) => built.map(|()| true)?,
+            () = stop.as_mut() => false,
+        };
+        let is_stopped = !is_built || {
             let mut working = std::pin::pin!(manager.run());
             let is_stopped = tokio::select! {
                 ended = working.as_mut() => return Err(ended.map_or_else(Into::into, |()| "ended".into())),

@@ -20,6 +20,8 @@ use tracing::info;
 #[derive(Clone)]
 pub struct Writer {
     client: Client,
+    /// The name of the program, as in `kubebid-operator`.
+    program: Arc<str>,
     controller: &'static str,
     leadership: Leadership,
     dry_run: bool,
@@ -65,9 +67,16 @@ pub enum Eviction {
 }
 
 impl Writer {
-    /// Returns a writer for a controller.
-    pub fn new(client: Client, controller: &'static str, leadership: Leadership, dry_run: bool) -> Writer {
-        Writer { client, controller, leadership, dry_run, cache: Arc::default() }
+    /// Returns a writer for a controller of a program. The program is the field manager of creates and patches; the field
+    /// manager of what is applied whole, such as a status, is `kubebid-CONTROLLER`.
+    pub fn new(
+        client: Client,
+        program: &str,
+        controller: &'static str,
+        leadership: Leadership,
+        dry_run: bool,
+    ) -> Writer {
+        Writer { client, program: program.into(), controller, leadership, dry_run, cache: Arc::default() }
     }
 
     /// Returns the same writer for another controller of the process, with the same cache.
@@ -78,6 +87,11 @@ impl Writer {
     /// Returns the client, for reads and for requests to other services through the API server.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Returns true if `--dry-run` was given: nothing outside the cluster may be changed.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
     }
 
     /// Returns an object as it was last written, if the watch has not delivered that write yet.
@@ -96,7 +110,7 @@ impl Writer {
     /// [`WriteError`].
     pub async fn create<K: Object>(&self, object: &K) -> Result<Option<K>, WriteError> {
         self.check("create", object)?;
-        let params = PostParams { field_manager: Some(self.field_manager()), dry_run: self.dry_run };
+        let params = PostParams { field_manager: Some(self.program.to_string()), dry_run: self.dry_run };
         let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = request_for(object).create(&params, body).map_err(kube::Error::BuildRequest)?;
         match self.client.request::<K>(request).await {
@@ -120,7 +134,7 @@ impl Writer {
         let mut patch = patch;
         metadata_of(&mut patch).insert("uid".to_owned(), json!(object.uid()));
         let params = PatchParams {
-            field_manager: Some(self.field_manager()),
+            field_manager: Some(self.program.to_string()),
             dry_run: self.dry_run,
             ..PatchParams::default()
         };
@@ -179,10 +193,11 @@ impl Writer {
     /// # Errors
     /// [`WriteError`].
     pub async fn delete<K: Object>(&self, object: &K) -> Result<(), WriteError> {
-        self.delete_by::<K>(&ObjectName::of(object), &object.uid().unwrap_or_default(), None).await
+        let uid = object.uid().unwrap_or_default();
+        self.delete_by::<K>(&ObjectName::of(object), &uid, None).await.map(|_| ())
     }
 
-    /// Deletes the object with this name and UID, with a grace period of so many seconds.
+    /// Deletes the object with this name and UID, with a grace period of so many seconds. Returns false if it was gone.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -191,14 +206,14 @@ impl Writer {
         name: &ObjectName,
         uid: &str,
         grace_seconds: Option<u32>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<bool, WriteError> {
         self.check_name("delete", &K::kind(&()), name)?;
         let params = DeleteParams { dry_run: self.dry_run, grace_period_seconds: grace_seconds, ..only(uid) };
         let request = Request::new(path::<K>(&name.namespace)).delete(&name.name, &params);
         let request = request.map_err(kube::Error::BuildRequest)?;
         match self.client.request_text(request).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -261,13 +276,13 @@ impl Writer {
         object
     }
 
-    /// Returns the field manager of the controller.
-    pub(crate) fn field_manager(&self) -> String {
-        format!("kubebid-{}", self.controller)
+    /// Returns the field managers of what is applied, and of creates and patches.
+    pub(crate) fn field_managers(&self) -> (String, &str) {
+        (format!("kubebid-{}", self.controller), &self.program)
     }
 
     fn apply_params(&self) -> PatchParams {
-        let params = PatchParams::apply(&self.field_manager()).force();
+        let params = PatchParams::apply(&self.field_managers().0).force();
         if self.dry_run { params.dry_run() } else { params }
     }
 

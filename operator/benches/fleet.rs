@@ -1,6 +1,7 @@
 //! How long notices and fleets take, on a real control plane: `just fleet`.
 //!
 //! It leaves out what machines take to boot (KWOK's nodes come after 50 to 200 ms), and pods that take long to end.
+#![allow(clippy::disallowed_methods, reason = "a test writes as people do")]
 
 #[path = "../tests/plane/market.rs"]
 #[allow(dead_code, reason = "the stories use the rest")]

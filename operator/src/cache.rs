@@ -1,49 +1,41 @@
-//! Caches of the cluster's objects: the stores that the watches fill, their indexes, and the operator's own last writes.
-
-mod index;
-mod write_cache;
-
-pub(crate) use index::Index;
-pub(crate) use write_cache::WriteCache;
+//! The objects of the cluster that the operator watches, and their indexes.
 
 use crate::api::{ANNOTATION_NAMESPACE, BidNode, BidSlot, LABEL_SLOT};
 use crate::plan::demand::{controller, is_unschedulable};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::ResourceExt as _;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::api::Api;
+use kube::runtime::reflector::ObjectRef;
+use kube::{Client, Resource, ResourceExt as _};
+use kubebid_controller::index::Index;
+use kubebid_controller::object::controller_of;
+use kubebid_controller::{Manager, Watch};
 use std::sync::Arc;
 
-/// The stores of the objects that the operator watches, as of the last event of each watch.
+/// The objects that the operator watches, as of the last event of each watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Stores {
-    pub(crate) bidnodes: Store<BidNode>,
-    pub(crate) slots: Store<BidSlot>,
-    pub(crate) nodes: Store<Node>,
-    pub(crate) pods: Store<Pod>,
-    pub(crate) indexes: Arc<Indexes>,
-}
-
-/// The indexes of the stores.
-#[derive(Debug)]
-pub(crate) struct Indexes {
+    pub(crate) bidnodes: Watch<BidNode>,
+    pub(crate) slots: Watch<BidSlot>,
+    pub(crate) nodes: Watch<Node>,
+    pub(crate) pods: Watch<Pod>,
     /// The slots by the UID of their BidNode.
-    pub(crate) slots_by_owner: Index<BidSlot>,
+    slots_by_owner: Arc<Index<BidSlot>>,
     /// The slots by the name of their node.
-    pub(crate) slots_by_node: Index<BidSlot>,
+    slots_by_node: Arc<Index<BidSlot>>,
     /// The pods by the name of their node; pods without a node have the empty name.
-    pub(crate) pods_by_node: Index<Pod>,
+    pods_by_node: Arc<Index<Pod>>,
     /// The pods by the UID of their controller.
-    pub(crate) pods_by_controller: Index<Pod>,
+    pods_by_controller: Arc<Index<Pod>>,
 }
 
-impl Default for Indexes {
-    fn default() -> Self {
-        Indexes {
-            slots_by_owner: Index::new(bidnode_uid_of),
-            slots_by_node: Index::new(|slot| slot.status.as_ref()?.node.clone()),
-            pods_by_node: Index::new(|pod| Some(node_name_of(pod).unwrap_or_default().to_owned())),
-            pods_by_controller: Index::new(|pod| controller(pod).map(str::to_owned)),
-        }
+/// Returns the API of the objects of one namespace, or of all.
+pub(crate) fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
     }
 }
 
@@ -53,6 +45,25 @@ pub(crate) fn node_name_of(pod: &Pod) -> Option<&str> {
 }
 
 impl Stores {
+    /// Watches the BidNodes and slots of a namespace or of all, and all nodes and pods.
+    pub(crate) fn watch(manager: &mut Manager, namespace: Option<&str>) -> Stores {
+        let client = manager.client().clone();
+        let (bidnodes, slots) =
+            (manager.watch(api(&client, namespace)), manager.watch(api::<BidSlot>(&client, namespace)));
+        let (nodes, pods) =
+            (manager.watch(Api::all(client.clone())), manager.watch(Api::<Pod>::all(client.clone())));
+        Stores {
+            slots_by_owner: slots.index(bidnode_uid_of),
+            slots_by_node: slots.index(|slot| slot.status.as_ref()?.node.clone()),
+            pods_by_node: pods.index(|pod| Some(node_name_of(pod).unwrap_or_default().to_owned())),
+            pods_by_controller: pods.index(|pod| controller(pod).map(str::to_owned)),
+            bidnodes,
+            slots,
+            nodes,
+            pods,
+        }
+    }
+
     /// Returns the BidNode of a slot, if it still exists.
     pub(crate) fn bidnode_of(&self, slot: &BidSlot) -> Option<Arc<BidNode>> {
         let bidnode = self.bidnodes.get(&bidnode_ref_of(slot)?)?;
@@ -61,7 +72,7 @@ impl Stores {
 
     /// Returns the slots of a BidNode, ordered by number.
     pub(crate) fn slots_of(&self, bidnode: &BidNode) -> Vec<Arc<BidSlot>> {
-        let slots = self.indexes.slots_by_owner.get(&bidnode.uid().unwrap_or_default());
+        let slots = self.slots_by_owner.of(&bidnode.uid().unwrap_or_default());
         let mut slots: Vec<_> = slots.iter().filter_map(|slot| self.slots.get(slot)).collect();
         slots.sort_by_key(|slot| ordinal(&slot.name_any()));
         slots
@@ -69,7 +80,7 @@ impl Stores {
 
     /// Returns the slot whose node has this name.
     pub(crate) fn slot_on(&self, node: &str) -> Option<Arc<BidSlot>> {
-        self.indexes.slots_by_node.get(node).iter().find_map(|slot| self.slots.get(slot))
+        self.slots_by_node.of(node).iter().find_map(|slot| self.slots.get(slot))
     }
 
     /// Returns the node of this name.
@@ -89,12 +100,12 @@ impl Stores {
 
     /// Returns the pods of a controller, by its UID, that have not finished.
     pub(crate) fn pods_of_controller(&self, controller: &str) -> Vec<Arc<Pod>> {
-        let pods = self.indexes.pods_by_controller.get(controller);
+        let pods = self.pods_by_controller.of(controller);
         pods.iter().filter_map(|pod| self.pods.get(pod)).filter(|pod| !is_finished(pod)).collect()
     }
 
     fn pods_by_node(&self, key: &str, matches: impl Fn(&Pod) -> bool) -> Vec<Arc<Pod>> {
-        let pods = self.indexes.pods_by_node.get(key);
+        let pods = self.pods_by_node.of(key);
         pods.iter().filter_map(|pod| self.pods.get(pod)).filter(|pod| matches(pod)).collect()
     }
 }
@@ -106,12 +117,12 @@ pub(crate) fn ordinal(name: &str) -> u32 {
 
 /// Returns the BidNode that the owner reference of a slot names.
 pub(crate) fn bidnode_ref_of(slot: &BidSlot) -> Option<ObjectRef<BidNode>> {
-    let owner = slot.owner_references().iter().find(|owner| owner.kind == "BidNode")?;
+    let owner = controller_of::<BidNode, _>(slot)?;
     Some(ObjectRef::new(&owner.name).within(&slot.namespace()?))
 }
 
 fn bidnode_uid_of(slot: &BidSlot) -> Option<String> {
-    slot.owner_references().iter().find(|owner| owner.kind == "BidNode").map(|owner| owner.uid.clone())
+    controller_of::<BidNode, _>(slot).map(|owner| owner.uid.clone())
 }
 
 /// Returns the slot that the labels of a node name.

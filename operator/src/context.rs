@@ -1,29 +1,22 @@
-//! Context of every reconcile: options, caches, work queues, backoffs, and what the process remembers.
+//! Context of every reconcile: options, caches, writers, wakes, and what the process remembers.
 
-mod backoff;
-mod events;
 mod memory;
-mod queues;
-
-pub(crate) use events::EventRecorder;
-pub(crate) use queues::{Queued, Queues};
 
 use crate::api::{BidNode, BidSlot, BidSlotStatus};
-use crate::cache::{Stores, WriteCache};
+use crate::cache::Stores;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::leader_election::{Leadership, Pass};
 use crate::metrics::ActiveNodes;
 use crate::plan::slot::Limits;
 use crate::provisioner::Provisioner;
-use backoff::Backoffs;
-use events::Events;
 use k8s_openapi::api::core::v1::Node;
-use kube::runtime::events::{Event, EventType};
-use kube::{Client, Resource};
+use kube::Resource;
+use kube::runtime::events::EventType;
+use kubebid_controller::events::EventRecorder;
+use kubebid_controller::leader_election::Leadership;
+use kubebid_controller::{Object, Wakes, Writer};
 use memory::Memory;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The options of the operator, and the services that it uses.
 #[derive(Clone, Debug)]
@@ -32,8 +25,6 @@ pub struct Options {
     pub engine: Arc<Engine>,
     /// The provisioner.
     pub provisioner: Arc<dyn Provisioner>,
-    /// The right to write.
-    pub leadership: Leadership,
     /// The metric of the active nodes.
     pub active_nodes: Arc<ActiveNodes>,
     /// The namespace of the BidNodes; absent for all namespaces.
@@ -44,45 +35,20 @@ pub struct Options {
 
 /// The state that all reconciles share.
 pub(crate) struct Context {
-    pub(crate) client: Client,
     pub(crate) stores: Stores,
-    pub(crate) queues: Queues,
-    pub(crate) backoffs: Backoffs,
     pub(crate) memory: Memory,
-    /// The last writes of BidNodes, slots and nodes.
-    pub(crate) bidnodes: WriteCache<BidNode>,
-    pub(crate) slots: WriteCache<BidSlot>,
-    pub(crate) nodes: WriteCache<Node>,
-    options: Options,
-    events: Events,
-    has_synced: AtomicBool,
+    /// Writes on behalf of the controller of BidNodes.
+    pub(crate) bidnode_writer: Writer,
+    /// Writes on behalf of the controller of slots.
+    pub(crate) slot_writer: Writer,
+    pub(crate) bidnode_wakes: Wakes<BidNode>,
+    pub(crate) slot_wakes: Wakes<BidSlot>,
+    pub(crate) events: EventRecorder,
+    pub(crate) leadership: Leadership,
+    pub(crate) options: Options,
 }
 
 impl Context {
-    /// Creates the context, and the recorder that writes its events.
-    pub(crate) fn new(
-        client: Client,
-        stores: Stores,
-        queues: Queues,
-        options: Options,
-    ) -> (Self, EventRecorder) {
-        let (recorder, events) = EventRecorder::new(client.clone(), options.leadership.clone());
-        let context = Context {
-            client,
-            stores,
-            queues,
-            backoffs: Backoffs::default(),
-            memory: Memory::default(),
-            bidnodes: WriteCache::default(),
-            slots: WriteCache::default(),
-            nodes: WriteCache::default(),
-            options,
-            events,
-            has_synced: AtomicBool::new(false),
-        };
-        (context, recorder)
-    }
-
     /// Returns the engine.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.options.engine
@@ -111,31 +77,21 @@ impl Context {
     /// Returns the node of a slot, as it was observed or as it was written since.
     pub(crate) fn node_of(&self, status: &BidSlotStatus) -> Option<Arc<Node>> {
         let node = status.node.as_deref().and_then(|name| self.stores.node(name))?;
-        Some(self.nodes.newest(node))
+        Some(self.newest(node))
     }
 
-    /// Fails unless this replica leads. It is called before each write.
+    /// Returns an object as it was observed or as it was written since.
+    pub(crate) fn newest<K: Object>(&self, object: Arc<K>) -> Arc<K> {
+        self.slot_writer.newest(object)
+    }
+
+    /// Fails unless this replica leads. It is called before each call of the engine or the provisioner that changes
+    /// something; writes to the cluster are checked by the writers.
     pub(crate) fn check_leadership(&self) -> Result<(), Error> {
-        if self.options.leadership.is_valid() { Ok(()) } else { Err(Error::NotLeading) }
+        if self.leadership.is_valid() { Ok(()) } else { Err(Error::NotLeader) }
     }
 
-    /// Counts a pass for as long as the returned value lives.
-    pub(crate) fn pass(&self) -> Pass {
-        self.options.leadership.pass()
-    }
-
-    /// Records that all stores have synced.
-    pub(crate) fn set_synced(&self) {
-        self.has_synced.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether all stores have synced. Nothing is reconciled before.
-    pub(crate) fn has_synced(&self) -> bool {
-        self.has_synced.load(Ordering::Relaxed)
-    }
-
-    /// Records an event about an object, with its slot as the related object. Kubernetes counts events of one object with the
-    /// same reason as one, unless their slots differ.
+    /// Records an event about an object, with its slot as the related object.
     pub(crate) fn record_event<K>(
         &self,
         regarding: &K,
@@ -146,16 +102,12 @@ impl Context {
     ) where
         K: Resource<DynamicType = ()>,
     {
-        let (reason, action) = (reason.to_owned(), reason.to_owned());
-        let secondary = slot.map(|slot| slot.object_ref(&()));
-        let event = Event { type_, reason, note: Some(note), action, secondary };
-        self.events.record(event, regarding.object_ref(&()));
+        self.events.publish(regarding, slot.map(|slot| slot.object_ref(&())), type_, reason, note);
     }
 
     /// Forgets an object that is gone.
     pub(crate) fn forget(&self, uid: &str) {
-        self.bidnodes.forget(uid);
-        self.slots.forget(uid);
+        self.slot_writer.forget(uid);
         self.memory.forget(uid);
     }
 }

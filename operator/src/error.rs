@@ -1,5 +1,7 @@
 //! Errors of a reconcile. Each ends the pass, and the object is requeued.
 
+use kubebid_controller::writer::WriteError;
+use kubebid_controller::{Error as PassError, ReconcilerError};
 use std::time::Duration;
 
 /// The reason why a reconcile failed.
@@ -11,49 +13,62 @@ pub(crate) enum Error {
     /// The API server does not answer, or refuses.
     #[error("the cluster: {0}")]
     Cluster(Box<kube::Error>),
+    /// This replica is not the leader, or cannot be sure of it.
+    #[error("this replica does not lead")]
+    NotLeader,
     /// The engine does not answer, or refuses.
     #[error("the engine: {0}")]
     Engine(#[from] kubebid_client::Error),
     /// The provisioner does not answer, or refuses.
     #[error(transparent)]
     Provisioner(#[from] crate::provisioner::Fault),
-    /// This replica is not the leader, or cannot be sure of it.
-    #[error("this replica does not lead")]
-    NotLeading,
-    /// The reconcile panicked.
-    #[error("a bug of ours: {0}")]
-    Panicked(String),
 }
 
-impl From<kube::Error> for Error {
-    fn from(error: kube::Error) -> Self {
-        let is_conflict = matches!(&error, kube::Error::Api(status) if status.is_conflict());
-        if is_conflict { Error::Conflict } else { Error::Cluster(Box::new(error)) }
+/// An error of a service beside the cluster.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServiceError {
+    /// The engine does not answer, or refuses.
+    #[error("the engine: {0}")]
+    Engine(kubebid_client::Error),
+    /// The provisioner does not answer, or refuses.
+    #[error(transparent)]
+    Provisioner(crate::provisioner::Fault),
+}
+
+impl From<WriteError> for Error {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::NotLeader => Error::NotLeader,
+            WriteError::Conflict => Error::Conflict,
+            WriteError::Cluster(error) => Error::Cluster(error),
+        }
     }
 }
 
-impl Error {
-    /// Returns the least time before the next call, if the other side has asked for one.
-    pub(crate) fn retry_after(&self) -> Duration {
+impl From<Error> for PassError<ServiceError> {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Conflict => PassError::Conflict,
+            Error::Cluster(error) => PassError::Cluster(error),
+            Error::NotLeader => PassError::NotLeader,
+            Error::Engine(error) => PassError::Own(ServiceError::Engine(error)),
+            Error::Provisioner(fault) => PassError::Own(ServiceError::Provisioner(fault)),
+        }
+    }
+}
+
+impl ReconcilerError for ServiceError {
+    fn reason(&self) -> &'static str {
         match self {
-            Error::Provisioner(fault) => fault.retry_after.unwrap_or_default(),
-            Error::Conflict
-            | Error::Cluster(_)
-            | Error::Engine(_)
-            | Error::NotLeading
-            | Error::Panicked(_) => Duration::ZERO,
+            ServiceError::Engine(_) => "auction",
+            ServiceError::Provisioner(_) => "provisioner",
         }
     }
 
-    /// Returns the value of the label `result` of the metric of reconciles.
-    pub(crate) fn label(&self) -> &'static str {
+    fn retry_after(&self) -> Option<Duration> {
         match self {
-            Error::Conflict => "stale",
-            Error::Cluster(_) => "cluster",
-            Error::Engine(_) => "auction",
-            Error::Provisioner(_) => "provisioner",
-            Error::NotLeading => "not_leading",
-            Error::Panicked(_) => "panicked",
+            ServiceError::Provisioner(fault) => fault.retry_after,
+            ServiceError::Engine(_) => None,
         }
     }
 }

@@ -1,33 +1,25 @@
 //! `kubebid-operator`: runs the operator, and prints its custom resource definitions.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use http::Request;
 use k8s_openapi::jiff::SignedDuration;
 use kube::api::Api;
-use kube::client::{Body, ClientBuilder};
-use kube::{Client, Config, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
+use kubebid_controller::Manager;
+use kubebid_controller::leader_election::until_done;
+use kubebid_controller::process::{self, ProcessArgs, Program};
 use kubebid_operator::control::{self, Options};
+use kubebid_operator::crds;
 use kubebid_operator::engine::Engine;
-use kubebid_operator::leader_election::{Candidate, Leadership, TermEnd, until_done};
 use kubebid_operator::metrics::{self, ActiveNodes};
-use kubebid_operator::ops::{self, Ops};
 use kubebid_operator::plan::slot::Limits;
 use kubebid_operator::provisioner::external::{self, External, ExternalOptions};
 use kubebid_operator::provisioner::{Kwok, Provisioner};
-use kubebid_operator::{crds, failpoint};
 use std::error::Error;
-use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
-use std::net::SocketAddr;
+use std::io::{self, ErrorKind, Write as _};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tower::util::MapRequestLayer;
-use tracing::{error, info};
-use tracing_subscriber::EnvFilter;
 
 /// The Kubernetes operator of KubeBid: turns BidNodes into nodes by bidding for them
 #[derive(Parser)]
@@ -113,30 +105,8 @@ struct Run {
     /// The time after which a bid that the engine does not know is placed again
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time, help_heading = "Limits")]
     unknown_for: SignedDuration,
-    /// Address of /healthz, /readyz and /metrics
-    #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS")]
-    listen: SocketAddr,
-    /// The namespace of the Lease for leader election
-    #[arg(long, default_value = "kubebid-system", value_name = "NAMESPACE")]
-    lease_namespace: String,
-    /// The name of the Lease
-    #[arg(long, default_value = "kubebid-operator", value_name = "NAME")]
-    lease_name: String,
-    /// The duration of the Lease, in seconds; at least 3
-    #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=3600))]
-    lease_seconds: u64,
-    /// This replica's name in the Lease
-    #[arg(long, env = "HOSTNAME", default_value = "kubebid-operator", value_name = "NAME")]
-    identity: String,
-    /// Run without a Lease, as the only replica
-    #[arg(long)]
-    alone: bool,
-    /// End the process at this point, as a crash would; for tests
-    #[arg(long, hide = true)]
-    abort_at: Option<String>,
-    /// Panic at this point, once; for tests
-    #[arg(long, hide = true)]
-    panic_at: Option<String>,
+    #[command(flatten)]
+    process: ProcessArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -212,103 +182,32 @@ fn print(text: &str) -> Result<ExitCode, Box<dyn Error>> {
 
 impl Run {
     async fn run(self) -> Result<ExitCode, Box<dyn Error>> {
-        let filter = EnvFilter::builder()
-            .with_env_var("KUBEBID_LOG")
-            .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
-            .from_env()?;
-        let ansi = std::io::stderr().is_terminal();
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
-        if let Some(point) = self.abort_at.clone() {
-            failpoint::abort_at(point);
-        }
-        if let Some(point) = self.panic_at.clone() {
-            failpoint::panic_at(point);
-        }
-        let mut config = Config::infer().await?;
-        // A refusal is an answer: an eviction that its budget forbids is looked at again, not waited for.
-        config.default_retry = false;
-        let metrics = metrics::install()?;
-        let counted = MapRequestLayer::new(|request: Request<Body>| {
-            metrics::asked_cluster(&request);
-            request
-        });
-        let client = ClientBuilder::try_from(config)?.with_layer(&counted).build();
-        let ops = Ops { metrics, active_nodes: Arc::default(), ready: Arc::default() };
-        let listener = TcpListener::bind(self.listen).await?;
-        info!(address = %listener.local_addr()?, "listening");
-        let serving = ops::serve(listener, ops.clone());
-        let mut stop = std::pin::pin!(stop_signal());
-        tokio::select! {
-            served = serving => served.map(|()| ExitCode::FAILURE).map_err(Into::into),
-            worked = self.work(client, &ops, stop.as_mut()) => worked,
-        }
-    }
-
-    /// Runs the controllers until the process is stopped or another replica leads.
-    async fn work(
-        &self,
-        client: Client,
-        ops: &Ops,
-        mut stop: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<ExitCode, Box<dyn Error>> {
-        let asked = until_done("the cluster cannot be asked", async || cluster_uid(&client).await);
-        let cluster = tokio::select! {
-            cluster = asked => cluster,
-            () = stop.as_mut() => return Ok(stopped()),
+        let active_nodes = Arc::<ActiveNodes>::default();
+        let rendered = Arc::clone(&active_nodes);
+        let program = Program {
+            name: "kubebid-operator",
+            log_variable: "KUBEBID_LOG",
+            metrics: metrics::install()?,
+            more_metrics: Arc::new(move || rendered.render()),
+            // A slot that fails has most likely been refused by the engine, which is asked again with care.
+            backoff: Duration::from_millis(400)..=Duration::from_secs(60),
+            on_pass: metrics::reconciled,
         };
-        ops.ready.store(true, Ordering::Relaxed);
-        let lease = Duration::from_secs(self.lease_seconds);
-        let candidate =
-            Candidate::new(client.clone(), &self.lease_namespace, &self.lease_name, &self.identity, lease);
-        loop {
-            if self.alone {
-                let leadership = Leadership::alone();
-                let options = self.options(&client, &cluster, leadership.clone(), &ops.active_nodes)?;
-                let mut working = std::pin::pin!(control::run(client.clone(), options));
-                tokio::select! {
-                    () = working.as_mut() => return Err(ENDED.into()),
-                    () = stop.as_mut() => {}
-                }
-                tokio::select! { () = working => {} () = leadership.finish() => {} }
-                return Ok(stopped());
-            }
-            let mut term = tokio::select! {
-                term = candidate.lead() => term,
-                () = stop.as_mut() => return Ok(stopped()),
-            };
-            let leadership = term.leadership.clone();
-            let options = self.options(&client, &cluster, leadership.clone(), &ops.active_nodes)?;
-            let is_stopped = {
-                let mut working = std::pin::pin!(control::run(client.clone(), options));
-                let is_stopped = tokio::select! {
-                    () = working.as_mut() => return Err(ENDED.into()),
-                    () = term.ended() => false,
-                    () = stop.as_mut() => true,
-                };
-                tokio::select! { () = working => {} () = leadership.finish() => {} }
-                is_stopped
-            };
-            if is_stopped {
-                term.release().await;
-                return Ok(stopped());
-            }
-            let lost = tokio::select! {
-                lost = term.lost() => lost,
-                () = stop.as_mut() => return Ok(stopped()),
-            };
-            if lost == TermEnd::ToAnother {
-                error!("another replica leads: this one ends");
-                return Ok(ExitCode::from(3));
-            }
-        }
+        process::run(program, &self.process, async |manager| {
+            let client = manager.client().clone();
+            let asked = until_done("the cluster has no name", async || cluster_uid(&client).await);
+            let options = self.options(manager, &asked.await, &active_nodes)?;
+            control::add(manager, options, self.process.concurrency);
+            Ok(())
+        })
+        .await
     }
 
     /// Returns what the operator works with while it leads.
     fn options(
         &self,
-        client: &Client,
+        manager: &Manager,
         cluster: &str,
-        leadership: Leadership,
         active_nodes: &Arc<ActiveNodes>,
     ) -> Result<Options, Box<dyn Error>> {
         let mut client_of_engine = kubebid_client::Client::builder()
@@ -323,7 +222,7 @@ impl Run {
             ProvisionerKind::Kwok => {
                 let (least, most) = self.kwok_delay_ms;
                 let delay = Duration::from_millis(least)..=Duration::from_millis(most);
-                Arc::new(Kwok::new(client.clone(), delay))
+                Arc::new(Kwok::new(manager.writer("kwok"), delay))
             }
             ProvisionerKind::External => Arc::new(External::new(ExternalOptions {
                 url: self.provisioner_url.clone().unwrap_or_default(),
@@ -334,7 +233,6 @@ impl Run {
         Ok(Options {
             engine,
             provisioner,
-            leadership,
             active_nodes: Arc::clone(active_nodes),
             namespace: self.watch_namespace.clone(),
             limits: Limits {
@@ -348,26 +246,10 @@ impl Run {
     }
 }
 
-const ENDED: &str = "a watch of the cluster has ended";
-
-fn stopped() -> ExitCode {
-    info!("stopped; another replica, or the next start, goes on from here");
-    ExitCode::SUCCESS
-}
-
 /// Returns the name of the cluster: the UID of its `kube-system` namespace.
 async fn cluster_uid(client: &Client) -> Result<String, String> {
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
     let system = tokio::time::timeout(Duration::from_secs(5), namespaces.get("kube-system")).await;
     let system = system.map_err(|_| "no answer within 5 s")?.map_err(|error| error.to_string())?;
     system.uid().ok_or_else(|| "kube-system has no UID".to_owned())
-}
-
-async fn stop_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
 }

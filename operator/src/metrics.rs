@@ -2,8 +2,9 @@
 
 use crate::api::BidNode;
 use kube::ResourceExt as _;
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use kubebid_controller::metrics::doubling_buckets;
+use metrics::{counter, describe_counter, describe_histogram, histogram};
+use metrics_exporter_prometheus::{BuildError, PrometheusHandle};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,8 +17,6 @@ const NOTICES: &str = "kubebid_operator_notices_total";
 const PODS_MOVED: &str = "kubebid_operator_pods_moved_total";
 const TAINT_SECONDS: &str = "kubebid_operator_notice_to_taint_seconds";
 const DRAIN_SECONDS: &str = "kubebid_operator_notice_to_drained_seconds";
-const API_REQUESTS: &str = "kubebid_operator_api_requests_total";
-const LEADER: &str = "kubebid_operator_leader";
 
 /// The values of the label `answer` of the metric of notices.
 pub(crate) const RAISED: &str = "raised";
@@ -29,17 +28,10 @@ pub(crate) const DELETED: &str = "deleted";
 
 /// Installs the recorder of the process, and returns the handle that renders its metrics.
 pub fn install() -> Result<PrometheusHandle, BuildError> {
-    let buckets = |count| (0..count).map(|power| 0.01 * f64::from(1 << power)).collect::<Vec<_>>();
-    let of = |name: &str| Matcher::Full(name.to_owned());
     // A notice may take minutes.
-    let builder = PrometheusBuilder::new()
-        .set_buckets_for_metric(of(RECONCILE_SECONDS), &buckets(10))?
-        .set_buckets_for_metric(of(TAINT_SECONDS), &buckets(16))?
-        .set_buckets_for_metric(of(DRAIN_SECONDS), &buckets(16))?;
-    let recorder = builder.build_recorder();
-    let handle = recorder.handle();
-    // A process has one recorder: the first one stays.
-    let _ = metrics::set_global_recorder(recorder);
+    let buckets = [(RECONCILE_SECONDS, 10), (TAINT_SECONDS, 16), (DRAIN_SECONDS, 16)];
+    let buckets = buckets.map(|(name, count)| (name.to_owned(), doubling_buckets(count)));
+    let handle = kubebid_controller::metrics::install("kubebid_operator", &buckets)?;
     describe_counter!(RECONCILES, "Looks at an object, by what came of it");
     describe_histogram!(RECONCILE_SECONDS, "How long a look at an object takes");
     describe_counter!(STEPS, "Steps of slots, by kind");
@@ -47,8 +39,6 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     describe_counter!(PODS_MOVED, "Pods made to leave a node, by how");
     describe_histogram!(TAINT_SECONDS, "From a notice to the taint on its node");
     describe_histogram!(DRAIN_SECONDS, "From a notice to the last pod's leaving");
-    describe_counter!(API_REQUESTS, "Requests to the API server, by method and resource; a watch is one");
-    describe_gauge!(LEADER, "1 while this replica leads");
     begin();
     Ok(handle)
 }
@@ -62,11 +52,16 @@ fn begin() {
         counter!(PODS_MOVED, "how" => how).increment(0);
     }
     let _ = (histogram!(TAINT_SECONDS), histogram!(DRAIN_SECONDS));
-    leads(false);
 }
 
-/// Counts a reconcile.
-pub(crate) fn reconciled(result: &'static str, took: Duration) {
+/// Counts a pass over a BidNode or a slot. These two metrics are as old as the operator; the library has its own by
+/// controller.
+pub fn reconciled(_controller: &'static str, result: &'static str, took: Duration) {
+    let result = match result {
+        "conflict" => "stale",
+        "not_leader" => "not_leading",
+        result => result,
+    };
     counter!(RECONCILES, "result" => result).increment(1);
     histogram!(RECONCILE_SECONDS).record(took.as_secs_f64());
 }
@@ -94,33 +89,6 @@ pub(crate) fn tainted(after: Duration) {
 /// Records the time from a notice to the end of the drain.
 pub(crate) fn drained(after: Duration) {
     histogram!(DRAIN_SECONDS).record(after.as_secs_f64());
-}
-
-/// Counts a request to the API server.
-pub fn asked_cluster<B>(request: &http::Request<B>) {
-    let (method, resource) = (request.method().to_string(), resource(request.uri().path()));
-    counter!(API_REQUESTS, "method" => method, "resource" => resource).increment(1);
-}
-
-/// Returns the resource of a path of the API server, as in `pods/eviction`.
-fn resource(path: &str) -> String {
-    let mut parts = path.trim_start_matches('/').split('/');
-    // api/VERSION, or apis/GROUP/VERSION.
-    let group = if parts.next() == Some("apis") { 2 } else { 1 };
-    let mut parts: Vec<_> = parts.skip(group).collect();
-    if parts.first() == Some(&"namespaces") && parts.len() > 2 {
-        parts.drain(..2);
-    }
-    match parts[..] {
-        [] => "none".to_owned(),
-        [resource] | [resource, _] => resource.to_owned(),
-        [resource, _, sub, ..] => format!("{resource}/{sub}"),
-    }
-}
-
-/// Sets whether this replica is the leader.
-pub(crate) fn leads(leads: bool) {
-    gauge!(LEADER).set(if leads { 1.0 } else { 0.0 });
 }
 
 /// The number of active nodes of each BidNode. It is rendered on request, so that a series goes with its object.
@@ -153,21 +121,5 @@ impl ActiveNodes {
             ));
         }
         text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::resource;
-
-    #[test]
-    fn a_path_is_about_a_resource() {
-        assert_eq!(resource("/api/v1/nodes"), "nodes");
-        assert_eq!(resource("/api/v1/nodes/gpu-0"), "nodes");
-        assert_eq!(resource("/api/v1/namespaces/kube-system"), "namespaces");
-        assert_eq!(resource("/api/v1/namespaces/a/pods/p/eviction"), "pods/eviction");
-        assert_eq!(resource("/apis/kubebid.io/v1/bidnodes"), "bidnodes");
-        assert_eq!(resource("/apis/kubebid.io/v1/namespaces/a/bidslots/s/status"), "bidslots/status");
-        assert_eq!(resource("/version"), "none");
     }
 }

@@ -1,7 +1,6 @@
 //! Acts on a BidNode: creates and releases slots, carries out its deletion, and writes its status.
 
 use super::garbage::end_bid;
-use super::objects::{bidnodes, create_params, release, remove, remove_finalizer, slots as slots_api};
 use crate::api::{BidNode, BidSlot, BidSlotSpec, FINALIZER, LABEL_BIDNODE, LABEL_UID};
 use crate::context::Context;
 use crate::error::Error;
@@ -33,7 +32,7 @@ pub(crate) async fn scale(
     for (name, reason) in &plan.changes.release {
         if let Some(slot) = slots.iter().find(|slot| slot.name_any() == *name) {
             info!(slot = name, ?reason, "to be given up");
-            release(slot, *reason, context).await?;
+            super::release(slot, *reason, context).await?;
         }
     }
     context.memory.set_scaled(&uid, bidnode.metadata.generation);
@@ -41,7 +40,6 @@ pub(crate) async fn scale(
 }
 
 async fn create(bidnode: &BidNode, new: &NewSlot, context: &Context) -> Result<(), Error> {
-    context.check_leadership()?;
     let spec = BidSlotSpec {
         instance_type: bidnode.spec.instance_type.clone(),
         region: bidnode.spec.region.clone(),
@@ -58,12 +56,10 @@ async fn create(bidnode: &BidNode, new: &NewSlot, context: &Context) -> Result<(
         ])),
         ..slot.metadata
     };
-    match slots_api(bidnode.namespace(), context).create(&create_params(), &slot).await {
-        Ok(_) => Ok(()),
-        // The list of slots was old.
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    slot.metadata.namespace = bidnode.namespace();
+    // One of this name is there if the list of slots was old.
+    context.bidnode_writer.create(&slot).await?;
+    Ok(())
 }
 
 /// Carries out a step of the deletion. Returns whether the BidNode is gone.
@@ -79,13 +75,13 @@ pub(crate) async fn delete(
             Ok(true)
         }
         DeletionStep::Abandon => {
-            delete_slots(bidnode, slots, true, context).await?;
+            delete_slots(slots, true, context).await?;
             warn!(bidnode = bidnode.name_any(), "abandoned: bids and nodes may be left at the engine");
             finish(bidnode, context).await?;
             Ok(true)
         }
         DeletionStep::DeleteSlots => {
-            delete_slots(bidnode, slots, false, context).await?;
+            delete_slots(slots, false, context).await?;
             Ok(false)
         }
         DeletionStep::EndBids(bids) => {
@@ -102,19 +98,13 @@ pub(crate) async fn delete(
     }
 }
 
-async fn delete_slots(
-    bidnode: &BidNode,
-    slots: &[Arc<BidSlot>],
-    abandoned: bool,
-    context: &Context,
-) -> Result<(), Error> {
-    let api = slots_api(bidnode.namespace(), context);
+async fn delete_slots(slots: &[Arc<BidSlot>], abandoned: bool, context: &Context) -> Result<(), Error> {
     for slot in slots {
         if slot.metadata.deletion_timestamp.is_none() {
-            remove(&api, slot.as_ref(), context).await?;
+            context.bidnode_writer.delete(slot.as_ref()).await?;
         }
         if abandoned {
-            remove_finalizer(&api, slot.as_ref()).await?;
+            context.bidnode_writer.remove_finalizer(slot.as_ref(), FINALIZER).await?;
         }
     }
     Ok(())
@@ -123,7 +113,7 @@ async fn delete_slots(
 /// Removes the finalizer, and forgets the BidNode. Its metrics go first, so that no series is left without its object.
 async fn finish(bidnode: &BidNode, context: &Context) -> Result<(), Error> {
     forget_metrics(bidnode, context);
-    remove_finalizer(&bidnodes(bidnode, context), bidnode).await?;
+    context.bidnode_writer.remove_finalizer(bidnode, FINALIZER).await?;
     context.forget(&bidnode.uid().unwrap_or_default());
     Ok(())
 }
@@ -145,7 +135,7 @@ pub(crate) async fn write_status(
         Write::Later(left) => Ok(Some(left)),
         Write::Now => {
             let previous = bidnode.status.clone().unwrap_or_default();
-            super::objects::write_bidnode_status(bidnode, &plan.status, context).await?;
+            context.bidnode_writer.status(bidnode, &plan.status).await?;
             let price_changed = plan.status.average_price != previous.average_price;
             let cost_changed = plan.status.cost != previous.cost;
             let uid = bidnode.uid().unwrap_or_default();

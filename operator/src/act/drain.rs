@@ -2,17 +2,17 @@
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::metrics;
 use crate::plan::drain::{PodView, Removal};
-use crate::{deletion, metrics};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::SignedDuration;
-use kube::api::{Api, DeleteParams, EvictParams};
+use kubebid_controller::ObjectName;
+use kubebid_controller::writer::Eviction;
 use tracing::info;
 
 /// Removes these pods.
 pub(super) async fn drain(removals: &[Removal], context: &Context) -> Result<(), Error> {
     for removal in removals {
-        context.check_leadership()?;
         match removal {
             Removal::Evict(pod) => evict(pod, context).await?,
             Removal::Delete(pod, grace) => delete(pod, *grace, context).await?,
@@ -21,33 +21,25 @@ pub(super) async fn drain(removals: &[Removal], context: &Context) -> Result<(),
     Ok(())
 }
 
+fn name_of(pod: &PodView) -> ObjectName {
+    ObjectName { namespace: pod.namespace.clone(), name: pod.name.clone() }
+}
+
 async fn evict(pod: &PodView, context: &Context) -> Result<(), Error> {
-    let api: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
-    let params = EvictParams { delete_options: Some(deletion::only(&pod.uid)), ..EvictParams::default() };
-    match api.evict(&pod.name, &params).await {
-        Ok(_) => metrics::moved_pod(metrics::EVICTED),
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-        // A disruption budget forbids it (429), or several budgets select the pod (500). The other pods are removed all the same.
-        Err(kube::Error::Api(status)) if status.code == 429 || status.code >= 500 => {
-            metrics::moved_pod(metrics::REFUSED)
-        }
-        Err(error) => return Err(error.into()),
+    match context.slot_writer.evict(&name_of(pod), &pod.uid).await? {
+        Eviction::Accepted => metrics::moved_pod(metrics::EVICTED),
+        // The other pods are removed all the same.
+        Eviction::Refused => metrics::moved_pod(metrics::REFUSED),
+        Eviction::Gone => {}
     }
     Ok(())
 }
 
 async fn delete(pod: &PodView, grace: SignedDuration, context: &Context) -> Result<(), Error> {
-    let api: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace);
     let grace = u32::try_from(grace.as_secs()).unwrap_or(1).max(1);
-    match api
-        .delete(&pod.name, &DeleteParams { grace_period_seconds: Some(grace), ..deletion::only(&pod.uid) })
-        .await
-    {
-        Ok(_) => {
-            info!(namespace = pod.namespace, pod = pod.name, grace, "deleted: there was no time to ask");
-            metrics::moved_pod(metrics::DELETED);
-        }
-        gone => deletion::done_or_gone(gone)?,
+    if context.slot_writer.delete_by::<Pod>(&name_of(pod), &pod.uid, Some(grace)).await? {
+        info!(namespace = pod.namespace, pod = pod.name, grace, "deleted: there was no time to ask");
+        metrics::moved_pod(metrics::DELETED);
     }
     Ok(())
 }

@@ -3,14 +3,12 @@
 //! A slot ends its own bid before it goes. A slot whose finalizer was removed by hand does not, and nothing else in the cluster
 //! knows what it held. The engine does, by the labels of the bid.
 
-use super::objects::remove;
 use crate::api::{BidNode, LABEL_SLOT_UID, SlotKey};
 use crate::context::Context;
 use crate::error::Error;
 use crate::provisioner::{Machine, node_name};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::Api;
 use kube::runtime::events::EventType;
 use std::sync::Arc;
 use tracing::info;
@@ -23,12 +21,15 @@ pub(crate) async fn end_bid(
     context: &Context,
 ) -> Result<(), Error> {
     context.check_leadership()?;
+    if context.slot_writer.is_dry_run() {
+        info!(bid, slot = slot.name, "withheld by --dry-run: the end of its bid");
+        return Ok(());
+    }
     info!(bid, slot = slot.name, namespace = slot.namespace, "its slot is gone: the bid is ended");
-    let nodes: Api<Node> = Api::all(context.client.clone());
     let is_ours = |node: &&Arc<Node>| node.labels().get(LABEL_SLOT_UID) == Some(&slot.uid);
-    let node = context.stores.nodes.state().iter().find(is_ours).cloned();
+    let node = context.stores.nodes.all().iter().find(is_ours).cloned();
     if let Some(node) = &node {
-        remove(&nodes, node.as_ref(), context).await?;
+        context.slot_writer.delete(node.as_ref()).await?;
     }
     let name = match node {
         Some(node) => Some(node.name_any()),

@@ -4,8 +4,7 @@ mod bid;
 mod machine;
 
 use super::drain;
-use super::objects::{patch_node, remove, remove_finalizer, slots};
-use crate::api::{BidSlot, BidSlotStatus, SlotPhase, TAINT_LEAVING, usd};
+use crate::api::{BidSlot, BidSlotStatus, FINALIZER, SlotPhase, TAINT_LEAVING, usd};
 use crate::context::Context;
 use crate::error::Error;
 use crate::observe::pod::pod_view;
@@ -16,23 +15,14 @@ use crate::{clock, failpoint, metrics};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use kube::api::Api;
 use kube::runtime::events::EventType;
+use kubebid_controller::phased::Progress;
+use serde_json::Value;
 use std::time::Duration;
 use tracing::info;
 
 /// The time after which a step is tried again, if no event comes first.
 pub(crate) const RETRY: Duration = Duration::from_millis(500);
-
-/// The outcome of a step.
-pub(crate) enum Outcome {
-    /// The step is done: the next one can be planned.
-    Done,
-    /// The slot is reconciled again after this time.
-    Later(Duration),
-    /// The slot is gone.
-    Gone,
-}
 
 /// Carries out a step, and records its outcome in the status of the draft.
 pub(crate) async fn act(
@@ -40,7 +30,7 @@ pub(crate) async fn act(
     objects: &SlotObjects,
     draft: &mut BidSlot,
     context: &Context,
-) -> Result<Outcome, Error> {
+) -> Result<Progress, Error> {
     let status = draft.status.get_or_insert_default();
     let label = label(step);
     metrics::stepped(label);
@@ -51,7 +41,7 @@ pub(crate) async fn act(
             status.attempt += 1;
             status.ceiling_micros = Some(*ceiling_micros);
             status.bid_time = Some(now);
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Step::Place(placement) => bid::place(*placement, objects, status, context).await,
         Step::Amend { ceiling_micros } => bid::amend(*ceiling_micros, objects, status, context).await,
@@ -68,40 +58,40 @@ pub(crate) async fn act(
             if status.ready_time.is_none() {
                 status.ready_time = Some(now);
             }
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Step::AnswerNotice { deadline, raise_to_micros } => {
             bid::answer_notice(*deadline, *raise_to_micros, objects, status, context).await
         }
         Step::Taint => {
             if let Some(node) = &objects.node {
-                patch_node(node, &plan::node::with_leaving(node), context).await?;
+                patch_node(node, plan::node::with_leaving(node), context).await?;
                 if let Some(after) = since_notice(objects) {
                     metrics::tainted(after);
                 }
                 failpoint::hit("tainted");
                 report_preemption(objects, status, context);
             }
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Step::Untaint => {
             if let Some(node) = &objects.node {
-                patch_node(node, &plan::node::without(node, TAINT_LEAVING), context).await?;
+                patch_node(node, plan::node::without(node, TAINT_LEAVING), context).await?;
                 let (slot, note) = (Some(&objects.slot), "the node stays".to_owned());
                 context.record_event(node.as_ref(), slot, EventType::Normal, "NoticeRescinded", note);
             }
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Step::Drain { removals, requeue_after } => {
             drain::drain(removals, context).await?;
-            Ok(Outcome::Later(Duration::try_from(*requeue_after).unwrap_or(RETRY)))
+            Ok(Progress::RetryAfter(Duration::try_from(*requeue_after).unwrap_or(RETRY)))
         }
         Step::DeleteNode => {
             if let Some(node) = &objects.node {
-                remove(&Api::<Node>::all(context.client.clone()), node, context).await?;
+                context.slot_writer.delete(node.as_ref()).await?;
                 failpoint::hit("node-deleted");
             }
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Step::Deprovision => machine::deprovision(objects, status, context).await,
         Step::Cancel => {
@@ -109,17 +99,17 @@ pub(crate) async fn act(
                 context.engine().cancel(&objects.slot, bid).await?;
                 failpoint::hit("cancelled");
             }
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Step::MissBid => {
             status.lost_time = Some(now);
             let note = format!("the engine does not know bid {}", status.bid.unwrap_or_default());
             record_event(objects, EventType::Warning, "BidUnknown", note, context);
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Step::FindBid => {
             status.lost_time = None;
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Step::Move { phase, reason } => {
             if matches!(*reason, "MachineLate" | "NodeLate") {
@@ -134,10 +124,10 @@ pub(crate) async fn act(
         }
         Step::End { reason } => {
             end(reason, objects, status, context);
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Step::Forget => forget(objects, context).await,
-        Step::Wait(_) => Ok(Outcome::Done),
+        Step::Wait(_) => Ok(Progress::Done),
     }
 }
 
@@ -153,18 +143,18 @@ async fn register(
     objects: &SlotObjects,
     status: &mut BidSlotStatus,
     context: &Context,
-) -> Result<Outcome, Error> {
-    let (Some(node), Some(bidnode)) = (&objects.node, &objects.bidnode) else { return Ok(Outcome::Done) };
+) -> Result<Progress, Error> {
+    let (Some(node), Some(bidnode)) = (&objects.node, &objects.bidnode) else { return Ok(Progress::Done) };
     let Some(patch) = plan::node::registration(node, bidnode, &objects.slot) else {
-        return Ok(Outcome::Done);
+        return Ok(Progress::Done);
     };
-    match patch_node(node, &patch, context).await {
+    match patch_node(node, patch, context).await {
         Ok(()) => {
             status.refused_generation = None;
             let uid = bidnode.uid().unwrap_or_default();
             context.memory.set_registration(&uid, bidnode.metadata.generation, None);
             failpoint::hit("registered");
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Err(Error::Cluster(error)) => {
             let code = if let kube::Error::Api(answer) = error.as_ref() { answer.code } else { 0 };
@@ -184,7 +174,7 @@ fn registration_refused(
     objects: &SlotObjects,
     status: &mut BidSlotStatus,
     context: &Context,
-) -> Result<Outcome, Error> {
+) -> Result<Progress, Error> {
     let generation = objects.bidnode.as_ref().and_then(|bidnode| bidnode.metadata.generation);
     let was_reported = status.refused_generation == generation && generation.is_some();
     status.refused_generation = generation;
@@ -265,7 +255,7 @@ fn move_to(
     objects: &SlotObjects,
     status: &mut BidSlotStatus,
     context: &Context,
-) -> Outcome {
+) -> Progress {
     let now = Time(clock::now());
     match phase {
         SlotPhase::Awarded => {
@@ -311,7 +301,7 @@ fn move_to(
     status.phase = phase;
     status.reason = Some(reason.to_owned());
     status.since = Some(now);
-    Outcome::Done
+    Progress::Done
 }
 
 /// Records an event about the unit that a slot has won, with its price if the engine says it.
@@ -348,20 +338,24 @@ fn since_notice(objects: &SlotObjects) -> Option<Duration> {
 }
 
 /// Removes the finalizer, deletes the object, and forgets the slot.
-async fn forget(objects: &SlotObjects, context: &Context) -> Result<Outcome, Error> {
-    context.check_leadership()?;
+async fn forget(objects: &SlotObjects, context: &Context) -> Result<Progress, Error> {
     let slot = &objects.slot;
     if let Some(bid) = slot.status.as_ref().and_then(|status| status.bid) {
         context.engine().bid_cache().forget(bid);
     }
-    context.forget(&slot.uid().unwrap_or_default());
     if let Some(node) = slot.status.as_ref().and_then(|status| status.node_uid.as_ref()) {
-        context.nodes.forget(node);
+        context.slot_writer.forget(node);
     }
-    let api = slots(slot.namespace(), context);
     if slot.metadata.deletion_timestamp.is_none() {
-        remove(&api, slot, context).await?;
+        context.slot_writer.delete(slot).await?;
     }
-    remove_finalizer(&api, slot).await?;
-    Ok(Outcome::Gone)
+    context.slot_writer.remove_finalizer(slot, FINALIZER).await?;
+    context.forget(&slot.uid().unwrap_or_default());
+    Ok(Progress::Deleted)
+}
+
+/// Patches a node. One that is gone is patched.
+async fn patch_node(node: &Node, patch: Value, context: &Context) -> Result<(), Error> {
+    context.slot_writer.patch(node, patch).await?;
+    Ok(())
 }

@@ -1,16 +1,15 @@
 //! Reconciles a BidNode: the number of its slots, and its status.
 
-use super::pass::key_of;
 use crate::act;
 use crate::api::{BidNode, BidSlot, FINALIZER};
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, ServiceError};
 use crate::plan::count::Changes;
 use crate::{clock, observe, plan};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
+use kubebid_controller::{Action, Context as PassContext, Error as PassError, ObjectName, Reconciler};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -20,34 +19,54 @@ const DEMAND_POLL: Duration = Duration::from_secs(10);
 /// The time after which a BidNode that is being deleted is reconciled again.
 const DELETION_POLL: Duration = Duration::from_secs(2);
 
-/// Reconciles a BidNode.
-pub(super) async fn reconcile(bidnode: Arc<BidNode>, context: Arc<Context>) -> Result<Action, Error> {
-    context.check_leadership()?;
-    let bidnode = context.bidnodes.newest(bidnode);
+/// The controller of BidNodes.
+pub(super) struct BidNodes(pub(super) Arc<Context>);
+
+impl Reconciler for BidNodes {
+    type Object = BidNode;
+    type Error = ServiceError;
+
+    const NAME: &'static str = "bidnodes";
+
+    async fn reconcile(
+        &self,
+        bidnode: Arc<BidNode>,
+        _: &PassContext,
+    ) -> Result<Action, PassError<ServiceError>> {
+        Ok(reconcile(bidnode, &self.0).await?)
+    }
+
+    fn forget(&self, _: &ObjectName, uid: &str) {
+        self.0.forget(uid);
+    }
+}
+
+async fn reconcile(bidnode: Arc<BidNode>, context: &Context) -> Result<Action, Error> {
+    let bidnode = context.newest(bidnode);
     let slots = context.stores.slots_of(&bidnode);
     if bidnode.metadata.deletion_timestamp.is_some() {
-        return delete(&bidnode, &slots, &context).await;
+        return delete(&bidnode, &slots, context).await;
     }
     if !bidnode.finalizers().iter().any(|name| name == FINALIZER) {
-        act::objects::add_finalizer(&bidnode, &context).await?;
-        return Ok(Action::await_change());
+        context.bidnode_writer.add_finalizer(bidnode.as_ref(), FINALIZER).await?;
+        return Ok(Action::AwaitChange);
     }
-    enqueue_slots_of_new_generation(&bidnode, &slots, &context);
+    enqueue_slots_of_new_generation(&bidnode, &slots, context);
     let now = clock::now();
 
-    let observation = observe::bidnode::observe(&bidnode, &slots, now, &context).await;
+    let observation = observe::bidnode::observe(&bidnode, &slots, now, context).await;
     let Some(plan) = plan::bidnode::plan(&observation) else {
         // The engine does not say what a node is: as many slots as there are is the best guess.
-        let later = report(&bidnode, &slots, observation.observed_min_nodes, now, &context).await?;
-        return Ok(Action::requeue(later.unwrap_or(DEMAND_POLL)));
+        let later = report(&bidnode, &slots, observation.observed_min_nodes, now, context).await?;
+        return Ok(Action::RequeueAfter(later.unwrap_or(DEMAND_POLL)));
     };
     if plan.changes != Changes::default() {
         debug!(bidnode = bidnode.name_any(), ?plan, ?observation, "slots change");
     }
-    act::bidnode::scale(&plan, &bidnode, &slots, &context).await?;
+    act::bidnode::scale(&plan, &bidnode, &slots, context).await?;
 
-    let later = report(&bidnode, &slots, Some(bidnode.spec.min_nodes), now, &context).await?;
-    Ok(Action::requeue(later.map_or(plan.requeue_after, |later| later.min(plan.requeue_after))))
+    let later = report(&bidnode, &slots, Some(bidnode.spec.min_nodes), now, context).await?;
+    Ok(Action::RequeueAfter(later.map_or(plan.requeue_after, |later| later.min(plan.requeue_after))))
 }
 
 /// Enqueues the slots of a BidNode whose specification has changed: they amend their bids and label their nodes anew.
@@ -57,8 +76,7 @@ fn enqueue_slots_of_new_generation(bidnode: &BidNode, slots: &[Arc<BidSlot>], co
         return;
     }
     for slot in slots {
-        context.backoffs.end(&key_of::<BidSlot>(&slot.namespace().unwrap_or_default(), &slot.name_any()));
-        context.queues.slot(ObjectRef::from_obj(slot.as_ref()));
+        context.slot_wakes.wake_urgently(ObjectRef::from_obj(slot.as_ref()));
     }
 }
 
@@ -80,8 +98,8 @@ async fn delete(bidnode: &BidNode, slots: &[Arc<BidSlot>], context: &Context) ->
     let observation = observe::bidnode::deletion(bidnode, slots, context).await;
     let step = plan::bidnode::deletion(&observation);
     if act::bidnode::delete(step, bidnode, slots, context).await? {
-        return Ok(Action::await_change());
+        return Ok(Action::AwaitChange);
     }
     report(bidnode, slots, Some(bidnode.spec.min_nodes), clock::now(), context).await?;
-    Ok(Action::requeue(DELETION_POLL))
+    Ok(Action::RequeueAfter(DELETION_POLL))
 }

@@ -19,9 +19,9 @@ pub(super) fn on_node(context: &Context, node: &Node) {
 
 fn slot_and_bidnode(context: &Context, slot: Option<Arc<BidSlot>>) {
     let Some(slot) = slot else { return };
-    context.queues.slot(ObjectRef::from_obj(slot.as_ref()));
+    context.slot_wakes.wake(ObjectRef::from_obj(slot.as_ref()));
     if let Some(bidnode) = bidnode_ref_of(&slot) {
-        context.queues.bidnode(bidnode);
+        context.bidnode_wakes.wake(bidnode);
     }
 }
 
@@ -39,8 +39,8 @@ pub(super) fn on_pod(context: &Context, pod: &Pod) {
 }
 
 fn all_bidnodes(context: &Context) {
-    for bidnode in context.stores.bidnodes.state() {
-        context.queues.bidnode(ObjectRef::from_obj(bidnode.as_ref()));
+    for bidnode in context.stores.bidnodes.all() {
+        context.bidnode_wakes.wake(ObjectRef::from_obj(bidnode.as_ref()));
     }
 }
 
@@ -48,10 +48,11 @@ fn all_bidnodes(context: &Context) {
 pub(super) async fn on_engine_faults(context: &Context) {
     let mut faults = context.engine().bid_cache().faults();
     while faults.changed().await.is_ok() {
-        context.backoffs.end_all();
+        context.bidnode_wakes.end_backoffs();
+        context.slot_wakes.end_backoffs();
         all_bidnodes(context);
-        for slot in context.stores.slots.state() {
-            context.queues.slot(ObjectRef::from_obj(slot.as_ref()));
+        for slot in context.stores.slots.all() {
+            context.slot_wakes.wake(ObjectRef::from_obj(slot.as_ref()));
         }
     }
 }

@@ -6,10 +6,10 @@ use kube::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
 use std::collections::BTreeMap;
 
-/// Returns the bids whose slot is gone; `None` while the cluster or the engine has not been listed.
+/// Returns the bids whose slot is gone; `None` while the engine has not been listed.
 pub(crate) fn observe(context: &Context) -> Option<BTreeMap<u64, SlotKey>> {
     let cache = context.engine().bid_cache();
-    if !context.has_synced() || !cache.is_listed() {
+    if !cache.is_listed() {
         return None;
     }
     Some(cache.live().into_iter().filter(|(_, slot)| is_gone(slot, context)).collect())

@@ -94,7 +94,7 @@ async fn objects(slot: BidSlot, context: &Context) -> Result<SlotObjects, Error>
     let node = node
         .filter(|node| uid.is_none() || node.uid() == uid)
         .filter(|node| is_machine_of(node, slot_uid, unit));
-    let node = node.map(|node| context.nodes.newest(node));
+    let node = node.map(|node| context.newest(node));
     let bid = match status.and_then(|status| status.bid) {
         Some(bid) => {
             let has_allocation = status.is_some_and(|status| status.allocation.is_some());

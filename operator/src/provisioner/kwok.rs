@@ -2,12 +2,13 @@
 
 use super::{Fault, Machine, Order, Provisioner, kubelet_labels};
 use crate::api::TAINT_UNREGISTERED;
-use crate::deletion;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, Taint};
-use kube::api::{Api, ObjectMeta, PostParams};
-use kube::{Client, ResourceExt as _};
+use kube::ResourceExt as _;
+use kube::api::{Api, ObjectMeta};
+use kubebid_controller::Writer;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -20,14 +21,15 @@ const ANNOTATION_ORDER: &str = "kubebid.io/order";
 #[derive(Debug)]
 pub struct Kwok {
     nodes: Api<Node>,
+    writer: Writer,
     delay: RangeInclusive<Duration>,
     coming: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl Kwok {
     /// Creates a provisioner whose nodes come after a random delay from this range.
-    pub fn new(client: Client, delay: RangeInclusive<Duration>) -> Self {
-        Kwok { nodes: Api::all(client), delay, coming: Mutex::default() }
+    pub fn new(writer: Writer, delay: RangeInclusive<Duration>) -> Self {
+        Kwok { nodes: Api::all(writer.client().clone()), writer, delay, coming: Mutex::default() }
     }
 
     /// Returns whether the machine has been on its way for long enough.
@@ -39,7 +41,7 @@ impl Kwok {
     }
 }
 
-fn fault(doing: &'static str) -> impl FnOnce(kube::Error) -> Fault {
+fn fault<E: Display>(doing: &'static str) -> impl FnOnce(E) -> Fault {
     move |error| Fault { doing, why: error.to_string(), retry_after: None }
 }
 
@@ -54,11 +56,8 @@ impl Provisioner for Kwok {
             return Ok(Machine::Coming);
         }
         let running = Machine::Running { node: order.name.clone() };
-        let params = PostParams { field_manager: Some("kubebid-kwok".to_owned()), ..PostParams::default() };
-        match self.nodes.create(&params, &bare(order)).await {
-            Ok(_) => return Ok(running),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            Err(error) => return Err(fault("make a node")(error)),
+        if self.writer.create(&bare(order)).await.map_err(fault("make a node"))?.is_some() {
+            return Ok(running);
         }
         Ok(match self.nodes.get_opt(&order.name).await.map_err(fault("look for a node"))? {
             Some(node) if is_of(&node, &order.id) => running,
@@ -82,7 +81,7 @@ impl Provisioner for Kwok {
         let Some(name) = node else { return Ok(()) };
         let there = self.nodes.get_opt(name).await.map_err(fault("look for a node"))?;
         let Some(node) = there.filter(|node| is_of(node, id)) else { return Ok(()) };
-        deletion::delete(&self.nodes, &node).await.map_err(fault("delete a node"))
+        self.writer.delete(&node).await.map_err(fault("delete a node"))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The operator on a real control plane, with a real engine beside: each story has a namespace, a market and an
 //! operator process of its own.
+#![allow(clippy::disallowed_methods, reason = "a test writes as people do")]
 
 mod accounts;
 mod bids;

@@ -1,7 +1,7 @@
 //! Steps of a slot at the engine: place its bid, amend it, answer a notice.
 
-use super::{Outcome, RETRY, move_to, record_event};
-use crate::act::objects::release;
+use super::{RETRY, move_to, record_event};
+use crate::act::release;
 use crate::api::{BidSlotStatus, ReleaseReason, SlotPhase, usd};
 use crate::context::Context;
 use crate::engine::AmendOutcome;
@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::runtime::events::EventType;
+use kubebid_controller::phased::Progress;
 use std::time::Duration;
 
 /// The time after which the engine is asked again, if no event says more.
@@ -26,14 +27,14 @@ pub(super) async fn place(
     objects: &SlotObjects,
     status: &mut BidSlotStatus,
     context: &Context,
-) -> Result<Outcome, Error> {
+) -> Result<Progress, Error> {
     failpoint::hit("begun");
     let search_first = match placement {
         Placement::SearchOnly => return find(objects, status, context).await,
         Placement::SearchFirst => true,
         Placement::New => false,
     };
-    let Some(bidnode) = &objects.bidnode else { return Ok(Outcome::Done) };
+    let Some(bidnode) = &objects.bidnode else { return Ok(Progress::Done) };
     match context.engine().place(bidnode, &objects.slot, search_first).await {
         Ok(bid) => {
             failpoint::hit("placed");
@@ -45,7 +46,7 @@ pub(super) async fn place(
             let ceiling = usd(status.ceiling_micros.unwrap_or_default());
             let note = format!("slot {} bids {ceiling} USD per hour, bid {bid}", objects.slot.name_any());
             record_event(objects, EventType::Normal, "BidPlaced", note, context);
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Err(kubebid_client::Error::Refused(refusal)) => {
             status.ceiling_micros = None;
@@ -66,12 +67,12 @@ async fn find(
     objects: &SlotObjects,
     status: &mut BidSlotStatus,
     context: &Context,
-) -> Result<Outcome, Error> {
+) -> Result<Progress, Error> {
     match context.engine().find(&objects.slot).await? {
         Some(bid) => status.bid = Some(bid),
         None => status.phase = SlotPhase::Released,
     }
-    Ok(Outcome::Done)
+    Ok(Progress::Done)
 }
 
 /// Amends the bid to this ceiling.
@@ -80,26 +81,26 @@ pub(super) async fn amend(
     objects: &SlotObjects,
     status: &mut BidSlotStatus,
     context: &Context,
-) -> Result<Outcome, Error> {
-    let Some(bid) = status.bid else { return Ok(Outcome::Done) };
+) -> Result<Progress, Error> {
+    let Some(bid) = status.bid else { return Ok(Progress::Done) };
     match context.engine().amend(&objects.slot, bid, ceiling_micros).await? {
         AmendOutcome::Done => {
             failpoint::hit("amended");
             status.ceiling_micros = Some(ceiling_micros);
             status.protected_until = None;
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         AmendOutcome::Protected { until_us } => {
             status.protected_until = instant(until_us).map(Time);
             let left = status.protected_until.as_ref().map(|time| time.0.duration_since(clock::now()));
             let left = left.and_then(|left| Duration::try_from(left).ok()).unwrap_or(POLL);
-            Ok(Outcome::Later(left.max(POLL)))
+            Ok(Progress::RetryAfter(left.max(POLL)))
         }
         AmendOutcome::BelowReserve => {
             release(&objects.slot, ReleaseReason::MaxBid, context).await?;
-            Ok(Outcome::Later(POLL))
+            Ok(Progress::RetryAfter(POLL))
         }
-        AmendOutcome::Closed => Ok(Outcome::Later(CLOSED_WAIT)),
+        AmendOutcome::Closed => Ok(Progress::RetryAfter(CLOSED_WAIT)),
     }
 }
 
@@ -111,13 +112,13 @@ pub(super) async fn answer_notice(
     objects: &SlotObjects,
     status: &mut BidSlotStatus,
     context: &Context,
-) -> Result<Outcome, Error> {
+) -> Result<Progress, Error> {
     if let (Some(ceiling_micros), Some(bid)) = (raise_to_micros, status.bid)
         && raise(bid, ceiling_micros, objects, context).await?
     {
         status.ceiling_micros = Some(ceiling_micros);
         // The event that the notice is rescinded is on its way.
-        return Ok(Outcome::Later(RETRY));
+        return Ok(Progress::RetryAfter(RETRY));
     }
     metrics::noticed(metrics::LET_GO);
     status.deadline = Some(Time(deadline));

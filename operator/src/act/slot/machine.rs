@@ -1,6 +1,6 @@
 //! Steps of a slot at the provisioner: order a machine, end it.
 
-use super::{Outcome, move_to, record_event};
+use super::{move_to, record_event};
 use crate::api::{BidSlotStatus, SlotPhase};
 use crate::context::Context;
 use crate::error::Error;
@@ -11,6 +11,7 @@ use crate::provisioner::{Machine, Order, node_name};
 use crate::{clock, failpoint};
 use kube::ResourceExt as _;
 use kube::runtime::events::EventType;
+use kubebid_controller::phased::Progress;
 use std::time::Duration;
 
 /// Orders the machine, and records its state.
@@ -18,13 +19,13 @@ pub(super) async fn provision(
     objects: &SlotObjects,
     status: &mut BidSlotStatus,
     context: &Context,
-) -> Result<Outcome, Error> {
+) -> Result<Progress, Error> {
     let instance_type = context.engine().instance_type(&objects.slot.spec.instance_type).await?;
     let uid = objects.slot.uid().unwrap_or_default();
     report_unproven_node(objects, status, context);
     let poll = Duration::try_from(machine_poll(status, clock::now())).unwrap_or_default();
     if let Some(left) = context.memory.machine_poll_left(&uid, poll) {
-        return Ok(Outcome::Later(left));
+        return Ok(Progress::RetryAfter(left));
     }
     let order = Order {
         name: node_name(&objects.slot.name_any(), &uid),
@@ -38,11 +39,11 @@ pub(super) async fn provision(
     let machine = context.provisioner().create(&order).await?;
     failpoint::hit("ordered");
     match machine {
-        Machine::Coming => Ok(Outcome::Later(poll)),
-        Machine::Running { node } if status.node.as_deref() == Some(&node) => Ok(Outcome::Later(poll)),
+        Machine::Coming => Ok(Progress::RetryAfter(poll)),
+        Machine::Running { node } if status.node.as_deref() == Some(&node) => Ok(Progress::RetryAfter(poll)),
         Machine::Running { node } => {
             status.node = Some(node);
-            Ok(Outcome::Done)
+            Ok(Progress::Done)
         }
         Machine::Failed { reason } => {
             failed(objects, "MachineFailed", &reason, context);
@@ -84,17 +85,17 @@ pub(super) async fn deprovision(
     objects: &SlotObjects,
     status: &mut BidSlotStatus,
     context: &Context,
-) -> Result<Outcome, Error> {
+) -> Result<Progress, Error> {
     let id = objects.slot.uid().unwrap_or_default();
     if status.node.is_none() {
         // The machine may have come since the last poll: then its Node goes first.
         let machine = context.provisioner().get(&id, &node_name(&objects.slot.name_any(), &id)).await?;
         if let Machine::Running { node } = machine {
             status.node = Some(node);
-            return Ok(Outcome::Done);
+            return Ok(Progress::Done);
         }
     }
     context.provisioner().delete(&id, status.node.as_deref()).await?;
     status.machine_ended = true;
-    Ok(Outcome::Done)
+    Ok(Progress::Done)
 }
