@@ -9,7 +9,7 @@
 use benches::naive::Naive;
 use benches::one_node::OneNode;
 use benches::overloaded::{Overloaded, Prices};
-use benches::plain::{Book, Numbered, Plain};
+use benches::plain::{Book, NumberedLadder, Plain};
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use kubebid_core::answer::Auction;
 use kubebid_core::{Exchange, StampedCommand};
@@ -28,7 +28,7 @@ fn plain(criterion: &mut Criterion) {
     for (name, markets, resting) in [("1x10k", 1, 10_000), ("100x1k", 100, 1_000), ("1x1M", 1, 1_000_000)] {
         let mut group = criterion.benchmark_group(format!("plain/{name}"));
         let stream = Plain::new(markets, resting, LENGTH);
-        play_plain::<Numbered>(&mut group, "ladder", &stream);
+        play_plain::<NumberedLadder>(&mut group, "ladder", &stream);
         play_plain::<Naive>(&mut group, "naive", &stream);
         group.finish();
     }

@@ -40,12 +40,12 @@ impl Book for Naive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plain::{Numbered, Plain};
+    use crate::plain::{NumberedLadder, Plain};
 
     #[test]
     fn the_ladder_and_the_naive_book_take_the_same_orders() {
         let stream = Plain::new(3, 500, 20_000);
-        let (mut ladders, mut naive) = (stream.books::<Numbered>(), stream.books::<Naive>());
+        let (mut ladders, mut naive) = (stream.books::<NumberedLadder>(), stream.books::<Naive>());
         for op in &stream.ops {
             let market = op.market() as usize;
             assert_eq!(op.play(&mut ladders[market]), op.play(&mut naive[market]));

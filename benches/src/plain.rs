@@ -36,18 +36,18 @@ pub trait Book: Default {
 
 /// The exchange's ladder, and each order's handle by number: the exchange has that with its bids.
 #[derive(Debug, Default)]
-pub struct Numbered {
+pub struct NumberedLadder {
     ladder: Ladder,
     handles: Vec<Option<Handle>>,
 }
 
-impl Numbered {
+impl NumberedLadder {
     fn rests(&self, id: u64) -> bool {
         self.handles[id as usize].is_some()
     }
 }
 
-impl Book for Numbered {
+impl Book for NumberedLadder {
     fn place(&mut self, id: u64, price: u64) {
         let rank = Rank { ceiling: Reverse(Price(price)), seq: Seq(id) };
         let handle = self.ladder.insert(BidId(id), AccountId(0), rank);
@@ -76,7 +76,7 @@ impl Plain {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let mut stream = Plain { markets, resting: Vec::new(), ops: Vec::new() };
         // Which orders rest is known only to a book.
-        let mut books: Vec<Numbered> = (0..markets).map(|_| Numbered::default()).collect();
+        let mut books: Vec<NumberedLadder> = (0..markets).map(|_| NumberedLadder::default()).collect();
         let mut live: Vec<Vec<u64>> = vec![Vec::new(); markets as usize];
         let mut last = vec![0; markets as usize];
         while stream.ops.len() < ops {
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_ladder_that_is_warm_allocates_nothing() {
         let stream = Plain::new(1, 5_000, 100_000);
-        let mut ladders = stream.books::<Numbered>();
+        let mut ladders = stream.books::<NumberedLadder>();
         let (warm, steady) = stream.ops.split_at(stream.ops.len() / 2);
         warm.iter().for_each(|op| _ = op.play(&mut ladders[0]));
         let counted =

@@ -100,7 +100,7 @@ fn engine_options(store: StoreOptions, without: &[Part]) -> EngineOptions {
         projection_lag: NO_LIMIT,
         scrub_every: Some(SCRUB_EVERY),
         start: Start::Alone,
-        leave_out: OmittedParts {
+        omitted: OmittedParts {
             journal: without.contains(&Part::Journal),
             projections: without.contains(&Part::Projections),
         },

@@ -145,7 +145,7 @@ impl Auditor {
         for event in events {
             self.events_seen += 1;
             let events_seen = self.events_seen;
-            self.judge(event).map_err(|violation| {
+            self.check_event(event).map_err(|violation| {
                 Box::new(Disagreement { violation, event: Some(event.clone()), events_seen })
             })?;
         }
@@ -184,7 +184,7 @@ impl Auditor {
         self.offers.has(market, provider, capacity)
     }
 
-    fn judge(&mut self, event: &Event) -> Result<(), Violation> {
+    fn check_event(&mut self, event: &Event) -> Result<(), Violation> {
         if event.at < self.now {
             return Err(Violation::TimeRunsBack { now: self.now });
         }

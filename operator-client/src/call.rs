@@ -249,7 +249,7 @@ impl Tries {
                 (self.elsewhere(), Error::Unavailable(Box::new(end)))
             }
         };
-        // While one waits to lead there is no need to give up: it will, or hears that somebody does.
+        // While an engine waits to lead, its callers wait: it will lead, or learn that another one does.
         let exhausted = limits.tries.is_some_and(|tries| self.count >= tries) && self.soon_led().is_none();
         let too_late = limits.until.is_some_and(|until| Instant::now() + pause >= until);
         let unsafe_again = limits.repeat == Repeat::Unsafe && self.maybe_taken;

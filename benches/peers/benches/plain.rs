@@ -8,7 +8,7 @@
 //! ```
 
 use benches::naive::Naive;
-use benches::plain::{Book, Numbered, Plain};
+use benches::plain::{Book, NumberedLadder, Plain};
 use criterion::{Criterion, SamplingMode};
 use peers::{Lobster, OrderBookRs};
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ fn main() {
         let stream = Plain::new(markets, resting, LENGTH);
         let tallies = RefCell::new(Vec::new());
         play::<Naive>(&mut criterion, size, "naive", &stream, &tallies);
-        play::<Numbered>(&mut criterion, size, "ladder", &stream, &tallies);
+        play::<NumberedLadder>(&mut criterion, size, "ladder", &stream, &tallies);
         play::<Lobster>(&mut criterion, size, "lobster", &stream, &tallies);
         play::<OrderBookRs>(&mut criterion, size, "orderbook-rs", &stream, &tallies);
         report(size, &tallies.into_inner());

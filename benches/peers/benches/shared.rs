@@ -6,7 +6,7 @@
 //! cargo bench --manifest-path benches/peers/Cargo.toml --bench shared
 //! ```
 
-use benches::plain::{Numbered, Op, Plain};
+use benches::plain::{NumberedLadder, Op, Plain};
 use criterion::{Criterion, SamplingMode};
 use peers::shared::{SkipBook, deal, play_by_hand_over, play_on_skip_list, prices};
 use std::hint::black_box;
@@ -32,7 +32,7 @@ fn main() {
                 timed(|| play_on_skip_list(&book, &prices, &dealt))
             });
             let hand_over = measure(&mut criterion, size, &format!("hand_over/{producers}"), || {
-                let mut book = stream.books::<Numbered>().remove(0);
+                let mut book = stream.books::<NumberedLadder>().remove(0);
                 timed(|| play_by_hand_over(&mut book, &dealt))
             });
             report(size, producers, alone, skip_list, hand_over);
@@ -65,7 +65,7 @@ fn timed<T>(play: impl FnOnce() -> T) -> Duration {
 }
 
 fn alone(stream: &Plain) -> Duration {
-    let mut book = stream.books::<Numbered>().remove(0);
+    let mut book = stream.books::<NumberedLadder>().remove(0);
     timed(|| stream.ops.iter().map(|op| op.play(&mut book)).collect::<Vec<_>>())
 }
 

@@ -86,11 +86,11 @@ impl Book for Lobster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use benches::plain::{Numbered, Plain};
+    use benches::plain::{NumberedLadder, Plain};
     
     fn takes_what_the_ladder_takes<B: Book>() {
         let stream = Plain::new(3, 500, 30_000);
-        let (mut ladders, mut others) = (stream.books::<Numbered>(), stream.books::<B>());
+        let (mut ladders, mut others) = (stream.books::<NumberedLadder>(), stream.books::<B>());
         let mut taken = 0;
         for op in &stream.ops {
             let market = op.market() as usize;

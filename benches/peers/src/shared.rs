@@ -1,7 +1,7 @@
 //! One book for several threads, in two ways: all change one concurrent skip list, or all hand their orders over
 //! to one thread that owns a ladder and tells them what came of it.
 
-use benches::plain::{Numbered, Op};
+use benches::plain::{NumberedLadder, Op};
 use crossbeam_queue::ArrayQueue;
 use crossbeam_skiplist::SkipMap;
 use std::cmp::Reverse;
@@ -64,7 +64,7 @@ pub fn play_on_skip_list(book: &SkipBook, prices: &[u64], producers: &[Vec<Op>])
 
 /// Each producer hands its operations over to one writer, through a queue of the kind that the intake is, and is
 /// told what came of each; returns what it took.
-pub fn play_by_hand_over(book: &mut Numbered, producers: &[Vec<Op>]) -> Vec<Vec<Option<u64>>> {
+pub fn play_by_hand_over(book: &mut NumberedLadder, producers: &[Vec<Op>]) -> Vec<Vec<Option<u64>>> {
     let intake: ArrayQueue<(usize, Op)> = ArrayQueue::new(CAPACITY);
     let answers: Vec<ArrayQueue<Option<u64>>> = producers.iter().map(|_| ArrayQueue::new(WINDOW)).collect();
     let done = AtomicBool::new(false);
@@ -142,7 +142,7 @@ pub fn prices<'a>(ops: impl IntoIterator<Item = &'a Op>) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use benches::plain::{Numbered, Plain};
+    use benches::plain::{NumberedLadder, Plain};
     use std::collections::BTreeSet;
 
     fn skip_list(stream: &Plain) -> SkipBook {
@@ -161,7 +161,7 @@ mod tests {
         let prices = prices(stream.resting.iter().chain(&stream.ops));
         let dealt = deal(&stream.ops, 1);
         let on_skip_list = play_on_skip_list(&skip_list(&stream), &prices, &dealt);
-        let by_hand_over = play_by_hand_over(&mut stream.books::<Numbered>()[0], &dealt);
+        let by_hand_over = play_by_hand_over(&mut stream.books::<NumberedLadder>()[0], &dealt);
         assert_eq!(on_skip_list, by_hand_over);
         assert!(by_hand_over[0].iter().flatten().count() > 1000);
     }
@@ -174,7 +174,7 @@ mod tests {
         let takes = stream.ops.iter().filter(|op| matches!(op, Op::Take { .. })).count();
         for taken in [
             play_on_skip_list(&skip_list(&stream), &prices, &dealt),
-            play_by_hand_over(&mut stream.books::<Numbered>()[0], &dealt),
+            play_by_hand_over(&mut stream.books::<NumberedLadder>()[0], &dealt),
         ] {
             let taken: Vec<u64> = taken.into_iter().flatten().flatten().collect();
             let different: BTreeSet<u64> = taken.iter().copied().collect();

@@ -7,7 +7,7 @@
 use benches::curves::{Curve, Panel, draw};
 use benches::one_node::OneNode;
 use benches::overloaded::{Overloaded, Prices};
-use benches::plain::{Numbered, Op, Plain};
+use benches::plain::{NumberedLadder, Op, Plain};
 use clap::Parser;
 use kubebid_core::answer::Auction;
 use kubebid_core::{Exchange, StampedCommand};
@@ -85,7 +85,7 @@ fn best(rounds: usize, cost: impl Fn() -> f64) -> f64 {
 
 fn ladder(size: usize, steps: usize) -> f64 {
     let stream = Plain::new(1, size, 2 * steps);
-    let mut books = stream.books::<Numbered>();
+    let mut books = stream.books::<NumberedLadder>();
     let mut play = |ops: &[Op]| {
         for op in ops {
             black_box(op.play(&mut books[0]));

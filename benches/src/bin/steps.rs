@@ -9,7 +9,7 @@
 use benches::naive::Naive;
 use benches::one_node::OneNode;
 use benches::overloaded::{Overloaded, Prices};
-use benches::plain::{Book, Numbered, Plain};
+use benches::plain::{Book, NumberedLadder, Plain};
 use clap::{Parser, ValueEnum};
 use kubebid_core::answer::Auction;
 use kubebid_core::{Exchange, StampedCommand};
@@ -44,7 +44,9 @@ fn main() {
     let Arguments { stream, size, markets, steps } = Arguments::parse();
     // The first half warms up.
     match stream {
-        Stream::Plain => plain::<Numbered>(&Plain::new(markets as u32, size, 2 * steps), size * markets),
+        Stream::Plain => {
+            plain::<NumberedLadder>(&Plain::new(markets as u32, size, 2 * steps), size * markets)
+        }
         Stream::Naive => plain::<Naive>(&Plain::new(markets as u32, size, 2 * steps), size * markets),
         Stream::OneNode => {
             let stream = OneNode::new(markets, size, 2 * steps);

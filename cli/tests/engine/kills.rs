@@ -54,7 +54,7 @@ async fn kill_and_judge(store: &str, folder: &Path, seed: u64) {
     stop.store(true, Ordering::Relaxed);
     let acked: BTreeMap<String, u64> = writers.join_all().await.into_iter().flatten().collect();
     engine.restart(&[]);
-    judge(&engine.client(&token), &acked).await;
+    verify(&engine.client(&token), &acked).await;
     eprintln!("{kills} kills, {} acknowledged bids found", acked.len());
 }
 
@@ -84,7 +84,7 @@ async fn write(client: Client, writer: usize, stop: Arc<AtomicBool>) -> Vec<(Str
     acked
 }
 
-pub(crate) async fn judge(client: &Client, acked: &BTreeMap<String, u64>) {
+pub(crate) async fn verify(client: &Client, acked: &BTreeMap<String, u64>) {
     // The number of a bid is that of the command that placed it; the tables may not be there yet.
     let min_seq = *acked.values().max().expect("something was acknowledged");
     let list = v1::ListBidsRequest { page_size: 1000, min_seq, ..Default::default() };

@@ -3,7 +3,7 @@
 //!
 //! `KUBEBID_CRASHES` sets how often (5 by default).
 
-use crate::kills::{MARKET, judge};
+use crate::kills::{MARKET, verify};
 use crate::process::{Engine, market_and_tenant, variable};
 use crate::standby::{Acked, Pair, client, place, until, watch};
 use kubebid_client::{Client, v1};
@@ -45,7 +45,7 @@ async fn what_was_acknowledged_stays_readable_when_postgresql_crashes() {
         load.goes_on(round).await;
         until("it is ready", || engine.ops("/readyz").is_some_and(|(status, _)| status == 200)).await;
     }
-    load.judge().await;
+    load.verify().await;
     engine.signal(Signal::TERM);
     until("it ends", || engine.ended().is_some()).await;
     assert!(engine.ended().unwrap().success());
@@ -69,7 +69,7 @@ async fn a_standby_that_takes_over_after_a_crash_of_postgresql_reads_what_was_ac
         load.goes_on(round).await;
         leader.restart(&flags);
     }
-    load.judge().await;
+    load.verify().await;
 }
 
 /// Tenants who place bids, readers who look at what was acknowledged, and one who watches.
@@ -132,13 +132,13 @@ impl Load {
     }
 
     /// All that was acknowledged is in the tables once, and was watched once, in order.
-    async fn judge(self) {
+    async fn verify(self) {
         let Load { client, acked, stop, tasks, last, watched } = self;
         stop.store(true, Ordering::Relaxed);
         tasks.join_all().await;
         last.send(place(&client, "last", &acked).await).expect("somebody watches");
         let acked: BTreeMap<String, u64> = acked.lock().unwrap().clone();
-        judge(&client, &acked).await;
+        verify(&client, &acked).await;
         let mut placed: Vec<u64> = acked.values().copied().collect();
         placed.sort_unstable();
         assert_eq!(watched.await.unwrap(), placed, "each bid is watched once, in order");

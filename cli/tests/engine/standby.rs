@@ -6,7 +6,7 @@
 //! `KUBEBID_FAILOVER_MOST_MS` it is held to that when the leader is killed.
 
 use crate::journal::run;
-use crate::kills::{MARKET, bid, judge};
+use crate::kills::{MARKET, bid, verify};
 use crate::process::{Engine, market_and_tenant, variable};
 use kubebid_client::v1;
 use kubebid_client::v1::event::Kind;
@@ -88,7 +88,7 @@ async fn a_standby_takes_over_and_no_acknowledged_bid_is_lost() {
     assert_eq!(watched.await.unwrap(), Vec::from_iter(placed), "who watches sees each bid once, in order");
     assert!(!witness.bids.keys().any(|key| key.starts_with("woken")), "nothing was taken by who was fenced");
     let found = acked.lock().unwrap().clone();
-    judge(&tenant, &found).await;
+    verify(&tenant, &found).await;
     for (how, waits) in &mut waits {
         waits.sort();
         let all: Vec<u128> = waits.iter().map(Duration::as_millis).collect();

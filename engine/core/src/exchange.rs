@@ -200,7 +200,7 @@ impl Exchange {
                 Outcome::Accepted
             }
             Err(reject) => {
-                self.tell(Fact::Rejected { reason: reject });
+                self.emit(Fact::Rejected { reason: reject });
                 Outcome::Rejected(reject)
             }
         };
@@ -214,10 +214,10 @@ impl Exchange {
     /// Answers a command whose key is known: with the first answer, or with a conflict (R16).
     fn answer_again(&mut self, known: First, content: Content) -> Outcome {
         if known.content != content {
-            self.tell(Fact::Rejected { reason: Reject::KeyConflict });
+            self.emit(Fact::Rejected { reason: Reject::KeyConflict });
             return Outcome::Rejected(Reject::KeyConflict);
         }
-        self.tell(Fact::Repeated { first: known.seq });
+        self.emit(Fact::Repeated { first: known.seq });
         Outcome::Repeated { first: known.seq, refusal: known.refusal }
     }
 
@@ -254,7 +254,7 @@ impl Exchange {
         id
     }
 
-    pub(crate) fn tell(&mut self, fact: Fact) {
+    pub(crate) fn emit(&mut self, fact: Fact) {
         self.events.push(Event { at: self.now, fact });
     }
 

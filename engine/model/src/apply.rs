@@ -26,8 +26,8 @@ impl Auction for Model {
         };
         match outcome {
             Outcome::Accepted => {}
-            Outcome::Rejected(reason) => self.tell(Fact::Rejected { reason }),
-            Outcome::Repeated { first, .. } => self.tell(Fact::Repeated { first }),
+            Outcome::Rejected(reason) => self.emit(Fact::Rejected { reason }),
+            Outcome::Repeated { first, .. } => self.emit(Fact::Repeated { first }),
         }
         Answer { seq: self.seq, at: self.now, outcome, events: std::mem::take(&mut self.events) }
     }
@@ -132,12 +132,12 @@ impl Model {
     fn open_market(&mut self, rules: MarketRules) {
         let market = MarketId(self.markets.len() as u32);
         self.markets.push(Market { rules, announced: None });
-        self.tell(Fact::MarketOpened { market });
+        self.emit(Fact::MarketOpened { market });
     }
 
     fn change_rules(&mut self, market: MarketId, rules: MarketRules) {
         self.markets[market.0 as usize].rules = rules;
-        self.tell(Fact::RulesChanged { market });
+        self.emit(Fact::RulesChanged { market });
     }
 
     fn market_picture(&self, market: MarketId) -> MarketDump {

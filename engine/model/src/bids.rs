@@ -22,7 +22,7 @@ impl Model {
             searching: true,
         };
         self.bids.insert(id, bid);
-        self.tell(Fact::BidPlaced {
+        self.emit(Fact::BidPlaced {
             bidder: self.bidder(id),
             scope,
             ceiling: placed.ceiling,
@@ -42,7 +42,7 @@ impl Model {
             bid.seq = seq;
         }
         let (ceiling, max_nodes, bid_seq) = (bid.ceiling, bid.max_nodes, bid.seq);
-        self.tell(Fact::BidAmended { bidder: self.bidder(id), ceiling, max_nodes, bid_seq });
+        self.emit(Fact::BidAmended { bidder: self.bidder(id), ceiling, max_nodes, bid_seq });
 
         if max_nodes != old_max_nodes {
             self.forget_what_close_took(id);
@@ -135,6 +135,6 @@ impl Model {
         let closed = self.bids.get_mut(&bid).expect("known");
         closed.searching = false;
         let max_nodes = closed.max_nodes;
-        self.tell(Fact::BidClosed { bidder: self.bidder(bid), max_nodes, reason });
+        self.emit(Fact::BidClosed { bidder: self.bidder(bid), max_nodes, reason });
     }
 }

@@ -52,6 +52,6 @@ impl Model {
         }
         let fee = debit.fee(self.rules(node.unit.market).fee_bps);
         self.totals.charge(debit, fee);
-        self.tell(Fact::Charged { node, tenant, debit, fee, reason });
+        self.emit(Fact::Charged { node, tenant, debit, fee, reason });
     }
 }

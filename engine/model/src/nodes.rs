@@ -30,7 +30,7 @@ impl Model {
             bill: Bill::default(),
         };
         self.allocations.insert(id, allocation);
-        self.tell(Fact::Allocated { node: self.node(id) });
+        self.emit(Fact::Allocated { node: self.node(id) });
     }
 
     /// Notes that a node is ready. The `min_runtime` that is in force on that day counts (R4).
@@ -40,7 +40,7 @@ impl Model {
         let a = self.get_mut(allocation);
         a.ready = Some(now);
         a.protected_until = now.after(min_runtime);
-        self.tell(Fact::Ready { node: self.node(allocation) });
+        self.emit(Fact::Ready { node: self.node(allocation) });
     }
 
     /// Returns the time from which a change may affect a node: after a notice and after its
@@ -59,7 +59,7 @@ impl Model {
         a.notice = Some(Notice { deadline, reason, claim: None, raises_max_nodes });
         a.raise = None;
         let max_nodes = self.bids[&bid].max_nodes;
-        self.tell(Fact::NoticeStarted { node: self.node(allocation), deadline, max_nodes, reason });
+        self.emit(Fact::NoticeStarted { node: self.node(allocation), deadline, max_nodes, reason });
     }
 
     /// Lowers `max_nodes` by one if the bid has `CLOSE`. Returns true if it did (R7).
@@ -79,7 +79,7 @@ impl Model {
         let claim = Claim { bid, taken: self.claimed, would_pay: Price::ZERO };
         let notice = self.get_mut(allocation).notice.as_mut().expect("only a notice is claimed");
         let was = notice.claim.replace(claim).map(|was| was.bid);
-        self.tell(Fact::Claimed {
+        self.emit(Fact::Claimed {
             node: self.node(allocation),
             by: self.bidder(bid),
             was: was.map(|was| self.bidder(was)),
@@ -91,7 +91,7 @@ impl Model {
     pub(crate) fn drop_claim(&mut self, allocation: AllocationId, cause: DropCause) {
         let notice = self.get_mut(allocation).notice.as_mut().expect("only a notice is claimed");
         let claim = notice.claim.take().expect("claimed");
-        self.tell(Fact::ClaimDropped { node: self.node(allocation), by: self.bidder(claim.bid), cause });
+        self.emit(Fact::ClaimDropped { node: self.node(allocation), by: self.bidder(claim.bid), cause });
         match cause {
             DropCause::Cancelled | DropCause::Lowered | DropCause::Shrunk | DropCause::Expired => {
                 self.charge_dropped_claim(allocation, &claim);
@@ -125,7 +125,7 @@ impl Model {
         a.notice = None;
         a.raise = (offered > reserve).then_some((offered, from));
         let max_nodes = self.bids[&bid].max_nodes;
-        self.tell(Fact::NoticeRescinded { node: self.node(allocation), max_nodes });
+        self.emit(Fact::NoticeRescinded { node: self.node(allocation), max_nodes });
     }
 
     /// Ends a node; its unit goes to the claim's bid at once, leaves, or is free (R5, R11).
@@ -148,7 +148,7 @@ impl Model {
             self.bids.get_mut(&node.bid).expect("known").max_nodes -= 1;
         }
         self.allocations.remove(&allocation);
-        self.tell(Fact::Ended { node, max_nodes: self.bids[&node.bid].max_nodes, reason });
+        self.emit(Fact::Ended { node, max_nodes: self.bids[&node.bid].max_nodes, reason });
         self.charge_ended(node, &a, reason);
         if unit_is_gone || self.is_leaving(node.unit) {
             self.remove_unit(node.unit);
@@ -167,7 +167,7 @@ impl Model {
 
     pub(crate) fn remove_unit(&mut self, unit: UnitId) {
         self.units.remove(&unit);
-        self.tell(Fact::UnitRemoved { unit });
+        self.emit(Fact::UnitRemoved { unit });
     }
 
     /// Closes a bid that wants no more nodes, if no notice could change that (R14).

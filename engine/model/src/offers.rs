@@ -15,7 +15,7 @@ impl Model {
         let place = self.seq;
         self.offers.entry(offer).or_insert(Offer { reserve, place, last_number: 0 });
         let reserve = if capacity == 0 { self.offers[&offer].reserve } else { reserve };
-        self.tell(Fact::OfferPut { provider, market, capacity, reserve });
+        self.emit(Fact::OfferPut { provider, market, capacity, reserve });
         self.change_reserve(offer, reserve);
         let before = self.capacity(market, provider);
         for _ in before..capacity {
@@ -86,7 +86,7 @@ impl Model {
         });
         if let Some(unit) = back {
             self.units.get_mut(&unit).expect("known").leaving = false;
-            self.tell(Fact::UnitBack { unit });
+            self.emit(Fact::UnitBack { unit });
             return;
         }
         let offer = self.offers.get_mut(&(market, provider)).expect("put");
@@ -94,7 +94,7 @@ impl Model {
         let unit = UnitId { market, provider, number: offer.last_number };
         let reserve = offer.reserve;
         self.units.insert(unit, Unit::default());
-        self.tell(Fact::UnitAdded { unit, reserve });
+        self.emit(Fact::UnitAdded { unit, reserve });
     }
 
     /// Returns the next unit to withdraw: free units (highest number), notices without a claim
@@ -121,7 +121,7 @@ impl Model {
             return;
         };
         self.units.get_mut(&unit).expect("known").leaving = true;
-        self.tell(Fact::UnitLeaving { unit });
+        self.emit(Fact::UnitLeaving { unit });
         if self.allocations[&node].claim().is_some() {
             self.drop_claim(node, DropCause::CapacityWithdrawn);
         }

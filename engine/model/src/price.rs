@@ -150,7 +150,7 @@ impl Model {
             let numbers = self.numbers(market);
             let announced = &mut self.markets[market.0 as usize].announced;
             if announced.replace(numbers) != Some(numbers) {
-                self.tell(Fact::PriceChanged { market, numbers });
+                self.emit(Fact::PriceChanged { market, numbers });
             }
         }
     }

@@ -121,7 +121,7 @@ impl Model {
         Model { passes_over: true, ..Model::default() }
     }
 
-    pub(crate) fn tell(&mut self, fact: Fact) {
+    pub(crate) fn emit(&mut self, fact: Fact) {
         self.events.push(Event { at: self.now, fact });
     }
 

@@ -64,13 +64,13 @@ impl Api {
         self.applied_up_to(caller, request.min_seq).await?;
         let seq = self.engine().applied();
         let rows = self.engine().store().rows();
-        let told = if request.name.is_empty() {
+        let described = if request.name.is_empty() {
             rows.instance_types(&after, size + 1).await?
         } else {
             rows.instance_type(&request.name).await?.into_iter().collect()
         };
         let markets = self.engine().views().markets();
-        let mut entries: Vec<_> = entries(told, &markets)
+        let mut entries: Vec<_> = entries(described, &markets)
             .into_values()
             .filter(|entry| {
                 let name = entry.instance_type.as_ref().map_or("", |known| &known.name[..]);
@@ -230,12 +230,12 @@ impl Api {
 
 /// Returns the described instance types, and those that are known only from markets.
 fn entries(
-    told: Vec<store::InstanceType>,
+    described: Vec<store::InstanceType>,
     markets: &Markets,
 ) -> BTreeMap<String, v1::list_instance_types_response::Entry> {
     // If the page is full, the types after its end belong to the next page.
     let mut entries = BTreeMap::new();
-    for known in told {
+    for known in described {
         let instance_type = v1::InstanceType {
             name: known.name.clone(),
             allocatable: known.allocatable,

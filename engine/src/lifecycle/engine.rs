@@ -133,7 +133,7 @@ impl Engine {
                 let _ = ended.send(result);
             })
             .map_err(EngineError::Thread)?;
-        let projector = if options.leave_out.projections {
+        let projector = if options.omitted.projections {
             tokio::spawn(bench_stubs::no_projections(to_project))
         } else {
             tokio::spawn(read_model.clone().run(options.retention, to_project, projected, health.clone()))
@@ -152,7 +152,7 @@ impl Engine {
         }
         let (every, projected) = (options.snapshot_every, projected_seq.clone());
         let snapshotter = Snapshotter { store: store.clone(), every, projected, saved };
-        running.snapshotter = (!options.leave_out.journal).then(|| tokio::spawn(snapshotter.run()));
+        running.snapshotter = (!options.omitted.journal).then(|| tokio::spawn(snapshotter.run()));
         running.scrubber = options.scrub_every.map(|every| tokio::spawn(scrub::run(store.clone(), every)));
         let engine = Engine(Arc::new(Inner {
             intake,

@@ -101,7 +101,7 @@ impl LeaderThread {
             let (expected, found) = (leadership.head, head);
             return Err(Fault::Diverged { expected, found }.into());
         }
-        let writer = if options.leave_out.journal { Box::new(NoJournal) } else { leadership.writer };
+        let writer = if options.omitted.journal { Box::new(NoJournal) } else { leadership.writer };
         let market = Market {
             replay,
             publisher,
@@ -125,7 +125,7 @@ impl LeaderThread {
 
     /// Refuses to lead a journal that lacks commands that the tables or snapshots have.
     async fn check_history(&self, head: Position) -> Result<(), Fault> {
-        if self.options.leave_out.journal {
+        if self.options.omitted.journal {
             return Ok(());
         }
         self.store.check_history(head, self.read_model.tables.watermark().await?).await
@@ -178,7 +178,7 @@ impl LeaderThread {
                 Stopped::Superseded("another engine took the lease, or its row is gone".to_owned()).into()
             );
         }
-        if options.leave_out.journal {
+        if options.omitted.journal {
             return Ok(());
         }
         snapshotter::save(&store, &replay.exchange, head).await?;

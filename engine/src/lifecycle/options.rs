@@ -44,7 +44,7 @@ pub struct EngineOptions {
     pub scrub_every: Option<Duration>,
     /// The parts to leave out. Only benchmarks and tests leave out any, and these serve the loopback
     /// only. `server::config` never sets it.
-    pub leave_out: OmittedParts,
+    pub omitted: OmittedParts,
     /// The way in which the engine comes to lead.
     pub start: Start,
     /// The length of the lease. No engine takes over from a silent leader before its lease has run
@@ -67,7 +67,7 @@ impl EngineOptions {
             feed: 4096,
             snapshot_every: SNAPSHOT_EVERY,
             scrub_every: None,
-            leave_out: OmittedParts::default(),
+            omitted: OmittedParts::default(),
             start: Start::TakeOver,
             lease: LEASE,
         }

@@ -5,7 +5,7 @@ use super::fold::{Folded, Running};
 use super::replayed::Replayed;
 use super::retention::Retention;
 use crate::events::commit::Commit;
-use crate::readmodel::sql::{Changes, Tables, Writer, Written};
+use crate::readmodel::sql::{Changes, Tables, WriteOutcome, Writer};
 use crate::runtime::health::{Health, in_full};
 use crate::runtime::progress::Reaching;
 use crate::runtime::recovery::RecoveryError;
@@ -51,7 +51,7 @@ impl Group {
 struct Attempt {
     writer: Writer,
     group: Group,
-    result: Result<Written, Fault>,
+    result: Result<WriteOutcome, Fault>,
 }
 
 #[derive(Debug)]
@@ -222,8 +222,8 @@ impl Projector {
     ) -> Result<Option<Writer>, Fault> {
         let Attempt { mut writer, mut group, result } = done;
         let found = match result {
-            Ok(Written::Done) => group.after,
-            Ok(Written::Elsewhere { found }) => found,
+            Ok(WriteOutcome::Done) => group.after,
+            Ok(WriteOutcome::Elsewhere { found }) => found,
             Err(fault) => {
                 self.pause(fault).await?;
                 *writing = Some(tokio::spawn(attempt(writer, group)));
@@ -284,7 +284,7 @@ impl Projector {
         warn!(watermark, to, "the tables have lost commands; folding them again from the journal");
         self.projected.reach(watermark);
         let mut replayed = Replayed::after(&self.store, watermark).await?;
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         while watermark < to {
             let Some(mut commits) = replayed.next().await? else {
                 return Err(Fault::Overtaken { expected: to, found: watermark }.into());
@@ -294,15 +294,15 @@ impl Projector {
                 let after = commits.last().expect("a group has a commit").last_seq().0;
                 let changes = fold(commits, &mut running).await;
                 match writer.write(watermark, after, &changes).await? {
-                    Written::Done => watermark = after,
+                    WriteOutcome::Done => watermark = after,
                     // Another engine or a rebuild writes as well.
-                    Written::Elsewhere { found } => {
+                    WriteOutcome::Elsewhere { found } => {
                         return Err(Fault::Overtaken { expected: watermark, found }.into());
                     }
                 }
                 self.reached(watermark);
-                if told.elapsed() >= PROGRESS {
-                    told = Instant::now();
+                if reported.elapsed() >= PROGRESS {
+                    reported = Instant::now();
                     info!(watermark, to, "the tables are being folded again");
                 }
             }

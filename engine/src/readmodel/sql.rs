@@ -29,7 +29,7 @@ pub use events::EventPage;
 pub use prices::BarPage;
 pub use schema::TABLES;
 pub(crate) use tables::Changes;
-pub(crate) use watermark::{Writer, Written};
+pub(crate) use watermark::{WriteOutcome, Writer};
 
 /// The tables of a store. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Accepts connections and serves HTTP/1 and HTTP/2 on one port, with or without TLS.
 
-use super::connections::{Activity, Connections, CountedConnection, Heard, Silence};
+use super::connections::{Activity, ActivityStream, Connections, CountedConnection, Silence};
 use super::service_slot::Responder;
 use crate::auth::held::Held;
 use axum::body::Body;
@@ -110,7 +110,7 @@ async fn http(
         .max_concurrent_streams(STREAMS)
         .max_send_buf_size(SEND_BUFFER);
     let activity = Activity::new();
-    let stream = TokioIo::new(Heard::new(stream, activity.clone()));
+    let stream = TokioIo::new(ActivityStream::new(stream, activity.clone()));
     let (active, origin) = (activity.clone(), counted.origin.clone());
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         let open = active.begin();

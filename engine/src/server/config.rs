@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn no_flag_leaves_out_a_part_of_the_engine() {
         let args = Program::try_parse_from(["serve"]).unwrap().serve;
-        assert_eq!(args.engine_options().unwrap().leave_out, OmittedParts::default());
+        assert_eq!(args.engine_options().unwrap().omitted, OmittedParts::default());
         assert!(Program::try_parse_from(["serve", "--leave-out", "journal"]).is_err());
     }
 

@@ -303,19 +303,19 @@ impl Drop for OpenRequest {
 
 /// A stream that notes whether its peer speaks HTTP/2.
 #[derive(Debug)]
-pub(super) struct Heard<S> {
+pub(super) struct ActivityStream<S> {
     stream: S,
     activity: Activity,
     /// The number of bytes of [`PREFACE`] that were read; `None` once the protocol is known.
     matched: Option<usize>,
 }
 
-impl<S> Heard<S> {
-    pub(super) fn new(stream: S, activity: Activity) -> Heard<S> {
-        Heard { stream, activity, matched: Some(0) }
+impl<S> ActivityStream<S> {
+    pub(super) fn new(stream: S, activity: Activity) -> ActivityStream<S> {
+        ActivityStream { stream, activity, matched: Some(0) }
     }
 
-    fn hear(&mut self, read: &[u8]) {
+    fn note_read(&mut self, read: &[u8]) {
         let Some(matched) = self.matched.filter(|_| !read.is_empty()) else { return };
         let rest = &PREFACE[matched..];
         let length = rest.len().min(read.len());
@@ -327,7 +327,7 @@ impl<S> Heard<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ActivityStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -336,12 +336,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
-        this.hear(&buffer.filled()[before..]);
+        this.note_read(&buffer.filled()[before..]);
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ActivityStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
     }
@@ -434,8 +434,8 @@ mod tests {
             (vec![b"POST / HTTP/1.1\r\n", PREFACE], false),
         ] {
             let activity = Activity::new();
-            let mut heard = Heard::new((), activity.clone());
-            pieces.iter().for_each(|piece| heard.hear(piece));
+            let mut stream = ActivityStream::new((), activity.clone());
+            pieces.iter().for_each(|piece| stream.note_read(piece));
             assert_eq!(activity.0.speaks_http2.load(Ordering::Relaxed), speaks, "{pieces:?}");
         }
     }

@@ -20,23 +20,23 @@ const TARGET: &str = "sqlx::postgres::notice";
 /// Listens to the warnings of one connection.
 pub(super) struct Warnings {
     listener: Dispatch,
-    heard: Heard,
+    last: LastWarning,
 }
 
-type Heard = Arc<Mutex<Option<String>>>;
+type LastWarning = Arc<Mutex<Option<String>>>;
 
 impl Warnings {
     pub(super) fn new() -> Warnings {
-        let heard = Heard::default();
+        let last = LastWarning::default();
         let log = dispatcher::get_default(Clone::clone);
         let listener =
-            Listener { log, level: LevelFilter::current().max(LevelFilter::WARN), heard: heard.clone() };
-        Warnings { listener: Dispatch::new(listener), heard }
+            Listener { log, level: LevelFilter::current().max(LevelFilter::WARN), last: last.clone() };
+        Warnings { listener: Dispatch::new(listener), last }
     }
 
     /// Runs a statement of the connection. Returns its output, and the last warning if there was one.
     pub(super) async fn of<T>(&self, statement: impl Future<Output = T>) -> (T, Option<String>) {
-        let take_last = || self.heard.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let take_last = || self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
         take_last();
         let output = statement.with_subscriber(self.listener.clone()).await;
         (output, take_last())
@@ -53,7 +53,7 @@ impl fmt::Debug for Warnings {
 struct Listener {
     log: Dispatch,
     level: LevelFilter,
-    heard: Heard,
+    last: LastWarning,
 }
 
 fn is_warning(metadata: &Metadata<'_>) -> bool {
@@ -89,7 +89,7 @@ impl Subscriber for Listener {
         if is_warning(event.metadata()) {
             let mut text = Text(String::new());
             event.record(&mut text);
-            *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.0);
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.0);
         }
         if self.log.enabled(event.metadata()) {
             self.log.event(event);

@@ -342,12 +342,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// The head of common.proto, where clients read the meaning of the codes.
-    const TOLD: &str = include_str!("../../../proto/kubebid/auction/v1/common.proto");
+    const COMMON_PROTO: &str = include_str!("../../../proto/kubebid/auction/v1/common.proto");
 
     /// Returns the gRPC code under which that comment lists a code.
-    fn told(word: &str) -> Option<&'static str> {
+    fn grpc_code_in_proto(word: &str) -> Option<&'static str> {
         let mut under = None;
-        for line in TOLD.lines().take_while(|line| line.starts_with("//")) {
+        for line in COMMON_PROTO.lines().take_while(|line| line.starts_with("//")) {
             let line = line.trim_start_matches('/');
             let entry = line.starts_with("   ").then(|| line.trim());
             let Some(entry) = entry.filter(|entry| !entry.is_empty()) else { continue };
@@ -369,9 +369,10 @@ mod tests {
             if matches!(code, Code::Market(Reject::NotYours) | Code::UnknownMethod | Code::Internal) {
                 continue;
             }
-            let told = told(code.word()).unwrap_or_else(|| panic!("{} is not told of", code.word()));
+            let name = grpc_code_in_proto(code.word())
+                .unwrap_or_else(|| panic!("{} is not in the comment of the proto", code.word()));
             let camel = format!("{:?}", code.grpc()).to_uppercase();
-            assert_eq!(told.replace('_', ""), camel, "{}", code.word());
+            assert_eq!(name.replace('_', ""), camel, "{}", code.word());
         }
     }
 

@@ -131,7 +131,7 @@ async fn each_tenant_gets_the_events_that_concern_it_while_the_others_trade() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_from_the_end_waits_for_no_table() {
     let world = World::with(|options| {
-        options.leave_out.projections = true;
+        options.omitted.projections = true;
         options.projection_lag = u64::MAX;
     })
     .await;
@@ -263,7 +263,7 @@ async fn a_cursor_of_another_journal_or_ahead_of_the_end_is_gone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watches_by_label_follow_commits_and_read_no_events_from_the_tables() {
     // No tables are written, so an event that is read there would never be found.
-    let world = World::with(|options| options.leave_out.projections = true).await;
+    let world = World::with(|options| options.omitted.projections = true).await;
     let labels = |team: &str| [("team".to_owned(), team.to_owned())].into();
     let watch = async |team: &str| {
         let filter = v1::EventFilter { labels: labels(team), ..Default::default() };

@@ -80,7 +80,7 @@ pub enum Violation {
 
     #[error("displacing takes a ceiling of {0} at least (R4)")]
     CeilingNeeded(Price),
-    #[error("the claim before this is not the one that is told of")]
+    #[error("the claim before this is not the one that the event names")]
     NotThatClaim,
     #[error("the allocation has no such claim")]
     NoClaim,

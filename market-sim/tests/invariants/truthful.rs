@@ -56,7 +56,7 @@ fn brute_force(reserves: &[u64]) {
     }
 }
 
-fn tell(exchange: &mut Exchange, command: Command) -> u64 {
+fn submit(exchange: &mut Exchange, command: Command) -> u64 {
     exchange.apply(&StampedCommand { at: Micros(0), key: None, command }).seq.0
 }
 
@@ -66,11 +66,11 @@ fn opened(reserves: &[u64]) -> Exchange {
     let rule = |name: &str, value| RuleChange { name: name.into(), value: RuleValue::Number(value) };
     let rules =
         vec![rule("tick", 1), rule("min_runtime_us", 0), rule("notice_us", 0), rule("min_charge_us", 0)];
-    tell(&mut exchange, Command::OpenMarket { market: MarketName::new(MARKET), rules });
+    submit(&mut exchange, Command::OpenMarket { market: MarketName::new(MARKET), rules });
     for (n, reserve) in reserves.iter().enumerate() {
         let provider = AccountName::new(&format!("p{n}"));
         let market = MarketName::new(MARKET);
-        tell(&mut exchange, Command::PutOffer { provider, market, capacity: 1, reserve: Price(*reserve) });
+        submit(&mut exchange, Command::PutOffer { provider, market, capacity: 1, reserve: Price(*reserve) });
     }
     exchange
 }
@@ -80,7 +80,7 @@ fn paid(empty: &[u8], ceilings: [Option<u64>; 3]) -> [Option<u64>; 3] {
     let mut exchange = Exchange::restore(empty).expect("its own snapshot");
     let bids = [0, 1, 2].map(|tenant: usize| {
         let ceiling = ceilings[tenant]?;
-        let bid = tell(&mut exchange, one_node(tenant, ceiling));
+        let bid = submit(&mut exchange, one_node(tenant, ceiling));
         report_all_ready(&mut exchange);
         Some(BidId(bid))
     });
@@ -110,6 +110,6 @@ fn report_all_ready(exchange: &mut Exchange) {
         let starting = exchange.dump().allocations.into_iter();
         let mut starting = starting.filter(|node| node.state == AllocationState::Starting);
         let Some(node) = starting.next() else { return };
-        tell(exchange, Command::ReportReady { allocation: node.allocation, by: None });
+        submit(exchange, Command::ReportReady { allocation: node.allocation, by: None });
     }
 }

@@ -98,10 +98,10 @@ impl Engine {
     pub(crate) fn serve(self: &Arc<Self>) -> Channel {
         let (connect, connections) = mpsc::unbounded_channel::<std::io::Result<DuplexStream>>();
         let server = Server::builder()
-            .add_service(BidServiceServer::new(Door(self.clone())))
-            .add_service(AdminServiceServer::new(Door(self.clone())))
-            .add_service(EventServiceServer::new(Door(self.clone())))
-            .add_service(MarketServiceServer::new(Door(self.clone())));
+            .add_service(BidServiceServer::new(FakeService(self.clone())))
+            .add_service(AdminServiceServer::new(FakeService(self.clone())))
+            .add_service(EventServiceServer::new(FakeService(self.clone())))
+            .add_service(MarketServiceServer::new(FakeService(self.clone())));
         tokio::spawn(server.serve_with_incoming(Received(connections)));
         let connector = tower::service_fn(move |_| {
             let (ours, theirs) = duplex(1 << 16);
@@ -115,7 +115,7 @@ impl Engine {
     pub(crate) async fn listen(self: &Arc<Self>) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = Server::builder().add_service(BidServiceServer::new(Door(self.clone())));
+        let server = Server::builder().add_service(BidServiceServer::new(FakeService(self.clone())));
         tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
         format!("http://{address}")
     }
@@ -186,10 +186,10 @@ impl<T> Stream for Received<T> {
     }
 }
 
-struct Door(Arc<Engine>);
+struct FakeService(Arc<Engine>);
 
 #[tonic::async_trait]
-impl BidService for Door {
+impl BidService for FakeService {
     type PlaceBidsStream = BoxStream<'static, Result<PlaceBidsResponse, Status>>;
 
     async fn place_bid(
@@ -246,7 +246,7 @@ impl BidService for Door {
 }
 
 #[tonic::async_trait]
-impl EventService for Door {
+impl EventService for FakeService {
     type WatchEventsStream = BoxStream<'static, Result<WatchEventsResponse, Status>>;
 
     async fn watch_events(
@@ -271,7 +271,7 @@ impl EventService for Door {
 }
 
 #[tonic::async_trait]
-impl MarketService for Door {
+impl MarketService for FakeService {
     type WatchPricesStream = BoxStream<'static, Result<WatchPricesResponse, Status>>;
 
     async fn watch_prices(
@@ -317,7 +317,7 @@ impl MarketService for Door {
 }
 
 #[tonic::async_trait]
-impl AdminService for Door {
+impl AdminService for FakeService {
     async fn create_token(
         &self,
         request: Request<CreateTokenRequest>,

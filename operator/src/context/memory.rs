@@ -45,7 +45,7 @@ struct OfSlot {
 
 /// The times at which parts of the status of a BidNode were last written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Written {
+pub(crate) struct WriteTimes {
     pub(crate) price: Option<Timestamp>,
     pub(crate) cost: Timestamp,
     pub(crate) status: Option<Timestamp>,
@@ -68,8 +68,8 @@ impl Memory {
 
     /// Returns when the status of a BidNode was last written. A cost that this process has not written counts as written at
     /// the first call.
-    pub(crate) fn written(&self, uid: &str, now: Timestamp) -> Written {
-        self.write(uid, |it| Written {
+    pub(crate) fn written(&self, uid: &str, now: Timestamp) -> WriteTimes {
+        self.write(uid, |it| WriteTimes {
             price: it.price_written,
             cost: *it.cost_written.get_or_insert(now),
             status: it.status_written,

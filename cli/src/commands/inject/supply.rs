@@ -123,14 +123,14 @@ async fn lose(context: &Context, request: InjectLossRequest, back: Back, tool: &
     let undo: Vec<RestoreOffersRequest> = answer.before.iter().map(undo).collect();
     let by_hand = undo.iter().map(|undo| by_hand(tool, undo)).collect::<Vec<_>>().join(" && ");
     out.answer(&answer, |view| {
-        let mut told = taken(&answer, view);
+        let mut text = taken(&answer, view);
         if let Some((before, after)) = prices {
-            told.push_str(&format!("\nprice: {before} before, {after} now"));
+            text.push_str(&format!("\nprice: {before} before, {after} now"));
         }
         if back_in.is_none() {
-            told.push_str(&format!("\nput it back: {by_hand}"));
+            text.push_str(&format!("\nput it back: {by_hand}"));
         }
-        told
+        text
     })?;
     let Some((duration, stopped)) = back_in else { return Ok(()) };
     eprintln!("putting it back in {duration}; Ctrl-C does so now. Should this command be killed: {by_hand}");

@@ -169,9 +169,9 @@ mod tests {
                     let handle = ladder.insert(BidId(seq), tenant, rank);
                     naive.insert(rank, (tenant, handle));
                     let before = rivals.top();
-                    let told = rivals.insert(tenant, rank, handle, &ladder);
-                    assert!(told || before == rivals.top());
-                    changes += u64::from(told);
+                    let has_changed = rivals.insert(tenant, rank, handle, &ladder);
+                    assert!(has_changed || before == rivals.top());
+                    changes += u64::from(has_changed);
                 } else if !naive.is_empty() {
                     // Often the first or the second, so that another bid takes its
                     // place.

@@ -43,7 +43,7 @@ impl Exchange {
         let protected_until = allocation.protected_until;
         self.timers.set(protected_until, Due::ProtectionEnds(id));
         self.start_meter(id);
-        self.tell(Fact::Ready { node: self.node(id) });
+        self.emit(Fact::Ready { node: self.node(id) });
         self.reindex_allocation(id);
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Exchange {
         let bidder = Bidder { bid: id, tenant: self.caller };
         let &PlaceBid { ceiling, min_nodes, max_nodes, expire_at, .. } = bid;
         let known = self.scopes.keep(&scope);
-        self.tell(Fact::BidPlaced { bidder, scope, ceiling, min_nodes, max_nodes });
+        self.emit(Fact::BidPlaced { bidder, scope, ceiling, min_nodes, max_nodes });
         let immediate = bid.time_in_force == TimeInForce::Ioc;
         self.bids.insert(
             id,
@@ -156,7 +156,7 @@ impl Exchange {
         }
         (bid.terms.ceiling, bid.terms.max_nodes) = (ceiling, nodes);
         let bid_seq = bid.terms.seq;
-        self.tell(Fact::BidAmended { bidder, ceiling, max_nodes: nodes, bid_seq });
+        self.emit(Fact::BidAmended { bidder, ceiling, max_nodes: nodes, bid_seq });
         if nodes != old_nodes {
             self.forget_returns(id);
         }

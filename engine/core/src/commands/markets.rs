@@ -15,7 +15,7 @@ impl Exchange {
         let rules = MarketRules::default().with(changes)?;
 
         let (id, kind) = self.list_market(name, Market::new(rules));
-        self.tell(Fact::MarketOpened { market: id });
+        self.emit(Fact::MarketOpened { market: id });
         self.enter_waiting_bids(id, &kind);
         self.dirty.insert(id);
         Ok(())
@@ -58,7 +58,7 @@ impl Exchange {
         }
 
         self.market_mut(id).rules = rules;
-        self.tell(Fact::RulesChanged { market: id });
+        self.emit(Fact::RulesChanged { market: id });
         let claimed: Vec<_> = self.market(id).book.held.claims().collect();
         for node in claimed {
             let claim = self.allocation(node).claim().expect("a claimed notice");

@@ -35,7 +35,7 @@ impl Exchange {
         let offer = &self.market(market).offers[&provider];
         let before = offer.reserve;
         let reserve = if capacity == 0 { before } else { reserve };
-        self.tell(Fact::OfferPut { provider, market, capacity, reserve });
+        self.emit(Fact::OfferPut { provider, market, capacity, reserve });
         if reserve != before {
             self.change_reserve(market, provider, reserve);
         }
@@ -145,7 +145,7 @@ impl Exchange {
             let offer = self.offer_mut(unit);
             offer.units.get_mut(number).expect("a leaving unit").leaving = false;
             offer.leaving -= 1;
-            self.tell(Fact::UnitBack { unit });
+            self.emit(Fact::UnitBack { unit });
             self.reindex_allocation(id);
         }
         for _ in 0..added {
@@ -161,7 +161,7 @@ impl Exchange {
         offer.units.insert(number, Unit::default());
         offer.free.insert(number);
         self.market_mut(market).units += 1;
-        self.tell(Fact::UnitAdded { unit: UnitId { market, provider, number }, reserve });
+        self.emit(Fact::UnitAdded { unit: UnitId { market, provider, number }, reserve });
     }
 
     /// Lowers the capacity: free units first, then notices without a claim, then claims and
@@ -216,7 +216,7 @@ impl Exchange {
         };
         unit.leaving = true;
         offer.leaving += 1;
-        self.tell(Fact::UnitLeaving { unit: id });
+        self.emit(Fact::UnitLeaving { unit: id });
         self.reindex_offer(id.market, id.provider);
         if self.allocation(node).claim().is_some() {
             self.drop_claim(node, DropCause::CapacityWithdrawn);
@@ -234,7 +234,7 @@ impl Exchange {
         let is_last_unit_gone = offer.units.is_empty();
         self.market_mut(id.market).units -= 1;
         self.reindex_offer(id.market, id.provider);
-        self.tell(Fact::UnitRemoved { unit: id });
+        self.emit(Fact::UnitRemoved { unit: id });
         if is_last_unit_gone {
             self.requeue_in(id.provider, id.market);
         }

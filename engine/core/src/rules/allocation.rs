@@ -46,7 +46,7 @@ impl Exchange {
         self.bid_mut(bid_id).live.insert(id);
         self.timers.set(start_by, Due::StartTimeout(id));
         self.timers.set(protected_until, Due::ProtectionEnds(id));
-        self.tell(Fact::Allocated { node: self.node(id) });
+        self.emit(Fact::Allocated { node: self.node(id) });
         self.reindex_allocation(id);
         self.reindex_bid(bid_id);
     }
@@ -69,7 +69,7 @@ impl Exchange {
         };
         let claimed = self.take_claim(id);
         if let (Some(by), Some(cause)) = (claimed, lost) {
-            self.tell(Fact::ClaimDropped { node, by, cause });
+            self.emit(Fact::ClaimDropped { node, by, cause });
         }
         let charge = self.final_charge(id, reason);
         self.unindex_allocation(id);
@@ -85,9 +85,9 @@ impl Exchange {
             }
         }
         let max_nodes = bid.terms.max_nodes;
-        self.tell(Fact::Ended { node, max_nodes, reason });
+        self.emit(Fact::Ended { node, max_nodes, reason });
         if let Some(charge) = charge {
-            self.tell(charge);
+            self.emit(charge);
         }
         self.reindex_bid(node.bid);
         self.close_if_done(node.bid);
@@ -130,7 +130,7 @@ impl Exchange {
         let bid = self.bid_mut(id);
         bid.searching = false;
         let max_nodes = bid.terms.max_nodes;
-        self.tell(Fact::BidClosed { bidder, max_nodes, reason });
+        self.emit(Fact::BidClosed { bidder, max_nodes, reason });
         self.reindex_bid(id);
     }
 }

@@ -96,7 +96,7 @@ impl Exchange {
         let bill = price.over(span);
         if let Some(charge) = self.charge(node, unit, by.tenant, bill, ChargeReason::ClaimDropped) {
             self.pending_details.push(SettlementDetail::Claim { allocation: node, price, span });
-            self.tell(charge);
+            self.emit(charge);
         }
     }
 

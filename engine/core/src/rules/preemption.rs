@@ -51,7 +51,7 @@ impl Exchange {
         allocation.notice = Some(notice);
         allocation.raise_at = None;
         self.timers.set(deadline, Due::Deadline(id));
-        self.tell(Fact::NoticeStarted { node: self.node(id), deadline, max_nodes, reason });
+        self.emit(Fact::NoticeStarted { node: self.node(id), deadline, max_nodes, reason });
         self.remeter(id);
         bid_id
     }
@@ -89,7 +89,7 @@ impl Exchange {
             self.bid_mut(was.by.bid).claims.remove(node);
         }
         self.bid_mut(by).claims.insert(node);
-        self.tell(Fact::Claimed {
+        self.emit(Fact::Claimed {
             node: self.node(node),
             by: claim.by,
             was: was.map(|claim| claim.by),
@@ -105,7 +105,7 @@ impl Exchange {
     /// Drops the claim on a node under notice. The notice stays.
     pub(crate) fn drop_claim(&mut self, node: AllocationId, cause: DropCause) {
         let by = self.take_claim(node).expect("a claim to drop");
-        self.tell(Fact::ClaimDropped { node: self.node(node), by, cause });
+        self.emit(Fact::ClaimDropped { node: self.node(node), by, cause });
         self.reindex_allocation(node);
         self.reindex_bid(by.bid);
     }
@@ -133,7 +133,7 @@ impl Exchange {
         bid.live.insert(id);
         let max_nodes = bid.terms.max_nodes;
         self.allocation_mut(id).notice = None;
-        self.tell(Fact::NoticeRescinded { node: self.node(id), max_nodes });
+        self.emit(Fact::NoticeRescinded { node: self.node(id), max_nodes });
         self.delay_raise(id);
         self.remeter(id);
         self.reindex_allocation(id);

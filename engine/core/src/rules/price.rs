@@ -53,7 +53,7 @@ impl Exchange {
         market.meter.set(now, market.tariff());
         if market.numbers != Some(numbers) {
             market.numbers = Some(numbers);
-            self.tell(Fact::PriceChanged { market: id, numbers });
+            self.emit(Fact::PriceChanged { market: id, numbers });
         }
     }
 

@@ -43,12 +43,12 @@ const NOBODY: u64 = 1_000_000;
 /// Plays the story and compares its drawings. Plays it once more with the clock moved in between, which
 /// changes nothing (R1). `UPDATE_EXPECT=1` writes the drawings down.
 pub(crate) fn check(story: &str, drawn: Expect) {
-    let told = tell(story, Clock::AsTold);
+    let told = narrate(story, Clock::AsWritten);
     drawn.assert_eq(&told);
-    assert_eq!(told, tell(story, Clock::Ticking), "R1: advancing the time in between changed something");
+    assert_eq!(told, narrate(story, Clock::Ticking), "R1: advancing the time in between changed something");
 }
 
-fn tell(story: &str, clock: Clock) -> String {
+fn narrate(story: &str, clock: Clock) -> String {
     let mut teller = Teller { clock, ..Teller::default() };
     let lines = story.lines().map(|line| line.split('#').next().unwrap_or("").trim());
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
@@ -66,7 +66,7 @@ fn tell(story: &str, clock: Clock) -> String {
 enum Clock {
     /// The clock moves only with the commands.
     #[default]
-    AsTold,
+    AsWritten,
     /// The clock moves by itself too: `AdvanceTime` comes before every command.
     Ticking,
 }

@@ -45,7 +45,7 @@ impl Extent {
 
 /// The result of writing rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteOutcome {
     Done,
     /// Nothing was written: the watermark is another command than the one that the rows follow.
     Elsewhere {
@@ -172,7 +172,7 @@ impl Writer {
         before: u64,
         after: u64,
         changes: &Changes,
-    ) -> Result<Written, Fault> {
+    ) -> Result<WriteOutcome, Fault> {
         let doing = "writing projections";
         let database = &self.tables.database;
         let mut bulk_writer = match self.bulk_writer.take() {
@@ -185,8 +185,8 @@ impl Writer {
         let written = written.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
         self.bulk_writer = Some(bulk_writer);
         Ok(match written {
-            None => Written::Done,
-            Some(found) => Written::Elsewhere { found },
+            None => WriteOutcome::Done,
+            Some(found) => WriteOutcome::Elsewhere { found },
         })
     }
 
