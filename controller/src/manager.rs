@@ -66,11 +66,14 @@ pub struct ControllerOptions {
     pub concurrency: u16,
     /// The shortest time between two passes over one object.
     pub min_interval: Duration,
+    /// The time for which the events of an object are collected before a pass. Each event starts it anew, so an object that
+    /// changes more often than that waits: prefer `min_interval`.
+    pub debounce: Duration,
 }
 
 impl Default for ControllerOptions {
     fn default() -> ControllerOptions {
-        ControllerOptions { concurrency: 5, min_interval: Duration::ZERO }
+        ControllerOptions { concurrency: 5, min_interval: Duration::ZERO, debounce: Duration::ZERO }
     }
 }
 
@@ -180,7 +183,8 @@ impl Manager {
         let runner = Arc::new(Runner { reconciler, limiter, context: self.context::<R>(), on_pass });
         let queue = UnboundedReceiverStream::new(woken)
             .map(|object| Ok::<_, std::convert::Infallible>(ReconcileRequest::from(object)));
-        let config = controller::Config::default().concurrency(options.concurrency);
+        let config =
+            controller::Config::default().concurrency(options.concurrency).debounce(options.debounce);
         let passes = applier(
             |object, runner: Arc<Runner<R>>| Box::pin(async move { runner.pass(object).await }) as Pass,
             |_, error, _| match *error {},

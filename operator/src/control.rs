@@ -16,11 +16,12 @@ use slot::Slots;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The controller of BidNodes. Each slot of a BidNode wakes it, so it has an interval.
+/// The controller of BidNodes. The events of their slots are collected: a status is written once for all of them.
 const BIDNODES: ControllerOptions =
-    ControllerOptions { concurrency: 16, min_interval: Duration::from_millis(250) };
+    ControllerOptions { concurrency: 16, min_interval: Duration::ZERO, debounce: Duration::from_millis(250) };
 /// The controller of slots.
-const SLOTS: ControllerOptions = ControllerOptions { concurrency: 32, min_interval: Duration::ZERO };
+const SLOTS: ControllerOptions =
+    ControllerOptions { concurrency: 32, min_interval: Duration::ZERO, debounce: Duration::ZERO };
 
 /// Adds the controllers of BidNodes and slots. `concurrency` replaces how many objects of a kind are reconciled at once.
 pub fn add(manager: &mut Manager, options: Options, concurrency: Option<u16>) {
