@@ -93,7 +93,7 @@ impl EventWriter {
 /// Drops repeated events, and those of an object that has too many.
 #[derive(Debug, Default)]
 struct Filter {
-    /// When an event was last written, by the UID of its object, its related object, reason and note.
+    /// The time at which an event was last written, by the UID of its object, its related object, reason and note.
     written: BTreeMap<(String, String, String, String), Instant>,
     /// The tokens of each object by UID, as of a time.
     tokens: BTreeMap<String, (f64, Instant)>,

@@ -31,7 +31,7 @@ pub const RECONCILE_AT: &str = "reconcile-at";
 /// The annotation whose name after the group, with the value `true`, keeps an object from being reconciled.
 pub const PAUSED: &str = "paused";
 
-/// How controllers run.
+/// The options of all controllers of a process.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The name of the program, as in `kubebid-operator`: `reportingController` of events, field manager of creates and
@@ -59,7 +59,7 @@ impl Default for Options {
     }
 }
 
-/// How one controller runs.
+/// The options of one controller.
 #[derive(Clone, Copy, Debug)]
 pub struct ControllerOptions {
     /// Objects that are reconciled at once.

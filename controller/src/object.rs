@@ -1,4 +1,4 @@
-//! What every object of Kubernetes has: a name, a UID, annotations, owners.
+//! Names, references and owners of objects of any kind.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::reflector::ObjectRef;

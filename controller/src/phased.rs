@@ -56,7 +56,7 @@ pub trait Phased: Send + Sync + 'static {
     fn describe(&self, _object: &mut Self::Object, _error: Option<&Error<Self::Error>>) {}
 }
 
-/// What to do next.
+/// The next step, or the time to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan<S> {
     /// A step.
@@ -65,7 +65,7 @@ pub enum Plan<S> {
     Wait(Duration),
 }
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It is done: the next step may follow.

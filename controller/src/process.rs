@@ -40,7 +40,7 @@ pub struct ProcessArgs {
     /// [default: as the program has it]
     #[arg(long, value_name = "LEAST..MOST", value_parser = backoff, help_heading = "Controllers")]
     pub backoff: Option<BackoffRange>,
-    /// How long the first list of all objects may take before the process ends with code 1
+    /// The longest time for the first list of all objects; then the process ends with code 1
     #[arg(long, default_value = "2m", value_name = "TIME", value_parser = time, help_heading = "Controllers")]
     pub sync_timeout: Duration,
     /// Send every write with dryRun=All and log it; needs no Lease, and no other replica notices
@@ -57,7 +57,7 @@ pub struct ProcessArgs {
     /// The name of the Lease [default: the name of the program]
     #[arg(long, value_name = "NAME", help_heading = "Leader election")]
     pub lease_name: Option<String>,
-    /// How long a Lease lasts without being renewed, in seconds; at least 3
+    /// The duration of the Lease, in seconds; at least 3
     #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=3600), help_heading = "Leader election")]
     pub lease_seconds: u64,
     /// This replica's name in the Lease [default: the name of the program]
@@ -81,11 +81,8 @@ pub struct ProcessArgs {
 pub fn time(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<kube::core::Duration>();
     let parsed = parsed.map_err(|error| format!("{error}: write it as in 90s or 15m"))?;
-    if parsed.is_negative() {
-        return Err("a time is not negative".to_owned());
-    }
-    let time = Duration::from(parsed);
-    if time.is_zero() { Err("a time is longer than 0".to_owned()) } else { Ok(time) }
+    let time = if parsed.is_negative() { Duration::ZERO } else { Duration::from(parsed) };
+    if time.is_zero() { Err("it is not longer than nothing".to_owned()) } else { Ok(time) }
 }
 
 fn backoff(text: &str) -> Result<BackoffRange, String> {

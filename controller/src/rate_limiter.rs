@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// The wait after the first failure, ± 20 %, and the longest wait. A server that names a time to wait is given it.
 pub type BackoffRange = RangeInclusive<Duration>;
 
-/// When the objects of one controller may be reconciled.
+/// The pacing and backoff of the objects of one controller.
 #[derive(Debug)]
 pub struct RateLimiter {
     min_interval: Duration,
@@ -35,7 +35,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug)]
 struct Backoff {
     until: Instant,
-    /// What people wanted of the object when it failed. Another wish ends the backoff.
+    /// The wish of people when the object failed, as a hash. Another wish ends the backoff.
     wish: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a controller is: a [`Reconciler`] of one kind of object.
+//! The trait [`Reconciler`]: a controller of one kind of object.
 
 use crate::events::EventRecorder;
 use crate::leader_election::Leadership;
@@ -56,7 +56,7 @@ pub struct Context {
     pub leadership: Leadership,
 }
 
-/// What follows a pass that succeeded.
+/// The time of the next pass after one that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing until something changes.

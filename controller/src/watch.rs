@@ -139,7 +139,7 @@ impl<K: Object> Wakes<K> {
     }
 }
 
-/// What wakes the objects of a controller, besides their own changes.
+/// The sources that wake objects of a controller, besides their own changes.
 #[derive(Debug)]
 pub struct Watches<'a, K: Object> {
     pub(crate) pool: &'a mut WatchPool,
@@ -179,7 +179,7 @@ impl<K: Object> Watches<'_, K> {
 /// All watches of the process.
 #[derive(Default)]
 pub(crate) struct WatchPool {
-    /// By kind and path.
+    /// The watches by kind and path.
     watches: BTreeMap<(TypeId, String), Box<dyn Any + Send>>,
     running: Vec<BoxFuture<'static, ()>>,
     ready: Vec<(String, BoxFuture<'static, bool>)>,

@@ -146,11 +146,7 @@ fn span(text: &str) -> Result<(u64, u64), String> {
 }
 
 fn time(text: &str) -> Result<SignedDuration, String> {
-    let parsed = text
-        .parse::<kube::core::Duration>()
-        .map_err(|error| format!("{error}: write it as in 90s or 15m"))?;
-    let time = SignedDuration::try_from(Duration::from(parsed)).map_err(|error| error.to_string())?;
-    if time.is_positive() { Ok(time) } else { Err("it is not longer than nothing".to_owned()) }
+    SignedDuration::try_from(process::time(text)?).map_err(|error| error.to_string())
 }
 
 #[tokio::main]

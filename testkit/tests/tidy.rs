@@ -14,8 +14,9 @@ const NO_SUBJECT: [&str; 30] = [
 const BANNED: [&str; 8] = ["behind", "hears", "heard", "nobody", "obey", "somebody", "told", "whoever"];
 
 /// Files whose `//!` headers are held to both lists. Add a package once its headers are mended.
-const HEADERS: [&str; 10] = [
+const HEADERS: [&str; 11] = [
     "cli/src",
+    "controller/src",
     "engine/core/src",
     "engine/model/src",
     "engine/src",
@@ -28,8 +29,9 @@ const HEADERS: [&str; 10] = [
 ];
 
 /// Comments of items that begin without a subject, by package. Mend some, and lower the number.
-const LEFT: [(&str, usize); 9] = [
+const LEFT: [(&str, usize); 10] = [
     ("cli/src", 10),
+    ("controller/src", 0),
     ("engine/core/src", 0),
     ("engine/model/src", 0),
     ("engine/src", 0),

@@ -178,20 +178,7 @@ mod tests {
     use crate::api::{ReleaseReason, SlotPhase};
 
     fn slot(ordinal: u32, phase: SlotPhase) -> ObservedSlot {
-        let view = SlotView {
-            name: format!("gpu-{ordinal}"),
-            ordinal,
-            phase,
-            leaving: None,
-            holds: phase > SlotPhase::Bidding,
-            pods: 0,
-            empty_for: None,
-            not_ready_for: None,
-            untainted_for: None,
-            replaces: None,
-            fits_elsewhere: false,
-        };
-        ObservedSlot { view, pods: Vec::new(), node: None }
+        ObservedSlot { view: SlotView::sample(ordinal, phase), pods: Vec::new(), node: None }
     }
 
     fn observation(slots: Vec<ObservedSlot>) -> Observation {

@@ -187,19 +187,9 @@ fn free_ordinals(slots: &[SlotView]) -> impl Iterator<Item = u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RULES: Rules = Rules {
-        min: 2,
-        max: 4,
-        needed: 0,
-        fewer: 0,
-        empty_after: SignedDuration::from_mins(10),
-        unhealthy_after: SignedDuration::from_mins(5),
-    };
-
-    fn slot(ordinal: u32, phase: SlotPhase) -> SlotView {
+impl SlotView {
+    /// Returns a slot of the BidNode `gpu`, for tests.
+    pub(crate) fn sample(ordinal: u32, phase: SlotPhase) -> SlotView {
         SlotView {
             name: format!("gpu-{ordinal}"),
             ordinal,
@@ -213,6 +203,24 @@ mod tests {
             replaces: None,
             fits_elsewhere: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules {
+        min: 2,
+        max: 4,
+        needed: 0,
+        fewer: 0,
+        empty_after: SignedDuration::from_mins(10),
+        unhealthy_after: SignedDuration::from_mins(5),
+    };
+
+    fn slot(ordinal: u32, phase: SlotPhase) -> SlotView {
+        SlotView::sample(ordinal, phase)
     }
 
     fn busy(ordinal: u32, pods: usize) -> SlotView {
