@@ -25,8 +25,14 @@ pub fn is_applied(
     if let Some(fields) = by(applier, "Apply").and_then(|entry| entry.fields_v1.as_ref()) {
         return has_values(live, wanted, &fields.0, true) && owns_all(wanted, &fields.0, true);
     }
-    // A create owns what the API server has filled in as well: the values alone count.
-    by(creator, "Update").is_some() && contains(live, wanted, true)
+    // A create owns what the API server has filled in as well. A field that somebody has changed is theirs.
+    let created = by(creator, "Update").and_then(|entry| entry.fields_v1.as_ref());
+    created.is_some_and(|fields| contains(live, wanted, true) && owns_all(wanted, &fields.0, true))
+}
+
+/// Returns true if a part of an object has all wanted values. Defaults of the API server do not count.
+pub(crate) fn has_wanted(live: &Value, wanted: &Value) -> bool {
+    contains(live, wanted, false)
 }
 
 /// Returns true if each field that the manager owns has its wanted value.
@@ -34,7 +40,8 @@ fn has_values(live: &Value, wanted: &Value, fields: &Value, is_root: bool) -> bo
     let Value::Object(owned) = fields else { return true };
     let mut parts = owned.iter().filter(|(key, _)| *key != ".").peekable();
     if parts.peek().is_none() {
-        return is_root || is_same(live, wanted);
+        // A value that is owned as a whole has the defaults of the API server in its parts.
+        return is_root || contains(live, wanted, false);
     }
     parts.all(|(key, fields)| match element(live, key).zip(element(wanted, key)) {
         Some((live, wanted)) => has_values(live, wanted, fields, false),
@@ -205,11 +212,26 @@ mod tests {
     }
 
     #[test]
-    fn of_an_object_that_was_created_the_values_count() {
-        let managed = entry("Update", json!({"f:spec": {"f:anything": {}}}));
+    fn an_object_that_was_created_is_applied_until_somebody_changes_a_wanted_field() {
+        let mut fields = fields();
+        fields["f:spec"]["f:sessionAffinity"] = json!({});
+        let managed = entry("Update", fields.clone());
         assert!(is_applied(&live(), &managed, &service(80, Some("1")), "x", "x"));
+        fields["f:spec"].as_object_mut().unwrap().remove("f:clusterIP");
+        let taken = entry("Update", fields);
+        assert!(!is_applied(&live(), &taken, &service(80, Some("1")), "x", "x"), "a field is another's");
         assert!(!is_applied(&live(), &managed, &service(80, Some("2")), "x", "x"));
         assert!(!is_applied(&live(), &[], &service(80, Some("1")), "x", "x"));
+    }
+
+    #[test]
+    fn a_list_that_is_owned_as_a_whole_may_have_defaults_in_its_elements() {
+        let managed = entry("Apply", json!({"f:spec": {"f:templates": {}}}));
+        let object = |template: Value| json!({"spec": {"templates": [template]}});
+        let wanted = object(json!({"size": "1Gi"}));
+        let applied = |live: Value| is_applied(&object(live), &managed, &wanted, "x", "x");
+        assert!(applied(json!({"size": "1Gi", "mode": "Filesystem"})));
+        assert!(!applied(json!({"size": "2Gi", "mode": "Filesystem"})));
     }
 
     #[test]

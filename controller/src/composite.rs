@@ -3,16 +3,19 @@
 //! The wanted children are a pure function of the object. The library creates what is missing, applies what differs, and
 //! deletes children that are not wanted any more. A foreign object with the name of a child is never touched.
 
-use crate::applied::is_applied;
+use crate::applied::{has_wanted, is_applied};
 use crate::clock;
+use crate::failpoint;
 use crate::index::Index;
-use crate::object::{Object, controller_of};
+use crate::object::{Object, ObjectName, controller_of};
 use crate::reconciler::{Action, Context, Error, Reconciler};
 use crate::watch::{Watch, Watches};
 use futures_util::future::BoxFuture;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::Api;
-use kube::runtime::reflector::ObjectRef;
+use kube::core::metadata::{PartialObjectMeta, PartialObjectMetaExt as _};
+use kube::runtime::events::EventType;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::Value;
 use std::any::Any;
@@ -22,17 +25,28 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A wanted child.
+/// A wanted child, or a wanted change of an object that is no child.
 #[derive(Clone, Debug)]
 pub struct Child {
     desired: Arc<dyn Desired>,
-    is_created_once: bool,
+    written: Written,
+}
+
+/// How a child is written.
+#[derive(Clone, Debug)]
+enum Written {
+    /// Applied when it differs; deleted and created again when one of these parts differs.
+    Applied { immutable: &'static [&'static str] },
+    /// Created if it is missing.
+    Once,
+    /// Not created: this merge patch is made.
+    Patched(Value),
 }
 
 impl Child {
     /// Returns a child whose fields are applied again when they differ. Its other fields are left alone.
     pub fn applied<C: Object>(object: C) -> Child {
-        Child { desired: Arc::new(object), is_created_once: false }
+        Child { desired: Arc::new(object), written: Written::Applied { immutable: &[] } }
     }
 
     /// Works like [`Child::applied`], for an object in JSON.
@@ -45,7 +59,19 @@ impl Child {
 
     /// Returns a child that is created if it is missing and never written again, such as a generated password.
     pub fn created_once<C: Object>(object: C) -> Child {
-        Child { desired: Arc::new(object), is_created_once: true }
+        Child { desired: Arc::new(object), written: Written::Once }
+    }
+
+    /// Returns a change of an object that is no child, as a merge patch. Its kind must be named by [`Kinds::add_related`].
+    pub fn patched<T: Object>(object: T, patch: Value) -> Child {
+        Child { desired: Arc::new(object), written: Written::Patched(patch) }
+    }
+
+    /// Names parts of the object that the API server does not let anybody change, as JSON pointers such as
+    /// `/spec/volumeClaimTemplates`. When one of them differs, the child is deleted without its dependents (pods of a
+    /// StatefulSet go on running), and created again when it is gone.
+    pub fn recreated_for(self, immutable: &'static [&'static str]) -> Child {
+        Child { written: Written::Applied { immutable }, ..self }
     }
 }
 
@@ -68,6 +94,9 @@ impl<C: Object> Desired for C {
 /// Kind and name of a child.
 type ChildKey = (String, String);
 
+/// An object of any kind.
+type AnyObject = Arc<dyn Any + Send + Sync>;
+
 /// An object that stands for a set of child objects. [`Composed`] makes a [`Reconciler`] of it.
 pub trait Composite: Send + Sync + 'static {
     /// The kind of object.
@@ -75,6 +104,9 @@ pub trait Composite: Send + Sync + 'static {
 
     /// The name of the controller, as in `websites`.
     const NAME: &'static str;
+
+    /// The reasons of conditions that people should hear of: an event is written when a condition gets one of them.
+    const WARNINGS: &'static [&'static str] = &[];
 
     /// Names the kinds of children.
     fn kinds(&self, kinds: &mut Kinds<'_, '_, Self::Object>);
@@ -84,6 +116,45 @@ pub trait Composite: Send + Sync + 'static {
 
     /// Returns the status, from the children as they are. Pure.
     fn status(&self, object: &Self::Object, observed: &Children, now: Timestamp) -> Value;
+}
+
+/// Returns the metadata of a child: its name, the namespace and controller reference that its owner gives it, and an
+/// annotation that names the owner as well. A child whose reference is removed by hand is found by the annotation.
+pub fn child_metadata<K: Object>(owner: &K, name: &str) -> ObjectMeta {
+    let annotation = format!("{}/{}", owner.name_any(), owner.uid().unwrap_or_default());
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: owner.namespace(),
+        owner_references: owner.controller_owner_ref(&()).map(|reference| vec![reference]),
+        annotations: Some(BTreeMap::from([(owner_annotation::<K>(), annotation)])),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Returns the annotation that names the owner of a child of kind `K`, as in `example.com/website: NAME/UID`.
+pub fn owner_annotation<K: Object>() -> String {
+    format!("{}/{}", K::group(&()), K::kind(&()).to_lowercase())
+}
+
+/// The name and UID of the object that a child belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Owner {
+    name: String,
+    uid: String,
+}
+
+impl Owner {
+    /// Returns the object of kind `K` that controls a child, or the one that its annotation names if it has no controller.
+    fn of<K: Object, C: Object>(child: &C) -> Option<Owner> {
+        if let Some(controller) = controller_of::<K, C>(child) {
+            return Some(Owner { name: controller.name.clone(), uid: controller.uid.clone() });
+        }
+        if child.owner_references().iter().any(|owner| owner.controller == Some(true)) {
+            return None;
+        }
+        let (name, uid) = child.annotations().get(&owner_annotation::<K>())?.rsplit_once('/')?;
+        Some(Owner { name: name.to_owned(), uid: uid.to_owned() })
+    }
 }
 
 /// The reconciler of a [`Composite`].
@@ -124,15 +195,44 @@ impl<C: Composite> Reconciler for Composed<C> {
         }
         let mut observed = self.observe(&object, context);
         let wanted = self.composite.children(&object, &observed);
-        self.apply(&object, &wanted, &mut observed, context).await?;
+        let outcome = self.write(&object, &wanted, &mut observed, context).await?;
+        failpoint::hit("children-written");
+        if outcome.is_unseen {
+            return Ok(Action::RequeueAfter(UNSEEN));
+        }
         let status = self.composite.status(&object, &observed, clock::now());
         context.writer.status(object.as_ref(), &status).await?;
-        Ok(if observed.conflicts.is_empty() { Action::AwaitChange } else { Action::RequeueAfter(FOREIGN) })
+        warn_of::<C>(&object, &status, context)?;
+        match outcome.refused {
+            Some(error) => Err(error),
+            None if observed.conflicts.is_empty() => Ok(Action::AwaitChange),
+            None => Ok(Action::RequeueAfter(FOREIGN)),
+        }
     }
 }
 
 /// The time until the next look at a foreign object that has the name of a child: nothing tells when it goes.
 const FOREIGN: Duration = Duration::from_secs(30);
+/// The time until the next pass if the watch does not show a child yet that is there.
+const UNSEEN: Duration = Duration::from_millis(500);
+
+/// Writes an event for each condition that has got a reason of which people should hear.
+fn warn_of<C: Composite>(
+    object: &C::Object,
+    status: &Value,
+    context: &Context,
+) -> Result<(), Error<Infallible>> {
+    let before = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+    for condition in status["conditions"].as_array().into_iter().flatten() {
+        let text = |field: &str| condition[field].as_str().unwrap_or_default();
+        let mut known = before["status"]["conditions"].as_array().into_iter().flatten();
+        let is_known = known.any(|it| it["type"] == condition["type"] && it["reason"] == condition["reason"]);
+        if !is_known && C::WARNINGS.contains(&text("reason")) {
+            context.events.publish(object, None, EventType::Warning, text("reason"), text("message"));
+        }
+    }
+    Ok(())
+}
 
 /// The kinds of children of a composite.
 #[derive(Debug)]
@@ -144,42 +244,93 @@ pub struct Kinds<'a, 'b, K: Object> {
 impl<K: Object> Kinds<'_, '_, K> {
     /// Adds a kind of children: they are watched, and wake the object that controls them.
     pub fn add<C: Object>(&mut self, api: Api<C>) {
-        let watch = self.on.children::<C>(api);
-        let by_controller =
-            watch.index(|child: &C| controller_of::<K, C>(child).map(|owner| owner.uid.clone()));
-        self.found.insert(C::kind(&()).into_owned(), Box::new(Kind { watch, by_controller }));
+        self.add_children(api, |child: C| child);
+    }
+
+    /// Adds a kind of children of which this process holds the metadata only, such as Secrets. They are
+    /// [created once](Child::created_once).
+    pub fn add_metadata<C: Object>(&mut self, api: Api<PartialObjectMeta<C>>) {
+        self.add_children(api, |child: C| child.meta().clone().into_response_partial());
+    }
+
+    /// Adds a kind of objects that are no children, but that belong to an object by a name. They wake it, and it may
+    /// [change](Child::patched) them.
+    pub fn add_related<T: Object>(&mut self, api: Api<T>, belongs_to: fn(&T) -> Option<ObjectName>) {
+        let watch =
+            self.on.map(api, move |related: &T| belongs_to(related).iter().map(ObjectName::to_ref).collect());
+        let by_object = watch.index(move |related: &T| belongs_to(related).map(|name| name.to_string()));
+        self.found.insert(T::kind(&()).into_owned(), Box::new(Related { watch, by_object }));
+    }
+
+    fn add_children<C: Object, W: Object>(&mut self, api: Api<W>, watched: fn(C) -> W) {
+        let watch = self.on.map(api, |child: &W| {
+            let namespace = child.namespace().unwrap_or_default();
+            let owner = Owner::of::<K, W>(child).map(|owner| ObjectName { namespace, name: owner.name });
+            owner.iter().map(ObjectName::to_ref).collect()
+        });
+        let by_owner = watch.index(|child: &W| Owner::of::<K, W>(child).map(|owner| owner.uid));
+        let kind = Kind { watch, by_owner, owner_of: Owner::of::<K, W>, watched };
+        self.found.insert(C::kind(&()).into_owned(), Box::new(kind));
     }
 }
 
+/// One kind of children or related objects.
 trait ChildKind: fmt::Debug + Send + Sync {
-    /// Returns the children of the object with this UID, by name.
-    fn of(&self, uid: &str, context: &Context) -> Vec<(String, Arc<dyn Any + Send + Sync>)>;
-    /// Creates or applies a child, if it is not as wanted. Returns false if a foreign object has its name.
+    /// Returns the children of an object, by name.
+    fn children_of(&self, uid: &str, context: &Context) -> Vec<(String, AnyObject)>;
+
+    /// Returns the related objects of an object, by name.
+    fn related_to(&self, object: &ObjectName, context: &Context) -> Vec<(String, AnyObject)>;
+
+    /// Writes a child of the object with this UID, if it is not as wanted.
     fn write<'a>(
         &'a self,
         child: &'a Child,
         uid: &'a str,
         context: &'a Context,
-    ) -> BoxFuture<'a, Result<bool, Error<Infallible>>>;
+    ) -> BoxFuture<'a, Result<Outcome, Error<Infallible>>>;
+
     /// Deletes a child.
     fn delete<'a>(
         &'a self,
-        child: &'a Arc<dyn Any + Send + Sync>,
+        child: &'a AnyObject,
         context: &'a Context,
     ) -> BoxFuture<'a, Result<(), Error<Infallible>>>;
 }
 
-#[derive(Debug)]
-struct Kind<C: Object> {
-    watch: Watch<C>,
-    by_controller: Arc<Index<C>>,
+/// What there is with the name of a wanted child after it was written.
+enum Outcome {
+    /// The child.
+    Ours(AnyObject),
+    /// An object that is not ours.
+    Foreign,
+    /// An object that the watch does not show yet.
+    Unseen,
+    /// Nothing that is a child.
+    NoChild,
 }
 
-impl<C: Object> ChildKind for Kind<C> {
-    fn of(&self, uid: &str, context: &Context) -> Vec<(String, Arc<dyn Any + Send + Sync>)> {
-        let children = self.by_controller.of(uid).into_iter().filter_map(|child| self.watch.get(&child));
-        let children = children.map(|child| context.writer.newest(child));
-        children.map(|child| (child.name_any(), child as Arc<dyn Any + Send + Sync>)).collect()
+/// Children of kind `C` which the watch shows as `W`: whole, or their metadata.
+struct Kind<C: Object, W: Object> {
+    watch: Watch<W>,
+    by_owner: Arc<Index<W>>,
+    owner_of: fn(&W) -> Option<Owner>,
+    watched: fn(C) -> W,
+}
+
+impl<C: Object, W: Object> fmt::Debug for Kind<C, W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kind<{}>", C::kind(&()))
+    }
+}
+
+impl<C: Object, W: Object> ChildKind for Kind<C, W> {
+    fn children_of(&self, uid: &str, context: &Context) -> Vec<(String, AnyObject)> {
+        objects(&self.watch, &self.by_owner, uid, context)
+    }
+
+    fn related_to(&self, _: &ObjectName, _: &Context) -> Vec<(String, AnyObject)> {
+        Vec::new()
     }
 
     fn write<'a>(
@@ -187,34 +338,28 @@ impl<C: Object> ChildKind for Kind<C> {
         child: &'a Child,
         uid: &'a str,
         context: &'a Context,
-    ) -> BoxFuture<'a, Result<bool, Error<Infallible>>> {
+    ) -> BoxFuture<'a, Result<Outcome, Error<Infallible>>> {
         Box::pin(async move {
             let wanted = child.desired.as_any().downcast_ref::<C>().expect("a child of this kind");
-            let name = ObjectRef::from_obj(wanted);
-            let Some(there) = self.watch.get(&name).map(|there| context.writer.newest(there)) else {
-                return Ok(context.writer.create(wanted).await?.is_some());
-            };
-            let is_ours = there.owner_references().iter().any(|owner| owner.uid == uid);
-            if !is_ours || child.is_created_once {
-                return Ok(is_ours);
+            match self.watch.get(&ObjectName::of(wanted).to_ref()) {
+                None => self.create(wanted, context).await,
+                Some(there) if (self.owner_of)(&there).is_none_or(|owner| owner.uid != uid) => {
+                    Ok(Outcome::Foreign)
+                }
+                Some(there) => {
+                    self.update(context.writer.newest(there), wanted, &child.written, context).await
+                }
             }
-            let live = serde_json::to_value(there.as_ref()).map_err(kube::Error::SerdeError)?;
-            let value = serde_json::to_value(wanted).map_err(kube::Error::SerdeError)?;
-            let (applier, creator) = context.writer.field_managers();
-            if !is_applied(&live, there.managed_fields(), &value, &applier, creator) {
-                context.writer.apply(wanted).await?;
-            }
-            Ok(true)
         })
     }
 
     fn delete<'a>(
         &'a self,
-        child: &'a Arc<dyn Any + Send + Sync>,
+        child: &'a AnyObject,
         context: &'a Context,
     ) -> BoxFuture<'a, Result<(), Error<Infallible>>> {
         Box::pin(async move {
-            if let Some(child) = child.downcast_ref::<C>().filter(|it| it.meta().deletion_timestamp.is_none())
+            if let Some(child) = child.downcast_ref::<W>().filter(|it| it.meta().deletion_timestamp.is_none())
             {
                 context.writer.delete(child).await?;
             }
@@ -223,49 +368,199 @@ impl<C: Object> ChildKind for Kind<C> {
     }
 }
 
+impl<C: Object, W: Object> Kind<C, W> {
+    async fn create(&self, wanted: &C, context: &Context) -> Result<Outcome, Error<Infallible>> {
+        let Some(created) = context.writer.create(wanted).await? else {
+            return Ok(Outcome::Unseen);
+        };
+        if W::metadata_api() {
+            // Nothing but metadata is kept.
+            context.writer.forget(&created.uid().unwrap_or_default());
+        }
+        Ok(Outcome::Ours(Arc::new((self.watched)(created))))
+    }
+
+    async fn update(
+        &self,
+        there: Arc<W>,
+        wanted: &C,
+        written: &Written,
+        context: &Context,
+    ) -> Result<Outcome, Error<Infallible>> {
+        let Written::Applied { immutable } = written else { return Ok(Outcome::Ours(there)) };
+        if there.meta().deletion_timestamp.is_some() {
+            // It is created again when it is gone.
+            return Ok(Outcome::Ours(there));
+        }
+        assert!(!W::metadata_api(), "children that are known by their metadata are created once");
+        let live = serde_json::to_value(there.as_ref()).map_err(kube::Error::SerdeError)?;
+        let value = serde_json::to_value(wanted).map_err(kube::Error::SerdeError)?;
+        let differs = |part: &&str| match (live.pointer(part), value.pointer(part)) {
+            (Some(live), Some(wanted)) => !has_wanted(live, wanted),
+            (live, wanted) => live.is_some() != wanted.is_some(),
+        };
+        if immutable.iter().any(differs) {
+            context.writer.delete_orphaning(there.as_ref()).await?;
+            return Ok(Outcome::Ours(there));
+        }
+        let (applier, creator) = context.writer.field_managers();
+        if is_applied(&live, there.managed_fields(), &value, &applier, creator) {
+            return Ok(Outcome::Ours(there));
+        }
+        let mut wanted = wanted.clone();
+        // Without its UID an object would be created if this one is gone, and another of its name would be taken over.
+        wanted.meta_mut().uid = there.uid();
+        Ok(Outcome::Ours(Arc::new((self.watched)(context.writer.apply(&wanted).await?))))
+    }
+}
+
+/// Related objects of a kind.
+#[derive(Debug)]
+struct Related<T: Object> {
+    watch: Watch<T>,
+    by_object: Arc<Index<T>>,
+}
+
+impl<T: Object> ChildKind for Related<T> {
+    fn children_of(&self, _: &str, _: &Context) -> Vec<(String, AnyObject)> {
+        Vec::new()
+    }
+
+    fn related_to(&self, object: &ObjectName, context: &Context) -> Vec<(String, AnyObject)> {
+        objects(&self.watch, &self.by_object, &object.to_string(), context)
+    }
+
+    fn write<'a>(
+        &'a self,
+        child: &'a Child,
+        _: &'a str,
+        context: &'a Context,
+    ) -> BoxFuture<'a, Result<Outcome, Error<Infallible>>> {
+        Box::pin(async move {
+            let related = child.desired.as_any().downcast_ref::<T>().expect("an object of this kind");
+            let Written::Patched(patch) = &child.written else { panic!("a related object is patched") };
+            context.writer.patch(related, patch.clone()).await?;
+            Ok(Outcome::NoChild)
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        _: &'a AnyObject,
+        _: &'a Context,
+    ) -> BoxFuture<'a, Result<(), Error<Infallible>>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Returns the objects with this key of an index, by name.
+fn objects<W: Object>(
+    watch: &Watch<W>,
+    index: &Index<W>,
+    key: &str,
+    context: &Context,
+) -> Vec<(String, AnyObject)> {
+    let objects = index.of(key).into_iter().filter_map(|name| watch.get(&name));
+    let objects = objects.map(|object| context.writer.newest(object));
+    objects.map(|object| (object.name_any(), object as AnyObject)).collect()
+}
+
 /// The children of an object as they are.
 #[derive(Debug, Default)]
 pub struct Children {
-    found: BTreeMap<ChildKey, Arc<dyn Any + Send + Sync>>,
+    found: BTreeMap<ChildKey, AnyObject>,
+    related: BTreeMap<ChildKey, AnyObject>,
+    refusals: BTreeMap<ChildKey, String>,
     /// Wanted children whose names foreign objects have.
     pub conflicts: Vec<(String, String)>,
 }
 
 impl Children {
-    /// Returns the child of this kind and name.
+    /// Returns the child of this kind and name. Children of which only the metadata is known are of the kind
+    /// `PartialObjectMeta`.
     pub fn get<C: Object>(&self, name: &str) -> Option<&C> {
-        self.found.get(&(C::kind(&()).into_owned(), name.to_owned()))?.downcast_ref()
+        self.found.get(&key::<C>(name))?.downcast_ref()
+    }
+
+    /// Returns the related object of this kind and name.
+    pub fn related<T: Object>(&self, name: &str) -> Option<&T> {
+        self.related.get(&key::<T>(name))?.downcast_ref()
     }
 
     /// Returns true if a foreign object has the name of this child.
     pub fn is_foreign<C: Object>(&self, name: &str) -> bool {
-        self.conflicts.iter().any(|(kind, other)| *kind == C::kind(&()) && other == name)
+        self.conflicts.contains(&key::<C>(name))
     }
+
+    /// Returns the reason for which the API server refused the last write of a child or of a related object.
+    pub fn refusal<C: Object>(&self, name: &str) -> Option<&str> {
+        self.refusals.get(&key::<C>(name)).map(String::as_str)
+    }
+
+    /// Adds a child, for tests of a composite's own functions.
+    pub fn with<C: Object>(mut self, child: C) -> Children {
+        self.found.insert(child.key(), Arc::new(child));
+        self
+    }
+
+    /// Adds a related object, for tests of a composite's own functions.
+    pub fn with_related<T: Object>(mut self, related: T) -> Children {
+        self.related.insert(related.key(), Arc::new(related));
+        self
+    }
+}
+
+fn key<C: Object>(name: &str) -> ChildKey {
+    (C::kind(&()).into_owned(), name.to_owned())
+}
+
+/// What came of the writes of a pass.
+#[derive(Default)]
+struct Summary {
+    /// True if the watch does not show a child yet that is there.
+    is_unseen: bool,
+    /// The first write that the API server refused.
+    refused: Option<Error<Infallible>>,
 }
 
 impl<C: Composite> Composed<C> {
     fn observe(&self, object: &C::Object, context: &Context) -> Children {
-        let uid = object.uid().unwrap_or_default();
-        let children = self.kinds.iter().flat_map(|(kind, of_kind)| {
-            of_kind.of(&uid, context).into_iter().map(|(name, child)| ((kind.clone(), name), child))
-        });
-        Children { found: children.collect(), conflicts: Vec::new() }
+        let (uid, name) = (object.uid().unwrap_or_default(), ObjectName::of(object));
+        let mut observed = Children::default();
+        for (kind, of_kind) in &self.kinds {
+            let with_key = |(name, object)| ((kind.clone(), name), object);
+            observed.found.extend(of_kind.children_of(&uid, context).into_iter().map(with_key));
+            observed.related.extend(of_kind.related_to(&name, context).into_iter().map(with_key));
+        }
+        observed
     }
 
-    /// Makes the children as wanted, and notes in `observed` those whose names foreign objects have.
-    async fn apply(
+    /// Makes the children as wanted, and notes in `observed` what they are after that.
+    async fn write(
         &self,
         object: &C::Object,
         wanted: &[Child],
         observed: &mut Children,
         context: &Context,
-    ) -> Result<(), Error<Infallible>> {
+    ) -> Result<Summary, Error<Infallible>> {
         let uid = object.uid().unwrap_or_default();
+        let mut summary = Summary::default();
         for child in wanted {
-            let (kind, name) = child.desired.key();
-            let of_kind = self.kinds.get(&kind).expect("a kind that was named");
-            if !of_kind.write(child, &uid, context).await? {
-                observed.conflicts.push((kind, name));
+            let key = child.desired.key();
+            let of_kind = self.kinds.get(&key.0).expect("a kind that was named");
+            match of_kind.write(child, &uid, context).await {
+                Ok(Outcome::Ours(child)) => {
+                    observed.found.insert(key, child);
+                }
+                Ok(Outcome::Foreign) => observed.conflicts.push(key),
+                Ok(Outcome::Unseen) => summary.is_unseen = true,
+                Ok(Outcome::NoChild) => {}
+                Err(error) => {
+                    // What is wrong with one child does not keep the others from being written.
+                    let Some(message) = refusal(&error) else { return Err(error) };
+                    observed.refusals.insert(key, message.to_owned());
+                    summary.refused.get_or_insert(error);
+                }
             }
         }
         for ((kind, name), child) in &observed.found {
@@ -273,6 +568,13 @@ impl<C: Composite> Composed<C> {
                 self.kinds[kind].delete(child, context).await?;
             }
         }
-        Ok(())
+        Ok(summary)
     }
+}
+
+/// Returns the message of the API server if it has refused what a write says, and would refuse it again.
+fn refusal(error: &Error<Infallible>) -> Option<&str> {
+    let Error::Cluster(error) = error else { return None };
+    let kube::Error::Api(status) = error.as_ref() else { return None };
+    matches!(status.code, 400 | 403 | 422).then_some(&status.message)
 }

@@ -20,8 +20,10 @@ use tracing::{error, info, warn};
 const PULSE: Duration = Duration::from_millis(500);
 /// The time that a question to the API server may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time to wait at the end for running passes, and then for the release of the lease.
-const LAST: Duration = Duration::from_secs(1);
+/// The time that running passes have to finish when the process is told to stop.
+const FINISH: Duration = Duration::from_secs(10);
+/// The time that the release of the lease may take.
+const RELEASE: Duration = Duration::from_secs(1);
 
 /// Tries until it succeeds, at first after a quarter of a second and then less and less often, every 10 seconds at least.
 pub async fn until_done<T, E: std::fmt::Display>(
@@ -50,6 +52,8 @@ pub struct Leadership {
 #[derive(Debug)]
 struct State {
     leads: AtomicBool,
+    /// True from when the process is told to stop: what is under way finishes, and nothing begins.
+    stops: AtomicBool,
     /// Passes that are under way.
     passes: watch::Sender<usize>,
     pulse: watch::Sender<Instant>,
@@ -60,23 +64,18 @@ struct State {
 impl Leadership {
     /// Without anybody beside: for a single replica.
     pub fn alone() -> Self {
-        metrics::leads(true);
-        let state = State {
-            leads: AtomicBool::new(true),
-            passes: watch::Sender::new(0),
-            pulse: watch::Sender::new(Instant::now()),
-            limit: Duration::MAX,
-        };
-        Leadership { state: Arc::new(state) }
+        Leadership::valid_for(Duration::MAX)
     }
 
-    fn of(lease: Duration) -> Self {
+    /// Leads from now on, until the last pulse is older than `limit`.
+    fn valid_for(limit: Duration) -> Self {
         metrics::leads(true);
         let state = State {
             leads: AtomicBool::new(true),
+            stops: AtomicBool::new(false),
             passes: watch::Sender::new(0),
             pulse: watch::Sender::new(Instant::now()),
-            limit: lease / 3,
+            limit,
         };
         Leadership { state: Arc::new(state) }
     }
@@ -87,13 +86,14 @@ impl Leadership {
         Pass(Arc::clone(&self.state))
     }
 
-    /// Begins nothing more, and waits a moment for what is under way.
+    /// Lets no pass begin any more, and waits for those under way, which may still write. Then nothing is written.
     pub async fn finish(&self) {
-        self.end();
+        self.state.stops.store(true, Ordering::SeqCst);
         let mut passes = self.state.passes.subscribe();
-        if timeout(LAST, passes.wait_for(|passes| *passes == 0)).await.is_err() {
-            warn!("what was under way is broken off");
+        if timeout(FINISH, passes.wait_for(|passes| *passes == 0)).await.is_err() {
+            warn!("passes that take longer than {FINISH:?} are broken off");
         }
+        self.end();
     }
 
     fn end(&self) {
@@ -117,6 +117,11 @@ impl Leadership {
     /// Returns whether this replica may write.
     pub fn is_valid(&self) -> bool {
         self.state.leads.load(Ordering::SeqCst) && self.state.pulse.borrow().elapsed() < self.state.limit
+    }
+
+    /// Returns whether a pass, or another step of one, may begin: this replica may write, and was not told to stop.
+    pub(crate) fn may_begin(&self) -> bool {
+        !self.state.stops.load(Ordering::SeqCst) && self.is_valid()
     }
 }
 
@@ -188,7 +193,7 @@ impl Candidate {
             };
             if leads {
                 info!(identity = self.identity, "this replica leads");
-                let leadership = Leadership::of(self.lease);
+                let leadership = Leadership::valid_for(self.lease / 3);
                 return Term { leadership, candidate: self.clone(), changes, task };
             }
             // Not released, as the end of `changes` would: that may fall on the Lease that the next manager takes.
@@ -280,7 +285,7 @@ impl Term {
     /// Gives the Lease back, so that another replica leads at once.
     pub async fn release(self) {
         drop(self.changes);
-        match timeout(LAST, self.task).await {
+        match timeout(RELEASE, self.task).await {
             Ok(Ok(Ok(_))) => info!("the lease is released"),
             Ok(Ok(Err(error))) => warn!(%error, "the lease is not released"),
             Ok(Err(_)) | Err(_) => warn!("the lease is not released in time"),

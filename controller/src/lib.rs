@@ -25,6 +25,7 @@ pub mod phased;
 pub mod process;
 pub mod rate_limiter;
 pub mod reconciler;
+pub mod uninstall;
 pub mod watch;
 pub mod write_cache;
 pub mod writer;

@@ -256,7 +256,7 @@ impl<R: Reconciler> Runner<R> {
     /// Makes a pass over an object, unless it comes too early. Counts it, times it, and keeps a panic from others.
     async fn pass(&self, object: Arc<R::Object>) -> Result<controller::Action, std::convert::Infallible> {
         let (name, uid) = (ObjectName::of(object.as_ref()), object.meta().uid.clone().unwrap_or_default());
-        if !self.context.leadership.is_valid() {
+        if !self.context.leadership.may_begin() {
             return Ok(controller::Action::await_change());
         }
         if self.reconciler.is_pausable() && is_paused(object.as_ref()) {

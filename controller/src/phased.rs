@@ -104,6 +104,9 @@ async fn steps<P: Phased>(
         if !context.leadership.is_valid() {
             return Err(Error::NotLeader);
         }
+        if last.is_some() && !context.leadership.may_begin() {
+            return Ok(Action::AwaitChange);
+        }
         let observation = phased.observe(&draft.object, context).await?;
         let step = match phased.plan(&observation) {
             Plan::Do(step) => step,

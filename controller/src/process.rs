@@ -174,7 +174,7 @@ fn start_logging(variable: &str) -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns a client of the cluster of the Pod that the process runs in, or of the kubeconfig. It counts its requests.
-async fn client() -> Result<Client, Box<dyn Error>> {
+pub(crate) async fn client() -> Result<Client, Box<dyn Error>> {
     let mut config = Config::infer().await?;
     // A refusal is an answer: a pass that fails is repeated as a whole.
     config.default_retry = false;
@@ -224,13 +224,7 @@ async fn work(
         tokio::select! { _ = working => {} () = leadership.finish() => {} }
         return Ok(stopped());
     }
-    let candidate = Candidate::new(
-        client.clone(),
-        &args.lease_namespace,
-        args.lease_name.as_deref().unwrap_or(program.name),
-        args.identity.as_deref().unwrap_or(program.name),
-        Duration::from_secs(args.lease_seconds),
-    );
+    let candidate = candidate(program.name, args, client.clone());
     loop {
         let mut term = tokio::select! {
             term = candidate.lead() => term,
@@ -249,7 +243,9 @@ async fn work(
                 () = term.ended() => false,
                 () = stop.as_mut() => true,
             };
-            tokio::select! { _ = working => {} () = leadership.finish() => {} }
+            if is_stopped {
+                tokio::select! { _ = working => {} () = term.ended() => {} () = leadership.finish() => {} }
+            }
             is_stopped
         };
         if is_stopped {
@@ -265,6 +261,17 @@ async fn work(
             return Ok(ExitCode::from(3));
         }
     }
+}
+
+/// Returns the candidate for the Lease of an operator.
+pub(crate) fn candidate(program: &str, args: &ProcessArgs, client: Client) -> Candidate {
+    Candidate::new(
+        client,
+        &args.lease_namespace,
+        args.lease_name.as_deref().unwrap_or(program),
+        args.identity.as_deref().unwrap_or(program),
+        Duration::from_secs(args.lease_seconds),
+    )
 }
 
 fn stopped() -> ExitCode {

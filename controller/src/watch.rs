@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tracing::warn;
 
 /// All objects of a kind, as of the last event of their watch. Cheap to clone.
 pub struct Watch<K: Object> {
@@ -88,8 +89,9 @@ impl<K: Object> Watch<K> {
         });
         let objects = reflector(writer, events).default_backoff().touched_objects();
         let changed = objects.for_each(|object| {
-            if let Ok(object) = object {
-                self.hooks().on_change.iter().for_each(|hook| hook(&object));
+            match object {
+                Ok(object) => self.hooks().on_change.iter().for_each(|hook| hook(&object)),
+                Err(error) => warn!(%error, kind = %K::kind(&()), "a watch failed; it is tried again"),
             }
             std::future::ready(())
         });

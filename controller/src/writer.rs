@@ -8,7 +8,9 @@ use crate::leader_election::Leadership;
 use crate::metrics;
 use crate::object::{Object, ObjectName};
 use crate::write_cache::WriteCache;
-use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions, Request};
+use kube::api::{
+    DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy, Request,
+};
 use kube::{Client, ResourceExt as _};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -133,12 +135,8 @@ impl Writer {
         self.check("patch", object)?;
         let mut patch = patch;
         metadata_of(&mut patch).insert("uid".to_owned(), json!(object.uid()));
-        let params = PatchParams {
-            field_manager: Some(self.program.to_string()),
-            dry_run: self.dry_run,
-            ..PatchParams::default()
-        };
-        let request = request_for(object).patch(&object.name_any(), &params, &Patch::Merge(patch));
+        let patch = Patch::Merge(patch);
+        let request = request_for(object).patch(&object.name_any(), &self.patch_params(), &patch);
         let request = request.map_err(kube::Error::BuildRequest)?;
         match self.client.request::<K>(request).await {
             Ok(patched) => Ok(Some(self.written(patched))),
@@ -197,6 +195,17 @@ impl Writer {
         self.delete_by::<K>(&ObjectName::of(object), &uid, None).await.map(|_| ())
     }
 
+    /// Deletes this object and leaves its dependents, such as the pods of a StatefulSet. An object that is gone, or was
+    /// replaced by another of its name, counts as deleted.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub async fn delete_orphaning<K: Object>(&self, object: &K) -> Result<(), WriteError> {
+        let policy = Some(PropagationPolicy::Orphan);
+        let params = DeleteParams { propagation_policy: policy, ..only(&object.uid().unwrap_or_default()) };
+        self.delete_with::<K>(&ObjectName::of(object), params).await.map(|_| ())
+    }
+
     /// Deletes the object with this name and UID, with a grace period of so many seconds. Returns false if it was gone.
     ///
     /// # Errors
@@ -207,8 +216,18 @@ impl Writer {
         uid: &str,
         grace_seconds: Option<u32>,
     ) -> Result<bool, WriteError> {
+        let params = DeleteParams { grace_period_seconds: grace_seconds, ..only(uid) };
+        self.delete_with::<K>(name, params).await
+    }
+
+    /// Deletes an object. Returns false if it was gone, or is not the one that the parameters mean.
+    async fn delete_with<K: Object>(
+        &self,
+        name: &ObjectName,
+        params: DeleteParams,
+    ) -> Result<bool, WriteError> {
         self.check_name("delete", &K::kind(&()), name)?;
-        let params = DeleteParams { dry_run: self.dry_run, grace_period_seconds: grace_seconds, ..only(uid) };
+        let params = DeleteParams { dry_run: self.dry_run, ..params };
         let request = Request::new(path::<K>(&name.namespace)).delete(&name.name, &params);
         let request = request.map_err(kube::Error::BuildRequest)?;
         match self.client.request_text(request).await {
@@ -259,14 +278,34 @@ impl Writer {
         self.patch(object, json!({"metadata": metadata})).await
     }
 
-    /// Removes a finalizer and no other. The object may be gone after that.
+    /// Removes a finalizer and no other, also if others were added meanwhile. The object may be gone after that.
     ///
     /// # Errors
-    /// [`WriteError`].
+    /// [`WriteError::Conflict`] if finalizers before this one were removed meanwhile, and the others of [`WriteError`].
     pub async fn remove_finalizer<K: Object>(&self, object: &K, finalizer: &str) -> Result<(), WriteError> {
-        let left: Vec<_> = object.finalizers().iter().filter(|name| *name != finalizer).collect();
-        let patch = json!({"metadata": {"finalizers": left}});
-        self.patch(object, patch).await.map(|_| ())
+        let Some(place) = object.finalizers().iter().position(|name| name == finalizer) else {
+            return Ok(());
+        };
+        self.check("patch", object)?;
+        let path = format!("/metadata/finalizers/{place}");
+        let steps = json!([
+            {"op": "test", "path": "/metadata/uid", "value": object.uid()},
+            {"op": "test", "path": path, "value": finalizer},
+            {"op": "remove", "path": path},
+        ]);
+        let patch = Patch::Json::<()>(serde_json::from_value(steps).map_err(kube::Error::SerdeError)?);
+        let request = request_for(object).patch(&object.name_any(), &self.patch_params(), &patch);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        match self.client.request::<K>(request).await {
+            Ok(patched) => {
+                self.written(patched);
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            // A test of the patch failed: the object has changed.
+            Err(kube::Error::Api(status)) if status.is_invalid() => Err(WriteError::Conflict),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn written<K: Object>(&self, object: K) -> K {
@@ -279,6 +318,11 @@ impl Writer {
     /// Returns the field managers of what is applied, and of creates and patches.
     pub(crate) fn field_managers(&self) -> (String, &str) {
         (format!("kubebid-{}", self.controller), &self.program)
+    }
+
+    fn patch_params(&self) -> PatchParams {
+        let field_manager = Some(self.program.to_string());
+        PatchParams { field_manager, dry_run: self.dry_run, ..PatchParams::default() }
     }
 
     fn apply_params(&self) -> PatchParams {
