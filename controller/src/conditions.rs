@@ -55,6 +55,11 @@ pub fn set(list: &mut Vec<Condition>, new: NewCondition, generation: Option<i64>
     }
 }
 
+/// Removes a condition from a list.
+pub fn remove(list: &mut Vec<Condition>, type_: &str) {
+    list.retain(|condition| condition.type_ != type_);
+}
+
 /// Returns true if a condition of this type is true.
 pub fn is_true(list: &[Condition], type_: &str) -> bool {
     list.iter().any(|condition| condition.type_ == type_ && condition.status == "True")

@@ -116,7 +116,15 @@ impl Leadership {
 
     /// Returns whether this replica may write.
     pub fn is_valid(&self) -> bool {
-        self.state.leads.load(Ordering::SeqCst) && self.state.pulse.borrow().elapsed() < self.state.limit
+        !self.left().is_zero()
+    }
+
+    /// Returns the time for which this replica may write without another pulse: a call must not take longer.
+    pub fn left(&self) -> Duration {
+        if !self.state.leads.load(Ordering::SeqCst) {
+            return Duration::ZERO;
+        }
+        self.state.limit.saturating_sub(self.state.pulse.borrow().elapsed())
     }
 
     /// Returns whether a pass, or another step of one, may begin: this replica may write, and was not told to stop.
@@ -142,7 +150,26 @@ pub struct Candidate {
     namespace: String,
     name: String,
     identity: String,
-    lease: Duration,
+    times: LeaseTimes,
+}
+
+/// The times of a Lease. Renew deadline and retry period together are not longer than the duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTimes {
+    /// The time for which the Lease lasts without being renewed. Then another replica takes it.
+    pub duration: Duration,
+    /// The time after which a leader that does not see its Lease stops writing.
+    pub renew_deadline: Duration,
+    /// The time between two renewals.
+    pub retry_period: Duration,
+}
+
+impl LeaseTimes {
+    /// Returns times for a Lease of this duration: it is renewed after two thirds of it.
+    pub fn new(duration: Duration) -> LeaseTimes {
+        let renew_deadline = Duration::from_secs(duration.as_secs() / 3);
+        LeaseTimes { duration, renew_deadline, retry_period: duration - renew_deadline }
+    }
 }
 
 impl fmt::Debug for Candidate {
@@ -171,10 +198,10 @@ pub struct Term {
 }
 
 impl Candidate {
-    /// Returns a candidate for a Lease, which lasts for `lease` without being renewed.
-    pub fn new(client: Client, namespace: &str, name: &str, identity: &str, lease: Duration) -> Self {
+    /// Returns a candidate for a Lease.
+    pub fn new(client: Client, namespace: &str, name: &str, identity: &str, times: LeaseTimes) -> Self {
         let (namespace, name, identity) = (namespace.to_owned(), name.to_owned(), identity.to_owned());
-        Candidate { client, namespace, name, identity, lease }
+        Candidate { client, namespace, name, identity, times }
     }
 
     fn leases(&self) -> Api<Lease> {
@@ -193,7 +220,7 @@ impl Candidate {
             };
             if leads {
                 info!(identity = self.identity, "this replica leads");
-                let leadership = Leadership::valid_for(self.lease / 3);
+                let leadership = Leadership::valid_for(self.times.renew_deadline);
                 return Term { leadership, candidate: self.clone(), changes, task };
             }
             // Not released, as the end of `changes` would: that may fall on the Lease that the next manager takes.
@@ -205,8 +232,8 @@ impl Candidate {
         let manager = LeaseManagerBuilder::new(self.client.clone(), &self.name)
             .with_namespace(&self.namespace)
             .with_identity(&self.identity)
-            .with_duration(self.lease.as_secs())
-            .with_grace((self.lease / 3).as_secs())
+            .with_duration(self.times.duration.as_secs())
+            .with_grace((self.times.duration - self.times.retry_period).as_secs())
             .build();
         match timeout(PATIENCE, manager).await {
             Ok(built) => built.map_err(|error| error.to_string()),

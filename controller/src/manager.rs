@@ -178,7 +178,8 @@ impl Manager {
         let watch = self.pool.watch(api);
         let own = wakes.clone();
         watch.on_change(move |object| own.wake(ObjectRef::from_obj(object)));
-        reconciler.watches(&mut Watches { pool: &mut self.pool, wakes });
+        let objects = watch.clone();
+        reconciler.watches(&mut Watches { pool: &mut self.pool, objects, wakes });
         let on_pass = self.options.on_pass;
         let runner = Arc::new(Runner { reconciler, limiter, context: self.context::<R>(), on_pass });
         let queue = UnboundedReceiverStream::new(woken)

@@ -9,6 +9,7 @@ const RECONCILES: &str = "reconcile_total";
 const RECONCILE_SECONDS: &str = "reconcile_duration_seconds";
 const DEFERRED: &str = "reconcile_deferred_total";
 const API_REQUESTS: &str = "api_requests_total";
+const EXTERNAL_CALLS: &str = "external_calls_total";
 const WITHHELD: &str = "dry_run_withheld_total";
 const LEADER: &str = "leader";
 
@@ -39,6 +40,10 @@ pub fn install(prefix: &'static str, buckets: &[(String, Vec<f64>)]) -> Result<P
         "Requests to the API server, by method and resource; a watch is one"
     );
     describe_counter!(name(WITHHELD), "Writes that --dry-run sent with dryRun=All, by controller");
+    describe_counter!(
+        name(EXTERNAL_CALLS),
+        "Calls to services outside the cluster, by controller, call and outcome"
+    );
     describe_gauge!(name(LEADER), "1 while this replica leads");
     leads(false);
     Ok(handle)
@@ -106,4 +111,9 @@ mod tests {
         assert_eq!(resource("/apis/example.com/v1/namespaces/a/widgets/s/status"), "widgets/status");
         assert_eq!(resource("/version"), "none");
     }
+}
+
+pub(crate) fn external_call(controller: &'static str, call: &'static str, outcome: &'static str) {
+    counter!(name(EXTERNAL_CALLS), "controller" => controller, "call" => call, "outcome" => outcome)
+        .increment(1);
 }

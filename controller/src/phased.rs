@@ -43,6 +43,9 @@ pub trait Phased: Send + Sync + 'static {
         false
     }
 
+    /// Notes in the status of the object what must be there after a crash during this step.
+    fn note_before(&self, _step: &Self::Step, _object: &mut Self::Object) {}
+
     /// Takes a step, and notes in the status of the object what came of it. The library writes the status.
     fn act(
         &self,
@@ -63,6 +66,8 @@ pub enum Plan<S> {
     Do(S),
     /// Nothing for this time, unless something changes.
     Wait(Duration),
+    /// Nothing until something changes.
+    AwaitChange,
 }
 
 /// The outcome of a step.
@@ -72,6 +77,8 @@ pub enum Progress {
     Done,
     /// Its effect cannot be seen before this time.
     RetryAfter(Duration),
+    /// It is done, and nothing follows until something changes.
+    AwaitChange,
     /// The object is deleted: there is no status to write.
     Deleted,
 }
@@ -111,11 +118,13 @@ async fn steps<P: Phased>(
         let step = match phased.plan(&observation) {
             Plan::Do(step) => step,
             Plan::Wait(time) => return Ok(Action::RequeueAfter(time.max(WAIT_MIN))),
+            Plan::AwaitChange => return Ok(Action::AwaitChange),
         };
         if last.as_ref() == Some(&step) {
             // It is done, and its effect is not seen yet: an event will come.
             return Ok(Action::RequeueAfter(UNSEEN));
         }
+        phased.note_before(&step, &mut draft.object);
         if phased.records_before(&step) {
             phased.describe(&mut draft.object, None);
             draft.write(context).await?;
@@ -123,6 +132,7 @@ async fn steps<P: Phased>(
         match phased.act(&step, observation, &mut draft.object, context).await? {
             Progress::Done => {}
             Progress::RetryAfter(time) => return Ok(Action::RequeueAfter(time)),
+            Progress::AwaitChange => return Ok(Action::AwaitChange),
             Progress::Deleted => {
                 draft.is_deleted = true;
                 return Ok(Action::AwaitChange);
@@ -148,7 +158,10 @@ impl<K: Object> Draft<K> {
         }
         let mut object = serde_json::to_value(&self.object).map_err(kube::Error::SerdeError)?;
         let status = object["status"].take();
-        let written = context.writer.status(self.base.as_ref(), &status).await?;
+        // A step may have written the object's metadata.
+        let mut base = K::clone(&self.base);
+        *base.meta_mut() = self.object.meta().clone();
+        let written = context.writer.status(&base, &status).await?;
         self.object = written.clone();
         self.base = Arc::new(written);
         Ok(())

@@ -1,7 +1,7 @@
 //! The process of an operator: its flags, its probes, and the loop in which it leads, works, and hands over.
 
 use crate::failpoint;
-use crate::leader_election::{Candidate, Leadership, TermEnd, until_done};
+use crate::leader_election::{Candidate, Leadership, LeaseTimes, TermEnd, until_done};
 use crate::manager::{Manager, Options};
 use crate::metrics;
 use crate::ops::{self, Ops};
@@ -60,6 +60,12 @@ pub struct ProcessArgs {
     /// The duration of the Lease, in seconds; at least 3
     #[arg(long, default_value_t = 15, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..=3600), help_heading = "Leader election")]
     pub lease_seconds: u64,
+    /// The time after which a leader that does not see its Lease stops writing, in seconds [default: a third of the duration]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Leader election")]
+    pub renew_deadline_seconds: Option<u64>,
+    /// The time between two renewals of the Lease, in seconds [default: two thirds of the duration]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Leader election")]
+    pub retry_period_seconds: Option<u64>,
     /// This replica's name in the Lease [default: the name of the program]
     #[arg(long, env = "HOSTNAME", value_name = "NAME", help_heading = "Leader election")]
     pub identity: Option<String>,
@@ -224,7 +230,7 @@ async fn work(
         tokio::select! { _ = working => {} () = leadership.finish() => {} }
         return Ok(stopped());
     }
-    let candidate = candidate(program.name, args, client.clone());
+    let candidate = candidate(program.name, args, client.clone())?;
     loop {
         let mut term = tokio::select! {
             term = candidate.lead() => term,
@@ -264,14 +270,36 @@ async fn work(
 }
 
 /// Returns the candidate for the Lease of an operator.
-pub(crate) fn candidate(program: &str, args: &ProcessArgs, client: Client) -> Candidate {
-    Candidate::new(
+///
+/// # Errors
+/// Times of the Lease that do not fit each other.
+pub(crate) fn candidate(
+    program: &str,
+    args: &ProcessArgs,
+    client: Client,
+) -> Result<Candidate, &'static str> {
+    let times = lease_times(args)?;
+    Ok(Candidate::new(
         client,
         &args.lease_namespace,
         args.lease_name.as_deref().unwrap_or(program),
         args.identity.as_deref().unwrap_or(program),
-        Duration::from_secs(args.lease_seconds),
-    )
+        times,
+    ))
+}
+
+/// Returns the times of the Lease.
+fn lease_times(args: &ProcessArgs) -> Result<LeaseTimes, &'static str> {
+    let mut times = LeaseTimes::new(Duration::from_secs(args.lease_seconds));
+    if let Some(seconds) = args.renew_deadline_seconds {
+        times.renew_deadline = Duration::from_secs(seconds);
+    }
+    if let Some(seconds) = args.retry_period_seconds {
+        times.retry_period = Duration::from_secs(seconds);
+    }
+    // A leader sees its Lease for the last time just before it should be renewed.
+    let is_safe = times.renew_deadline.saturating_add(times.retry_period) <= times.duration;
+    if is_safe { Ok(times) } else { Err("renew deadline and retry period are longer than the Lease lasts") }
 }
 
 fn stopped() -> ExitCode {

@@ -30,7 +30,7 @@ pub async fn uninstall(
     if args.alone || args.dry_run {
         return remove(&writer(Leadership::alone())).await;
     }
-    let candidate = candidate(program, args, client.clone());
+    let candidate = candidate(program, args, client.clone())?;
     let lease = Duration::from_secs(args.lease_seconds);
     let mut term = timeout(lease + TAKE, candidate.lead()).await.map_err(|_| {
         format!(

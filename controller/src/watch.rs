@@ -145,6 +145,7 @@ impl<K: Object> Wakes<K> {
 #[derive(Debug)]
 pub struct Watches<'a, K: Object> {
     pub(crate) pool: &'a mut WatchPool,
+    pub(crate) objects: Watch<K>,
     pub(crate) wakes: Wakes<K>,
 }
 
@@ -170,6 +171,11 @@ impl<K: Object> Watches<'_, K> {
         let (watch, wakes) = (self.pool.watch(api), self.wakes.clone());
         watch.on_change(move |object| of(object).into_iter().for_each(|it| wakes.wake(it)));
         watch
+    }
+
+    /// Returns the objects of the controller.
+    pub fn objects(&self) -> Watch<K> {
+        self.objects.clone()
     }
 
     /// Returns the means to wake objects for any other reason.

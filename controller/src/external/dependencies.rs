@@ -1,0 +1,179 @@
+//! Objects that must be ready before an external resource is asked for.
+
+use crate::external::Managed;
+use crate::external::transition::DependencyState;
+use crate::object::{Object, ObjectName};
+use crate::watch::{Watch, Watches};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
+use kube::ResourceExt as _;
+use kube::api::Api;
+use kube::runtime::reflector::ObjectRef;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// An object that another one depends on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dependency {
+    /// The kind, as in `Bucket`.
+    pub kind: String,
+    /// The name.
+    pub name: ObjectName,
+    /// The object becomes an owner: if it is deleted, so is the one that depends on it.
+    pub is_owner: bool,
+}
+
+impl Dependency {
+    /// Returns a dependency on an object.
+    pub fn on<D: Object>(name: ObjectName) -> Dependency {
+        Dependency { kind: D::kind(&()).into_owned(), name, is_owner: false }
+    }
+
+    /// Returns a dependency on an object that becomes an owner. It is in the same namespace, or in none.
+    pub fn owner<D: Object>(name: ObjectName) -> Dependency {
+        Dependency { is_owner: true, ..Dependency::on::<D>(name) }
+    }
+}
+
+impl fmt::Display for Dependency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
+/// The kinds of objects that the objects of a controller depend on.
+#[derive(Debug)]
+pub struct DependencyKinds<'a, 'b, K: Managed> {
+    pub(super) found: &'a mut KindMap,
+    pub(super) on: &'a mut Watches<'b, K>,
+    /// The dependencies of the controller's own objects.
+    pub(super) own: DependenciesOf<K>,
+}
+
+pub(super) type KindMap = BTreeMap<String, Box<dyn DependencyKind>>;
+/// A function from an object to its dependencies.
+pub(super) struct DependenciesOf<K>(pub(super) Arc<DependencyFn<K>>);
+
+type DependencyFn<K> = dyn Fn(&K) -> Vec<Dependency> + Send + Sync;
+
+impl<K> Clone for DependenciesOf<K> {
+    fn clone(&self) -> DependenciesOf<K> {
+        DependenciesOf(Arc::clone(&self.0))
+    }
+}
+
+impl<K> fmt::Debug for DependenciesOf<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DependenciesOf")
+    }
+}
+
+impl<K: Managed> DependencyKinds<'_, '_, K> {
+    /// Adds a kind. Its objects are watched, and wake those that depend on them. `dependencies` names what its own objects
+    /// depend on, so that cycles are found.
+    pub fn add<D: Managed>(
+        &mut self,
+        api: Api<D>,
+        dependencies: impl Fn(&D) -> Vec<Dependency> + Send + Sync + 'static,
+    ) {
+        let (objects, own) = (self.on.objects(), self.own.clone());
+        let watch = self.on.map(api, move |changed: &D| {
+            let is_meant = |it: &Dependency| it.kind == D::kind(&()) && it.name == ObjectName::of(changed);
+            let objects = objects.all();
+            let waiting = objects.iter().filter(|object| own.0(object).iter().any(is_meant));
+            waiting.map(|object| ObjectRef::from_obj(object.as_ref())).collect()
+        });
+        let kind = Kind { watch, dependencies: DependenciesOf(Arc::new(dependencies)) };
+        self.found.insert(D::kind(&()).into_owned(), Box::new(kind));
+    }
+}
+
+/// A kind of objects that others depend on.
+pub(super) trait DependencyKind: fmt::Debug + Send + Sync {
+    fn find(&self, name: &ObjectName) -> Option<Found>;
+}
+
+/// An object that another one depends on, as it is.
+pub(super) struct Found {
+    is_ready: bool,
+    owner: OwnerReference,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug)]
+struct Kind<D: Managed> {
+    watch: Watch<D>,
+    dependencies: DependenciesOf<D>,
+}
+
+impl<D: Managed> DependencyKind for Kind<D> {
+    fn find(&self, name: &ObjectName) -> Option<Found> {
+        let object = self.watch.get(&name.to_ref())?;
+        let conditions = object.external().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let is_current = |it: &Condition| it.observed_generation >= object.meta().generation;
+        let is_ready =
+            conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True" && is_current(it));
+        let owner = OwnerReference {
+            api_version: D::api_version(&()).into_owned(),
+            kind: D::kind(&()).into_owned(),
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+            ..OwnerReference::default()
+        };
+        Some(Found { is_ready, owner, dependencies: (self.dependencies.0)(&object) })
+    }
+}
+
+/// The dependencies of an object as they are.
+#[derive(Debug)]
+pub(super) struct Dependencies {
+    pub(super) state: DependencyState,
+    /// Why they are not met.
+    pub(super) message: String,
+    /// The owner references that the object should have.
+    pub(super) owners: Vec<OwnerReference>,
+}
+
+/// Looks at the dependencies of an object. The first that is not met is reported.
+pub(super) fn look(own: &Dependency, wanted: &[Dependency], kinds: &KindMap) -> Dependencies {
+    let mut owners = Vec::new();
+    let unmet = |state, message| Dependencies { state, message, owners: Vec::new() };
+    if let Some(cycle) = cycle(own, wanted, kinds) {
+        let names: Vec<_> = cycle.iter().map(ToString::to_string).collect();
+        return unmet(DependencyState::Cycle, format!("{} depend on each other", names.join(" → ")));
+    }
+    for dependency in wanted {
+        let kind = kinds.get(&dependency.kind).expect("a kind that was named");
+        match kind.find(&dependency.name) {
+            None => return unmet(DependencyState::Missing, format!("{dependency} does not exist")),
+            Some(found) if !found.is_ready => {
+                return unmet(DependencyState::NotReady, format!("{dependency} is not ready"));
+            }
+            Some(found) if dependency.is_owner => owners.push(found.owner),
+            Some(_) => {}
+        }
+    }
+    Dependencies { state: DependencyState::Met, message: String::new(), owners }
+}
+
+/// Returns a way from an object through its dependencies back to it.
+fn cycle(own: &Dependency, wanted: &[Dependency], kinds: &KindMap) -> Option<Vec<Dependency>> {
+    let is_own = |it: &Dependency| it.kind == own.kind && it.name == own.name;
+    let mut ways: Vec<Vec<Dependency>> =
+        wanted.iter().map(|first| vec![own.clone(), first.clone()]).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    while let Some(way) = ways.pop() {
+        let last = way.last().expect("a way has two ends");
+        if is_own(last) {
+            return Some(way);
+        }
+        if !seen.insert((last.kind.clone(), last.name.clone())) {
+            continue;
+        }
+        let found = kinds.get(&last.kind).and_then(|kind| kind.find(&last.name));
+        for next in found.map(|found| found.dependencies).unwrap_or_default() {
+            ways.push(way.iter().cloned().chain([next]).collect());
+        }
+    }
+    None
+}

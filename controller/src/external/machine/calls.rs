@@ -1,0 +1,242 @@
+//! Calls that change a resource, and what their answers mean.
+
+use super::Machine;
+use super::report::{enter, not_synced};
+use super::scene::{ADOPT, COMPLETION_FAILED, LAST_APPLIED, group, hash_of};
+use crate::external::transition::{Deletion, Reason, Situation, State};
+use crate::external::{Answer, CallError, CallErrorKind, Deleted, External, Managed as _, Request};
+use crate::failpoint;
+use crate::metrics;
+use crate::phased::Progress;
+use crate::reconciler::{Context, Error};
+use kube::runtime::events::EventType;
+use kube::{Resource as _, ResourceExt as _};
+use serde_json::{Value, json};
+
+impl<E: External> Machine<E> {
+    pub(super) fn request<'a>(
+        &self,
+        object: &'a E::Object,
+        purpose: &'static str,
+        context: &'a Context,
+    ) -> Request<'a, E> {
+        let status = object.external();
+        let attempt = status.map_or(0, |status| status.attempt);
+        let uid = object.uid().unwrap_or_default();
+        let payload = status.and_then(|status| serde_json::from_str(status.payload.as_ref()?).ok());
+        let idempotency_key = format!("{}-{uid}-{attempt}-{purpose}", self.cluster);
+        Request { object, idempotency_key, payload, context }
+    }
+
+    /// Makes a call, which must be answered while this replica leads.
+    pub(super) async fn call<T>(
+        &self,
+        name: &'static str,
+        call: impl Future<Output = Result<T, CallError>>,
+        context: &Context,
+    ) -> Result<T, CallError> {
+        let limit = self.external.timing().call.min(context.leadership.left());
+        let late = || CallError::transient("Timeout", format!("no answer to {name} within {limit:?}"));
+        let answer = tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()));
+        let outcome = match &answer {
+            Ok(_) => "ok",
+            Err(error) => match error.kind {
+                CallErrorKind::Transient => "transient",
+                CallErrorKind::Terminal | CallErrorKind::AlreadyExists => "refused",
+            },
+        };
+        metrics::external_call(E::NAME, name, outcome);
+        answer
+    }
+
+    pub(super) async fn write_metadata(
+        &self,
+        patch: Value,
+        object: &mut E::Object,
+        context: &Context,
+    ) -> Result<Progress, Error<CallError>> {
+        let Some(written) = context.writer.patch(object, patch).await? else {
+            return Ok(Progress::Deleted);
+        };
+        *object.meta_mut() = written.meta().clone();
+        Ok(Progress::Done)
+    }
+
+    /// Notes the answer to a create or an update, and the spec that it was given.
+    pub(super) async fn applied(
+        &self,
+        what: &'static str,
+        answer: Result<Answer<E::Payload>, CallError>,
+        object: &mut E::Object,
+        context: &Context,
+    ) -> Result<Progress, Error<CallError>> {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return self.refused(error, object, context).await,
+        };
+        object.external_mut().unanswered = None;
+        if let Some(payload) = &answer.payload {
+            object.external_mut().payload = serde_json::to_string(payload).ok();
+        }
+        let identity = self.external.identity(object);
+        context.events.publish(
+            object,
+            None,
+            EventType::Normal,
+            what,
+            format!("{identity} was {}", what.to_lowercase()),
+        );
+        self.write_last_applied(Some(object.spec_json()), object, context).await?;
+        failpoint::hit("external-annotated");
+        if answer.is_in_progress {
+            enter(object, State::Verifying, Reason::InProgress.word(), &format!("{identity} is at work"));
+            return Ok(self.next(object));
+        }
+        if E::COMPLETES {
+            return self.complete(object, context).await;
+        }
+        self.succeed(object, context);
+        Ok(self.next(object))
+    }
+
+    /// Notes that a create, an update or a deletion for a recreate was refused, or that its answer did not come.
+    pub(super) async fn refused(
+        &self,
+        error: CallError,
+        object: &mut E::Object,
+        context: &Context,
+    ) -> Result<Progress, Error<CallError>> {
+        if error.kind == CallErrorKind::Transient {
+            return Err(not_synced(object, error));
+        }
+        object.external_mut().unanswered = None;
+        let (mut reason, mut message) = (error.reason, error.to_string());
+        if error.kind == CallErrorKind::AlreadyExists {
+            object.external_mut().origin = None;
+            reason = Reason::AlreadyExists.word();
+            let prefix = group::<E>();
+            message = format!("{message}; {prefix}/{ADOPT}: \"true\" adopts it");
+        }
+        self.write_last_applied(None, object, context).await?;
+        self.fail(reason, message, error, object, context)
+    }
+
+    pub(super) async fn complete(
+        &self,
+        object: &mut E::Object,
+        context: &Context,
+    ) -> Result<Progress, Error<CallError>> {
+        failpoint::hit("external-complete");
+        let request = self.request(object, "complete", context);
+        let done = self.call("complete", self.external.complete(&request), context).await;
+        failpoint::hit("external-completed");
+        match done {
+            Ok(()) => {
+                object.external_mut().completed_spec = Some(hash_of(&object.spec_json()));
+                self.succeed(object, context);
+                Ok(self.next(object))
+            }
+            Err(error) => self.fail(COMPLETION_FAILED, error.to_string(), error, object, context),
+        }
+    }
+
+    pub(super) async fn recreate(
+        &self,
+        object: &mut E::Object,
+        context: &Context,
+    ) -> Result<Progress, Error<CallError>> {
+        failpoint::hit("external-recreate");
+        let request = self.request(object, "recreate", context);
+        let answer = self.call("delete", self.external.delete(&request), context).await;
+        failpoint::hit("external-recreated");
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return self.refused(error, object, context).await,
+        };
+        object.external_mut().unanswered = None;
+        Ok(if answer == Deleted::Gone { Progress::Done } else { self.next(object) })
+    }
+
+    pub(super) async fn delete(
+        &self,
+        object: &mut E::Object,
+        context: &Context,
+    ) -> Result<Progress, Error<CallError>> {
+        failpoint::hit("external-delete");
+        let request = self.request(object, "delete", context);
+        let answer = self.call("delete", self.external.delete(&request), context).await;
+        failpoint::hit("external-deleted");
+        let identity = self.external.identity(object);
+        match answer {
+            Ok(Deleted::Gone) => {
+                self.let_go("Deleted", EventType::Normal, format!("{identity} is deleted"), object, context)
+                    .await
+            }
+            Ok(Deleted::Accepted) => {
+                enter(
+                    object,
+                    State::Terminating,
+                    Reason::Deleting.word(),
+                    &format!("{identity} is being deleted"),
+                );
+                Ok(self.next(object))
+            }
+            Err(error) => {
+                enter(object, State::Terminating, error.reason, &error.message);
+                Err(not_synced(object, error))
+            }
+        }
+    }
+
+    pub(super) async fn remove_finalizer(
+        &self,
+        it: &Situation,
+        object: &E::Object,
+        context: &Context,
+    ) -> Result<Progress, Error<CallError>> {
+        let identity = self.external.identity(object);
+        let (reason, type_, note) = match it.deletion {
+            Deletion::Abandoned => ("Abandoned", EventType::Warning, format!("{identity} is left as it is")),
+            Deletion::Expired => (
+                "DeletionExpired",
+                EventType::Warning,
+                format!("{identity} could not be deleted, and is left"),
+            ),
+            Deletion::No | Deletion::Waiting | Deletion::Now if !it.is_ours || it.is_duplicate => {
+                ("Left", EventType::Normal, format!("{identity} was not made for this object, and is left"))
+            }
+            Deletion::No | Deletion::Waiting | Deletion::Now if !it.permissions.delete => {
+                ("Left", EventType::Normal, format!("{identity} may not be deleted, and is left"))
+            }
+            Deletion::No | Deletion::Waiting | Deletion::Now => {
+                ("Deleted", EventType::Normal, format!("{identity} is deleted"))
+            }
+        };
+        self.let_go(reason, type_, note, object, context).await
+    }
+
+    pub(super) async fn let_go(
+        &self,
+        reason: &str,
+        type_: EventType,
+        note: String,
+        object: &E::Object,
+        context: &Context,
+    ) -> Result<Progress, Error<CallError>> {
+        context.events.publish(object, None, type_, reason, note);
+        context.writer.remove_finalizer(object, &self.finalizer()).await?;
+        Ok(Progress::Deleted)
+    }
+
+    /// Writes or removes the annotation with the spec that was last applied.
+    pub(super) async fn write_last_applied(
+        &self,
+        spec: Option<Value>,
+        object: &mut E::Object,
+        context: &Context,
+    ) -> Result<(), Error<CallError>> {
+        let name = format!("{}/{LAST_APPLIED}", group::<E>());
+        let patch = json!({"metadata": {"annotations": {name: spec.map(|spec| spec.to_string())}}});
+        self.write_metadata(patch, object, context).await.map(|_| ())
+    }
+}

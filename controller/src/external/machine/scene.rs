@@ -1,0 +1,233 @@
+//! What decides about the next step of an object: what the object and the cluster say, and what was seen of the resource.
+
+use super::Machine;
+use crate::clock;
+use crate::external::dependencies::{Dependencies, look};
+use crate::external::permissions::{InvalidPermissions, Permissions};
+use crate::external::transition::{Deletion, DependencyState, Reason, Seen, Situation, State};
+use crate::external::{CallError, Dependency, External, Managed as _, Observed};
+use crate::manager::PAUSED;
+use crate::object::ObjectName;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+use kube::{Resource as _, ResourceExt as _};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::time::Duration;
+
+/// The annotation with the spec that was last applied, after the prefix.
+pub(super) const LAST_APPLIED: &str = "last-applied-spec";
+/// The annotation with the permissions, after the prefix.
+pub(super) const PERMISSIONS: &str = "access-permissions";
+/// The annotation that adopts a resource that exists, after the prefix.
+pub(super) const ADOPT: &str = "adopt";
+/// The annotation that gives a resource up, after the prefix.
+pub(super) const ABANDON: &str = "abandon";
+/// The finalizer, after the prefix.
+pub(super) const FINALIZER: &str = "external";
+
+/// The reason of Recreating while the deletion is ours.
+pub(super) const RECREATING: &str = "RecreateRequired";
+/// The reason of Failed after a completion hook.
+pub(super) const COMPLETION_FAILED: &str = "CompletionFailed";
+
+/// Everything that decides about the next step of an object.
+#[derive(Debug)]
+pub struct Scene<D> {
+    pub(super) state: State,
+    pub(super) reason: String,
+    pub(super) is_paused: bool,
+    pub(super) has_finalizer: bool,
+    /// The metadata that the object needs before the resource is asked for.
+    pub(super) metadata: Option<Value>,
+    pub(super) situation: Situation,
+    pub(super) dependencies: Dependencies,
+    /// The older object that stands for the same resource.
+    pub(super) duplicate_of: Option<ObjectName>,
+    pub(super) invalid_permissions: Option<InvalidPermissions>,
+    pub(super) details: Option<D>,
+    /// Why the resource was not seen.
+    pub(super) error: Option<CallError>,
+}
+
+impl<D> Scene<D> {
+    /// Returns true if the decision needs a look at the resource.
+    pub(super) fn asks(&self) -> bool {
+        let it = &self.situation;
+        match it.deletion {
+            Deletion::No => it.dependencies == DependencyState::Met && !it.is_duplicate,
+            Deletion::Now => self.state == State::Terminating && it.permissions.delete && it.is_ours,
+            Deletion::Waiting | Deletion::Abandoned | Deletion::Expired => false,
+        }
+    }
+}
+
+impl<E: External> Machine<E> {
+    /// Returns what the object and the cluster say, without a look at the resource.
+    pub(super) fn look_inside(&self, object: &E::Object) -> Scene<E::Details> {
+        let status = object.external().cloned().unwrap_or_default();
+        let annotation = |name: &str| self.annotation(object, name);
+        let permissions = Permissions::parse(annotation(PERMISSIONS));
+        let duplicate_of = self.older(object);
+        let own = Dependency::on::<E::Object>(ObjectName::of(object));
+        let dependencies = look(&own, &self.external.dependencies(object), &self.dependency_kinds);
+        let is_wished = annotation(ADOPT) == Some("true");
+        let spec_hash = hash_of(&object.spec_json());
+        let is_new = status.observed_generation != object.meta().generation;
+        let call_failed = status.state == State::Failed && !is_machine_reason(&status.reason);
+        let mut scene = Scene {
+            state: status.state,
+            is_paused: annotation(PAUSED) == Some("true"),
+            has_finalizer: object.finalizers().contains(&self.finalizer()),
+            metadata: None,
+            situation: Situation {
+                seen: Seen::Unreachable,
+                permissions: *permissions.as_ref().unwrap_or(&Permissions::NONE),
+                is_completion_due: E::COMPLETES && status.completed_spec.as_ref() != Some(&spec_hash),
+                dependencies: dependencies.state,
+                deletion: self.deletion(object),
+                is_ours: status.origin.is_some() || annotation(LAST_APPLIED).is_some() || is_wished,
+                is_duplicate: duplicate_of.is_some(),
+                is_deleted_by_us: status.reason == RECREATING,
+                may_retry: self.external.timing().retries || is_new || !call_failed,
+                is_in_grace: false,
+                is_late: false,
+                is_out_of_patience: false,
+            },
+            reason: status.reason,
+            dependencies,
+            duplicate_of,
+            invalid_permissions: permissions.err(),
+            details: None,
+            error: None,
+        };
+        if scene.situation.deletion == Deletion::No && scene.asks() {
+            scene.metadata = self.missing_metadata(object, &scene);
+        }
+        scene
+    }
+
+    /// Compares the times of the status with the clock.
+    pub(super) fn watch_clock(&self, object: &E::Object, scene: &mut Scene<E::Details>) {
+        let (timing, status) = (self.external.timing(), object.external().cloned().unwrap_or_default());
+        let has_passed = |since: &Option<Time>, limit| since.as_ref().is_some_and(|it| age(it) >= limit);
+        let it = &mut scene.situation;
+        it.is_in_grace = status.called_at.is_some() && !has_passed(&status.called_at, timing.creation_grace);
+        let is_at_work = status.state == State::Verifying && has_passed(&status.since, timing.progress_limit);
+        it.is_late = is_at_work || status.reason == Reason::TookTooLong.word();
+        it.is_out_of_patience = if it.seen == Seen::Unreachable {
+            has_passed(&status.unreachable_since, timing.patience)
+        } else {
+            // A deletion whose answer did not come may not have arrived.
+            status.unanswered == Some(State::Recreating) || has_passed(&status.since, timing.patience)
+        };
+    }
+
+    pub(super) fn annotation<'a>(&self, object: &'a E::Object, name: &str) -> Option<&'a str> {
+        object.annotations().get(&format!("{}/{name}", group::<E>())).map(String::as_str)
+    }
+
+    pub(super) fn finalizer(&self) -> String {
+        format!("{}/{FINALIZER}", group::<E>())
+    }
+
+    /// Returns how far the deletion of an object is.
+    pub(super) fn deletion(&self, object: &E::Object) -> Deletion {
+        let timing = self.external.timing();
+        let Some(since) = &object.meta().deletion_timestamp else { return Deletion::No };
+        let has_others = object.finalizers().iter().any(|name| *name != self.finalizer());
+        if self.annotation(object, ABANDON) == Some("true") {
+            Deletion::Abandoned
+        } else if timing.deletion_limit.is_some_and(|limit| age(since) >= limit) {
+            Deletion::Expired
+        } else if has_others && age(since) < timing.finalizer_wait {
+            Deletion::Waiting
+        } else {
+            Deletion::Now
+        }
+    }
+
+    /// Returns the older object that stands for the same resource.
+    pub(super) fn older(&self, object: &E::Object) -> Option<ObjectName> {
+        let watched = self.watched.as_ref()?;
+        let age = |it: &E::Object| (it.creation_timestamp(), it.uid());
+        let others = watched.by_identity.of(&self.external.identity(object));
+        let others = others.iter().filter_map(|other| watched.objects.get(other));
+        let mut older = others.filter(|other| other.uid() != object.uid() && age(other) < age(object));
+        older.next().map(|other| ObjectName::of(other.as_ref()))
+    }
+
+    /// Returns finalizer and owners, if the object lacks one.
+    pub(super) fn missing_metadata(&self, object: &E::Object, scene: &Scene<E::Details>) -> Option<Value> {
+        let mut owners = object.owner_references().to_vec();
+        for owner in &scene.dependencies.owners {
+            if !owners.iter().any(|there| there.uid == owner.uid) {
+                owners.push(owner.clone());
+            }
+        }
+        if scene.has_finalizer && owners.len() == object.owner_references().len() {
+            return None;
+        }
+        let mut finalizers = object.finalizers().to_vec();
+        if !scene.has_finalizer {
+            finalizers.push(self.finalizer());
+        }
+        let version = object.resource_version();
+        Some(json!({"resourceVersion": version, "finalizers": finalizers, "ownerReferences": owners}))
+    }
+
+    pub(super) fn seen(&self, observed: Observed, object: &E::Object) -> Seen {
+        match observed {
+            Observed::Missing => Seen::Missing,
+            Observed::RecreateRequired => Seen::RecreateRequired,
+            Observed::UpdateRequired => Seen::UpdateRequired,
+            Observed::InProgress => Seen::InProgress,
+            Observed::Deleting => Seen::Deleting,
+            Observed::Ready if !E::READS_BACK && !self.is_applied(object) => Seen::UpdateRequired,
+            Observed::Ready => Seen::Ready,
+        }
+    }
+
+    /// Returns true if the spec is the one that was last applied. An answer that was lost has left no annotation, but the
+    /// hash of its spec.
+    pub(super) fn is_applied(&self, object: &E::Object) -> bool {
+        let spec = object.spec_json();
+        match self.annotation(object, LAST_APPLIED) {
+            Some(text) => serde_json::from_str(text).is_ok_and(|applied: Value| applied == spec),
+            None => {
+                let hash = object.external().and_then(|status| status.spec_hash.clone());
+                hash == Some(hash_of(&spec))
+            }
+        }
+    }
+}
+
+/// Returns the prefix of annotations and finalizer.
+pub(super) fn group<E: External>() -> String {
+    E::Object::group(&()).into_owned()
+}
+
+/// Returns the time since.
+pub(super) fn age(since: &Time) -> Duration {
+    let age: SignedDuration = clock::now().duration_since(since.0);
+    Duration::try_from(age).unwrap_or_default()
+}
+
+/// Returns the hash of a spec, as the status keeps it.
+pub(super) fn hash_of(spec: &Value) -> String {
+    // Maps of JSON are sorted.
+    let digest = Sha256::digest(spec.to_string());
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns true if a reason of Failed is the machine's own: no call has failed.
+fn is_machine_reason(reason: &str) -> bool {
+    let reasons = [
+        Reason::PermissionMissing,
+        Reason::AlreadyExists,
+        Reason::Duplicate,
+        Reason::TookTooLong,
+        Reason::Unreachable,
+    ];
+    reasons.iter().any(|it| it.word() == reason)
+}

@@ -1,0 +1,75 @@
+//! What is remembered of an external resource: part of the status of its object.
+
+use crate::external::transition::State;
+use crate::object::Object;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An object that stands for an external resource. Its spec is compared whole; an [`ExternalStatus`] is part of its status.
+pub trait Managed: Object {
+    /// Returns the state of the resource, if it was ever reconciled.
+    fn external(&self) -> Option<&ExternalStatus>;
+
+    /// Returns the state of the resource to be changed.
+    fn external_mut(&mut self) -> &mut ExternalStatus;
+
+    /// Returns the spec in JSON.
+    fn spec_json(&self) -> Value {
+        let mut object = serde_json::to_value(self).unwrap_or_default();
+        object.get_mut("spec").map(Value::take).unwrap_or_default()
+    }
+}
+
+/// The state of an external resource. Flatten it into the status of the object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExternalStatus {
+    /// The state.
+    pub state: State,
+    /// Why it is in this state, in one word.
+    pub reason: String,
+    /// The same as a sentence.
+    pub message: String,
+    /// Since when it is in this state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// The generation of the object that the state is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// How many calls were begun that change the resource, repetitions not counted.
+    pub attempt: u32,
+    /// When the last of them was begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub called_at: Option<Time>,
+    /// The state of the last of them, if its answer did not come: it may have had an effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<State>,
+    /// The hash of the spec of the last of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec_hash: Option<String>,
+    /// The hash of the spec for which the completion hook was called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completed_spec: Option<String>,
+    /// Whether the resource is ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// Since when there is no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreachable_since: Option<Time>,
+    /// What the last call has left for the next, in JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<String>,
+    /// The conditions Ready and Synced, and Paused while it is.
+    pub conditions: Vec<Condition>,
+}
+
+/// How a resource came to be ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Origin {
+    /// A create call was begun: the resource is ours if it exists.
+    Created,
+    /// It existed, and people asked to adopt it.
+    Adopted,
+}

@@ -1,0 +1,213 @@
+//! All situations: what must never happen, and a file with what happens (`table.txt`, written by `UPDATE_EXPECT=1`).
+
+use super::*;
+use expect_test::expect_file;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+const STATES: [State; 9] = [
+    State::Pending,
+    State::Creating,
+    State::Updating,
+    State::Verifying,
+    State::Completing,
+    State::Succeeded,
+    State::Recreating,
+    State::Failed,
+    State::Terminating,
+];
+const SEEN: [Seen; 8] = [
+    Seen::Missing,
+    Seen::Ready,
+    Seen::UpdateRequired,
+    Seen::RecreateRequired,
+    Seen::InProgress,
+    Seen::Deleting,
+    Seen::Unreachable,
+    Seen::Refused,
+];
+const DELETIONS: [Deletion; 5] =
+    [Deletion::No, Deletion::Waiting, Deletion::Now, Deletion::Abandoned, Deletion::Expired];
+const DEPENDENCIES: [DependencyState; 4] =
+    [DependencyState::Met, DependencyState::Missing, DependencyState::NotReady, DependencyState::Cycle];
+
+/// Our resource, no hook, all dependencies met, and no time is up.
+const USUAL: Situation = Situation {
+    seen: Seen::Ready,
+    permissions: Permissions::ALL,
+    is_completion_due: false,
+    dependencies: DependencyState::Met,
+    deletion: Deletion::No,
+    is_ours: true,
+    is_duplicate: false,
+    is_deleted_by_us: true,
+    may_retry: true,
+    is_in_grace: false,
+    is_late: false,
+    is_out_of_patience: false,
+};
+
+fn permissions() -> impl Iterator<Item = Permissions> {
+    (0..8).map(|bits| Permissions { create: bits & 1 > 0, update: bits & 2 > 0, delete: bits & 4 > 0 })
+}
+
+/// Calls a function with every state in every situation: 2.9 million.
+fn everywhere(mut check: impl FnMut(State, &Situation, Step)) {
+    for flags in 0..256_u32 {
+        let flag = |bit: u32| flags & (1 << bit) > 0;
+        for permissions in permissions() {
+            for (dependencies, deletion) in
+                DEPENDENCIES.into_iter().flat_map(|it| DELETIONS.map(|deletion| (it, deletion)))
+            {
+                for (state, seen) in STATES.into_iter().flat_map(|state| SEEN.map(|seen| (state, seen))) {
+                    let it = Situation {
+                        seen,
+                        permissions,
+                        dependencies,
+                        deletion,
+                        is_completion_due: flag(0),
+                        is_ours: flag(1),
+                        is_duplicate: flag(2),
+                        is_deleted_by_us: flag(3),
+                        may_retry: flag(4),
+                        is_in_grace: flag(5),
+                        is_late: flag(6),
+                        is_out_of_patience: flag(7),
+                    };
+                    check(state, &it, transition(state, &it));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_call_without_its_permission_and_none_to_a_foreign_resource() {
+    everywhere(|state, it, step| {
+        let (may, seen) = (it.permissions, it.seen);
+        let context = || format!("{state:?} {it:?} {step:?}");
+        match step {
+            Step::Create => assert!(may.create && seen == Seen::Missing, "{}", context()),
+            Step::Update => assert!(may.update && it.is_ours && !it.is_duplicate, "{}", context()),
+            // What may not be created anew is not deleted for it.
+            Step::Recreate => {
+                assert!(may.delete && may.create && it.is_ours && !it.is_duplicate, "{}", context());
+            }
+            Step::Delete => {
+                let is_deleted = it.deletion == Deletion::Now && state == State::Terminating;
+                assert!(may.delete && it.is_ours && !it.is_duplicate && is_deleted, "{}", context());
+            }
+            Step::Complete => assert!(seen == Seen::Ready && it.is_completion_due, "{}", context()),
+            Step::Stay | Step::Enter(..) | Step::RemoveFinalizer => {}
+        }
+        let calls = !matches!(step, Step::Stay | Step::Enter(..) | Step::RemoveFinalizer);
+        let is_held = it.dependencies != DependencyState::Met && it.deletion == Deletion::No;
+        assert!(!(calls && is_held), "a call while a dependency is not ready: {}", context());
+        assert!(!(calls && state == State::Failed && !it.may_retry), "a call after a failure: {}", context());
+    });
+}
+
+#[test]
+fn the_finalizer_stays_while_our_resource_may_exist() {
+    everywhere(|state, it, step| {
+        if step == Step::RemoveFinalizer {
+            let is_given_up = matches!(it.deletion, Deletion::Abandoned | Deletion::Expired);
+            let is_left = !it.permissions.delete || !it.is_ours || it.is_duplicate;
+            let is_gone = it.deletion == Deletion::Now && it.seen == Seen::Missing;
+            let context = format!("{state:?} {it:?}");
+            assert!(it.deletion != Deletion::No && (is_given_up || is_left || is_gone), "{context}");
+        }
+    });
+}
+
+#[test]
+fn an_unreachable_service_changes_no_state_while_one_is_patient() {
+    everywhere(|state, it, step| {
+        let is_plain = it.deletion == Deletion::No
+            && it.dependencies == DependencyState::Met
+            && !it.is_duplicate
+            && !it.is_out_of_patience;
+        if is_plain && it.seen == Seen::Unreachable {
+            assert_eq!(step, Step::Stay, "{state:?} {it:?}");
+        }
+    });
+}
+
+#[test]
+fn every_situation_is_in_the_table() {
+    let mut text = String::new();
+    section(&mut text, "Usually", USUAL);
+    section(&mut text, "A completion hook is due", Situation { is_completion_due: true, ..USUAL });
+    for dependencies in &DEPENDENCIES[1..] {
+        let title = format!("Dependencies: {dependencies:?}");
+        section(&mut text, &title, Situation { dependencies: *dependencies, ..USUAL });
+    }
+    for deletion in &DELETIONS[1..] {
+        section(&mut text, &format!("Deletion: {deletion:?}"), Situation { deletion: *deletion, ..USUAL });
+    }
+    section(&mut text, "The resource is not ours", Situation { is_ours: false, ..USUAL });
+    section(&mut text, "An older object has the resource", Situation { is_duplicate: true, ..USUAL });
+    section(&mut text, "Deleted by somebody else", Situation { is_deleted_by_us: false, ..USUAL });
+    section(&mut text, "No retry", Situation { may_retry: false, ..USUAL });
+    section(&mut text, "Created a moment ago", Situation { is_in_grace: true, ..USUAL });
+    section(&mut text, "At work for too long", Situation { is_late: true, ..USUAL });
+    section(&mut text, "Out of patience", Situation { is_out_of_patience: true, ..USUAL });
+    expect_file!["table.txt"].assert_eq(&text);
+}
+
+/// Writes what happens in a situation, by what is seen. Sections but the first have only what differs from it.
+fn section(text: &mut String, title: &str, situation: Situation) {
+    writeln!(text, "## {title}\n").unwrap();
+    let mut rows: Vec<(String, Vec<String>)> = Vec::new();
+    for seen in SEEN {
+        let mut states: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for state in STATES {
+            let steps = steps(state, Situation { seen, ..situation });
+            if title == "Usually" || steps != self::steps(state, Situation { seen, ..USUAL }) {
+                states.entry(steps).or_default().push(format!("{state:?}"));
+            }
+        }
+        for (steps, states) in states {
+            let any = states.len() == STATES.len();
+            let states = if any { "any state".to_owned() } else { states.join(", ") };
+            let row = format!("in {states}: {steps}");
+            match rows.iter_mut().find(|(other, _)| *other == row) {
+                Some((_, all)) => all.push(format!("{seen:?}")),
+                None => rows.push((row, vec![format!("{seen:?}")])),
+            }
+        }
+    }
+    for (row, seen) in rows {
+        let any = seen.len() == SEEN.len();
+        let seen = if any { "Whatever is seen".to_owned() } else { seen.join(", ") };
+        writeln!(text, "{seen} {row}").unwrap();
+    }
+    text.push('\n');
+}
+
+/// Returns the steps in a state by the permissions that lead to each, as in `Create (c, cu), Stay (u)`.
+fn steps(state: State, situation: Situation) -> String {
+    let mut steps: Vec<(String, Vec<String>)> = Vec::new();
+    for permissions in permissions() {
+        let step = match transition(state, &Situation { permissions, ..situation }) {
+            Step::Enter(state, reason) => format!("{state:?} {reason:?}"),
+            Step::RemoveFinalizer => "remove the finalizer".to_owned(),
+            step => format!("{step:?}").to_lowercase(),
+        };
+        let letters = [(permissions.create, 'c'), (permissions.update, 'u'), (permissions.delete, 'd')];
+        let letters: String = letters.iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect();
+        let letters = if letters.is_empty() { "none".to_owned() } else { letters };
+        match steps.iter_mut().find(|(other, _)| *other == step) {
+            Some((_, all)) => all.push(letters),
+            None => steps.push((step, vec![letters])),
+        }
+    }
+    if let [(step, _)] = &steps[..] {
+        return step.clone();
+    }
+    steps
+        .iter()
+        .map(|(step, letters)| format!("{step} ({})", letters.join(" ")))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
