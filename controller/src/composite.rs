@@ -10,6 +10,7 @@ use crate::index::Index;
 use crate::object::{Object, ObjectName, controller_of};
 use crate::reconciler::{Action, Context, Error, Reconciler};
 use crate::watch::{Watch, Watches};
+use crate::writer::WriteError;
 use futures_util::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -19,7 +20,7 @@ use kube::runtime::events::EventType;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::Value;
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -39,6 +40,8 @@ enum Written {
     Applied { immutable: &'static [&'static str] },
     /// Created if it is missing.
     Once,
+    /// Left as it is, or is not.
+    Never,
     /// Not created: this merge patch is made.
     Patched(Value),
 }
@@ -60,6 +63,11 @@ impl Child {
     /// Returns a child that is created if it is missing and never written again, such as a generated password.
     pub fn created_once<C: Object>(object: C) -> Child {
         Child { desired: Arc::new(object), written: Written::Once }
+    }
+
+    /// Returns a child that is not created if it is missing, and not deleted if it is there.
+    pub fn kept<C: Object>(object: C) -> Child {
+        Child { desired: Arc::new(object), written: Written::Never }
     }
 
     /// Returns a change of an object that is no child, as a merge patch. Its kind must be named by [`Kinds::add_related`].
@@ -144,14 +152,20 @@ struct Owner {
 }
 
 impl Owner {
-    /// Returns the object of kind `K` that controls a child, or the one that its annotation names if it has no controller.
+    /// Returns the object of kind `K` that controls a child. The annotation counts if the child has no controller, and if
+    /// somebody has changed its controller reference, but not the UID in it.
     fn of<K: Object, C: Object>(child: &C) -> Option<Owner> {
-        if let Some(controller) = controller_of::<K, C>(child) {
-            return Some(Owner { name: controller.name.clone(), uid: controller.uid.clone() });
-        }
-        if child.owner_references().iter().any(|owner| owner.controller == Some(true)) {
-            return None;
-        }
+        let mut owners = child.owner_references().iter();
+        let controller = owners.find(|owner| owner.controller == Some(true));
+        let annotated = Owner::annotated::<K, C>(child);
+        annotated.filter(|owner| controller.is_none_or(|it| it.uid == owner.uid)).or_else(|| {
+            let controller = controller_of::<K, C>(child)?;
+            Some(Owner { name: controller.name.clone(), uid: controller.uid.clone() })
+        })
+    }
+
+    /// Returns the object that the annotation of a child names.
+    fn annotated<K: Object, C: Object>(child: &C) -> Option<Owner> {
         let (name, uid) = child.annotations().get(&owner_annotation::<K>())?.rsplit_once('/')?;
         Some(Owner { name: name.to_owned(), uid: uid.to_owned() })
     }
@@ -265,8 +279,11 @@ impl<K: Object> Kinds<'_, '_, K> {
     fn add_children<C: Object, W: Object>(&mut self, api: Api<W>, watched: fn(C) -> W) {
         let watch = self.on.map(api, |child: &W| {
             let namespace = child.namespace().unwrap_or_default();
-            let owner = Owner::of::<K, W>(child).map(|owner| ObjectName { namespace, name: owner.name });
-            owner.iter().map(ObjectName::to_ref).collect()
+            // An object that is the child of another by now may have been one of the object that the annotation names.
+            let owners = [Owner::of::<K, W>(child), Owner::annotated::<K, W>(child)];
+            let names: BTreeSet<_> = owners.into_iter().flatten().map(|owner| owner.name).collect();
+            let names = names.into_iter().map(|name| ObjectName { namespace: namespace.clone(), name });
+            names.map(|name| name.to_ref()).collect()
         });
         let by_owner = watch.index(|child: &W| Owner::of::<K, W>(child).map(|owner| owner.uid));
         let kind = Kind { watch, by_owner, owner_of: Owner::of::<K, W>, watched };
@@ -342,6 +359,7 @@ impl<C: Object, W: Object> ChildKind for Kind<C, W> {
         Box::pin(async move {
             let wanted = child.desired.as_any().downcast_ref::<C>().expect("a child of this kind");
             match self.watch.get(&ObjectName::of(wanted).to_ref()) {
+                None if matches!(child.written, Written::Never) => Ok(Outcome::NoChild),
                 None => self.create(wanted, context).await,
                 Some(there) if (self.owner_of)(&there).is_none_or(|owner| owner.uid != uid) => {
                     Ok(Outcome::Foreign)
@@ -410,8 +428,29 @@ impl<C: Object, W: Object> Kind<C, W> {
         let mut wanted = wanted.clone();
         // Without its UID an object would be created if this one is gone, and another of its name would be taken over.
         wanted.meta_mut().uid = there.uid();
-        Ok(Outcome::Ours(Arc::new((self.watched)(context.writer.apply(&wanted).await?))))
+        let applied = match context.writer.apply(&wanted).await {
+            // Somebody has changed the key of an element of a list, as in the port of a Service. It is another element
+            // for the API server, which does not accept it beside ours: the lists are replaced.
+            Err(WriteError::Cluster(error)) if is_invalid(&error) => {
+                let patched = context.writer.patch(there.as_ref(), without_metadata(value)).await?;
+                return Ok(patched.map_or(Outcome::NoChild, |patched| Outcome::Ours(Arc::new(patched))));
+            }
+            applied => applied?,
+        };
+        Ok(Outcome::Ours(Arc::new((self.watched)(applied))))
     }
+}
+
+fn is_invalid(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 422)
+}
+
+/// Returns an object without its type and metadata.
+fn without_metadata(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|key, _| !["apiVersion", "kind", "metadata"].contains(&key.as_str()));
+    }
+    object
 }
 
 /// Related objects of a kind.
@@ -577,4 +616,37 @@ fn refusal(error: &Error<Infallible>) -> Option<&str> {
     let Error::Cluster(error) = error else { return None };
     let kube::Error::Api(status) = error.as_ref() else { return None };
     matches!(status.code, 400 | 403 | 422).then_some(&status.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::apps::v1::StatefulSet;
+    use k8s_openapi::api::core::v1::Service;
+    use serde_json::json;
+
+    /// Returns the UID of the StatefulSet that a Service belongs to.
+    fn owner(annotation: Option<&str>, reference: Option<(&str, &str, &str)>) -> Option<String> {
+        let reference = reference.map(|(version, kind, uid)| {
+            json!({"apiVersion": version, "kind": kind, "name": "set", "uid": uid, "controller": true})
+        });
+        let annotations = annotation.map(|text| json!({owner_annotation::<StatefulSet>(): text}));
+        let metadata =
+            json!({"name": "a", "annotations": annotations, "ownerReferences": Vec::from_iter(reference)});
+        let service: Service = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        Owner::of::<StatefulSet, _>(&service).map(|owner| owner.uid)
+    }
+
+    #[test]
+    fn a_child_belongs_to_its_controller_or_else_to_the_object_of_its_annotation() {
+        let ours = Some(("apps/v1", "StatefulSet", "1"));
+        assert_eq!(owner(None, ours).as_deref(), Some("1"));
+        assert_eq!(owner(None, Some(("apps/v1beta1", "StatefulSet", "1"))).as_deref(), Some("1"));
+        assert_eq!(owner(Some("set/1"), None).as_deref(), Some("1"), "its reference was removed");
+        assert_eq!(owner(Some("set/1"), Some(("v1", "Any", "1"))).as_deref(), Some("1"), "or changed");
+        assert_eq!(owner(Some("set/2"), ours).as_deref(), Some("1"), "its annotation was changed");
+        assert_eq!(owner(Some("set/1"), Some(("v1", "Any", "2"))), None, "another object controls it");
+        assert_eq!(owner(Some("nonsense"), None), None);
+        assert_eq!(owner(None, None), None);
+    }
 }

@@ -100,16 +100,14 @@ fn read(file: &Path) -> std::result::Result<Map<String, Value>, String> {
 /// Returns a setting of the file as flags.
 fn flags(arg: &Arg, name: &str, value: &Value) -> std::result::Result<Vec<OsString>, &'static str> {
     if !arg.get_action().takes_values() {
-        return match value {
-            Value::Bool(true) => Ok(vec![format!("--{name}").into()]),
-            Value::Bool(false) => Ok(Vec::new()),
-            _ => Err("it is true or false"),
+        return match value.as_bool() {
+            Some(true) => Ok(vec![format!("--{name}").into()]),
+            Some(false) => Ok(Vec::new()),
+            None => Err("it is true or false"),
         };
     }
-    let values = match value {
-        Value::Array(values) if arg.get_value_delimiter().is_some() => values.as_slice(),
-        value => std::slice::from_ref(value),
-    };
+    let list = value.as_array().filter(|_| arg.get_value_delimiter().is_some());
+    let values = list.map_or(std::slice::from_ref(value), Vec::as_slice);
     let values = values.iter().map(|value| match value {
         Value::String(text) => Ok(text.clone()),
         Value::Number(number) => Ok(number.to_string()),

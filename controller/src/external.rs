@@ -68,7 +68,10 @@ pub trait External: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Answer<Self::Payload>, CallError>> + Send;
 
     /// Deletes the resource.
-    fn delete(&self, request: &Request<'_, Self>) -> impl Future<Output = Result<Deleted, CallError>> + Send;
+    fn delete(
+        &self,
+        request: &Request<'_, Self>,
+    ) -> impl Future<Output = Result<DeleteAnswer, CallError>> + Send;
 
     /// Does what follows a create or an update, such as writing a Secret. It is safe to repeat.
     fn complete(&self, _request: &Request<'_, Self>) -> impl Future<Output = Result<(), CallError>> + Send {
@@ -137,7 +140,7 @@ impl<P> Answer<P> {
 
 /// The answer to a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deleted {
+pub enum DeleteAnswer {
     /// The resource is gone, or never was.
     Gone,
     /// It will be gone.

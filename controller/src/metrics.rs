@@ -97,6 +97,11 @@ fn resource(path: &str) -> String {
     }
 }
 
+pub(crate) fn external_call(controller: &'static str, call: &'static str, outcome: &'static str) {
+    counter!(name(EXTERNAL_CALLS), "controller" => controller, "call" => call, "outcome" => outcome)
+        .increment(1);
+}
+
 #[cfg(test)]
 mod tests {
     use super::resource;
@@ -111,9 +116,4 @@ mod tests {
         assert_eq!(resource("/apis/example.com/v1/namespaces/a/widgets/s/status"), "widgets/status");
         assert_eq!(resource("/version"), "none");
     }
-}
-
-pub(crate) fn external_call(controller: &'static str, call: &'static str, outcome: &'static str) {
-    counter!(name(EXTERNAL_CALLS), "controller" => controller, "call" => call, "outcome" => outcome)
-        .increment(1);
 }

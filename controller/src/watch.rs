@@ -17,6 +17,9 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::warn;
 
+/// The most objects of one request of the first list.
+const PAGE: u32 = 2_000;
+
 /// All objects of a kind, as of the last event of their watch. Cheap to clone.
 pub struct Watch<K: Object> {
     store: Store<K>,
@@ -82,7 +85,8 @@ impl<K: Object> Watch<K> {
 
     /// Follows the watch until it is dropped.
     async fn run(self, api: Api<K>, writer: StoreWriter<K>) {
-        let events = watcher(api, watcher::Config::default()).inspect(|event| {
+        let config = watcher::Config::default().page_size(PAGE);
+        let events = watcher(api, config).inspect(|event| {
             if let Ok(event) = event {
                 self.hooks().indexes.iter().for_each(|index| index.fold(event));
             }

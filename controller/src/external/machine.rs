@@ -1,14 +1,14 @@
 //! The reconciler of external resources: observes, asks [`transition`] what to do, and does it.
 
 mod calls;
+mod observation;
 mod report;
-mod scene;
 
 use crate::clock;
 use crate::conditions::{self, NewCondition};
 use crate::external::dependencies::{DependenciesOf, DependencyKinds, KindMap};
 use crate::external::status::Origin;
-use crate::external::transition::{Deletion, Seen, State, Step, transition};
+use crate::external::transition::{Deletion, Sight, State, Step, transition};
 use crate::external::{CallError, CallErrorKind, External, Managed};
 use crate::failpoint;
 use crate::index::Index;
@@ -18,9 +18,9 @@ use crate::reconciler::{Action, Context, Error, Reconciler};
 use crate::watch::{Watch, Watches};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::EventType;
+pub use observation::ExternalObservation;
+use observation::{RECREATING, hash_of};
 use report::{enter, set_condition};
-pub use scene::Scene;
-use scene::{RECREATING, hash_of};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tracing::info;
@@ -79,7 +79,7 @@ impl<E: External> Reconciler for Machine<E> {
 
 /// A step of the machine: one of [`transition`], or what surrounds it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Move {
+pub enum MachineStep {
     /// Says that the object is paused.
     Pause,
     /// Writes finalizer and owners.
@@ -90,61 +90,64 @@ pub enum Move {
 
 impl<E: External> Phased for Machine<E> {
     type Object = E::Object;
-    type Observation = Scene<E::Details>;
-    type Step = Move;
+    type Observation = ExternalObservation<E::Details>;
+    type Step = MachineStep;
     type Error = CallError;
 
     async fn observe(
         &self,
         object: &E::Object,
         context: &Context,
-    ) -> Result<Scene<E::Details>, Error<CallError>> {
-        let mut scene = self.look_inside(object);
-        if !scene.is_paused && scene.metadata.is_none() && scene.asks() {
+    ) -> Result<ExternalObservation<E::Details>, Error<CallError>> {
+        let mut observation = self.look_inside(object);
+        if !observation.is_paused && observation.metadata.is_none() && observation.asks() {
             let request = self.request(object, "observe", context);
             match self.call("observe", self.external.observe(&request), context).await {
                 Ok((observed, details)) => {
-                    scene.situation.seen = self.seen(observed, object);
-                    scene.details = Some(details);
+                    observation.situation.seen = self.seen(observed, object);
+                    observation.details = Some(details);
                 }
                 Err(error) => {
                     let is_transient = error.kind == CallErrorKind::Transient;
-                    scene.situation.seen = if is_transient { Seen::Unreachable } else { Seen::Refused };
-                    scene.error = Some(error);
+                    observation.situation.seen =
+                        if is_transient { Sight::Unreachable } else { Sight::Refused };
+                    observation.error = Some(error);
                 }
             }
         }
-        self.watch_clock(object, &mut scene);
-        Ok(scene)
+        self.watch_clock(object, &mut observation);
+        Ok(observation)
     }
 
-    fn plan(&self, scene: &Scene<E::Details>) -> Plan<Move> {
-        if scene.situation.deletion != Deletion::No && !scene.has_finalizer {
+    fn plan(&self, observation: &ExternalObservation<E::Details>) -> Plan<MachineStep> {
+        if observation.situation.deletion != Deletion::No && !observation.has_finalizer {
             return Plan::AwaitChange;
         }
-        if scene.is_paused {
-            return Plan::Do(Move::Pause);
+        if observation.is_paused {
+            return Plan::Do(MachineStep::Pause);
         }
-        if let Some(metadata) = &scene.metadata {
-            return Plan::Do(Move::WriteMetadata(metadata.clone()));
+        if let Some(metadata) = &observation.metadata {
+            return Plan::Do(MachineStep::WriteMetadata(metadata.clone()));
         }
-        Plan::Do(Move::Take(transition(scene.state, &scene.situation)))
+        Plan::Do(MachineStep::Take(transition(observation.state, &observation.situation)))
     }
 
-    fn records_before(&self, step: &Move) -> bool {
-        matches!(step, Move::Take(Step::Create | Step::Update | Step::Recreate | Step::Delete))
+    fn records_before(&self, step: &MachineStep) -> bool {
+        matches!(step, MachineStep::Take(Step::Create | Step::Update | Step::Recreate | Step::Delete))
     }
 
-    fn note_before(&self, step: &Move, object: &mut E::Object) {
+    fn note_before(&self, step: &MachineStep, object: &mut E::Object) {
         let hash = hash_of(&object.spec_json());
         let (state, reason) = match step {
-            Move::Take(Step::Create) => (State::Creating, "Creating"),
-            Move::Take(Step::Update) => (State::Updating, "Updating"),
-            Move::Take(Step::Recreate) => (State::Recreating, RECREATING),
-            Move::Take(Step::Complete) => (State::Completing, "Completing"),
-            Move::Pause
-            | Move::WriteMetadata(_)
-            | Move::Take(Step::Stay | Step::Enter(..) | Step::Delete | Step::RemoveFinalizer) => return,
+            MachineStep::Take(Step::Create) => (State::Creating, "Creating"),
+            MachineStep::Take(Step::Update) => (State::Updating, "Updating"),
+            MachineStep::Take(Step::Recreate) => (State::Recreating, RECREATING),
+            MachineStep::Take(Step::Complete) => (State::Completing, "Completing"),
+            MachineStep::Pause
+            | MachineStep::WriteMetadata(_)
+            | MachineStep::Take(Step::Stay | Step::Enter(..) | Step::Delete | Step::RemoveFinalizer) => {
+                return;
+            }
         };
         let now = Time(clock::now());
         let status = object.external_mut();
@@ -165,41 +168,41 @@ impl<E: External> Phased for Machine<E> {
 
     async fn act(
         &self,
-        step: &Move,
-        scene: Scene<E::Details>,
+        step: &MachineStep,
+        observation: ExternalObservation<E::Details>,
         object: &mut E::Object,
         context: &Context,
     ) -> Result<Progress, Error<CallError>> {
         let step = match step {
-            Move::Pause => {
+            MachineStep::Pause => {
                 let paused =
                     NewCondition::new("Paused", true, "Annotation", "no call is made while it is paused");
                 set_condition(object, paused);
                 return Ok(Progress::AwaitChange);
             }
-            Move::WriteMetadata(metadata) => {
+            MachineStep::WriteMetadata(metadata) => {
                 return self.write_metadata(json!({"metadata": metadata}), object, context).await;
             }
-            Move::Take(step) => *step,
+            MachineStep::Take(step) => *step,
         };
         conditions::remove(&mut object.external_mut().conditions, "Paused");
         if context.writer.is_dry_run() && !matches!(step, Step::Stay | Step::Enter(..)) {
             info!(object = %ObjectName::of(object), ?step, "withheld by --dry-run");
             return Ok(Progress::RetryAfter(self.external.timing().poll));
         }
-        let is_adopted = scene.situation.seen.exists() && scene.situation.is_ours;
+        let is_adopted = observation.situation.seen.exists() && observation.situation.is_ours;
         let status = object.external_mut();
         if is_adopted && status.origin.is_none() {
             status.origin = Some(Origin::Adopted);
         }
-        if scene.situation.seen != Seen::Unreachable {
+        if observation.situation.seen != Sight::Unreachable {
             status.unreachable_since = None;
         }
         match step {
-            Step::Stay => self.stay(scene, object),
-            Step::Enter(state, reason) => self.enter(state, reason, scene, object, context).await,
+            Step::Stay => self.stay(observation, object),
+            Step::Enter(state, reason) => self.enter(state, reason, observation, object, context).await,
             Step::Create => {
-                if scene.state == State::Succeeded {
+                if observation.state == State::Succeeded {
                     let note = format!("{} was deleted outside the cluster", self.external.identity(object));
                     context.events.publish(object, None, EventType::Warning, "ExternalDeleted", note);
                 }
@@ -219,7 +222,7 @@ impl<E: External> Phased for Machine<E> {
             Step::Complete => self.complete(object, context).await,
             Step::Recreate => self.recreate(object, context).await,
             Step::Delete => self.delete(object, context).await,
-            Step::RemoveFinalizer => self.remove_finalizer(&scene.situation, object, context).await,
+            Step::RemoveFinalizer => self.remove_finalizer(&observation.situation, object, context).await,
         }
     }
 }

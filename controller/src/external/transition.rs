@@ -32,7 +32,7 @@ pub enum State {
 
 /// What was seen of the external resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Seen {
+pub enum Sight {
     /// There is none.
     Missing,
     /// It is as the object says.
@@ -51,12 +51,16 @@ pub enum Seen {
     Refused,
 }
 
-impl Seen {
+impl Sight {
     /// Returns true if there is a resource.
     pub(super) fn exists(self) -> bool {
         matches!(
             self,
-            Seen::Ready | Seen::UpdateRequired | Seen::RecreateRequired | Seen::InProgress | Seen::Deleting
+            Sight::Ready
+                | Sight::UpdateRequired
+                | Sight::RecreateRequired
+                | Sight::InProgress
+                | Sight::Deleting
         )
     }
 }
@@ -93,7 +97,7 @@ pub enum Deletion {
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
     /// What was seen of the resource. Nothing is asked while dependencies are not met.
-    pub seen: Seen,
+    pub seen: Sight,
     /// What may be done to the resource.
     pub permissions: Permissions,
     /// The completion hook was not called for the spec that is applied.
@@ -231,64 +235,64 @@ pub fn transition(state: State, it: &Situation) -> Step {
 /// Decides for an object that is on its way to Succeeded, or there.
 fn progress(state: State, it: &Situation) -> Step {
     match it.seen {
-        Seen::Missing if it.is_in_grace && matches!(state, State::Creating | State::Verifying) => {
+        Sight::Missing if it.is_in_grace && matches!(state, State::Creating | State::Verifying) => {
             Step::Enter(State::Verifying, Reason::NotSeenYet)
         }
-        Seen::Missing => create(it),
-        Seen::Ready if it.is_completion_due => Step::Complete,
-        Seen::Ready if state == State::Succeeded => Step::Stay,
-        Seen::Ready => Step::Enter(State::Succeeded, Reason::Available),
-        Seen::UpdateRequired if it.permissions.update => Step::Update,
-        Seen::RecreateRequired if it.permissions.create && it.permissions.delete => Step::Recreate,
-        Seen::UpdateRequired | Seen::RecreateRequired => forbidden(),
-        Seen::InProgress if it.is_late => Step::Enter(State::Failed, Reason::TookTooLong),
-        Seen::InProgress => Step::Enter(State::Verifying, Reason::InProgress),
-        Seen::Deleting => Step::Enter(State::Recreating, Reason::DeletedOutside),
-        Seen::Unreachable if it.is_out_of_patience && state != State::Failed => {
+        Sight::Missing => create(it),
+        Sight::Ready if it.is_completion_due => Step::Complete,
+        Sight::Ready if state == State::Succeeded => Step::Stay,
+        Sight::Ready => Step::Enter(State::Succeeded, Reason::Available),
+        Sight::UpdateRequired if it.permissions.update => Step::Update,
+        Sight::RecreateRequired if it.permissions.create && it.permissions.delete => Step::Recreate,
+        Sight::UpdateRequired | Sight::RecreateRequired => forbidden(),
+        Sight::InProgress if it.is_late => Step::Enter(State::Failed, Reason::TookTooLong),
+        Sight::InProgress => Step::Enter(State::Verifying, Reason::InProgress),
+        Sight::Deleting => Step::Enter(State::Recreating, Reason::DeletedOutside),
+        Sight::Unreachable if it.is_out_of_patience && state != State::Failed => {
             Step::Enter(State::Failed, Reason::Unreachable)
         }
-        Seen::Unreachable => Step::Stay,
-        Seen::Refused if state == State::Failed => Step::Stay,
-        Seen::Refused => Step::Enter(State::Failed, Reason::Refused),
+        Sight::Unreachable => Step::Stay,
+        Sight::Refused if state == State::Failed => Step::Stay,
+        Sight::Refused => Step::Enter(State::Failed, Reason::Refused),
     }
 }
 
 /// Decides for an object whose resource is being deleted, to be created anew.
 fn recreation(it: &Situation) -> Step {
     match it.seen {
-        Seen::Missing => create(it),
+        Sight::Missing => create(it),
         // Somebody else's deletion did not happen.
-        Seen::Ready | Seen::UpdateRequired | Seen::RecreateRequired if !it.is_deleted_by_us => {
+        Sight::Ready | Sight::UpdateRequired | Sight::RecreateRequired if !it.is_deleted_by_us => {
             progress(State::Pending, it)
         }
-        Seen::Ready | Seen::UpdateRequired | Seen::RecreateRequired
+        Sight::Ready | Sight::UpdateRequired | Sight::RecreateRequired
             if it.is_out_of_patience && it.permissions.create && it.permissions.delete =>
         {
             Step::Recreate
         }
-        Seen::Refused => Step::Enter(State::Failed, Reason::Refused),
-        Seen::Ready
-        | Seen::UpdateRequired
-        | Seen::RecreateRequired
-        | Seen::InProgress
-        | Seen::Deleting
-        | Seen::Unreachable => Step::Stay,
+        Sight::Refused => Step::Enter(State::Failed, Reason::Refused),
+        Sight::Ready
+        | Sight::UpdateRequired
+        | Sight::RecreateRequired
+        | Sight::InProgress
+        | Sight::Deleting
+        | Sight::Unreachable => Step::Stay,
     }
 }
 
 /// Decides for an object that has failed and is not tried again: what needs no call still happens.
 fn failure(it: &Situation) -> Step {
     match it.seen {
-        Seen::Ready if !it.is_completion_due => Step::Enter(State::Succeeded, Reason::Available),
-        Seen::InProgress if !it.is_late => Step::Enter(State::Verifying, Reason::InProgress),
-        Seen::Deleting => Step::Enter(State::Recreating, Reason::DeletedOutside),
-        Seen::Missing
-        | Seen::Ready
-        | Seen::UpdateRequired
-        | Seen::RecreateRequired
-        | Seen::InProgress
-        | Seen::Unreachable
-        | Seen::Refused => Step::Stay,
+        Sight::Ready if !it.is_completion_due => Step::Enter(State::Succeeded, Reason::Available),
+        Sight::InProgress if !it.is_late => Step::Enter(State::Verifying, Reason::InProgress),
+        Sight::Deleting => Step::Enter(State::Recreating, Reason::DeletedOutside),
+        Sight::Missing
+        | Sight::Ready
+        | Sight::UpdateRequired
+        | Sight::RecreateRequired
+        | Sight::InProgress
+        | Sight::Unreachable
+        | Sight::Refused => Step::Stay,
     }
 }
 
@@ -302,16 +306,16 @@ fn deletion(state: State, it: &Situation) -> Step {
         (Deletion::No | Deletion::Now, _) if state != State::Terminating => {
             Step::Enter(State::Terminating, Reason::Deleting)
         }
-        (Deletion::No | Deletion::Now, Seen::Missing) => Step::RemoveFinalizer,
-        (Deletion::No | Deletion::Now, Seen::Deleting) => Step::Stay,
+        (Deletion::No | Deletion::Now, Sight::Missing) => Step::RemoveFinalizer,
+        (Deletion::No | Deletion::Now, Sight::Deleting) => Step::Stay,
         (
             Deletion::No | Deletion::Now,
-            Seen::Ready
-            | Seen::UpdateRequired
-            | Seen::RecreateRequired
-            | Seen::InProgress
-            | Seen::Unreachable
-            | Seen::Refused,
+            Sight::Ready
+            | Sight::UpdateRequired
+            | Sight::RecreateRequired
+            | Sight::InProgress
+            | Sight::Unreachable
+            | Sight::Refused,
         ) => Step::Delete,
     }
 }

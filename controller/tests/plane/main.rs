@@ -5,6 +5,11 @@
 #[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
 mod example;
 
+#[path = "../../examples/storage.rs"]
+#[expect(dead_code, unreachable_pub, reason = "it is a program of its own")]
+mod storage;
+
 mod composite;
+mod external;
 mod manager;
 mod story;

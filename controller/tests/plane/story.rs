@@ -1,6 +1,7 @@
 //! The plane of all stories, a namespace for each, and waiting for what is to come.
 
 use crate::example::Website;
+use crate::storage::{Bucket, Folder};
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -107,13 +108,15 @@ fn plane() -> &'static Plane {
     static PREPARED: OnceLock<()> = OnceLock::new();
     let plane = Plane::shared();
     PREPARED.get_or_init(|| {
-        plane.apply(&serde_json::to_string(&Website::crd()).unwrap());
+        for definition in [Website::crd(), Bucket::crd(), Folder::crd()] {
+            plane.apply(&serde_json::to_string(&definition).unwrap());
+        }
         let resources = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
         let status = json!({"capacity": resources, "allocatable": resources});
         let node =
             json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "web-0"}, "status": status});
         plane.apply(&node.to_string());
-        plane.get(&["wait", "--for=condition=Established", "crd/websites.example.com", "--timeout=60s"]);
+        plane.get(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
     });
     plane
 }

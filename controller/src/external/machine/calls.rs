@@ -1,10 +1,10 @@
 //! Calls that change a resource, and what their answers mean.
 
 use super::Machine;
+use super::observation::{ADOPT, COMPLETION_FAILED, LAST_APPLIED, group, hash_of};
 use super::report::{enter, not_synced};
-use super::scene::{ADOPT, COMPLETION_FAILED, LAST_APPLIED, group, hash_of};
 use crate::external::transition::{Deletion, Reason, Situation, State};
-use crate::external::{Answer, CallError, CallErrorKind, Deleted, External, Managed as _, Request};
+use crate::external::{Answer, CallError, CallErrorKind, DeleteAnswer, External, Managed as _, Request};
 use crate::failpoint;
 use crate::metrics;
 use crate::phased::Progress;
@@ -112,10 +112,15 @@ impl<E: External> Machine<E> {
         object.external_mut().unanswered = None;
         let (mut reason, mut message) = (error.reason, error.to_string());
         if error.kind == CallErrorKind::AlreadyExists {
+            if self.annotation(object, LAST_APPLIED).is_some() {
+                // It was ours before this call: the observation that missed it was wrong.
+                let message = format!("{} was not seen, and exists", self.external.identity(object));
+                enter(object, State::Verifying, Reason::NotSeenYet.word(), &message);
+                return Ok(self.next(object));
+            }
             object.external_mut().origin = None;
             reason = Reason::AlreadyExists.word();
-            let prefix = group::<E>();
-            message = format!("{message}; {prefix}/{ADOPT}: \"true\" adopts it");
+            message = format!("{message}; {}/{ADOPT}: \"true\" adopts it", group::<E>());
         }
         self.write_last_applied(None, object, context).await?;
         self.fail(reason, message, error, object, context)
@@ -154,7 +159,7 @@ impl<E: External> Machine<E> {
             Err(error) => return self.refused(error, object, context).await,
         };
         object.external_mut().unanswered = None;
-        Ok(if answer == Deleted::Gone { Progress::Done } else { self.next(object) })
+        Ok(if answer == DeleteAnswer::Gone { Progress::Done } else { self.next(object) })
     }
 
     pub(super) async fn delete(
@@ -168,11 +173,11 @@ impl<E: External> Machine<E> {
         failpoint::hit("external-deleted");
         let identity = self.external.identity(object);
         match answer {
-            Ok(Deleted::Gone) => {
+            Ok(DeleteAnswer::Gone) => {
                 self.let_go("Deleted", EventType::Normal, format!("{identity} is deleted"), object, context)
                     .await
             }
-            Ok(Deleted::Accepted) => {
+            Ok(DeleteAnswer::Accepted) => {
                 enter(
                     object,
                     State::Terminating,

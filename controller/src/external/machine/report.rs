@@ -1,10 +1,10 @@
 //! What people are told: state, reason, conditions and events.
 
 use super::Machine;
-use super::scene::{ADOPT, PERMISSIONS, Scene, group};
+use super::observation::{ADOPT, ExternalObservation, PERMISSIONS, group};
 use crate::clock;
 use crate::conditions::{self, NewCondition};
-use crate::external::transition::{Reason, Seen, State};
+use crate::external::transition::{Reason, Sight, State};
 use crate::external::{CallError, CallErrorKind, External, Managed};
 use crate::object::Object;
 use crate::phased::Progress;
@@ -31,19 +31,19 @@ impl<E: External> Machine<E> {
     /// Keeps the state, and says what was seen.
     pub(super) fn stay(
         &self,
-        scene: Scene<E::Details>,
+        observation: ExternalObservation<E::Details>,
         object: &mut E::Object,
     ) -> Result<Progress, Error<CallError>> {
-        let state = scene.state;
-        if let Some(details) = scene.details {
+        let state = observation.state;
+        if let Some(details) = observation.details {
             self.external.describe(details, object);
         }
-        if let Some(error) = scene.error {
+        if let Some(error) = observation.error {
             return Err(not_synced(object, error));
         }
         let (reason, message) = match object.external() {
             Some(status) => (status.reason.clone(), status.message.clone()),
-            None => (scene.reason, String::new()),
+            None => (observation.reason, String::new()),
         };
         enter(object, state, &reason, &message);
         Ok(self.next(object))
@@ -54,15 +54,15 @@ impl<E: External> Machine<E> {
         &self,
         state: State,
         reason: Reason,
-        scene: Scene<E::Details>,
+        observation: ExternalObservation<E::Details>,
         object: &mut E::Object,
         context: &Context,
     ) -> Result<Progress, Error<CallError>> {
-        let message = self.message(reason, &scene, object);
-        let refusal = scene.error.as_ref().filter(|_| reason == Reason::Refused);
+        let message = self.message(reason, &observation, object);
+        let refusal = observation.error.as_ref().filter(|_| reason == Reason::Refused);
         let word = refusal.map_or(reason.word(), |error| error.reason);
-        let has_changed = (scene.state, scene.reason.as_str()) != (state, word);
-        if let Some(details) = scene.details {
+        let has_changed = (observation.state, observation.reason.as_str()) != (state, word);
+        if let Some(details) = observation.details {
             self.external.describe(details, object);
         }
         if state == State::Succeeded && self.is_applied(object) {
@@ -74,7 +74,7 @@ impl<E: External> Machine<E> {
             let name = if state == State::Succeeded { "Succeeded" } else { word };
             context.events.publish(object, None, type_, name, message);
         }
-        match scene.error {
+        match observation.error {
             Some(error) if self.external.timing().retries => Err(not_synced(object, error)),
             Some(_) => Ok(Progress::AwaitChange),
             None if state == State::Terminating && reason == Reason::Deleting => Ok(Progress::Done),
@@ -83,19 +83,24 @@ impl<E: External> Machine<E> {
     }
 
     /// Returns the reason as a sentence.
-    pub(super) fn message(&self, reason: Reason, scene: &Scene<E::Details>, object: &E::Object) -> String {
+    pub(super) fn message(
+        &self,
+        reason: Reason,
+        observation: &ExternalObservation<E::Details>,
+        object: &E::Object,
+    ) -> String {
         let (identity, prefix) = (self.external.identity(object), group::<E>());
-        let error = scene.error.as_ref().map(ToString::to_string).unwrap_or_default();
+        let error = observation.error.as_ref().map(ToString::to_string).unwrap_or_default();
         match reason {
             Reason::DependencyMissing | Reason::DependencyNotReady | Reason::DependencyCycle => {
-                scene.dependencies.message.clone()
+                observation.dependencies.message.clone()
             }
-            Reason::PermissionMissing => match &scene.invalid_permissions {
+            Reason::PermissionMissing => match &observation.invalid_permissions {
                 Some(invalid) => format!("{prefix}/{PERMISSIONS}: {invalid}"),
                 None => {
-                    let call = if scene.situation.seen == Seen::Missing {
+                    let call = if observation.situation.seen == Sight::Missing {
                         "create"
-                    } else if scene.situation.seen == Seen::RecreateRequired {
+                    } else if observation.situation.seen == Sight::RecreateRequired {
                         "delete and create"
                     } else {
                         "update"
@@ -109,7 +114,7 @@ impl<E: External> Machine<E> {
                 )
             }
             Reason::Duplicate => {
-                let other = scene.duplicate_of.as_ref().map(ToString::to_string).unwrap_or_default();
+                let other = observation.duplicate_of.as_ref().map(ToString::to_string).unwrap_or_default();
                 format!("{other} is older and stands for {identity}")
             }
             Reason::NotSeenYet => format!("{identity} was created and cannot be seen yet"),

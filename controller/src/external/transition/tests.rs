@@ -16,15 +16,15 @@ const STATES: [State; 9] = [
     State::Failed,
     State::Terminating,
 ];
-const SEEN: [Seen; 8] = [
-    Seen::Missing,
-    Seen::Ready,
-    Seen::UpdateRequired,
-    Seen::RecreateRequired,
-    Seen::InProgress,
-    Seen::Deleting,
-    Seen::Unreachable,
-    Seen::Refused,
+const SEEN: [Sight; 8] = [
+    Sight::Missing,
+    Sight::Ready,
+    Sight::UpdateRequired,
+    Sight::RecreateRequired,
+    Sight::InProgress,
+    Sight::Deleting,
+    Sight::Unreachable,
+    Sight::Refused,
 ];
 const DELETIONS: [Deletion; 5] =
     [Deletion::No, Deletion::Waiting, Deletion::Now, Deletion::Abandoned, Deletion::Expired];
@@ -33,7 +33,7 @@ const DEPENDENCIES: [DependencyState; 4] =
 
 /// Our resource, no hook, all dependencies met, and no time is up.
 const USUAL: Situation = Situation {
-    seen: Seen::Ready,
+    seen: Sight::Ready,
     permissions: Permissions::ALL,
     is_completion_due: false,
     dependencies: DependencyState::Met,
@@ -87,7 +87,7 @@ fn no_call_without_its_permission_and_none_to_a_foreign_resource() {
         let (may, seen) = (it.permissions, it.seen);
         let context = || format!("{state:?} {it:?} {step:?}");
         match step {
-            Step::Create => assert!(may.create && seen == Seen::Missing, "{}", context()),
+            Step::Create => assert!(may.create && seen == Sight::Missing, "{}", context()),
             Step::Update => assert!(may.update && it.is_ours && !it.is_duplicate, "{}", context()),
             // What may not be created anew is not deleted for it.
             Step::Recreate => {
@@ -97,7 +97,7 @@ fn no_call_without_its_permission_and_none_to_a_foreign_resource() {
                 let is_deleted = it.deletion == Deletion::Now && state == State::Terminating;
                 assert!(may.delete && it.is_ours && !it.is_duplicate && is_deleted, "{}", context());
             }
-            Step::Complete => assert!(seen == Seen::Ready && it.is_completion_due, "{}", context()),
+            Step::Complete => assert!(seen == Sight::Ready && it.is_completion_due, "{}", context()),
             Step::Stay | Step::Enter(..) | Step::RemoveFinalizer => {}
         }
         let calls = !matches!(step, Step::Stay | Step::Enter(..) | Step::RemoveFinalizer);
@@ -113,7 +113,7 @@ fn the_finalizer_stays_while_our_resource_may_exist() {
         if step == Step::RemoveFinalizer {
             let is_given_up = matches!(it.deletion, Deletion::Abandoned | Deletion::Expired);
             let is_left = !it.permissions.delete || !it.is_ours || it.is_duplicate;
-            let is_gone = it.deletion == Deletion::Now && it.seen == Seen::Missing;
+            let is_gone = it.deletion == Deletion::Now && it.seen == Sight::Missing;
             let context = format!("{state:?} {it:?}");
             assert!(it.deletion != Deletion::No && (is_given_up || is_left || is_gone), "{context}");
         }
@@ -127,7 +127,7 @@ fn an_unreachable_service_changes_no_state_while_one_is_patient() {
             && it.dependencies == DependencyState::Met
             && !it.is_duplicate
             && !it.is_out_of_patience;
-        if is_plain && it.seen == Seen::Unreachable {
+        if is_plain && it.seen == Sight::Unreachable {
             assert_eq!(step, Step::Stay, "{state:?} {it:?}");
         }
     });
@@ -147,7 +147,7 @@ fn every_situation_is_in_the_table() {
     }
     section(&mut text, "The resource is not ours", Situation { is_ours: false, ..USUAL });
     section(&mut text, "An older object has the resource", Situation { is_duplicate: true, ..USUAL });
-    section(&mut text, "Deleted by somebody else", Situation { is_deleted_by_us: false, ..USUAL });
+    section(&mut text, "DeleteAnswer by somebody else", Situation { is_deleted_by_us: false, ..USUAL });
     section(&mut text, "No retry", Situation { may_retry: false, ..USUAL });
     section(&mut text, "Created a moment ago", Situation { is_in_grace: true, ..USUAL });
     section(&mut text, "At work for too long", Situation { is_late: true, ..USUAL });
@@ -192,7 +192,12 @@ fn steps(state: State, situation: Situation) -> String {
         let step = match transition(state, &Situation { permissions, ..situation }) {
             Step::Enter(state, reason) => format!("{state:?} {reason:?}"),
             Step::RemoveFinalizer => "remove the finalizer".to_owned(),
-            step => format!("{step:?}").to_lowercase(),
+            step @ (Step::Stay
+            | Step::Create
+            | Step::Update
+            | Step::Recreate
+            | Step::Complete
+            | Step::Delete) => format!("{step:?}").to_lowercase(),
         };
         let letters = [(permissions.create, 'c'), (permissions.update, 'u'), (permissions.delete, 'd')];
         let letters: String = letters.iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect();

@@ -4,7 +4,7 @@ use super::Machine;
 use crate::clock;
 use crate::external::dependencies::{Dependencies, look};
 use crate::external::permissions::{InvalidPermissions, Permissions};
-use crate::external::transition::{Deletion, DependencyState, Reason, Seen, Situation, State};
+use crate::external::transition::{Deletion, DependencyState, Reason, Sight, Situation, State};
 use crate::external::{CallError, Dependency, External, Managed as _, Observed};
 use crate::manager::PAUSED;
 use crate::object::ObjectName;
@@ -33,7 +33,7 @@ pub(super) const COMPLETION_FAILED: &str = "CompletionFailed";
 
 /// Everything that decides about the next step of an object.
 #[derive(Debug)]
-pub struct Scene<D> {
+pub struct ExternalObservation<D> {
     pub(super) state: State,
     pub(super) reason: String,
     pub(super) is_paused: bool,
@@ -50,7 +50,7 @@ pub struct Scene<D> {
     pub(super) error: Option<CallError>,
 }
 
-impl<D> Scene<D> {
+impl<D> ExternalObservation<D> {
     /// Returns true if the decision needs a look at the resource.
     pub(super) fn asks(&self) -> bool {
         let it = &self.situation;
@@ -64,7 +64,7 @@ impl<D> Scene<D> {
 
 impl<E: External> Machine<E> {
     /// Returns what the object and the cluster say, without a look at the resource.
-    pub(super) fn look_inside(&self, object: &E::Object) -> Scene<E::Details> {
+    pub(super) fn look_inside(&self, object: &E::Object) -> ExternalObservation<E::Details> {
         let status = object.external().cloned().unwrap_or_default();
         let annotation = |name: &str| self.annotation(object, name);
         let permissions = Permissions::parse(annotation(PERMISSIONS));
@@ -75,13 +75,13 @@ impl<E: External> Machine<E> {
         let spec_hash = hash_of(&object.spec_json());
         let is_new = status.observed_generation != object.meta().generation;
         let call_failed = status.state == State::Failed && !is_machine_reason(&status.reason);
-        let mut scene = Scene {
+        let mut observation = ExternalObservation {
             state: status.state,
             is_paused: annotation(PAUSED) == Some("true"),
             has_finalizer: object.finalizers().contains(&self.finalizer()),
             metadata: None,
             situation: Situation {
-                seen: Seen::Unreachable,
+                seen: Sight::Unreachable,
                 permissions: *permissions.as_ref().unwrap_or(&Permissions::NONE),
                 is_completion_due: E::COMPLETES && status.completed_spec.as_ref() != Some(&spec_hash),
                 dependencies: dependencies.state,
@@ -101,21 +101,21 @@ impl<E: External> Machine<E> {
             details: None,
             error: None,
         };
-        if scene.situation.deletion == Deletion::No && scene.asks() {
-            scene.metadata = self.missing_metadata(object, &scene);
+        if observation.situation.deletion == Deletion::No && observation.asks() {
+            observation.metadata = self.missing_metadata(object, &observation);
         }
-        scene
+        observation
     }
 
     /// Compares the times of the status with the clock.
-    pub(super) fn watch_clock(&self, object: &E::Object, scene: &mut Scene<E::Details>) {
+    pub(super) fn watch_clock(&self, object: &E::Object, observation: &mut ExternalObservation<E::Details>) {
         let (timing, status) = (self.external.timing(), object.external().cloned().unwrap_or_default());
         let has_passed = |since: &Option<Time>, limit| since.as_ref().is_some_and(|it| age(it) >= limit);
-        let it = &mut scene.situation;
+        let it = &mut observation.situation;
         it.is_in_grace = status.called_at.is_some() && !has_passed(&status.called_at, timing.creation_grace);
         let is_at_work = status.state == State::Verifying && has_passed(&status.since, timing.progress_limit);
         it.is_late = is_at_work || status.reason == Reason::TookTooLong.word();
-        it.is_out_of_patience = if it.seen == Seen::Unreachable {
+        it.is_out_of_patience = if it.seen == Sight::Unreachable {
             has_passed(&status.unreachable_since, timing.patience)
         } else {
             // A deletion whose answer did not come may not have arrived.
@@ -158,33 +158,37 @@ impl<E: External> Machine<E> {
     }
 
     /// Returns finalizer and owners, if the object lacks one.
-    pub(super) fn missing_metadata(&self, object: &E::Object, scene: &Scene<E::Details>) -> Option<Value> {
+    pub(super) fn missing_metadata(
+        &self,
+        object: &E::Object,
+        observation: &ExternalObservation<E::Details>,
+    ) -> Option<Value> {
         let mut owners = object.owner_references().to_vec();
-        for owner in &scene.dependencies.owners {
+        for owner in &observation.dependencies.owners {
             if !owners.iter().any(|there| there.uid == owner.uid) {
                 owners.push(owner.clone());
             }
         }
-        if scene.has_finalizer && owners.len() == object.owner_references().len() {
+        if observation.has_finalizer && owners.len() == object.owner_references().len() {
             return None;
         }
         let mut finalizers = object.finalizers().to_vec();
-        if !scene.has_finalizer {
+        if !observation.has_finalizer {
             finalizers.push(self.finalizer());
         }
         let version = object.resource_version();
         Some(json!({"resourceVersion": version, "finalizers": finalizers, "ownerReferences": owners}))
     }
 
-    pub(super) fn seen(&self, observed: Observed, object: &E::Object) -> Seen {
+    pub(super) fn seen(&self, observed: Observed, object: &E::Object) -> Sight {
         match observed {
-            Observed::Missing => Seen::Missing,
-            Observed::RecreateRequired => Seen::RecreateRequired,
-            Observed::UpdateRequired => Seen::UpdateRequired,
-            Observed::InProgress => Seen::InProgress,
-            Observed::Deleting => Seen::Deleting,
-            Observed::Ready if !E::READS_BACK && !self.is_applied(object) => Seen::UpdateRequired,
-            Observed::Ready => Seen::Ready,
+            Observed::Missing => Sight::Missing,
+            Observed::RecreateRequired => Sight::RecreateRequired,
+            Observed::UpdateRequired => Sight::UpdateRequired,
+            Observed::InProgress => Sight::InProgress,
+            Observed::Deleting => Sight::Deleting,
+            Observed::Ready if !E::READS_BACK && !self.is_applied(object) => Sight::UpdateRequired,
+            Observed::Ready => Sight::Ready,
         }
     }
 
