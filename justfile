@@ -17,6 +17,10 @@ test:
 testplane:
     testplane/build
 
+# a thousand external resources: creation, and five minutes at rest
+external *objects:
+    cargo bench -p kubebid-controller --bench external -- {{objects}}
+
 # notices and fleets of the operator on a real control plane (some minutes)
 fleet *sizes:
     cargo bench -p kubebid-operator --bench fleet -- {{sizes}}

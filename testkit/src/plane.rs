@@ -12,8 +12,9 @@ use crate::guardian::Guardian;
 
 /// A running control plane. It listens on one loopback port, and whoever has its token is `system:masters`.
 ///
-/// Every Node made in it becomes Ready and keeps its lease; with the annotation `testplane.kubebid.io/not-ready` it
-/// becomes NotReady. Every Pod bound to one runs, a Job's completes at once, and a deleted one takes all of its grace.
+/// Every Node made in it becomes Ready and keeps its lease, if it has a label as every real Node has, and no kubelet of its
+/// own; with the annotation `testplane.kubebid.io/not-ready` it becomes NotReady. Every Pod bound to one runs, a Job's
+/// completes at once, and a deleted one takes all of its grace.
 #[derive(Debug)]
 pub struct Plane {
     guardian: Mutex<Guardian>,

@@ -13,13 +13,14 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 const ENGINE: [&str; 11] =
     ["store", "events", "runtime", "readmodel", "lifecycle", "wire", "auth", "api", "grpc", "rest", "server"];
 
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 13] = [
     "benches",
     "cli",
     "controller",
     "engine",
     "engine/core",
     "engine/model",
+    "examples/mysql-operator",
     "loadgen",
     "market-sim",
     "operator",

@@ -14,12 +14,13 @@ const NO_SUBJECT: [&str; 30] = [
 const BANNED: [&str; 8] = ["behind", "hears", "heard", "nobody", "obey", "somebody", "told", "whoever"];
 
 /// Files whose `//!` headers are held to both lists. Add a package once its headers are mended.
-const HEADERS: [&str; 11] = [
+const HEADERS: [&str; 12] = [
     "cli/src",
     "controller/src",
     "engine/core/src",
     "engine/model/src",
     "engine/src",
+    "examples/mysql-operator/src",
     "loadgen/src",
     "market-sim/src",
     "operator-client/src",
@@ -29,12 +30,13 @@ const HEADERS: [&str; 11] = [
 ];
 
 /// Comments of items that begin without a subject, by package. Mend some, and lower the number.
-const LEFT: [(&str, usize); 10] = [
+const LEFT: [(&str, usize); 11] = [
     ("cli/src", 10),
     ("controller/src", 0),
     ("engine/core/src", 0),
     ("engine/model/src", 0),
     ("engine/src", 0),
+    ("examples/mysql-operator/src", 0),
     ("loadgen/src", 0),
     ("market-sim/src", 0),
     ("operator-client/src", 0),

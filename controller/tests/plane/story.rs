@@ -113,8 +113,8 @@ fn plane() -> &'static Plane {
         }
         let resources = json!({"cpu": "8", "memory": "32Gi", "pods": "110"});
         let status = json!({"capacity": resources, "allocatable": resources});
-        let node =
-            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "web-0"}, "status": status});
+        let metadata = json!({"name": "web-0", "labels": {"kubernetes.io/hostname": "web-0"}});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status});
         plane.apply(&node.to_string());
         plane.get(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
     });

@@ -65,8 +65,9 @@ start() {
             --kube-api-qps 1000 --kube-api-burst 1000
         ;;
     kwok)
-        # It renews a lease after a quarter of its time: thrice in the grace.
-        run kwok --kubeconfig "$dir/kubeconfig" --config "$dir/kwok.yaml" --manage-all-nodes \
+        # It renews a lease after a quarter of its time: thrice in the grace. Nodes with the label have a kubelet.
+        run kwok --kubeconfig "$dir/kubeconfig" --config "$dir/kwok.yaml" \
+            --manage-nodes-with-label-selector '!testplane.kubebid.io/kubelet' \
             --node-lease-duration-seconds $((grace * 4 / 3)) --node-ip 127.0.0.1
         ;;
     *)
