@@ -29,6 +29,10 @@ fleet *sizes:
 idle:
     cargo test -p kubebid-operator --test plane -- --ignored idle
 
+# a thousand objects of the example operator: a cold start, and five minutes in which nothing happens (eight minutes)
+rest *sizes:
+    cargo bench -p kubebid-mysql-operator --bench rest -- {{sizes}}
+
 # the compose file, Prometheus' settings, alert rules and their tests
 deploy-check:
     scripts/deploy-check
@@ -112,6 +116,15 @@ reference:
 # the picture of README.md
 picture:
     cargo run --release -p market-sim -- simulate --days 3 --markets 2 --seed 4 --sample 600 --picture docs/market.svg
+
+# the pictures of docs/page.md (needs Chromium)
+screenshots:
+    scripts/screenshots
+
+# what the market page costs: bytes, first paint, a core, memory (four views, so many seconds each)
+page-figures seconds="60":
+    cargo build --release -p kubebid
+    KUBEBID_BINARY=target/release/kubebid node web/measure.mjs {{seconds}}
 
 # docs/ as a website in target/book (cargo install mdbook --version 0.5.4 --locked)
 book *args="build":

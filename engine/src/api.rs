@@ -58,6 +58,7 @@ struct Inner {
     usage: Usage,
     pending_labels: Arc<PendingLabels>,
     public_markets: bool,
+    page: bool,
     /// Absent if drills are not allowed.
     drills: Option<Drills>,
     closing: watch::Sender<bool>,
@@ -70,6 +71,8 @@ pub struct ApiOptions {
     pub public_markets: bool,
     /// Lets administrators cause failures in a market, for drills.
     pub allow_inject: bool,
+    /// Serves the market page at `/`.
+    pub page: bool,
     /// The limits of accounts that have none of their own.
     pub limits: Defaults,
 }
@@ -84,14 +87,28 @@ impl Api {
         let auth = Auth::start(engine.store().rows().clone(), options.limits).await?;
         let usage = Usage::follow(&engine).await?;
         let (closing, is_closing) = watch::channel(false);
-        let public_markets = options.public_markets;
+        let ApiOptions { public_markets, page, .. } = options;
         let drills = options.allow_inject.then(|| Drills::start(&engine, is_closing));
-        Ok(Api(Arc::new(Inner { engine, auth, usage, pending_labels, public_markets, drills, closing })))
+        Ok(Api(Arc::new(Inner {
+            engine,
+            auth,
+            usage,
+            pending_labels,
+            public_markets,
+            page,
+            drills,
+            closing,
+        })))
     }
 
     /// Returns true if the engine takes commands and the server is not stopping.
     pub fn is_open(&self) -> bool {
         self.0.engine.is_open() && !*self.0.closing.borrow()
+    }
+
+    /// Returns true if the market page is served.
+    pub(crate) fn has_page(&self) -> bool {
+        self.0.page
     }
 
     /// Returns the engine that answers.

@@ -4,6 +4,8 @@ mod bind;
 mod document;
 mod operation;
 mod operations;
+mod page;
+mod prepared;
 mod problem;
 mod rpcs;
 mod sse;
@@ -20,17 +22,17 @@ use axum::body::{Body, Bytes};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use axum::response::Response;
 use axum::routing::{MethodFilter, get, on};
 use bind::Given;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use operation::Operation;
+use prepared::Prepared;
 use problem::problem;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use xxhash_rust::xxh3::xxh3_128;
 
 /// The largest body of a request, in bytes.
 const BODY_BYTES: usize = 64 * 1024;
@@ -49,7 +51,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The deadline of a request, in whole seconds.
 const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
 
-/// Returns all of REST, with the OpenAPI document and a page for people.
+/// Returns all of REST, with the OpenAPI document and the market page.
 pub fn router(api: Api) -> Router {
     routes().with_state(api)
 }
@@ -58,15 +60,22 @@ pub fn router(api: Api) -> Router {
 /// advance.
 pub(crate) fn routes() -> Router<Api> {
     let operations = operations::all();
-    let document = Prepared::new(document_of(&operations).into());
+    let document = Prepared::new("application/json", document_of(&operations).into());
     let rpcs = rpcs::all();
-    let index = async |State(api): State<Api>, request: Request| {
-        for_anybody(&api, request, |_| Html(include_str!("rest/index.html")).into_response()).await
-    };
     let document = async move |State(api): State<Api>, request: Request| {
         for_anybody(&api, request, |headers| document.answer(headers)).await
     };
-    let mut router = Router::new().route("/", get(index)).route("/openapi.json", get(document));
+    let index = async |State(api): State<Api>, request: Request| {
+        for_anybody(&api, request, |headers| page::index(&api, headers)).await
+    };
+    let asset = async |State(api): State<Api>, request: Request| {
+        let path = request.uri().path().to_owned();
+        for_anybody(&api, request, |headers| page::asset(&api, &path, headers)).await
+    };
+    let mut router = Router::new()
+        .route("/", get(index))
+        .route("/assets/{*path}", get(asset))
+        .route("/openapi.json", get(document));
     for operation in operations {
         let filter = MethodFilter::try_from(operation.method.clone()).expect("a method of REST");
         let path = operation.path;
@@ -80,12 +89,15 @@ pub(crate) fn routes() -> Router<Api> {
     }
     router
         .fallback(async |State(api): State<Api>, request: Request| {
-            let nothing = ApiError::new(Code::UnknownMethod).saying("there is nothing at this path");
-            for_anybody(&api, request, |_| problem(nothing)).await
+            for_anybody(&api, request, |_| problem(nothing_here())).await
         })
         .method_not_allowed_fallback(async |State(api): State<Api>, request: Request| {
             for_anybody(&api, request, |_| problem::wrong_method()).await
         })
+}
+
+fn nothing_here() -> ApiError {
+    ApiError::new(Code::UnknownMethod).saying("there is nothing at this path")
 }
 
 /// Answers a request that is not served.
@@ -102,31 +114,6 @@ async fn for_anybody(api: &Api, request: Request, answer: impl FnOnce(&HeaderMap
         Err(error) => problem(error),
     };
     in_order(response, parts.version, body).await
-}
-
-/// A document that does not change while the program runs.
-#[derive(Clone)]
-struct Prepared {
-    text: Bytes,
-    tag: HeaderValue,
-}
-
-impl Prepared {
-    fn new(text: Bytes) -> Prepared {
-        let tag = format!("\"{:032x}\"", xxh3_128(&text));
-        Prepared { text, tag: tag.parse().expect("hexadecimal digits in quotes") }
-    }
-
-    /// Returns the document, or 304 if the caller has it already.
-    fn answer(&self, headers: &HeaderMap) -> Response {
-        let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
-        let tag = (header::ETAG, self.tag.clone());
-        if known.is_some_and(|known| self.tag.to_str().is_ok_and(|tag| known.contains(tag))) {
-            return (StatusCode::NOT_MODIFIED, [tag]).into_response();
-        }
-        let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        ([json, tag], self.text.clone()).into_response()
-    }
 }
 
 /// Returns the response after the unread rest of the request's body is discarded, which HTTP/1 needs to

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Run a small living market on this machine, to try things
@@ -47,8 +48,16 @@ pub(crate) struct Up {
     /// Markets and people only: nobody synthetic trades
     #[arg(long)]
     quiet: bool,
+    /// Open the market page in the browser, as tenant-a
+    #[arg(long, conflicts_with = "no_page")]
+    open: bool,
+    /// Serve no market page
+    #[arg(long, env = "KUBEBID_NO_PAGE")]
+    no_page: bool,
 }
 
+/// The person as whom the commands and the page begin.
+const PLAYED: &str = "tenant-a";
 /// The maker that its tokens name.
 const MAKER: &str = "kubebid up";
 
@@ -90,7 +99,10 @@ impl Up {
         let people = people(&admin, admin_token).await?;
         let profile = write_profile(&endpoint, &people, &folder).map_err(at)?;
         let participants = if self.quiet { None } else { Some(participants(&admin, &endpoint).await?) };
-        write_line(&welcome(&endpoint, self.ops_listen, &people, &profile))?;
+        write_line(&self.welcome(&endpoint, &people, &profile))?;
+        if self.open {
+            open_page(&page_link(&endpoint, &people[PLAYED]));
+        }
         let life = async {
             match participants {
                 Some(participants) => demo::run(setup::markets(), participants, 1).await,
@@ -114,9 +126,67 @@ impl Up {
             tls: None,
             grace: Duration::from_secs(2),
             connections: ConnectionLimits::default(),
-            api: ApiOptions { allow_inject: true, ..ApiOptions::default() },
+            // The prices of a market to try things with are no secret, and the page shows them at once.
+            api: ApiOptions {
+                public_markets: true,
+                allow_inject: true,
+                page: !self.no_page,
+                ..ApiOptions::default()
+            },
         };
         Server::bind(config).await.map_err(|error| local::unserved(&error))
+    }
+
+    fn welcome(&self, endpoint: &str, people: &BTreeMap<String, String>, profile: &Path) -> String {
+        let ops = self.ops_listen;
+        let market = setup::MARKETS[0].name;
+        let all = setup::UNITS;
+        let names: Vec<&str> = setup::MARKETS.iter().map(|market| market.name).collect();
+        let export = if Some(profile) == profile::default_path().as_deref() {
+            String::new()
+        } else {
+            format!("  export KUBEBID_PROFILE={}\n", profile.display())
+        };
+        format!(
+            "KubeBid is up at {endpoint} (gRPC and REST), metrics at http://{ops}/metrics.
+Markets: {}. Nodes are protected for 30 s, a notice takes 60 s.
+
+{}
+
+Try, in another terminal:
+{export}  kubebid price                                           what nodes cost now
+  kubebid bid place {market} --max 16 --nodes 1    you are tenant-a: at most $16 a node-hour
+  kubebid alloc list                                      the node you got, and its price
+  kubebid watch events                                    what happens, as it happens
+This outbids you; within a minute your node gets a notice:
+  kubebid --as tenant-b bid place {market} --max 20 --nodes {all}
+Keep the node by raising above its price to stay, and see what it cost:
+  kubebid bid amend BID --max 40
+  kubebid charges statement
+Take a node away for a drill, or see what else can go wrong:
+  kubebid --as admin inject preempt ALLOCATION
+  kubebid inject --help
+
+Ctrl-C stops.",
+            names.join(", "),
+            self.credentials(endpoint, people, profile),
+        )
+    }
+
+    /// Returns the links to the page, or without a page the tokens.
+    fn credentials(&self, endpoint: &str, people: &BTreeMap<String, String>, profile: &Path) -> String {
+        let profile = profile.display();
+        let lines = |shown: &dyn Fn(&str) -> String| {
+            let lines = people.iter().map(|(name, token)| format!("  {name:<10}{}", shown(token)));
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        if self.no_page {
+            return format!("Tokens, also in {profile}:\n{}", lines(&str::to_owned));
+        }
+        format!(
+            "The market page in a browser; each link logs in with a token, also in {profile}:\n{}",
+            lines(&|token| page_link(endpoint, token)),
+        )
     }
 }
 
@@ -158,45 +228,22 @@ fn write_profile(
         Err(_) => false,
     });
     let path = usual.unwrap_or_else(|| folder.join("profile.toml"));
-    let default = Some("tenant-a".to_owned());
+    let default = Some(PLAYED.to_owned());
     Profile { endpoint: endpoint.to_owned(), default, tokens: people.clone() }.write(&path)?;
     Ok(path)
 }
 
-fn welcome(endpoint: &str, ops: SocketAddr, people: &BTreeMap<String, String>, profile: &Path) -> String {
-    let market = setup::MARKETS[0].name;
-    let all = setup::UNITS;
-    let names: Vec<&str> = setup::MARKETS.iter().map(|market| market.name).collect();
-    let tokens: Vec<String> = people.iter().map(|(name, token)| format!("  {name:<10}{token}")).collect();
-    let export = if Some(profile) == profile::default_path().as_deref() {
-        String::new()
-    } else {
-        format!("  export KUBEBID_PROFILE={}\n", profile.display())
-    };
-    format!(
-        "KubeBid is up at {endpoint} (gRPC and REST), metrics at http://{ops}/metrics.
-Markets: {}. Nodes are protected for 30 s, a notice takes 60 s.
+/// Returns the link that logs in to the market page. A browser never sends what follows the `#`.
+fn page_link(endpoint: &str, token: &str) -> String {
+    format!("{endpoint}/#token={token}")
+}
 
-Tokens, also in {}:
-{}
-
-Try, in another terminal:
-{export}  kubebid price                                           what nodes cost now
-  kubebid bid place {market} --max 16 --nodes 1    you are tenant-a: at most $16 a node-hour
-  kubebid alloc list                                      the node you got, and its price
-  kubebid watch events                                    what happens, as it happens
-This outbids you; within a minute your node gets a notice:
-  kubebid --as tenant-b bid place {market} --max 20 --nodes {all}
-Keep the node by raising above its price to stay, and see what it cost:
-  kubebid bid amend BID --max 40
-  kubebid charges statement
-Take a node away for a drill, or see what else can go wrong:
-  kubebid --as admin inject preempt ALLOCATION
-  kubebid inject --help
-
-Ctrl-C stops.",
-        names.join(", "),
-        profile.display(),
-        tokens.join("\n"),
-    )
+/// Opens a link in the browser of the desktop. Without one it says how to go on.
+fn open_page(link: &str) {
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut opening = Command::new(opener);
+    opening.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Err(error) = opening.spawn() {
+        eprintln!("the browser cannot be opened ({opener}: {error}); open the link of {PLAYED} yourself");
+    }
 }

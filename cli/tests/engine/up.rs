@@ -4,6 +4,7 @@ use crate::process::binary;
 use kubebid_testkit::Port;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -56,6 +57,34 @@ fn a_market_is_not_forgotten_while_it_lives_at_other_ports() {
     refuses(up(folder.path(), &other.address().to_string()), "another engine has");
     assert!(folder.path().join("market.db").exists(), "{first}");
     assert!(folder.path().join("admin.token").exists(), "{first}");
+}
+
+#[test]
+fn it_prints_links_to_the_page_and_opens_the_one_of_the_tenant() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let opened = folder.path().join("opened");
+    let browser = folder.path().join("xdg-open");
+    std::fs::write(
+        &browser,
+        format!("#!/bin/sh\nprintf '%s' \"$1\" > {0}.part && mv {0}.part {0}\n", opened.display()),
+    )
+    .expect("it is written");
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let port = Port::hold();
+    let mut market = up(folder.path(), &port.address().to_string());
+    market.arg("--open").env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()));
+    let mut market = Living(market.stdout(Stdio::piped()).spawn().expect("it runs"));
+    let said = BufReader::new(market.0.stdout.take().expect("it is piped"));
+    let begins = format!("http://{}/#token=kb_", port.address());
+    let link = said.lines().map(|line| line.expect("text")).find(|line| line.starts_with("  tenant-a"));
+    let link = link.expect("it prints a link for each person");
+    assert!(link.contains(&begins), "{link}");
+    while !opened.exists() {
+        assert!(market.0.try_wait().expect("it is our child").is_none(), "it goes on");
+        std::thread::yield_now();
+    }
+    let opened = std::fs::read_to_string(&opened).expect("it is there");
+    assert!(link.ends_with(&opened) && opened.starts_with(&begins), "{opened}");
 }
 
 /// Ends with its code for faults, and says this.

@@ -23,6 +23,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 impl Api {
+    /// Returns all markets with their present numbers if callers without a credential may see them.
+    pub(crate) fn public_markets(&self) -> Option<Vec<v1::Market>> {
+        let markets = || self.engine().views().markets().iter().map(|view| market::market(&view)).collect();
+        self.0.public_markets.then(markets)
+    }
+
     /// ListMarkets: returns a page of markets with their rules, supply and prices.
     pub async fn list_markets(
         &self,

@@ -65,6 +65,9 @@ pub struct ServeArgs {
     /// Shows markets, prices and depth also to callers without a token.
     #[arg(long, env = "KUBEBID_PUBLIC_MARKETS")]
     pub public_markets: bool,
+    /// Serves no market page at /.
+    #[arg(long, env = "KUBEBID_NO_PAGE")]
+    pub no_page: bool,
     /// Lets administrators run drills: inject demand spikes, supply losses and pre-emptions, and make a stepped clock
     /// move by itself.
     #[arg(long, env = "KUBEBID_ALLOW_INJECT")]
@@ -222,6 +225,7 @@ impl ServeArgs {
             api: ApiOptions {
                 public_markets: self.public_markets,
                 allow_inject: self.allow_inject,
+                page: !self.no_page,
                 limits: self.limits.defaults(),
             },
         }

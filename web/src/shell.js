@@ -1,0 +1,48 @@
+// Draws what surrounds every view: navigation, connection, who is logged in.
+
+import { fill, h, setAttribute, setText } from './dom.js';
+import { live } from './live.js';
+import { span } from './format.js';
+import { session } from './session.js';
+
+const top = /** @type {HTMLElement} */ (document.getElementById('top'));
+const connection = h('p', { class: 'connection', role: 'status' });
+
+/** After this time without a frame what the page shows may be old. */
+const STALE_MS = 7000;
+
+/** @param {() => void} logOut */
+export function drawShell(logOut) {
+  const person = session.person;
+  const here = location.hash.replace(/^#\/?/, '').split('/')[0] || 'markets';
+  const link = (/** @type {string} */ name, /** @type {string} */ text) => {
+    const current = name === here || (name === 'markets' && here === 'market');
+    return h('a', { href: `#/${name}`, 'aria-current': current ? 'page' : undefined }, text);
+  };
+  fill(top,
+    h('span', { class: 'brand' }, 'KubeBid'),
+    h('nav', { 'aria-label': 'Views' },
+      link('markets', 'Markets'),
+      person?.tenant && link('nodes', 'Bids and nodes'),
+      (person?.tenant || person?.provider) && link('money', 'Money'),
+      person?.provider && link('offers', 'Offers'),
+      person?.admin && link('admin', 'Administration')));
+  const who = person
+    ? h('div', { class: 'who' }, h('span', {}, person.account || 'viewer'), h('button', { type: 'button', class: 'quiet', onclick: logOut }, 'Log out'))
+    : h('div', { class: 'who' }, h('a', { href: '#/login' }, 'Log in'));
+  top.append(connection, who);
+  drawConnection();
+}
+
+/** Shows whether the numbers are current. */
+export function drawConnection() {
+  const age = Date.now() - live.lastFrame;
+  let [state, text] = ['live', 'Live'];
+  if (live.connection === 'connecting') [state, text] = ['waiting', 'Connecting…'];
+  else if (live.connection === 'lost') {
+    [state, text] = ['lost', live.lastFrame ? `Reconnecting… numbers from ${span(Math.max(1000, age) * 1000)} ago` : 'Reconnecting…'];
+  } else if (age > STALE_MS) [state, text] = ['lost', `Stale: nothing new for ${span(age * 1000)}`];
+  setAttribute(connection, 'data-state', state);
+  setAttribute(document.body, 'data-connection', state);
+  setText(connection, text);
+}

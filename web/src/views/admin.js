@@ -1,0 +1,194 @@
+// What administrators do: accounts and their limits, tokens, markets and their rules, drills.
+
+import { list, marketPath, request } from '../api.js';
+import { announce, field, fill, h, keyed, openDialog, setText, table } from '../dom.js';
+import { dollars, span, time } from '../format.js';
+import { live, wantMarkets } from '../live.js';
+import { refusalInWords } from '../words.js';
+
+const ROLES = ['TENANT', 'PROVIDER', 'VIEWER', 'ADMIN'];
+
+/** Limits of accounts that the form shows. What is empty is the engine's default. */
+const LIMITS = [
+  ['open_bids', 'Open bids'], ['nodes_wanted', 'Nodes wanted'], ['ceiling_micros', 'Ceiling, micro-dollars per node-hour'],
+  ['requests_per_second', 'Requests a second'], ['units_offered', 'Units offered'], ['units_per_command', 'Units a command'],
+  ['refusals_per_second', 'Refused commands a second'], ['commands_per_day', 'Commands a day'],
+];
+
+/** Rules that the form shows: name, label, kind, and factor to the unit of the API. @type {[string, string, number, boolean][]} */
+const RULES = [
+  ['min_runtime_us', 'Protected for, seconds', 1e6, true], ['notice_us', 'Notice, seconds', 1e6, true],
+  ['start_timeout_us', 'Start time-out, seconds', 1e6, true], ['min_charge_us', 'Least charge, seconds', 1e6, true],
+  ['increment_bps', 'To displace, % more', 100, false], ['fee_bps', 'Fee, %', 100, false], ['bid_nodes_max', 'Nodes of a bid', 1, false],
+];
+
+/** @returns {import('../main.js').View} */
+export function adminView() {
+  const error = h('p', { class: 'error', role: 'alert' });
+  const accounts = table('Accounts', [{ text: 'Account' }, { text: 'Limits', class: 'mid' }, { text: 'Made', class: 'wide' }, { text: 'Actions' }]);
+  const tokens = table('Tokens', [{ text: 'Token' }, { text: 'Roles' }, { text: 'Made', class: 'wide' }, { text: 'Actions' }]);
+  const markets = table('Markets', [{ text: 'Market' }, { text: 'Protected for', number: true, class: 'mid' }, { text: 'Notice', number: true, class: 'mid' }, { text: 'Actions' }]);
+  const section = (/** @type {string} */ id, /** @type {string} */ title, /** @type {Element} */ body, /** @type {Element} */ action) =>
+    h('section', { class: 'panel flush', 'aria-labelledby': id }, h('div', { class: 'title' }, h('h2', { id }, title), action), body);
+  const button = (/** @type {string} */ text, /** @type {() => void} */ act, about = '', kind = '') =>
+    h('button', { type: 'button', class: kind, onclick: act, 'aria-label': about ? `${text}, ${about}` : undefined }, text);
+  const root = h('div', {},
+    h('h1', {}, 'Administration'), error,
+    section('accounts-title', 'Accounts', accounts.root, button('New account', () => accountDialog(null))),
+    section('tokens-title', 'Tokens', tokens.root, button('New token', () => tokenDialog())),
+    section('rules-title', 'Markets', markets.root, button('Open a market', () => marketDialog())),
+    drills());
+
+  const read = async () => {
+    try {
+      const [people, secrets] = await Promise.all([list('/v1/accounts', 'accounts'), list('/v1/tokens', 'tokens')]);
+      keyed(accounts.body, people.entries, (account) => account.name, (first) => {
+        let account = first;
+        const limits = h('td', { class: 'mid' });
+        return {
+          root: h('tr', {}, h('th', { scope: 'row' }, first.name), limits, h('td', { class: 'wide' }, time(first.created_at_us)),
+            h('td', {}, h('div', { class: 'actions' }, button('Limits', () => accountDialog(account), first.name)))),
+          update: (/** @type {any} */ next) => {
+            account = next;
+            const own = LIMITS.filter(([key]) => account.limits?.[key] !== undefined && account.limits[key] !== null)
+              .map(([key, label]) => `${key === 'ceiling_micros' ? `ceiling ${dollars(account.limits[key])}` : `${label.toLowerCase()} ${account.limits[key]}`}`);
+            setText(limits, own.join(', ') || 'the defaults');
+          },
+        };
+      });
+      keyed(tokens.body, secrets.entries, (token) => token.token_id, (token) => ({
+        root: h('tr', {}, h('th', { scope: 'row' }, token.account, h('span', { class: 'hint' }, token.description || token.token_id)),
+          h('td', {}, token.roles.join(', ').toLowerCase()), h('td', { class: 'wide' }, time(token.created_at_us)),
+          h('td', {}, h('div', { class: 'actions' }, button('Revoke', () => revokeDialog(token), `token of ${token.account}`)))),
+        update: () => {},
+      }));
+    } catch (problem) {
+      error.textContent = refusalInWords(problem);
+    }
+  };
+  read();
+
+  /**
+   * Opens a dialog with a form that sends one request.
+   * @param {string} title @param {(Node | null)[]} fields @param {string} verb @param {() => Promise<any>} work @param {(answer: any) => void} [then]
+   */
+  const formDialog = (title, fields, verb, work, then) => {
+    const refused = h('p', { class: 'error', role: 'alert' });
+    openDialog(title, (dialog) => [h('form', {
+      onsubmit: async (/** @type {SubmitEvent} */ event) => {
+        event.preventDefault();
+        refused.textContent = '';
+        try {
+          const answer = await work();
+          dialog.close();
+          announce(`${title}: done.`);
+          await read();
+          wantMarkets();
+          then?.(answer);
+        } catch (problem) {
+          refused.textContent = refusalInWords(problem);
+        }
+      },
+    }, refused, ...fields, h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'primary' }, verb), h('button', { type: 'button', onclick: () => dialog.close() }, 'Back')))]);
+  };
+
+  const accountDialog = (/** @type {any} */ account) => {
+    const name = h('input', { required: true, value: account?.name, readonly: Boolean(account), pattern: '[A-Za-z0-9._\\-]{1,63}', autocomplete: 'off' });
+    const inputs = LIMITS.map(([key, label]) => {
+      const input = h('input', { inputmode: 'numeric', pattern: '\\d*', value: account?.limits?.[key], placeholder: 'default', autocomplete: 'off' });
+      return { key, input, root: field(label, input) };
+    });
+    formDialog(account ? `Limits of ${account.name}` : 'New account',
+      [field('Name', name), h('details', { open: Boolean(account) }, h('summary', {}, 'Limits'), ...inputs.map((one) => one.root))],
+      account ? 'Change' : 'Make', () => {
+        const limits = Object.fromEntries(inputs.filter((one) => one.input.value !== '').map((one) =>
+          [one.key, one.key === 'ceiling_micros' ? one.input.value : Number(one.input.value)]));
+        return request('PUT', `/v1/accounts/${encodeURIComponent(name.value)}`, { limits });
+      });
+  };
+
+  const tokenDialog = async () => {
+    const people = await list('/v1/accounts', 'accounts').catch(() => ({ entries: [] }));
+    const whose = h('select', { required: true }, ...people.entries.map((account) => h('option', { value: account.name }, account.name)));
+    const boxes = ROLES.map((role) => h('input', { type: 'checkbox', value: role, checked: role === 'TENANT' }));
+    const about = h('input', { maxlength: '256', autocomplete: 'off' });
+    formDialog('New token', [
+      field('Account', whose),
+      h('fieldset', {}, h('legend', {}, 'Roles'), ...boxes.map((box) => h('label', { class: 'check' }, box, ` ${box.value.toLowerCase()}`))),
+      field('What it is for', about),
+    ], 'Make', () => request('POST', '/v1/tokens', { account: whose.value, roles: boxes.filter((box) => box.checked).map((box) => box.value), description: about.value }),
+    (answer) => secretDialog(answer));
+  };
+
+  const secretDialog = (/** @type {any} */ answer) => {
+    const secret = h('input', { readonly: true, value: answer.secret, class: 'code' });
+    openDialog('The new token', (dialog) => [
+      h('p', {}, `The secret of this token of ${answer.token.account} is shown once. Keep it now.`),
+      field('Secret', secret),
+      h('div', { class: 'actions' },
+        h('button', { type: 'button', class: 'primary', onclick: () => { secret.select(); navigator.clipboard?.writeText(secret.value).then(() => announce('Copied.'), () => {}); } }, 'Copy'),
+        h('button', { type: 'button', onclick: () => dialog.close() }, 'I have kept it')),
+    ]);
+  };
+
+  const revokeDialog = (/** @type {any} */ token) => formDialog(`Revoke a token of ${token.account}?`,
+    [h('p', {}, 'It is worth nothing at once, for good, and the open pages of its bearer end.')], 'Revoke',
+    () => request('DELETE', `/v1/tokens/${encodeURIComponent(token.token_id)}`));
+
+  const ruleFields = (/** @type {any} */ rules) => RULES.map(([key, label, factor, isText]) => {
+    const input = h('input', { type: 'number', min: '0', step: 'any', value: rules ? Number(rules[key]) / factor : undefined, placeholder: 'default' });
+    return { key, root: field(label, input), read: () => (input.value === '' ? undefined : isText ? String(Math.round(Number(input.value) * factor)) : Math.round(Number(input.value) * factor)) };
+  });
+  const readRules = (/** @type {ReturnType<typeof ruleFields>} */ fields, /** @type {any} */ before) =>
+    Object.fromEntries(fields.map((one) => /** @type {[string, string | number | undefined]} */ ([one.key, one.read()]))
+      .filter(([key, value]) => value !== undefined && String(value) !== String(before?.[key])));
+
+  const rulesDialog = (/** @type {string} */ name) => {
+    const before = live.markets.get(name)?.rules;
+    const fields = ruleFields(before);
+    formDialog(`Rules of ${name}`, fields.map((one) => one.root), 'Change', () => request('PATCH', marketPath(name, 'rules'), { rules: readRules(fields, before) }));
+  };
+  const marketDialog = () => {
+    const name = h('input', { required: true, placeholder: 'h100-8x/eu-west', autocomplete: 'off' });
+    const fields = ruleFields(null);
+    formDialog('Open a market', [field('Market, TYPE/REGION', name), h('details', {}, h('summary', {}, 'Rules'), ...fields.map((one) => one.root))], 'Open',
+      () => request('POST', '/v1/markets', { market: name.value.trim(), rules: readRules(fields, null) }));
+  };
+
+  /** The drills of an engine that allows them. */
+  function drills() {
+    const node = h('input', { inputmode: 'numeric', pattern: '\\d+', required: true, autocomplete: 'off' });
+    const said = h('p', { role: 'status' });
+    return h('section', { class: 'panel', 'aria-labelledby': 'drills-title' }, h('h2', { id: 'drills-title' }, 'Drill'),
+      h('form', {
+        class: 'row',
+        onsubmit: async (/** @type {SubmitEvent} */ event) => {
+          event.preventDefault();
+          try {
+            await request('POST', `/v1/inject/allocations/${encodeURIComponent(node.value)}/preempt`, {});
+            said.textContent = `Node ${node.value} has a notice.`;
+          } catch (problem) {
+            said.textContent = refusalInWords(problem);
+          }
+        },
+      }, field('Give a notice to node', node), h('button', { type: 'submit' }, 'Pre-empt')), said);
+  }
+
+  return {
+    title: 'Administration',
+    root,
+    update: (topics) => {
+      if (!topics.has('markets')) return;
+      keyed(markets.body, live.markets.values(), (market) => market.market, (first) => {
+        const [runtime, notice] = [h('td', { class: 'number mid' }), h('td', { class: 'number mid' })];
+        return {
+          root: h('tr', {}, h('th', { scope: 'row' }, first.market), runtime, notice, h('td', {}, h('div', { class: 'actions' }, button('Rules', () => rulesDialog(first.market), first.market)))),
+          update: (/** @type {any} */ next) => {
+            fill(runtime, span(Number(next.rules.min_runtime_us)));
+            fill(notice, span(Number(next.rules.notice_us)));
+          },
+        };
+      });
+    },
+  };
+}

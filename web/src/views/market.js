@@ -1,0 +1,184 @@
+// One market: its price over time, its numbers, depth, supply and public events.
+
+import { clock, list, marketPath, request } from '../api.js';
+import { depthChart, priceChart } from '../chart.js';
+import { fill, h, keyed, setText } from '../dom.js';
+import { dollars, plural, price, span, time } from '../format.js';
+import { live } from '../live.js';
+import { session } from '../session.js';
+import { eventInWords } from '../words.js';
+
+const SECOND = 1_000_000;
+const RANGES = [
+  { name: 'Hour', span: 3600 * SECOND },
+  { name: 'Day', span: 86_400 * SECOND },
+  { name: 'Week', span: 7 * 86_400 * SECOND },
+  { name: 'Month', span: 30 * 86_400 * SECOND },
+];
+/** The lengths of bars, and how many of them a chart shows at most. */
+const BARS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400].map((seconds) => seconds * SECOND);
+const BARS_SHOWN = 180;
+/** The least time that a chart shows. */
+const LEAST_SPAN = 120 * SECOND;
+const DAY = 86_400 * SECOND;
+const CHART_MS = 2000;
+const TICKER = 15;
+
+/** The five numbers, in the order of the guide. */
+const NUMBERS = [
+  ['market_price_micros', 'Market price', 'What holders pay'],
+  ['entry_price_micros', 'Entry price', 'Gets a new bid one node now'],
+  ['floor_micros', 'Floor', 'The least that a provider asks'],
+  ['lowest_accepted_micros', 'Lowest accepted', 'The lowest ceiling that holds a node'],
+  ['highest_losing_micros', 'Highest losing', 'The highest ceiling that waits'],
+];
+
+/** @param {string} name @returns {import('../main.js').View} */
+export function marketView(name) {
+  let range = RANGES[0];
+  /** @type {any[]} */
+  let bars = [];
+  let barLength = SECOND;
+  let closed = false;
+  const chart = priceChart(`Price of ${name}`);
+  const depth = depthChart();
+  const numbers = h('dl', { class: 'numbers' });
+  const supplyBar = h('div', { class: 'supply-bar', 'aria-hidden': 'true' });
+  const supplyKey = h('ul', { class: 'supply-key' });
+  const ticker = h('ol', { class: 'ticker' });
+  const rules = h('dl', { class: 'rules' });
+  const missing = h('p', { class: 'error', hidden: true }, 'There is no such market.');
+  const ranges = h('div', { class: 'choices', role: 'group', 'aria-label': 'Time of the chart' }, ...RANGES.map((choice) =>
+    h('button', {
+      type: 'button',
+      'aria-pressed': String(choice === range),
+      onclick: (/** @type {MouseEvent} */ event) => {
+        range = choice;
+        for (const button of ranges.children) button.setAttribute('aria-pressed', String(button === event.currentTarget));
+        readBars();
+      },
+    }, choice.name)));
+
+  const root = h('div', {},
+    h('p', { class: 'crumb' }, h('a', { href: '#/markets' }, 'Markets')),
+    h('div', { class: 'title' }, h('h1', {}, name),
+      session.person?.tenant && h('a', { class: 'button primary', href: `#/nodes/${encodeURIComponent(name)}` }, 'Place a bid')),
+    missing,
+    numbers,
+    h('section', { class: 'panel', 'aria-labelledby': 'chart-title' },
+      h('div', { class: 'title' }, h('h2', { id: 'chart-title' }, 'Price'), ranges), chart.root),
+    h('div', { class: 'columns' },
+      h('section', { class: 'panel', 'aria-labelledby': 'depth-title' }, h('h2', { id: 'depth-title' }, 'Depth'), depth.root),
+      h('section', { class: 'panel', 'aria-labelledby': 'supply-title' },
+        h('h2', { id: 'supply-title' }, 'Supply'), supplyBar, supplyKey,
+        h('h2', {}, 'Rules'), rules)),
+    h('section', { class: 'panel', 'aria-labelledby': 'ticker-title' }, h('h2', { id: 'ticker-title' }, 'Events'), ticker));
+
+  /** Returns from when the chart shows prices. A young market fills it with the time that it has. */
+  const chartStart = () => {
+    const opened = Number(live.markets.get(name)?.opened_at_us ?? 0);
+    return Math.max(clock.now() - range.span, Math.min(opened, clock.now() - LEAST_SPAN));
+  };
+  const readBars = async () => {
+    const asked = range;
+    const from = Math.floor(chartStart());
+    const length = BARS.find((candidate) => candidate >= (clock.now() - from) / BARS_SHOWN) ?? DAY;
+    try {
+      const found = await list(marketPath(name, `prices?bar_us=${length}&from_us=${from}`), 'bars');
+      if (closed || asked !== range) return;
+      bars = found.entries;
+      barLength = length;
+      drawChart();
+    } catch {
+      // The connection shows that the engine is away; the next reading tells.
+    }
+  };
+  const drawChart = () => {
+    const to = clock.now();
+    const from = chartStart();
+    const shown = bars.filter((bar) => Number(bar.high_micros) > 0).map((bar) => ({
+      start: Number(bar.start_us), end: Number(bar.start_us) + barLength, open: Number(bar.open_micros), high: Number(bar.high_micros),
+      low: Number(bar.low_micros) || Number(bar.open_micros) || Number(bar.close_micros), close: Number(bar.close_micros), mean: Number(bar.mean_micros),
+    }));
+    const sorted = shown.map((bar) => bar.mean).sort((a, b) => a - b);
+    const at = (/** @type {number} */ share) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
+    const marks = sorted.length > 4 ? [{ label: 'median', value: at(0.5) }] : [];
+    const summary = sorted.length
+      ? `Last ${range.name.toLowerCase()}: 10th percentile ${dollars(at(0.1))}, median ${dollars(at(0.5))}, 90th percentile ${dollars(at(0.9))}.`
+      : 'No prices in this time.';
+    chart.draw({ bars: shown, from, to, marks }, summary);
+  };
+  let depthReading = false;
+  const readDepth = async () => {
+    if (depthReading) return;
+    depthReading = true;
+    try {
+      const found = await request('GET', marketPath(name, 'depth?levels=1000'));
+      const demand = found.demand.map((/** @type {any} */ level) => ({ price: Number(level.ceiling_micros), nodes: level.unmet + level.held + level.claimed }));
+      const supply = found.supply.map((/** @type {any} */ level) => ({ price: Number(level.reserve_micros), nodes: level.free + level.allocated + level.notice }));
+      const sum = (/** @type {{nodes: number}[]} */ levels) => levels.reduce((all, level) => all + level.nodes, 0);
+      depth.draw({ demand, supply, price: Number(live.markets.get(name)?.price.numbers.market_price_micros ?? 0) },
+        `Depth: ${plural(sum(demand), 'node')} wanted or held, ${plural(sum(supply), 'unit')} offered.`);
+    } catch {
+      // As above.
+    }
+    depthReading = false;
+  };
+
+  const refresh = setInterval(() => {
+    if (document.hidden || live.connection === 'lost') return;
+    readBars();
+    readDepth();
+  }, CHART_MS);
+  readBars();
+  readDepth();
+
+  const drawNumbers = () => {
+    const market = live.markets.get(name);
+    missing.hidden = !live.loaded || Boolean(market);
+    if (!market) return;
+    fill(numbers, ...NUMBERS.map(([key, label, meaning]) => {
+      const value = market.price.numbers[key];
+      const none = value === undefined || (key === 'highest_losing_micros' && value === '0');
+      return h('div', { title: meaning }, h('dt', {}, label), h('dd', {}, price(none ? undefined : value, key === 'entry_price_micros' ? 'up' : 'nearest')), h('dd', { class: 'hint' }, meaning));
+    }));
+    const supply = market.price.supply;
+    const parts = [
+      ['allocated', 'allocated', supply.allocated],
+      ['claimed', 'under notice and claimed', supply.claimed],
+      ['notice', 'under notice', supply.notice - supply.claimed],
+      ['free', 'free', supply.free],
+    ];
+    keyed(supplyBar, parts, (part) => String(part[0]), (part) => {
+      const piece = h('span', { class: `piece ${part[0]}` });
+      return { root: piece, update: (next) => { piece.style.flexGrow = String(next[2]); piece.hidden = next[2] === 0; } };
+    });
+    fill(supplyKey, ...parts.map(([kind, label, count]) => h('li', { class: String(kind) }, h('strong', {}, String(count)), ` ${label}`)));
+    const law = market.rules;
+    fill(rules,
+      ...[['Protected for', span(Number(law.min_runtime_us))], ['Notice', span(Number(law.notice_us))],
+        ['To displace', `${law.increment_bps / 100} % more`], ['Least charge', span(Number(law.min_charge_us))]]
+        .map(([label, value]) => h('div', {}, h('dt', {}, label), h('dd', {}, value))));
+  };
+  const drawTicker = () => {
+    const mine = live.events.filter((event) => (event.price_changed ?? event.market_opened ?? event.rules_changed)?.market === name);
+    keyed(ticker, mine.slice(0, TICKER), (event) => `${event.seq}.${event.index}`, (event) => {
+      const words = event.price_changed ? eventInWords(event).replace(`${name}: `, '') : eventInWords(event);
+      return { root: h('li', {}, time(event.at_us), h('span', {}, words.charAt(0).toUpperCase() + words.slice(1))), update: () => {} };
+    });
+    if (ticker.childElementCount === 0) setText(ticker, '');
+  };
+
+  return {
+    title: name,
+    root,
+    update: (topics) => {
+      if (topics.has('markets')) drawNumbers();
+      if (topics.has('events')) drawTicker();
+    },
+    close: () => {
+      closed = true;
+      clearInterval(refresh);
+    },
+  };
+}

@@ -1,0 +1,89 @@
+// All markets: prices, supply, and how the price moved in the last hour.
+
+import { clock, marketPath, request } from '../api.js';
+import { sparkline } from '../chart.js';
+import { fill, h, keyed, setAttribute, setText, table } from '../dom.js';
+import { dollars, price } from '../format.js';
+import { live } from '../live.js';
+
+const HOUR_US = 3_600_000_000;
+const BAR_US = 120_000_000;
+const AGAIN_MS = 60_000;
+
+/** Returns the address of a market's view. @param {string} market */
+export function marketLink(market) {
+  return `#/market/${market.split('/').map(encodeURIComponent).join('/')}`;
+}
+
+/** @returns {import('../main.js').View} */
+export function marketsView() {
+  const { root: rows, body } = table('Markets', [
+    { text: 'Market' }, { text: 'Price', number: true }, { text: 'Entry', number: true }, { text: 'Floor', number: true, class: 'wide' },
+    { text: 'In use', class: 'mid' }, { text: 'Last hour', class: 'wide' }, { text: 'Change', number: true, class: 'wide' },
+  ]);
+  const empty = h('p', { class: 'empty' }, 'No market is open.');
+  const closing = new AbortController();
+  const root = h('div', {},
+    h('h1', {}, 'Markets'),
+    h('p', { class: 'lead' }, 'Dollars per node-hour. The price is what holders pay; the entry price gets a new bid one node now.'),
+    h('div', { class: 'panel flush' }, rows, empty));
+
+  /** @param {any} market */
+  const row = (market) => {
+    const name = market.market;
+    const [priceCell, entryCell, floorCell, useText, changeCell] = [h('td', { class: 'number strong' }), h('td', { class: 'number' }), h('td', { class: 'number wide' }), h('span', {}), h('td', { class: 'number wide' })];
+    const meter = h('span', { class: 'meter', 'aria-hidden': 'true' }, h('span', {}));
+    const spark = sparkline();
+    /** @type {number[]} */
+    let past = [];
+    const read = async () => {
+      if (document.hidden) return;
+      const from = Math.floor(clock.now() - HOUR_US);
+      try {
+        const answer = await request('GET', marketPath(name, `prices?bar_us=${BAR_US}&from_us=${from}&page_size=1000`), undefined, undefined, closing.signal);
+        past = answer.bars.filter((/** @type {any} */ bar) => Number(bar.mean_micros) > 0).map((/** @type {any} */ bar) => Number(bar.mean_micros));
+        update(live.markets.get(name) ?? market);
+      } catch {
+        // The next reading tells.
+      }
+    };
+    read();
+    const again = setInterval(read, AGAIN_MS);
+    closing.signal.addEventListener('abort', () => clearInterval(again));
+    const update = (/** @type {any} */ next) => {
+      const numbers = next.price.numbers;
+      const supply = next.price.supply;
+      fill(priceCell, price(numbers.market_price_micros));
+      fill(entryCell, price(numbers.entry_price_micros, 'up'));
+      fill(floorCell, price(numbers.floor_micros));
+      const used = supply.allocated + supply.notice;
+      setText(useText, `${used} of ${supply.total}`);
+      const bar = /** @type {HTMLElement} */ (meter.firstElementChild);
+      bar.style.width = `${supply.total ? (100 * used) / supply.total : 0}%`;
+      const now = Number(numbers.market_price_micros);
+      spark.draw([...past, now]);
+      const before = past[0];
+      const change = before ? (100 * (now - before)) / before : 0;
+      setText(changeCell, before ? `${change > 0.05 ? '+' : change < -0.05 ? '−' : ''}${Math.abs(change).toFixed(1)} %` : '–');
+      setAttribute(changeCell, 'title', before ? `${dollars(before)} an hour ago` : null);
+    };
+    const root = h('tr', {},
+      h('th', { scope: 'row' }, h('a', { href: marketLink(name) }, name)),
+      priceCell, entryCell, floorCell,
+      h('td', { class: 'mid' }, h('span', { class: 'use' }, useText, meter)),
+      h('td', { class: 'wide' }, spark.root), changeCell);
+    return { root, update };
+  };
+
+  return {
+    title: 'Markets',
+    root,
+    update: (topics) => {
+      if (!topics.has('markets')) return;
+      keyed(body, live.markets.values(), (market) => market.market, row);
+      empty.hidden = live.markets.size > 0 || !live.loaded;
+      rows.hidden = live.markets.size === 0;
+    },
+    close: () => closing.abort(),
+  };
+}

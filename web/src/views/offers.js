@@ -1,0 +1,190 @@
+// What a provider sells: offers, units by state, and what another reserve would do.
+
+import { command, list, marketPath, request } from '../api.js';
+import { announce, busy, field, fill, h, keyed, openDialog, setAttribute, setText, table } from '../dom.js';
+import { amount, dollars, parseDollars, plainDollars, plural, price } from '../format.js';
+import { live, ownAfter } from '../live.js';
+import { refusalInWords } from '../words.js';
+import { marketLink } from './markets.js';
+
+const AGAIN_MS = 1000;
+
+/** @type {Record<string, string>} */
+const STATES = { FREE: 'Free', ALLOCATED: 'Held', NOTICE: 'Held, under notice', LEAVING: 'Leaves when its notice ends' };
+
+/** @returns {import('../main.js').View} */
+export function offersView() {
+  let closed = false;
+  const facts = h('dl', { class: 'numbers' });
+  const status = h('p', { class: 'error', role: 'alert' });
+  const offers = table('Your offers', [
+    { text: 'Market' }, { text: 'Reserve', number: true }, { text: 'Units', number: true }, { text: 'Held', number: true, class: 'mid' },
+    { text: 'Under notice', number: true, class: 'wide' }, { text: 'Actions' },
+  ]);
+  const none = h('p', { class: 'empty' }, 'You offer nothing yet.');
+  const units = table('Units of your offers', [{ text: 'Unit' }, { text: 'State' }, { text: 'Price', number: true, class: 'mid' }, { text: 'Actions' }]);
+  const unitsPanel = h('section', { class: 'panel flush', 'aria-labelledby': 'units-title', hidden: true }, h('h2', { id: 'units-title' }, 'Units'), units.root);
+  const root = h('div', {},
+    h('div', { class: 'title' }, h('h1', {}, 'Offers'),
+      h('button', { type: 'button', class: 'primary', onclick: () => offerDialog(null) }, 'New offer')),
+    facts, status,
+    h('section', { class: 'panel flush', 'aria-labelledby': 'offers-title' }, h('h2', { id: 'offers-title' }, 'Offers'), offers.root, none),
+    unitsPanel);
+
+  /** @param {HTMLButtonElement} button @param {() => Promise<any>} work @param {string} done */
+  const run = (button, work, done) => busy(button, async () => {
+    status.textContent = '';
+    try {
+      const answer = await work();
+      announce(done);
+      await ownAfter(answer.seq).catch(() => {});
+      await read();
+    } catch (error) {
+      status.textContent = refusalInWords(error);
+    }
+  });
+
+  const offerRow = (/** @type {any} */ first) => {
+    let offer = first;
+    const cells = [h('td', { class: 'number strong' }), h('td', { class: 'number' }), h('td', { class: 'number mid' }), h('td', { class: 'number wide' })];
+    return {
+      root: h('tr', {}, h('th', { scope: 'row' }, h('a', { href: marketLink(first.market) }, first.market)), ...cells,
+        h('td', {}, h('div', { class: 'actions' }, h('button', { type: 'button', 'aria-label': `Change the offer in ${first.market}`, onclick: () => offerDialog(offer) }, 'Change')))),
+      update: (/** @type {any} */ next) => {
+        offer = next;
+        fill(cells[0], price(offer.reserve_micros));
+        setText(cells[1], `${offer.capacity}`);
+        setText(cells[2], `${offer.allocated + offer.notice + offer.leaving}`);
+        setText(cells[3], `${offer.notice + offer.leaving}`);
+      },
+    };
+  };
+
+  const unitRow = (/** @type {any} */ first) => {
+    let unit = first;
+    const [state, cost] = [h('td', {}), h('td', { class: 'number mid' })];
+    const button = (/** @type {string} */ text, /** @type {(self: HTMLButtonElement) => void} */ act, kind = '') => {
+      const made = h('button', { type: 'button', class: kind, 'aria-label': `${text}, unit ${first.unit}`, onclick: () => act(made) }, text);
+      return made;
+    };
+    const ready = button('Report ready', (self) => run(self, () => command('POST', `/v1/allocations/${unit.node.allocation}/ready`, {}), 'Reported ready.'), 'primary');
+    const withdraw = button('Withdraw', (self) => unitDialog(unit, 'withdraw', run, self));
+    const lost = button('Lost', (self) => unitDialog(unit, 'lost', run, self), 'quiet');
+    return {
+      root: h('tr', {}, h('th', { scope: 'row' }, first.unit), state, cost, h('td', {}, h('div', { class: 'actions' }, ready, withdraw, lost))),
+      update: (/** @type {any} */ next) => {
+        unit = next;
+        const starting = unit.node?.state === 'STARTING';
+        setText(state, starting ? 'Held, to be started' : STATES[unit.state]);
+        fill(cost, unit.node ? price(unit.node.price_micros) : '');
+        ready.hidden = !starting;
+        withdraw.hidden = unit.state === 'LEAVING';
+        setAttribute(cost, 'title', null);
+      },
+    };
+  };
+
+  let reading = false;
+  const read = async () => {
+    if (reading || closed || document.hidden) return;
+    reading = true;
+    try {
+      const [found, statement] = await Promise.all([list('/v1/offers', 'offers'), request('GET', '/v1/statement')]);
+      const lists = await Promise.all(found.entries.map((offer) => list(marketPath(offer.market, 'offer'), 'units')));
+      if (closed) return;
+      const nodes = new Map(live.nodes.map((node) => [node.unit, node]));
+      keyed(offers.body, found.entries, (offer) => offer.market, offerRow);
+      keyed(units.body, lists.flatMap((one) => one.entries).map((unit) => ({ ...unit, node: nodes.get(unit.unit) })), (unit) => unit.unit, unitRow);
+      none.hidden = found.entries.length > 0;
+      offers.root.hidden = !none.hidden;
+      unitsPanel.hidden = !none.hidden;
+      const sum = (/** @type {string} */ key) => found.entries.reduce((all, offer) => all + offer[key], 0);
+      const fact = (/** @type {string} */ label, /** @type {Node | string} */ value, /** @type {string} */ hint) => h('div', {}, h('dt', {}, label), h('dd', {}, value), h('dd', { class: 'hint' }, hint));
+      fill(facts,
+        fact('Units', String(sum('capacity')), 'on offer'),
+        fact('Held', String(sum('allocated') + sum('notice') + sum('leaving')), 'by tenants'),
+        fact('Earned', amount(statement.charged.credit_micros), 'credited in all'),
+        fact('So far', amount(statement.accrued.credit_micros), 'of nodes that run'));
+    } catch (error) {
+      if (!closed && live.connection === 'live') status.textContent = refusalInWords(error);
+    }
+    reading = false;
+  };
+  const again = setInterval(() => { if (live.connection !== 'lost') read(); }, AGAIN_MS);
+  read();
+
+  const offerDialog = (/** @type {any} */ offer) => {
+    const where = h('select', { disabled: Boolean(offer) }, ...[...live.markets.keys()].map((name) => h('option', { value: name }, name)));
+    if (offer) where.value = offer.market;
+    const reserve = h('input', { inputmode: 'decimal', required: true, autocomplete: 'off', value: offer ? plainDollars(offer.reserve_micros) : '' });
+    const capacity = h('input', { type: 'number', min: '0', step: '1', required: true, value: offer ? offer.capacity : '1' });
+    const error = h('p', { class: 'error', role: 'alert' });
+    const effect = h('p', { class: 'quote', role: 'status' });
+    let asked = 0;
+    const look = async () => {
+      asked += 1;
+      const mine = asked;
+      const micros = parseDollars(reserve.value);
+      if (micros === null) return setText(effect, 'The reserve is an amount in dollars, as in 8.00.');
+      const depth = await request('GET', marketPath(where.value, 'depth?levels=1000')).catch(() => null);
+      if (!depth || mine !== asked) return undefined;
+      const wanted = depth.demand.filter((/** @type {any} */ level) => BigInt(level.ceiling_micros) >= micros)
+        .reduce((/** @type {number} */ sum, /** @type {any} */ level) => sum + level.unmet, 0);
+      const words = [`At ${dollars(micros)} or more, ${plural(wanted, 'node')} ${wanted === 1 ? 'is' : 'are'} wanted that nobody holds yet.`];
+      if (offer && micros > BigInt(offer.reserve_micros)) words.push('Tenants whose ceiling is lower get a notice. Their ceilings are not shown to sellers.');
+      if (offer && micros < BigInt(offer.reserve_micros)) words.push('A lower reserve gives nobody a notice.');
+      const fewer = offer ? offer.capacity - Number(capacity.value) : 0;
+      if (fewer > offer?.free) words.push(`${plural(fewer - offer.free, 'held unit')} would leave after a notice.`);
+      return setText(effect, words.join(' '));
+    };
+    for (const input of [where, reserve, capacity]) input.addEventListener('input', () => { look(); });
+    openDialog(offer ? `Change the offer in ${offer.market}` : 'New offer', (dialog) => [
+      h('form', {
+        onsubmit: async (/** @type {SubmitEvent} */ event) => {
+          event.preventDefault();
+          const micros = parseDollars(reserve.value);
+          if (micros === null) { reserve.focus(); return; }
+          error.textContent = '';
+          try {
+            const answer = await command('PUT', marketPath(where.value, 'offer'), { reserve_micros: String(micros), capacity: Number(capacity.value) });
+            dialog.close();
+            announce('The offer stands.');
+            await ownAfter(answer.seq).catch(() => {});
+            await read();
+          } catch (problem) {
+            error.textContent = refusalInWords(problem);
+          }
+        },
+      },
+      error,
+      field('Market', where),
+      field('Reserve, $ per node-hour', reserve, 'The least that you take.'),
+      field('Units', capacity),
+      effect,
+      h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'primary' }, offer ? 'Change' : 'Offer'), h('button', { type: 'button', onclick: () => dialog.close() }, 'Back'))),
+    ]);
+    if (offer) look();
+  };
+
+  return { title: 'Offers', root, close: () => { closed = true; clearInterval(again); } };
+}
+
+/**
+ * @param {any} unit @param {'withdraw' | 'lost'} act
+ * @param {(button: HTMLButtonElement, work: () => Promise<any>, done: string) => Promise<void>} run @param {HTMLButtonElement} button
+ */
+function unitDialog(unit, act, run, button) {
+  const [market, rest] = unit.unit.split(':');
+  const place = rest.lastIndexOf('#');
+  const path = `/v1/units/${[...market.split('/'), rest.slice(0, place), rest.slice(place + 1)].map(encodeURIComponent).join('/')}/${act}`;
+  const held = unit.state !== 'FREE';
+  const words = act === 'lost'
+    ? (held ? 'Its node ends at once.' : 'It is taken off the market.')
+    : (held ? 'Its tenant gets a notice, and the unit leaves when that ends.' : 'It leaves at once.');
+  openDialog(act === 'lost' ? `Report ${unit.unit} lost?` : `Withdraw ${unit.unit}?`, (dialog) => [
+    h('p', {}, `${words} The capacity falls by one.`),
+    h('div', { class: 'actions' },
+      h('button', { type: 'button', class: 'danger', onclick: () => { dialog.close(); run(button, () => command('POST', path, {}), 'Done.'); } }, act === 'lost' ? 'Report lost' : 'Withdraw'),
+      h('button', { type: 'button', onclick: () => dialog.close() }, 'Back')),
+  ]);
+}

@@ -1,0 +1,191 @@
+// The form that places a bid, with what the bid would need beside it.
+
+import { clock, command, marketPath, request } from '../api.js';
+import { announce, busy, field, fill, h } from '../dom.js';
+import { dollars, exactDollars, parseDollars, plainDollars, plural } from '../format.js';
+import { live, ownAfter } from '../live.js';
+import { refusalInWords, unfilledReason } from '../words.js';
+
+const TYPING_MS = 200;
+const HOUR_US = 3_600_000_000;
+/** The prefix of a choice that names an instance type. No market is called so. */
+const TYPE = 'type:';
+
+/** @param {string} [market] the market to begin with */
+export function placeForm(market) {
+  const where = h('select', { required: true });
+  const ceiling = h('input', { inputmode: 'decimal', required: true, autocomplete: 'off', placeholder: '0.00' });
+  const nodes = h('input', { type: 'number', min: '1', step: '1', value: '1', required: true });
+  const least = h('input', { type: 'number', min: '1', step: '1', placeholder: '1' });
+  const until = h('select', {}, h('option', { value: '' }, 'I cancel it'), h('option', { value: '1' }, 'an hour is over'),
+    h('option', { value: '8' }, '8 hours are over'), h('option', { value: '24' }, 'a day is over'), h('option', { value: 'IOC' }, 'it took what there is now'));
+  const lost = h('select', {}, h('option', { value: 'REQUEUE' }, 'search for another one'), h('option', { value: 'CLOSE' }, 'want one node fewer'));
+  const labels = h('input', { autocomplete: 'off', placeholder: 'team=vision, job=42' });
+  const quote = h('div', { class: 'quote' });
+  const error = h('p', { class: 'error', role: 'alert' });
+  const done = h('p', { class: 'done' });
+  const button = h('button', { type: 'submit', class: 'primary' }, 'Place bid');
+  const take = h('button', { type: 'button', class: 'quiet', hidden: true, onclick: () => { ceiling.value = take.value; asked(true); ceiling.focus(); } });
+  const closing = new AbortController();
+
+  const form = h('form', { class: 'panel place', 'aria-labelledby': 'place-title', onsubmit: (/** @type {SubmitEvent} */ event) => { event.preventDefault(); place(); } },
+    h('h2', { id: 'place-title' }, 'Place a bid'),
+    field('Market', where),
+    h('div', { class: 'pair' }, field('At most, $ per node-hour', ceiling), field('Nodes', nodes)),
+    quote, take,
+    h('details', {}, h('summary', {}, 'More'),
+      field('At least at once, nodes', least, 'Takes so many in one market, or none.'),
+      field('It searches until', until),
+      field('When a node is taken away', lost),
+      field('Labels', labels, 'To find it and to bill it by. KEY=VALUE, with commas between.')),
+    error, button, done);
+
+  const scope = () => (where.value.startsWith(TYPE) ? { instance_type: where.value.slice(TYPE.length) } : { markets: [where.value] });
+
+  let question = 0;
+  /** Asks what the bid would need, and says it. @param {boolean} typed */
+  const ask = async (typed) => {
+    const count = Number(nodes.value);
+    if (!where.value || !Number.isInteger(count) || count < 1) return;
+    question += 1;
+    const mine = question;
+    const micros = parseDollars(ceiling.value);
+    /** @type {any} */
+    const body = { ...scope(), nodes: count };
+    if (micros) body.ceiling_micros = String(micros);
+    try {
+      const answer = await request('POST', '/v1/bids/quote', body, undefined, closing.signal);
+      const best = answer.quotes[0];
+      const waits = best && micros && best.unfilled_reason;
+      const ahead = waits && best.unfilled_reason === 'BELOW_NEEDED_CEILING' ? await waitingAhead(best.market, micros) : 0;
+      if (mine !== question || closing.signal.aborted) return;
+      const words = say(best, count, micros, ahead);
+      fill(quote, ...words.map((sentence) => h('p', {}, sentence)));
+      const entry = best?.entry_price_micros;
+      take.hidden = !entry || (micros !== null && micros >= BigInt(entry));
+      if (entry) {
+        take.value = plainDollars(entry);
+        take.textContent = `Use ${dollars(entry, 'up')}`;
+        take.title = exactDollars(entry, 'per node-hour');
+      }
+      if (typed) announce(words.join(' '));
+    } catch (problem) {
+      if (mine === question && !closing.signal.aborted) fill(quote, h('p', {}, refusalInWords(problem)));
+    }
+  };
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  const asked = (typed = false) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => ask(typed), typed ? TYPING_MS : 0);
+  };
+  for (const input of [where, ceiling, nodes]) input.addEventListener('input', () => asked(true));
+
+  const place = async () => {
+    error.textContent = '';
+    done.textContent = '';
+    const micros = parseDollars(ceiling.value);
+    const given = readLabels(labels.value);
+    if (micros === null || micros === 0n) {
+      error.textContent = 'The ceiling is an amount in dollars, as in 12.50.';
+      ceiling.focus();
+      return;
+    }
+    if (given === null) {
+      error.textContent = 'Labels are KEY=VALUE, with commas between.';
+      labels.focus();
+      return;
+    }
+    /** @type {any} */
+    const body = { ...scope(), ceiling_micros: String(micros), max_nodes: Number(nodes.value), on_preemption: lost.value, labels: given };
+    if (least.value) body.min_nodes = Number(least.value);
+    if (until.value === 'IOC') body.time_in_force = 'IOC';
+    else if (until.value) Object.assign(body, { time_in_force: 'GTT', expire_at_us: String(Math.floor(clock.now() + Number(until.value) * HOUR_US)) });
+    await busy(button, async () => {
+      try {
+        const answer = await command('POST', '/v1/bids', body);
+        done.textContent = `Bid ${answer.bid} placed.`;
+        announce(done.textContent);
+        await ownAfter(answer.seq).catch(() => {});
+      } catch (problem) {
+        error.textContent = refusalInWords(problem);
+      }
+    });
+  };
+
+  let drawn = '';
+  const drawMarkets = () => {
+    const names = [...live.markets.keys()];
+    if (names.join() === drawn) return;
+    drawn = names.join();
+    const chosen = where.value || market || '';
+    const types = [...new Set(names.map((name) => name.split('/')[0]))];
+    const several = types.filter((type) => names.filter((name) => name.startsWith(`${type}/`)).length > 1);
+    where.replaceChildren(...names.map((name) => h('option', { value: name }, name)),
+      ...several.map((type) => h('option', { value: TYPE + type }, `any ${type}, where it is cheapest`)));
+    if (names.includes(chosen) || chosen.startsWith(TYPE)) where.value = chosen;
+  };
+
+  let last = 0;
+  return {
+    root: form,
+    /** @param {Set<string>} topics */
+    update: (topics) => {
+      if (!topics.has('markets')) return;
+      drawMarkets();
+      // Prices moved: the quote is asked anew, once a second at most.
+      if (performance.now() - last < 1000) return;
+      last = performance.now();
+      asked();
+    },
+    close: () => {
+      closing.abort();
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** Counts the nodes that wait for at least this ceiling. @param {string} market @param {bigint} micros */
+async function waitingAhead(market, micros) {
+  const depth = await request('GET', marketPath(market, 'depth?levels=1000'));
+  return depth.demand.filter((/** @type {any} */ level) => BigInt(level.ceiling_micros) >= micros)
+    .reduce((/** @type {number} */ sum, /** @type {any} */ level) => sum + level.unmet, 0);
+}
+
+/**
+ * Says what a bid would need, and what it would get.
+ * @param {any} best @param {number} count @param {bigint | null} micros @param {number} ahead
+ * @returns {string[]}
+ */
+function say(best, count, micros, ahead) {
+  if (!best) return ['No market of this type is open.'];
+  const what = plural(count, 'node');
+  const entry = best.entry_price_micros;
+  const words = [];
+  const needs = entry === undefined ? `No ceiling gets ${what} at once now.` : `${what} now ${count === 1 ? 'needs' : 'need'} ${dollars(entry, 'up')}.`;
+  const market = BigInt(best.market_price_micros);
+  if (micros && best.unfilled_reason) {
+    words.push(needs);
+    const behind = ahead > 0 ? `, behind ${plural(ahead, 'node')} that others want for as much or more` : '';
+    words.push(`At ${dollars(micros)} your bid waits${behind}: ${unfilledReason(best.unfilled_reason)}.`);
+  } else if (micros) {
+    words.push(`At ${dollars(micros)} you get ${what} at once.`);
+    const pays = market < micros ? market : micros;
+    words.push(`You pay the market price, ${dollars(pays)} at present: ${dollars(pays * BigInt(count))} an hour. Never more than ${dollars(micros)} per node-hour.`);
+  } else {
+    words.push(needs, `The market price is ${dollars(market)}. Bid what a node-hour is worth to you: you pay only what keeps others out.`);
+  }
+  return words;
+}
+
+/** @param {string} text @returns {Record<string, string> | null} */
+function readLabels(text) {
+  /** @type {Record<string, string>} */
+  const found = {};
+  for (const part of text.split(',').map((piece) => piece.trim()).filter(Boolean)) {
+    const place = part.indexOf('=');
+    if (place < 1) return null;
+    found[part.slice(0, place).trim()] = part.slice(place + 1).trim();
+  }
+  return found;
+}

@@ -1,0 +1,107 @@
+// Says in words what the API says in codes.
+
+import { dollars } from './format.js';
+
+/** @type {Record<string, string>} */
+const UNFILLED = {
+  NO_MARKET: 'no market of this type is open',
+  OWN_SUPPLY: 'you sell in this market, and so cannot buy here',
+  NO_SUPPLY: 'nobody offers a node here at present',
+  BELOW_FLOOR: 'your ceiling is below the floor, the least that a provider asks',
+  BELOW_NEEDED_CEILING: 'others hold the nodes with higher ceilings',
+  MINIMUM_NOT_MET: 'some nodes could be had, but not as many at once',
+  WAITING_FOR_PROTECTED_NODE: 'your ceiling is high enough, and the node is still protected for its holder',
+};
+
+/** @type {Record<string, string>} */
+const ENDS = {
+  OUTBID: 'outbid',
+  CAPACITY_WITHDRAWN: 'taken back by the provider',
+  RESERVE_RAISED: 'the provider asks for more than your ceiling',
+  RELEASED: 'released',
+  UNIT_LOST: 'the machine was lost',
+  START_TIMEOUT: 'never reported ready',
+  CLAIM_DROPPED: 'a claim was given up',
+};
+
+/** @type {Record<string, string>} */
+const CLOSES = { EXPIRED: 'its time is over', IOC: 'it took what there was', CANCELLED: 'cancelled', DONE: 'it wants nothing more' };
+
+/** @type {Record<string, string>} */
+const REFUSALS = {
+  PROTECTED: 'A node of this bid is protected. The ceiling can be lowered when its protection ends.',
+  BELOW_HELD: 'The bid holds more nodes than that. Release nodes first.',
+  BELOW_RESERVE: 'The ceiling is below the reserve of a node that the bid holds.',
+  ENDED: 'The node has ended already.',
+  CLOSED: 'The bid is closed already.',
+  FORBIDDEN: 'Your token does not allow this.',
+  UNREACHABLE: 'The engine cannot be reached. Nothing is known to have changed; try again.',
+};
+
+/** @param {string | undefined} reason */
+export function unfilledReason(reason) {
+  return (reason && UNFILLED[reason]) || 'it waits';
+}
+
+/** @param {string | undefined} reason */
+export function endReason(reason) {
+  return (reason && ENDS[reason]) || 'it ended';
+}
+
+/** @param {string | undefined} reason */
+export function closeReason(reason) {
+  return (reason && CLOSES[reason]) || 'closed';
+}
+
+/** Says why a command was refused. @param {unknown} error */
+export function refusalInWords(error) {
+  const problem = /** @type {{code?: string, message?: string}} */ (error);
+  const known = problem.code && REFUSALS[problem.code];
+  if (known) return known;
+  const text = problem.message || String(error);
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+}
+
+/**
+ * Says what happened in an event, for the party that sees it.
+ * @param {any} event
+ * @returns {string}
+ */
+export function eventInWords(event) {
+  const nodeOf = (/** @type {any} */ body) => `Node ${body.allocation}`;
+  if (event.price_changed) {
+    const numbers = event.price_changed.numbers;
+    const entry = numbers.entry_price_micros;
+    return `${event.price_changed.market}: price ${dollars(numbers.market_price_micros)}, ${
+      entry === undefined ? 'no entry' : `entry ${dollars(entry, 'up')}`}`;
+  }
+  if (event.market_opened) return `Market ${event.market_opened.market} opened`;
+  if (event.rules_changed) return `Rules of ${event.rules_changed.market} changed`;
+  if (event.bid_placed) {
+    const bid = event.bid_placed;
+    return `Bid ${bid.bid} placed: ${bid.max_nodes} × at most ${dollars(bid.ceiling_micros)} in ${bid.markets.join(', ') || bid.instance_type}`;
+  }
+  if (event.bid_amended) {
+    return `Bid ${event.bid_amended.bid} amended: ${event.bid_amended.max_nodes} × at most ${dollars(event.bid_amended.ceiling_micros)}`;
+  }
+  if (event.bid_closed) return `Bid ${event.bid_closed.bid} closed: ${closeReason(event.bid_closed.reason)}`;
+  if (event.allocated) {
+    const bid = event.allocated.bid;
+    return bid ? `${nodeOf(event.allocated)} allocated to bid ${bid}: ${event.allocated.unit}` : `${event.allocated.unit} allocated`;
+  }
+  if (event.ready) return `${nodeOf(event.ready)} is ready; billing begins`;
+  if (event.notice_started) return `${nodeOf(event.notice_started)} has a notice: ${endReason(event.notice_started.reason)}`;
+  if (event.notice_rescinded) return `${nodeOf(event.notice_rescinded)} stays: its notice was taken back`;
+  if (event.claimed) return event.claimed.bid ? `Bid ${event.claimed.bid} has a claim on ${event.claimed.unit}` : `${event.claimed.unit} is claimed by another bid`;
+  if (event.claim_dropped) return event.claim_dropped.bid ? `Bid ${event.claim_dropped.bid} lost a claim on ${event.claim_dropped.unit}` : `The claim on ${event.claim_dropped.unit} was dropped`;
+  if (event.ended) return `${nodeOf(event.ended)} ended: ${endReason(event.ended.reason)}`;
+  if (event.charged) return `${dollars(event.charged.debit_micros)} charged for ${event.charged.unit}`;
+  if (event.offer_put) return `Offer in ${event.offer_put.market}: ${event.offer_put.capacity} × at least ${dollars(event.offer_put.reserve_micros)}`;
+  if (event.unit_added) return `Unit ${event.unit_added.unit} is on offer`;
+  if (event.unit_leaving) return `Unit ${event.unit_leaving.unit} leaves when its notice ends`;
+  if (event.unit_back) return `Unit ${event.unit_back.unit} stays`;
+  if (event.unit_removed) return `Unit ${event.unit_removed.unit} is off the market`;
+  if (event.rejected) return `A command was refused: ${event.rejected.reason}`;
+  if (event.repeated) return `A command came again, and was done once`;
+  return 'Something happened';
+}

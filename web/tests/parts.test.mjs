@@ -1,0 +1,56 @@
+// The parts of the page that need no browser: money and times, files for spreadsheets, streams.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ticks } from '../src/chart.js';
+import { csv } from '../src/csv.js';
+import { dollars, exactInstant, parseDollars, plainDollars, span } from '../src/format.js';
+import { parser } from '../src/stream.js';
+
+test('money is short, and a limit that has to be reached is never shown too low', () => {
+  assert.deepEqual(['0', '8165900', '19047700', '1234567890000', '42100', '100'].map((micros) => dollars(micros)),
+    ['$0.00', '$8.17', '$19.05', '$1,234,567.89', '$0.0421', '$0.0001']);
+  assert.equal(dollars('16380100', 'up'), '$16.39');
+  assert.equal(dollars('16380000', 'up'), '$16.38');
+  assert.equal(dollars('16384999'), '$16.38');
+  assert.equal(plainDollars('19047700'), '19.0477');
+  assert.equal(plainDollars('16000000'), '16.00');
+});
+
+test('dollars are read exactly', () => {
+  assert.equal(parseDollars('16'), 16_000_000n);
+  assert.equal(parseDollars(' $1,234.5 '), 1_234_500_000n);
+  assert.equal(parseDollars('0.000001'), 1n);
+  for (const wrong of ['', 'x', '-1', '1e3', '1.2345678', '1.2.3']) assert.equal(parseDollars(wrong), null, wrong);
+});
+
+test('spans have two units', () => {
+  assert.deepEqual([59e6, 60e6, 250e6, 7_500e6, 0, -5].map(span), ['59 s', '1 min', '4 min 10 s', '2 h 5 min', '0 s', '0 s']);
+  assert.equal(exactInstant('1795454821529148'), '2026-11-23T17:27:01.529148Z');
+});
+
+test('axes have round values', () => {
+  assert.deepEqual(ticks(0, 10, 5), [0, 2, 4, 6, 8, 10]);
+  assert.deepEqual(ticks(8e6, 16e6, 4), [8e6, 10e6, 12e6, 14e6, 16e6]);
+  assert.ok(ticks(5, 5, 4).length < 20);
+});
+
+test('a file has exact amounts, and no text becomes a formula', () => {
+  const charge = {
+    from_us: '1795454821529148', to_us: '1795454822529148', market: 'm/x', unit: 'm/x:p#1', bid: '7', allocation: '9', reason: 'RELEASED',
+    labels: { '=cmd': '1, "2"' }, debit_micros: '19047', fee_micros: '0', credit_micros: '19047',
+  };
+  const [head, row] = csv([charge]).split('\r\n');
+  assert.equal(head.split(',').length, 11);
+  assert.ok(row.endsWith(`released,"'=cmd=1, ""2""",0.019047,0.00,0.019047`), row);
+});
+
+test('events of a stream are put together from any parts', () => {
+  const text = 'event: events\nid: a\ndata: {"n":1}\n\n:\n\nevent: problem\ndata: {"n":\ndata: 2}\n\n';
+  for (let size = 1; size <= text.length; size += 1) {
+    const found = [];
+    const take = parser((name, data) => found.push([name, JSON.parse(data).n]));
+    for (let place = 0; place < text.length; place += size) take(text.slice(place, place + size));
+    assert.deepEqual(found, [['events', 1], ['problem', 2]]);
+  }
+});

@@ -1,0 +1,122 @@
+// What providers and administrators do on the page.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Engine, live, openWindow, startBrowser } from './harness.mjs';
+
+const MARKET = 'h100-8x/eu-west';
+
+let browser;
+let engine;
+
+before(async () => {
+  browser = await startBrowser();
+  engine = await Engine.start(['--allow-inject']);
+});
+after(async () => {
+  await browser?.close();
+  await engine?.stop();
+});
+
+test('an administrator opens a market, makes an account and a token, changes rules, drills and revokes', async () => {
+  const { page, context, faults } = await openWindow(browser);
+  await page.goto(`${engine.url}/#token=${engine.admin}`);
+  await live(page);
+  await page.getByRole('link', { name: 'Administration' }).click();
+  const dialog = page.getByRole('dialog');
+
+  await page.getByRole('button', { name: 'Open a market' }).click();
+  await dialog.getByLabel('Market, TYPE/REGION').fill(MARKET);
+  await dialog.getByText('Rules', { exact: true }).click();
+  await dialog.getByLabel('Protected for, seconds').fill('0');
+  await dialog.getByLabel('Notice, seconds').fill('90');
+  await dialog.getByRole('button', { name: 'Open' }).click();
+  const market = page.getByRole('row').filter({ hasText: MARKET });
+  await market.getByText('1 min 30 s').waitFor();
+
+  await market.getByRole('button', { name: 'Rules' }).click();
+  await dialog.getByLabel('To displace, % more').fill('12.5');
+  await dialog.getByRole('button', { name: 'Change' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  const { markets } = await engine.call(engine.admin, 'GET', '/v1/markets');
+  assert.deepEqual([markets[0].rules.increment_bps, markets[0].rules.notice_us, markets[0].rules.min_runtime_us], [1250, '90000000', '0']);
+
+  await page.getByRole('button', { name: 'New account' }).click();
+  await dialog.getByLabel('Name').fill('blue');
+  await dialog.getByText('Limits', { exact: true }).click();
+  await dialog.getByLabel('Open bids').fill('7');
+  await dialog.getByRole('button', { name: 'Make' }).click();
+  await page.getByRole('row').filter({ hasText: 'open bids 7' }).waitFor();
+
+  await page.getByRole('button', { name: 'New token' }).click();
+  await dialog.getByLabel('Account').selectOption('blue');
+  await dialog.getByRole('button', { name: 'Make' }).click();
+  const secret = await dialog.getByLabel('Secret').inputValue();
+  assert.match(secret, /^kb_[0-9a-f]{64}$/);
+  await dialog.getByRole('button', { name: 'I have kept it' }).click();
+  await page.waitForFunction(() => !document.querySelector('dialog'));
+  assert.ok(!(await page.content()).includes(secret), 'the secret is shown once');
+
+  const acme = await engine.person('acme', 'PROVIDER');
+  await engine.call(acme.token, 'PUT', `/v1/markets/${MARKET}/offer`, { capacity: 1, reserve_micros: '8000000' });
+  const bid = await engine.bid({ token: secret }, MARKET, 9, 1);
+  await engine.ready({ token: secret }, bid);
+  const { allocations } = await engine.call(secret, 'GET', `/v1/allocations?bid=${bid}`);
+  await page.getByLabel('Give a notice to node').fill(allocations[0].allocation);
+  await page.getByRole('button', { name: 'Pre-empt' }).click();
+  await page.getByText(`Node ${allocations[0].allocation} has a notice.`).waitFor();
+
+  await page.getByRole('button', { name: 'Revoke, token of blue' }).click();
+  await dialog.getByRole('button', { name: 'Revoke' }).click();
+  await page.getByRole('button', { name: 'Revoke, token of blue' }).waitFor({ state: 'detached' });
+  await assert.rejects(engine.call(secret, 'GET', '/v1/bids'), /UNAUTHENTICATED/);
+
+  await page.getByRole('button', { name: 'New account' }).click();
+  await dialog.getByLabel('Name').fill('no good');
+  await dialog.getByRole('button', { name: 'Make' }).click();
+  assert.equal(await dialog.getByLabel('Name').evaluate((input) => input.validity.patternMismatch), true);
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test('a provider offers units, reports a node ready, asks for more, and withdraws a unit', async () => {
+  const market = 'a100-8x/eu-west';
+  const rules = { min_runtime_us: '0', notice_us: '3600000000', min_charge_us: '0' };
+  await engine.call(engine.admin, 'POST', '/v1/markets', { market, rules });
+  const [provider, tenant] = [await engine.person('zinc', 'PROVIDER'), await engine.person('green', 'TENANT')];
+  const { page, context, faults } = await openWindow(browser);
+  const dialog = page.getByRole('dialog');
+  await page.goto(provider.link);
+  await live(page);
+  await page.getByRole('link', { name: 'Offers' }).click();
+
+  await page.getByRole('button', { name: 'New offer' }).click();
+  await dialog.getByLabel('Market').selectOption(market);
+  await dialog.getByLabel('Reserve, $ per node-hour').fill('4');
+  await dialog.getByLabel('Units').fill('2');
+  await dialog.getByText('At $4.00 or more, 0 nodes are wanted').waitFor();
+  await dialog.getByRole('button', { name: 'Offer' }).click();
+  await page.getByRole('region', { name: 'Offers' }).getByText('$4.00').waitFor();
+
+  await engine.bid(tenant, market, 5, 1);
+  const unit = page.getByRole('row').filter({ hasText: `${market}:zinc#1` });
+  await unit.getByText('Held, to be started').waitFor();
+  await unit.getByRole('button', { name: 'Report ready' }).click();
+  await unit.getByText('Held', { exact: true }).waitFor();
+
+  await page.getByRole('button', { name: 'Change the offer in' }).click();
+  await dialog.getByLabel('Reserve, $ per node-hour').fill('6');
+  await dialog.getByText('Tenants whose ceiling is lower get a notice.').waitFor();
+  await dialog.getByRole('button', { name: 'Change' }).click();
+  await unit.getByText('Held, under notice').waitFor();
+
+  const other = page.getByRole('row').filter({ hasText: `${market}:zinc#2` });
+  await other.getByRole('button', { name: 'Withdraw' }).click();
+  await dialog.getByText('It leaves at once.').waitFor();
+  await dialog.getByRole('button', { name: 'Withdraw' }).click();
+  await other.waitFor({ state: 'detached' });
+  await page.getByRole('link', { name: 'Money' }).click();
+  await page.getByText('Earning now').waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});

@@ -1,0 +1,163 @@
+// The story of the README, played on the page: place a bid, be outbid, stay, see the bill, release.
+
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { after, before, test } from 'node:test';
+import { Engine, live, openWindow, startBrowser, tabTo } from './harness.mjs';
+
+const MARKET = 'h100-8x/eu-west';
+
+let browser;
+let engine;
+let provider;
+
+before(async () => {
+  browser = await startBrowser();
+  engine = await Engine.start();
+  provider = await engine.person('acme', 'PROVIDER');
+});
+after(async () => {
+  await browser?.close();
+  await engine?.stop();
+});
+
+/** The row of the only node. @param {import('playwright-core').Page} page */
+function nodeRow(page) {
+  return page.getByRole('region', { name: 'Nodes' }).getByRole('row').nth(1);
+}
+
+test('a tenant places a bid, is outbid, stays, sees the bill and releases, by mouse, beside a rival in another window', async () => {
+  await engine.market(MARKET, provider);
+  const [tenant, rival] = [await engine.person('tenant-a', 'TENANT'), await engine.person('tenant-b', 'TENANT')];
+  const [mine, other] = [await openWindow(browser), await openWindow(browser)];
+  const page = mine.page;
+
+  await page.goto(tenant.link);
+  await live(page);
+  assert.equal(page.url(), `${engine.url}/#/nodes`, 'the token is not in the address bar');
+  assert.equal(await page.evaluate(() => sessionStorage.getItem('kubebid.token')), tenant.token);
+  assert.equal(await page.evaluate(() => localStorage.length + document.cookie.length), 0);
+
+  const form = page.getByRole('form', { name: 'Place a bid' });
+  await form.getByText('1 node now needs $8.00.').waitFor();
+  await form.getByLabel('At most, $ per node-hour').fill('16');
+  await form.getByText('At $16.00 you get 1 node at once.').waitFor();
+  await form.getByRole('button', { name: 'Place bid' }).click();
+  await nodeRow(page).getByText('Starting').waitFor();
+  await nodeRow(page).getByRole('button', { name: 'Report ready' }).click();
+  await nodeRow(page).getByText('Running').waitFor();
+
+  await other.page.goto(rival.link);
+  const rivalForm = other.page.getByRole('form', { name: 'Place a bid' });
+  await rivalForm.getByLabel('At most, $ per node-hour').fill('12');
+  await rivalForm.getByLabel('Nodes', { exact: true }).fill('2');
+  await rivalForm.getByText('At $12.00 your bid waits').waitFor();
+  await rivalForm.getByLabel('At most, $ per node-hour').fill('20');
+  await rivalForm.getByText('At $20.00 you get 2 nodes at once.').or(rivalForm.getByText('At $20.00 your bid waits')).waitFor();
+  await rivalForm.getByRole('button', { name: 'Place bid' }).click();
+
+  await nodeRow(page).getByText('Notice: ends in').waitFor();
+  await page.locator('#assertive').getByText(/^Notice for node \d+: it ends in/).waitFor({ state: 'attached' });
+  await nodeRow(page).getByRole('button', { name: 'Why?' }).click();
+  await page.getByRole('dialog').getByText('displaced it').waitFor();
+  await page.getByRole('button', { name: 'Close' }).click();
+  await nodeRow(page).getByRole('button', { name: 'Stay for $19.05' }).click();
+  await nodeRow(page).getByText('Running').waitFor();
+  await page.getByRole('region', { name: 'Bids' }).getByText('$19.05').waitFor();
+  await other.page.getByText('Wants 1 more').waitFor();
+
+  await page.getByRole('link', { name: 'Money' }).click();
+  await page.getByText('1 running node').waitFor();
+  await page.getByRole('rowheader', { name: /^Bid \d+, h100/ }).waitFor();
+  await page.getByRole('link', { name: 'Bids and nodes' }).click();
+  await nodeRow(page).getByRole('button', { name: 'Release' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Release' }).click();
+  await page.getByText('You hold no node.').waitFor();
+  await page.getByText(/^Node \d+ ended: released$/).first().waitFor();
+
+  await page.getByRole('link', { name: 'Money' }).click();
+  await page.getByText('0 running nodes').waitFor();
+  const downloading = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'Statement as CSV' }).click();
+  const file = await readFile(await (await downloading).path(), 'utf8');
+  const [head, line] = file.split('\r\n').map((row) => row.split(','));
+  const { charges } = await engine.call(tenant.token, 'GET', '/v1/charges');
+  assert.equal(charges.length, 1);
+  const debit = Number(line[head.indexOf('debit_dollars')]);
+  assert.equal(Math.round(debit * 1e6), Number(charges[0].debit_micros));
+  assert.equal(line[head.indexOf('reason')], 'released');
+  assert.deepEqual([...mine.faults, ...other.faults], []);
+  await mine.context.close();
+  await other.context.close();
+});
+
+test('the same story works with the keyboard alone', async () => {
+  const market = 'a100-8x/eu-west';
+  await engine.market(market, provider);
+  const [tenant, rival] = [await engine.person('tenant-c', 'TENANT'), await engine.person('tenant-d', 'TENANT')];
+  const { page, context, faults } = await openWindow(browser);
+  const keys = page.keyboard;
+  await page.goto(tenant.link);
+  await live(page);
+
+  const form = page.getByRole('form', { name: 'Place a bid' });
+  await tabTo(page, form.getByLabel('Market'));
+  await keys.type('a100');
+  await keys.press('Tab');
+  await keys.type('16');
+  await form.getByText('At $16.00 you get 1 node at once.').waitFor();
+  await keys.press('Enter');
+  await tabTo(page, nodeRow(page).getByRole('button', { name: 'Report ready' }));
+  await keys.press('Enter');
+  await nodeRow(page).getByText('Running').waitFor();
+  assert.ok(await nodeRow(page).getByRole('button', { name: 'Release' }).evaluate((element) => element === document.activeElement),
+    'the focus goes to the next button when its own is gone');
+
+  const bid = await engine.bid(rival, market, 20, 2);
+  await tabTo(page, nodeRow(page).getByRole('button', { name: /^Stay for/ }));
+  await keys.press('Enter');
+  await nodeRow(page).getByText('Running').waitFor();
+  await engine.ready(rival, bid);
+
+  await tabTo(page, nodeRow(page).getByRole('button', { name: 'Release' }));
+  await keys.press('Enter');
+  await tabTo(page, page.getByRole('dialog').getByRole('button', { name: 'Release' }));
+  await keys.press('Enter');
+  await page.getByText('You hold no node.').waitFor();
+
+  await engine.bid(tenant, market, 5, 1);
+  await tabTo(page, page.getByRole('button', { name: /^Cancel, bid/ }));
+  await keys.press('Space');
+  await page.getByRole('dialog').waitFor();
+  await keys.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  assert.ok(await page.getByRole('button', { name: /^Cancel, bid/ }).evaluate((element) => element === document.activeElement),
+    'the focus is back where the dialog was opened');
+  await tabTo(page, page.getByRole('link', { name: 'Money' }));
+  await keys.press('Enter');
+  await page.getByRole('heading', { name: 'Money', level: 1 }).waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement?.tagName), 'H1');
+  await page.getByText('0 running nodes').waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test('a price is on the page within a second', async () => {
+  const market = 'l40s-4x/us-east';
+  await engine.market(market, provider, 1, 2);
+  const tenant = await engine.person('tenant-e', 'TENANT');
+  const { page, context } = await openWindow(browser);
+  await page.goto(tenant.link);
+  await page.getByRole('link', { name: 'Markets' }).click();
+  const row = page.getByRole('row').filter({ hasText: market });
+  await row.getByText('$2.00').first().waitFor();
+  await live(page);
+  const rival = await engine.person('tenant-f', 'TENANT');
+  await engine.ready(rival, await engine.bid(rival, market, 5, 1));
+  const began = Date.now();
+  await engine.bid(tenant, market, 4.5, 1);
+  await row.getByText('$4.50').waitFor({ timeout: 1000 });
+  assert.ok(Date.now() - began < 1000);
+  await row.getByText('1 of 1').waitFor();
+  await context.close();
+});
