@@ -33,7 +33,7 @@ pub struct Child {
     written: Written,
 }
 
-/// How a child is written.
+/// The way in which a child is written.
 #[derive(Clone, Debug)]
 enum Written {
     /// Applied when it differs; deleted and created again when one of these parts differs.
@@ -315,7 +315,7 @@ trait ChildKind: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<(), Error<Infallible>>>;
 }
 
-/// What there is with the name of a wanted child after it was written.
+/// The object that has the name of a wanted child, after that was written.
 enum Outcome {
     /// The child.
     Ours(AnyObject),
@@ -553,7 +553,7 @@ fn key<C: Object>(name: &str) -> ChildKey {
     (C::kind(&()).into_owned(), name.to_owned())
 }
 
-/// What came of the writes of a pass.
+/// The outcome of all writes of a pass.
 #[derive(Default)]
 struct Summary {
     /// True if the watch does not show a child yet that is there.

@@ -16,8 +16,10 @@ pub use machine::Machine;
 pub use status::{ExternalStatus, Managed};
 
 use crate::reconciler::{Context, ReconcilerError};
+use permissions::Permissions;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::future::Future;
 use std::time::Duration;
 
@@ -25,18 +27,20 @@ use std::time::Duration;
 pub trait External: Send + Sync + 'static {
     /// The kind of object that stands for a resource.
     type Object: Managed;
-    /// What one call leaves for the next, as in the number of an operation. It is kept in the status.
+    /// The note that one call leaves for the next, as in the number of an operation. It is kept in the status.
     type Payload: Serialize + DeserializeOwned + Send + Sync;
-    /// What an observation tells people, besides [`Observed`]; `()` for nothing.
+    /// The details of an observation that people see, besides [`Observed`]; `()` for none.
     type Details: Send;
 
     /// The name of the controller, as in `buckets`.
     const NAME: &'static str;
-    /// Whether [`External::observe`] compares the resource with the spec. If not, the spec is compared with the annotation
+    /// True if [`External::observe`] compares the resource with the spec. If not, the spec is compared with the annotation
     /// `GROUP/last-applied-spec`.
     const READS_BACK: bool = true;
-    /// Whether [`External::complete`] is called after each create and update.
+    /// True if [`External::complete`] is called after each create and update.
     const COMPLETES: bool = false;
+    /// The permissions without the annotation `GROUP/access-permissions`.
+    const PERMISSIONS: Permissions = Permissions::ALL;
 
     /// Returns the name of the resource at its service, from the object alone: a repeated call finds the same resource.
     fn identity(&self, object: &Self::Object) -> String;
@@ -60,6 +64,11 @@ pub trait External: Send + Sync + 'static {
         &self,
         request: &Request<'_, Self>,
     ) -> impl Future<Output = Result<Answer<Self::Payload>, CallError>> + Send;
+
+    /// Says why another resource is needed, where an observation says so.
+    fn why_recreate(&self, _object: &Self::Object) -> Option<String> {
+        None
+    }
 
     /// Makes the resource as the object says.
     fn update(
@@ -94,13 +103,13 @@ pub struct Request<'a, E: External + ?Sized> {
     pub object: &'a E::Object,
     /// The key by which a service knows a repeated call, from cluster, object, attempt and purpose.
     pub idempotency_key: String,
-    /// What the call before has left.
+    /// The note that the call before has left.
     pub payload: Option<E::Payload>,
     /// The tools of the pass.
     pub context: &'a Context,
 }
 
-/// What was seen of a resource.
+/// The state of a resource, as its service says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observed {
     /// There is none.
@@ -122,7 +131,7 @@ pub enum Observed {
 pub struct Answer<P> {
     /// The resource is still at work on it.
     pub is_in_progress: bool,
-    /// What the next call is given.
+    /// The note for the next call.
     pub payload: Option<P>,
 }
 
@@ -151,17 +160,17 @@ pub enum DeleteAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {
-    /// What is to be done about it.
+    /// The way to go on after it.
     pub kind: CallErrorKind,
     /// The reason in one word, as in `QuotaExceeded`.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// The reason as a sentence.
     pub message: String,
     /// The shortest time until the next attempt, if the service named one.
     pub retry_after: Option<Duration>,
 }
 
-/// What is to be done about a call that failed.
+/// The way to go on after a call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallErrorKind {
     /// Nobody knows whether it had an effect, or it passes by itself: observe, then try again.
@@ -174,18 +183,20 @@ pub enum CallErrorKind {
 
 impl CallError {
     /// Returns an error that passes by itself, or a call whose answer did not come.
-    pub fn transient(reason: &'static str, message: impl Into<String>) -> CallError {
+    pub fn transient(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> CallError {
+        let reason = reason.into();
         CallError { kind: CallErrorKind::Transient, reason, message: message.into(), retry_after: None }
     }
 
     /// Returns the refusal of a create call, because another call made the resource.
     pub fn already_exists(message: impl Into<String>) -> CallError {
-        let (kind, reason) = (CallErrorKind::AlreadyExists, "AlreadyExists");
+        let (kind, reason) = (CallErrorKind::AlreadyExists, Cow::Borrowed("AlreadyExists"));
         CallError { kind, reason, message: message.into(), retry_after: None }
     }
 
     /// Returns an error that stays.
-    pub fn terminal(reason: &'static str, message: impl Into<String>) -> CallError {
+    pub fn terminal(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> CallError {
+        let reason = reason.into();
         CallError { kind: CallErrorKind::Terminal, reason, message: message.into(), retry_after: None }
     }
 }
@@ -210,7 +221,7 @@ pub struct Timing {
     pub poll: Duration,
     /// The time after which a resource that is as it should be is compared again; None for never.
     pub resync: Option<Duration>,
-    /// Whether a call that was refused is repeated, after a backoff.
+    /// True if a call that was refused is repeated, after a backoff.
     pub retries: bool,
     /// The time after a create in which a resource may not be seen yet.
     pub creation_grace: Duration,

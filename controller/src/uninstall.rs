@@ -46,7 +46,7 @@ pub async fn uninstall(
     removed
 }
 
-/// Removes a finalizer from all objects of a kind. Returns the objects that had it.
+/// Removes a finalizer from all objects of a kind, which may not be defined. Returns the objects that had it.
 ///
 /// # Errors
 /// [`WriteError`], after some objects were changed: it can be repeated.
@@ -59,7 +59,11 @@ pub async fn remove_finalizer<K: Object>(
     let mut params = ListParams::default().limit(PAGE);
     let mut has_conflicts = false;
     loop {
-        let page = api.list(&params).await?;
+        let page = match api.list(&params).await {
+            // The kind is not defined in the cluster.
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(removed),
+            listed => listed?,
+        };
         for object in page.items.iter().filter(|object| has(*object, finalizer)) {
             removed.insert(ObjectName::of(object));
             match writer.remove_finalizer(object, finalizer).await {

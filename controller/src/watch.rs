@@ -8,6 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use kube::api::Api;
 use kube::runtime::reflector::store::Writer as StoreWriter;
 use kube::runtime::reflector::{ObjectRef, Store, reflector, store};
+use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -86,20 +87,35 @@ impl<K: Object> Watch<K> {
     /// Follows the watch until it is dropped.
     async fn run(self, api: Api<K>, writer: StoreWriter<K>) {
         let config = watcher::Config::default().page_size(PAGE);
+        // The objects before a list. No event says that one of them is not in it.
+        let before = Mutex::new(Vec::new());
         let events = watcher(api, config).inspect(|event| {
-            if let Ok(event) = event {
-                self.hooks().indexes.iter().for_each(|index| index.fold(event));
+            let Ok(event) = event else { return };
+            if matches!(event, Event::InitDone) {
+                *before.lock().unwrap_or_else(PoisonError::into_inner) = self.store.state();
             }
+            self.hooks().indexes.iter().for_each(|index| index.fold(event));
         });
-        let objects = reflector(writer, events).default_backoff().touched_objects();
-        let changed = objects.for_each(|object| {
-            match object {
-                Ok(object) => self.hooks().on_change.iter().for_each(|hook| hook(&object)),
+        let changed = reflector(writer, events).default_backoff().for_each(|event| {
+            match event {
+                Ok(Event::Apply(object) | Event::Delete(object)) => self.changed(&object),
+                // The store has the objects of a list when that is complete.
+                Ok(Event::Init | Event::InitApply(_)) => {}
+                Ok(Event::InitDone) => {
+                    let before = std::mem::take(&mut *before.lock().unwrap_or_else(PoisonError::into_inner));
+                    let is_gone = |object: &Arc<K>| self.get(&ObjectRef::from_obj(object.as_ref())).is_none();
+                    let gone = before.into_iter().filter(is_gone);
+                    gone.chain(self.all()).for_each(|object| self.changed(&object));
+                }
                 Err(error) => warn!(%error, kind = %K::kind(&()), "a watch failed; it is tried again"),
             }
             std::future::ready(())
         });
         changed.await;
+    }
+
+    fn changed(&self, object: &K) {
+        self.hooks().on_change.iter().for_each(|hook| hook(object));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The custom resources BidNode and BidSlot as Rust types, and the names that the operator uses. `crds.rs` prints the
+//! The custom resources BidNode, BidSlot and NodePoolLabelSet as Rust types, and the names that the operator uses. `crds.rs` prints the
 //! definitions.
 
 #[expect(unreachable_pub, reason = "the derive makes it so")]
@@ -10,6 +10,8 @@ mod bidnode;
 )]
 mod bidslot;
 mod names;
+#[expect(unreachable_pub, reason = "the derive makes it so")]
+mod node_pool_label_set;
 
 pub use bidnode::{
     BidNode, BidNodePhase, BidNodeSpec, BidNodeStatus, BidStrategy, NodeStatus, NodeTaint, TaintEffect,
@@ -17,3 +19,4 @@ pub use bidnode::{
 };
 pub use bidslot::{BidSlot, BidSlotSpec, BidSlotStatus, ReleaseReason, SlotKey, SlotPhase};
 pub use names::*;
+pub use node_pool_label_set::{NodePoolLabelSet, NodePoolLabelSetSpec, NodePoolLabelSetStatus};

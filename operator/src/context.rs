@@ -6,6 +6,7 @@ use crate::api::{BidNode, BidSlot, BidSlotStatus};
 use crate::cache::Stores;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::label_sets::LabelSets;
 use crate::metrics::ActiveNodes;
 use crate::plan::slot::Limits;
 use crate::provisioner::Provisioner;
@@ -45,6 +46,8 @@ pub(crate) struct Context {
     pub(crate) slot_wakes: Wakes<BidSlot>,
     pub(crate) events: EventRecorder,
     pub(crate) leadership: Leadership,
+    /// The NodePoolLabelSets, if their controller runs.
+    pub(crate) label_sets: Option<Arc<LabelSets>>,
     pub(crate) options: Options,
 }
 

@@ -1,14 +1,17 @@
-//! Controllers: what wakes BidNodes and slots, and the reconcilers, each of which chains `observe → plan → act`.
+//! Controllers: what wakes BidNodes, slots and nodes, and the reconcilers, each of which chains `observe → plan → act`.
 
 mod bidnode;
 mod enqueue;
 mod garbage;
+mod labels;
 mod slot;
 
 pub use crate::context::Options;
+pub use crate::label_sets::LabelOptions;
 
 use crate::cache::{Stores, api, bidnode_ref_of};
 use crate::context::Context;
+use crate::label_sets::LabelSets;
 use bidnode::BidNodes;
 use kube::runtime::reflector::ObjectRef;
 use kubebid_controller::{ControllerOptions, Manager};
@@ -23,12 +26,32 @@ const BIDNODES: ControllerOptions =
 const SLOTS: ControllerOptions =
     ControllerOptions { concurrency: 32, min_interval: Duration::ZERO, debounce: Duration::ZERO };
 
-/// Adds the controllers of BidNodes and slots. `concurrency` replaces how many objects of a kind are reconciled at once.
-pub fn add(manager: &mut Manager, options: Options, concurrency: Option<u16>) {
+/// Adds the controllers of BidNodes and slots, and of the labels of nodes, each if it has options. `concurrency` replaces
+/// how many objects of a kind are reconciled at once.
+pub fn add(
+    manager: &mut Manager,
+    bidnodes: Option<Options>,
+    labels: Option<LabelOptions>,
+    concurrency: Option<u16>,
+) {
     let of = |options: ControllerOptions| ControllerOptions {
         concurrency: concurrency.unwrap_or(options.concurrency),
         ..options
     };
+    let label_sets = labels.map(|labels| Arc::new(LabelSets::watch(manager, labels)));
+    let bidnodes = bidnodes.map(|options| add_bidnodes(manager, options, label_sets.clone(), of));
+    if let Some(label_sets) = label_sets {
+        labels::add(manager, label_sets, bidnodes, of);
+    }
+}
+
+/// Adds the controllers of BidNodes and slots.
+fn add_bidnodes(
+    manager: &mut Manager,
+    options: Options,
+    label_sets: Option<Arc<LabelSets>>,
+    of: impl Fn(ControllerOptions) -> ControllerOptions,
+) -> Arc<Context> {
     let (client, namespace) = (manager.client().clone(), options.namespace.clone());
     let stores = Stores::watch(manager, namespace.as_deref());
     let slots = manager.context::<Slots>();
@@ -41,6 +64,7 @@ pub fn add(manager: &mut Manager, options: Options, concurrency: Option<u16>) {
         slot_wakes: manager.wakes::<Slots>(of(SLOTS)),
         events: slots.events,
         leadership: slots.leadership,
+        label_sets,
         options,
     });
     // The watches do not keep the context alive, which holds them.
@@ -72,5 +96,7 @@ pub fn add(manager: &mut Manager, options: Options, concurrency: Option<u16>) {
     manager.spawn(feed);
     let of_faults = Arc::clone(&context);
     manager.spawn(async move { enqueue::on_engine_faults(&of_faults).await });
-    manager.spawn(async move { garbage::run(&context).await });
+    let of_garbage = Arc::clone(&context);
+    manager.spawn(async move { garbage::run(&of_garbage).await });
+    context
 }

@@ -14,9 +14,12 @@ pub mod control;
 pub mod crds;
 pub mod engine;
 mod error;
+mod label_sets;
+pub mod market;
 pub mod metrics;
 mod observe;
 pub mod plan;
+pub mod policy;
 pub mod provisioner;
 
 use kubebid_controller::{clock, failpoint};

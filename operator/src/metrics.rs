@@ -56,7 +56,10 @@ fn begin() {
 
 /// Counts a pass over a BidNode or a slot. These two metrics are as old as the operator; the library has its own by
 /// controller.
-pub fn reconciled(_controller: &'static str, result: &'static str, took: Duration) {
+pub fn reconciled(controller: &'static str, result: &'static str, took: Duration) {
+    if !matches!(controller, "bidnodes" | "slots") {
+        return;
+    }
     let result = match result {
         "conflict" => "stale",
         "not_leader" => "not_leading",

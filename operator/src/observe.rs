@@ -5,6 +5,7 @@
 
 pub(crate) mod bidnode;
 pub(crate) mod garbage;
+pub(crate) mod label_set;
 pub(crate) mod node;
 pub(crate) mod pod;
 pub(crate) mod slot;

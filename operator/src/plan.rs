@@ -6,6 +6,8 @@ pub mod count;
 pub mod demand;
 pub mod drain;
 pub mod garbage;
+pub mod label_set;
+pub mod labels;
 pub mod node;
 pub mod slot;
 pub mod status;

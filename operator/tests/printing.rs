@@ -4,11 +4,11 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
-    for subcommand in ["crds", "provisioner-api"] {
+    for subcommand in ["crds", "policy labels", "provisioner-api"] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let ended = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"))
-            .arg(subcommand)
+            .args(subcommand.split(' '))
             .stdin(Stdio::null())
             .stdout(writer)
             .stderr(Stdio::piped())

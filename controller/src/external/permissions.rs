@@ -1,4 +1,4 @@
-//! What a controller may do to an external resource: the annotation `GROUP/access-permissions`.
+//! The permitted calls to an external resource: the annotation `GROUP/access-permissions`.
 
 /// The calls that may change an external resource. Reading is always allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +23,14 @@ impl Permissions {
     pub const NONE: Permissions = Permissions { create: false, update: false, delete: false };
 
     /// Parses the value of the annotation: letters in any order and case, or `none`. Without it, and if it is empty,
-    /// everything is allowed.
+    /// `default` is allowed.
     ///
     /// # Errors
     /// Any other text. Allow [`Permissions::NONE`] then: a wrong word must not permit a deletion.
-    pub fn parse(text: Option<&str>) -> Result<Permissions, InvalidPermissions> {
+    pub fn parse(text: Option<&str>, default: Permissions) -> Result<Permissions, InvalidPermissions> {
         let trimmed = text.unwrap_or_default().trim().to_ascii_lowercase();
         match trimmed.as_str() {
-            "" => return Ok(Permissions::ALL),
+            "" => return Ok(default),
             "none" => return Ok(Permissions::NONE),
             _ => {}
         }
@@ -49,19 +49,20 @@ mod tests {
 
     #[test]
     fn letters_are_read_strictly() {
-        let of = |text| Permissions::parse(Some(text)).ok();
+        let all = Permissions::ALL;
+        let of = |text| Permissions::parse(Some(text), all).ok();
         let (create, update) = (Permissions { create: true, ..Permissions::NONE }, true);
         for all in ["", "  ", "cud", "DUC", "uCd"] {
             assert_eq!(of(all), Some(Permissions::ALL), "{all:?}");
         }
-        assert_eq!(Permissions::parse(None), Ok(Permissions::ALL));
+        assert_eq!(Permissions::parse(None, all), Ok(Permissions::ALL));
         assert_eq!(of("none"), Some(Permissions::NONE));
         assert_eq!(of("c"), Some(create));
         assert_eq!(of("UC"), Some(Permissions { update, ..create }));
         for wrong in ["readonly", "CX", "cc", "c,u", "all", "r", "nothing"] {
             assert_eq!(of(wrong), None, "{wrong:?}");
         }
-        let error = Permissions::parse(Some("readonly")).unwrap_err().to_string();
+        let error = Permissions::parse(Some("readonly"), all).unwrap_err().to_string();
         assert!(error.starts_with("\"readonly\" does not name permissions"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is remembered of an external resource: part of the status of its object.
+//! The part of an object's status that remembers its external resource.
 
 use crate::external::transition::State;
 use crate::object::Object;
@@ -32,15 +32,15 @@ pub struct ExternalStatus {
     pub reason: String,
     /// The same as a sentence.
     pub message: String,
-    /// Since when it is in this state.
+    /// The time from which it is in this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// The generation of the object that the state is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How many calls were begun that change the resource, repetitions not counted.
+    /// The number of calls that were begun to change the resource, repetitions not counted.
     pub attempt: u32,
-    /// When the last of them was begun.
+    /// The time when the last of them was begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub called_at: Option<Time>,
     /// The state of the last of them, if its answer did not come: it may have had an effect.
@@ -52,20 +52,20 @@ pub struct ExternalStatus {
     /// The hash of the spec for which the completion hook was called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_spec: Option<String>,
-    /// Whether the resource is ours.
+    /// The way in which the resource came to be ours; absent if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// Since when there is no answer.
+    /// The time from which there is no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreachable_since: Option<Time>,
-    /// What the last call has left for the next, in JSON.
+    /// The note that the last call has left for the next, in JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
     /// The conditions Ready and Synced, and Paused while it is.
     pub conditions: Vec<Condition>,
 }
 
-/// How a resource came to be ours.
+/// The way in which a resource came to be ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Origin {
     /// A create call was begun: the resource is ours if it exists.

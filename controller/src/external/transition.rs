@@ -30,7 +30,7 @@ pub enum State {
     Terminating,
 }
 
-/// What was seen of the external resource.
+/// The outcome of a look at the external resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Sight {
     /// There is none.
@@ -65,7 +65,7 @@ impl Sight {
     }
 }
 
-/// Whether the objects that an object depends on are ready.
+/// The readiness of the objects that an object depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DependencyState {
     /// All are.
@@ -78,7 +78,7 @@ pub enum DependencyState {
     Cycle,
 }
 
-/// How far the deletion of the object is.
+/// The progress of the deletion of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
     /// It is not being deleted.
@@ -96,23 +96,23 @@ pub enum Deletion {
 /// Everything besides the state that decides about the next step.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
-    /// What was seen of the resource. Nothing is asked while dependencies are not met.
+    /// The outcome of a look at the resource. Nothing is asked while dependencies are not met.
     pub seen: Sight,
-    /// What may be done to the resource.
+    /// The permitted calls.
     pub permissions: Permissions,
     /// The completion hook was not called for the spec that is applied.
     pub is_completion_due: bool,
-    /// Whether the dependencies are ready.
+    /// The readiness of the dependencies.
     pub dependencies: DependencyState,
-    /// How far the deletion of the object is.
+    /// The progress of the deletion of an object.
     pub deletion: Deletion,
     /// We made the resource or may have made it, or people asked to adopt it.
     pub is_ours: bool,
     /// An older object stands for the same resource.
     pub is_duplicate: bool,
-    /// In Recreating: we asked for the deletion.
+    /// True in Recreating if we asked for the deletion.
     pub is_deleted_by_us: bool,
-    /// In Failed: there is a reason to try again. Retries are on, the generation is a new one, or no call has failed.
+    /// True in Failed if there is a reason to try again: retries are on, the generation is a new one, or no call has failed.
     pub may_retry: bool,
     /// The resource was created a moment ago: it may not be seen yet.
     pub is_in_grace: bool,
@@ -180,7 +180,7 @@ impl Reason {
     }
 }
 
-/// What is done next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing: the state stays.

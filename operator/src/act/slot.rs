@@ -3,12 +3,12 @@
 mod bid;
 mod machine;
 
-use super::drain;
+use super::{drain, labels};
 use crate::api::{BidSlot, BidSlotStatus, FINALIZER, SlotPhase, TAINT_LEAVING, usd};
 use crate::context::Context;
 use crate::error::Error;
 use crate::observe::pod::pod_view;
-use crate::observe::slot::SlotObjects;
+use crate::observe::slot::{SlotObjects, registration};
 use crate::plan;
 use crate::plan::slot::{RELEASED, Step};
 use crate::{clock, failpoint, metrics};
@@ -145,14 +145,15 @@ async fn register(
     context: &Context,
 ) -> Result<Progress, Error> {
     let (Some(node), Some(bidnode)) = (&objects.node, &objects.bidnode) else { return Ok(Progress::Done) };
-    let Some(patch) = plan::node::registration(node, bidnode, &objects.slot) else {
-        return Ok(Progress::Done);
-    };
+    let Some(patch) = registration(objects, context) else { return Ok(Progress::Done) };
     match patch_node(node, patch, context).await {
         Ok(()) => {
             status.refused_generation = None;
             let uid = bidnode.uid().unwrap_or_default();
             context.memory.set_registration(&uid, bidnode.metadata.generation, None);
+            if let Some(sets) = &context.label_sets {
+                labels::report_repair(node, sets, &context.events);
+            }
             failpoint::hit("registered");
             Ok(Progress::Done)
         }

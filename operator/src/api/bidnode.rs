@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Pattern of the keys of labels and taints that Kubernetes accepts. The part before the slash has at most 253 characters.
-const QUALIFIED_NAME: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
+pub(super) const QUALIFIED_NAME: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 /// Pattern of the values of labels and taints that Kubernetes accepts.
 const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
 
-fn label_value_schema() -> serde_json::Value {
+pub(super) fn label_value_schema() -> serde_json::Value {
     serde_json::json!({"type": "string", "maxLength": 63, "pattern": LABEL_VALUE})
 }
 

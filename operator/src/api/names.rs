@@ -36,3 +36,17 @@ pub const ANNOTATION_NAMESPACE: &str = "kubebid.io/namespace";
 
 /// The label of Kubernetes with the region of a node.
 pub const LABEL_REGION: &str = "topology.kubernetes.io/region";
+
+/// The labels with the name of a node's pool: the first that a node has a value of counts.
+pub const POOL_LABELS: [&str; 6] = [
+    "nodepool.banzaicloud.io/name",
+    "node.banzaicloud.io/nodepool",
+    LABEL_BIDNODE,
+    "cloud.google.com/gke-nodepool",
+    "agentpool",
+    "agent",
+];
+/// The annotation of a node with the keys of the labels that came from a NodePoolLabelSet, as a sorted JSON list.
+pub const ANNOTATION_MANAGED_LABELS: &str = "nodepool.banzaicloud.io/managed-labels";
+/// The end of the name of the annotation beside it, with the values that were there before, as a JSON object.
+pub const PREVIOUS_SUFFIX: &str = "-previous";

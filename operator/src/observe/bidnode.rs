@@ -166,6 +166,10 @@ async fn node_template(bidnode: &BidNode, context: &Context) -> Option<NodeTempl
     let mut labels = instance_type.labels.clone();
     labels.extend(plan::node::labels(bidnode));
     labels.extend(kubelet_labels(&bidnode.spec.instance_type));
+    if let Some(sets) = &context.label_sets {
+        let of_bidnode = plan::node::labels(bidnode).into_keys().collect();
+        labels = sets.with_pools(|pools| plan::labels::with_set(labels, &of_bidnode, pools));
+    }
     labels.extend(bidnode.spec.region.clone().map(|region| (LABEL_REGION.to_owned(), region)));
     Some(NodeTemplate {
         labels,

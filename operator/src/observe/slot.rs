@@ -18,6 +18,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tracing::warn;
@@ -57,7 +58,7 @@ pub(crate) async fn observe(slot: BidSlot, context: &Context) -> Result<(SlotObj
         bidnode: objects.bidnode.clone(),
         unwanted,
         bid: bid_state(&objects, context),
-        node: objects.node.as_ref().map(|node| node_view(node, is_registered(&objects))),
+        node: objects.node.as_ref().map(|node| node_view(node, is_registered(&objects, context))),
         pricing: None,
         price_to_stay: PriceToStay::NotAsked,
         peers: objects
@@ -127,9 +128,19 @@ fn unwanted(objects: &SlotObjects) -> Option<UnwantedReason> {
     objects.slot.spec.release.map(UnwantedReason::Release)
 }
 
-fn is_registered(objects: &SlotObjects) -> bool {
-    let (Some(node), Some(bidnode)) = (&objects.node, &objects.bidnode) else { return true };
-    plan::node::registration(node, bidnode, &objects.slot).is_none()
+fn is_registered(objects: &SlotObjects, context: &Context) -> bool {
+    registration(objects, context).is_none()
+}
+
+/// Returns the patch that gives the node of a slot its labels and taints, if it needs one.
+pub(crate) fn registration(objects: &SlotObjects, context: &Context) -> Option<Value> {
+    let (node, bidnode) = (objects.node.as_ref()?, objects.bidnode.as_ref()?);
+    match &context.label_sets {
+        Some(sets) => {
+            sets.with_pools(|pools| plan::node::registration(node, bidnode, &objects.slot, Some(pools)))
+        }
+        None => plan::node::registration(node, bidnode, &objects.slot, None),
+    }
 }
 
 fn bid_state(objects: &SlotObjects, context: &Context) -> BidState {

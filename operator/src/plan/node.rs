@@ -1,5 +1,6 @@
 //! Plans the patches of a Node object: labels, taints, annotations.
 
+use super::labels::{LabelPatch, Pools, merge, plan_after};
 use crate::api::{
     ANNOTATION_NAMESPACE, BidNode, BidSlot, LABEL_BIDNODE, LABEL_REGION, LABEL_SLOT, LABEL_SLOT_UID,
     LABEL_UID, TAINT_LEAVING, TAINT_UNREGISTERED,
@@ -7,7 +8,7 @@ use crate::api::{
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The annotation of a Node with the labels and taints that came from its BidNode: those that the BidNode loses are removed.
@@ -39,34 +40,51 @@ pub fn taints(bidnode: &BidNode) -> Vec<Taint> {
     taints.collect()
 }
 
-/// Returns the one patch that registers a node: it sets labels and taints, and removes the taint that the node came with.
-/// Returns `None` if the node needs no patch.
-pub fn registration(node: &Node, bidnode: &BidNode, slot: &BidSlot) -> Option<Value> {
+/// Returns the keys of the labels that a node has from its BidNode.
+pub(super) fn applied_labels(node: &Node) -> BTreeSet<String> {
+    applied(node).labels
+}
+
+fn applied(node: &Node) -> Applied {
+    let annotation = node.annotations().get(ANNOTATION_APPLIED);
+    annotation.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// Returns the one patch that registers a node: it sets labels and taints, those of the node's NodePoolLabelSet too, and
+/// removes the taint that the node came with. Returns `None` if the node needs no patch.
+pub fn registration(
+    node: &Node,
+    bidnode: &BidNode,
+    slot: &BidSlot,
+    pools: Option<&Pools<'_>>,
+) -> Option<Value> {
     let mut wanted = labels(bidnode);
     wanted.insert(LABEL_SLOT.to_owned(), slot.name_any());
     wanted.insert(LABEL_SLOT_UID.to_owned(), slot.uid().unwrap_or_default());
     if let Some(region) = slot.status.as_ref().and_then(|status| status.region()) {
         wanted.insert(LABEL_REGION.to_owned(), region.to_owned());
     }
-    let before: Applied = node
-        .annotations()
-        .get(ANNOTATION_APPLIED)
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
+    let before = applied(node);
     let ours = taints(bidnode);
     let pair = |taint: &Taint| (taint.key.clone(), taint.effect.clone());
     let applied =
         Applied { labels: wanted.keys().cloned().collect(), taints: ours.iter().map(pair).collect() };
 
-    let mut label_changes: BTreeMap<&str, Value> = BTreeMap::new();
+    let mut label_changes = Map::new();
     for key in before.labels.difference(&applied.labels) {
-        label_changes.insert(key, Value::Null);
+        label_changes.insert(key.clone(), Value::Null);
     }
     for (key, value) in &wanted {
         if node.labels().get(key) != Some(value) {
-            label_changes.insert(key, json!(value));
+            label_changes.insert(key.clone(), json!(value));
         }
     }
+    let of_set = pools.map(|pools| {
+        let mut labels = node.labels().clone();
+        labels.retain(|key, _| label_changes.get(key) != Some(&Value::Null));
+        labels.extend(wanted);
+        plan_after(node, &labels, &applied.labels, pools)
+    });
     let there = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let mut taints: Vec<Taint> = there
         .iter()
@@ -80,17 +98,22 @@ pub fn registration(node: &Node, bidnode: &BidNode, slot: &BidSlot) -> Option<Va
             None => taints.push(taint),
         }
     }
-    if label_changes.is_empty() && taints == there && applied == before {
+    let is_as_set = of_set.as_ref().is_none_or(LabelPatch::is_empty);
+    if label_changes.is_empty() && is_as_set && taints == there && applied == before {
         return None;
+    }
+    let mut annotations = Map::new();
+    annotations.insert(ANNOTATION_NAMESPACE.to_owned(), json!(bidnode.namespace()));
+    annotations
+        .insert(ANNOTATION_APPLIED.to_owned(), json!(serde_json::to_string(&applied).unwrap_or_default()));
+    if let Some(of_set) = of_set {
+        merge(of_set, &mut label_changes, &mut annotations);
     }
     Some(json!({
         "metadata": {
             "resourceVersion": node.resource_version(),
             "labels": label_changes,
-            "annotations": {
-                ANNOTATION_NAMESPACE: bidnode.namespace(),
-                ANNOTATION_APPLIED: serde_json::to_string(&applied).unwrap_or_default(),
-            },
+            "annotations": annotations,
         },
         "spec": {"taints": taints},
     }))
@@ -111,4 +134,71 @@ pub fn without(node: &Node, key: &str) -> Value {
 fn others(node: &Node, key: &str) -> Vec<Taint> {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     taints.filter(|taint| taint.key != key).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{ANNOTATION_MANAGED_LABELS, NodePoolLabelSet, NodePoolLabelSetSpec, POOL_LABELS};
+    use crate::plan::labels::LabelRules;
+    use std::sync::Arc;
+
+    /// Returns the patch that registers a node of BidNode `gpu` with this selector, whose pool has this set.
+    fn patch(node: &Value, selector: Value, set: Value) -> Option<Value> {
+        let node: Node = serde_json::from_value(node.clone()).unwrap();
+        let spec = json!({"instanceType": "t", "maxBid": 1, "nodeSelector": selector});
+        let mut bidnode = BidNode::new("gpu", serde_json::from_value(spec).unwrap());
+        bidnode.metadata.uid = Some("b".to_owned());
+        bidnode.metadata.namespace = Some("n".to_owned());
+        let mut slot = BidSlot::new("gpu-0", serde_json::from_value(json!({"instanceType": "t"})).unwrap());
+        slot.metadata.uid = Some("s".to_owned());
+        let rules = LabelRules::new(POOL_LABELS.map(str::to_owned).to_vec(), ANNOTATION_MANAGED_LABELS);
+        let spec: NodePoolLabelSetSpec = serde_json::from_value(json!({"labels": set})).unwrap();
+        let set = Arc::new(NodePoolLabelSet::new("gpu", spec));
+        let set_of = |pool: &str| (pool == "gpu").then(|| Arc::clone(&set));
+        registration(&node, &bidnode, &slot, Some(&Pools { rules: &rules, set_of: &set_of }))
+    }
+
+    /// Applies a merge patch to a value.
+    fn merge(value: &mut Value, patch: &Value) {
+        let Some(fields) = patch.as_object() else { return *value = patch.clone() };
+        for (key, patch) in fields {
+            if patch.is_null() {
+                value.as_object_mut().unwrap().remove(key);
+            } else {
+                let there = value.as_object_mut().unwrap().entry(key.clone()).or_insert_with(|| json!({}));
+                merge(there, patch);
+            }
+        }
+    }
+
+    #[test]
+    fn one_patch_gives_a_node_the_labels_of_its_bidnode_and_of_its_set() {
+        let unregistered = json!({"key": TAINT_UNREGISTERED, "value": "s", "effect": "NoExecute"});
+        let theirs = json!({"key": "theirs", "effect": "NoSchedule"});
+        let mut node = json!({
+            "metadata": {"name": "n0", "labels": {"tier": "old"}, "annotations": {}},
+            "spec": {"taints": [unregistered, theirs]},
+        });
+        let set = json!({"tier": "gold", "team": "ml"});
+        let mut follow = |selector: Value, set: &Value| {
+            let patch = patch(&node, selector, set.clone()).unwrap();
+            merge(&mut node, &patch);
+            node.clone()
+        };
+        let node = follow(json!({"team": "web"}), &set);
+        assert_eq!(node["spec"]["taints"], json!([theirs]));
+        let label = |node: &Value, key: &str| node["metadata"]["labels"][key].clone();
+        assert_eq!((label(&node, "tier"), label(&node, "team")), (json!("gold"), json!("web")));
+        assert_eq!(node["metadata"]["annotations"][ANNOTATION_MANAGED_LABELS], json!(r#"["tier"]"#));
+        assert_eq!(patch(&node, json!({"team": "web"}), set.clone()), None, "it is registered");
+        // The BidNode gives the label up, and then takes it back.
+        assert_eq!(label(&follow(json!({}), &set), "team"), json!("ml"));
+        assert_eq!(label(&follow(json!({"team": "web"}), &set), "team"), json!("web"));
+        // The set gives its label up.
+        let node = follow(json!({"team": "web"}), &json!({}));
+        assert_eq!((label(&node, "tier"), label(&node, "team")), (json!("old"), json!("web")));
+        let annotations = node["metadata"]["annotations"].as_object().unwrap();
+        assert_eq!(annotations.keys().collect::<Vec<_>>(), [ANNOTATION_APPLIED, ANNOTATION_NAMESPACE]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::story::{self, Story};
 use kubebid_operator::api::BidStrategy;
-use kubebid_operator::crds;
+use kubebid_operator::crds::{self, CrdOptions};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn the_type_and_the_region_stay() {
 fn the_definitions_are_applied_without_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("crds.yaml");
-    std::fs::write(&file, crds::yaml(&crds::INSTANCE_TYPES).unwrap()).unwrap();
+    std::fs::write(&file, crds::yaml(&CrdOptions::default()).unwrap()).unwrap();
     let applied = story::plane().kubectl(&["apply", "--dry-run=server", "-f", file.to_str().unwrap()]);
     let said = String::from_utf8_lossy(&applied.stderr);
     assert!(applied.status.success(), "{said}");

@@ -1,7 +1,7 @@
 //! docs/operator.md: every command in it is run, in order, and every name in its tables is one.
 
 use k8s_openapi::jiff::Timestamp;
-use kubebid_operator::crds;
+use kubebid_operator::crds::{self, CrdOptions};
 use kubebid_operator::plan::status::{Observation, Supply, status};
 use kubebid_testkit::Plane;
 use kubebid_testkit::Port;
@@ -90,7 +90,7 @@ fn constants(source: &'static str, begins: &str) -> BTreeSet<&'static str> {
 
 #[test]
 fn the_tables_have_every_field_and_no_other() {
-    let [bidnode, _] = crds::all(&crds::INSTANCE_TYPES);
+    let [bidnode, ..] = crds::all(&CrdOptions::default());
     let version = &bidnode.spec.versions[0];
     let root = version.schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
     for part in ["spec", "status"] {

@@ -5,7 +5,7 @@ use crate::external::provider::Provider;
 use crate::preemption::is_tainted;
 use crate::story::{PATIENT, Story, plane};
 use k8s_openapi::api::core::v1::Pod;
-use kubebid_operator::crds;
+use kubebid_operator::crds::{self, CrdOptions};
 use kubebid_testkit::Plane;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ fn manifests() -> PathBuf {
 fn the_definitions_are_those_of_the_types() {
     let kept = std::fs::read_to_string(manifests().join("operator/crds.yaml")).unwrap();
     assert!(
-        kept == crds::yaml(&crds::INSTANCE_TYPES).unwrap(),
+        kept == crds::yaml(&CrdOptions::default()).unwrap(),
         "the types have changed: cargo run -p kubebid-operator -- crds > deploy/kubernetes/operator/crds.yaml",
     );
 }
@@ -95,8 +95,16 @@ async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
     story.market.offer(EU, 4, 2.0).await;
     let provider = Provider::start(Some(story.client.clone())).await;
     let lease = ["--lease-namespace", SYSTEM, "--lease-name", "kubebid-operator", "--lease-seconds", "20"];
+    let namespace = story.namespace.clone();
+    let labels = ["--controllers", "bidnodes,labels", "--label-set-namespace", &namespace];
+    let set = json!({
+        "apiVersion": "labels.banzaicloud.io/v1alpha1", "kind": "NodePoolLabelSet",
+        "metadata": {"name": "machines", "namespace": namespace}, "spec": {"labels": {"tier": "gold"}},
+    });
+    plane.apply(&set.to_string());
     let arguments = provider.arguments();
-    let arguments: Vec<_> = lease.into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    let arguments: Vec<_> =
+        lease.into_iter().chain(labels).chain(arguments.iter().map(String::as_str)).collect();
     story.start_operator(&arguments);
     live(&story, "machines").await;
     lose(&story, "taken").await;

@@ -8,6 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
 use kube::{Client, Config};
 use kubebid_operator::api::{BidNode, BidNodeStatus, BidSlot, LABEL_UID};
+use kubebid_operator::crds::{self, CrdOptions};
 use kubebid_testkit::Plane;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -35,8 +36,8 @@ pub(crate) fn plane() -> &'static Plane {
 }
 
 pub(crate) fn define(plane: &Plane) {
-    plane.apply(&kubebid_operator::crds::yaml(&kubebid_operator::crds::INSTANCE_TYPES).unwrap());
-    for crd in ["bidnodes.kubebid.io", "bidslots.kubebid.io"] {
+    plane.apply(&crds::yaml(&CrdOptions::default()).unwrap());
+    for crd in ["bidnodes.kubebid.io", "bidslots.kubebid.io", "nodepoollabelsets.labels.banzaicloud.io"] {
         plane.get(&["wait", "--for=condition=Established", &format!("crd/{crd}"), PATIENT]);
     }
 }
@@ -88,7 +89,8 @@ impl Story {
         Story::on(plane, name).await
     }
 
-    async fn on(plane: &'static Plane, name: &str) -> Story {
+    /// On a plane that some stories share.
+    pub(crate) async fn on(plane: &'static Plane, name: &str) -> Story {
         let client = client(plane).await;
         let namespace = fresh(name);
         let metadata = ObjectMeta { name: Some(namespace.clone()), ..ObjectMeta::default() };
@@ -333,6 +335,10 @@ impl Operator {
         let mut arguments = vec!["--watch-namespace", &story.namespace];
         if !more.contains(&"--lease-name") {
             arguments.push("--alone");
+        }
+        // The nodes of a plane are those of all its stories: the labels of their pools are one operator's.
+        if !more.contains(&"--controllers") {
+            arguments.extend(["--controllers", "bidnodes"]);
         }
         arguments.extend(more);
         Operator::spawn(story, &arguments)

@@ -110,7 +110,7 @@ impl<E: External> Machine<E> {
             return Err(not_synced(object, error));
         }
         object.external_mut().unanswered = None;
-        let (mut reason, mut message) = (error.reason, error.to_string());
+        let (mut reason, mut message) = (error.reason.clone(), error.to_string());
         if error.kind == CallErrorKind::AlreadyExists {
             if self.annotation(object, LAST_APPLIED).is_some() {
                 // It was ours before this call: the observation that missed it was wrong.
@@ -119,11 +119,11 @@ impl<E: External> Machine<E> {
                 return Ok(self.next(object));
             }
             object.external_mut().origin = None;
-            reason = Reason::AlreadyExists.word();
+            reason = Reason::AlreadyExists.word().into();
             message = format!("{message}; {}/{ADOPT}: \"true\" adopts it", group::<E>());
         }
         self.write_last_applied(None, object, context).await?;
-        self.fail(reason, message, error, object, context)
+        self.fail(&reason, message, error, object, context)
     }
 
     pub(super) async fn complete(
@@ -187,7 +187,7 @@ impl<E: External> Machine<E> {
                 Ok(self.next(object))
             }
             Err(error) => {
-                enter(object, State::Terminating, error.reason, &error.message);
+                enter(object, State::Terminating, &error.reason, &error.message);
                 Err(not_synced(object, error))
             }
         }

@@ -1,4 +1,4 @@
-//! What decides about the next step of an object: what the object and the cluster say, and what was seen of the resource.
+//! The observation that decides about the next step of an object: the object, the cluster, and the resource as it was seen.
 
 use super::Machine;
 use crate::clock;
@@ -67,7 +67,7 @@ impl<E: External> Machine<E> {
     pub(super) fn look_inside(&self, object: &E::Object) -> ExternalObservation<E::Details> {
         let status = object.external().cloned().unwrap_or_default();
         let annotation = |name: &str| self.annotation(object, name);
-        let permissions = Permissions::parse(annotation(PERMISSIONS));
+        let permissions = Permissions::parse(annotation(PERMISSIONS), E::PERMISSIONS);
         let duplicate_of = self.older(object);
         let own = Dependency::on::<E::Object>(ObjectName::of(object));
         let dependencies = look(&own, &self.external.dependencies(object), &self.dependency_kinds);

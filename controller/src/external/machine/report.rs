@@ -1,4 +1,4 @@
-//! What people are told: state, reason, conditions and events.
+//! State, reason, conditions and events: the report to people.
 
 use super::Machine;
 use super::observation::{ADOPT, ExternalObservation, PERMISSIONS, group};
@@ -60,18 +60,18 @@ impl<E: External> Machine<E> {
     ) -> Result<Progress, Error<CallError>> {
         let message = self.message(reason, &observation, object);
         let refusal = observation.error.as_ref().filter(|_| reason == Reason::Refused);
-        let word = refusal.map_or(reason.word(), |error| error.reason);
-        let has_changed = (observation.state, observation.reason.as_str()) != (state, word);
+        let word = refusal.map_or(reason.word().into(), |error| error.reason.clone());
+        let has_changed = (observation.state, observation.reason.as_str()) != (state, &*word);
         if let Some(details) = observation.details {
             self.external.describe(details, object);
         }
         if state == State::Succeeded && self.is_applied(object) {
             self.write_last_applied(Some(object.spec_json()), object, context).await?;
         }
-        enter(object, state, word, &message);
+        enter(object, state, &word, &message);
         if has_changed && matches!(state, State::Succeeded | State::Failed | State::Recreating) {
             let type_ = if state == State::Failed { EventType::Warning } else { EventType::Normal };
-            let name = if state == State::Succeeded { "Succeeded" } else { word };
+            let name = if state == State::Succeeded { "Succeeded" } else { &*word };
             context.events.publish(object, None, type_, name, message);
         }
         match observation.error {
@@ -105,7 +105,10 @@ impl<E: External> Machine<E> {
                     } else {
                         "update"
                     };
-                    format!("{identity} needs {call}, which {prefix}/{PERMISSIONS} does not allow")
+                    let recreates = observation.situation.seen == Sight::RecreateRequired;
+                    let why = recreates.then(|| self.external.why_recreate(object)).flatten();
+                    let why = why.map(|why| format!("{why}: ")).unwrap_or_default();
+                    format!("{why}{identity} needs {call}, which {prefix}/{PERMISSIONS} does not allow")
                 }
             },
             Reason::AlreadyExists => {
@@ -138,7 +141,7 @@ impl<E: External> Machine<E> {
 
     pub(super) fn fail(
         &self,
-        reason: &'static str,
+        reason: &str,
         message: String,
         error: CallError,
         object: &mut E::Object,
@@ -198,7 +201,7 @@ pub(super) fn not_synced<K: Managed>(object: &mut K, error: CallError) -> Error<
         status.unreachable_since = Some(Time(clock::now()));
     }
     let reason =
-        if error.kind == CallErrorKind::Transient { Reason::Unreachable.word() } else { error.reason };
+        if error.kind == CallErrorKind::Transient { Reason::Unreachable.word() } else { &*error.reason };
     set_condition(object, NewCondition::new("Synced", false, reason, error.message.clone()));
     Error::Own(error)
 }

@@ -1,0 +1,133 @@
+//! `mysql-operator`: runs the operator, prints its custom resource definition, and gives its objects up.
+
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use kube::ResourceExt as _;
+use kube::api::{Api, ListParams};
+use kubebid_controller::composite::Composed;
+use kubebid_controller::process::{self, ProcessArgs, Program};
+use kubebid_controller::uninstall::uninstall;
+use kubebid_controller::{ControllerOptions, Writer};
+use kubebid_mysql_operator::api::{self, Mysql};
+use kubebid_mysql_operator::children::IMAGE;
+use kubebid_mysql_operator::controller::Mysqls;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The name of the program: reporter of its events, field manager of what it creates.
+const NAME: &str = "mysql-operator";
+/// The shortest time between two passes over one object.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Runs MySQL servers in a namespace of Kubernetes, one for each Mysql object
+#[derive(Parser)]
+#[command(name = NAME, version, term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the operator
+    Run(Run),
+    /// Print the custom resource definition
+    Crds,
+    /// Delete the Mysql objects and leave their servers running; no replica of the operator may run
+    Uninstall(Operator),
+}
+
+#[derive(Args)]
+struct Run {
+    /// The image of the servers
+    #[arg(long, default_value = IMAGE, value_name = "IMAGE")]
+    image: String,
+    #[command(flatten)]
+    operator: Operator,
+}
+
+#[derive(Args)]
+struct Operator {
+    /// The namespace of the Mysql objects
+    #[arg(long, env = "SPACE", default_value = "default", value_name = "NAMESPACE")]
+    namespace: String,
+    #[command(flatten)]
+    process: ProcessArgs,
+}
+
+/// Returns the command line, with this operator's own defaults for the leader election.
+fn command_line() -> clap::Command {
+    let lease = |command: clap::Command| {
+        command
+            .mut_arg("lease_namespace", |arg| arg.env("SPACE").default_value("default"))
+            .mut_arg("lease_name", |arg| {
+                arg.default_value("mysql-controller-leader").help("The name of the Lease")
+            })
+            .mut_arg("lease_seconds", |arg| arg.default_value("30"))
+            .mut_arg("renew_deadline_seconds", |arg| {
+                arg.default_value("15").help(
+                    "The time after which a leader that does not see its Lease stops writing, in seconds",
+                )
+            })
+            .mut_arg("retry_period_seconds", |arg| {
+                arg.default_value("5").help("The time between two renewals of the Lease, in seconds")
+            })
+            .mut_arg("identity", |arg| arg.env("INSTANCEIDENTITY").help("This replica's name in the Lease"))
+    };
+    // Two replicas with one name would both lead.
+    let named = |run: clap::Command| {
+        run.mut_arg("identity", |arg| arg.required_unless_present_any(["alone", "dry_run"]))
+    };
+    Cli::command().mut_subcommand("run", |run| named(lease(run))).mut_subcommand("uninstall", lease)
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::from_arg_matches(&command_line().get_matches()).unwrap_or_else(|error| error.exit());
+    let done = match cli.command {
+        Command::Run(run) => run.run().await,
+        Command::Crds => print_crds(),
+        Command::Uninstall(operator) => operator.uninstall().await,
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+impl Run {
+    async fn run(self) -> Result<ExitCode, Box<dyn Error>> {
+        let program = Program::new(NAME, "mysql_operator")?;
+        process::run(program, &self.operator.process, async |manager| {
+            let (client, namespace) = (manager.client().clone(), self.operator.namespace.clone());
+            let objects = Api::namespaced(client.clone(), &namespace);
+            let mysqls = Mysqls { client, namespace, image: self.image.clone() };
+            let concurrency = self.operator.process.concurrency.unwrap_or(5);
+            let options =
+                ControllerOptions { concurrency, min_interval: MIN_INTERVAL, ..ControllerOptions::default() };
+            manager.add(Composed::new(mysqls), objects, options);
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn print_crds() -> Result<ExitCode, Box<dyn Error>> {
+    print!("{}", serde_saphyr::to_string(&api::crd())?);
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Operator {
+    async fn uninstall(self) -> Result<ExitCode, Box<dyn Error>> {
+        uninstall(NAME, &self.process, async |writer: &Writer| {
+            let mysqls = Api::<Mysql>::namespaced(writer.client().clone(), &self.namespace);
+            for mysql in mysqls.list(&ListParams::default()).await? {
+                writer.delete_orphaning(&mysql).await?;
+                println!("{} is deleted; its server runs on", mysql.name_any());
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,16 @@
+//! The operator on a real control plane: each story has a namespace and an operator process of its own, which has the
+//! rights of the manifests.
+#![allow(clippy::disallowed_methods, reason = "a test writes as people do")]
+
+mod changes;
+mod children;
+mod definition;
+mod faults;
+mod fields;
+mod foreign;
+mod guide;
+mod leaders;
+mod manifests;
+mod operator;
+mod servers;
+mod story;

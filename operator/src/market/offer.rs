@@ -1,0 +1,191 @@
+//! `Offer`: what a provider sells in one market.
+
+use super::call_error;
+use super::price::{PRICE, micros, text};
+use kube::{CustomResource, KubeSchema};
+use kubebid_client::{Client, Code, v1};
+use kubebid_controller::external::{
+    Answer, CallError, DeleteAnswer, External, ExternalStatus, Managed, Observed, Request, Timing,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The supply of a provider in one market of the KubeBid auction.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Serialize, Deserialize)]
+#[kube(
+    group = "market.kubebid.io",
+    version = "v1alpha1",
+    kind = "Offer",
+    namespaced,
+    status = "OfferStatus",
+    doc = "The supply of a provider in one market of the KubeBid auction.",
+    scale(spec_replicas_path = ".spec.capacity", status_replicas_path = ".status.capacity"),
+    printcolumn(name = "Instance", type_ = "string", json_path = ".spec.instanceType"),
+    printcolumn(name = "Region", type_ = "string", json_path = ".spec.region"),
+    printcolumn(name = "Capacity", type_ = "integer", json_path = ".spec.capacity"),
+    printcolumn(name = "Reserve", type_ = "string", json_path = ".spec.reserve"),
+    printcolumn(name = "Free", type_ = "integer", json_path = ".status.free"),
+    printcolumn(name = "Earnings", type_ = "string", json_path = ".status.earnings"),
+    printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[x_kube(
+    validation = Rule::new("self.instanceType == oldSelf.instanceType && self.region == oldSelf.region")
+        .message("instanceType and region cannot be changed: make another Offer")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferSpec {
+    /// The instance type.
+    #[schemars(length(min = 1, max = 63))]
+    pub instance_type: String,
+    /// The region.
+    #[schemars(length(min = 1, max = 63))]
+    pub region: String,
+    /// The number of units.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub capacity: u32,
+    /// The least to ask, in USD per node-hour, with at most six digits after the point.
+    #[schemars(extend("pattern" = PRICE))]
+    pub reserve: String,
+}
+
+/// The state of an offer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OfferStatus {
+    /// Its state at the engine.
+    #[serde(flatten)]
+    pub external: ExternalStatus,
+    /// The number of units that stay on offer.
+    pub capacity: u32,
+    /// Units that nobody holds.
+    pub free: u32,
+    /// Units that are held and not under notice.
+    pub allocated: u32,
+    /// Units under notice that stay.
+    pub notice: u32,
+    /// Units under notice that leave when it ends.
+    pub leaving: u32,
+    /// The earnings of the provider in this market so far, in USD.
+    pub earnings: String,
+}
+
+impl Managed for Offer {
+    fn external(&self) -> Option<&ExternalStatus> {
+        self.status.as_ref().map(|status| &status.external)
+    }
+
+    fn external_mut(&mut self) -> &mut ExternalStatus {
+        &mut self.status.get_or_insert_default().external
+    }
+}
+
+/// Offers of one provider: its token says whose.
+pub(super) struct Offers(pub(super) Client);
+
+/// An offer as the engine knows it, and what it has earned.
+pub(super) struct OfferDetails {
+    offer: v1::Offer,
+    earned_micros: u64,
+}
+
+impl Offers {
+    async fn put(&self, request: &Request<'_, Self>, capacity: u32) -> Result<(), CallError> {
+        let spec = &request.object.spec;
+        let reserve_micros = micros(&spec.reserve)
+            .ok_or_else(|| CallError::terminal("BadReserve", format!("{:?} is no price", spec.reserve)))?;
+        let put = v1::PutOfferRequest {
+            client_key: request.idempotency_key.clone(),
+            market: self.identity(request.object),
+            capacity,
+            reserve_micros,
+        };
+        self.0.put_offer(put).await.map_err(|error| call_error::of(&error))?;
+        Ok(())
+    }
+
+    async fn find(&self, market: &str) -> Result<Option<v1::Offer>, CallError> {
+        let get = v1::GetOfferRequest { market: market.to_owned(), page_size: 1, ..Default::default() };
+        match self.0.get_offer(get).await {
+            Ok(answer) => Ok(answer.offer),
+            Err(error) if error.code() == Some(&Code::UnknownOffer) => Ok(None),
+            Err(error) => Err(call_error::of(&error)),
+        }
+    }
+
+    /// Returns what the provider has earned in a market, running nodes included.
+    async fn earned(&self, market: &str) -> Result<u64, CallError> {
+        let statement = self
+            .0
+            .get_statement(v1::GetStatementRequest::default())
+            .await
+            .map_err(|error| call_error::of(&error))?;
+        let lines = statement.lines.into_iter().filter(|line| line.market == market);
+        let sums = lines.flat_map(|line| [line.charged, line.accrued]).flatten();
+        Ok(sums.map(|sums| sums.credit_micros).sum())
+    }
+}
+
+/// Returns true if an offer has no unit left.
+fn is_gone(offer: &v1::Offer) -> bool {
+    offer.capacity == 0 && offer.free + offer.allocated + offer.notice + offer.leaving == 0
+}
+
+impl External for Offers {
+    type Object = Offer;
+    type Payload = ();
+    type Details = Option<OfferDetails>;
+
+    const NAME: &'static str = "offers";
+
+    fn identity(&self, object: &Offer) -> String {
+        format!("{}/{}", object.spec.instance_type, object.spec.region)
+    }
+
+    async fn observe(&self, request: &Request<'_, Self>) -> Result<(Observed, Self::Details), CallError> {
+        let (market, spec) = (self.identity(request.object), &request.object.spec);
+        let Some(offer) = self.find(&market).await? else { return Ok((Observed::Missing, None)) };
+        let is_deleted = request.object.metadata.deletion_timestamp.is_some();
+        let observed = if is_gone(&offer) && (spec.capacity > 0 || is_deleted) {
+            Observed::Missing
+        } else if is_deleted && offer.capacity == 0 {
+            Observed::Deleting
+        } else if offer.capacity == spec.capacity && Some(offer.reserve_micros) == micros(&spec.reserve) {
+            Observed::Ready
+        } else {
+            Observed::UpdateRequired
+        };
+        let earned_micros = self.earned(&market).await?;
+        Ok((observed, Some(OfferDetails { offer, earned_micros })))
+    }
+
+    fn describe(&self, details: Self::Details, object: &mut Offer) {
+        let status = object.status.get_or_insert_default();
+        let Some(OfferDetails { offer, earned_micros }) = details else { return };
+        status.capacity = offer.capacity;
+        (status.free, status.allocated) = (offer.free, offer.allocated);
+        (status.notice, status.leaving) = (offer.notice, offer.leaving);
+        status.earnings = text(earned_micros);
+    }
+
+    async fn create(&self, request: &Request<'_, Self>) -> Result<Answer<()>, CallError> {
+        self.put(request, request.object.spec.capacity).await?;
+        Ok(Answer::done())
+    }
+
+    async fn update(&self, request: &Request<'_, Self>) -> Result<Answer<()>, CallError> {
+        self.put(request, request.object.spec.capacity).await?;
+        Ok(Answer::done())
+    }
+
+    /// Withdraws all units. The offer is gone when the last one under notice is.
+    async fn delete(&self, request: &Request<'_, Self>) -> Result<DeleteAnswer, CallError> {
+        self.put(request, 0).await?;
+        let there = self.find(&self.identity(request.object)).await?;
+        Ok(if there.as_ref().is_none_or(is_gone) { DeleteAnswer::Gone } else { DeleteAnswer::Accepted })
+    }
+
+    fn timing(&self) -> Timing {
+        super::TIMING
+    }
+}

@@ -1,0 +1,242 @@
+//! The market itself as objects: instance types, markets, accounts and offers on a real control plane, at a real engine.
+
+use crate::market::Times;
+use crate::story::{PATIENCE, Story};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::{await_condition, conditions::is_deleted};
+use kube::{Resource, ResourceExt as _};
+use kubebid_client::{Client, v1};
+use kubebid_controller::external::transition::State;
+use kubebid_controller::external::{ExternalStatus, Managed};
+use kubebid_controller::leader_election::Leadership;
+use kubebid_controller::{Manager, Options};
+use kubebid_operator::market::{self, Account, InstanceType, Market, Offer};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// The controllers of a story, until it ends.
+struct Running(JoinHandle<()>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn begin(name: &str) -> Story {
+    let story = Story::without_operator(name).await;
+    story.plane.apply(&kubebid_operator::crds::market_yaml().unwrap());
+    for kind in ["instancetypes", "markets", "accounts", "offers"] {
+        let crd = format!("crd/{kind}.market.kubebid.io");
+        story.plane.get(&["wait", "--for=condition=Established", &crd, "--timeout=90s"]);
+    }
+    story
+}
+
+fn run(story: &Story, add: impl FnOnce(&mut Manager)) -> Running {
+    let options = Options { reporter: "kubebid-operator".to_owned(), ..Options::default() };
+    let mut manager = Manager::new(story.client.clone(), Leadership::alone(), options);
+    add(&mut manager);
+    Running(tokio::spawn(async move {
+        let ended = manager.run().await;
+        panic!("the manager ended: {ended:?}");
+    }))
+}
+
+async fn create<K: Managed>(api: &Api<K>, object: Value) -> K {
+    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
+}
+
+async fn patch<K: Managed>(api: &Api<K>, name: &str, patch: Value) {
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+/// Waits until an object is so, in its current generation.
+async fn until<K: Managed>(api: &Api<K>, name: &str, is_so: impl Fn(&ExternalStatus) -> bool) -> K {
+    let look = |object: Option<&K>| {
+        let Some(object) = object else { return false };
+        let current = |it: &&ExternalStatus| it.observed_generation == object.meta().generation;
+        object.external().filter(current).is_some_and(&is_so)
+    };
+    match timeout(PATIENCE, await_condition(api.clone(), name, look)).await {
+        Ok(object) => object.unwrap().unwrap(),
+        Err(_) => panic!("{name} is never so: {:?}", api.get(name).await.map(|it| it.external().cloned())),
+    }
+}
+
+fn succeeded(status: &ExternalStatus) -> bool {
+    status.state == State::Succeeded
+}
+
+async fn delete<K: Managed>(api: &Api<K>, name: &str) {
+    let uid = api.get(name).await.unwrap().uid().unwrap();
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+    let gone = await_condition(api.clone(), name, is_deleted(&uid));
+    timeout(PATIENCE, gone).await.unwrap_or_else(|_| panic!("{name} does not go")).unwrap();
+}
+
+/// Has an object reconciled at once.
+async fn nudge<K: Managed>(api: &Api<K>, name: &str, token: &str) {
+    let annotations = json!({"market.kubebid.io/reconcile-at": token});
+    patch(api, name, json!({"metadata": {"annotations": annotations}})).await;
+}
+
+fn all<K: Resource<DynamicType = (), Scope = ClusterResourceScope>>(story: &Story) -> Api<K> {
+    Api::all(story.client.clone())
+}
+
+fn own<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(story: &Story) -> Api<K> {
+    Api::namespaced(story.client.clone(), &story.namespace)
+}
+
+fn object(kind: &str, name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "market.kubebid.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+/// Returns the token in a Secret, when there is one that is not `old`.
+async fn token(story: &Story, name: &str, old: &str) -> String {
+    let text = |secret: &Secret| {
+        let data = secret.data.clone().unwrap_or_default();
+        data.get("token").map(|token| String::from_utf8(token.0.clone()).unwrap())
+    };
+    let new = |secret: Option<&Secret>| secret.and_then(text).is_some_and(|token| token != old);
+    let secret = timeout(PATIENCE, await_condition(own::<Secret>(story), name, new)).await;
+    text(&secret.expect("a token").unwrap().unwrap()).unwrap()
+}
+
+async fn markets_seen_by(story: &Story, token: &str) -> Result<usize, kubebid_client::Error> {
+    let client = Client::builder().endpoints([story.market.endpoint()]).token(token).build().unwrap();
+    client.list_markets(v1::ListMarketsRequest::default()).await.map(|list| list.markets.len())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_engine_gets_its_market_from_objects() {
+    let story = begin("market-objects").await;
+    let engine = story.market.admin().clone();
+    let _running = run(&story, |manager| market::add_markets(manager, &engine, "plane"));
+    let (types, markets, accounts) =
+        (all::<InstanceType>(&story), all::<Market>(&story), all::<Account>(&story));
+
+    // The market waits for its instance type.
+    let spec = json!({"instanceType": "h100-8x", "region": "eu-west", "rules": {"noticeUs": 60_000_000}});
+    create(&markets, object("Market", "h100-eu", spec)).await;
+    until(&markets, "h100-eu", |status| status.reason == "DependencyMissing").await;
+    let spec = json!({"allocatable": {"cpu": "192", "nvidia.com/gpu": "8"}, "onDemandPrice": "98.32"});
+    create(&types, object("InstanceType", "h100-8x", spec)).await;
+    until(&types, "h100-8x", succeeded).await;
+    until(&markets, "h100-eu", succeeded).await;
+    let rules = async || {
+        let list = engine.list_markets(v1::ListMarketsRequest::default()).await.unwrap();
+        list.markets.into_iter().find(|market| market.market == "h100-8x/eu-west").unwrap().rules.unwrap()
+    };
+    assert_eq!(rules().await.notice_us, Some(60_000_000));
+
+    // A rule that changes is changed, a rule that cannot is said.
+    patch(&markets, "h100-eu", json!({"spec": {"rules": {"noticeUs": 90_000_000}}})).await;
+    until(&markets, "h100-eu", succeeded).await;
+    assert_eq!(rules().await.notice_us, Some(90_000_000));
+    patch(&markets, "h100-eu", json!({"spec": {"rules": {"tickMicros": 500}}})).await;
+    let market = until(&markets, "h100-eu", |status| status.reason == "PermissionMissing").await;
+    let message = &market.external().unwrap().message;
+    assert!(message.starts_with("the tick of a market cannot be changed"), "{message}");
+    patch(&markets, "h100-eu", json!({"spec": {"rules": {"tickMicros": null}}})).await;
+    until(&markets, "h100-eu", succeeded).await;
+
+    // An account has a token in a Secret. A Secret that is gone is made anew, and the old token is worth nothing.
+    let secret = json!({"namespace": story.namespace, "name": "team-a"});
+    let spec = json!({"roles": ["tenant"], "tokenSecret": secret, "limits": {"openBids": 5}});
+    create(&accounts, object("Account", "team-a", spec)).await;
+    until(&accounts, "team-a", succeeded).await;
+    let first = token(&story, "team-a", "").await;
+    assert_eq!(markets_seen_by(&story, &first).await.unwrap(), 1);
+    own::<Secret>(&story).delete("team-a", &DeleteParams::default()).await.unwrap();
+    nudge(&accounts, "team-a", "1").await;
+    let second = token(&story, "team-a", &first).await;
+    assert!(markets_seen_by(&story, &first).await.is_err());
+    assert_eq!(markets_seen_by(&story, &second).await.unwrap(), 1);
+    until(&accounts, "team-a", succeeded).await;
+    delete(&accounts, "team-a").await;
+    assert!(markets_seen_by(&story, &second).await.is_err(), "the token of a deleted account works");
+
+    // What the engine cannot remove is left.
+    delete(&markets, "h100-eu").await;
+    delete(&types, "h100-8x").await;
+    assert_eq!(rules().await.notice_us, Some(90_000_000));
+}
+
+const MARKET: &str = "h100-8x/eu-west";
+
+async fn offer(story: &Story) -> Option<v1::Offer> {
+    let get = v1::GetOfferRequest { market: MARKET.to_owned(), ..Default::default() };
+    story.market.provider.as_ref().unwrap().get_offer(get).await.ok()?.offer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offer_follows_its_object_until_the_last_unit_is_free() {
+    let mut story = begin("offer-objects").await;
+    let notice = Duration::from_secs(3);
+    let times = Times { notice, ..Times::default() };
+    story.market.open_with(MARKET, times).await;
+    let provider = story.market.provider.clone().unwrap();
+    let namespace = story.namespace.clone();
+    let _running = run(&story, |manager| market::add_offers(manager, &provider, "plane", Some(&namespace)));
+    let offers = own::<Offer>(&story);
+    let spec = json!({"instanceType": "h100-8x", "region": "eu-west", "capacity": 3, "reserve": "1.5"});
+    create(&offers, object("Offer", "gpu", spec)).await;
+    until(&offers, "gpu", succeeded).await;
+    assert_eq!(offer(&story).await.map(|it| (it.capacity, it.reserve_micros)), Some((3, 1_500_000)));
+
+    // Refusals are reasons.
+    patch(&offers, "gpu", json!({"spec": {"reserve": "1.00005"}})).await;
+    until(&offers, "gpu", |status| status.reason == "BadReserve" && status.state == State::Failed).await;
+    patch(&offers, "gpu", json!({"spec": {"reserve": "1.25"}})).await;
+    until(&offers, "gpu", succeeded).await;
+
+    // A change by the command line is repaired.
+    let put =
+        v1::PutOfferRequest { market: MARKET.into(), capacity: 9, reserve_micros: 1, ..Default::default() };
+    let put = v1::PutOfferRequest { reserve_micros: 9_000_000, ..put };
+    provider.put_offer(put).await.unwrap();
+    nudge(&offers, "gpu", "1").await;
+    story
+        .eventually("the offer is as its object says", || async {
+            offer(&story).await.is_some_and(|it| (it.capacity, it.reserve_micros) == (3, 1_250_000))
+        })
+        .await;
+
+    // An engine that is away delays a change.
+    story.market.stop().await;
+    patch(&offers, "gpu", json!({"spec": {"capacity": 2}})).await;
+    let away = |status: &ExternalStatus| status.unreachable_since.is_some();
+    let look = |offer: Option<&Offer>| offer.and_then(Managed::external).is_some_and(away);
+    timeout(PATIENCE, await_condition(offers.clone(), "gpu", look)).await.expect("it is said").unwrap();
+    story.market.resume().await;
+    until(&offers, "gpu", succeeded).await;
+    assert_eq!(offer(&story).await.map(|it| it.capacity), Some(2));
+
+    // Units that are held leave with notice; the object stays until then.
+    story.market.rival_bids(MARKET, 2, 3.0).await;
+    story
+        .eventually("both units are held", || async {
+            offer(&story).await.is_some_and(|it| it.allocated == 2)
+        })
+        .await;
+    let rival = story.market.rival.clone().unwrap();
+    for allocation in rival.all(v1::ListAllocationsRequest::default()).await.unwrap().allocations {
+        let ready = v1::ReportReadyRequest { allocation: allocation.allocation, ..Default::default() };
+        rival.report_ready(ready).await.unwrap();
+    }
+    let uid = offers.get("gpu").await.unwrap().uid().unwrap();
+    offers.delete("gpu", &DeleteParams::default()).await.unwrap();
+    let leaving = |offer: Option<&Offer>| {
+        offer.is_some_and(|it| it.status.as_ref().is_some_and(|status| status.leaving == 2))
+    };
+    timeout(PATIENCE, await_condition(offers.clone(), "gpu", leaving)).await.expect("leaving units").unwrap();
+    let gone = await_condition(offers.clone(), "gpu", is_deleted(&uid));
+    timeout(PATIENCE, gone).await.expect("the offer goes").unwrap();
+    assert!(offer(&story).await.is_none_or(|it| it.capacity + it.allocated + it.leaving == 0));
+}
