@@ -16,7 +16,7 @@ use crate::object::ObjectName;
 use crate::phased::{self, Phased, Plan, Progress};
 use crate::reconciler::{Action, Context, Error, Reconciler};
 use crate::watch::{Watch, Watches};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::runtime::events::EventType;
 pub use observation::ExternalObservation;
 use observation::{RECREATING, hash_of};
@@ -149,7 +149,7 @@ impl<E: External> Phased for Machine<E> {
                 return;
             }
         };
-        let now = Time(clock::now());
+        let now = MicroTime(clock::now());
         let status = object.external_mut();
         // A call without an answer that is made again keeps its number, and so its idempotency key.
         let is_repetition = status.unanswered == Some(state) && status.spec_hash.as_ref() == Some(&hash);

@@ -2,7 +2,7 @@
 
 use crate::external::transition::State;
 use crate::object::Object;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,7 +42,7 @@ pub struct ExternalStatus {
     pub attempt: u32,
     /// The time when the last of them was begun.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub called_at: Option<Time>,
+    pub called_at: Option<MicroTime>,
     /// The state of the last of them, if its answer did not come: it may have had an effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unanswered: Option<State>,
@@ -57,7 +57,7 @@ pub struct ExternalStatus {
     pub origin: Option<Origin>,
     /// The time from which there is no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unreachable_since: Option<Time>,
+    pub unreachable_since: Option<MicroTime>,
     /// The note that the last call has left for the next, in JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,

@@ -8,8 +8,7 @@ use crate::external::transition::{Deletion, DependencyState, Reason, Sight, Situ
 use crate::external::{CallError, Dependency, External, Managed as _, Observed};
 use crate::manager::PAUSED;
 use crate::object::ObjectName;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::SignedDuration;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -110,16 +109,18 @@ impl<E: External> Machine<E> {
     /// Compares the times of the status with the clock.
     pub(super) fn watch_clock(&self, object: &E::Object, observation: &mut ExternalObservation<E::Details>) {
         let (timing, status) = (self.external.timing(), object.external().cloned().unwrap_or_default());
-        let has_passed = |since: &Option<Time>, limit| since.as_ref().is_some_and(|it| age(it) >= limit);
+        let has_passed = |since: Option<Timestamp>, limit| since.is_some_and(|it| age(it) >= limit);
+        let called_at = status.called_at.map(|time| time.0);
         let it = &mut observation.situation;
-        it.is_in_grace = status.called_at.is_some() && !has_passed(&status.called_at, timing.creation_grace);
-        let is_at_work = status.state == State::Verifying && has_passed(&status.since, timing.progress_limit);
+        it.is_in_grace = called_at.is_some() && !has_passed(called_at, timing.creation_grace);
+        let is_at_work = status.state == State::Verifying
+            && has_passed(status.since.map(|time| time.0), timing.progress_limit);
         it.is_late = is_at_work || status.reason == Reason::TookTooLong.word();
         it.is_out_of_patience = if it.seen == Sight::Unreachable {
-            has_passed(&status.unreachable_since, timing.patience)
+            has_passed(status.unreachable_since.map(|time| time.0), timing.patience)
         } else {
             // A deletion whose answer did not come may not have arrived.
-            status.unanswered == Some(State::Recreating) || has_passed(&status.since, timing.patience)
+            status.unanswered == Some(State::Recreating) || has_passed(called_at, timing.patience)
         };
     }
 
@@ -138,9 +139,9 @@ impl<E: External> Machine<E> {
         let has_others = object.finalizers().iter().any(|name| *name != self.finalizer());
         if self.annotation(object, ABANDON) == Some("true") {
             Deletion::Abandoned
-        } else if timing.deletion_limit.is_some_and(|limit| age(since) >= limit) {
+        } else if timing.deletion_limit.is_some_and(|limit| age(since.0) >= limit) {
             Deletion::Expired
-        } else if has_others && age(since) < timing.finalizer_wait {
+        } else if has_others && age(since.0) < timing.finalizer_wait {
             Deletion::Waiting
         } else {
             Deletion::Now
@@ -212,8 +213,8 @@ pub(super) fn group<E: External>() -> String {
 }
 
 /// Returns the time since.
-pub(super) fn age(since: &Time) -> Duration {
-    let age: SignedDuration = clock::now().duration_since(since.0);
+pub(super) fn age(since: Timestamp) -> Duration {
+    let age: SignedDuration = clock::now().duration_since(since);
     Duration::try_from(age).unwrap_or_default()
 }
 

@@ -9,7 +9,7 @@ use crate::external::{CallError, CallErrorKind, External, Managed};
 use crate::object::Object;
 use crate::phased::Progress;
 use crate::reconciler::{Context, Error};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use kube::runtime::events::EventType;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
@@ -198,7 +198,7 @@ pub(super) fn enter<K: Managed>(object: &mut K, state: State, reason: &str, mess
 pub(super) fn not_synced<K: Managed>(object: &mut K, error: CallError) -> Error<CallError> {
     let status = object.external_mut();
     if error.kind == CallErrorKind::Transient && status.unreachable_since.is_none() {
-        status.unreachable_since = Some(Time(clock::now()));
+        status.unreachable_since = Some(MicroTime(clock::now()));
     }
     let reason =
         if error.kind == CallErrorKind::Transient { Reason::Unreachable.word() } else { &*error.reason };

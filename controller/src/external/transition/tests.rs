@@ -147,7 +147,7 @@ fn every_situation_is_in_the_table() {
     }
     section(&mut text, "The resource is not ours", Situation { is_ours: false, ..USUAL });
     section(&mut text, "An older object has the resource", Situation { is_duplicate: true, ..USUAL });
-    section(&mut text, "DeleteAnswer by somebody else", Situation { is_deleted_by_us: false, ..USUAL });
+    section(&mut text, "Deletion by somebody else", Situation { is_deleted_by_us: false, ..USUAL });
     section(&mut text, "No retry", Situation { may_retry: false, ..USUAL });
     section(&mut text, "Created a moment ago", Situation { is_in_grace: true, ..USUAL });
     section(&mut text, "At work for too long", Situation { is_late: true, ..USUAL });

@@ -219,6 +219,8 @@ impl Inner {
             _ => {
                 // `ready` is a deletion that cannot be seen before it is done.
                 match until {
+                    // It is being deleted already.
+                    Some(_) if matches!(resource.work, Some((_, None))) => {}
                     Some((until, end)) => {
                         let state = if end == "ready" { "deleting" } else { "ready" };
                         (resource.state, resource.work) = (state, Some((until, None)));

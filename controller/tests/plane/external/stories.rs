@@ -191,6 +191,22 @@ async fn a_resource_is_created_anew_only_when_the_old_one_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_cannot_be_seen_is_asked_for_again_from_time_to_time() {
+    let storage = Storage::begin_with("recreate-slowly", Timing { patience: 500 * MS, ..quick() }).await;
+    let id = storage.bucket_id("a");
+    storage.bucket("a").await;
+    storage.until::<Bucket>("a", State::Succeeded).await;
+    storage.service.works_to("delete", &id, 1800 * MS, "pretend");
+    storage.patch_bucket("a", json!({"spec": {"region": "us"}})).await;
+    storage.until::<Bucket>("a", State::Succeeded).await;
+    let changes = storage.service.changes(&id);
+    let deletions = changes.iter().filter(|change| change.starts_with("delete")).count();
+    // Each after another half second, although the resource is looked at ten times a second.
+    assert!((2..=4).contains(&deletions), "{changes:?}");
+    assert_eq!(changes.iter().filter(|change| change.starts_with("create")).count(), 2, "{changes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_deleted_for_a_recreate_that_is_not_permitted() {
     let storage = Storage::begin("recreate-forbidden").await;
     for (name, permissions) in [("no-c", "ud"), ("no-d", "cu")] {
