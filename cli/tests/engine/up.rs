@@ -76,7 +76,9 @@ fn it_prints_links_to_the_page_and_opens_the_one_of_the_tenant() {
     let mut market = Living(market.stdout(Stdio::piped()).spawn().expect("it runs"));
     let said = BufReader::new(market.0.stdout.take().expect("it is piped"));
     let begins = format!("http://{}/#token=kb_", port.address());
-    let link = said.lines().map(|line| line.expect("text")).find(|line| line.starts_with("  tenant-a"));
+    // Read to the end of the test: a program whose reader is gone ends.
+    let mut lines = said.lines().map(|line| line.expect("text"));
+    let link = lines.by_ref().find(|line| line.starts_with("  tenant-a"));
     let link = link.expect("it prints a link for each person");
     assert!(link.contains(&begins), "{link}");
     while !opened.exists() {
@@ -85,6 +87,7 @@ fn it_prints_links_to_the_page_and_opens_the_one_of_the_tenant() {
     }
     let opened = std::fs::read_to_string(&opened).expect("it is there");
     assert!(link.ends_with(&opened) && opened.starts_with(&begins), "{opened}");
+    drop(lines);
 }
 
 /// Ends with its code for faults, and says this.
