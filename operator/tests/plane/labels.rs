@@ -194,6 +194,12 @@ impl Labels {
         self.patches().remove(node).unwrap_or_default()
     }
 
+    /// Waits until the audit log, which comes after the watches, has so many patches of a node.
+    async fn logged(&self, node: &str, patches: usize) {
+        let what = format!("{patches} patches of {node} in the audit log");
+        self.story.eventually(&what, || async { self.made(node) >= patches }).await;
+    }
+
     /// The number of patches of a node that were made: Kubernetes writes a new node too, and a patch may come too late.
     fn made(&self, node: &str) -> usize {
         self.patches_of(node).into_iter().filter(|code| *code == 200).count()
@@ -256,6 +262,7 @@ async fn nodes_follow_the_set_of_their_pool_and_no_other() {
     assert_eq!(bare.labels().get("zone"), None);
     assert_eq!(bare.labels()["theirs"], "1");
     assert_eq!((annotation(&bare, ""), annotation(&bare, PREVIOUS_SUFFIX)), (None, None));
+    labels.logged(&node, 3).await;
     assert_eq!(labels.patches_of(&node), [200; 3]);
     assert_eq!(labels.get(&other).await.resource_version(), untouched);
 }
@@ -298,11 +305,13 @@ async fn a_label_that_is_changed_by_hand_is_restored_in_one_pass() {
     labels.until(&node, "it is settled", is_settled).await;
     labels.labelled(&node, "tier", Some("gold")).await;
     labels.synced(&pool, 1).await;
+    labels.logged(&node, 1).await;
     let before = labels.patches_of(&node).len();
     labels.relabel(&node, json!({"tier": null, "team": "web"})).await;
     let restored = labels.labelled(&node, "tier", Some("gold")).await;
     assert_eq!(restored.labels()["team"], "ml");
     labels.synced(&pool, 1).await;
+    labels.logged(&node, before + 1).await;
     assert_eq!(labels.patches_of(&node).len(), before + 1);
 }
 
@@ -342,6 +351,7 @@ async fn a_node_whose_pool_is_known_late_is_labelled_then() {
     labels.relabel(&node, json!({POOL: pool})).await;
     labels.labelled(&node, "tier", Some("gold")).await;
     labels.synced(&pool, 1).await;
+    labels.logged(&node, 1).await;
     assert_eq!(labels.patches_of(&node), [200]);
     labels.story.plane.restart(Component::Kwok);
 }
@@ -707,6 +717,7 @@ async fn a_node_of_a_bidnode_has_its_labels_before_any_pod_and_one_writer() {
     for node in labels.story.nodes_of(&bidnode).await {
         assert_eq!((node.labels()["tier"].as_str(), node.labels()["team"].as_str()), ("gold", "web"));
         assert_eq!(annotation(&node, "").as_deref(), Some(r#"["tier"]"#));
+        labels.logged(&node.name_any(), 1).await;
         assert_eq!(labels.made(&node.name_any()), 1, "one patch registers and labels it");
     }
     // The set changes, and then the BidNode gives the key up.
@@ -719,6 +730,7 @@ async fn a_node_of_a_bidnode_has_its_labels_before_any_pod_and_one_writer() {
         let name = node.name_any();
         let labelled = labels.labelled(&name, "team", Some("ml")).await;
         assert_eq!(annotation(&labelled, "").as_deref(), Some(r#"["team","tier"]"#));
+        labels.logged(&name, 3).await;
         assert_eq!(labels.made(&name), 3, "one patch for each change");
     }
     labels
