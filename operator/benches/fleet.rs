@@ -14,9 +14,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kubebid_client::v1::Allocation;
 use kubebid_client::v1::allocation::EndReason;
 use kubebid_operator::api::BidNode;
+use kubebid_testkit::Process;
 use serde_json::json;
 use std::time::{Duration, Instant};
-use story::{Operator, Story};
+use story::Story;
 
 /// Nodes of KWOK renew their leases four times in it: with the usual 30 s that is all that the API server of a
 /// fleet would have time for.
@@ -163,7 +164,7 @@ fn within(text: &str, name: &str) -> String {
 }
 
 /// The processor time that it has used.
-fn cpu(operator: &Operator) -> Duration {
+fn cpu(operator: &Process) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", operator.pid())).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
@@ -171,7 +172,7 @@ fn cpu(operator: &Operator) -> Duration {
 }
 
 /// The most memory that it has had.
-fn peak_mib(operator: &Operator) -> u64 {
+fn peak_mib(operator: &Process) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", operator.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024

@@ -2,9 +2,6 @@
 //! `cargo bench -p kubebid-operator --bench labels -- NODES`.
 #![allow(clippy::disallowed_methods, reason = "a test writes as people do")]
 
-#[path = "../tests/plane/accounts.rs"]
-#[allow(dead_code, reason = "the stories use the rest")]
-mod accounts;
 #[path = "../tests/plane/market.rs"]
 #[allow(dead_code, reason = "the stories use the rest")]
 mod market;
@@ -18,6 +15,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kubebid_operator::api::{ANNOTATION_MANAGED_LABELS, NodePoolLabelSet};
+use kubebid_testkit::Account;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -26,11 +24,10 @@ use story::Story;
 
 /// Nodes of KWOK renew their leases four times in it.
 const GRACE_SECONDS: u32 = 1200;
-/// As many patches at once as the operator sends.
+/// The number of patches that the operator sends at once.
 const CONCURRENCY: usize = 32;
 const ROUNDS: usize = 5;
 const POOL: &str = "agentpool";
-const ACCOUNT: &str = "labeller";
 
 #[tokio::main]
 async fn main() {
@@ -38,7 +35,8 @@ async fn main() {
     let nodes = arguments.next().map_or(500, |text| text.parse().unwrap());
     let mut story = Story::alone_with_grace("labels", GRACE_SECONDS).await;
     let folder = tempfile::tempdir().unwrap();
-    story.kubeconfig = accounts::make(&story, ACCOUNT, folder.path());
+    let account = story.account("labeller", folder.path());
+    story.kubeconfig = account.kubeconfig().to_owned();
     let names: Vec<String> = (0..nodes).map(|number| format!("n{number}")).collect();
     for name in &names {
         let node = json!({"metadata": {"name": name, "labels": {POOL: "gold"}}});
@@ -64,13 +62,13 @@ async fn main() {
         let ready = format!("ready-{round}");
         set(&story, &ready, json!({})).await;
         counted(&story, &ready, 0).await;
-        let before = patches(&story);
+        let before = patches(&account);
         let began = Instant::now();
         let all = until_all(&story, nodes, |node| node.labels().get("tier") == Some(&value));
         let changed = set(&story, "gold", json!({"tier": value, "team": "ml"}));
         rounds.push(tokio::join!(changed, all).1 - began);
         counted(&story, "gold", nodes).await;
-        let sent = patches(&story)[before.len()..].to_vec();
+        let sent = patches(&account)[before.len()..].to_vec();
         let most = sent.iter().map(|node| sent.iter().filter(|it| *it == node).count()).max().unwrap_or(0);
         println!(
             "round {round}: labelled within {:.2} s, a bare loop takes {:.2} s; {} patches of {nodes} nodes, at most {most} \
@@ -83,14 +81,14 @@ async fn main() {
             story.operator = None;
         }
     }
-    let before = patches(&story).len();
+    let before = patches(&account).len();
     let last = (ROUNDS - 1).to_string();
     set(&story, "gold", json!({"tier": last, "team": "ml"})).await;
     // A node that changes after it is labelled after it.
     let without = Patch::Merge(json!({"metadata": {"labels": {"tier": null}}}));
     story.nodes().patch("n0", &PatchParams::default(), &without).await.unwrap();
     until_all(&story, nodes, |node| node.labels().get("tier") == Some(&last)).await;
-    let again = patches(&story).len() - before - 1;
+    let again = patches(&account).len() - before - 1;
     loops.sort();
     rounds.sort();
     let (operator, bare) = (rounds[ROUNDS / 2].as_secs_f64(), loops[ROUNDS / 2].as_secs_f64());
@@ -155,8 +153,8 @@ fn is_settled(node: &Node) -> bool {
 }
 
 /// Returns the nodes that the operator has patched, one for each patch.
-fn patches(story: &Story) -> Vec<String> {
-    let asked = accounts::asked(story.plane, &story.namespace, ACCOUNT);
+fn patches(account: &Account) -> Vec<String> {
+    let asked = account.requests();
     let of_nodes = asked.iter().filter(|it| it["verb"] == "patch" && it["objectRef"]["resource"] == "nodes");
     of_nodes.map(|it| it["objectRef"]["name"].as_str().unwrap().to_owned()).collect()
 }

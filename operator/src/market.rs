@@ -31,7 +31,7 @@ const TIMING: Timing = Timing {
     poll: Duration::from_secs(5),
     resync: Some(Duration::from_secs(60)),
     retries: true,
-    creation_grace: Duration::ZERO,
+    creation_grace: Duration::from_secs(2),
     progress_limit: Duration::from_secs(3600),
     patience: Duration::from_secs(120),
     finalizer_wait: Duration::from_secs(600),

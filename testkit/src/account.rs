@@ -33,6 +33,18 @@ impl Account {
         Account { plane, user: format!("system:serviceaccount:{namespace}:{name}"), kubeconfig }
     }
 
+    /// Makes an account that may do anything.
+    ///
+    /// # Panics
+    /// If there is one of this name in the namespace, or the folder cannot be written.
+    pub fn administrator(plane: &'static Plane, namespace: &str, name: &str, folder: &Path) -> Account {
+        plane.get(&["create", "serviceaccount", name, "-n", namespace]);
+        let (binding, account) =
+            (format!("{namespace}-{name}"), format!("--serviceaccount={namespace}:{name}"));
+        plane.get(&["create", "clusterrolebinding", &binding, "--clusterrole=cluster-admin", &account]);
+        Account::of(plane, namespace, name, folder)
+    }
+
     /// Returns its kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig

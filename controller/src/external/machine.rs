@@ -8,7 +8,7 @@ use crate::clock;
 use crate::conditions::{self, NewCondition};
 use crate::external::dependencies::{DependenciesOf, DependencyKinds, KindMap};
 use crate::external::status::Origin;
-use crate::external::transition::{Deletion, Sight, State, Step, transition};
+use crate::external::transition::{Deletion, Reason, Sight, State, Step, transition};
 use crate::external::{CallError, CallErrorKind, External, Managed};
 use crate::failpoint;
 use crate::index::Index;
@@ -143,22 +143,33 @@ impl<E: External> Phased for Machine<E> {
             MachineStep::Take(Step::Update) => (State::Updating, "Updating"),
             MachineStep::Take(Step::Recreate) => (State::Recreating, RECREATING),
             MachineStep::Take(Step::Complete) => (State::Completing, "Completing"),
+            MachineStep::Take(Step::Delete) => (State::Terminating, Reason::Deleting.word()),
             MachineStep::Pause
             | MachineStep::WriteMetadata(_)
-            | MachineStep::Take(Step::Stay | Step::Enter(..) | Step::Delete | Step::RemoveFinalizer) => {
-                return;
-            }
+            | MachineStep::Take(Step::Stay | Step::Enter(..) | Step::RemoveFinalizer) => return,
         };
         let now = MicroTime(clock::now());
         let status = object.external_mut();
         // A call without an answer that is made again keeps its number, and so its idempotency key.
-        let is_repetition = status.unanswered == Some(state) && status.spec_hash.as_ref() == Some(&hash);
+        let is_same = state == State::Terminating || status.spec_hash.as_ref() == Some(&hash);
+        let is_repetition = status.unanswered == Some(state) && is_same;
+        match state {
+            // The write before the hook was seen.
+            State::Completing => status.unanswered = None,
+            State::Terminating => status.unanswered = Some(state),
+            State::Pending
+            | State::Creating
+            | State::Updating
+            | State::Verifying
+            | State::Succeeded
+            | State::Recreating
+            | State::Failed => {
+                (status.spec_hash, status.called_at, status.unanswered) = (Some(hash), Some(now), Some(state));
+            }
+        }
         if state != State::Completing && !is_repetition {
             status.attempt += 1;
             status.completed_spec = None;
-        }
-        if state != State::Completing {
-            (status.spec_hash, status.called_at, status.unanswered) = (Some(hash), Some(now), Some(state));
         }
         if state == State::Creating {
             status.origin = Some(Origin::Created);

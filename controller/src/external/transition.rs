@@ -261,11 +261,13 @@ fn progress(state: State, it: &Situation) -> Step {
 fn recreation(it: &Situation) -> Step {
     match it.seen {
         Sight::Missing => create(it),
+        // It is wanted again as it is, and its deletion did not happen.
+        Sight::Ready if it.is_out_of_patience => progress(State::Pending, it),
         // Somebody else's deletion did not happen.
         Sight::Ready | Sight::UpdateRequired | Sight::RecreateRequired if !it.is_deleted_by_us => {
             progress(State::Pending, it)
         }
-        Sight::Ready | Sight::UpdateRequired | Sight::RecreateRequired
+        Sight::UpdateRequired | Sight::RecreateRequired
             if it.is_out_of_patience && it.permissions.create && it.permissions.delete =>
         {
             Step::Recreate
@@ -306,6 +308,8 @@ fn deletion(state: State, it: &Situation) -> Step {
         (Deletion::No | Deletion::Now, _) if state != State::Terminating => {
             Step::Enter(State::Terminating, Reason::Deleting)
         }
+        // It may appear yet.
+        (Deletion::No | Deletion::Now, Sight::Missing) if it.is_in_grace => Step::Stay,
         (Deletion::No | Deletion::Now, Sight::Missing) => Step::RemoveFinalizer,
         (Deletion::No | Deletion::Now, Sight::Deleting) => Step::Stay,
         (

@@ -8,7 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
 use kube::{Client, Config, CustomResourceExt as _, Resource};
 use kubebid_controller::{Manager, Object};
-use kubebid_testkit::Plane;
+use kubebid_testkit::{Account, Plane};
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -23,6 +23,7 @@ pub(crate) struct Story {
     pub(crate) client: Client,
     pub(crate) plane: &'static Plane,
     namespace: &'static str,
+    account: Account,
 }
 
 impl Story {
@@ -30,15 +31,11 @@ impl Story {
     pub(crate) async fn begin(namespace: &'static str) -> Story {
         let plane = plane();
         plane.get(&["create", "namespace", namespace]);
-        plane.get(&["create", "serviceaccount", "controller", "-n", namespace]);
-        let account = format!("--serviceaccount={namespace}:controller");
-        plane.get(&["create", "clusterrolebinding", namespace, "--clusterrole=cluster-admin", &account]);
-        let token = plane.get(&["create", "token", "controller", "-n", namespace]);
-        let mut kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
-        let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
-        user.token = Some(token.trim().to_owned().into());
+        let folder = tempfile::tempdir().unwrap();
+        let account = Account::administrator(plane, namespace, "controller", folder.path());
+        let kubeconfig = Kubeconfig::read_from(account.kubeconfig()).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        Story { client: Client::try_from(config).unwrap(), plane, namespace }
+        Story { client: Client::try_from(config).unwrap(), plane, namespace, account }
     }
 
     /// Returns the objects of a kind in the namespace.
@@ -78,11 +75,9 @@ impl Story {
         reached.unwrap().unwrap()
     }
 
-    /// Returns the requests for objects of the namespace, from the audit log.
+    /// Returns the requests of the story's controllers and people, from the audit log.
     pub(crate) fn requests(&self) -> Vec<Value> {
-        let log = self.plane.audit_log();
-        let requests = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        requests.filter(|request| request["objectRef"]["namespace"] == self.namespace).collect()
+        self.account.requests()
     }
 }
 

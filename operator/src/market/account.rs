@@ -12,6 +12,7 @@ use kubebid_controller::external::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// The key of a token's name in its Secret.
 const TOKEN_ID: &str = "token-id";
@@ -35,7 +36,7 @@ pub struct AccountSpec {
     #[serde(default)]
     pub limits: AccountLimits,
     /// The roles of the bearer of the token.
-    #[schemars(length(min = 1, max = 4))]
+    #[schemars(length(min = 1, max = 4), extend("x-kubernetes-list-type" = "set"))]
     pub roles: Vec<Role>,
     /// The Secret for the token. One that is deleted is made anew with another token.
     pub token_secret: TokenSecret,
@@ -173,9 +174,9 @@ impl Accounts {
         let (secret, tokens) = (self.secret(object).await?, self.tokens(object).await?);
         let data = secret.and_then(|secret| secret.data).unwrap_or_default();
         let id = data.get(TOKEN_ID).filter(|_| data.contains_key(TOKEN)).map(|id| id.0.as_slice());
-        let wanted: Vec<i32> = object.spec.roles.iter().copied().map(api_role).collect();
+        let wanted: BTreeSet<i32> = object.spec.roles.iter().copied().map(api_role).collect();
         Ok(match &tokens[..] {
-            [token] => id == Some(token.token_id.as_bytes()) && token.roles == wanted,
+            [token] => id == Some(token.token_id.as_bytes()) && token.roles.iter().copied().collect::<BTreeSet<_>>() == wanted,
             _ => false,
         })
     }
@@ -247,12 +248,14 @@ impl External for Accounts {
         self.put(request.object).await
     }
 
-    /// Makes a token and its Secret, unless they are there. A token whose Secret was not written is revoked: nobody has it.
+    /// Makes a token and its Secret, unless they are there.
     async fn complete(&self, request: &Request<'_, Self>) -> Result<(), CallError> {
         let object = request.object;
         if self.has_token(object).await? {
             return Ok(());
         }
+        // Also one whose Secret was never written: nobody has it.
+        self.revoke_all(object).await?;
         let there = self.secret(object).await?;
         let is_foreign = |secret: &Secret| {
             !secret.owner_references().iter().any(|it| Some(&it.uid) == object.uid().as_ref())
@@ -262,7 +265,6 @@ impl External for Accounts {
             let message = format!("the Secret {namespace}/{name} exists and was not made for this object");
             return Err(CallError::terminal("SecretExists", message));
         }
-        self.revoke_all(object).await?;
         let attempt = object.external().map_or(0, |status| status.attempt);
         let create = v1::CreateTokenRequest {
             account: object.name_any(),
@@ -280,11 +282,13 @@ impl External for Accounts {
                 patched.map(|patched| patched.is_some())
             }
         };
-        match written {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(CallError::transient("SecretNotWritten", "the Secret came or went meanwhile")),
-            Err(error) => Err(CallError::transient("SecretNotWritten", error.to_string())),
-        }
+        let why = match written {
+            Ok(true) => return Ok(()),
+            Ok(false) => "the Secret came or went meanwhile".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.revoke_all(object).await?;
+        Err(CallError::transient("SecretNotWritten", why))
     }
 
     async fn delete(&self, request: &Request<'_, Self>) -> Result<DeleteAnswer, CallError> {

@@ -66,7 +66,7 @@ pub struct OfferStatus {
     pub notice: u32,
     /// Units under notice that leave when it ends.
     pub leaving: u32,
-    /// The earnings of the provider in this market so far, in USD.
+    /// The earnings of the provider in this market by charges so far, in USD.
     pub earnings: String,
 }
 
@@ -90,10 +90,12 @@ pub(super) struct OfferDetails {
 }
 
 impl Offers {
-    async fn put(&self, request: &Request<'_, Self>, capacity: u32) -> Result<(), CallError> {
-        let spec = &request.object.spec;
-        let reserve_micros = micros(&spec.reserve)
-            .ok_or_else(|| CallError::terminal("BadReserve", format!("{:?} is no price", spec.reserve)))?;
+    async fn put(
+        &self,
+        request: &Request<'_, Self>,
+        capacity: u32,
+        reserve_micros: u64,
+    ) -> Result<(), CallError> {
         let put = v1::PutOfferRequest {
             client_key: request.idempotency_key.clone(),
             market: self.identity(request.object),
@@ -102,6 +104,15 @@ impl Offers {
         };
         self.0.put_offer(put).await.map_err(|error| call_error::of(&error))?;
         Ok(())
+    }
+
+    /// Makes the offer as its object says.
+    async fn put_spec(&self, request: &Request<'_, Self>) -> Result<Answer<()>, CallError> {
+        let spec = &request.object.spec;
+        let reserve_micros = micros(&spec.reserve)
+            .ok_or_else(|| CallError::terminal("BadReserve", format!("{:?} is no price", spec.reserve)))?;
+        self.put(request, spec.capacity, reserve_micros).await?;
+        Ok(Answer::done())
     }
 
     async fn find(&self, market: &str) -> Result<Option<v1::Offer>, CallError> {
@@ -113,7 +124,8 @@ impl Offers {
         }
     }
 
-    /// Returns what the provider has earned in a market, running nodes included.
+    /// Returns what the provider has earned in a market by charges that were made. What running nodes accrue is not in it:
+    /// it grows all the time, and each change of the status is a write.
     async fn earned(&self, market: &str) -> Result<u64, CallError> {
         let statement = self
             .0
@@ -121,8 +133,7 @@ impl Offers {
             .await
             .map_err(|error| call_error::of(&error))?;
         let lines = statement.lines.into_iter().filter(|line| line.market == market);
-        let sums = lines.flat_map(|line| [line.charged, line.accrued]).flatten();
-        Ok(sums.map(|sums| sums.credit_micros).sum())
+        Ok(lines.filter_map(|line| line.charged).map(|sums| sums.credit_micros).sum())
     }
 }
 
@@ -144,13 +155,19 @@ impl External for Offers {
 
     async fn observe(&self, request: &Request<'_, Self>) -> Result<(Observed, Self::Details), CallError> {
         let (market, spec) = (self.identity(request.object), &request.object.spec);
-        let Some(offer) = self.find(&market).await? else { return Ok((Observed::Missing, None)) };
         let is_deleted = request.object.metadata.deletion_timestamp.is_some();
+        let Some(offer) = self.find(&market).await? else {
+            // Nothing is to be offered, and nothing is.
+            let observed = if spec.capacity == 0 && !is_deleted { Observed::Ready } else { Observed::Missing };
+            return Ok((observed, None));
+        };
+        // Without capacity the engine keeps the reserve as it was.
+        let has_reserve = spec.capacity == 0 || Some(offer.reserve_micros) == micros(&spec.reserve);
         let observed = if is_gone(&offer) && (spec.capacity > 0 || is_deleted) {
             Observed::Missing
         } else if is_deleted && offer.capacity == 0 {
             Observed::Deleting
-        } else if offer.capacity == spec.capacity && Some(offer.reserve_micros) == micros(&spec.reserve) {
+        } else if offer.capacity == spec.capacity && has_reserve {
             Observed::Ready
         } else {
             Observed::UpdateRequired
@@ -169,19 +186,20 @@ impl External for Offers {
     }
 
     async fn create(&self, request: &Request<'_, Self>) -> Result<Answer<()>, CallError> {
-        self.put(request, request.object.spec.capacity).await?;
-        Ok(Answer::done())
+        self.put_spec(request).await
     }
 
     async fn update(&self, request: &Request<'_, Self>) -> Result<Answer<()>, CallError> {
-        self.put(request, request.object.spec.capacity).await?;
-        Ok(Answer::done())
+        self.put_spec(request).await
     }
 
     /// Withdraws all units. The offer is gone when the last one under notice is.
     async fn delete(&self, request: &Request<'_, Self>) -> Result<DeleteAnswer, CallError> {
-        self.put(request, 0).await?;
-        let there = self.find(&self.identity(request.object)).await?;
+        let market = self.identity(request.object);
+        let Some(there) = self.find(&market).await? else { return Ok(DeleteAnswer::Gone) };
+        // Its reserve as it is: the one of the object may be one that the engine refuses.
+        self.put(request, 0, there.reserve_micros).await?;
+        let there = self.find(&market).await?;
         Ok(if there.as_ref().is_none_or(is_gone) { DeleteAnswer::Gone } else { DeleteAnswer::Accepted })
     }
 

@@ -1,10 +1,8 @@
 //! The operator ends where it hurts most, and another takes its place.
 
-use crate::accounts::{self, writes};
 use crate::story::{PATIENCE, Story};
-use serde_json::{Value, json};
-use std::path::PathBuf;
-use std::process::Command;
+use kubebid_testkit::Account;
+use serde_json::json;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -61,14 +59,14 @@ async fn a_panic_in_one_look_harms_nothing() {
 /// The lease of two replicas, each a service account of its own.
 struct Replicas {
     namespace: String,
-    accounts: [PathBuf; 2],
+    accounts: [Account; 2],
     _folder: TempDir,
 }
 
 impl Replicas {
     fn of(story: &Story) -> Replicas {
         let folder = tempfile::tempdir().unwrap();
-        let accounts = ["one", "two"].map(|account| accounts::make(story, account, folder.path()));
+        let accounts = ["one", "two"].map(|name| story.account(name, folder.path()));
         Replicas { namespace: story.namespace.clone(), accounts, _folder: folder }
     }
 
@@ -79,7 +77,7 @@ impl Replicas {
 
     /// The same, with a Lease that lasts for so many seconds.
     fn start_with(&self, story: &mut Story, which: usize, seconds: &str) {
-        story.kubeconfig = self.accounts[which].clone();
+        story.kubeconfig = self.accounts[which].kubeconfig().to_owned();
         let identity = ["one", "two"][which];
         story.start_operator(&[
             "--lease-name",
@@ -93,9 +91,20 @@ impl Replicas {
         ]);
     }
 
-    /// What each has asked of the API server.
-    fn asked(&self, story: &Story) -> [Vec<Value>; 2] {
-        ["one", "two"].map(|account| accounts::asked(story.plane, &self.namespace, account))
+    /// Waits until the second one has looked at the Lease.
+    async fn second_waits(&self, story: &Story) {
+        story
+            .eventually("the other has looked at the lease", || {
+                let requests = self.accounts[1].requests();
+                std::future::ready(requests.iter().any(|it| it["objectRef"]["resource"] == "leases"))
+            })
+            .await;
+    }
+
+    /// Asserts that the API server has seen no write of the first one after a write of the second.
+    fn wrote_in_turn(&self) {
+        let [one, two] = self.accounts.each_ref().map(Account::writes);
+        assert!(!one.is_empty() && one.iter().max() < two.iter().min(), "{one:?} {two:?}");
     }
 }
 
@@ -109,26 +118,18 @@ async fn a_leader_that_stands_still_writes_nothing_when_it_goes_on() {
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
     story.running("gpu", 1).await;
     let mut first = story.operator.take().unwrap();
-    signal(first.pid(), "STOP");
+    first.signal("STOP");
     replicas.start(&mut story, 1);
     story.change("gpu", json!({"minNodes": 3})).await;
     story.running("gpu", 3).await;
-    signal(first.pid(), "CONT");
+    first.signal("CONT");
     timeout(PATIENCE, first.ended()).await.expect("the old leader ends by itself");
     assert_eq!(story.market.all_bids().await.len(), 3);
     let since = first.log();
     let (_, after) =
         ["stood still", "lease is lost"].iter().find_map(|end| since.split_once(end)).expect("it says why");
     assert!(!after.contains("step="), "it did nothing after it stood still:\n{after}");
-    // And the API server has seen never two writers.
-    let asked = replicas.asked(&story);
-    let [one, two] = asked.each_ref().map(|asked| writes(asked));
-    assert!(!one.is_empty() && one.iter().max() < two.iter().min(), "{one:?} {two:?}");
-}
-
-fn signal(pid: u32, name: &str) {
-    let done = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().unwrap();
-    assert!(done.success());
+    replicas.wrote_in_turn();
 }
 
 #[tokio::test]
@@ -142,20 +143,13 @@ async fn another_replica_is_idle_until_the_leader_is_gone() {
     story.running("gpu", 1).await;
     let first = story.operator.take().unwrap();
     replicas.start(&mut story, 1);
-    story
-        .eventually("the other has looked at the lease", || {
-            let [_, two] = replicas.asked(&story);
-            std::future::ready(two.iter().any(|it| it["objectRef"]["resource"] == "leases"))
-        })
-        .await;
+    replicas.second_waits(&story).await;
     story.change("gpu", json!({"minNodes": 2})).await;
     story.running("gpu", 2).await;
     drop(first);
     story.change("gpu", json!({"minNodes": 3})).await;
     story.running("gpu", 3).await;
-    let asked = replicas.asked(&story);
-    let [one, two] = asked.each_ref().map(|asked| writes(asked));
-    assert!(!one.is_empty() && one.iter().max() < two.iter().min(), "{one:?} {two:?}");
+    replicas.wrote_in_turn();
 }
 
 #[tokio::test]
@@ -170,18 +164,11 @@ async fn a_replica_that_is_told_to_stop_hands_over_without_waiting_for_its_lease
     story.running("gpu", 1).await;
     let mut first = story.operator.take().unwrap();
     replicas.start_with(&mut story, 1, "3600");
-    story
-        .eventually("the other has looked at the lease", || {
-            let [_, two] = replicas.asked(&story);
-            std::future::ready(two.iter().any(|it| it["objectRef"]["resource"] == "leases"))
-        })
-        .await;
-    signal(first.pid(), "TERM");
+    replicas.second_waits(&story).await;
+    first.signal("TERM");
     timeout(PATIENCE, first.ended()).await.expect("it ends");
     assert!(first.log().contains("the lease is released"), "{}", first.log());
     story.change("gpu", json!({"minNodes": 2})).await;
     story.running("gpu", 2).await;
-    let asked = replicas.asked(&story);
-    let [one, two] = asked.each_ref().map(|asked| writes(asked));
-    assert!(!one.is_empty() && one.iter().max() < two.iter().min(), "{one:?} {two:?}");
+    replicas.wrote_in_turn();
 }

@@ -2,7 +2,6 @@
 //!
 //! All nodes of a plane are one operator's, so these stories take turns on a plane of their own.
 
-use crate::accounts;
 use crate::seen;
 use crate::story::{PATIENCE, Story, define, taints};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -19,7 +18,7 @@ use kubebid_operator::control::LabelOptions;
 use kubebid_operator::crds::{self, CrdOptions};
 use kubebid_operator::plan::labels::LabelRules;
 use kubebid_operator::policy;
-use kubebid_testkit::{Component, Plane};
+use kubebid_testkit::{Account, Component, Plane};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -32,11 +31,11 @@ use tokio::time::timeout;
 const EU: &str = "h100-8x/eu-west";
 /// The label by which most of these stories put a node into a pool: not the most important one.
 const POOL: &str = "agentpool";
-const ACCOUNT: &str = "labeller";
 
 /// A story with an operator whose sets are those of its namespace. Its requests are in the audit log.
 struct Labels {
     story: Story,
+    account: Account,
     _folder: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
@@ -60,8 +59,9 @@ impl Labels {
         });
         let mut story = Story::on(plane, name).await;
         let folder = tempfile::tempdir().unwrap();
-        story.kubeconfig = accounts::make(&story, ACCOUNT, folder.path());
-        Labels { story, _folder: folder, _turn: turn }
+        let account = story.account("labeller", folder.path());
+        story.kubeconfig = account.kubeconfig().to_owned();
+        Labels { story, account, _folder: folder, _turn: turn }
     }
 
     fn start(&mut self, more: &[&str]) {
@@ -166,10 +166,10 @@ impl Labels {
         .await
     }
 
-    /// What came of each patch of a node that the operator sent, by the node's name.
+    /// The codes of the answers to the operator's patches of nodes, by the name of the node.
     fn patches(&self) -> BTreeMap<String, Vec<u64>> {
         let mut patches: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for event in accounts::asked(self.story.plane, &self.story.namespace, ACCOUNT) {
+        for event in self.account.requests() {
             if event["verb"] == "patch" && event["objectRef"]["resource"] == "nodes" {
                 let name = event["objectRef"]["name"].as_str().unwrap().to_owned();
                 patches.entry(name).or_default().push(event["responseStatus"]["code"].as_u64().unwrap());
@@ -180,14 +180,13 @@ impl Labels {
 
     /// The number of writes of the statuses of the story's sets.
     fn status_writes(&self) -> usize {
-        let asked = accounts::asked(self.story.plane, &self.story.namespace, ACCOUNT);
         let is_status = |it: &&Value| {
             let object = &it["objectRef"];
             it["verb"] == "patch"
                 && object["resource"] == "nodepoollabelsets"
                 && object["namespace"] == self.story.namespace.as_str()
         };
-        asked.iter().filter(is_status).count()
+        self.account.requests().iter().filter(is_status).count()
     }
 
     fn patches_of(&self, node: &str) -> Vec<u64> {
@@ -220,8 +219,7 @@ impl Labels {
     }
 
     fn signal(&self, signal: &str) {
-        let pid = self.story.operator.as_ref().unwrap().pid().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        self.story.operator.as_ref().unwrap().signal(signal);
     }
 
     async fn metrics(&self) -> String {
@@ -405,10 +403,10 @@ async fn a_node_that_is_deleted_while_it_is_queued_troubles_nobody() {
         labels.node(node, json!({POOL: pool})).await;
         labels.labelled(node, "tier", Some("gold")).await;
     }
-    labels.signal("-STOP");
+    labels.signal("STOP");
     labels.set(&pool, json!({"tier": "silver"})).await;
     labels.story.nodes().delete(&gone, &DeleteParams::default()).await.unwrap();
-    labels.signal("-CONT");
+    labels.signal("CONT");
     labels.labelled(&stays, "tier", Some("silver")).await;
     labels.synced(&pool, 1).await;
     let metrics = labels.metrics().await;

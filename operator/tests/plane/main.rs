@@ -2,7 +2,6 @@
 //! operator process of its own.
 #![allow(clippy::disallowed_methods, reason = "a test writes as people do")]
 
-mod accounts;
 mod bids;
 mod crashes;
 mod crd;

@@ -1,20 +1,20 @@
 //! `deploy/kubernetes/`: applied for real, and the operator works with the rights that it gives.
 
-use crate::accounts;
 use crate::external::provider::Provider;
 use crate::preemption::is_tainted;
 use crate::story::{PATIENT, Story, plane};
 use k8s_openapi::api::core::v1::Pod;
 use kubebid_operator::crds::{self, CrdOptions};
-use kubebid_testkit::Plane;
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use kubebid_testkit::Account;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const EU: &str = "h100-8x/eu-west";
 const NOTICE: Duration = Duration::from_secs(20);
 const SYSTEM: &str = "kubebid-system";
+/// The name of the service account and of its roles.
+const OPERATOR: &str = "kubebid-operator";
 
 fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kubernetes")
@@ -90,7 +90,8 @@ async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
 
     let mut story = Story::without_operator("rights").await;
     let folder = tempfile::tempdir().unwrap();
-    story.kubeconfig = accounts::kubeconfig(plane, SYSTEM, "kubebid-operator", folder.path());
+    let account = Account::of(plane, SYSTEM, OPERATOR, folder.path());
+    story.kubeconfig = account.kubeconfig().to_owned();
     story.market.open(EU, NOTICE).await;
     story.market.offer(EU, 4, 2.0).await;
     let provider = Provider::start(Some(story.client.clone())).await;
@@ -117,42 +118,10 @@ async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
     plane.get(&["apply", "-k", &at(manifests().join("operator-with-kwok"))]);
     story.start_operator(&lease);
     live(&story, "kwok").await;
-    assert_eq!(granted(plane).difference(&used(plane)).cloned().collect::<Vec<_>>(), UNSEEN);
+    let mut granted = plane.granted_rights(&["clusterrole", OPERATOR]);
+    granted.extend(plane.granted_rights(&["role", OPERATOR, "-n", SYSTEM]));
+    assert_eq!(granted.difference(&account.used_rights()).cloned().collect::<Vec<_>>(), UNSEEN);
 }
 
 /// What no request shows: the API server asks for it by the by, where an admission plugin is on that is not here.
 const UNSEEN: [&str; 1] = ["update kubebid.io/bidnodes/finalizers"];
-
-/// Every verb that the manifests grant, with what it is for.
-fn granted(plane: &Plane) -> BTreeSet<String> {
-    let name = "kubebid-operator";
-    let mut granted = BTreeSet::new();
-    for role in [vec!["get", "clusterrole", name], vec!["get", "role", name, "-n", SYSTEM]] {
-        let role: Value = serde_json::from_str(&plane.get(&[&role[..], &["-o", "json"]].concat())).unwrap();
-        for rule in role["rules"].as_array().unwrap() {
-            let all = |key: &str| rule[key].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
-            for (group, resource) in
-                all("apiGroups").flat_map(|group| all("resources").map(move |it| (group, it)))
-            {
-                granted.extend(all("verbs").map(|verb| right(verb, group, resource)));
-            }
-        }
-    }
-    granted
-}
-
-/// Every verb that the operator has used, from the API server's audit log.
-fn used(plane: &Plane) -> BTreeSet<String> {
-    let ours = accounts::asked(plane, SYSTEM, "kubebid-operator");
-    ours.iter()
-        .map(|event| {
-            let text = |key: &str| event["objectRef"][key].as_str().unwrap_or_default();
-            let resource = [text("resource"), text("subresource")].join("/");
-            right(event["verb"].as_str().unwrap(), text("apiGroup"), resource.trim_end_matches('/'))
-        })
-        .collect()
-}
-
-fn right(verb: &str, group: &str, resource: &str) -> String {
-    format!("{verb} {group}/{resource}")
-}

@@ -9,17 +9,13 @@ use kube::runtime::wait::await_condition;
 use kube::{Client, Config};
 use kubebid_operator::api::{BidNode, BidNodeStatus, BidSlot, LABEL_UID};
 use kubebid_operator::crds::{self, CrdOptions};
-use kubebid_testkit::Plane;
+use kubebid_testkit::{Account, Plane, Process};
 use serde_json::{Value, json};
-use std::fs::File;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Longer than anything takes that works.
@@ -62,7 +58,7 @@ pub(crate) struct Story {
     pub(crate) client: Client,
     /// Who the operator is in the cluster.
     pub(crate) kubeconfig: PathBuf,
-    pub(crate) operator: Option<Operator>,
+    pub(crate) operator: Option<Process>,
 }
 
 impl Story {
@@ -101,9 +97,14 @@ impl Story {
         Story { plane, namespace, market, client, kubeconfig, operator: None }
     }
 
+    /// Makes a service account in the namespace that may do anything, for an operator whose requests are looked at.
+    pub(crate) fn account(&self, name: &str, folder: &Path) -> Account {
+        Account::administrator(self.plane, &self.namespace, name, folder)
+    }
+
     /// An operator for all namespaces: on a plane of its own only.
     pub(crate) fn start_everywhere(&mut self) {
-        self.operator = Some(Operator::spawn(self, &["--alone"]));
+        self.operator = Some(spawn(self, &["--alone"]));
     }
 
     /// Another namespace with the same operator; its market is not used.
@@ -113,7 +114,7 @@ impl Story {
 
     pub(crate) fn start_operator(&mut self, more: &[&str]) {
         self.operator = None;
-        self.operator = Some(Operator::start(self, more));
+        self.operator = Some(start(self, more));
     }
 
     pub(crate) fn bidnodes(&self) -> Api<BidNode> {
@@ -193,7 +194,7 @@ impl Story {
             "never so: {what}\n{}\n{}\n{}",
             serde_json::to_string_pretty(&node.ok().flatten().map(|node| node.status)).unwrap(),
             serde_json::to_string_pretty(&slots).unwrap(),
-            self.operator.as_ref().map_or(String::new(), Operator::log),
+            self.operator.as_ref().map_or(String::new(), Process::log),
         )
     }
 
@@ -324,88 +325,29 @@ pub(crate) fn taints(node: &Node) -> Vec<Taint> {
     taints.filter(|taint| !taint.key.starts_with("node.kubernetes.io/")).cloned().collect()
 }
 
-/// An operator process.
-pub(crate) struct Operator {
-    child: Child,
-    folder: TempDir,
+/// Starts `kubebid-operator run` for the namespace of a story.
+fn start(story: &Story, more: &[&str]) -> Process {
+    let mut arguments = vec!["--watch-namespace", &story.namespace];
+    if !more.contains(&"--lease-name") {
+        arguments.push("--alone");
+    }
+    // The nodes of a plane are those of all its stories: the labels of their pools are one operator's.
+    if !more.contains(&"--controllers") {
+        arguments.extend(["--controllers", "bidnodes"]);
+    }
+    arguments.extend(more);
+    spawn(story, &arguments)
 }
 
-impl Operator {
-    fn start(story: &Story, more: &[&str]) -> Operator {
-        let mut arguments = vec!["--watch-namespace", &story.namespace];
-        if !more.contains(&"--lease-name") {
-            arguments.push("--alone");
-        }
-        // The nodes of a plane are those of all its stories: the labels of their pools are one operator's.
-        if !more.contains(&"--controllers") {
-            arguments.extend(["--controllers", "bidnodes"]);
-        }
-        arguments.extend(more);
-        Operator::spawn(story, &arguments)
-    }
-
-    fn spawn(story: &Story, arguments: &[&str]) -> Operator {
-        let folder = tempfile::tempdir().unwrap();
-        let log = File::create(folder.path().join("log")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"))
-            .args(["run", "--endpoints", &story.market.endpoint()])
-            .arg("--token-file")
-            .arg(story.market.token_file())
-            .args(["--listen", "127.0.0.1:0", "--kwok-delay-ms", "50..200"])
-            .args(arguments)
-            .env("KUBECONFIG", &story.kubeconfig)
-            .env("KUBEBID_LOG", "info,kubebid_operator=debug")
-            .stderr(log)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        Operator { child, folder }
-    }
-
-    fn log_file(&self) -> PathBuf {
-        self.folder.path().join("log")
-    }
-
-    pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.log_file()).unwrap_or_default()
-    }
-
-    /// What it answers to GET.
-    pub(crate) async fn page(&self, path: &str) -> String {
-        let log = self.log();
-        let address = log.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
-        let address = address.trim_matches(|it: char| !it.is_ascii_digit());
-        let mut ops = TcpStream::connect(address).await.unwrap();
-        ops.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        ops.read_to_string(&mut answer).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("HTTP/1.0 200"), "{head}");
-        body.to_owned()
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    pub(crate) fn lives(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-
-    /// Waits until the process has ended.
-    pub(crate) async fn ended(&mut self) {
-        while self.child.try_wait().unwrap().is_none() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            eprintln!("--- the operator's log\n{}", self.log());
-        }
-    }
+fn spawn(story: &Story, arguments: &[&str]) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"));
+    command
+        .args(["run", "--endpoints", &story.market.endpoint()])
+        .arg("--token-file")
+        .arg(story.market.token_file())
+        .args(["--listen", "127.0.0.1:0", "--kwok-delay-ms", "50..200"])
+        .args(arguments)
+        .env("KUBECONFIG", &story.kubeconfig)
+        .env("KUBEBID_LOG", "info,kubebid_operator=debug");
+    Process::start(&mut command)
 }

@@ -36,7 +36,7 @@ impl<E: External> Machine<E> {
         context: &Context,
     ) -> Result<T, CallError> {
         let limit = self.external.timing().call.min(context.leadership.left());
-        let late = || CallError::transient("Timeout", format!("no answer to {name} within {limit:?}"));
+        let late = || CallError::transient("Timeout", format!("no answer to {name} in time"));
         let answer = tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()));
         let outcome = match &answer {
             Ok(_) => "ok",
@@ -58,7 +58,10 @@ impl<E: External> Machine<E> {
         let Some(written) = context.writer.patch(object, patch).await? else {
             return Ok(Progress::Deleted);
         };
+        // The spec in hand is still that of its generation.
+        let generation = object.meta().generation;
         *object.meta_mut() = written.meta().clone();
+        object.meta_mut().generation = generation;
         Ok(Progress::Done)
     }
 
@@ -109,7 +112,10 @@ impl<E: External> Machine<E> {
         if error.kind == CallErrorKind::Transient {
             return Err(not_synced(object, error));
         }
-        object.external_mut().unanswered = None;
+        let status = object.external_mut();
+        let is_create = status.unanswered == Some(State::Creating);
+        // Nothing is known to be applied.
+        (status.unanswered, status.spec_hash) = (None, None);
         let (mut reason, mut message) = (error.reason.clone(), error.to_string());
         if error.kind == CallErrorKind::AlreadyExists {
             if self.annotation(object, LAST_APPLIED).is_some() {
@@ -118,9 +124,11 @@ impl<E: External> Machine<E> {
                 enter(object, State::Verifying, Reason::NotSeenYet.word(), &message);
                 return Ok(self.next(object));
             }
-            object.external_mut().origin = None;
             reason = Reason::AlreadyExists.word().into();
             message = format!("{message}; {}/{ADOPT}: \"true\" adopts it", group::<E>());
+        }
+        if is_create && self.annotation(object, LAST_APPLIED).is_none() {
+            object.external_mut().origin = None;
         }
         self.write_last_applied(None, object, context).await?;
         self.fail(&reason, message, error, object, context)
@@ -178,6 +186,7 @@ impl<E: External> Machine<E> {
                     .await
             }
             Ok(DeleteAnswer::Accepted) => {
+                object.external_mut().unanswered = None;
                 enter(
                     object,
                     State::Terminating,
@@ -187,6 +196,9 @@ impl<E: External> Machine<E> {
                 Ok(self.next(object))
             }
             Err(error) => {
+                if error.kind != CallErrorKind::Transient {
+                    object.external_mut().unanswered = None;
+                }
                 enter(object, State::Terminating, &error.reason, &error.message);
                 Err(not_synced(object, error))
             }

@@ -85,7 +85,7 @@ impl<E: External> Machine<E> {
                 is_completion_due: E::COMPLETES && status.completed_spec.as_ref() != Some(&spec_hash),
                 dependencies: dependencies.state,
                 deletion: self.deletion(object),
-                is_ours: status.origin.is_some() || annotation(LAST_APPLIED).is_some() || is_wished,
+                is_ours: status.origin.is_some() || is_wished,
                 is_duplicate: duplicate_of.is_some(),
                 is_deleted_by_us: status.reason == RECREATING,
                 may_retry: self.external.timing().retries || is_new || !call_failed,
@@ -151,7 +151,9 @@ impl<E: External> Machine<E> {
     /// Returns the older object that stands for the same resource.
     pub(super) fn older(&self, object: &E::Object) -> Option<ObjectName> {
         let watched = self.watched.as_ref()?;
-        let age = |it: &E::Object| (it.creation_timestamp(), it.uid());
+        // One that has made the resource is older than any other.
+        let has_made = |it: &E::Object| it.external().is_some_and(|status| status.origin.is_some());
+        let age = |it: &E::Object| (!has_made(it), it.creation_timestamp(), it.uid());
         let others = watched.by_identity.of(&self.external.identity(object));
         let others = others.iter().filter_map(|other| watched.objects.get(other));
         let mut older = others.filter(|other| other.uid() != object.uid() && age(other) < age(object));
@@ -197,12 +199,14 @@ impl<E: External> Machine<E> {
     /// hash of its spec.
     pub(super) fn is_applied(&self, object: &E::Object) -> bool {
         let spec = object.spec_json();
+        let status = object.external();
+        let is_last_call = status.and_then(|status| status.spec_hash.as_ref()) == Some(&hash_of(&spec));
+        let is_unanswered = status.is_some_and(|status| status.unanswered.is_some());
         match self.annotation(object, LAST_APPLIED) {
+            // A later call may have had its effect.
+            Some(_) if is_unanswered && !is_last_call => false,
             Some(text) => serde_json::from_str(text).is_ok_and(|applied: Value| applied == spec),
-            None => {
-                let hash = object.external().and_then(|status| status.spec_hash.clone());
-                hash == Some(hash_of(&spec))
-            }
+            None => is_last_call,
         }
     }
 }

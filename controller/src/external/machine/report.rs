@@ -69,13 +69,18 @@ impl<E: External> Machine<E> {
             self.write_last_applied(Some(object.spec_json()), object, context).await?;
         }
         enter(object, state, &word, &message);
+        if state == State::Succeeded {
+            object.external_mut().unanswered = None;
+        }
         if has_changed && matches!(state, State::Succeeded | State::Failed | State::Recreating) {
             let type_ = if state == State::Failed { EventType::Warning } else { EventType::Normal };
             let name = if state == State::Succeeded { "Succeeded" } else { &*word };
             context.events.publish(object, None, type_, name, message);
         }
         match observation.error {
-            Some(error) if self.external.timing().retries => Err(not_synced(object, error)),
+            Some(error) if self.external.timing().retries || error.kind == CallErrorKind::Transient => {
+                Err(not_synced(object, error))
+            }
             Some(_) => Ok(Progress::AwaitChange),
             None if state == State::Terminating && reason == Reason::Deleting => Ok(Progress::Done),
             None => Ok(self.next(object)),
@@ -200,9 +205,8 @@ pub(super) fn not_synced<K: Managed>(object: &mut K, error: CallError) -> Error<
     if error.kind == CallErrorKind::Transient && status.unreachable_since.is_none() {
         status.unreachable_since = Some(MicroTime(clock::now()));
     }
-    let reason =
-        if error.kind == CallErrorKind::Transient { Reason::Unreachable.word() } else { &*error.reason };
-    set_condition(object, NewCondition::new("Synced", false, reason, error.message.clone()));
+    let (reason, message) = (error.reason.clone(), error.message.clone());
+    set_condition(object, NewCondition::new("Synced", false, reason, message));
     Error::Own(error)
 }
 

@@ -113,7 +113,7 @@ fn the_finalizer_stays_while_our_resource_may_exist() {
         if step == Step::RemoveFinalizer {
             let is_given_up = matches!(it.deletion, Deletion::Abandoned | Deletion::Expired);
             let is_left = !it.permissions.delete || !it.is_ours || it.is_duplicate;
-            let is_gone = it.deletion == Deletion::Now && it.seen == Sight::Missing;
+            let is_gone = it.deletion == Deletion::Now && it.seen == Sight::Missing && !it.is_in_grace;
             let context = format!("{state:?} {it:?}");
             assert!(it.deletion != Deletion::No && (is_given_up || is_left || is_gone), "{context}");
         }

@@ -6,56 +6,29 @@ use crate::storage::{Bucket, Folder};
 use crate::story::Story;
 use kube::ResourceExt as _;
 use kubebid_controller::external::transition::State;
+use kubebid_testkit::Process;
 use serde_json::json;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// The storage operator as a process.
-struct Process(Child);
-
-impl Process {
-    fn start(storage: &Storage, more: &[&str]) -> Process {
-        let program = program();
-        assert!(
-            program.exists(),
-            "{} is not built: cargo build -p kubebid-controller --examples",
-            program.display()
-        );
-        let child = Command::new(program)
-            .args(["--service", &storage.service.url, "--poll", "100ms", "--creation-grace", "300ms"])
-            .args(["--listen", "127.0.0.1:0", "--backoff", "20ms..500ms"])
-            .args(["--lease-namespace", storage.namespace, "--namespace", storage.namespace])
-            .args(more)
-            .env("KUBECONFIG", storage.story.plane.kubeconfig())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Process(child)
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([format!("-{name}"), self.0.id().to_string()]).status().unwrap();
-        assert!(sent.success());
-    }
-
-    /// Waits until the process has ended.
-    async fn ended(&mut self) {
-        let ended = timeout(PATIENCE, async {
-            while self.0.try_wait().unwrap().is_none() {
-                sleep(20 * MS).await;
-            }
-        });
-        ended.await.expect("the process does not end");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts the storage operator.
+fn start(storage: &Storage, more: &[&str]) -> Process {
+    let program = program();
+    assert!(
+        program.exists(),
+        "{} is not built: cargo build -p kubebid-controller --examples",
+        program.display()
+    );
+    let mut command = Command::new(program);
+    command
+        .args(["--service", &storage.service.url, "--poll", "100ms", "--creation-grace", "300ms"])
+        .args(["--listen", "127.0.0.1:0", "--backoff", "20ms..500ms"])
+        .args(["--lease-namespace", storage.namespace, "--namespace", storage.namespace])
+        .args(more)
+        .env("KUBECONFIG", storage.story.plane.kubeconfig());
+    Process::start(&mut command)
 }
 
 /// The example program beside the test program.
@@ -86,7 +59,7 @@ async fn a_crash_at_any_point_leaves_exactly_one_resource() {
         ("external-deleted", "delete"),
     ];
     {
-        let _process = Process::start(&storage, &["--alone"]);
+        let _process = start(&storage, &["--alone"]);
         storage.bucket("home").await;
         storage.until::<Bucket>("home", State::Succeeded).await;
     }
@@ -114,14 +87,14 @@ async fn a_crash_at_any_point_leaves_exactly_one_resource() {
             }
         };
         if purpose != "create" {
-            let _process = Process::start(&storage, &["--alone"]);
+            let _process = start(&storage, &["--alone"]);
             create().await;
             succeeded().await;
         }
-        let mut crashing = Process::start(&storage, &["--alone", "--abort-at", point]);
+        let mut crashing = start(&storage, &["--alone", "--abort-at", point]);
         change().await;
-        crashing.ended().await;
-        let _next = Process::start(&storage, &["--alone"]);
+        timeout(PATIENCE, crashing.ended()).await.expect("the process ends");
+        let _next = start(&storage, &["--alone"]);
         if purpose == "delete" {
             timeout(PATIENCE, async {
                 while storage.story.api::<Bucket>().get_opt(&name).await.unwrap().is_some() {
@@ -153,7 +126,7 @@ async fn a_crash_at_any_point_leaves_exactly_one_resource() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_stands_still_makes_no_call_when_it_wakes() {
     let storage = storage("stopped-leader").await;
-    let first = Process::start(&storage, &["--lease-seconds", "3", "--identity", "first"]);
+    let first = start(&storage, &["--lease-seconds", "3", "--identity", "first"]);
     storage.bucket("a").await;
     storage.until::<Bucket>("a", State::Succeeded).await;
     // It stands still while its call is under way.
@@ -162,7 +135,7 @@ async fn a_leader_that_stands_still_makes_no_call_when_it_wakes() {
     storage.bucket("b").await;
     storage.until_status::<Bucket>("b", |status| status.state == State::Creating).await;
     first.signal("STOP");
-    let _second = Process::start(&storage, &["--lease-seconds", "3", "--identity", "second"]);
+    let _second = start(&storage, &["--lease-seconds", "3", "--identity", "second"]);
     storage.until::<Bucket>("b", State::Succeeded).await;
     storage.patch_bucket("b", json!({"spec": {"size": 2}})).await;
     storage.until::<Bucket>("b", State::Succeeded).await;
