@@ -5,12 +5,15 @@
 //! is decided by [`transition::transition`] alone. The state is in the status before a call that changes something, so that
 //! a crash during the call is followed by a question and not by a second resource.
 
+mod contention;
 pub mod dependencies;
 pub mod machine;
+mod object_states;
 pub mod permissions;
 mod status;
 pub mod transition;
 
+pub use contention::Repairs;
 pub use dependencies::{Dependency, DependencyKinds};
 pub use machine::Machine;
 pub use status::{ExternalStatus, Managed};
@@ -228,7 +231,8 @@ pub struct Timing {
     pub creation_grace: Duration,
     /// The longest time that a resource may be at work on a call.
     pub progress_limit: Duration,
-    /// The time for which a resource that is not seen counts as it was, and for which a deletion is waited for.
+    /// The time for which a resource that is not seen counts as it was, and for which a deletion is waited for. A resource
+    /// that somebody else keeps changing is put right again after this time, then after twice and four times as long.
     pub patience: Duration,
     /// The time for which finalizers of others are waited for.
     pub finalizer_wait: Duration,

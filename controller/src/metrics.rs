@@ -10,6 +10,7 @@ const RECONCILE_SECONDS: &str = "reconcile_duration_seconds";
 const DEFERRED: &str = "reconcile_deferred_total";
 const API_REQUESTS: &str = "api_requests_total";
 const EXTERNAL_CALLS: &str = "external_calls_total";
+const EXTERNAL_OBJECTS: &str = "external_objects";
 const WITHHELD: &str = "dry_run_withheld_total";
 const LEADER: &str = "leader";
 
@@ -43,6 +44,10 @@ pub fn install(prefix: &'static str, buckets: &[(String, Vec<f64>)]) -> Result<P
     describe_counter!(
         name(EXTERNAL_CALLS),
         "Calls to services outside the cluster, by controller, call and outcome"
+    );
+    describe_gauge!(
+        name(EXTERNAL_OBJECTS),
+        "Objects that stand for something outside the cluster, by controller and state"
     );
     describe_gauge!(name(LEADER), "1 while this replica leads");
     leads(false);
@@ -100,6 +105,11 @@ fn resource(path: &str) -> String {
 pub(crate) fn external_call(controller: &'static str, call: &'static str, outcome: &'static str) {
     counter!(name(EXTERNAL_CALLS), "controller" => controller, "call" => call, "outcome" => outcome)
         .increment(1);
+}
+
+/// Adds to the number of objects in a state.
+pub(crate) fn external_objects(controller: &'static str, state: &'static str, more: f64) {
+    gauge!(name(EXTERNAL_OBJECTS), "controller" => controller, "state" => state).increment(more);
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ mod report;
 use crate::clock;
 use crate::conditions::{self, NewCondition};
 use crate::external::dependencies::{DependenciesOf, DependencyKinds, KindMap};
+use crate::external::object_states::ObjectStates;
 use crate::external::status::Origin;
-use crate::external::transition::{Deletion, Reason, Sight, State, Step, transition};
-use crate::external::{CallError, CallErrorKind, External, Managed};
+use crate::external::transition::{Reason, ResourceState, State, Step, transition};
+use crate::external::{CallError, CallErrorKind, External, Managed, Repairs};
 use crate::failpoint;
 use crate::index::Index;
 use crate::object::ObjectName;
@@ -17,6 +18,7 @@ use crate::phased::{self, Phased, Plan, Progress};
 use crate::reconciler::{Action, Context, Error, Reconciler};
 use crate::watch::{Watch, Watches};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::Resource as _;
 use kube::runtime::events::EventType;
 pub use observation::ExternalObservation;
 use observation::{RECREATING, hash_of};
@@ -32,6 +34,7 @@ pub struct Machine<E: External> {
     cluster: String,
     dependency_kinds: KindMap,
     watched: Option<Watched<E::Object>>,
+    states: ObjectStates,
 }
 
 /// The objects of the controller, and those of each identity.
@@ -46,7 +49,8 @@ impl<E: External> Machine<E> {
     /// the idempotency keys.
     pub fn new(external: E, cluster: impl Into<String>) -> Machine<E> {
         let (external, cluster) = (Arc::new(external), cluster.into());
-        Machine { external, cluster, dependency_kinds: KindMap::new(), watched: None }
+        let (dependency_kinds, states) = (KindMap::new(), ObjectStates::default());
+        Machine { external, cluster, dependency_kinds, watched: None, states }
     }
 }
 
@@ -69,6 +73,10 @@ impl<E: External> Reconciler for Machine<E> {
 
     async fn reconcile(&self, object: Arc<E::Object>, context: &Context) -> Result<Action, Error<CallError>> {
         phased::run(self, object, context).await
+    }
+
+    fn forget(&self, _name: &ObjectName, uid: &str) {
+        self.states.remove(E::NAME, uid);
     }
 
     /// A paused object is reconciled: its condition says that it is paused.
@@ -99,28 +107,28 @@ impl<E: External> Phased for Machine<E> {
         object: &E::Object,
         context: &Context,
     ) -> Result<ExternalObservation<E::Details>, Error<CallError>> {
-        let mut observation = self.look_inside(object);
-        if !observation.is_paused && observation.metadata.is_none() && observation.asks() {
+        let mut observation = self.observe_cluster(object);
+        if !observation.is_paused && observation.metadata.is_none() && observation.needs_resource() {
             let request = self.request(object, "observe", context);
             match self.call("observe", self.external.observe(&request), context).await {
                 Ok((observed, details)) => {
-                    observation.situation.seen = self.seen(observed, object);
+                    observation.situation.resource = self.resource_state(observed, object);
                     observation.details = Some(details);
                 }
                 Err(error) => {
                     let is_transient = error.kind == CallErrorKind::Transient;
-                    observation.situation.seen =
-                        if is_transient { Sight::Unreachable } else { Sight::Refused };
+                    observation.situation.resource =
+                        if is_transient { ResourceState::Unreachable } else { ResourceState::Refused };
                     observation.error = Some(error);
                 }
             }
         }
-        self.watch_clock(object, &mut observation);
+        self.check_times(object, &mut observation);
         Ok(observation)
     }
 
     fn plan(&self, observation: &ExternalObservation<E::Details>) -> Plan<MachineStep> {
-        if observation.situation.deletion != Deletion::No && !observation.has_finalizer {
+        if observation.situation.deletion.is_some() && !observation.has_finalizer {
             return Plan::AwaitChange;
         }
         if observation.is_paused {
@@ -164,8 +172,13 @@ impl<E: External> Phased for Machine<E> {
             | State::Succeeded
             | State::Recreating
             | State::Failed => {
-                (status.spec_hash, status.called_at, status.unanswered) = (Some(hash), Some(now), Some(state));
+                (status.spec_hash, status.called_at, status.unanswered) =
+                    (Some(hash), Some(now), Some(state));
             }
+        }
+        if state == State::Updating && is_same && !is_repetition {
+            // The resource was as the spec says before.
+            status.repairs = Some(Repairs::one_more(status.repairs.as_ref(), &self.external.timing()));
         }
         if state != State::Completing && !is_repetition {
             status.attempt += 1;
@@ -197,16 +210,24 @@ impl<E: External> Phased for Machine<E> {
             MachineStep::Take(step) => *step,
         };
         conditions::remove(&mut object.external_mut().conditions, "Paused");
+        match &observation.invalid_permissions {
+            Some(invalid) => {
+                let invalid = NewCondition::new("PermissionsValid", false, "Invalid", invalid.to_string());
+                set_condition(object, invalid);
+            }
+            None => conditions::remove(&mut object.external_mut().conditions, "PermissionsValid"),
+        }
         if context.writer.is_dry_run() && !matches!(step, Step::Stay | Step::Enter(..)) {
             info!(object = %ObjectName::of(object), ?step, "withheld by --dry-run");
             return Ok(Progress::RetryAfter(self.external.timing().poll));
         }
-        let is_adopted = observation.situation.seen.exists() && observation.situation.is_ours;
+        let is_adopted = observation.situation.resource.exists() && observation.situation.is_ours;
         let status = object.external_mut();
         if is_adopted && status.origin.is_none() {
             status.origin = Some(Origin::Adopted);
         }
-        if observation.situation.seen != Sight::Unreachable {
+        // A call that is not answered, although the resource is seen, is unreachable too.
+        if observation.situation.resource != ResourceState::Unreachable && status.unanswered.is_none() {
             status.unreachable_since = None;
         }
         match step {
@@ -235,5 +256,10 @@ impl<E: External> Phased for Machine<E> {
             Step::Delete => self.delete(object, context).await,
             Step::RemoveFinalizer => self.remove_finalizer(&observation.situation, object, context).await,
         }
+    }
+
+    fn describe(&self, object: &mut E::Object, _error: Option<&Error<CallError>>) {
+        let state = object.external().map(|status| status.state).unwrap_or_default();
+        self.states.set(E::NAME, object.meta().uid.as_deref().unwrap_or_default(), state);
     }
 }

@@ -1,5 +1,6 @@
 //! The part of an object's status that remembers its external resource.
 
+use crate::external::contention::Repairs;
 use crate::external::transition::State;
 use crate::object::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
@@ -58,10 +59,13 @@ pub struct ExternalStatus {
     /// The time from which there is no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreachable_since: Option<MicroTime>,
+    /// The repairs of what somebody else has changed, each soon after the one before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repairs: Option<Repairs>,
     /// The note that the last call has left for the next, in JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
-    /// The conditions Ready and Synced, and Paused while it is.
+    /// The conditions Ready and Synced; Paused while it is, and PermissionsValid while they are not.
     pub conditions: Vec<Condition>,
 }
 

@@ -30,9 +30,9 @@ pub enum State {
     Terminating,
 }
 
-/// The outcome of a look at the external resource.
+/// The state of an external resource, as an observation shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Sight {
+pub enum ResourceState {
     /// There is none.
     Missing,
     /// It is as the object says.
@@ -51,16 +51,16 @@ pub enum Sight {
     Refused,
 }
 
-impl Sight {
+impl ResourceState {
     /// Returns true if there is a resource.
     pub(super) fn exists(self) -> bool {
         matches!(
             self,
-            Sight::Ready
-                | Sight::UpdateRequired
-                | Sight::RecreateRequired
-                | Sight::InProgress
-                | Sight::Deleting
+            ResourceState::Ready
+                | ResourceState::UpdateRequired
+                | ResourceState::RecreateRequired
+                | ResourceState::InProgress
+                | ResourceState::Deleting
         )
     }
 }
@@ -81,8 +81,6 @@ pub enum DependencyState {
 /// The progress of the deletion of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// It is not being deleted.
-    No,
     /// Finalizers of others are waited for.
     Waiting,
     /// The resource is to be deleted.
@@ -96,16 +94,16 @@ pub enum Deletion {
 /// Everything besides the state that decides about the next step.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
-    /// The outcome of a look at the resource. Nothing is asked while dependencies are not met.
-    pub seen: Sight,
+    /// The state of the resource. Nothing is asked while dependencies are not met.
+    pub resource: ResourceState,
     /// The permitted calls.
     pub permissions: Permissions,
     /// The completion hook was not called for the spec that is applied.
     pub is_completion_due: bool,
     /// The readiness of the dependencies.
     pub dependencies: DependencyState,
-    /// The progress of the deletion of an object.
-    pub deletion: Deletion,
+    /// The progress of the deletion of the object; None while nobody has deleted it.
+    pub deletion: Option<Deletion>,
     /// We made the resource or may have made it, or people asked to adopt it.
     pub is_ours: bool,
     /// An older object stands for the same resource.
@@ -118,6 +116,8 @@ pub struct Situation {
     pub is_in_grace: bool,
     /// The resource is at work for longer than it may be.
     pub is_late: bool,
+    /// Somebody else keeps changing the resource, and it is not yet time to put it right again.
+    pub is_contested: bool,
     /// Unreachable, or in Recreating, for longer than one waits without another attempt.
     pub is_out_of_patience: bool,
 }
@@ -145,6 +145,8 @@ pub enum Reason {
     TookTooLong,
     /// Somebody else deletes the resource.
     DeletedOutside,
+    /// Somebody else keeps changing the resource.
+    Contested,
     /// No answer for longer than one waits.
     Unreachable,
     /// The service refused the question.
@@ -155,6 +157,23 @@ pub enum Reason {
     Deleting,
     /// Finalizers of others are waited for.
     WaitingForOthers,
+}
+
+impl State {
+    /// Returns the name of the state.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Pending => "Pending",
+            State::Creating => "Creating",
+            State::Updating => "Updating",
+            State::Verifying => "Verifying",
+            State::Completing => "Completing",
+            State::Succeeded => "Succeeded",
+            State::Recreating => "Recreating",
+            State::Failed => "Failed",
+            State::Terminating => "Terminating",
+        }
+    }
 }
 
 impl Reason {
@@ -171,6 +190,7 @@ impl Reason {
             Reason::InProgress => "InProgress",
             Reason::TookTooLong => "TookTooLong",
             Reason::DeletedOutside => "DeletedOutside",
+            Reason::Contested => "Contested",
             Reason::Unreachable => "Unreachable",
             Reason::Refused => "Refused",
             Reason::Available => "Available",
@@ -203,8 +223,8 @@ pub enum Step {
 
 /// Decides about the next step.
 pub fn transition(state: State, it: &Situation) -> Step {
-    if it.deletion != Deletion::No {
-        return deletion(state, it);
+    if let Some(progress) = it.deletion {
+        return deletion(state, progress, it);
     }
     match it.dependencies {
         DependencyState::Met => {}
@@ -215,7 +235,7 @@ pub fn transition(state: State, it: &Situation) -> Step {
     if it.is_duplicate {
         return Step::Enter(State::Failed, Reason::Duplicate);
     }
-    if it.seen.exists() && !it.is_ours {
+    if it.resource.exists() && !it.is_ours {
         return Step::Enter(State::Failed, Reason::AlreadyExists);
     }
     match state {
@@ -234,92 +254,97 @@ pub fn transition(state: State, it: &Situation) -> Step {
 
 /// Decides for an object that is on its way to Succeeded, or there.
 fn progress(state: State, it: &Situation) -> Step {
-    match it.seen {
-        Sight::Missing if it.is_in_grace && matches!(state, State::Creating | State::Verifying) => {
+    match it.resource {
+        ResourceState::Missing if it.is_in_grace && matches!(state, State::Creating | State::Verifying) => {
             Step::Enter(State::Verifying, Reason::NotSeenYet)
         }
-        Sight::Missing => create(it),
-        Sight::Ready if it.is_completion_due => Step::Complete,
-        Sight::Ready if state == State::Succeeded => Step::Stay,
-        Sight::Ready => Step::Enter(State::Succeeded, Reason::Available),
-        Sight::UpdateRequired if it.permissions.update => Step::Update,
-        Sight::RecreateRequired if it.permissions.create && it.permissions.delete => Step::Recreate,
-        Sight::UpdateRequired | Sight::RecreateRequired => forbidden(),
-        Sight::InProgress if it.is_late => Step::Enter(State::Failed, Reason::TookTooLong),
-        Sight::InProgress => Step::Enter(State::Verifying, Reason::InProgress),
-        Sight::Deleting => Step::Enter(State::Recreating, Reason::DeletedOutside),
-        Sight::Unreachable if it.is_out_of_patience && state != State::Failed => {
+        ResourceState::Missing => create(it),
+        ResourceState::Ready if it.is_completion_due => Step::Complete,
+        ResourceState::Ready if state == State::Succeeded => Step::Stay,
+        ResourceState::Ready => Step::Enter(State::Succeeded, Reason::Available),
+        ResourceState::UpdateRequired if it.permissions.update && it.is_contested => {
+            Step::Enter(State::Failed, Reason::Contested)
+        }
+        ResourceState::UpdateRequired if it.permissions.update => Step::Update,
+        ResourceState::RecreateRequired if it.permissions.create && it.permissions.delete => Step::Recreate,
+        ResourceState::UpdateRequired | ResourceState::RecreateRequired => forbidden(),
+        ResourceState::InProgress if it.is_late => Step::Enter(State::Failed, Reason::TookTooLong),
+        ResourceState::InProgress => Step::Enter(State::Verifying, Reason::InProgress),
+        ResourceState::Deleting => Step::Enter(State::Recreating, Reason::DeletedOutside),
+        ResourceState::Unreachable if it.is_out_of_patience && state != State::Failed => {
             Step::Enter(State::Failed, Reason::Unreachable)
         }
-        Sight::Unreachable => Step::Stay,
-        Sight::Refused if state == State::Failed => Step::Stay,
-        Sight::Refused => Step::Enter(State::Failed, Reason::Refused),
+        ResourceState::Unreachable => Step::Stay,
+        ResourceState::Refused if state == State::Failed => Step::Stay,
+        ResourceState::Refused => Step::Enter(State::Failed, Reason::Refused),
     }
 }
 
 /// Decides for an object whose resource is being deleted, to be created anew.
 fn recreation(it: &Situation) -> Step {
-    match it.seen {
-        Sight::Missing => create(it),
+    match it.resource {
+        ResourceState::Missing => create(it),
         // It is wanted again as it is, and its deletion did not happen.
-        Sight::Ready if it.is_out_of_patience => progress(State::Pending, it),
+        ResourceState::Ready if it.is_out_of_patience => progress(State::Pending, it),
         // Somebody else's deletion did not happen.
-        Sight::Ready | Sight::UpdateRequired | Sight::RecreateRequired if !it.is_deleted_by_us => {
+        ResourceState::Ready | ResourceState::UpdateRequired | ResourceState::RecreateRequired
+            if !it.is_deleted_by_us =>
+        {
             progress(State::Pending, it)
         }
-        Sight::UpdateRequired | Sight::RecreateRequired
+        ResourceState::UpdateRequired | ResourceState::RecreateRequired
             if it.is_out_of_patience && it.permissions.create && it.permissions.delete =>
         {
             Step::Recreate
         }
-        Sight::Refused => Step::Enter(State::Failed, Reason::Refused),
-        Sight::Ready
-        | Sight::UpdateRequired
-        | Sight::RecreateRequired
-        | Sight::InProgress
-        | Sight::Deleting
-        | Sight::Unreachable => Step::Stay,
+        ResourceState::Refused => Step::Enter(State::Failed, Reason::Refused),
+        ResourceState::Ready
+        | ResourceState::UpdateRequired
+        | ResourceState::RecreateRequired
+        | ResourceState::InProgress
+        | ResourceState::Deleting
+        | ResourceState::Unreachable => Step::Stay,
     }
 }
 
 /// Decides for an object that has failed and is not tried again: what needs no call still happens.
 fn failure(it: &Situation) -> Step {
-    match it.seen {
-        Sight::Ready if !it.is_completion_due => Step::Enter(State::Succeeded, Reason::Available),
-        Sight::InProgress if !it.is_late => Step::Enter(State::Verifying, Reason::InProgress),
-        Sight::Deleting => Step::Enter(State::Recreating, Reason::DeletedOutside),
-        Sight::Missing
-        | Sight::Ready
-        | Sight::UpdateRequired
-        | Sight::RecreateRequired
-        | Sight::InProgress
-        | Sight::Unreachable
-        | Sight::Refused => Step::Stay,
+    match it.resource {
+        ResourceState::Ready if !it.is_completion_due => Step::Enter(State::Succeeded, Reason::Available),
+        ResourceState::InProgress if !it.is_late => Step::Enter(State::Verifying, Reason::InProgress),
+        ResourceState::Deleting => Step::Enter(State::Recreating, Reason::DeletedOutside),
+        ResourceState::Missing
+        | ResourceState::Ready
+        | ResourceState::UpdateRequired
+        | ResourceState::RecreateRequired
+        | ResourceState::InProgress
+        | ResourceState::Unreachable
+        | ResourceState::Refused => Step::Stay,
     }
 }
 
 /// Decides for an object that is being deleted. An error never lets it go.
-fn deletion(state: State, it: &Situation) -> Step {
+fn deletion(state: State, deletion: Deletion, it: &Situation) -> Step {
     let is_left = !it.permissions.delete || !it.is_ours || it.is_duplicate;
-    match (it.deletion, it.seen) {
+    match (deletion, it.resource) {
         (Deletion::Abandoned | Deletion::Expired, _) => Step::RemoveFinalizer,
-        (Deletion::No | Deletion::Waiting | Deletion::Now, _) if is_left => Step::RemoveFinalizer,
+        (Deletion::Waiting | Deletion::Now, _) if is_left => Step::RemoveFinalizer,
         (Deletion::Waiting, _) => Step::Enter(State::Terminating, Reason::WaitingForOthers),
-        (Deletion::No | Deletion::Now, _) if state != State::Terminating => {
+        (Deletion::Now, _) if state != State::Terminating => {
             Step::Enter(State::Terminating, Reason::Deleting)
         }
         // It may appear yet.
-        (Deletion::No | Deletion::Now, Sight::Missing) if it.is_in_grace => Step::Stay,
-        (Deletion::No | Deletion::Now, Sight::Missing) => Step::RemoveFinalizer,
-        (Deletion::No | Deletion::Now, Sight::Deleting) => Step::Stay,
+        (Deletion::Now, ResourceState::Missing) if it.is_in_grace => Step::Stay,
+        (Deletion::Now, ResourceState::Missing) => Step::RemoveFinalizer,
+        (Deletion::Now, ResourceState::Deleting) => Step::Stay,
         (
-            Deletion::No | Deletion::Now,
-            Sight::Ready
-            | Sight::UpdateRequired
-            | Sight::RecreateRequired
-            | Sight::InProgress
-            | Sight::Unreachable
-            | Sight::Refused,
+            Deletion::Now,
+            ResourceState::Ready
+            | ResourceState::UpdateRequired
+            | ResourceState::RecreateRequired
+            | ResourceState::InProgress
+            | ResourceState::Unreachable
+            | ResourceState::Refused,
         ) => Step::Delete,
     }
 }

@@ -1,7 +1,7 @@
 //! Calls that change a resource, and what their answers mean.
 
 use super::Machine;
-use super::observation::{ADOPT, COMPLETION_FAILED, LAST_APPLIED, group, hash_of};
+use super::observation::{ADOPT, COMPLETION_FAILED, LAST_APPLIED, age, group, hash_of};
 use super::report::{enter, not_synced};
 use crate::external::transition::{Deletion, Reason, Situation, State};
 use crate::external::{Answer, CallError, CallErrorKind, DeleteAnswer, External, Managed as _, Request};
@@ -77,7 +77,8 @@ impl<E: External> Machine<E> {
             Ok(answer) => answer,
             Err(error) => return self.refused(error, object, context).await,
         };
-        object.external_mut().unanswered = None;
+        let status = object.external_mut();
+        (status.unanswered, status.unreachable_since) = (None, None);
         if let Some(payload) = &answer.payload {
             object.external_mut().payload = serde_json::to_string(payload).ok();
         }
@@ -110,6 +111,10 @@ impl<E: External> Machine<E> {
         context: &Context,
     ) -> Result<Progress, Error<CallError>> {
         if error.kind == CallErrorKind::Transient {
+            let since = object.external().and_then(|status| status.unreachable_since.as_ref());
+            if since.is_some_and(|since| age(since.0) >= self.external.timing().patience) {
+                return self.fail(Reason::Unreachable.word(), error.to_string(), error, object, context);
+            }
             return Err(not_synced(object, error));
         }
         let status = object.external_mut();
@@ -182,8 +187,14 @@ impl<E: External> Machine<E> {
         let identity = self.external.identity(object);
         match answer {
             Ok(DeleteAnswer::Gone) => {
-                self.let_go("Deleted", EventType::Normal, format!("{identity} is deleted"), object, context)
-                    .await
+                self.release_object(
+                    "Deleted",
+                    EventType::Normal,
+                    format!("{identity} is deleted"),
+                    object,
+                    context,
+                )
+                .await
             }
             Ok(DeleteAnswer::Accepted) => {
                 object.external_mut().unanswered = None;
@@ -213,26 +224,28 @@ impl<E: External> Machine<E> {
     ) -> Result<Progress, Error<CallError>> {
         let identity = self.external.identity(object);
         let (reason, type_, note) = match it.deletion {
-            Deletion::Abandoned => ("Abandoned", EventType::Warning, format!("{identity} is left as it is")),
-            Deletion::Expired => (
+            Some(Deletion::Abandoned) => {
+                ("Abandoned", EventType::Warning, format!("{identity} is left as it is"))
+            }
+            Some(Deletion::Expired) => (
                 "DeletionExpired",
                 EventType::Warning,
                 format!("{identity} could not be deleted, and is left"),
             ),
-            Deletion::No | Deletion::Waiting | Deletion::Now if !it.is_ours || it.is_duplicate => {
+            None | Some(Deletion::Waiting | Deletion::Now) if !it.is_ours || it.is_duplicate => {
                 ("Left", EventType::Normal, format!("{identity} was not made for this object, and is left"))
             }
-            Deletion::No | Deletion::Waiting | Deletion::Now if !it.permissions.delete => {
+            None | Some(Deletion::Waiting | Deletion::Now) if !it.permissions.delete => {
                 ("Left", EventType::Normal, format!("{identity} may not be deleted, and is left"))
             }
-            Deletion::No | Deletion::Waiting | Deletion::Now => {
+            None | Some(Deletion::Waiting | Deletion::Now) => {
                 ("Deleted", EventType::Normal, format!("{identity} is deleted"))
             }
         };
-        self.let_go(reason, type_, note, object, context).await
+        self.release_object(reason, type_, note, object, context).await
     }
 
-    pub(super) async fn let_go(
+    pub(super) async fn release_object(
         &self,
         reason: &str,
         type_: EventType,

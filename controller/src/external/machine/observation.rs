@@ -4,7 +4,7 @@ use super::Machine;
 use crate::clock;
 use crate::external::dependencies::{Dependencies, look};
 use crate::external::permissions::{InvalidPermissions, Permissions};
-use crate::external::transition::{Deletion, DependencyState, Reason, Sight, Situation, State};
+use crate::external::transition::{Deletion, DependencyState, Reason, ResourceState, Situation, State};
 use crate::external::{CallError, Dependency, External, Managed as _, Observed};
 use crate::manager::PAUSED;
 use crate::object::ObjectName;
@@ -50,20 +50,20 @@ pub struct ExternalObservation<D> {
 }
 
 impl<D> ExternalObservation<D> {
-    /// Returns true if the decision needs a look at the resource.
-    pub(super) fn asks(&self) -> bool {
+    /// Returns true if the decision needs the state of the resource.
+    pub(super) fn needs_resource(&self) -> bool {
         let it = &self.situation;
         match it.deletion {
-            Deletion::No => it.dependencies == DependencyState::Met && !it.is_duplicate,
-            Deletion::Now => self.state == State::Terminating && it.permissions.delete && it.is_ours,
-            Deletion::Waiting | Deletion::Abandoned | Deletion::Expired => false,
+            None => it.dependencies == DependencyState::Met && !it.is_duplicate,
+            Some(Deletion::Now) => self.state == State::Terminating && it.permissions.delete && it.is_ours,
+            Some(Deletion::Waiting | Deletion::Abandoned | Deletion::Expired) => false,
         }
     }
 }
 
 impl<E: External> Machine<E> {
     /// Returns what the object and the cluster say, without a look at the resource.
-    pub(super) fn look_inside(&self, object: &E::Object) -> ExternalObservation<E::Details> {
+    pub(super) fn observe_cluster(&self, object: &E::Object) -> ExternalObservation<E::Details> {
         let status = object.external().cloned().unwrap_or_default();
         let annotation = |name: &str| self.annotation(object, name);
         let permissions = Permissions::parse(annotation(PERMISSIONS), E::PERMISSIONS);
@@ -80,7 +80,7 @@ impl<E: External> Machine<E> {
             has_finalizer: object.finalizers().contains(&self.finalizer()),
             metadata: None,
             situation: Situation {
-                seen: Sight::Unreachable,
+                resource: ResourceState::Unreachable,
                 permissions: *permissions.as_ref().unwrap_or(&Permissions::NONE),
                 is_completion_due: E::COMPLETES && status.completed_spec.as_ref() != Some(&spec_hash),
                 dependencies: dependencies.state,
@@ -91,6 +91,7 @@ impl<E: External> Machine<E> {
                 may_retry: self.external.timing().retries || is_new || !call_failed,
                 is_in_grace: false,
                 is_late: false,
+                is_contested: false,
                 is_out_of_patience: false,
             },
             reason: status.reason,
@@ -100,14 +101,14 @@ impl<E: External> Machine<E> {
             details: None,
             error: None,
         };
-        if observation.situation.deletion == Deletion::No && observation.asks() {
+        if observation.situation.deletion.is_none() && observation.needs_resource() {
             observation.metadata = self.missing_metadata(object, &observation);
         }
         observation
     }
 
     /// Compares the times of the status with the clock.
-    pub(super) fn watch_clock(&self, object: &E::Object, observation: &mut ExternalObservation<E::Details>) {
+    pub(super) fn check_times(&self, object: &E::Object, observation: &mut ExternalObservation<E::Details>) {
         let (timing, status) = (self.external.timing(), object.external().cloned().unwrap_or_default());
         let has_passed = |since: Option<Timestamp>, limit| since.is_some_and(|it| age(it) >= limit);
         let called_at = status.called_at.map(|time| time.0);
@@ -116,7 +117,9 @@ impl<E: External> Machine<E> {
         let is_at_work = status.state == State::Verifying
             && has_passed(status.since.map(|time| time.0), timing.progress_limit);
         it.is_late = is_at_work || status.reason == Reason::TookTooLong.word();
-        it.is_out_of_patience = if it.seen == Sight::Unreachable {
+        let is_as_applied = status.spec_hash.as_ref() == Some(&hash_of(&object.spec_json()));
+        it.is_contested = is_as_applied && status.repairs.is_some_and(|repairs| repairs.is_waiting(&timing));
+        it.is_out_of_patience = if it.resource == ResourceState::Unreachable {
             has_passed(status.unreachable_since.map(|time| time.0), timing.patience)
         } else {
             // A deletion whose answer did not come may not have arrived.
@@ -133,11 +136,11 @@ impl<E: External> Machine<E> {
     }
 
     /// Returns how far the deletion of an object is.
-    pub(super) fn deletion(&self, object: &E::Object) -> Deletion {
+    pub(super) fn deletion(&self, object: &E::Object) -> Option<Deletion> {
         let timing = self.external.timing();
-        let Some(since) = &object.meta().deletion_timestamp else { return Deletion::No };
+        let since = object.meta().deletion_timestamp.as_ref()?;
         let has_others = object.finalizers().iter().any(|name| *name != self.finalizer());
-        if self.annotation(object, ABANDON) == Some("true") {
+        let progress = if self.annotation(object, ABANDON) == Some("true") {
             Deletion::Abandoned
         } else if timing.deletion_limit.is_some_and(|limit| age(since.0) >= limit) {
             Deletion::Expired
@@ -145,7 +148,8 @@ impl<E: External> Machine<E> {
             Deletion::Waiting
         } else {
             Deletion::Now
-        }
+        };
+        Some(progress)
     }
 
     /// Returns the older object that stands for the same resource.
@@ -183,15 +187,15 @@ impl<E: External> Machine<E> {
         Some(json!({"resourceVersion": version, "finalizers": finalizers, "ownerReferences": owners}))
     }
 
-    pub(super) fn seen(&self, observed: Observed, object: &E::Object) -> Sight {
+    pub(super) fn resource_state(&self, observed: Observed, object: &E::Object) -> ResourceState {
         match observed {
-            Observed::Missing => Sight::Missing,
-            Observed::RecreateRequired => Sight::RecreateRequired,
-            Observed::UpdateRequired => Sight::UpdateRequired,
-            Observed::InProgress => Sight::InProgress,
-            Observed::Deleting => Sight::Deleting,
-            Observed::Ready if !E::READS_BACK && !self.is_applied(object) => Sight::UpdateRequired,
-            Observed::Ready => Sight::Ready,
+            Observed::Missing => ResourceState::Missing,
+            Observed::RecreateRequired => ResourceState::RecreateRequired,
+            Observed::UpdateRequired => ResourceState::UpdateRequired,
+            Observed::InProgress => ResourceState::InProgress,
+            Observed::Deleting => ResourceState::Deleting,
+            Observed::Ready if !E::READS_BACK && !self.is_applied(object) => ResourceState::UpdateRequired,
+            Observed::Ready => ResourceState::Ready,
         }
     }
 
@@ -236,6 +240,7 @@ fn is_machine_reason(reason: &str) -> bool {
         Reason::AlreadyExists,
         Reason::Duplicate,
         Reason::TookTooLong,
+        Reason::Contested,
         Reason::Unreachable,
     ];
     reasons.iter().any(|it| it.word() == reason)

@@ -4,7 +4,7 @@ use super::Machine;
 use super::observation::{ADOPT, ExternalObservation, PERMISSIONS, group};
 use crate::clock;
 use crate::conditions::{self, NewCondition};
-use crate::external::transition::{Reason, Sight, State};
+use crate::external::transition::{Reason, ResourceState, State};
 use crate::external::{CallError, CallErrorKind, External, Managed};
 use crate::object::Object;
 use crate::phased::Progress;
@@ -70,7 +70,8 @@ impl<E: External> Machine<E> {
         }
         enter(object, state, &word, &message);
         if state == State::Succeeded {
-            object.external_mut().unanswered = None;
+            let status = object.external_mut();
+            (status.unanswered, status.unreachable_since) = (None, None);
         }
         if has_changed && matches!(state, State::Succeeded | State::Failed | State::Recreating) {
             let type_ = if state == State::Failed { EventType::Warning } else { EventType::Normal };
@@ -103,14 +104,14 @@ impl<E: External> Machine<E> {
             Reason::PermissionMissing => match &observation.invalid_permissions {
                 Some(invalid) => format!("{prefix}/{PERMISSIONS}: {invalid}"),
                 None => {
-                    let call = if observation.situation.seen == Sight::Missing {
+                    let call = if observation.situation.resource == ResourceState::Missing {
                         "create"
-                    } else if observation.situation.seen == Sight::RecreateRequired {
+                    } else if observation.situation.resource == ResourceState::RecreateRequired {
                         "delete and create"
                     } else {
                         "update"
                     };
-                    let recreates = observation.situation.seen == Sight::RecreateRequired;
+                    let recreates = observation.situation.resource == ResourceState::RecreateRequired;
                     let why = recreates.then(|| self.external.why_recreate(object)).flatten();
                     let why = why.map(|why| format!("{why}: ")).unwrap_or_default();
                     format!("{why}{identity} needs {call}, which {prefix}/{PERMISSIONS} does not allow")
@@ -131,6 +132,15 @@ impl<E: External> Machine<E> {
                 format!("{identity} is at work for longer than {:?}", self.external.timing().progress_limit)
             }
             Reason::DeletedOutside => format!("{identity} is being deleted by somebody else"),
+            Reason::Contested => {
+                let repairs = object.external().and_then(|status| status.repairs.as_ref());
+                let count = repairs.map_or(0, |repairs| repairs.count);
+                let wait = repairs.map(|repairs| repairs.wait(&self.external.timing())).unwrap_or_default();
+                format!(
+                    "somebody else keeps changing {identity}: it was put right {count} times, and is put right again {wait:?} \
+                     after the last time"
+                )
+            }
             Reason::Unreachable | Reason::Refused => error,
             Reason::Available => format!("{identity} is as it should be"),
             Reason::Deleting => format!("{identity} is to be deleted"),
@@ -154,7 +164,10 @@ impl<E: External> Machine<E> {
     ) -> Result<Progress, Error<CallError>> {
         enter(object, State::Failed, reason, &message);
         context.events.publish(object, None, EventType::Warning, reason, message);
-        if self.external.timing().retries { Err(Error::Own(error)) } else { Ok(Progress::AwaitChange) }
+        if self.external.timing().retries || error.kind == CallErrorKind::Transient {
+            return Err(Error::Own(error));
+        }
+        Ok(Progress::AwaitChange)
     }
 
     /// Returns when the object is looked at again, if nothing changes before.
@@ -174,9 +187,14 @@ impl<E: External> Machine<E> {
             | State::Recreating
             | State::Terminating => Progress::RetryAfter(timing.poll),
             State::Succeeded => resync(),
-            State::Failed if status.reason == Reason::TookTooLong.word() => Progress::RetryAfter(timing.poll),
-            State::Failed if status.reason == Reason::Duplicate.word() => Progress::RetryAfter(timing.poll),
-            State::Failed => resync(),
+            State::Failed => {
+                let is_awaited = [Reason::TookTooLong, Reason::Duplicate, Reason::Contested];
+                if is_awaited.iter().any(|reason| status.reason == reason.word()) {
+                    Progress::RetryAfter(timing.poll)
+                } else {
+                    resync()
+                }
+            }
         }
     }
 }

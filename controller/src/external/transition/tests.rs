@@ -16,34 +16,34 @@ const STATES: [State; 9] = [
     State::Failed,
     State::Terminating,
 ];
-const SEEN: [Sight; 8] = [
-    Sight::Missing,
-    Sight::Ready,
-    Sight::UpdateRequired,
-    Sight::RecreateRequired,
-    Sight::InProgress,
-    Sight::Deleting,
-    Sight::Unreachable,
-    Sight::Refused,
+const RESOURCE_STATES: [ResourceState; 8] = [
+    ResourceState::Missing,
+    ResourceState::Ready,
+    ResourceState::UpdateRequired,
+    ResourceState::RecreateRequired,
+    ResourceState::InProgress,
+    ResourceState::Deleting,
+    ResourceState::Unreachable,
+    ResourceState::Refused,
 ];
-const DELETIONS: [Deletion; 5] =
-    [Deletion::No, Deletion::Waiting, Deletion::Now, Deletion::Abandoned, Deletion::Expired];
+const DELETIONS: [Deletion; 4] = [Deletion::Waiting, Deletion::Now, Deletion::Abandoned, Deletion::Expired];
 const DEPENDENCIES: [DependencyState; 4] =
     [DependencyState::Met, DependencyState::Missing, DependencyState::NotReady, DependencyState::Cycle];
 
 /// Our resource, no hook, all dependencies met, and no time is up.
 const USUAL: Situation = Situation {
-    seen: Sight::Ready,
+    resource: ResourceState::Ready,
     permissions: Permissions::ALL,
     is_completion_due: false,
     dependencies: DependencyState::Met,
-    deletion: Deletion::No,
+    deletion: None,
     is_ours: true,
     is_duplicate: false,
     is_deleted_by_us: true,
     may_retry: true,
     is_in_grace: false,
     is_late: false,
+    is_contested: false,
     is_out_of_patience: false,
 };
 
@@ -51,17 +51,23 @@ fn permissions() -> impl Iterator<Item = Permissions> {
     (0..8).map(|bits| Permissions { create: bits & 1 > 0, update: bits & 2 > 0, delete: bits & 4 > 0 })
 }
 
-/// Calls a function with every state in every situation: 2.9 million.
+fn deletions() -> impl Iterator<Item = Option<Deletion>> {
+    [None].into_iter().chain(DELETIONS.map(Some))
+}
+
+/// Calls a function with every state in every situation: 5.9 million.
 fn everywhere(mut check: impl FnMut(State, &Situation, Step)) {
-    for flags in 0..256_u32 {
+    for flags in 0..512_u32 {
         let flag = |bit: u32| flags & (1 << bit) > 0;
         for permissions in permissions() {
             for (dependencies, deletion) in
-                DEPENDENCIES.into_iter().flat_map(|it| DELETIONS.map(|deletion| (it, deletion)))
+                DEPENDENCIES.into_iter().flat_map(|it| deletions().map(move |deletion| (it, deletion)))
             {
-                for (state, seen) in STATES.into_iter().flat_map(|state| SEEN.map(|seen| (state, seen))) {
+                for (state, resource) in
+                    STATES.into_iter().flat_map(|state| RESOURCE_STATES.map(|resource| (state, resource)))
+                {
                     let it = Situation {
-                        seen,
+                        resource,
                         permissions,
                         dependencies,
                         deletion,
@@ -73,6 +79,7 @@ fn everywhere(mut check: impl FnMut(State, &Situation, Step)) {
                         is_in_grace: flag(5),
                         is_late: flag(6),
                         is_out_of_patience: flag(7),
+                        is_contested: flag(8),
                     };
                     check(state, &it, transition(state, &it));
                 }
@@ -84,24 +91,28 @@ fn everywhere(mut check: impl FnMut(State, &Situation, Step)) {
 #[test]
 fn no_call_without_its_permission_and_none_to_a_foreign_resource() {
     everywhere(|state, it, step| {
-        let (may, seen) = (it.permissions, it.seen);
+        let (may, resource) = (it.permissions, it.resource);
         let context = || format!("{state:?} {it:?} {step:?}");
         match step {
-            Step::Create => assert!(may.create && seen == Sight::Missing, "{}", context()),
-            Step::Update => assert!(may.update && it.is_ours && !it.is_duplicate, "{}", context()),
+            Step::Create => assert!(may.create && resource == ResourceState::Missing, "{}", context()),
+            Step::Update => {
+                assert!(may.update && it.is_ours && !it.is_duplicate && !it.is_contested, "{}", context());
+            }
             // What may not be created anew is not deleted for it.
             Step::Recreate => {
                 assert!(may.delete && may.create && it.is_ours && !it.is_duplicate, "{}", context());
             }
             Step::Delete => {
-                let is_deleted = it.deletion == Deletion::Now && state == State::Terminating;
+                let is_deleted = it.deletion == Some(Deletion::Now) && state == State::Terminating;
                 assert!(may.delete && it.is_ours && !it.is_duplicate && is_deleted, "{}", context());
             }
-            Step::Complete => assert!(seen == Sight::Ready && it.is_completion_due, "{}", context()),
+            Step::Complete => {
+                assert!(resource == ResourceState::Ready && it.is_completion_due, "{}", context())
+            }
             Step::Stay | Step::Enter(..) | Step::RemoveFinalizer => {}
         }
         let calls = !matches!(step, Step::Stay | Step::Enter(..) | Step::RemoveFinalizer);
-        let is_held = it.dependencies != DependencyState::Met && it.deletion == Deletion::No;
+        let is_held = it.dependencies != DependencyState::Met && it.deletion.is_none();
         assert!(!(calls && is_held), "a call while a dependency is not ready: {}", context());
         assert!(!(calls && state == State::Failed && !it.may_retry), "a call after a failure: {}", context());
     });
@@ -111,11 +122,13 @@ fn no_call_without_its_permission_and_none_to_a_foreign_resource() {
 fn the_finalizer_stays_while_our_resource_may_exist() {
     everywhere(|state, it, step| {
         if step == Step::RemoveFinalizer {
-            let is_given_up = matches!(it.deletion, Deletion::Abandoned | Deletion::Expired);
+            let is_given_up = matches!(it.deletion, Some(Deletion::Abandoned | Deletion::Expired));
             let is_left = !it.permissions.delete || !it.is_ours || it.is_duplicate;
-            let is_gone = it.deletion == Deletion::Now && it.seen == Sight::Missing && !it.is_in_grace;
+            let is_gone = it.deletion == Some(Deletion::Now)
+                && it.resource == ResourceState::Missing
+                && !it.is_in_grace;
             let context = format!("{state:?} {it:?}");
-            assert!(it.deletion != Deletion::No && (is_given_up || is_left || is_gone), "{context}");
+            assert!(it.deletion.is_some() && (is_given_up || is_left || is_gone), "{context}");
         }
     });
 }
@@ -123,11 +136,11 @@ fn the_finalizer_stays_while_our_resource_may_exist() {
 #[test]
 fn an_unreachable_service_changes_no_state_while_one_is_patient() {
     everywhere(|state, it, step| {
-        let is_plain = it.deletion == Deletion::No
+        let is_plain = it.deletion.is_none()
             && it.dependencies == DependencyState::Met
             && !it.is_duplicate
             && !it.is_out_of_patience;
-        if is_plain && it.seen == Sight::Unreachable {
+        if is_plain && it.resource == ResourceState::Unreachable {
             assert_eq!(step, Step::Stay, "{state:?} {it:?}");
         }
     });
@@ -142,8 +155,12 @@ fn every_situation_is_in_the_table() {
         let title = format!("Dependencies: {dependencies:?}");
         section(&mut text, &title, Situation { dependencies: *dependencies, ..USUAL });
     }
-    for deletion in &DELETIONS[1..] {
-        section(&mut text, &format!("Deletion: {deletion:?}"), Situation { deletion: *deletion, ..USUAL });
+    for deletion in DELETIONS {
+        section(
+            &mut text,
+            &format!("Deletion: {deletion:?}"),
+            Situation { deletion: Some(deletion), ..USUAL },
+        );
     }
     section(&mut text, "The resource is not ours", Situation { is_ours: false, ..USUAL });
     section(&mut text, "An older object has the resource", Situation { is_duplicate: true, ..USUAL });
@@ -151,6 +168,7 @@ fn every_situation_is_in_the_table() {
     section(&mut text, "No retry", Situation { may_retry: false, ..USUAL });
     section(&mut text, "Created a moment ago", Situation { is_in_grace: true, ..USUAL });
     section(&mut text, "At work for too long", Situation { is_late: true, ..USUAL });
+    section(&mut text, "Somebody else keeps changing it", Situation { is_contested: true, ..USUAL });
     section(&mut text, "Out of patience", Situation { is_out_of_patience: true, ..USUAL });
     expect_file!["table.txt"].assert_eq(&text);
 }
@@ -159,11 +177,11 @@ fn every_situation_is_in_the_table() {
 fn section(text: &mut String, title: &str, situation: Situation) {
     writeln!(text, "## {title}\n").unwrap();
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
-    for seen in SEEN {
+    for resource in RESOURCE_STATES {
         let mut states: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for state in STATES {
-            let steps = steps(state, Situation { seen, ..situation });
-            if title == "Usually" || steps != self::steps(state, Situation { seen, ..USUAL }) {
+            let steps = steps(state, Situation { resource, ..situation });
+            if title == "Usually" || steps != self::steps(state, Situation { resource, ..USUAL }) {
                 states.entry(steps).or_default().push(format!("{state:?}"));
             }
         }
@@ -172,13 +190,13 @@ fn section(text: &mut String, title: &str, situation: Situation) {
             let states = if any { "any state".to_owned() } else { states.join(", ") };
             let row = format!("in {states}: {steps}");
             match rows.iter_mut().find(|(other, _)| *other == row) {
-                Some((_, all)) => all.push(format!("{seen:?}")),
-                None => rows.push((row, vec![format!("{seen:?}")])),
+                Some((_, all)) => all.push(format!("{resource:?}")),
+                None => rows.push((row, vec![format!("{resource:?}")])),
             }
         }
     }
     for (row, seen) in rows {
-        let any = seen.len() == SEEN.len();
+        let any = seen.len() == RESOURCE_STATES.len();
         let seen = if any { "Whatever is seen".to_owned() } else { seen.join(", ") };
         writeln!(text, "{seen} {row}").unwrap();
     }

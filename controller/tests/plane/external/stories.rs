@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use kubebid_controller::conditions::is_true;
 use kubebid_controller::external::transition::State;
-use kubebid_controller::external::{Managed as _, Timing};
+use kubebid_controller::external::{ExternalStatus, Managed as _, Timing};
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -136,7 +136,7 @@ async fn a_service_that_is_away_changes_no_state_for_a_while() {
     storage.bucket("a").await;
     storage.until::<Bucket>("a", State::Succeeded).await;
     storage.service.faults("observe", &id, [Fault::Status(503); 1000]);
-    let not_synced = |status: &kubebid_controller::external::ExternalStatus| {
+    let not_synced = |status: &ExternalStatus| {
         !is_true(&status.conditions, "Synced") && status.unreachable_since.is_some()
     };
     let bucket = storage.until_status::<Bucket>("a", not_synced).await;
@@ -192,7 +192,8 @@ async fn a_spec_that_was_refused_or_taken_back_does_not_count_as_applied() {
     // An update has its effect, its answer is lost, and the spec is taken back.
     storage.service.faults("update", &id, [Fault::ResetAfter]);
     quota(3).await;
-    crate::story::eventually("the update", || storage.service.spec(&id).is_some_and(|it| it["quota"] == 3)).await;
+    crate::story::eventually("the update", || storage.service.spec(&id).is_some_and(|it| it["quota"] == 3))
+        .await;
     quota(2).await;
     let is_back = || storage.service.spec(&id).is_some_and(|it| it["quota"] == 2);
     crate::story::eventually("the spec that was taken back", is_back).await;
@@ -365,6 +366,60 @@ async fn drift_is_repaired_and_what_was_deleted_outside_is_made_again() {
     storage.until_reason::<Bucket>("a", "DeletedOutside").await;
     storage.until::<Bucket>("a", State::Succeeded).await;
     assert_eq!(storage.service.changes(&id), ["create 200", "update 200", "create 200", "create 200"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repairs_become_slower_when_somebody_else_keeps_changing_it() {
+    let timing = Timing { patience: Duration::from_secs(10), ..quick() };
+    let storage = Storage::begin_with("contested", timing).await;
+    let id = storage.bucket_id("a");
+    storage.bucket("a").await;
+    storage.until::<Bucket>("a", State::Succeeded).await;
+    let is_repaired = || storage.service.spec(&id).is_some_and(|spec| spec["size"] == 1);
+    for _ in 0..3 {
+        storage.service.put(&id, json!({"size": 9, "region": "eu"}));
+        crate::story::eventually("the drift is repaired", is_repaired).await;
+    }
+    storage.service.put(&id, json!({"size": 9, "region": "eu"}));
+    let bucket = storage.until_reason::<Bucket>("a", "Contested").await;
+    assert!(message(&bucket).contains("was put right 3 times"), "{}", message(&bucket));
+    crate::story::eventually("a later repair", is_repaired).await;
+    storage.until::<Bucket>("a", State::Succeeded).await;
+    // A change that we want is made at once.
+    storage.service.put(&id, json!({"size": 9, "region": "eu"}));
+    storage.until_reason::<Bucket>("a", "Contested").await;
+    storage.patch_bucket("a", json!({"spec": {"size": 2}})).await;
+    storage.until::<Bucket>("a", State::Succeeded).await;
+    assert_eq!(storage.service.spec(&id).unwrap()["size"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_create_that_is_never_answered_fails_after_a_while_and_is_repeated() {
+    let storage = Storage::begin("never-answered").await;
+    let id = storage.bucket_id("a");
+    storage.service.faults("create", &id, [Fault::Status(500); 1000]);
+    storage.bucket("a").await;
+    storage.until_reason::<Bucket>("a", "Unreachable").await;
+    storage.service.heal("create", &id);
+    let bucket = storage.until::<Bucket>("a", State::Succeeded).await;
+    assert_eq!(bucket.external().unwrap().unreachable_since, None);
+    let log = storage.service.log(&id);
+    let keys: std::collections::BTreeSet<_> =
+        log.iter().filter(|call| call.name == "create").map(|call| &call.key).collect();
+    assert_eq!(keys.len(), 1, "repetitions of one call");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permissions_that_are_not_valid_are_said_before_a_call_needs_them() {
+    let storage = Storage::begin("permissions-said").await;
+    storage.bucket("a").await;
+    storage.until::<Bucket>("a", State::Succeeded).await;
+    let permissions = |value: serde_json::Value| json!({"metadata": {"annotations": {"storage.example.com/access-permissions": value}}});
+    let said = |status: &ExternalStatus| status.conditions.iter().any(|it| it.type_ == "PermissionsValid");
+    storage.patch_bucket("a", permissions(json!("readonly"))).await;
+    storage.until_status::<Bucket>("a", |status| status.state == State::Succeeded && said(status)).await;
+    storage.patch_bucket("a", permissions(json!(null))).await;
+    storage.until_status::<Bucket>("a", |status| status.state == State::Succeeded && !said(status)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
