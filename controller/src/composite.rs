@@ -122,9 +122,41 @@ pub trait Composite: Send + Sync + 'static {
     /// Returns the wanted children. Pure.
     fn children(&self, object: &Self::Object, observed: &Children) -> Vec<Child>;
 
-    /// Returns the status, from the children as they are. Pure.
+    /// Returns the status, from the children as they are. Pure. It is also asked for while an object with a
+    /// [cleanup](Composite::cleanup) is being deleted.
     fn status(&self, object: &Self::Object, observed: &Children, now: Timestamp) -> Value;
+
+    /// Returns the cleanup of deleted objects, if there is one.
+    fn cleanup(&self) -> Option<Cleanup> {
+        None
+    }
+
+    /// Cleans up after a deleted object whose children are still there. It may be called again after it was done. Each call
+    /// is part of a pass, and should take seconds.
+    ///
+    /// # Errors
+    /// A sentence that says what is left. It is called again a second later, until the limit of the [`Cleanup`] is over.
+    fn clean_up(
+        &self,
+        _object: &Self::Object,
+        _context: &Context,
+    ) -> impl Future<Output = Result<(), String>> + Send {
+        std::future::ready(Ok(()))
+    }
 }
+
+/// The cleanup of deleted objects. A finalizer keeps an object until it is done, or for a limited time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleanup {
+    /// The finalizer, as in `example.com/website`.
+    pub finalizer: &'static str,
+    /// The longest time from the deletion to the last attempt. An object of which something is left after that goes with an
+    /// event of the reason [`CLEANUP_INCOMPLETE`].
+    pub limit: Duration,
+}
+
+/// The reason of the event of an object that goes although something is left of it.
+pub const CLEANUP_INCOMPLETE: &str = "CleanupIncomplete";
 
 /// Returns the metadata of a child: its name, the namespace and controller reference that its owner gives it, and an
 /// annotation that names the owner as well. A child whose reference is removed by hand is found by the annotation.
@@ -202,10 +234,18 @@ impl<C: Composite> Reconciler for Composed<C> {
         object: Arc<C::Object>,
         context: &Context,
     ) -> Result<Action, Error<Infallible>> {
-        let object = context.writer.newest(object);
+        let mut object = context.writer.newest(object);
         if object.meta().deletion_timestamp.is_some() {
             // The garbage collector deletes the children.
-            return Ok(Action::AwaitChange);
+            return self.clean_up(&object, context).await;
+        }
+        if let Some(cleanup) =
+            self.composite.cleanup().filter(|it| !has_finalizer(object.as_ref(), it.finalizer))
+        {
+            let Some(kept) = context.writer.add_finalizer(object.as_ref(), cleanup.finalizer).await? else {
+                return Ok(Action::AwaitChange);
+            };
+            object = Arc::new(kept);
         }
         let mut observed = self.observe(&object, context);
         let wanted = self.composite.children(&object, &observed);
@@ -229,6 +269,12 @@ impl<C: Composite> Reconciler for Composed<C> {
 const FOREIGN: Duration = Duration::from_secs(30);
 /// The time until the next pass if the watch does not show a child yet that is there.
 const UNSEEN: Duration = Duration::from_millis(500);
+/// The time until a cleanup is tried again.
+const CLEANUP_RETRY: Duration = Duration::from_secs(1);
+
+fn has_finalizer<K: Object>(object: &K, finalizer: &str) -> bool {
+    object.finalizers().iter().any(|name| name == finalizer)
+}
 
 /// Writes an event for each condition that has got a reason of which people should hear.
 fn warn_of<C: Composite>(
@@ -563,6 +609,28 @@ struct Summary {
 }
 
 impl<C: Composite> Composed<C> {
+    /// Cleans up after a deleted object, and lets it go.
+    async fn clean_up(&self, object: &C::Object, context: &Context) -> Result<Action, Error<Infallible>> {
+        let Some(cleanup) = self.composite.cleanup().filter(|it| has_finalizer(object, it.finalizer)) else {
+            return Ok(Action::AwaitChange);
+        };
+        let status = self.composite.status(object, &self.observe(object, context), clock::now());
+        let object = context.writer.status(object, &status).await?;
+        if context.writer.is_dry_run() {
+            return Ok(Action::AwaitChange);
+        }
+        if let Err(left) = self.composite.clean_up(&object, context).await {
+            let deleted = object.meta().deletion_timestamp.as_ref().map_or_else(clock::now, |time| time.0);
+            if clock::now().duration_since(deleted).unsigned_abs() < cleanup.limit {
+                return Ok(Action::RequeueAfter(CLEANUP_RETRY));
+            }
+            context.events.publish(&object, None, EventType::Warning, CLEANUP_INCOMPLETE, left);
+        }
+        failpoint::hit("cleaned-up");
+        context.writer.remove_finalizer(&object, cleanup.finalizer).await?;
+        Ok(Action::AwaitChange)
+    }
+
     fn observe(&self, object: &C::Object, context: &Context) -> Children {
         let (uid, name) = (object.uid().unwrap_or_default(), ObjectName::of(object));
         let mut observed = Children::default();

@@ -54,7 +54,18 @@ pub async fn remove_finalizer<K: Object>(
     writer: &Writer,
     finalizer: &str,
 ) -> Result<BTreeSet<ObjectName>, WriteError> {
-    let api = Api::<K>::all(writer.client().clone());
+    remove_finalizer_in(writer, &Api::<K>::all(writer.client().clone()), finalizer).await
+}
+
+/// Works like [`remove_finalizer`], for the objects that `api` lists.
+///
+/// # Errors
+/// [`WriteError`], after some objects were changed: it can be repeated.
+pub async fn remove_finalizer_in<K: Object>(
+    writer: &Writer,
+    api: &Api<K>,
+    finalizer: &str,
+) -> Result<BTreeSet<ObjectName>, WriteError> {
     let mut removed = BTreeSet::new();
     let mut params = ListParams::default().limit(PAGE);
     let mut has_conflicts = false;

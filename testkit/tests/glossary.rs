@@ -6,18 +6,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The folders whose names are held to the glossary.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 13] = [
     "cli/src",
     "controller/src",
     "engine/core/src",
     "engine/model/src",
     "engine/src",
+    "examples/cache-operator/src",
     "examples/mysql-operator/src",
     "loadgen/src",
     "market-sim/src",
     "operator-client/src",
     "operator/src",
     "strategy/src",
+    "webhook/src",
 ];
 
 fn root() -> PathBuf {

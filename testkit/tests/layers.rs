@@ -13,13 +13,14 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 const ENGINE: [&str; 11] =
     ["store", "events", "runtime", "readmodel", "lifecycle", "wire", "auth", "api", "grpc", "rest", "server"];
 
-const PACKAGES: [&str; 13] = [
+const PACKAGES: [&str; 15] = [
     "benches",
     "cli",
     "controller",
     "engine",
     "engine/core",
     "engine/model",
+    "examples/cache-operator",
     "examples/mysql-operator",
     "loadgen",
     "market-sim",
@@ -27,6 +28,7 @@ const PACKAGES: [&str; 13] = [
     "operator-client",
     "strategy",
     "testkit",
+    "webhook",
 ];
 
 fn sources(package: &str) -> PathBuf {

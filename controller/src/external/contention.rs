@@ -1,4 +1,4 @@
-//! Slower repairs of a resource that somebody else keeps changing.
+//! Repairs of a resource that another client keeps changing: they become slower.
 
 use crate::clock;
 use crate::external::Timing;

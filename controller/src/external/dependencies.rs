@@ -86,6 +86,21 @@ impl<K: Managed> DependencyKinds<'_, '_, K> {
         let kind = Kind { watch, dependencies: DependenciesOf(Arc::new(dependencies)) };
         self.found.insert(D::kind(&()).into_owned(), Box::new(kind));
     }
+
+    /// Watches a kind whose objects may become dependencies of others, which are found by more than a name. Each change
+    /// wakes the objects that `concerns` says.
+    pub fn wake<D: Object>(
+        &mut self,
+        api: Api<D>,
+        concerns: impl Fn(&K, &D) -> bool + Send + Sync + 'static,
+    ) -> Watch<D> {
+        let objects = self.on.objects();
+        self.on.map(api, move |changed: &D| {
+            let objects = objects.all();
+            let concerned = objects.iter().filter(|object| concerns(object, changed));
+            concerned.map(|object| ObjectRef::from_obj(object.as_ref())).collect()
+        })
+    }
 }
 
 /// A kind of objects that others depend on.

@@ -18,8 +18,23 @@ impl Image {
 
     /// MariaDB in the place of the image `mysql`: `testkit/images/mysql`.
     pub fn mysql(name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("images/mysql");
+        let folder = images().join("mysql");
         Self::new(name).path(&folder).entrypoint(&folder.join("docker-entrypoint.sh"), &[])
+    }
+
+    /// Redis in the place of the image `redis`: `testkit/images/redis`.
+    pub fn redis(name: &str) -> Self {
+        Self::new(name).path(&images().join("redis"))
+    }
+
+    /// Redis in the place of the image `valkey/valkey`, which Debian 12 does not have: `testkit/images/valkey`.
+    pub fn valkey(name: &str) -> Self {
+        Self::new(name).path(&images().join("valkey"))
+    }
+
+    /// Memcached in the place of the image `memcached`: `testkit/images/memcached`.
+    pub fn memcached(name: &str) -> Self {
+        Self::new(name).path(&images().join("memcached"))
     }
 
     /// Sets the program that containers run which name no `command`, with its first arguments.
@@ -54,4 +69,9 @@ impl Image {
         }
         Ok(program.iter().chain(args).cloned().collect())
     }
+}
+
+/// Returns the folder of the programs that stand for images.
+fn images() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("images")
 }

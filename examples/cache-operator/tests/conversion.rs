@@ -1,0 +1,117 @@
+//! Round trips of random Caches between the versions, with and without edits between.
+
+use kubebid_cache_operator::conversion::conversions;
+use serde_json::{Value, json};
+
+const ALPHA: &str = "infra.archon.dev/v1alpha1";
+const BETA: &str = "infra.archon.dev/v1beta1";
+
+/// Runs a check with many random numbers, and names the seed of one that fails.
+fn for_each_seed(check: impl Fn(&mut fastrand::Rng) + std::panic::RefUnwindSafe) {
+    for seed in 0..3_000 {
+        let run = || check(&mut fastrand::Rng::with_seed(seed));
+        if let Err(panic) = std::panic::catch_unwind(run) {
+            eprintln!("with seed {seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn convert(object: &Value, version: &str) -> Value {
+    conversions().convert(object.clone(), version).unwrap()
+}
+
+fn one_of(random: &mut fastrand::Rng, values: &[Value]) -> Value {
+    values[random.usize(..values.len())].clone()
+}
+
+/// Returns a random value of a field; None if it is to be absent.
+fn value(random: &mut fastrand::Rng, field: &str) -> Option<Value> {
+    let secret = json!(format!("keys-{}", random.u8(..3)));
+    Some(match field {
+        "memory" => json!(format!("{}{}", random.u16(16..), if random.bool() { "Mi" } else { "Gi" })),
+        "replicas" => json!(random.u8(1..=10)),
+        "evictionPolicy" => {
+            one_of(random, &["noeviction", "allkeys-lru", "volatile-ttl"].map(|it| json!(it)))
+        }
+        "tls" => one_of(random, &[json!({"enabled": false}), json!({"enabled": true, "secretName": secret})]),
+        "highAvailability" => json!({"enabled": random.bool(), "autoFailover": random.bool()}),
+        _ => return None,
+    })
+}
+
+/// Returns a random Cache of a version.
+fn cache(random: &mut fastrand::Rng, version: &str) -> Value {
+    let engine = one_of(random, &["redis", "memcached", "valkey"].map(|it| json!(it)));
+    let mut spec = json!({"engine": engine, "memory": value(random, "memory")});
+    let fields = ["evictionPolicy", "tls", "replicas", "highAvailability"];
+    for field in fields.into_iter().filter(|field| *field != "highAvailability" || version == BETA) {
+        // The API server fills in what has a default.
+        let has_default = field == "evictionPolicy" || field == "replicas" && version == ALPHA;
+        if has_default || random.bool() {
+            spec[field] = value(random, field).unwrap();
+        }
+    }
+    let mut metadata = json!({"name": "shop", "namespace": "n", "uid": "u", "generation": random.u8(..)});
+    if random.bool() {
+        metadata["labels"] = json!({"a": random.u8(..).to_string()});
+        metadata["annotations"] = json!({"b": random.u8(..).to_string()});
+    }
+    let mut cache = json!({"apiVersion": version, "kind": "Cache", "metadata": metadata, "spec": spec});
+    if random.bool() {
+        let phase = one_of(random, &["Pending", "Ready", "Failed"].map(|it| json!(it)));
+        let condition = json!({
+            "type": "Ready", "status": "False", "reason": "ReplicasNotReady", "message": "",
+            "lastTransitionTime": "2026-11-23T00:00:00Z",
+        });
+        let conditions = Vec::from_iter(random.bool().then_some(condition));
+        let ready = random.u8(..4);
+        cache["status"] =
+            json!({"phase": phase, "readyReplicas": ready, "endpoint": "e", "conditions": conditions});
+    }
+    cache
+}
+
+#[test]
+fn a_cache_is_the_same_after_it_was_converted_there_and_back() {
+    for_each_seed(|random| {
+        for (own, other) in [(ALPHA, BETA), (BETA, ALPHA)] {
+            let cache = cache(random, own);
+            let there = convert(&cache, other);
+            assert_eq!(convert(&there, own).to_string(), cache.to_string(), "by way of {there:#}");
+        }
+    });
+}
+
+#[test]
+fn a_client_of_the_other_version_changes_what_it_edits_and_nothing_else() {
+    for_each_seed(|random| {
+        for (own, other) in [(ALPHA, BETA), (BETA, ALPHA)] {
+            let cache = cache(random, own);
+            let mut edited = convert(&cache, other);
+            let field = ["memory", "replicas", "evictionPolicy", "tls"][random.usize(..4)];
+            let new = value(random, field).unwrap();
+            if edited["spec"][field] == new {
+                // It has changed nothing.
+                continue;
+            }
+            edited["spec"][field] = new.clone();
+            let mut wanted = cache.clone();
+            wanted["spec"][field] = new;
+            let back = convert(&edited, own);
+            assert_eq!(back.to_string(), wanted.to_string(), "{field} of {edited:#}");
+        }
+    });
+}
+
+#[test]
+fn v1alpha1_shows_the_replicas_that_a_cache_has_by_default_and_keeps_the_rest() {
+    let high = json!({"enabled": true, "autoFailover": true});
+    let spec = json!({"engine": "redis", "memory": "64Mi", "evictionPolicy": "allkeys-lru", "highAvailability": high});
+    let cache = json!({"apiVersion": BETA, "kind": "Cache", "metadata": {"name": "shop"}, "spec": spec});
+    let older = convert(&cache, ALPHA);
+    let shown = json!({"engine": "redis", "memory": "64Mi", "replicas": 3, "evictionPolicy": "allkeys-lru"});
+    assert_eq!(older["spec"], shown);
+    assert!(older["metadata"]["annotations"]["infra.archon.dev/conversion-data"].is_string());
+    assert_eq!(convert(&older, BETA), cache);
+}

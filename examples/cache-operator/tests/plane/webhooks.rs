@@ -1,0 +1,80 @@
+//! Both versions, defaults and warnings by the webhooks of the operator.
+
+use crate::story::Story;
+use kubebid_cache_operator::api::v1beta1::Cache;
+use kubebid_cache_operator::api::{Phase, v1alpha1};
+use serde_json::{Value, json};
+use std::process::Command;
+
+#[tokio::test]
+async fn clients_of_both_versions_share_caches_lose_nothing_are_warned_and_move() {
+    let story = Story::with_webhooks("versions").await;
+    let high = json!({"engine": "valkey", "memory": "64Mi", "highAvailability": {"enabled": true}});
+    let cache = story.create("shop", high).await;
+    let high = cache.spec.high_availability.clone();
+    assert_eq!(high.as_ref().map(|it| it.auto_failover), Some(true), "the default");
+    let older = story.api::<v1alpha1::Cache>().get("shop").await.unwrap();
+    assert_eq!(older.spec.replicas, 3);
+    story.kubectl(&["scale", "caches.v1alpha1.infra.archon.dev/shop", "--replicas=4"]).unwrap();
+    story.patch::<v1alpha1::Cache>("shop", json!({"spec": {"memory": "128Mi"}})).await;
+    story.until_phase("shop", Phase::Ready).await;
+    let spec = story.api::<Cache>().get("shop").await.unwrap().spec;
+    assert_eq!((spec.replicas, &spec.memory[..], spec.high_availability), (Some(4), "128Mi", high));
+
+    // Two field managers in two versions.
+    let apply = |version: &str, manager: &str, spec: Value| {
+        let version = format!("infra.archon.dev/{version}");
+        let cache =
+            json!({"apiVersion": version, "kind": "Cache", "metadata": {"name": "both"}, "spec": spec});
+        let manager = format!("--field-manager={manager}");
+        let arguments = ["apply", "--server-side", "--force-conflicts", &manager, "-f", "-"];
+        story.kubectl_reading(&arguments, &cache.to_string()).unwrap();
+    };
+    apply("v1alpha1", "one", json!({"engine": "redis", "memory": "64Mi", "replicas": 3}));
+    let more = json!({"engine": "redis", "evictionPolicy": "allkeys-lfu", "memory": "64Mi", "highAvailability": {"enabled": true}});
+    apply("v1beta1", "two", more);
+    apply("v1alpha1", "one", json!({"engine": "redis", "memory": "64Mi", "replicas": 5}));
+    let spec = story.api::<Cache>().get("both").await.unwrap().spec;
+    assert_eq!(
+        (spec.replicas, spec.eviction_policy.word(), spec.is_highly_available()),
+        (Some(5), "allkeys-lfu", true)
+    );
+
+    let refusal =
+        story.try_create("v1alpha1", "least", json!({"engine": "redis", "memory": "64Mi"})).unwrap_err();
+    assert!(refusal.contains("redis needs at least 3 replicas: write replicas: 3 or more"), "{refusal}");
+
+    // A Secret that is not as it should be is warned of.
+    let create = |name: &str, secret: &str| {
+        let tls = json!({"enabled": true, "secretName": secret});
+        let spec = json!({"engine": "memcached", "memory": "64Mi", "tls": tls});
+        let metadata = json!({"name": name});
+        let cache = json!({"apiVersion": "infra.archon.dev/v1beta1", "kind": "Cache", "metadata": metadata, "spec": spec});
+        let output =
+            story.plane.kubectl_reading(&["-n", story.namespace, "create", "-f", "-"], &cache.to_string());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let warning = create("absent", "absent");
+    assert!(warning.contains("Warning: there is no Secret absent"), "{warning}");
+    let secret = json!({"metadata": {"name": "half"}, "stringData": {"tls.crt": "", "ca.crt": ""}});
+    story.make::<k8s_openapi::api::core::v1::Secret>(secret).await;
+    let warning = create("half", "half");
+    assert!(warning.contains("the Secret half lacks tls.key"), "{warning}");
+
+    // Objects of an older definition move into the newer version.
+    let migrate = |more: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_cache-operator"));
+        let done =
+            program.arg("migrate").args(more).env("KUBECONFIG", story.plane.kubeconfig()).output().unwrap();
+        (done.status.success(), String::from_utf8_lossy(&done.stdout).into_owned())
+    };
+    story.store("v1alpha1");
+    story.create("old", json!({"engine": "redis", "memory": "64Mi"})).await;
+    story.store("v1beta1");
+    assert!(!migrate(&["--check"]).0, "some may be stored in v1alpha1");
+    let (is_done, said) = migrate(&[]);
+    assert!(is_done && said.contains("objects are written"), "{said}");
+    assert_eq!(migrate(&["--check"]), (true, "stored: v1beta1; objects may be in v1beta1\n".to_owned()));
+    assert_eq!(story.api::<Cache>().get("old").await.unwrap().spec.replicas, Some(3));
+}

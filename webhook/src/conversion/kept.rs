@@ -1,0 +1,130 @@
+//! Fields that a version cannot say, with the values that they belong to.
+//!
+//! In the annotation they stand by the version that can say them, and by their JSON pointer:
+//!
+//! ```json
+//! {"v1beta1": {"/spec/fast": {"value": true, "while": {"/spec/fast": null}}}}
+//! ```
+//!
+//! If an object is converted to v1beta1 and has no `/spec/fast` then, the field becomes `true`. A field without `value` is
+//! removed. An absent value that a field belongs to is written as `null`.
+
+use serde_json::{Map, Value, json};
+
+/// The content of the annotation.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Kept(Map<String, Value>);
+
+impl Kept {
+    /// Parses the annotation. One that a client has spoiled is as good as none.
+    pub(super) fn parse(annotation: Option<Value>) -> Kept {
+        let text = annotation.as_ref().and_then(Value::as_str);
+        Kept(text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default())
+    }
+
+    /// Returns the annotation, if there is anything to keep.
+    pub(super) fn text(&self) -> Option<String> {
+        (!self.0.is_empty()).then(|| Value::Object(self.0.clone()).to_string())
+    }
+
+    /// Takes out what is kept for a version, and puts it into an object of this version where the values stand that it
+    /// belongs to.
+    pub(super) fn restore(&mut self, version: &str, object: &mut Value) {
+        let Some(Value::Object(fields)) = self.0.remove(version) else { return };
+        let stands: Vec<_> = fields.into_iter().filter(|(_, field)| still_stands(object, field)).collect();
+        for (pointer, mut field) in stands {
+            if let Some(elements) = field.get("elements").and_then(Value::as_array) {
+                if let Some(Value::Array(list)) = object.pointer_mut(&pointer) {
+                    restore_elements(list, elements);
+                }
+                continue;
+            }
+            let (parent, key) = pointer.rsplit_once('/').unwrap_or_default();
+            // A parent that is gone took its fields along.
+            let Some(Value::Object(parent)) = object.pointer_mut(parent) else { continue };
+            let key = key.replace("~1", "/").replace("~0", "~");
+            match field.as_object_mut().and_then(|field| field.remove("value")) {
+                Some(value) => parent.insert(key, value),
+                None => parent.remove(&key),
+            };
+        }
+    }
+
+    /// Keeps for a version what an object of it says and `back` does not, which is the object after it was converted there
+    /// and back.
+    pub(super) fn keep(
+        &mut self,
+        version: &str,
+        object: &Value,
+        back: &Value,
+        belongs_to: fn(&str) -> &'static [&'static str],
+    ) {
+        let mut fields = Map::new();
+        compare("", Some(object), Some(back), &mut fields);
+        for (pointer, field) in &mut fields {
+            let others = belongs_to(pointer).iter();
+            let others =
+                others.map(|other| ((*other).to_owned(), back.pointer(other).cloned().unwrap_or_default()));
+            let others: Map<String, Value> = others.collect();
+            if let (Some(field), false) = (field.as_object_mut(), others.is_empty()) {
+                let values = field.entry("while").or_insert_with(|| json!({}));
+                values.as_object_mut().expect("it is a map").extend(others);
+            }
+        }
+        if !fields.is_empty() {
+            self.0.insert(version.to_owned(), Value::Object(fields));
+        }
+    }
+}
+
+/// Returns true if an object has all values that a kept field belongs to.
+fn still_stands(object: &Value, field: &Value) -> bool {
+    let values = field.get("while").and_then(Value::as_object);
+    values
+        .into_iter()
+        .flatten()
+        .all(|(pointer, value)| object.pointer(pointer).unwrap_or(&Value::Null) == value)
+}
+
+/// Notes what differs between a value and what is left of it, field by field. A list is compared element by element if it
+/// has its length still, and as a whole otherwise.
+fn compare(pointer: &str, value: Option<&Value>, back: Option<&Value>, fields: &mut Map<String, Value>) {
+    match (value, back) {
+        (value, back) if value == back => {}
+        (Some(Value::Object(value)), Some(Value::Object(back))) => {
+            for (key, value) in value {
+                compare(&format!("{pointer}/{}", escaped(key)), Some(value), back.get(key), fields);
+            }
+            for (key, back) in back.iter().filter(|(key, _)| !value.contains_key(*key)) {
+                compare(&format!("{pointer}/{}", escaped(key)), None, Some(back), fields);
+            }
+        }
+        (Some(Value::Array(value)), Some(Value::Array(back))) if value.len() == back.len() => {
+            let pairs = value.iter().zip(back).map(|(value, back)| json!({"value": value, "while": back}));
+            fields.insert(pointer.to_owned(), json!({"elements": pairs.collect::<Vec<_>>()}));
+        }
+        (value, back) => {
+            let mut field = Map::new();
+            if let Some(value) = value {
+                field.insert("value".to_owned(), value.clone());
+            }
+            field.insert("while".to_owned(), json!({pointer: back}));
+            fields.insert(pointer.to_owned(), Value::Object(field));
+        }
+    }
+}
+
+/// Restores the elements of a list that stand still, each once.
+fn restore_elements(list: &mut [Value], elements: &[Value]) {
+    let mut elements: Vec<&Value> = elements.iter().collect();
+    for item in list {
+        if let Some(place) = elements.iter().position(|element| element.get("while") == Some(item)) {
+            *item = elements.remove(place).get("value").cloned().unwrap_or_default();
+        }
+    }
+}
+
+/// Returns a key as a part of a JSON pointer.
+fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,122 @@
+//! Rotations of CAs and certificates while clients read, and replicas come and go.
+
+use crate::story::{DISKS, Story, bundle};
+use crate::tls;
+use k8s_openapi::jiff::SignedDuration;
+use kubebid_webhook::authority::Target;
+use kubebid_webhook::authority::plan::{Content, Lifetimes};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::RwLock;
+use tokio::time::sleep;
+
+/// Clients that read all the time, and the requests of theirs that failed.
+#[derive(Debug, Default)]
+struct Readers {
+    /// Held by a request. A replica that is killed takes its requests along, which no client repeats, so it is killed
+    /// between two of them.
+    gate: RwLock<()>,
+    ends: AtomicBool,
+    reads: AtomicUsize,
+    handshakes: AtomicUsize,
+    failures: Mutex<Vec<String>>,
+}
+
+impl Readers {
+    fn count<T, E: std::fmt::Display>(&self, counter: &AtomicUsize, result: &Result<T, E>) {
+        counter.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = result {
+            self.failures.lock().unwrap().push(error.to_string());
+        }
+    }
+
+    /// Reads a disk in the version that is not stored.
+    async fn read(&self, story: &Story) {
+        let disks = story.alphas();
+        while !self.ends.load(Ordering::Relaxed) {
+            let _held = self.gate.read().await;
+            self.count(&self.reads, &disks.get("blog").await);
+        }
+    }
+
+    /// Connects with the bundle of the definition, as it was a while before: the API server learns of it late.
+    async fn shake_hands(&self, story: &Story) {
+        while !self.ends.load(Ordering::Relaxed) {
+            let definition = story.definitions().get(DISKS).await.unwrap();
+            let client = tls::with_bundle(bundle(&definition).unwrap().as_bytes());
+            sleep(Duration::from_millis(200)).await;
+            let _held = self.gate.read().await;
+            self.count(&self.handshakes, &tls::probe(story.balancer.address, client).await);
+        }
+    }
+}
+
+/// The phases of a rotation in which a replica is killed, one after the other.
+const PHASES: [fn(&Content) -> bool; 5] = [
+    |content| content.next.as_ref().is_some_and(|next| next.seen.is_none()),
+    |content| content.next.as_ref().is_some_and(|next| next.seen.is_some()),
+    |content| content.next.is_none() && !content.former.is_empty(),
+    |content| content.former.is_empty(),
+    |content| content.next.is_some(),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_read_fails_while_authorities_and_certificates_rotate_and_replicas_are_killed() {
+    let mut story = Story::begin("rotation", "v1beta1").await;
+    let seconds = SignedDuration::from_secs;
+    story.lifetimes =
+        Lifetimes { authority: seconds(24), leaf: seconds(12), settle: seconds(1), skew: seconds(1) };
+    let story = Arc::new(story);
+    let targets = [Target::Definition(DISKS.to_owned())];
+    let mut replicas = [0, 1].map(|number| Some(story.start(number, &targets)));
+    story.balancer.until_ready(2).await;
+    story.create("blog", json!({"gigabytes": 10, "zones": ["a", "b"]})).await;
+    // The API server learns of the first bundle a moment after it was written.
+    story.until(story.alphas(), "blog", |disk| disk.spec.size == "10Gi").await;
+
+    let readers = Arc::new(Readers::default());
+    let reading = tokio::spawn({
+        let (story, readers) = (Arc::clone(&story), Arc::clone(&readers));
+        async move {
+            let reads = || readers.read(&story);
+            tokio::join!(reads(), reads(), reads(), readers.shake_hands(&story))
+        }
+    });
+    let mut authorities = BTreeSet::new();
+    let mut round = 0;
+    while round < PHASES.len()
+        || authorities.len() < 6
+        || story.balancer.certificates() < 20
+        || readers.reads.load(Ordering::Relaxed) < 10_000
+    {
+        let number = round % 2;
+        let content = story.until_authority(PHASES[round % PHASES.len()]).await;
+        authorities.insert(content.current.common_name.clone());
+        let replica = replicas[number].take().unwrap();
+        if round % 3 == 2 {
+            replica.stop().await;
+        } else {
+            let _gate = readers.gate.write().await;
+            replica.kill();
+            story.balancer.until_left(story.address(number)).await;
+        }
+        story.balancer.until_ready(1).await;
+        replicas[number] = Some(story.start(number, &targets));
+        story.balancer.until_ready(2).await;
+        let current = content.current.common_name;
+        let content = story.until_authority(|content| content.current.common_name != current).await;
+        authorities.insert(content.current.common_name);
+        round += 1;
+    }
+    readers.ends.store(true, Ordering::Relaxed);
+    reading.await.unwrap();
+    let (reads, handshakes) = (&readers.reads, &readers.handshakes);
+    println!(
+        "{authorities:?} {} certificates {reads:?} reads {handshakes:?} handshakes",
+        story.balancer.certificates()
+    );
+    assert_eq!(*readers.failures.lock().unwrap(), Vec::<String>::new());
+}
