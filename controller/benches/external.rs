@@ -1,6 +1,6 @@
-//! What a thousand external resources cost, on a real control plane: `just external`.
+//! Costs of a thousand external resources on a real control plane: `just external`.
 //!
-//! The service answers at once. It leaves out leader election, and the network between the service and the operator.
+//! The service answers at once. The measurement leaves out leader election, and the network between the service and the operator.
 #![allow(clippy::disallowed_methods, reason = "a test writes as people do")]
 
 #[path = "../examples/website.rs"]

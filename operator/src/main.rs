@@ -398,7 +398,11 @@ impl Run {
         }
         process::run(program, &self.process, async |manager| {
             let client = manager.client().clone();
-            let cluster = until_done("the cluster has no name", async || cluster_uid(&client).await).await;
+            let cluster = if trades.into_iter().any(runs) {
+                until_done("the cluster has no name", async || cluster_uid(&client).await).await
+            } else {
+                String::new()
+            };
             let bidnodes = if runs(Controller::Bidnodes) {
                 Some(self.options(manager, &cluster, &active_nodes)?)
             } else {

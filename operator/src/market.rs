@@ -1,6 +1,6 @@
 //! The market itself as Kubernetes objects: instance types, markets, accounts and offers are external resources at the engine.
 
-#[expect(clippy::duplicated_attributes, reason = "the derive repeats columns of one type")]
+#[expect(unreachable_pub, clippy::duplicated_attributes, reason = "the derive makes it so")]
 mod account;
 mod call_error;
 #[expect(clippy::duplicated_attributes, reason = "the derive repeats columns of one type")]
@@ -9,7 +9,6 @@ mod instance_type;
 mod market_object;
 #[expect(unreachable_pub, clippy::duplicated_attributes, reason = "the derive makes it so")]
 mod offer;
-mod price;
 
 pub use account::{Account, AccountSpec, AccountStatus, Role, TokenSecret};
 pub use instance_type::{InstanceType, InstanceTypeSpec};
@@ -25,6 +24,9 @@ use kubebid_controller::{ControllerOptions, Manager};
 use market_object::Markets;
 use offer::Offers;
 use std::time::Duration;
+
+/// Pattern of a price: at most six digits after the point.
+const PRICE: &str = "^[0-9]{1,7}([.][0-9]{1,6})?$";
 
 /// The times of all objects of the market. The engine answers at once.
 const TIMING: Timing = Timing {
@@ -57,10 +59,10 @@ pub fn add_markets(manager: &mut Manager, engine: &Client, cluster: &str) {
 pub fn add_offers(manager: &mut Manager, engine: &Client, cluster: &str, namespace: Option<&str>) {
     let client = manager.client().clone();
     let api = match namespace {
-        Some(namespace) => Api::namespaced(client, namespace),
-        None => Api::all(client),
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
     };
-    add(manager, Offers(engine.clone()), api, cluster);
+    add(manager, Offers::new(engine.clone(), client), api, cluster);
 }
 
 fn add<E: External>(manager: &mut Manager, external: E, api: Api<E::Object>, cluster: &str) {

@@ -1,10 +1,13 @@
 //! `Account`: an account of the engine, and a Secret with a token for it.
+//!
+//! The Secret is there before the token, so that a Secret that cannot be written costs no token. Both end together: the
+//! Secret has no owner, because the garbage collector would remove it while its token still works.
 
 use super::call_error;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ObjectMeta};
-use kube::{CustomResource, Resource as _, ResourceExt as _};
+use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use kubebid_client::{Client, v1};
 use kubebid_controller::external::{
     Answer, CallError, DeleteAnswer, External, ExternalStatus, Managed, Observed, Request, Timing,
@@ -12,23 +15,30 @@ use kubebid_controller::external::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The key of a token's name in its Secret.
 const TOKEN_ID: &str = "token-id";
 /// The key of a token's secret in its Secret.
 const TOKEN: &str = "token";
+/// The annotation of a Secret with the name of its Account.
+const ANNOTATION_ACCOUNT: &str = "market.kubebid.io/account";
 
 /// An account of the KubeBid auction, and a Secret with a token for it.
-#[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, KubeSchema, Clone, Debug, Serialize, Deserialize)]
 #[kube(
     group = "market.kubebid.io",
     version = "v1alpha1",
     kind = "Account",
     status = "AccountStatus",
+    doc = "An account of the KubeBid auction, and a Secret with a token for it.",
     printcolumn(name = "Roles", type_ = "string", json_path = ".spec.roles"),
     printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[x_kube(
+    validation = Rule::new("self.tokenSecret == oldSelf.tokenSecret")
+        .message("tokenSecret cannot be changed: make another Account")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AccountSpec {
@@ -145,20 +155,44 @@ pub(super) struct Accounts {
     pub(super) client: kube::Client,
 }
 
+/// The Secret of an account, and the live tokens that are its own.
+struct Tokens {
+    secret: Option<Secret>,
+    live: Vec<v1::Token>,
+}
+
+impl Tokens {
+    /// Returns true if the Secret has the one live token, with the roles that it should have.
+    fn are_as_wanted(&self, object: &Account) -> bool {
+        let wanted: BTreeSet<i32> = object.spec.roles.iter().copied().map(api_role).collect();
+        let [token] = &self.live[..] else { return false };
+        let has_token =
+            self.secret.as_ref().and_then(|it| it.data.as_ref()).is_some_and(|data| data.contains_key(TOKEN));
+        has_token
+            && token_id(self.secret.as_ref()) == Some(token.token_id.as_bytes())
+            && token.roles.iter().copied().collect::<BTreeSet<_>>() == wanted
+    }
+}
+
 impl Accounts {
     async fn put(&self, object: &Account) -> Result<Answer<()>, CallError> {
         let put =
             v1::PutAccountRequest { name: object.name_any(), limits: Some(object.spec.limits.to_api()) };
-        self.engine.put_account(put).await.map_err(|error| call_error::of(&error))?;
+        self.engine.put_account(put).await.map_err(call_error::of)?;
         Ok(Answer::done())
     }
 
-    /// Returns the live tokens that were made for this object.
-    async fn tokens(&self, object: &Account) -> Result<Vec<v1::Token>, CallError> {
+    /// Returns the Secret, and the live tokens of the account that were made for this object or are in its Secret.
+    async fn tokens(&self, object: &Account) -> Result<Tokens, CallError> {
+        let secret = self.secret(object).await?;
         let list = v1::ListTokensRequest { account: object.name_any(), ..Default::default() };
-        let listed = self.engine.all(list).await.map_err(|error| call_error::of(&error))?;
-        let mark = mark(object);
-        Ok(listed.tokens.into_iter().filter(|token| token.description.starts_with(&mark)).collect())
+        let listed = self.engine.all(list).await.map_err(call_error::of)?;
+        let (begin, id) = (description(object), token_id(secret.as_ref().filter(|it| is_of(it, object))));
+        let is_own = |token: &v1::Token| {
+            token.description.starts_with(&begin) || id == Some(token.token_id.as_bytes())
+        };
+        let live = listed.tokens.into_iter().filter(is_own).collect();
+        Ok(Tokens { secret, live })
     }
 
     /// Returns the Secret of an account.
@@ -169,46 +203,41 @@ impl Accounts {
         found.map_err(|error| CallError::transient("SecretNotRead", format!("the cluster: {error}")))
     }
 
-    /// Returns true if the Secret has the one live token of this object, with the roles that it should have.
-    async fn has_token(&self, object: &Account) -> Result<bool, CallError> {
-        let (secret, tokens) = (self.secret(object).await?, self.tokens(object).await?);
-        let data = secret.and_then(|secret| secret.data).unwrap_or_default();
-        let id = data.get(TOKEN_ID).filter(|_| data.contains_key(TOKEN)).map(|id| id.0.as_slice());
-        let wanted: BTreeSet<i32> = object.spec.roles.iter().copied().map(api_role).collect();
-        Ok(match &tokens[..] {
-            [token] => id == Some(token.token_id.as_bytes()) && token.roles.iter().copied().collect::<BTreeSet<_>>() == wanted,
-            _ => false,
-        })
-    }
-
-    async fn revoke_all(&self, object: &Account) -> Result<(), CallError> {
-        for token in self.tokens(object).await? {
+    async fn revoke(&self, tokens: Vec<v1::Token>) -> Result<(), CallError> {
+        for token in tokens {
             let revoke = v1::RevokeTokenRequest { token_id: token.token_id };
-            self.engine.revoke_token(revoke).await.map_err(|error| call_error::of(&error))?;
+            self.engine.revoke_token(revoke).await.map_err(call_error::of)?;
         }
         Ok(())
     }
 }
 
-/// The begin of the descriptions of an object's tokens.
-fn mark(object: &Account) -> String {
+/// Returns the begin of the descriptions of an object's tokens.
+fn description(object: &Account) -> String {
     format!("KubeBid operator, Account {}, attempt ", object.uid().unwrap_or_default())
 }
 
-/// Returns the Secret with a token.
-fn secret(object: &Account, token: &str, token_id: &str) -> Secret {
-    let data = [(TOKEN, token), (TOKEN_ID, token_id)];
-    let data = data.map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec())));
-    Secret {
-        metadata: ObjectMeta {
-            namespace: Some(object.spec.token_secret.namespace.clone()),
-            name: Some(object.spec.token_secret.name.clone()),
-            owner_references: object.controller_owner_ref(&()).map(|owner| vec![owner]),
-            ..ObjectMeta::default()
-        },
-        data: Some(data.into()),
-        ..Secret::default()
-    }
+/// Returns the name of the token in a Secret.
+fn token_id(secret: Option<&Secret>) -> Option<&[u8]> {
+    secret?.data.as_ref()?.get(TOKEN_ID).map(|id| id.0.as_slice())
+}
+
+/// Returns true if a Secret was made for an Account of this name.
+fn is_of(secret: &Secret, object: &Account) -> bool {
+    secret.annotations().get(ANNOTATION_ACCOUNT) == Some(&object.name_any())
+}
+
+/// Returns the Secret before it has a token.
+fn empty_secret(object: &Account) -> Secret {
+    let TokenSecret { namespace, name } = object.spec.token_secret.clone();
+    let annotations = Some([(ANNOTATION_ACCOUNT.to_owned(), object.name_any())].into());
+    let metadata =
+        ObjectMeta { namespace: Some(namespace), name: Some(name), annotations, ..ObjectMeta::default() };
+    Secret { metadata, ..Secret::default() }
+}
+
+fn not_written(why: impl Into<String>) -> CallError {
+    CallError::transient("SecretNotWritten", why)
 }
 
 impl External for Accounts {
@@ -226,13 +255,13 @@ impl External for Accounts {
     async fn observe(&self, request: &Request<'_, Self>) -> Result<(Observed, ()), CallError> {
         let (object, name) = (request.object, request.object.name_any());
         let list = v1::ListAccountsRequest::default();
-        let listed = self.engine.all(list).await.map_err(|error| call_error::of(&error))?;
+        let listed = self.engine.all(list).await.map_err(call_error::of)?;
         let there = listed.accounts.into_iter().find(|account| account.name == name);
         let Some(there) = there else { return Ok((Observed::Missing, ())) };
         let has_limits = there.limits.unwrap_or_default() == object.spec.limits.to_api();
         // The hook has not made a token yet, or makes one after the next write.
         let is_completing = object.external().is_none_or(|status| status.completed_spec.is_none());
-        let observed = if has_limits && (is_completing || self.has_token(object).await?) {
+        let observed = if has_limits && (is_completing || self.tokens(object).await?.are_as_wanted(object)) {
             Observed::Ready
         } else {
             Observed::UpdateRequired
@@ -248,51 +277,58 @@ impl External for Accounts {
         self.put(request.object).await
     }
 
-    /// Makes a token and its Secret, unless they are there.
+    /// Makes the Secret and its token, unless they are there.
     async fn complete(&self, request: &Request<'_, Self>) -> Result<(), CallError> {
-        let object = request.object;
-        if self.has_token(object).await? {
+        let (object, writer) = (request.object, &request.context.writer);
+        let tokens = self.tokens(object).await?;
+        if tokens.are_as_wanted(object) {
             return Ok(());
         }
         // Also one whose Secret was never written: nobody has it.
-        self.revoke_all(object).await?;
-        let there = self.secret(object).await?;
-        let is_foreign = |secret: &Secret| {
-            !secret.owner_references().iter().any(|it| Some(&it.uid) == object.uid().as_ref())
+        self.revoke(tokens.live).await?;
+        let secret = match tokens.secret {
+            Some(secret) if is_of(&secret, object) => secret,
+            Some(_) => {
+                let TokenSecret { namespace, name } = &object.spec.token_secret;
+                let message =
+                    format!("the Secret {namespace}/{name} exists and was not made for this account");
+                return Err(CallError::terminal("SecretExists", message));
+            }
+            None => {
+                let created = writer.create(&empty_secret(object)).await;
+                let created = created.map_err(|error| not_written(error.to_string()))?;
+                created.ok_or_else(|| not_written("the Secret came meanwhile"))?
+            }
         };
-        if there.as_ref().is_some_and(is_foreign) {
-            let TokenSecret { namespace, name } = &object.spec.token_secret;
-            let message = format!("the Secret {namespace}/{name} exists and was not made for this object");
-            return Err(CallError::terminal("SecretExists", message));
-        }
         let attempt = object.external().map_or(0, |status| status.attempt);
         let create = v1::CreateTokenRequest {
             account: object.name_any(),
             roles: object.spec.roles.iter().copied().map(api_role).collect(),
-            description: format!("{}{attempt}", mark(object)),
+            description: format!("{}{attempt}", description(object)),
         };
-        let made = self.engine.create_token(create).await.map_err(|error| call_error::of(&error))?;
+        let made = self.engine.create_token(create).await.map_err(call_error::of)?;
         kubebid_controller::failpoint::hit("account-token");
-        let id = made.token.map(|token| token.token_id).unwrap_or_default();
-        let (secret, writer) = (secret(object, &made.secret, &id), &request.context.writer);
-        let written = match there {
-            None => writer.create(&secret).await.map(|created| created.is_some()),
-            Some(there) => {
-                let patched = writer.patch(&there, json!({"data": secret.data})).await;
-                patched.map(|patched| patched.is_some())
-            }
-        };
-        let why = match written {
-            Ok(true) => return Ok(()),
-            Ok(false) => "the Secret came or went meanwhile".to_owned(),
+        let token = made.token.unwrap_or_default();
+        let data = [(TOKEN, &made.secret), (TOKEN_ID, &token.token_id)];
+        let data = data.map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec())));
+        let data: BTreeMap<String, ByteString> = data.into();
+        let why = match writer.patch(&secret, json!({"data": data})).await {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => "the Secret went meanwhile".to_owned(),
             Err(error) => error.to_string(),
         };
-        self.revoke_all(object).await?;
-        Err(CallError::transient("SecretNotWritten", why))
+        self.revoke(vec![token]).await?;
+        Err(not_written(why))
     }
 
+    /// Revokes the token, and deletes its Secret.
     async fn delete(&self, request: &Request<'_, Self>) -> Result<DeleteAnswer, CallError> {
-        self.revoke_all(request.object).await?;
+        let tokens = self.tokens(request.object).await?;
+        self.revoke(tokens.live).await?;
+        if let Some(secret) = tokens.secret.filter(|secret| is_of(secret, request.object)) {
+            let deleted = request.context.writer.delete(&secret).await;
+            deleted.map_err(|error| CallError::transient("SecretNotDeleted", error.to_string()))?;
+        }
         Ok(DeleteAnswer::Gone)
     }
 

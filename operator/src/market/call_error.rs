@@ -5,7 +5,7 @@ use kubebid_controller::external::CallError;
 
 /// Returns the error of a call: a refusal stays until something changes, everything else passes by itself. The engine's code
 /// is the reason, as in `BadReserve`.
-pub(super) fn of(error: &Error) -> CallError {
+pub(super) fn of(error: Error) -> CallError {
     let message = format!("the engine: {error}");
     match error {
         // Somebody will open the market.

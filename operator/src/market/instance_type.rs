@@ -1,9 +1,9 @@
 //! `InstanceType`: what a node of a type is.
 
+use super::PRICE;
 use super::call_error;
-use super::price::{PRICE, micros};
 use kube::{CustomResource, ResourceExt as _};
-use kubebid_client::{Client, v1};
+use kubebid_client::{Client, Dollars, v1};
 use kubebid_controller::external::permissions::Permissions;
 use kubebid_controller::external::{
     Answer, CallError, DeleteAnswer, External, ExternalStatus, Managed, Observed, Request, Timing,
@@ -56,13 +56,17 @@ impl InstanceTypes {
             name: object.name_any(),
             allocatable: object.spec.allocatable.clone().into_iter().collect(),
             node_labels: object.spec.node_labels.clone().into_iter().collect(),
-            on_demand_price_micros: object.spec.on_demand_price.as_deref().and_then(micros),
+            on_demand_price_micros: object
+                .spec
+                .on_demand_price
+                .as_deref()
+                .and_then(|text| Some(text.parse::<Dollars>().ok()?.0)),
         }
     }
 
     async fn put(&self, object: &InstanceType) -> Result<Answer<()>, CallError> {
         let request = v1::PutInstanceTypeRequest { instance_type: Some(InstanceTypes::wanted(object)) };
-        self.0.put_instance_type(request).await.map_err(|error| call_error::of(&error))?;
+        self.0.put_instance_type(request).await.map_err(call_error::of)?;
         Ok(Answer::done())
     }
 }
@@ -81,8 +85,8 @@ impl External for InstanceTypes {
 
     async fn observe(&self, request: &Request<'_, Self>) -> Result<(Observed, ()), CallError> {
         let name = request.object.name_any();
-        let request_ = v1::ListInstanceTypesRequest { name: name.clone(), ..Default::default() };
-        let listed = self.0.list_instance_types(request_).await.map_err(|error| call_error::of(&error))?;
+        let list = v1::ListInstanceTypesRequest { name: name.clone(), ..Default::default() };
+        let listed = self.0.list_instance_types(list).await.map_err(call_error::of)?;
         let there =
             listed.entries.into_iter().filter_map(|entry| entry.instance_type).find(|it| it.name == name);
         let observed = match there {

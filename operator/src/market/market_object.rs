@@ -171,7 +171,7 @@ impl External for Markets {
             region: spec.region.clone(),
             ..Default::default()
         };
-        let listed = self.engine.list_markets(list).await.map_err(|error| call_error::of(&error))?;
+        let listed = self.engine.list_markets(list).await.map_err(call_error::of)?;
         let Some(there) = listed.markets.into_iter().next() else { return Ok((Observed::Missing, ())) };
         let (there, wanted) = (there.rules.unwrap_or_default(), spec.rules.to_api());
         let observed = if wanted.tick_micros.is_some() && there.tick_micros != wanted.tick_micros {
@@ -196,14 +196,14 @@ impl External for Markets {
             Err(error) if error.code() == Some(&Code::MarketExists) => {
                 Err(CallError::already_exists(error.to_string()))
             }
-            Err(error) => Err(call_error::of(&error)),
+            Err(error) => Err(call_error::of(error)),
         }
     }
 
     async fn update(&self, request: &Request<'_, Self>) -> Result<Answer<()>, CallError> {
         let rules = v1::MarketRules { tick_micros: None, ..request.object.spec.rules.to_api() };
         let change = v1::ChangeRulesRequest { market: self.identity(request.object), rules: Some(rules) };
-        self.engine.change_rules(change).await.map_err(|error| call_error::of(&error))?;
+        self.engine.change_rules(change).await.map_err(call_error::of)?;
         Ok(Answer::done())
     }
 

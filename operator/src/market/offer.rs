@@ -1,14 +1,18 @@
 //! `Offer`: what a provider sells in one market.
 
+use super::PRICE;
 use super::call_error;
-use super::price::{PRICE, micros, text};
-use kube::{CustomResource, KubeSchema};
-use kubebid_client::{Client, Code, v1};
+use super::market_object::Market;
+use kube::{Api, CustomResource, KubeSchema};
+use kubebid_client::{Client, Code, Dollars, DollarsError, Error, v1};
 use kubebid_controller::external::{
-    Answer, CallError, DeleteAnswer, External, ExternalStatus, Managed, Observed, Request, Timing,
+    Answer, CallError, DeleteAnswer, Dependency, DependencyKinds, External, ExternalStatus, Managed,
+    Observed, Request, Timing,
 };
+use kubebid_controller::{ObjectName, Watch};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
 
 /// The supply of a provider in one market of the KubeBid auction.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Serialize, Deserialize)]
@@ -80,8 +84,16 @@ impl Managed for Offer {
     }
 }
 
+/// The most calls of one pass that change the capacity of an offer in steps.
+const STEPS_MAX: usize = 100;
+
 /// Offers of one provider: its token says whose.
-pub(super) struct Offers(pub(super) Client);
+pub(super) struct Offers {
+    engine: Client,
+    client: kube::Client,
+    /// The markets that are objects in the cluster.
+    markets: OnceLock<Watch<Market>>,
+}
 
 /// An offer as the engine knows it, and what it has earned.
 pub(super) struct OfferDetails {
@@ -90,56 +102,85 @@ pub(super) struct OfferDetails {
 }
 
 impl Offers {
+    pub(super) fn new(engine: Client, client: kube::Client) -> Offers {
+        Offers { engine, client, markets: OnceLock::new() }
+    }
+
+    /// Puts an offer of this capacity and reserve. A change by more units than one command may change is made in steps.
+    /// Returns the capacity that was reached.
     async fn put(
         &self,
         request: &Request<'_, Self>,
+        there: u32,
         capacity: u32,
         reserve_micros: u64,
-    ) -> Result<(), CallError> {
-        let put = v1::PutOfferRequest {
-            client_key: request.idempotency_key.clone(),
-            market: self.identity(request.object),
-            capacity,
-            reserve_micros,
-        };
-        self.0.put_offer(put).await.map_err(|error| call_error::of(&error))?;
-        Ok(())
+    ) -> Result<u32, CallError> {
+        let (mut reached, mut most) = (there, u32::MAX);
+        for _ in 0..STEPS_MAX {
+            let next = capacity.clamp(reached.saturating_sub(most), reached.saturating_add(most));
+            let put = v1::PutOfferRequest {
+                client_key: format!("{}-{next}-{reserve_micros}", request.idempotency_key),
+                market: self.identity(request.object),
+                capacity: next,
+                reserve_micros,
+            };
+            let step = next.abs_diff(reached);
+            match self.engine.put_offer(put).await {
+                Ok(_) if next == capacity => return Ok(next),
+                Ok(_) => reached = next,
+                Err(error) if step > 1 && is_too_much_at_once(&error) => most = step / 2,
+                Err(error) => return Err(call_error::of(error)),
+            }
+        }
+        Ok(reached)
     }
 
     /// Makes the offer as its object says.
     async fn put_spec(&self, request: &Request<'_, Self>) -> Result<Answer<()>, CallError> {
         let spec = &request.object.spec;
-        let reserve_micros = micros(&spec.reserve)
-            .ok_or_else(|| CallError::terminal("BadReserve", format!("{:?} is no price", spec.reserve)))?;
-        self.put(request, spec.capacity, reserve_micros).await?;
-        Ok(Answer::done())
+        let Dollars(reserve_micros) = (spec.reserve.parse()).map_err(|error: DollarsError| {
+            CallError::terminal("BadReserve", format!("{:?}: {error}", spec.reserve))
+        })?;
+        let there = self.find(&self.identity(request.object)).await?.map_or(0, |offer| offer.capacity);
+        let reached = self.put(request, there, spec.capacity, reserve_micros).await?;
+        Ok(if reached == spec.capacity { Answer::done() } else { Answer::in_progress(None) })
     }
 
     async fn find(&self, market: &str) -> Result<Option<v1::Offer>, CallError> {
         let get = v1::GetOfferRequest { market: market.to_owned(), page_size: 1, ..Default::default() };
-        match self.0.get_offer(get).await {
+        match self.engine.get_offer(get).await {
             Ok(answer) => Ok(answer.offer),
             Err(error) if error.code() == Some(&Code::UnknownOffer) => Ok(None),
-            Err(error) => Err(call_error::of(&error)),
+            Err(error) => Err(call_error::of(error)),
         }
     }
 
     /// Returns what the provider has earned in a market by charges that were made. What running nodes accrue is not in it:
     /// it grows all the time, and each change of the status is a write.
     async fn earned(&self, market: &str) -> Result<u64, CallError> {
-        let statement = self
-            .0
-            .get_statement(v1::GetStatementRequest::default())
-            .await
-            .map_err(|error| call_error::of(&error))?;
+        let statement =
+            self.engine.get_statement(v1::GetStatementRequest::default()).await.map_err(call_error::of)?;
         let lines = statement.lines.into_iter().filter(|line| line.market == market);
         Ok(lines.filter_map(|line| line.charged).map(|sums| sums.credit_micros).sum())
     }
 }
 
+/// Returns true if a command was refused because it would change the capacity by more units than one command may.
+fn is_too_much_at_once(error: &Error) -> bool {
+    error
+        .refusal()
+        .is_some_and(|refusal| refusal.metadata.get("limit").is_some_and(|it| it == "units_per_command"))
+}
+
 /// Returns true if an offer has no unit left.
 fn is_gone(offer: &v1::Offer) -> bool {
     offer.capacity == 0 && offer.free + offer.allocated + offer.notice + offer.leaving == 0
+}
+
+/// Returns true if an offer is in a market.
+fn is_in(offer: &Offer, market: &Market) -> bool {
+    let (offer, market) = (&offer.spec, &market.spec);
+    (&offer.instance_type, &offer.region) == (&market.instance_type, &market.region)
 }
 
 impl External for Offers {
@@ -153,16 +194,30 @@ impl External for Offers {
         format!("{}/{}", object.spec.instance_type, object.spec.region)
     }
 
+    /// Names the market, if it is an object in the cluster.
+    fn dependencies(&self, object: &Offer) -> Vec<Dependency> {
+        let markets = self.markets.get().map(Watch::all).unwrap_or_default();
+        let own = markets.iter().filter(|market| is_in(object, market));
+        own.map(|market| Dependency::on::<Market>(ObjectName::of(market.as_ref()))).collect()
+    }
+
+    fn kinds(&self, kinds: &mut DependencyKinds<'_, '_, Offer>) {
+        kinds.add::<Market>(Api::all(self.client.clone()), |_| Vec::new());
+        let markets = kinds.wake::<Market>(Api::all(self.client.clone()), is_in);
+        let _ = self.markets.set(markets);
+    }
+
     async fn observe(&self, request: &Request<'_, Self>) -> Result<(Observed, Self::Details), CallError> {
         let (market, spec) = (self.identity(request.object), &request.object.spec);
         let is_deleted = request.object.metadata.deletion_timestamp.is_some();
         let Some(offer) = self.find(&market).await? else {
             // Nothing is to be offered, and nothing is.
-            let observed = if spec.capacity == 0 && !is_deleted { Observed::Ready } else { Observed::Missing };
+            let observed =
+                if spec.capacity == 0 && !is_deleted { Observed::Ready } else { Observed::Missing };
             return Ok((observed, None));
         };
         // Without capacity the engine keeps the reserve as it was.
-        let has_reserve = spec.capacity == 0 || Some(offer.reserve_micros) == micros(&spec.reserve);
+        let has_reserve = spec.capacity == 0 || spec.reserve.parse() == Ok(Dollars(offer.reserve_micros));
         let observed = if is_gone(&offer) && (spec.capacity > 0 || is_deleted) {
             Observed::Missing
         } else if is_deleted && offer.capacity == 0 {
@@ -182,7 +237,7 @@ impl External for Offers {
         status.capacity = offer.capacity;
         (status.free, status.allocated) = (offer.free, offer.allocated);
         (status.notice, status.leaving) = (offer.notice, offer.leaving);
-        status.earnings = text(earned_micros);
+        status.earnings = Dollars(earned_micros).to_string();
     }
 
     async fn create(&self, request: &Request<'_, Self>) -> Result<Answer<()>, CallError> {
@@ -198,7 +253,7 @@ impl External for Offers {
         let market = self.identity(request.object);
         let Some(there) = self.find(&market).await? else { return Ok(DeleteAnswer::Gone) };
         // Its reserve as it is: the one of the object may be one that the engine refuses.
-        self.put(request, 0, there.reserve_micros).await?;
+        self.put(request, there.capacity, 0, there.reserve_micros).await?;
         let there = self.find(&market).await?;
         Ok(if there.as_ref().is_none_or(is_gone) { DeleteAnswer::Gone } else { DeleteAnswer::Accepted })
     }

@@ -1,4 +1,5 @@
-//! docs/operator.md: every command in it is run, in order, and every name in its tables is one.
+//! docs/operator.md and docs/market-objects.md: every command in them is run, in order, and every name in the tables of the
+//! first is one.
 
 use k8s_openapi::jiff::Timestamp;
 use kubebid_operator::crds::{self, CrdOptions};
@@ -11,29 +12,52 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const GUIDE: &str = include_str!("../../../docs/operator.md");
+const MARKET_GUIDE: &str = include_str!("../../../docs/market-objects.md");
 
 /// Blocks that are not run, by how they begin, and why.
 const NOT_RUN: [(&str, &str); 1] = [("cargo build", "the programs are those of this build")];
 
 /// The `sh` blocks, in order.
-fn blocks() -> Vec<&'static str> {
-    let after = GUIDE.split("\n```sh\n").skip(1);
+fn blocks(guide: &'static str) -> Vec<&'static str> {
+    let after = guide.split("\n```sh\n").skip(1);
     after.map(|text| text.split("\n```").next().unwrap()).collect()
 }
 
 #[tokio::test]
 async fn every_command_of_the_guide_works() {
+    let said = run(GUIDE);
+    for expected in [
+        "is to be given up by",
+        "CeilingSuffices=",
+        "bidnode_active_nodes{name=\"gpu\",namespace=\"default\",instance_type=\"h100-8x\"} 2",
+    ] {
+        assert!(said.contains(expected), "{expected} is not in\n{said}");
+    }
+}
+
+#[tokio::test]
+async fn every_command_of_the_guide_of_the_market_works() {
+    let said = run(MARKET_GUIDE);
+    for expected in
+        ["-  reserve: \"1.85\"", "+  reserve: \"1.75\"", "at most 8 units may be offered from here"]
+    {
+        assert!(said.contains(expected), "{expected} is not in\n{said}");
+    }
+}
+
+/// Runs the commands of a guide on a plane of their own. Returns what they print.
+fn run(guide: &'static str) -> String {
     let operator = Path::new(env!("CARGO_BIN_EXE_kubebid-operator"));
     let programs = operator.parent().unwrap();
     assert!(
         programs.join("kubebid").exists(),
         "the guide needs `kubebid` beside the operator, which a build of the workspace has: cargo build -p kubebid"
     );
-    let run: Vec<_> = blocks()
+    let run: Vec<_> = blocks(guide)
         .into_iter()
         .filter(|block| !NOT_RUN.iter().any(|(begin, _)| block.starts_with(begin)))
         .collect();
-    assert_eq!(run.len() + NOT_RUN.len(), blocks().len());
+    assert_eq!(run.len() + NOT_RUN.len(), blocks(guide).len());
     let plane = Plane::start();
     let folder = tempfile::tempdir().unwrap();
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -49,7 +73,7 @@ async fn every_command_of_the_guide_works() {
             .push_str(&format!("\necho \"--- after ${{SECONDS}}s\"\ncat <<'STEP'\n{block}\nSTEP\n{block}\n"));
     }
     // Others may have a market of their own on this machine.
-    let ports = [7440, 7441, 7443].map(|port| (port, Port::hold()));
+    let ports = [7440, 7441, 7443, 7444].map(|port| (port, Port::hold()));
     for (port, held) in &ports {
         script = script.replace(&format!("127.0.0.1:{port}"), &held.address().to_string());
     }
@@ -61,17 +85,12 @@ async fn every_command_of_the_guide_works() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    let log = std::fs::read_to_string(folder.path().join("operator.log")).unwrap_or_default();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let log = |name| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let logs = ["operator.log", "markets.log", "offers.log"].map(log).join("\n");
     let trouble = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{}\n{said}\n{trouble}\n{log}", done.status);
-    for expected in [
-        "is to be given up by",
-        "CeilingSuffices=",
-        "bidnode_active_nodes{name=\"gpu\",namespace=\"default\",instance_type=\"h100-8x\"} 2",
-    ] {
-        assert!(said.contains(expected), "{expected} is not in\n{said}");
-    }
+    assert!(done.status.success(), "{}\n{said}\n{trouble}\n{logs}", done.status);
+    said
 }
 
 /// What stands between backquotes in the tables of a section.

@@ -2,10 +2,10 @@
 
 use crate::external::provider::Provider;
 use crate::preemption::is_tainted;
-use crate::story::{PATIENT, Story, plane};
+use crate::story::{PATIENT, Story, plane, spawn_as};
 use k8s_openapi::api::core::v1::Pod;
 use kubebid_operator::crds::{self, CrdOptions};
-use kubebid_testkit::Account;
+use kubebid_testkit::{Account, Plane};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,10 +22,15 @@ fn manifests() -> PathBuf {
 
 #[test]
 fn the_definitions_are_those_of_the_types() {
-    let kept = std::fs::read_to_string(manifests().join("operator/crds.yaml")).unwrap();
+    let kept = |folder: &str| std::fs::read_to_string(manifests().join(folder).join("crds.yaml")).unwrap();
     assert!(
-        kept == crds::yaml(&CrdOptions::default()).unwrap(),
+        kept("operator") == crds::yaml(&CrdOptions::default()).unwrap(),
         "the types have changed: cargo run -p kubebid-operator -- crds > deploy/kubernetes/operator/crds.yaml",
+    );
+    assert!(
+        kept("market-definitions") == crds::market_yaml().unwrap(),
+        "the types have changed: cargo run -p kubebid-operator -- crds --market > \
+         deploy/kubernetes/market-definitions/crds.yaml",
     );
 }
 
@@ -69,6 +74,14 @@ async fn lose(story: &Story, name: &str) {
     story.delete(name).await;
     story.gone(name).await;
     unhindered(story);
+}
+
+/// Returns the rights that a service account of a folder was granted and has not used.
+fn unused(plane: &Plane, account: &Account, name: &str, roles: &[&[&str]]) -> Vec<String> {
+    let own: [&[&str]; 2] = [&["clusterrole", name], &["role", name, "-n", SYSTEM]];
+    let granted = own.iter().chain(roles).flat_map(|role| plane.granted_rights(role));
+    let used = account.used_rights();
+    granted.filter(|right| !used.contains(right)).collect()
 }
 
 fn runs(pod: Option<&Pod>) -> bool {
@@ -118,9 +131,103 @@ async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
     plane.get(&["apply", "-k", &at(manifests().join("operator-with-kwok"))]);
     story.start_operator(&lease);
     live(&story, "kwok").await;
-    let mut granted = plane.granted_rights(&["clusterrole", OPERATOR]);
-    granted.extend(plane.granted_rights(&["role", OPERATOR, "-n", SYSTEM]));
-    assert_eq!(granted.difference(&account.used_rights()).cloned().collect::<Vec<_>>(), UNSEEN);
+    assert_eq!(unused(plane, &account, OPERATOR, &[]), UNSEEN);
+}
+
+/// Writes the token of a Secret to a file, as a mounted Secret has it.
+fn mount(plane: &Plane, secret: &str, folder: &Path) -> PathBuf {
+    let template = "go-template={{.data.token | base64decode}}";
+    let token = plane.get(&["-n", SYSTEM, "get", "secret", secret, "-o", template]);
+    let file = folder.join(format!("{secret}.token"));
+    std::fs::write(&file, token).unwrap();
+    file
+}
+
+#[tokio::test]
+async fn one_folder_makes_a_market_in_which_a_bid_gets_nodes() {
+    let mut story = Story::alone("folder").await;
+    let plane = story.plane;
+    let apply = |folder: &str| plane.get(&["apply", "-k", manifests().join(folder).to_str().unwrap()]);
+    let ready = |object: &str, namespace: &str| {
+        plane.get(&["wait", "-n", namespace, "--for=condition=Ready", object, PATIENT]);
+    };
+    plane.get(&["create", "namespace", SYSTEM]);
+    apply("market-definitions");
+    plane.get(&["wait", "--for=condition=Established", "crd", "--all", PATIENT]);
+    let folder = tempfile::tempdir().unwrap();
+    let start = |story: &Story, name: &str, token_file: &Path| {
+        apply(name);
+        let program = format!("kubebid-{name}");
+        let deployment = format!("deployment/{program}");
+        plane.get(&["wait", "-n", SYSTEM, &deployment, "--for=jsonpath={.status.replicas}=1", PATIENT]);
+        let account = Account::of(plane, SYSTEM, &program, folder.path());
+        let lease = ["--lease-namespace", SYSTEM, "--lease-name", &program];
+        let arguments = [&["--controllers", name][..], &lease].concat();
+        (spawn_as(story, account.kubeconfig(), token_file, &arguments), account)
+    };
+    let (markets, markets_account) = start(&story, "markets", &story.market.admin_token_file());
+    apply("market");
+    for object in [
+        "instancetype/h100-8x",
+        "market/h100-8x-eu-west",
+        "market/h100-8x-us-east",
+        "account/gpu-cloud",
+        "account/research",
+    ] {
+        ready(object, SYSTEM);
+    }
+    let (offers, offers_account) = start(&story, "offers", &mount(plane, "kubebid-offers", folder.path()));
+    ready("offer/h100-8x-eu-west", "gpu-cloud");
+
+    // The tenant's token is that of the operator's Secret.
+    let token_file = mount(plane, "kubebid-operator", folder.path());
+    let arguments = ["--alone", "--controllers", "bidnodes"];
+    story.operator = Some(spawn_as(&story, &plane.kubeconfig(), &token_file, &arguments));
+    let spec = json!({"instanceType": "h100-8x", "region": "eu-west", "maxBid": 4.5, "minNodes": 2});
+    story.bid("gpu", spec).await;
+    story.running("gpu", 2).await;
+    story.delete("gpu").await;
+    story.gone("gpu").await;
+
+    // Each says twice that a change is refused, with other words, which is one event that is counted.
+    let offer = ["-n", "gpu-cloud", "offer/h100-8x-eu-west"];
+    let change = |object: &[&str], patch: &str| {
+        plane.get(&[&["patch", "--type=merge", "-p", patch], object].concat());
+    };
+    let says = |object: &[&str], reason: &str| {
+        let reason = format!("--for=jsonpath={{.status.reason}}={reason}");
+        plane.get(&[&["wait", &reason, PATIENT], object].concat());
+    };
+    for reserve in ["1.00005", "1.00006"] {
+        change(&offer, &json!({"spec": {"reserve": reserve}}).to_string());
+        says(&offer, "BadReserve");
+        change(&offer, r#"{"spec": {"reserve": "1.25"}}"#);
+        says(&offer, "Available");
+    }
+    let market = ["market/h100-8x-us-east"];
+    for permissions in ["cu", "readonly"] {
+        let annotations = json!({"market.kubebid.io/access-permissions": permissions});
+        change(
+            &market,
+            &json!({"metadata": {"annotations": annotations}, "spec": {"rules": {"tickMicros": 500}}})
+                .to_string(),
+        );
+        says(&market, "PermissionMissing");
+        change(&market, r#"{"spec": {"rules": {"tickMicros": null}}}"#);
+        says(&market, "Available");
+    }
+    // An account that goes takes the token with it that its offers need.
+    plane.get(&["delete", "-n", "gpu-cloud", "offers", "--all", PATIENT]);
+    let market = manifests().join("market");
+    plane.get(&["delete", "--ignore-not-found", "-k", market.to_str().unwrap(), PATIENT]);
+    for process in [&offers, &markets] {
+        let log = process.log();
+        assert!(!log.to_lowercase().contains("forbidden"), "{log}");
+    }
+    let nothing = Vec::<String>::new();
+    let secrets: [&[&str]; 1] = [&["clusterrole", "kubebid-token-secrets"]];
+    assert_eq!(unused(plane, &markets_account, "kubebid-markets", &secrets), nothing);
+    assert_eq!(unused(plane, &offers_account, "kubebid-offers", &[]), nothing);
 }
 
 /// What no request shows: the API server asks for it by the by, where an admission plugin is on that is not here.

@@ -71,6 +71,11 @@ impl Market {
         self.file("operator.token")
     }
 
+    /// The token of an administrator.
+    pub(crate) fn admin_token_file(&self) -> PathBuf {
+        self.file("admin.token")
+    }
+
     pub(crate) fn endpoint(&self) -> String {
         format!("http://{}", self.port.address())
     }

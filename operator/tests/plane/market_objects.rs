@@ -1,7 +1,6 @@
 //! The market itself as objects: instance types, markets, accounts and offers on a real control plane, at a real engine.
 
-use crate::market::Times;
-use crate::story::{PATIENCE, Story};
+use crate::story::{PATIENCE, Story, spawn_with};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -28,7 +27,15 @@ impl Drop for Running {
 }
 
 async fn begin(name: &str) -> Story {
-    let story = Story::without_operator(name).await;
+    define(Story::without_operator(name).await)
+}
+
+/// Begins on a plane of its own: a controller of a kind without a namespace has all objects of a cluster.
+async fn begin_alone(name: &str) -> Story {
+    define(Story::alone(name).await)
+}
+
+fn define(story: Story) -> Story {
     story.plane.apply(&kubebid_operator::crds::market_yaml().unwrap());
     for kind in ["instancetypes", "markets", "accounts", "offers"] {
         let crd = format!("crd/{kind}.market.kubebid.io");
@@ -72,11 +79,23 @@ fn succeeded(status: &ExternalStatus) -> bool {
     status.state == State::Succeeded
 }
 
+fn waits(status: &ExternalStatus) -> bool {
+    status.reason == "DependencyNotReady"
+}
+
 async fn delete<K: Managed>(api: &Api<K>, name: &str) {
-    let uid = api.get(name).await.unwrap().uid().unwrap();
+    let object = api.get(name).await.unwrap();
     api.delete(name, &DeleteParams::default()).await.unwrap();
-    let gone = await_condition(api.clone(), name, is_deleted(&uid));
-    timeout(PATIENCE, gone).await.unwrap_or_else(|_| panic!("{name} does not go")).unwrap();
+    gone(api, &object).await;
+}
+
+/// Waits until an object is gone.
+async fn gone<K: Managed>(api: &Api<K>, object: &K) {
+    let (name, uid) = (object.name_any(), object.uid().unwrap());
+    let gone = await_condition(api.clone(), &name, is_deleted(&uid));
+    if timeout(PATIENCE, gone).await.is_err() {
+        panic!("{name} does not go: {:#?}", api.get(&name).await.map(|it| it.external().cloned()));
+    }
 }
 
 /// Has an object reconciled at once.
@@ -115,20 +134,29 @@ async fn markets_seen_by(story: &Story, token: &str) -> Result<usize, kubebid_cl
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_engine_gets_its_market_from_objects() {
-    let story = begin("market-objects").await;
+    let story = begin_alone("market-objects").await;
     let engine = story.market.admin().clone();
-    let _running = run(&story, |manager| market::add_markets(manager, &engine, "plane"));
+    let provider = story.market.provider.clone().unwrap();
+    let _running = run(&story, |manager| {
+        market::add_markets(manager, &engine, "plane");
+        market::add_offers(manager, &provider, "plane", None);
+    });
     let (types, markets, accounts) =
         (all::<InstanceType>(&story), all::<Market>(&story), all::<Account>(&story));
+    let offers = own::<Offer>(&story);
 
-    // The market waits for its instance type.
+    // The market waits for its instance type, and the offer for the market.
     let spec = json!({"instanceType": "h100-8x", "region": "eu-west", "rules": {"noticeUs": 60_000_000}});
     create(&markets, object("Market", "h100-eu", spec)).await;
     until(&markets, "h100-eu", |status| status.reason == "DependencyMissing").await;
+    let spec = json!({"instanceType": "h100-8x", "region": "eu-west", "capacity": 3, "reserve": "1.5"});
+    create(&offers, object("Offer", "gpu", spec)).await;
+    until(&offers, "gpu", waits).await;
     let spec = json!({"allocatable": {"cpu": "192", "nvidia.com/gpu": "8"}, "onDemandPrice": "98.32"});
     create(&types, object("InstanceType", "h100-8x", spec)).await;
     until(&types, "h100-8x", succeeded).await;
     until(&markets, "h100-eu", succeeded).await;
+    until(&offers, "gpu", succeeded).await;
     let rules = async || {
         let list = engine.list_markets(v1::ListMarketsRequest::default()).await.unwrap();
         list.markets.into_iter().find(|market| market.market == "h100-8x/eu-west").unwrap().rules.unwrap()
@@ -162,10 +190,76 @@ async fn an_empty_engine_gets_its_market_from_objects() {
     delete(&accounts, "team-a").await;
     assert!(markets_seen_by(&story, &second).await.is_err(), "the token of a deleted account works");
 
-    // What the engine cannot remove is left.
+    // A market that is not ready holds its offer up. What the engine cannot remove is left, and needs no object.
+    patch(&markets, "h100-eu", json!({"spec": {"rules": {"tickMicros": 500}}})).await;
+    until(&offers, "gpu", waits).await;
     delete(&markets, "h100-eu").await;
+    until(&offers, "gpu", succeeded).await;
+    delete(&offers, "gpu").await;
     delete(&types, "h100-8x").await;
     assert_eq!(rules().await.notice_us, Some(90_000_000));
+}
+
+/// Returns the names of the live tokens of an account.
+async fn live_tokens(engine: &Client, account: &str) -> Vec<String> {
+    let list = v1::ListTokensRequest { account: account.to_owned(), ..Default::default() };
+    engine.all(list).await.unwrap().tokens.into_iter().map(|token| token.token_id).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_and_its_secret_come_and_go_together() {
+    let story = begin_alone("account-objects").await;
+    let (engine, accounts) = (story.market.admin().clone(), all::<Account>(&story));
+    let account = |name: &str, namespace: &str| {
+        let secret = json!({"namespace": namespace, "name": name});
+        object("Account", name, json!({"roles": ["tenant"], "tokenSecret": secret}))
+    };
+
+    // A crash before the Secret has the token: the next one revokes it.
+    create(&accounts, account("crashed", &story.namespace)).await;
+    let arguments = ["--alone", "--controllers", "markets", "--abort-at", "account-token"];
+    let mut process = spawn_with(&story, &story.market.admin_token_file(), &arguments);
+    timeout(PATIENCE, process.ended()).await.expect("a crash");
+    let lost = live_tokens(&engine, "crashed").await;
+    assert_eq!(lost.len(), 1);
+    let _running = run(&story, |manager| market::add_markets(manager, &engine, "plane"));
+    until(&accounts, "crashed", succeeded).await;
+    let secret = own::<Secret>(&story).get("crashed").await.unwrap();
+    let kept = live_tokens(&engine, "crashed").await;
+    assert_eq!(kept, [String::from_utf8(secret.data.unwrap()["token-id"].0.clone()).unwrap()]);
+    assert_ne!(kept, lost);
+
+    // No token is made for a Secret that cannot be written, or is somebody else's.
+    create(&accounts, account("early", "nowhere")).await;
+    let refused = |status: &ExternalStatus| status.reason == "CompletionFailed";
+    let early = until(&accounts, "early", refused).await;
+    let message = &early.external().unwrap().message;
+    assert!(message.contains("namespaces \"nowhere\" not found"), "{message}");
+    story.plane.get(&["create", "namespace", "nowhere"]);
+    nudge(&accounts, "early", "1").await;
+    until(&accounts, "early", succeeded).await;
+    assert_eq!(live_tokens(&engine, "early").await.len(), 1);
+    story.plane.get(&["-n", &story.namespace, "create", "secret", "generic", "foreign"]);
+    create(&accounts, account("foreign", &story.namespace)).await;
+    let foreign = until(&accounts, "foreign", refused).await;
+    let message = &foreign.external().unwrap().message;
+    assert!(message.ends_with("exists and was not made for this account"), "{message}");
+    assert!(live_tokens(&engine, "foreign").await.is_empty());
+
+    // An account that may not be deleted keeps its token, and the token its Secret; another object takes both over.
+    let permissions = json!({"metadata": {"annotations": {"market.kubebid.io/access-permissions": "cu"}}});
+    patch(&accounts, "crashed", permissions).await;
+    delete(&accounts, "crashed").await;
+    let left = token(&story, "crashed", "").await;
+    assert!(markets_seen_by(&story, &left).await.is_ok());
+    let mut again = account("crashed", &story.namespace);
+    again["metadata"]["annotations"] = json!({"market.kubebid.io/adopt": "true"});
+    create(&accounts, again).await;
+    until(&accounts, "crashed", succeeded).await;
+    assert_eq!(live_tokens(&engine, "crashed").await, kept);
+    delete(&accounts, "crashed").await;
+    assert!(markets_seen_by(&story, &left).await.is_err());
+    assert!(own::<Secret>(&story).get_opt("crashed").await.unwrap().is_none());
 }
 
 const MARKET: &str = "h100-8x/eu-west";
@@ -178,9 +272,8 @@ async fn offer(story: &Story) -> Option<v1::Offer> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_offer_follows_its_object_until_the_last_unit_is_free() {
     let mut story = begin("offer-objects").await;
-    let notice = Duration::from_secs(3);
-    let times = Times { notice, ..Times::default() };
-    story.market.open_with(MARKET, times).await;
+    // Longer than the story: its units leave when their holder gives them back.
+    story.market.open(MARKET, Duration::from_secs(3600)).await;
     let provider = story.market.provider.clone().unwrap();
     let namespace = story.namespace.clone();
     let _running = run(&story, |manager| market::add_offers(manager, &provider, "plane", Some(&namespace)));
@@ -218,25 +311,85 @@ async fn an_offer_follows_its_object_until_the_last_unit_is_free() {
     until(&offers, "gpu", succeeded).await;
     assert_eq!(offer(&story).await.map(|it| it.capacity), Some(2));
 
+    // A change by more units than one command may change is made in steps, up and down.
+    let limits = Some(v1::AccountLimits { units_per_command: Some(3), ..Default::default() });
+    let put = v1::PutAccountRequest { name: "acme".to_owned(), limits };
+    story.market.admin().put_account(put).await.unwrap();
+    for capacity in [25, 2] {
+        patch(&offers, "gpu", json!({"spec": {"capacity": capacity}})).await;
+        until(&offers, "gpu", succeeded).await;
+        assert_eq!(offer(&story).await.map(|it| it.capacity), Some(capacity));
+    }
+
     // Units that are held leave with notice; the object stays until then.
-    story.market.rival_bids(MARKET, 2, 3.0).await;
+    let bid = story.market.rival_bids(MARKET, 2, 3.0).await;
     story
         .eventually("both units are held", || async {
             offer(&story).await.is_some_and(|it| it.allocated == 2)
         })
         .await;
-    let rival = story.market.rival.clone().unwrap();
-    for allocation in rival.all(v1::ListAllocationsRequest::default()).await.unwrap().allocations {
-        let ready = v1::ReportReadyRequest { allocation: allocation.allocation, ..Default::default() };
-        rival.report_ready(ready).await.unwrap();
-    }
-    let uid = offers.get("gpu").await.unwrap().uid().unwrap();
-    offers.delete("gpu", &DeleteParams::default()).await.unwrap();
-    let leaving = |offer: Option<&Offer>| {
-        offer.is_some_and(|it| it.status.as_ref().is_some_and(|status| status.leaving == 2))
+    let leave = async |units: u32| {
+        let leave = |offer: Option<&Offer>| {
+            offer.is_some_and(|it| it.status.as_ref().is_some_and(|status| status.leaving == units))
+        };
+        let leave = await_condition(offers.clone(), "gpu", leave);
+        timeout(PATIENCE, leave).await.expect("units that leave").unwrap();
     };
-    timeout(PATIENCE, await_condition(offers.clone(), "gpu", leaving)).await.expect("leaving units").unwrap();
-    let gone = await_condition(offers.clone(), "gpu", is_deleted(&uid));
-    timeout(PATIENCE, gone).await.expect("the offer goes").unwrap();
+    patch(&offers, "gpu", json!({"spec": {"capacity": 1}})).await;
+    leave(1).await;
+    until(&offers, "gpu", succeeded).await;
+    assert_eq!(offer(&story).await.map(|it| (it.capacity, it.allocated, it.leaving)), Some((1, 1, 1)));
+    let object = offers.get("gpu").await.unwrap();
+    offers.delete("gpu", &DeleteParams::default()).await.unwrap();
+    leave(2).await;
+    story.market.rival_cancels(bid).await;
+    gone(&offers, &object).await;
     assert!(offer(&story).await.is_none_or(|it| it.capacity + it.allocated + it.leaving == 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_clusters_that_manage_one_offer_say_so_and_slow_down() {
+    let story = begin("one-cluster").await;
+    let other = story.neighbour("other-cluster").await;
+    story.market.open(MARKET, Duration::from_secs(3600)).await;
+    let provider = story.market.provider.clone().unwrap();
+    let start = |cluster: &Story| {
+        run(cluster, |manager| {
+            market::add_offers(manager, &provider, &cluster.namespace, Some(&cluster.namespace));
+        })
+    };
+    let _running = [start(&story), start(&other)];
+    let clusters = [(own::<Offer>(&story), 3), (own::<Offer>(&other), 5)];
+    for (offers, capacity) in &clusters {
+        let spec =
+            json!({"instanceType": "h100-8x", "region": "eu-west", "capacity": capacity, "reserve": "1"});
+        let mut wanted = object("Offer", "gpu", spec);
+        wanted["metadata"]["annotations"] = json!({"market.kubebid.io/adopt": "true"});
+        create(offers, wanted).await;
+        until(offers, "gpu", succeeded).await;
+    }
+    let is_contested = async |offers: &Api<Offer>| {
+        let offer = offers.get("gpu").await.unwrap();
+        offer.external().is_some_and(|status| status.reason == "Contested")
+    };
+    // Each puts it right in turn, until one of them has had enough.
+    let mut rounds = 0;
+    let contested = 'rounds: loop {
+        rounds += 1;
+        for (offers, capacity) in &clusters {
+            nudge(offers, "gpu", &rounds.to_string()).await;
+            story
+                .eventually("the offer is as one cluster says, or it waits", || async {
+                    offer(&story).await.is_some_and(|it| it.capacity == *capacity)
+                        || is_contested(offers).await
+                })
+                .await;
+            if is_contested(offers).await {
+                break 'rounds offers.get("gpu").await.unwrap();
+            }
+        }
+    };
+    let message = &contested.external().unwrap().message;
+    assert!(message.starts_with("somebody else keeps changing h100-8x/eu-west"), "{message}");
+    assert!(rounds <= 5, "{rounds} rounds");
 }

@@ -340,14 +340,24 @@ fn start(story: &Story, more: &[&str]) -> Process {
 }
 
 fn spawn(story: &Story, arguments: &[&str]) -> Process {
+    spawn_with(story, &story.market.token_file(), arguments)
+}
+
+/// Starts `kubebid-operator run` with the token in a file.
+pub(crate) fn spawn_with(story: &Story, token_file: &Path, arguments: &[&str]) -> Process {
+    spawn_as(story, &story.kubeconfig, token_file, arguments)
+}
+
+/// The same, for whoever the kubeconfig says.
+pub(crate) fn spawn_as(story: &Story, kubeconfig: &Path, token_file: &Path, arguments: &[&str]) -> Process {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"));
     command
         .args(["run", "--endpoints", &story.market.endpoint()])
         .arg("--token-file")
-        .arg(story.market.token_file())
+        .arg(token_file)
         .args(["--listen", "127.0.0.1:0", "--kwok-delay-ms", "50..200"])
         .args(arguments)
-        .env("KUBECONFIG", &story.kubeconfig)
+        .env("KUBECONFIG", kubeconfig)
         .env("KUBEBID_LOG", "info,kubebid_operator=debug");
     Process::start(&mut command)
 }
