@@ -56,7 +56,9 @@ fn of(code: &Code) -> Option<&'static str> {
         Code::BelowReserve => "release the node instead: kubebid alloc release N",
         Code::RealClock => "only an engine on the stepped clock can be moved",
         Code::InjectDisabled => "drills are for engines that were started for them, as `kubebid up` is",
-        Code::Limit => "see the limits: kubebid account list, as administrator",
+        Code::Limit => {
+            "see the limits and what counts against them: kubebid whoami; an administrator changes them"
+        }
         Code::BadField | Code::TooLarge => "see --help for what the command takes",
         Code::UnknownRule
         | Code::BadRule

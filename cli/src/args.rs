@@ -1,5 +1,6 @@
 //! Flags that several commands have, and how words and pairs are read.
 
+use crate::time::{When, now_us};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::collections::BTreeMap;
@@ -69,6 +70,25 @@ impl Whose {
     /// Returns the account as requests name it: absent for the caller's own, empty for all.
     pub(crate) fn account(self) -> Option<String> {
         self.account.or_else(|| self.all_accounts.then(String::new))
+    }
+}
+
+/// A period.
+#[derive(Args)]
+pub(crate) struct Period {
+    /// Begin of the period: 2026-11-20T19:00:00Z, or -2h
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    from: Option<When>,
+    /// End of the period, exclusive
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    to: Option<When>,
+}
+
+impl Period {
+    /// Returns the bounds as requests have them: 0 for any.
+    pub(crate) fn bounds(&self) -> (u64, u64) {
+        let now = now_us();
+        (self.from.map_or(0, |when| when.at(now)), self.to.map_or(0, |when| when.at(now)))
     }
 }
 

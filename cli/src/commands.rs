@@ -10,11 +10,13 @@ mod bid;
 mod charges;
 mod completions;
 mod depth;
+mod event;
 mod explain;
 mod inject;
 mod instance_type;
 mod journal;
 mod local;
+mod man;
 mod market;
 mod offer;
 mod price;
@@ -24,6 +26,7 @@ mod store;
 mod token;
 mod up;
 mod watch;
+mod whoami;
 
 use crate::config::Connection;
 use crate::failure::Failure;
@@ -57,6 +60,11 @@ pub(crate) enum Command {
     /// Events and prices as they happen
     #[command(subcommand)]
     Watch(watch::Watch),
+    /// The account of the token: its roles, and what counts against its limits
+    Whoami(whoami::Whoami),
+    /// Events of the past
+    #[command(subcommand)]
+    Event(event::Events),
     /// Charges: what nodes cost, and who pays whom
     #[command(subcommand)]
     Charges(charges::Charges),
@@ -91,6 +99,8 @@ pub(crate) enum Command {
     Bench(Box<bench::Bench>),
     /// Print completions for a shell
     Completions(completions::Completions),
+    /// Write the manual pages
+    Man(man::Man),
 }
 
 impl Command {
@@ -106,6 +116,8 @@ impl Command {
             Command::Offer(command) => command.run(&connection.open()?).await,
             Command::Explain(command) => command.run(&connection.open()?).await,
             Command::Watch(command) => command.run(&connection.open()?).await,
+            Command::Whoami(command) => command.run(&connection.open()?).await,
+            Command::Event(command) => command.run(&connection.open()?).await,
             Command::Charges(command) => command.run(&connection.open()?).await,
             Command::Type(command) => command.run(&connection.open()?).await,
             Command::Account(command) => command.run(&connection.open()?).await,
@@ -118,6 +130,7 @@ impl Command {
             Command::Projections(command) => command.run().await,
             Command::Bench(command) => command.run(connection).await,
             Command::Completions(command) => command.run(),
+            Command::Man(command) => command.run(),
         }
     }
 }

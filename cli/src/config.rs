@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
-    /// Where the engine is; several with commas [env: KUBEBID_ENDPOINTS] [default: the profile's, else
+    /// Endpoint of the engine; several with commas [env: KUBEBID_ENDPOINTS] [default: the profile's, else
     /// http://127.0.0.1:7440]
     #[arg(long, global = true, value_name = "URL")]
     endpoint: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) struct Connection {
     /// A file with the secret [env: KUBEBID_TOKEN_FILE]
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "bearer")]
     token_file: Option<PathBuf>,
-    /// The token of this name in the profile: admin, tenant-a, …
+    /// The token of this name in the profile: admin, tenant-a, … [env: KUBEBID_AS]
     #[arg(long = "as", global = true, value_name = "NAME")]
     bearer: Option<String>,
     /// The profile that `kubebid up` wrote [env: KUBEBID_PROFILE] [default: ~/.config/kubebid/profile.toml]
@@ -33,10 +33,10 @@ pub(crate) struct Connection {
     /// Authorities to trust for https, besides the system's [env: KUBEBID_CA_FILE]
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// How long a call may take in all
+    /// Longest time of a call, retries included
     #[arg(long, global = true, value_name = "SPAN", default_value = "30s")]
     timeout: Span,
-    /// How to print: `wide` has more columns, `json` is that of the API's messages
+    /// Format of the output
     #[arg(
         short,
         long,
@@ -116,6 +116,18 @@ impl Connection {
         Ok(builder)
     }
 
+    /// Returns what to do next after a command that failed because it had no token, if the profile has one: it was not
+    /// sent, because the endpoint is not the profile's.
+    pub(crate) fn withheld_token(&self) -> Option<String> {
+        let (profile, path) = self.profile().ok()?;
+        let default = profile.as_ref()?.default.as_ref()?;
+        let is_withheld =
+            self.endpoints().is_some() && matches!(self.credential(profile.as_ref(), &path), Ok(None));
+        is_withheld.then(|| {
+            format!("the token `{default}` of the profile was not sent, because another endpoint is named: send it with --as {default}")
+        })
+    }
+
     /// Returns the endpoints of the flag or of the environment.
     fn endpoints(&self) -> Option<String> {
         self.endpoint.clone().or_else(|| variable("KUBEBID_ENDPOINTS"))
@@ -129,17 +141,16 @@ impl Connection {
             return Ok(Some(Credential::File(file.clone())));
         }
         if let Some(name) = &self.bearer {
-            let Some(profile) = profile else {
-                return Err(Failure::usage(format!("there is no profile with a token for `{name}`"))
-                    .next("start a market with `kubebid up`, or name its profile with --profile"));
-            };
-            return Ok(Some(Credential::Secret(profile::token(profile, name, path)?.to_owned())));
+            return named(profile, name, path).map(Some);
         }
         if let Some(secret) = variable("KUBEBID_TOKEN") {
             return Ok(Some(Credential::Secret(secret)));
         }
         if let Some(file) = variable("KUBEBID_TOKEN_FILE") {
             return Ok(Some(Credential::File(file.into())));
+        }
+        if let Some(name) = variable("KUBEBID_AS") {
+            return named(profile, &name, path).map(Some);
         }
         // A token of the profile goes to another engine only where it is asked for.
         if self.endpoints().is_none()
@@ -163,6 +174,15 @@ impl Connection {
         let Some(path) = profile::default_path() else { return Ok((None, PathBuf::new())) };
         Ok((profile::read(&path)?, path))
     }
+}
+
+/// Returns the token of this name in the profile.
+fn named(profile: Option<&Profile>, name: &str, path: &Path) -> Result<Credential, Failure> {
+    let Some(profile) = profile else {
+        return Err(Failure::usage(format!("there is no profile with a token for `{name}`"))
+            .next("start a market with `kubebid up`, or name its profile with --profile"));
+    };
+    Ok(Credential::Secret(profile::token(profile, name, path)?.to_owned()))
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the config.rs of the command line")]

@@ -16,6 +16,7 @@ pub(crate) enum Exit {
     NotFound = 4,
     Denied = 5,
     Unavailable = 6,
+    StillWaiting = 7,
 }
 
 /// The end of a command that did not come to its end.

@@ -8,7 +8,6 @@ mod args;
 mod commands;
 mod config;
 mod failure;
-mod money;
 mod output;
 mod profile;
 mod telemetry;
@@ -26,6 +25,12 @@ use tokio::runtime::{Builder, Runtime};
 /// The engine allocates for every request, on many threads (docs/decisions/0052).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The version. A release build says the commit too, in this variable.
+const VERSION: &str = match option_env!("KUBEBID_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,11 +50,12 @@ Exit codes:
   3  the engine refused
   4  what the command names is not there, or is someone else's
   5  no token, an unknown one, or one without the right role
-  6  no engine answered in time: away or busy";
+  6  no engine answered in time: away or busy
+  7  what --wait waits for did not come in time";
 
 /// A self-hosted spot market for compute: bid for nodes, offer them, watch the price.
 #[derive(Parser)]
-#[command(name = "kubebid", version, after_help = EXAMPLES, term_width = 100, subcommand_required = true)]
+#[command(name = "kubebid", version = VERSION, after_help = EXAMPLES, term_width = 100, subcommand_required = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -71,6 +77,10 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.exit == Exit::Denied => {
+            let withheld = cli.connection.withheld_token();
+            withheld.into_iter().fold(failure, Failure::next).report()
+        }
         Err(failure) => failure.report(),
     }
 }

@@ -1,20 +1,29 @@
-//! Prints answers: tables for people, the JSON of the messages for programs.
+//! Prints answers: tables for people and spreadsheets, the JSON or YAML of the messages for programs.
 
 use crate::failure::Failure;
-use crate::money::Dollars;
 use crate::time::{now_us, relative, rfc3339};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
+use kubebid_client::Dollars;
 use serde::Serialize;
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write as _};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
+    /// A table
     #[default]
     Table,
-    Json,
+    /// A table with more columns
     Wide,
+    /// The API's message
+    Json,
+    /// The API's message
+    Yaml,
+    /// All columns, with exact times
+    Csv,
+    /// The first column alone
+    Name,
 }
 
 /// The output of answers.
@@ -35,12 +44,13 @@ impl Output {
     ) -> Result<(), Failure> {
         let text = match self.format {
             Format::Json => serde_json::to_string_pretty(message).map_err(io::Error::from)?,
-            Format::Table | Format::Wide => human(&self.view()),
+            Format::Yaml => yaml(message)?,
+            Format::Table | Format::Wide | Format::Csv | Format::Name => human(&self.view()),
         };
         write_line(&text)
     }
 
-    /// Prints one frame of a stream: JSON on one line, or none to many lines for people.
+    /// Prints one frame of a stream: JSON on one line, a document of YAML, or none to many lines for people.
     pub(crate) fn frame<M: Serialize>(
         &self,
         message: &M,
@@ -48,7 +58,8 @@ impl Output {
     ) -> Result<(), Failure> {
         match self.format {
             Format::Json => write_line(&serde_json::to_string(message).map_err(io::Error::from)?),
-            Format::Table | Format::Wide => match human(&self.view()) {
+            Format::Yaml => write_line(&format!("---\n{}", yaml(message)?)),
+            Format::Table | Format::Wide | Format::Csv | Format::Name => match human(&self.view()) {
                 text if text.is_empty() => Ok(()),
                 text => write_line(&text),
             },
@@ -60,13 +71,18 @@ impl Output {
         numbers.into_iter().try_for_each(|number| write_line(&number.to_string()))
     }
 
-    pub(crate) fn is_json(&self) -> bool {
-        self.format == Format::Json
+    /// Returns true if the answer is printed as the API's message.
+    pub(crate) fn is_message(&self) -> bool {
+        matches!(self.format, Format::Json | Format::Yaml)
     }
 
     fn view(&self) -> View {
-        View { wide: self.format == Format::Wide, now_us: now_us() }
+        View { format: self.format, now_us: now_us() }
     }
+}
+
+fn yaml<M: Serialize>(message: &M) -> Result<String, io::Error> {
+    serde_saphyr::to_string(message).map_err(io::Error::other)
 }
 
 /// Prints a line. Who stops reading, as `head` does, ends the program without a word.
@@ -80,14 +96,28 @@ pub(crate) fn write_line(text: &str) -> Result<(), Failure> {
 /// The way in which a person wants to see things.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
-    pub(crate) wide: bool,
+    pub(crate) format: Format,
     pub(crate) now_us: u64,
 }
 
 impl View {
+    /// Returns true if all columns are shown.
+    pub(crate) fn is_wide(&self) -> bool {
+        matches!(self.format, Format::Wide | Format::Csv)
+    }
+
+    /// Returns a table with what stands around it for people; programs get the table alone.
+    pub(crate) fn around(&self, table: String, around: impl FnOnce(&str) -> String) -> String {
+        match self.format {
+            Format::Csv | Format::Name => table,
+            Format::Table | Format::Wide | Format::Json | Format::Yaml => around(&table),
+        }
+    }
+
     /// An instant, and how far off it is.
     pub(crate) fn when(&self, at_us: u64) -> String {
         match relative(at_us, self.now_us) {
+            _ if self.format == Format::Csv => rfc3339(at_us),
             Some(relative) => format!("{} ({relative})", rfc3339(at_us)),
             None => rfc3339(at_us),
         }
@@ -95,7 +125,7 @@ impl View {
 
     /// An instant in a column: how far off it is where that says something, and in wide tables all of it.
     pub(crate) fn brief(&self, at_us: u64) -> String {
-        if self.wide {
+        if self.is_wide() {
             return self.when(at_us);
         }
         relative(at_us, self.now_us).unwrap_or_else(|| rfc3339(at_us))
@@ -146,13 +176,13 @@ impl Column {
 /// A list, one line for each thing.
 pub(crate) struct List {
     columns: Vec<Column>,
-    wide: bool,
+    view: View,
     rows: Vec<Vec<String>>,
 }
 
 impl List {
     pub(crate) fn new(view: &View, columns: &[Column]) -> Self {
-        List { columns: columns.to_vec(), wide: view.wide, rows: Vec::new() }
+        List { columns: columns.to_vec(), view: *view, rows: Vec::new() }
     }
 
     /// One cell for each column, wide ones too.
@@ -164,10 +194,21 @@ impl List {
 
     /// The table, or what to say where it is empty.
     pub(crate) fn or(self, empty: &str) -> String {
+        match self.view.format {
+            Format::Csv => {
+                let header = self.columns.iter().map(|column| column.name.to_lowercase().replace(' ', "_"));
+                return csv([header.collect()].into_iter().chain(self.rows));
+            }
+            Format::Name => {
+                let names = self.rows.into_iter().filter_map(|row| row.into_iter().next());
+                return names.map(|name| clean(&name)).collect::<Vec<_>>().join("\n");
+            }
+            Format::Table | Format::Wide | Format::Json | Format::Yaml => {}
+        }
         if self.rows.is_empty() {
             return empty.to_owned();
         }
-        let shown = |(at, column): (usize, &Column)| (!column.wide || self.wide).then_some(at);
+        let shown = |(at, column): (usize, &Column)| (!column.wide || self.view.is_wide()).then_some(at);
         let shown: Vec<_> = self.columns.iter().enumerate().filter_map(shown).collect();
         let mut table = plain();
         table.set_header(shown.iter().map(|&at| self.columns[at].name));
@@ -186,12 +227,18 @@ impl List {
 }
 
 /// One thing, one line for each of what there is to say about it.
-#[derive(Default)]
-pub(crate) struct Sheet(Vec<(&'static str, String)>);
+pub(crate) struct Sheet {
+    view: View,
+    lines: Vec<(&'static str, String)>,
+}
 
 impl Sheet {
+    pub(crate) fn new(view: &View) -> Self {
+        Sheet { view: *view, lines: Vec::new() }
+    }
+
     pub(crate) fn line(&mut self, name: &'static str, value: impl Display) -> &mut Self {
-        self.0.push((name, value.to_string()));
+        self.lines.push((name, value.to_string()));
         self
     }
 
@@ -204,12 +251,29 @@ impl Sheet {
     }
 
     pub(crate) fn text(&self) -> String {
+        match self.view.format {
+            Format::Csv => {
+                let (names, values) =
+                    self.lines.iter().map(|(name, value)| (name.replace(' ', "_"), value.clone())).unzip();
+                return csv([names, values]);
+            }
+            Format::Name => return self.lines.first().map(|(_, value)| clean(value)).unwrap_or_default(),
+            Format::Table | Format::Wide | Format::Json | Format::Yaml => {}
+        }
         let mut table = plain();
-        for (name, value) in &self.0 {
+        for (name, value) in &self.lines {
             table.add_row([format!("{name}:"), clean(value)]);
         }
         lines(&table)
     }
+}
+
+/// Returns rows as RFC 4180 has them.
+fn csv(rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
+    let written = rows.into_iter().try_for_each(|row| writer.write_record(row));
+    let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_default().trim_end().to_owned()
 }
 
 fn plain() -> Table {
@@ -235,11 +299,11 @@ pub(crate) fn clean(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{List, Sheet, View, number, text};
+    use super::{Format, List, Sheet, View, number, text};
     use expect_test::expect;
 
-    fn list(wide: bool) -> String {
-        let view = View { wide, now_us: 0 };
+    fn list(format: Format) -> String {
+        let view = View { format, now_us: 0 };
         let mut list = List::new(&view, &[number("BID"), text("STATE"), text("LABELS").wide()]);
         list.row(["7".into(), "OPEN".into(), "a=b".into()]);
         list.row(["12".into(), "CLOSED".into(), "\u{1b}[31mred".into()]);
@@ -252,7 +316,7 @@ mod tests {
             BID  STATE
               7  OPEN
              12  CLOSED"#]]
-        .assert_eq(&list(false));
+        .assert_eq(&list(Format::Table));
     }
 
     #[test]
@@ -261,12 +325,22 @@ mod tests {
             BID  STATE   LABELS
               7  OPEN    a=b
              12  CLOSED  �[31mred"#]]
-        .assert_eq(&list(true));
+        .assert_eq(&list(Format::Wide));
+    }
+
+    #[test]
+    fn programs_read_all_columns_or_the_first() {
+        expect![[r#"
+            bid,state,labels
+            7,OPEN,a=b
+            12,CLOSED,[31mred"#]]
+        .assert_eq(&list(Format::Csv));
+        assert_eq!(list(Format::Name), "7\n12");
     }
 
     #[test]
     fn a_sheet_has_a_line_for_each_fact() {
-        let mut sheet = Sheet::default();
+        let mut sheet = Sheet::new(&View { format: Format::Table, now_us: 0 });
         sheet.line("bid", 7).some("closed", None::<u64>).some("unfilled", Some("BELOW_FLOOR"));
         expect![[r#"
             bid:       7

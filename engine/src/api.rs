@@ -1,6 +1,7 @@
 //! Implements every call of the API, independent of the protocol: one method for each rpc, one file for each group of
 //! calls. It holds no rules: the market decides.
 
+mod account;
 mod accruals;
 mod admin;
 mod allocations;

@@ -76,6 +76,9 @@ methods! {
     /// Explains why a bid did not fill, or why a node was taken away.
     safe "EventService/Explain" explain(ExplainRequest) -> ExplainResponse;
 
+    /// Returns the account of the caller, and what counts against its limits.
+    safe "AccountService/GetAccount" get_account(GetAccountRequest) -> GetAccountResponse;
+
     /// Returns a page of charges; [`Client::all`] reads all pages.
     safe "BillingService/ListCharges" list_charges(ListChargesRequest) -> ListChargesResponse;
     /// Returns the sums of an account over a period.

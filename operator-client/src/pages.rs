@@ -99,7 +99,43 @@ paged! {
     get_offer(GetOfferRequest) -> GetOfferResponse.units;
     list_markets(ListMarketsRequest) -> ListMarketsResponse.markets;
     list_instance_types(ListInstanceTypesRequest) -> ListInstanceTypesResponse.entries;
+    list_events(ListEventsRequest) -> ListEventsResponse.events;
     list_charges(ListChargesRequest) -> ListChargesResponse.charges;
     list_accounts(ListAccountsRequest) -> ListAccountsResponse.accounts;
     list_tokens(ListTokensRequest) -> ListTokensResponse.tokens;
+}
+
+impl PageRequest for ListPriceHistoryRequest {
+    type Page = ListPriceHistoryResponse;
+
+    fn turn(&mut self, size: u32, token: String) {
+        self.page_size = size;
+        self.page_token = token;
+    }
+
+    async fn fetch(self, client: &Client) -> Result<ListPriceHistoryResponse, Error> {
+        client.list_price_history(self).await
+    }
+}
+
+/// A page has changes or bars, never both.
+impl Page for ListPriceHistoryResponse {
+    fn count(&self) -> usize {
+        self.points.len() + self.bars.len()
+    }
+
+    fn truncate(&mut self, count: usize) {
+        self.points.truncate(count);
+        self.bars.truncate(count);
+    }
+
+    fn next(&self) -> &str {
+        &self.next_page_token
+    }
+
+    fn append(&mut self, next: Self) {
+        self.points.extend(next.points);
+        self.bars.extend(next.bars);
+        self.next_page_token = next.next_page_token;
+    }
 }

@@ -5,6 +5,7 @@ use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto, Fil
 use std::collections::{BTreeMap, BTreeSet};
 
 const METHODS: &str = "
+    AccountService: GetAccount
     AdminService: OpenMarket ChangeRules PutInstanceType AdvanceTime PutAccount ListAccounts CreateToken ListTokens RevokeToken
     AllocationService: GetAllocation ListAllocations ReportReady ReleaseAllocation
     BidService: PlaceBid PlaceBids QuoteBid GetBid ListBids AmendBid CancelBid

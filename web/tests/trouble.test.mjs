@@ -115,9 +115,9 @@ test('text that tries to be HTML stays text', async () => {
   const tenant = await engine.person('tenant-f', 'TENANT');
   const { page, context, faults } = await openWindow(browser);
   // The engine refuses such names of accounts. Were one in an answer, it would be text too.
-  await page.route('**/v1/statement*', async (route) => {
+  await page.route('**/v1/account', async (route) => {
     const answer = await route.fetch();
-    await route.fulfill({ response: answer, json: { ...(await answer.json()), account: HOSTILE } });
+    await route.fulfill({ response: answer, json: { ...(await answer.json()), name: HOSTILE } });
   });
   await page.goto(tenant.link);
   await live(page);

@@ -3,9 +3,9 @@
 use crate::args::Limit;
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::money::Dollars;
 use crate::output::{List, View, dollars, number, or_dash, text};
 use clap::{Args, Subcommand};
+use kubebid_client::Dollars;
 use kubebid_client::v1::{Account, AccountLimits, ListAccountsRequest, PutAccountRequest};
 
 #[derive(Subcommand)]
@@ -19,6 +19,7 @@ Examples:
   kubebid --as admin account put acme --open-bids 100 --nodes-wanted 500 --max-ceiling 50")]
     Put(Put),
     /// List accounts by name, as administrator
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         limit: Limit,

@@ -3,9 +3,9 @@
 use crate::args::{Key, Limit, Pair, Quiet, Whose, its_number, map, word};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::money::Dollars;
 use crate::output::{List, Sheet, View, dollars, number, or_dash, pairs, text};
 use clap::{Args, Subcommand};
+use kubebid_client::Dollars;
 use kubebid_client::v1::allocation::State;
 use kubebid_client::v1::{
     Allocation, GetAllocationRequest, ListAllocationsRequest, Notice, ReleaseAllocationRequest,
@@ -21,8 +21,10 @@ Examples:
   kubebid alloc list --notice            nodes to be given up, by when, and what would keep them
   kubebid alloc list --bid 12 -o wide
   kubebid alloc list --bid 12 -q         their numbers, for scripts")]
+    #[command(visible_alias = "ls")]
     List(ListArgs),
     /// Show one allocation
+    #[command(visible_alias = "get")]
     Show {
         /// Its number
         #[arg(value_parser = its_number)]
@@ -175,7 +177,7 @@ fn state(allocation: &Allocation) -> String {
 
 fn sheet(allocation: &Allocation, view: &View) -> String {
     let when = |at: Option<u64>| at.map(|at| view.when(at));
-    let mut sheet = Sheet::default();
+    let mut sheet = Sheet::new(view);
     sheet
         .line("allocation", allocation.allocation)
         .some("bid", allocation.bid)
@@ -219,7 +221,7 @@ fn to_stay(allocation: &Allocation, notice: &Notice) -> String {
 #[cfg(test)]
 mod tests {
     use super::{list, sheet};
-    use crate::output::View;
+    use crate::output::{Format, View};
     use expect_test::expect;
     use kubebid_client::v1::allocation::State;
     use kubebid_client::v1::notice::Reason;
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_notice_says_by_when_and_what_would_keep_the_node() {
-        let view = View { wide: false, now_us: NOW };
+        let view = View { format: Format::Table, now_us: NOW };
         expect![[r#"
             ALLOCATION  BID  UNIT                    STATE   PRICE   MAX  PROTECTED UNTIL  NOTICE  ENDS      TO STAY
                      5   12  h100-8x/eu-west:moon#4  ACTIVE   2.00  2.00  -                OUTBID  in 4m12s   2.8572"#]].assert_eq(&list(&[under_notice()], &view));

@@ -204,8 +204,8 @@ impl Bench {
         };
         let target = target.named_by(connection)?;
         let (report, ended) = loadgen::run(&workload, &load.load(), &target, local::stop_signal()).await?;
-        connection.output().answer(&report, |_| {
-            let mut sheet = Sheet::default();
+        connection.output().answer(&report, |view| {
+            let mut sheet = Sheet::new(view);
             report.lines().into_iter().for_each(|(name, value)| {
                 sheet.line(name, value);
             });

@@ -2,12 +2,13 @@
 
 mod place;
 mod show;
+mod wait;
 
 use crate::args::{Key, Limit, Pair, Whose, its_number, map, word};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::money::Dollars;
 use clap::{ArgGroup, Args, Subcommand};
+use kubebid_client::Dollars;
 use kubebid_client::v1::bid::State;
 use kubebid_client::v1::cancel_bid_request::Mode;
 use kubebid_client::v1::{
@@ -30,8 +31,10 @@ Examples:
   kubebid bid list --state open
   kubebid bid list --unmet --label team=vision
   kubebid --as admin bid list --all-accounts -o wide")]
+    #[command(visible_alias = "ls")]
     List(ListArgs),
     /// Show one bid
+    #[command(visible_alias = "get")]
     Show {
         /// Its number
         #[arg(value_parser = its_number)]
@@ -51,6 +54,7 @@ Examples:
 Examples:
   kubebid bid cancel 12 --keep           stop searching, keep what it holds until outbid
   kubebid bid cancel 12 --release        give back its nodes too, at once")]
+    #[command(visible_alias = "rm")]
     Cancel(Cancel),
 }
 

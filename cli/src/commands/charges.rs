@@ -1,12 +1,12 @@
 //! `kubebid charges`
 
-use crate::args::{Limit, Pair, Whose, its_number, map};
+use crate::args::{Limit, Pair, Period, Whose, its_number, map};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::money::Dollars;
 use crate::output::{List, Sheet, View, number, or_dash, pairs, text};
-use crate::time::{Span, When, now_us};
+use crate::time::Span;
 use clap::{Args, Subcommand};
+use kubebid_client::Dollars;
 use kubebid_client::v1::get_statement_response::Sums;
 use kubebid_client::v1::{Charge, GetStatementRequest, GetStatementResponse, ListChargesRequest};
 
@@ -18,6 +18,7 @@ Examples:
   kubebid charges list --from -24h
   kubebid charges list --bid 12 -o json      with the price of every hour
   kubebid --as provider charges list         what one earns")]
+    #[command(visible_alias = "ls")]
     List(ListArgs),
     /// The sums of an account over a period
     #[command(after_help = "\
@@ -25,25 +26,6 @@ Examples:
   kubebid charges statement --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z
   kubebid charges statement --by-label team")]
     Statement(Statement),
-}
-
-/// A period.
-#[derive(Args)]
-struct Period {
-    /// Begin of the period: 2026-11-20T19:00:00Z, or -2h
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    from: Option<When>,
-    /// End of the period, exclusive
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    to: Option<When>,
-}
-
-impl Period {
-    /// Returns the bounds as requests have them: 0 for any.
-    fn bounds(&self) -> (u64, u64) {
-        let now = now_us();
-        (self.from.map_or(0, |when| when.at(now)), self.to.map_or(0, |when| when.at(now)))
-    }
 }
 
 #[derive(Args)]
@@ -100,7 +82,7 @@ impl Charges {
                     allocation: args.alloc,
                     labels: map(args.label),
                     final_only: args.final_only,
-                    brief: !out.is_json(),
+                    brief: !out.is_message(),
                     account: args.whose.account(),
                     ..Default::default()
                 };
@@ -167,7 +149,7 @@ fn list(charges: &[Charge], view: &View) -> String {
 }
 
 fn statement(answer: &GetStatementResponse, by_label: &str, view: &View) -> String {
-    let mut sheet = Sheet::default();
+    let mut sheet = Sheet::new(view);
     sheet
         .line("account", &answer.account)
         .line(
@@ -203,5 +185,5 @@ fn statement(answer: &GetStatementResponse, by_label: &str, view: &View) -> Stri
         row(&line.market, value, &line.charged, &line.accrued);
     }
     row("all", "-".to_owned(), &answer.charged, &answer.accrued);
-    format!("{}\n\n{}", sheet.text(), list.or(""))
+    view.around(list.or(""), |list| format!("{}\n\n{list}", sheet.text()))
 }

@@ -3,15 +3,16 @@
 use crate::args::{Limit, Pair, map};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::money::Dollars;
 use crate::output::{List, View, dollars, number, pairs, text};
 use clap::{Args, Subcommand};
+use kubebid_client::Dollars;
 use kubebid_client::v1::list_instance_types_response::Entry;
 use kubebid_client::v1::{InstanceType, ListInstanceTypesRequest, PutInstanceTypeRequest};
 
 #[derive(Subcommand)]
 pub(crate) enum InstanceTypes {
     /// List instance types by name, with what a node has and where it is traded
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         limit: Limit,

@@ -3,10 +3,10 @@
 use crate::args::{Limit, word};
 use crate::config::Context;
 use crate::failure::{Exit, Failure};
-use crate::money::Dollars;
 use crate::output::{List, Sheet, View, dollars, number, text};
 use crate::time::Span;
 use clap::{Args, Subcommand};
+use kubebid_client::Dollars;
 use kubebid_client::v1::market_rules::Pricing;
 use kubebid_client::v1::{
     ChangeRulesRequest, ListMarketsRequest, ListMarketsResponse, Market as PrintDetail, MarketRules,
@@ -20,8 +20,10 @@ pub(crate) enum Market {
 Examples:
   kubebid market list
   kubebid market list --type h100-8x -o wide")]
+    #[command(visible_alias = "ls")]
     List(ListArgs),
     /// Show one market: its rules, its five numbers, its units
+    #[command(visible_alias = "get")]
     Show {
         /// The market, as in h100-8x/eu-west
         market: String,
@@ -149,7 +151,7 @@ impl Market {
                 let rules = MarketRules::from(rules);
                 if rules == MarketRules::default() {
                     let shown = find(context, &market).await?.rules.unwrap_or_default();
-                    out.answer(&shown, |_| rules_of(&shown).text())?;
+                    out.answer(&shown, |view| rules_of(&shown, view).text())?;
                 } else {
                     let request = ChangeRulesRequest { market: market.clone(), rules: Some(rules) };
                     let answer = client.change_rules(request).await?;
@@ -215,17 +217,17 @@ fn list(answer: &ListMarketsResponse, view: &View) -> String {
 }
 
 fn show(market: &PrintDetail, view: &View) -> String {
-    let mut sheet = Sheet::default();
+    let mut sheet = Sheet::new(view);
     sheet.line("market", &market.market).line("opened", view.when(market.opened_at_us));
     if let Some(price) = &market.price {
         super::price::numbers(&mut sheet, price);
     }
-    let rules = rules_of(&market.rules.unwrap_or_default());
-    format!("{}\n\nrules\n{}", sheet.text(), rules.text())
+    let rules = rules_of(&market.rules.unwrap_or_default(), view);
+    view.around(sheet.text(), |sheet| format!("{sheet}\n\nrules\n{}", rules.text()))
 }
 
-fn rules_of(rules: &MarketRules) -> Sheet {
-    let mut sheet = Sheet::default();
+fn rules_of(rules: &MarketRules, view: &View) -> Sheet {
+    let mut sheet = Sheet::new(view);
     sheet
         .some("tick", rules.tick_micros.map(Dollars))
         .some("increment bps", rules.increment_bps)

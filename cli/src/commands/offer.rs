@@ -3,9 +3,9 @@
 use crate::args::{Key, Limit, Whose};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::money::Dollars;
 use crate::output::{List, Sheet, View, number, or_dash, text};
 use clap::{Args, Subcommand};
+use kubebid_client::Dollars;
 use kubebid_client::v1::{
     GetOfferRequest, GetOfferResponse, ListOffersRequest, Offer as PrintDetail, PutOfferRequest,
     ReportUnitLostRequest, WithdrawUnitRequest,
@@ -23,8 +23,10 @@ Examples:
   kubebid --as provider offer put h100-8x/eu-west --capacity 0 --reserve 1.20    withdraw all of it")]
     Put(Put),
     /// List offers, first market first
+    #[command(visible_alias = "ls")]
     List(ListArgs),
     /// Show one offer with its units
+    #[command(visible_alias = "get")]
     Show(Show),
     /// Take one unit back: free, it goes at once; held, after a notice
     #[command(after_help = "\
@@ -164,7 +166,7 @@ fn list(offers: &[PrintDetail], view: &View) -> String {
 
 fn show(answer: &GetOfferResponse, view: &View) -> String {
     let offer = answer.offer.clone().unwrap_or_default();
-    let mut sheet = Sheet::default();
+    let mut sheet = Sheet::new(view);
     sheet
         .line("market", &offer.market)
         .line("provider", &offer.provider)
@@ -187,5 +189,5 @@ fn show(answer: &GetOfferResponse, view: &View) -> String {
             Dollars(unit.reserve_micros).to_string(),
         ]);
     }
-    format!("{}\n\n{}", sheet.text(), units.or("no units"))
+    view.around(sheet.text(), |sheet| format!("{sheet}\n\n{}", units.or("no units")))
 }

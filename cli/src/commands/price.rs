@@ -1,15 +1,19 @@
 //! `kubebid price`
 
+mod history;
+mod live;
+
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::money::Dollars;
 use crate::output::{List, Sheet, View, dollars, number, text};
-use clap::Args;
+use clap::{Args, Subcommand};
+use kubebid_client::Dollars;
 use kubebid_client::v1::{GetMarketPriceRequest, ListMarketsRequest, MarketPrice};
 
 /// The five numbers of markets: what nodes cost
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    after_help = "\
 No number alone is \"the price\":
   PRICE      what a holder of a node pays
   ENTRY      the lowest ceiling that gets --nodes nodes now; - where none does
@@ -21,8 +25,14 @@ No number alone is \"the price\":
 Examples:
   kubebid price
   kubebid price h100-8x/eu-west --nodes 4
-  kubebid price --type h100-8x -o json")]
+  kubebid price --type h100-8x -o json
+  kubebid price --watch                          a table that follows the market
+  kubebid price history h100-8x/eu-west --from -24h --bar 1h -o csv",
+    args_conflicts_with_subcommands = true
+)]
 pub(crate) struct Price {
+    #[command(subcommand)]
+    command: Option<PriceCommand>,
     /// The market, as in h100-8x/eu-west; all where absent
     #[arg(conflicts_with = "instance_type")]
     market: Option<String>,
@@ -32,11 +42,26 @@ pub(crate) struct Price {
     /// Number of nodes that the entry price is for
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
+    /// Show the table anew when a price changes, until Ctrl-C
+    #[arg(short, long, conflicts_with = "nodes")]
+    watch: bool,
+}
+
+#[derive(Subcommand)]
+enum PriceCommand {
+    /// List the prices of the past
+    History(history::History),
 }
 
 impl Price {
     pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
         let Context { client, out } = context;
+        if let Some(PriceCommand::History(history)) = self.command {
+            return history.run(context).await;
+        }
+        if self.watch {
+            return live::run(context, self.market.as_deref(), self.instance_type.as_deref()).await;
+        }
         if self.market.is_none() && self.instance_type.is_none() {
             if self.nodes.is_some() {
                 return Err(Failure::usage("--nodes needs a market or --type"));
@@ -54,7 +79,7 @@ impl Price {
         let answer = client.get_market_price(request).await?;
         out.answer(&answer, |view| match (&self.market, answer.prices.as_slice()) {
             (Some(_), [price]) => {
-                let mut sheet = Sheet::default();
+                let mut sheet = Sheet::new(view);
                 sheet.line("market", &price.market);
                 numbers(&mut sheet, price);
                 sheet.line("as of", format!("{}, command {}", view.when(price.at_us), price.seq));
@@ -93,7 +118,7 @@ fn list(prices: &[MarketPrice], view: &View) -> String {
             dollars(numbers.entry_price_micros),
             dollars(numbers.floor_micros),
             dollars(numbers.lowest_accepted_micros),
-            dollars(Some(numbers.highest_losing_micros)),
+            losing(numbers.highest_losing_micros),
             dollars(price.reference_price_micros),
             supply.free.to_string(),
             supply.total.to_string(),
@@ -105,6 +130,29 @@ fn list(prices: &[MarketPrice], view: &View) -> String {
         ]);
     }
     list.or("no markets are open")
+}
+
+/// Returns the highest losing ceiling: `-` where no bid loses.
+fn losing(micros: u64) -> String {
+    dollars(Some(micros).filter(|micros| *micros > 0))
+}
+
+/// Reads the prices of a market, of the markets of a type, or of all.
+async fn prices(
+    context: &Context,
+    market: Option<&str>,
+    instance_type: Option<&str>,
+) -> Result<Vec<MarketPrice>, Failure> {
+    if market.is_none() && instance_type.is_none() {
+        let answer = context.client.all(ListMarketsRequest::default()).await?;
+        return Ok(answer.markets.into_iter().filter_map(|market| market.price).collect());
+    }
+    let request = GetMarketPriceRequest {
+        market: market.unwrap_or_default().to_owned(),
+        instance_type: instance_type.unwrap_or_default().to_owned(),
+        ..Default::default()
+    };
+    Ok(context.client.get_market_price(request).await?.prices)
 }
 
 /// The five numbers and the supply, one a line.
@@ -119,7 +167,7 @@ pub(crate) fn numbers(sheet: &mut Sheet, price: &MarketPrice) {
         .line("entry price", format!("{}{for_nodes}", dollars(numbers.entry_price_micros)))
         .line("floor", dollars(numbers.floor_micros))
         .line("lowest accepted", dollars(numbers.lowest_accepted_micros))
-        .line("highest losing", Dollars(numbers.highest_losing_micros))
+        .line("highest losing", losing(numbers.highest_losing_micros))
         .line("reference price", dollars(price.reference_price_micros))
         .line(
             "units",

@@ -19,8 +19,10 @@ Examples:
   kubebid --as admin token create acme --role tenant -o json | jq -r .secret > token")]
     Create(Create),
     /// List tokens, oldest first, without their secrets, as administrator
+    #[command(visible_alias = "ls")]
     List(ListArgs),
     /// Make a token worthless at once, as administrator
+    #[command(visible_alias = "rm")]
     Revoke {
         /// Its name, as `kubebid token list` shows it
         token_id: String,
@@ -62,15 +64,15 @@ impl Tokens {
                     description: create.description,
                 };
                 let answer = client.create_token(request).await?;
-                out.answer(&answer, |_| {
+                out.answer(&answer, |view| {
                     let token = answer.token.clone().unwrap_or_default();
-                    let mut sheet = Sheet::default();
+                    let mut sheet = Sheet::new(view);
                     sheet
                         .line("token", &token.token_id)
                         .line("account", &token.account)
                         .line("roles", roles(&token))
                         .line("secret", &answer.secret);
-                    format!("{}\nThe secret is shown this once.", sheet.text())
+                    view.around(sheet.text(), |sheet| format!("{sheet}\nThe secret is shown this once."))
                 })
             }
             Tokens::List(args) => {

@@ -13,4 +13,5 @@ mod replay;
 mod standby;
 mod store_trouble;
 mod strategy;
+mod tenant;
 mod up;

@@ -91,7 +91,7 @@ impl Api {
         _caller: &Caller,
         request: v1::ListAccountsRequest,
     ) -> Result<v1::ListAccountsResponse, ApiError> {
-        let size = page::size(request.page_size)?;
+        let size = page::size(request.page_size);
         let after: Option<String> = page::after(&request.page_token)?;
         let mut accounts = self.rows().accounts(after.as_deref().unwrap_or_default(), size + 1).await?;
         let next_page_token = page::cut(&mut accounts, size, |account| account.name.clone());
@@ -130,7 +130,7 @@ impl Api {
         _caller: &Caller,
         request: v1::ListTokensRequest,
     ) -> Result<v1::ListTokensResponse, ApiError> {
-        let size = page::size(request.page_size)?;
+        let size = page::size(request.page_size);
         let after = page::after(&request.page_token)?.unwrap_or(0);
         let after = command::number("page_token", after)?;
         let account = (!request.account.is_empty()).then_some(&request.account[..]);

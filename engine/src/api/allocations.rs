@@ -67,7 +67,7 @@ impl Api {
         caller: &Caller,
         request: v1::ListAllocationsRequest,
     ) -> Result<v1::ListAllocationsResponse, ApiError> {
-        let size = page::size(request.page_size)?;
+        let size = page::size(request.page_size);
         let account = match caller.whose(request.account.as_deref())? {
             AccountFilter::Of(account) => Some(account.to_string()),
             AccountFilter::Everybody => None,

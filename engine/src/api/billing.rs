@@ -28,7 +28,7 @@ impl Api {
         caller: &Caller,
         request: v1::ListChargesRequest,
     ) -> Result<v1::ListChargesResponse, ApiError> {
-        let size = page::size(request.page_size)?;
+        let size = page::size(request.page_size);
         let end: Option<End> = page::after(&request.page_token)?;
         let whose = caller.whose(request.account.as_deref())?;
         text::market("market", &request.market)?;

@@ -77,7 +77,7 @@ impl Api {
         caller: &Caller,
         request: v1::ListEventsRequest,
     ) -> Result<v1::ListEventsResponse, ApiError> {
-        let size = page::size(request.page_size)?;
+        let size = page::size(request.page_size);
         let filter = EventFilter::new(caller, request.filter)?;
         let page_before: Option<PageEnd> = page::after(&request.page_token)?;
         let cursor = self.place_of(&request.cursor).await?;

@@ -35,7 +35,7 @@ impl Api {
         caller: &Caller,
         request: v1::ListMarketsRequest,
     ) -> Result<v1::ListMarketsResponse, ApiError> {
-        let size = page::size(request.page_size)?;
+        let size = page::size(request.page_size);
         let after: Option<u32> = page::after(&request.page_token)?;
         self.applied_up_to(caller, request.min_seq).await?;
         let seq = self.engine().applied();
@@ -63,7 +63,7 @@ impl Api {
         caller: &Caller,
         request: v1::ListInstanceTypesRequest,
     ) -> Result<v1::ListInstanceTypesResponse, ApiError> {
-        let size = page::size(request.page_size)?;
+        let size = page::size(request.page_size);
         let after: String = page::after(&request.page_token)?.unwrap_or_default();
         text::text("page_token", &after, text::NOTE)?;
         text::text("name", &request.name, text::NOTE)?;
@@ -134,7 +134,7 @@ impl Api {
         caller: &Caller,
         request: v1::GetDepthRequest,
     ) -> Result<v1::GetDepthResponse, ApiError> {
-        let levels = page::sized("levels", request.levels)? as usize;
+        let levels = page::size(request.levels) as usize;
         self.applied_up_to(caller, request.min_seq).await?;
         let id = self.market_view(&self.engine().views().markets(), &request.market)?.market;
         let whose = (!caller.sees_all()).then(|| caller.account.clone());
@@ -156,7 +156,7 @@ impl Api {
         caller: &Caller,
         request: v1::ListPriceHistoryRequest,
     ) -> Result<v1::ListPriceHistoryResponse, ApiError> {
-        let size = page::size(request.page_size)?;
+        let size = page::size(request.page_size);
         let name = self.market_view(&self.engine().views().markets(), &request.market)?.name.clone();
         if request.bar_us > 0 && !(Micros::SECOND.0..=Micros::DAY.0).contains(&request.bar_us) {
             return Err(ApiError::bad_field("bar_us", "is from a second to a day, or 0"));

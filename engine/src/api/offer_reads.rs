@@ -22,7 +22,7 @@ impl Api {
         caller: &Caller,
         request: v1::GetOfferRequest,
     ) -> Result<v1::GetOfferResponse, ApiError> {
-        let size = page::size(request.page_size)?;
+        let size = page::size(request.page_size);
         let after: u64 = page::after(&request.page_token)?.unwrap_or(0);
         let provider = caller.whose_one(request.account.as_deref())?;
         let market = text::market("market", &request.market)?;
@@ -58,7 +58,7 @@ impl Api {
         caller: &Caller,
         request: v1::ListOffersRequest,
     ) -> Result<v1::ListOffersResponse, ApiError> {
-        let size = page::size(request.page_size)?;
+        let size = page::size(request.page_size);
         let after: Option<OfferSortKey> = page::after(&request.page_token)?;
         let account = match caller.whose(request.account.as_deref())? {
             AccountFilter::Of(account) => Some(account),

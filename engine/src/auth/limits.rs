@@ -75,6 +75,20 @@ impl Defaults {
         }
     }
 
+    /// Returns those that an account can have of its own.
+    pub(crate) fn own(&self) -> store::Limits {
+        store::Limits {
+            open_bids: Some(self.open_bids),
+            nodes_wanted: Some(self.nodes_wanted),
+            ceiling_micros: Some(self.ceiling_micros),
+            requests_per_second: Some(self.requests_per_second),
+            units_offered: Some(self.units_offered),
+            units_per_command: Some(self.units_per_command),
+            refusals_per_second: Some(self.refusals_per_second),
+            commands_per_day: Some(self.commands_per_day),
+        }
+    }
+
     pub(crate) fn requests(&self) -> Rate {
         Rate::per_second(self.requests_per_second)
     }

@@ -56,6 +56,8 @@ macro_rules! methods {
                 GET "/v1/explain/allocations/{allocation}" without "bid" named "ExplainAllocation"
             ]
 
+            AccountService GetAccount Credential once(get_account) [GET "/v1/account"]
+
             BillingService ListCharges Party once(list_charges) [GET "/v1/charges"]
             BillingService GetStatement Party once(get_statement) [GET "/v1/statement"]
 

@@ -104,7 +104,8 @@ mod tests {
         let viewer: Roles = [Role::Viewer].into_iter().collect();
         for (method, need) in POLICY {
             let reads = method.contains("MarketService") || method.contains("/WatchEvents");
-            let reads = reads || method.contains("/ListEvents") || method.contains("/QuoteBid");
+            let reads =
+                reads || ["/ListEvents", "/QuoteBid", "/GetAccount"].iter().any(|it| method.contains(it));
             assert_eq!(need.allows(viewer), reads, "{method}");
         }
     }

@@ -32,20 +32,22 @@ pub(crate) fn limits(limits: v1::AccountLimits) -> Result<Limits, ApiError> {
 
 /// Returns an account as a message.
 pub(crate) fn account_message(account: Account) -> v1::Account {
+    let limits = Some(limits_message(account.limits));
+    v1::Account { name: account.name, limits, created_at_us: account.created_at_us }
+}
+
+/// Returns limits as a message.
+pub(crate) fn limits_message(limits: Limits) -> v1::AccountLimits {
     let small = |limit: Option<u64>| limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
-    v1::Account {
-        name: account.name,
-        limits: Some(v1::AccountLimits {
-            open_bids: small(account.limits.open_bids),
-            nodes_wanted: small(account.limits.nodes_wanted),
-            ceiling_micros: account.limits.ceiling_micros,
-            requests_per_second: small(account.limits.requests_per_second),
-            units_offered: small(account.limits.units_offered),
-            units_per_command: small(account.limits.units_per_command),
-            refusals_per_second: small(account.limits.refusals_per_second),
-            commands_per_day: small(account.limits.commands_per_day),
-        }),
-        created_at_us: account.created_at_us,
+    v1::AccountLimits {
+        open_bids: small(limits.open_bids),
+        nodes_wanted: small(limits.nodes_wanted),
+        ceiling_micros: limits.ceiling_micros,
+        requests_per_second: small(limits.requests_per_second),
+        units_offered: small(limits.units_offered),
+        units_per_command: small(limits.units_per_command),
+        refusals_per_second: small(limits.refusals_per_second),
+        commands_per_day: small(limits.commands_per_day),
     }
 }
 
@@ -67,7 +69,8 @@ pub(crate) fn roles(roles: &[i32]) -> Result<BTreeSet<Role>, ApiError> {
     roles.iter().map(known).collect()
 }
 
-fn role_message(role: Role) -> i32 {
+/// Returns a role as the number of a message.
+pub(crate) fn role_message(role: Role) -> i32 {
     let role = match role {
         Role::Tenant => WireRole::Tenant,
         Role::Provider => WireRole::Provider,

@@ -6,18 +6,9 @@ use std::str::FromStr;
 const DEFAULT: u32 = 100;
 const MOST: u32 = 1000;
 
-/// Returns the number of entries of a page. 0 stands for the default.
-pub(crate) fn size(page_size: u32) -> Result<u32, ApiError> {
-    sized("page_size", page_size)
-}
-
-/// Works like [`size`], for a field with another name.
-pub(crate) fn sized(field: &str, entries: u32) -> Result<u32, ApiError> {
-    match entries {
-        0 => Ok(DEFAULT),
-        1..=MOST => Ok(entries),
-        _ => Err(ApiError::bad_field(field, format!("{entries} is more than {MOST}"))),
-    }
+/// Returns the number of entries of a page. 0 stands for the default, and more than the most for the most.
+pub(crate) fn size(page_size: u32) -> u32 {
+    if page_size == 0 { DEFAULT } else { page_size.min(MOST) }
 }
 
 /// Returns the key with which the previous page ended. `page_token` is empty, or one that [`token`] has

@@ -1,6 +1,6 @@
 //! Accounts, tokens, instance types, the clock, and the first administrator.
 
-use crate::world::{World, assert_refused};
+use crate::world::{World, assert_refused, bid};
 use kubebid_engine::auth::{BootstrapError, bootstrap_admin};
 use kubebid_proto::v1;
 use std::os::unix::fs::PermissionsExt;
@@ -27,6 +27,24 @@ async fn accounts_are_made_and_listed() {
         let refusal = assert_refused(refusal, Code::InvalidArgument, "BAD_FIELD");
         assert_eq!(refusal.field.as_deref(), Some("name"));
     }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_reads_its_account_and_what_counts_against_its_limits() {
+    let world = World::start().await;
+    let limits = v1::AccountLimits { open_bids: Some(3), ..v1::AccountLimits::default() };
+    let acme = world.limited("acme", &[Role::Tenant, Role::Provider], limits).await;
+    acme.place(v1::PlaceBidRequest { max_nodes: 4, ..bid(1_000_000) }).await.unwrap();
+    acme.offer(2, 2_000_000).await;
+    let account = acme.account().get_account(v1::GetAccountRequest {}).await.unwrap().into_inner();
+    assert_eq!(
+        (&account.name[..], account.roles().collect::<Vec<_>>()),
+        ("acme", vec![Role::Tenant, Role::Provider])
+    );
+    assert_eq!((account.open_bids, account.nodes_wanted, account.units_offered), (1, 4, 2));
+    let limits = account.limits.unwrap();
+    assert_eq!((limits.open_bids, limits.units_per_command), (Some(3), Some(1000)));
     world.stop().await;
 }
 

@@ -22,6 +22,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
+use v1::account_service_client::AccountServiceClient;
 use v1::admin_service_client::AdminServiceClient;
 use v1::allocation_service_client::AllocationServiceClient;
 use v1::bid_service_client::BidServiceClient;
@@ -84,6 +85,10 @@ impl Caller {
 
     pub(crate) fn admin(&self) -> AdminServiceClient<Called> {
         AdminServiceClient::new(self.called())
+    }
+
+    pub(crate) fn account(&self) -> AccountServiceClient<Called> {
+        AccountServiceClient::new(self.called())
     }
 
     pub(crate) fn markets(&self) -> MarketServiceClient<Called> {

@@ -137,5 +137,5 @@ async fn lists_come_in_pages() {
     let bad = admin.get("/v1/markets?page_token=nonsense").await;
     assert_eq!((bad.status, bad.code(), bad.field()), (400, "BAD_FIELD", "page_token"));
     let large = admin.get("/v1/markets?page_size=1001").await;
-    assert_eq!((large.code(), large.field()), ("BAD_FIELD", "page_size"));
+    assert_eq!((large.status, large.json["markets"].as_array().map(Vec::len)), (200, Some(4)));
 }

@@ -1,15 +1,16 @@
 //! `kubebid bid place`
 
+use super::wait::Wait;
 use super::{Where, show};
 use crate::args::{Key, Pair, Quiet, map, word};
 use crate::commands::market;
 use crate::config::Context;
 use crate::failure::{Exit, Failure};
-use crate::money::Dollars;
 use crate::time::{Span, When, now_us};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser as _;
+use kubebid_client::Dollars;
 use kubebid_client::v1::place_bid_request::{OnPreemption, TimeInForce};
 use kubebid_client::v1::{Bid, GetBidRequest, ListMarketsRequest, Market, PlaceBidRequest};
 use kubebid_client::{Code, CombinedQuote, Error, quoted};
@@ -30,6 +31,7 @@ Examples:
   kubebid bid place h100-8x/eu-west h100-8x/us-east --max 2.50 --nodes 4 --min-nodes 2 --for 2h
   kubebid bid place --type h100-8x --max 3 --nodes 1 --ioc --label team=vision
   kubebid bid place --type h100-8x --max 4.50 --nodes 2 --strategy balanced
+  kubebid bid place h100-8x/eu-west --max 2.50 --nodes 4 --wait=ready --wait-timeout 1h
   kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 --key nightly-2026-11-20   do this once
   BID=$(kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 -q)                  its number, for scripts")]
 pub(crate) struct Place {
@@ -62,6 +64,8 @@ pub(crate) struct Place {
     /// A label, to find and to bill the bid by
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Pair>,
+    #[command(flatten)]
+    wait: Wait,
     #[command(flatten)]
     quiet: Quiet,
     #[command(flatten)]
@@ -97,12 +101,17 @@ impl Place {
             labels: map(self.label),
         };
         match context.client.place_bid(request).await {
-            Ok(answer) if self.quiet.quiet => context.out.numbers([answer.bid]),
+            Ok(answer) if self.quiet.quiet => {
+                context.out.numbers([answer.bid])?;
+                self.wait.run(context, &answer, self.nodes).await
+            }
             Ok(answer) => {
+                let waited = self.wait.run(context, &answer, self.nodes).await;
                 let bid = outcome(context, answer.bid, answer.seq).await;
                 context.out.answer(&answer, |_| {
                     show::done("placed", answer.bid, answer.seq, answer.repeated, bid.as_ref())
-                })
+                })?;
+                waited
             }
             Err(error) => Err(off_tick(context, error, &self.place, Some(ceiling)).await),
         }
@@ -144,7 +153,7 @@ async fn of_type(context: &Context, instance_type: &str) -> Result<Vec<Market>, 
 
 /// Reads how a bid stands after its command, for people. The command is done even if this fails.
 pub(super) async fn outcome(context: &Context, bid: u64, seq: u64) -> Option<Bid> {
-    if context.out.is_json() {
+    if context.out.is_message() {
         return None;
     }
     let answer = context.client.get_bid(GetBidRequest { bid, min_seq: seq }).await;
@@ -190,7 +199,7 @@ fn nearest(market: &str, tick: u64, ceiling: Dollars) -> Option<(String, String)
 #[cfg(test)]
 mod tests {
     use super::nearest;
-    use crate::money::Dollars;
+    use kubebid_client::Dollars;
 
     #[test]
     fn a_ceiling_between_two_ticks_is_told_which() {

@@ -1,7 +1,7 @@
 //! Prints bids and quotes.
 
-use crate::money::Dollars;
 use crate::output::{List, Sheet, View, dollars, number, or_dash, pairs, text};
+use kubebid_client::Dollars;
 use kubebid_client::v1::place_bid_request::OnPreemption;
 use kubebid_client::v1::{Bid, QuoteBidResponse};
 
@@ -45,7 +45,7 @@ pub(super) fn list(bids: &[Bid], view: &View) -> String {
 }
 
 pub(super) fn sheet(bid: &Bid, view: &View) -> String {
-    let mut sheet = Sheet::default();
+    let mut sheet = Sheet::new(view);
     let nodes = match bid.min_nodes {
         0 | 1 => bid.max_nodes.to_string(),
         least => format!("{} (at entry {least} at least)", bid.max_nodes),
@@ -95,7 +95,7 @@ pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, view: &View) -> Stri
         Some((market, price)) => format!("{nodes} at once: --max {} in {market}", Dollars(price)),
         None => format!("{nodes} at once: nowhere, at no price"),
     };
-    format!("{}\n\n{best}", list.or("no market is open there"))
+    view.around(list.or("no market is open there"), |list| format!("{list}\n\n{best}"))
 }
 
 /// Returns what a command did, and how the bid stands after it.
@@ -155,7 +155,7 @@ fn numbers(numbers: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{done, list, sheet};
-    use crate::output::View;
+    use crate::output::{Format, View};
     use expect_test::expect;
     use kubebid_client::v1::Bid;
     use kubebid_client::v1::bid::{State, UnfilledReason};
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn view() -> View {
-        View { wide: false, now_us: 1_795_201_452_000_000 }
+        View { format: Format::Table, now_us: 1_795_201_452_000_000 }
     }
 
     #[test]

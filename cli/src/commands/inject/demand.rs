@@ -4,9 +4,9 @@ use super::{price, seen_from};
 use crate::args::its_number;
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::money::Dollars;
 use crate::time::Span;
 use clap::{ArgGroup, Args};
+use kubebid_client::Dollars;
 use kubebid_client::v1::{EndDemandRequest, EndDemandResponse, InjectDemandRequest};
 
 #[derive(Args)]

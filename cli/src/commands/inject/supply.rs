@@ -5,10 +5,10 @@ use crate::args::its_number;
 use crate::commands::local::{progress_bar, stop_signal};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::money::Dollars;
 use crate::output::{List, Sheet, View, number, text};
 use crate::time::{Span, rfc3339};
 use clap::{ArgGroup, Args};
+use kubebid_client::Dollars;
 use kubebid_client::v1::{
     InjectLossRequest, InjectLossResponse, OfferBefore, PreemptAllocationRequest, PreemptAllocationResponse,
     RestoreOffersRequest, RestoreOffersResponse,
@@ -105,7 +105,7 @@ impl Preempt {
         let Preempt { allocation, at_once } = self;
         let answer =
             context.client.preempt_allocation(PreemptAllocationRequest { allocation, at_once }).await?;
-        context.out.answer(&answer, |_| preempted(&answer, at_once, tool))
+        context.out.answer(&answer, |view| preempted(&answer, at_once, tool, view))
     }
 }
 
@@ -222,7 +222,7 @@ fn taken(answer: &InjectLossResponse, view: &View) -> String {
     format!("{head}\n{}", list.or("nobody held any of them"))
 }
 
-fn preempted(answer: &PreemptAllocationResponse, at_once: bool, tool: &str) -> String {
+fn preempted(answer: &PreemptAllocationResponse, at_once: bool, tool: &str, view: &View) -> String {
     let node = answer.taken.clone().unwrap_or_default();
     let ends = seen_from(node.ends_at_us, answer.at_us);
     let why = match node.protected_until_us {
@@ -232,7 +232,7 @@ fn preempted(answer: &PreemptAllocationResponse, at_once: bool, tool: &str) -> S
         Some(_) | None => ", when its notice is over",
     };
     let before = answer.before.clone().unwrap_or_default();
-    let mut sheet = Sheet::default();
+    let mut sheet = Sheet::new(view);
     sheet
         .line("node", format!("{} of {}, for bid {}", node.allocation, node.tenant, node.bid))
         .line("unit", &node.unit)
@@ -257,6 +257,7 @@ fn restored(answer: &RestoreOffersResponse) -> String {
 #[cfg(test)]
 mod tests {
     use super::{OfferBefore, RestoreOffersRequest, by_hand, preempted};
+    use crate::output::{Format, View};
     use expect_test::expect;
     use kubebid_client::v1::{PreemptAllocationResponse, TakenUnit};
 
@@ -293,16 +294,17 @@ mod tests {
                 capacity: 8,
             }),
         };
+        let view = View { format: Format::Table, now_us: 0 };
         expect![[r#"
             node:  12 of tenant-a, for bid 7
             unit:  h100-8x/eu-west:moon#4
             ends:  2026-11-20T19:05:00Z (in 5m), when its notice is over
             moon offers one unit less; put it back: kubebid inject restore h100-8x/eu-west --provider moon --capacity 8"#]]
-        .assert_eq(&preempted(&answer, false, "kubebid"));
+        .assert_eq(&preempted(&answer, false, "kubebid", &view));
         let node = answer.taken.as_mut().unwrap();
         node.protected_until_us = Some(node.ends_at_us);
-        assert!(preempted(&answer, false, "kubebid").contains("(in 5m), when its protection is over"));
+        assert!(preempted(&answer, false, "kubebid", &view).contains("(in 5m), when its protection is over"));
         answer.at_us = 1_795_201_500_000_000;
-        assert!(preempted(&answer, true, "kubebid").contains("ends:  at once, protected or not"));
+        assert!(preempted(&answer, true, "kubebid", &view).contains("ends:  at once, protected or not"));
     }
 }

@@ -77,6 +77,11 @@ impl Usage {
         Ok(())
     }
 
+    /// Returns the open bids of an account and the nodes they want, those of commands in flight included.
+    pub fn of(&self, account: &AccountName) -> Room {
+        self.table().accounts.get(account).map(Account::has).unwrap_or_default()
+    }
+
     /// Sets `room` aside for an account that may have `most` in all.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Dollars on the command line, micro-dollars on the wire. No floats on the way.
+//! Dollars as people write them, micro-dollars on the wire. No floats on the way.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,29 +7,38 @@ const MICROS: u64 = 1_000_000;
 
 /// An amount, or a price per node-hour: written `2.50`, kept as whole micro-dollars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Dollars(pub(crate) u64);
+pub struct Dollars(pub u64);
+
+/// Why a text is no amount.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DollarsError(String);
 
 impl FromStr for Dollars {
-    type Err = String;
+    type Err = DollarsError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let digits = text.strip_prefix('$').unwrap_or(text);
-        if digits.starts_with('-') {
-            return Err("no price is negative".into());
-        }
-        let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
-        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if whole.is_empty() || !is_number(whole) || !is_number(part) || digits.ends_with('.') {
-            return Err("not a price: write dollars, as in 2.50".into());
-        }
-        if part.len() > 6 {
-            return Err("more than 6 decimals: prices are whole micro-dollars".into());
-        }
-        let too_large = || format!("more than the largest price, {}", Dollars(u64::MAX));
-        let micros: u64 = format!("{part:0<6}").parse().map_err(|_| too_large())?;
-        let whole = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(MICROS));
-        whole.and_then(|whole| whole.checked_add(micros)).map(Dollars).ok_or_else(too_large)
+    fn from_str(text: &str) -> Result<Dollars, DollarsError> {
+        read(text).map_err(DollarsError)
     }
+}
+
+fn read(text: &str) -> Result<Dollars, String> {
+    let digits = text.strip_prefix('$').unwrap_or(text);
+    if digits.starts_with('-') {
+        return Err("no price is negative".into());
+    }
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_number(whole) || !is_number(part) || digits.ends_with('.') {
+        return Err("not a price: write dollars, as in 2.50".into());
+    }
+    if part.len() > 6 {
+        return Err("more than 6 decimals: prices are whole micro-dollars".into());
+    }
+    let too_large = || format!("more than the largest price, {}", Dollars(u64::MAX));
+    let micros: u64 = format!("{part:0<6}").parse().map_err(|_| too_large())?;
+    let whole = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(MICROS));
+    whole.and_then(|whole| whole.checked_add(micros)).map(Dollars).ok_or_else(too_large)
 }
 
 impl fmt::Display for Dollars {
@@ -81,7 +90,7 @@ mod tests {
             ("18446744073709.551616", "largest"),
             ("99999999999999999999", "largest"),
         ] {
-            let said = text.parse::<Dollars>().unwrap_err();
+            let said = text.parse::<Dollars>().unwrap_err().to_string();
             assert!(said.contains(why), "{text}: {said}");
         }
     }
