@@ -45,12 +45,19 @@ compose-smoke *arguments:
 compose-smoke-v2 *arguments:
     tool=$(scripts/compose-v2) && KUBEBID_COMPOSE=$tool scripts/compose-smoke {{arguments}}
 
-# what is in the programs of the images, as CycloneDX in target/sbom (cargo install cargo-cyclonedx --version 0.5.9 --locked)
+# what is in the programs, as CycloneDX in target/sbom
 sbom:
-    cargo cyclonedx --format json --spec-version 1.5 --describe binaries --no-build-deps --quiet
     mkdir -p target/sbom
-    mv cli/*_bin.cdx.json market-sim/*_bin.cdx.json operator/*_bin.cdx.json target/sbom/
-    rm benches/*_bin.cdx.json
+    for program in kubebid market-sim kubebid-operator; do scripts/sbom $program > target/sbom/$program.cdx.json; done
+
+# the archives of a release for this machine, and an installation from them (as long as a release build). `scripts/release --help`
+release *arguments="--dry-run":
+    scripts/release {{arguments}}
+
+# the Helm chart, linted and installed in a real control plane
+chart:
+    scripts/helm
+    cargo test -p kubebid-testkit --test chart
 
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
@@ -113,7 +120,7 @@ reference:
     cargo build -p market-sim -p kubebid-operator
     UPDATE_EXPECT=1 cargo test -p kubebid --test book -- reference
 
-# the picture of README.md
+# the picture of docs/introduction.md
 picture:
     cargo run --release -p market-sim -- simulate --days 3 --markets 2 --seed 4 --sample 600 --picture docs/market.svg
 

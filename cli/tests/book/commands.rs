@@ -1,7 +1,9 @@
-//! Every `sh` block of every page is run, page by page, but those of docs/exempt.txt.
+//! Every `sh` block of every page is run, page by page, and those of the book in its order, but those of docs/exempt.txt.
 
 use crate::pages::{self, Block, Page};
-use crate::{exempt, script};
+use crate::script::Commands;
+use crate::{exempt, links, script};
+use std::collections::BTreeMap;
 use std::thread;
 
 /// What a fence may say; of these only `sh` is for a shell.
@@ -17,21 +19,61 @@ fn asked_for() -> Option<String> {
     std::env::var("KUBEBID_PAGE").ok()
 }
 
-#[test]
-fn every_command_of_every_page_works() {
-    let (exempt, only) = (exempt::list(), asked_for());
+/// The pages that have commands to run, with those.
+fn to_run() -> Vec<Commands> {
+    let exempt = exempt::list();
     let mut pages = Vec::new();
-    for page in pages::all().into_iter().filter(|page| only.as_ref().is_none_or(|only| page.path == *only)) {
+    for page in pages::all() {
         let mut blocks = commands(&page);
         blocks.retain(|block| !exempt.iter().any(|exempt| exempt.covers(&page.path, block)));
         if !blocks.is_empty() {
             pages.push((page.path, blocks));
         }
     }
+    pages
+}
+
+#[test]
+fn the_readme_and_the_book_can_be_followed_in_order() {
+    if asked_for().is_some() {
+        return;
+    }
+    let mut pages: BTreeMap<String, Commands> =
+        to_run().into_iter().map(|page| (page.0.clone(), page)).collect();
+    let order = std::iter::once("README.md".to_owned()).chain(links::chapters());
+    let pages: Vec<Commands> = order.filter_map(|path| pages.remove(&path)).collect();
+    assert!(pages.len() > 8 && pages[0].0 == "README.md" && pages[1].0 == "docs/install.md");
+    let outcome = script::run_in_order(&pages);
+    assert!(outcome.worked, "the pages in the order of the book stopped here:\n{}", outcome.last());
+    println!("{} pages in order, {:.0} s", pages.len(), outcome.took.as_secs_f64());
+}
+
+/// A reader may have the market of the quick start open beside any page, and two pages at a time.
+#[test]
+fn each_page_has_ports_of_its_own() {
+    let mut owners: BTreeMap<String, String> = BTreeMap::new();
+    for page in to_run() {
+        for port in page.1.iter().flat_map(script::ports) {
+            let usual = script::DEFAULTS.contains(&port.as_str());
+            assert!(
+                usual == script::starts_a_server(&page),
+                "{}: {port}: the default ports are those of the market of the quick start, other pages name others",
+                page.0
+            );
+            let other = owners.insert(port.clone(), page.0.clone()).filter(|other| *other != page.0);
+            assert!(usual || other.is_none(), "{port} is used by {} and by {other:?}", page.0);
+        }
+    }
+}
+
+#[test]
+fn every_command_of_every_page_works() {
+    let only = asked_for();
+    let mut pages = to_run();
+    pages.retain(|(path, _)| only.as_ref().is_none_or(|only| path == only));
     assert!(!pages.is_empty(), "there are pages with commands");
     let outcomes: Vec<_> = thread::scope(|scope| {
-        let running: Vec<_> =
-            pages.iter().map(|(page, blocks)| scope.spawn(|| script::run(page, blocks))).collect();
+        let running: Vec<_> = pages.iter().map(|page| scope.spawn(|| script::run(page))).collect();
         running.into_iter().map(|run| run.join().expect("a page was tried")).collect()
     });
     let mut failed = String::new();

@@ -17,6 +17,13 @@ fn targets(page: &Page) -> Vec<(usize, String)> {
     targets
 }
 
+/// The pages of docs/SUMMARY.md, in its order.
+pub(crate) fn chapters() -> Vec<String> {
+    let pages = pages::all();
+    let summary = pages.iter().find(|page| page.path == "docs/SUMMARY.md").expect("docs/SUMMARY.md");
+    targets(summary).iter().map(|(_, target)| resolved(Path::new("docs"), target)).collect()
+}
+
 /// A line without what stands between backquotes.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("")
@@ -123,10 +130,7 @@ fn files_that_pages_name_are_there() {
 #[test]
 fn the_book_has_every_page_of_docs_once() {
     let pages = pages::all();
-    let summary = pages.iter().find(|page| page.path == "docs/SUMMARY.md").expect("docs/SUMMARY.md");
-    let chapters = targets(summary);
-    let mut listed: Vec<String> =
-        chapters.iter().map(|(_, target)| resolved(Path::new("docs"), target)).collect();
+    let mut listed = chapters();
     listed.sort();
     let there = pages.iter().map(|page| page.path.as_str());
     let there: Vec<&str> =

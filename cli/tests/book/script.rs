@@ -1,4 +1,4 @@
-//! A page as one bash script: its blocks in order, in one shell, as somebody pastes them.
+//! A page as one bash script: its blocks in order, in one shell, as somebody pastes them; and several pages as one, in the order of the book.
 //!
 //! Changed is only what a reader's machine has otherwise: `cargo run -p X --` is the program of this build, the ports of
 //! the engine are free ones, and `postgres://kubebid@db.internal/kubebid` is an empty database. A block that ends in
@@ -16,8 +16,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a page takes at most; most of it is for machines on which others work too.
-const SECONDS: &str = "480";
+/// The longest time for a page; most of it is for machines on which others work too.
+const SECONDS: u32 = 480;
+/// The longest time for all pages one after another.
+const SECONDS_IN_ORDER: u32 = 900;
 /// How `timeout` says that it ended something.
 const TIMED_OUT: i32 = 124;
 /// What stands before each block in the output.
@@ -40,8 +42,33 @@ impl Outcome {
     }
 }
 
-/// Runs blocks in an empty home, in a folder that looks like the project's.
-pub(crate) fn run(page: &str, blocks: &[Block]) -> Outcome {
+/// A page and its blocks.
+pub(crate) type Commands = (String, Vec<Block>);
+
+/// Prints what a page that cleans up leaves as it was: the folder and what is in it, the home, variables, processes.
+const STATE: &str = r#"state() {
+  pwd; ls -A . "$HOME" "$HOME"/.config/* "$HOME"/.local/share/*/* 2>/dev/null || true
+  compgen -v KUBEBID_ || true; compgen -v XDG_ || true; jobs -rp; umask
+}
+"#;
+
+/// Runs the blocks of a page in an empty home, in a folder that looks like the project's.
+pub(crate) fn run(page: &Commands) -> Outcome {
+    follow(std::slice::from_ref(page), SECONDS)
+}
+
+/// Runs pages one after another in one shell, as a reader does who follows the book in one terminal. A page must leave everything as it was;
+/// one that starts the market of the quick start may leave that.
+pub(crate) fn run_in_order(pages: &[Commands]) -> Outcome {
+    follow(pages, SECONDS_IN_ORDER)
+}
+
+/// Returns true if a block of the page is a server in a terminal of its own.
+pub(crate) fn starts_a_server((_, blocks): &Commands) -> bool {
+    blocks.iter().any(|block| serves(&built(&block.text)))
+}
+
+fn follow(pages: &[Commands], seconds: u32) -> Outcome {
     let programs = Path::new(env!("CARGO_BIN_EXE_kubebid")).parent().expect("a folder of programs");
     assert!(
         programs.join("market-sim").exists(),
@@ -56,21 +83,32 @@ pub(crate) fn run(page: &str, blocks: &[Block]) -> Outcome {
         home.display(),
         programs.display(),
     );
-    let ports = Ports::of(blocks);
-    let asks = blocks.iter().any(|block| block.text.contains(DATABASE));
+    let ports = Ports::of(pages.iter().flat_map(|(_, blocks)| blocks));
+    let asks = pages.iter().flat_map(|(_, blocks)| blocks).any(|block| block.text.contains(DATABASE));
     let database = if asks { Cluster::shared().database() } else { String::new() };
     let _ = writeln!(text, "export KUBEBID_LISTEN={} KUBEBID_OPS_LISTEN={}", ports.of_up(0), ports.of_up(1));
-    for block in blocks {
-        let body = ports.moved(&built(&block.text)).replace(DATABASE, &database);
-        let _ = writeln!(text, "echo \"{MARK}{page}:{} after ${{SECONDS}}s\"", block.line);
-        text.push_str(&if serves(&body) { in_its_own_terminal(&body) } else { body });
+    text.push_str(STATE);
+    for page in pages {
+        let (path, blocks) = page;
+        text.push_str("before=$(state)\n");
+        for block in blocks {
+            let body = ports.moved(&built(&block.text)).replace(DATABASE, &database);
+            let _ = writeln!(text, "echo \"{MARK}{path}:{} after ${{SECONDS}}s\"", block.line);
+            text.push_str(&if serves(&body) { in_its_own_terminal(&body) } else { body });
+        }
+        if pages.len() > 1 && !starts_a_server(page) {
+            let _ = writeln!(
+                text,
+                "echo \"{MARK}{path}: what it leaves\"\ndiff <(echo \"$before\") <(state) || {{ echo 'the page does not clean up'; exit 1; }}"
+            );
+        }
     }
     let script = folder.path().join("page.sh");
     fs::write(&script, text).expect("a script");
     let started = Instant::now();
     // A group of processes: what the page leaves running ends with it.
     let mut running = Command::new("timeout")
-        .args(["--kill-after=5", SECONDS, "bash"])
+        .args(["--kill-after=5", &seconds.to_string(), "bash"])
         .arg(&script)
         .current_dir(&project)
         .process_group(0)
@@ -84,7 +122,7 @@ pub(crate) fn run(page: &str, blocks: &[Block]) -> Outcome {
     let said = fs::read(folder.path().join("said")).expect("what it said");
     let mut said = String::from_utf8_lossy(&said).into_owned();
     if status.code() == Some(TIMED_OUT) {
-        let _ = writeln!(said, "\nand went on for longer than {SECONDS} s");
+        let _ = writeln!(said, "\nand went on for longer than {seconds} s");
     }
     Outcome { worked: status.success(), said, took: started.elapsed() }
 }
@@ -92,18 +130,20 @@ pub(crate) fn run(page: &str, blocks: &[Block]) -> Outcome {
 /// Ports of our own in the place of a page's: others may have an engine on this machine, and other pages run beside it.
 struct Ports(BTreeMap<String, (String, Port)>);
 
+/// Returns the addresses `127.0.0.1:74NN` in a block.
+pub(crate) fn ports(block: &Block) -> BTreeSet<String> {
+    let after = block.text.split("127.0.0.1:74").skip(1);
+    after.map(|after| format!("127.0.0.1:74{}", after.chars().take(2).collect::<String>())).collect()
+}
+
 /// Where `kubebid up` and `kubebid serve` listen if nothing else is said.
-const DEFAULTS: [&str; 2] = ["127.0.0.1:7440", "127.0.0.1:7441"];
+pub(crate) const DEFAULTS: [&str; 2] = ["127.0.0.1:7440", "127.0.0.1:7441"];
 
 impl Ports {
     /// One for each `127.0.0.1:74NN` in these blocks.
-    fn of(blocks: &[Block]) -> Self {
+    fn of<'a>(blocks: impl Iterator<Item = &'a Block>) -> Self {
         let mut named: BTreeSet<String> = DEFAULTS.map(str::to_owned).into();
-        for block in blocks {
-            for after in block.text.split("127.0.0.1:74").skip(1) {
-                named.insert(format!("127.0.0.1:74{}", after.chars().take(2).collect::<String>()));
-            }
-        }
+        named.extend(blocks.flat_map(ports));
         let hold = |name| {
             let port = Port::hold();
             (name, (port.address().to_string(), port))

@@ -4,7 +4,10 @@ use super::scale::Scale;
 use super::{Chart, Point, Series, Shape};
 use std::fmt::Write;
 
+/// Width of a chart on a page, which scales it.
 const WIDTH: f64 = 600.0;
+/// Width of a picture: what a page of documentation has for it, so that its letters keep their size.
+const PICTURE: f64 = 830.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const PLOT: f64 = 210.0;
@@ -20,6 +23,7 @@ const COLOURS: usize = 8;
 #[derive(Debug)]
 pub(super) struct Layout<'a> {
     chart: &'a Chart,
+    width: f64,
     pub(super) top: f64,
     pub(super) bottom: f64,
     /// Lines of text below it.
@@ -30,18 +34,19 @@ pub(super) struct Layout<'a> {
 
 /// Draws charts two by two as a picture of their own, with its own colours.
 pub fn pictures(title: &str, charts: &[Chart]) -> String {
-    let layouts: Vec<Layout<'_>> = charts.iter().map(Layout::of).collect();
-    let (columns, row) = (charts.len().min(2), 16.0 + layouts.iter().map(Layout::height).fold(0.0, f64::max));
-    let (width, height) = (WIDTH * columns as f64, row * charts.len().div_ceil(2) as f64);
+    let width = PICTURE / charts.len().clamp(1, 2) as f64;
+    let layouts: Vec<Layout<'_>> = charts.iter().map(|chart| Layout::of_width(chart, width)).collect();
+    let row = 16.0 + layouts.iter().map(Layout::height).fold(0.0, f64::max);
+    let height = row * charts.len().div_ceil(2) as f64;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {PICTURE} {height}\" font-family=\"system-ui, \
          sans-serif\" font-size=\"12\" role=\"img\"><title>{}</title><style>{}</style>\
          <rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n",
         escaped(title),
         include_str!("chart.css")
     );
     for (n, layout) in layouts.iter().enumerate() {
-        let (x, y) = (WIDTH * (n % 2) as f64, row * (n / 2) as f64);
+        let (x, y) = (width * (n % 2) as f64, row * (n / 2) as f64);
         let _ = writeln!(out, "<g transform=\"translate({x} {y})\">{}</g>", layout.draw());
     }
     out.push_str("</svg>\n");
@@ -61,21 +66,27 @@ pub(super) fn inline(chart: &Chart) -> String {
 
 impl Layout<'_> {
     pub(super) fn of(chart: &Chart) -> Layout<'_> {
-        let top =
-            24.0 + LEGEND_ROW * legend(chart).iter().map(|(row, _, _)| row + 1).max().unwrap_or(0) as f64;
+        Self::of_width(chart, WIDTH)
+    }
+
+    fn of_width(chart: &Chart, width: f64) -> Layout<'_> {
+        let top = 24.0
+            + LEGEND_ROW * legend(chart, width).iter().map(|(row, _, _)| row + 1).max().unwrap_or(0) as f64;
         let bottom = top + PLOT;
         let points = || chart.series.iter().flat_map(|series| &series.points);
         let zero = (chart.shape == Shape::Bars).then_some(0.0);
         let heights =
             points().flat_map(|p| [Some(p.y), p.range.map(|r| r.0), p.range.map(|r| r.1)]).flatten();
         let half = if chart.shape == Shape::Bars { half_step(chart) } else { 0.0 };
-        let lines = chart.x.categories.iter().map(|name| wrapped(name, place_width(chart)).len()).max();
+        let lines =
+            chart.x.categories.iter().map(|name| wrapped(name, place_width(chart, width)).len()).max();
         Layout {
             chart,
+            width,
             top,
             bottom,
             lines: lines.unwrap_or(1) + usize::from(!chart.x.label.is_empty()),
-            x: Scale::along(&chart.x, points().flat_map(|p| [p.x - half, p.x + half]), LEFT, WIDTH - RIGHT),
+            x: Scale::along(&chart.x, points().flat_map(|p| [p.x - half, p.x + half]), LEFT, width - RIGHT),
             y: Scale::up(&chart.y, heights.chain(zero), bottom, top),
         }
     }
@@ -104,7 +115,7 @@ impl Layout<'_> {
             }
             out.push_str("</g>");
         }
-        for (row, x, n) in legend(self.chart) {
+        for (row, x, n) in legend(self.chart, self.width) {
             let (y, name) = (12.0 + LEGEND_ROW * row as f64, escaped(&self.chart.series[n].name));
             let (colour, mark, text) = (n % COLOURS, y - 9.0, x + 15.0);
             let _ = write!(
@@ -117,7 +128,7 @@ impl Layout<'_> {
     }
 
     fn draw_axes(&self, out: &mut String) {
-        let (right, top, bottom) = (WIDTH - RIGHT, self.top, self.bottom);
+        let (right, top, bottom) = (self.width - RIGHT, self.top, self.bottom);
         let _ = write!(
             out,
             "<text class=\"dim\" x=\"4\" y=\"{:.1}\">{}</text>",
@@ -142,14 +153,14 @@ impl Layout<'_> {
                 let room = (right - LEFT) / (widest as f64 * LETTER + 12.0);
                 ((ticks.len() as f64 / room).ceil().max(1.0) as usize, f64::INFINITY)
             }
-            _ => (1, place_width(self.chart)),
+            _ => (1, place_width(self.chart, self.width)),
         };
         for (value, label) in ticks.into_iter().step_by(each) {
             let x = self.x.place(value);
             let _ = write!(out, "<path class=\"axis\" d=\"M{x:.1} {bottom}v4\"/>");
             for (n, line) in wrapped(&label, width).iter().enumerate() {
                 // Inside the picture, also at its end.
-                let x = x.min(WIDTH - LETTER * line.chars().count() as f64 / 2.0 - 2.0);
+                let x = x.min(self.width - LETTER * line.chars().count() as f64 / 2.0 - 2.0);
                 let (y, line) = (bottom + LINE * (n as f64 + 1.0) + 2.0, escaped(line));
                 let _ = write!(
                     out,
@@ -204,7 +215,8 @@ impl Layout<'_> {
 
     /// Returns how far beside the middle of its place the n-th series is, and how wide one may be.
     fn beside(&self, n: usize) -> (f64, f64) {
-        let each = 0.8 * (WIDTH - LEFT - RIGHT) / places(self.chart) as f64 / self.chart.series.len() as f64;
+        let each =
+            0.8 * (self.width - LEFT - RIGHT) / places(self.chart) as f64 / self.chart.series.len() as f64;
         let offset = (n as f64 - (self.chart.series.len() as f64 - 1.0) / 2.0) * each;
         (offset, each)
     }
@@ -259,8 +271,8 @@ fn half_step(chart: &Chart) -> f64 {
 }
 
 /// Returns how much room the name of a category has.
-fn place_width(chart: &Chart) -> f64 {
-    (WIDTH - LEFT - RIGHT) / chart.x.categories.len().max(1) as f64 - 6.0
+fn place_width(chart: &Chart, width: f64) -> f64 {
+    (width - LEFT - RIGHT) / chart.x.categories.len().max(1) as f64 - 6.0
 }
 
 /// Breaks a name into lines of this width, after spaces and hyphens.
@@ -278,12 +290,12 @@ fn wrapped(name: &str, width: f64) -> Vec<String> {
 }
 
 /// Returns row, place and number of each series that the legend names; a single series needs no legend.
-fn legend(chart: &Chart) -> Vec<(usize, f64, usize)> {
+fn legend(chart: &Chart, paper: f64) -> Vec<(usize, f64, usize)> {
     let (mut row, mut x) = (0, 4.0);
     let mut entries = Vec::new();
     for (n, series) in chart.series.iter().enumerate().filter(|_| chart.series.len() > 1) {
         let width = 15.0 + LETTER * series.name.chars().count() as f64 + 16.0;
-        if x > 4.0 && x + width > WIDTH {
+        if x > 4.0 && x + width > paper {
             (row, x) = (row + 1, 4.0);
         }
         entries.push((row, x, n));
