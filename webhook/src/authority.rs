@@ -1,7 +1,7 @@
 //! The authority whose CA signs the certificates of all replicas, and its bundle in the cluster.
 //!
 //! One Secret holds the authority. Each replica has a key and a certificate of its own, in memory. The replica that leads
-//! rotates the CA by [`plan`] and writes the bundle into the targets. A replica is ready if a client with the bundle in the
+//! rotates the CA by [`plan()`] and writes the bundle into the targets. A replica is ready if a client with the bundle in the
 //! cluster trusts its certificate.
 
 mod certificate;

@@ -7,6 +7,7 @@
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Times of an authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Default for Lifetimes {
 }
 
 /// A CA with its key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ca {
     /// The certificate in PEM.
@@ -48,6 +49,14 @@ pub struct Ca {
     pub not_after: Timestamp,
     /// The time for which what it signs is valid. Every replica keeps to it, whatever its own options say.
     pub leaf_seconds: i64,
+}
+
+/// Shows no key.
+impl fmt::Debug for Ca {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Ca");
+        shown.field("common_name", &self.common_name).field("made", &self.made).finish_non_exhaustive()
+    }
 }
 
 impl Ca {
