@@ -271,7 +271,8 @@ impl Sheet {
 /// Returns rows as RFC 4180 has them.
 fn csv(rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
-    let written = rows.into_iter().try_for_each(|row| writer.write_record(row));
+    let written =
+        rows.into_iter().try_for_each(|row| writer.write_record(row.iter().map(|cell| clean(cell))));
     let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_default().trim_end().to_owned()
 }
@@ -333,7 +334,7 @@ mod tests {
         expect![[r#"
             bid,state,labels
             7,OPEN,a=b
-            12,CLOSED,[31mred"#]]
+            12,CLOSED,�[31mred"#]]
         .assert_eq(&list(Format::Csv));
         assert_eq!(list(Format::Name), "7\n12");
     }
