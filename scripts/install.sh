@@ -7,10 +7,10 @@
 #   --from FOLDER       a folder with SHA256SUMS and the archives
 #   --url URL           a web address under which these are, as in https://example.com/kubebid/0.1.0
 #   --into PREFIX       the programs go to PREFIX/bin: /usr/local if not given
-#   --version VERSION   which one, if there are several
+#   --version VERSION   which one, if there are several; needed for a pre-release
 #
 # The archive is the one for this machine. Nothing is installed unless its checksum is right and its programs run here.
-# To remove KubeBid, delete kubebid, kubebid-operator and market-sim from PREFIX/bin.
+# To remove KubeBid, delete kubebid, kubebid-operator and market-sim from PREFIX/bin, and PREFIX/share/man/man1/kubebid*.
 set -eu
 
 fail() { echo "install: $*" >&2; exit 1; }
@@ -60,7 +60,7 @@ fetch() {
 }
 
 fetch SHA256SUMS
-# glibc before musl, and the highest version.
+# The highest version.
 found=$(sed -n "s/^[0-9a-f]\{64\} [ *]\(kubebid-${version:-[0-9][^-]*}-$machine-unknown-linux-[a-z]*\.tar\.gz\)\$/\1/p" "$work/SHA256SUMS" |
     sort -V | tail -n 1)
 [ -n "$found" ] || fail "there is no archive for $machine${version:+ of version $version}"

@@ -47,6 +47,9 @@ impl Output {
             Format::Yaml => yaml(message)?,
             Format::Table | Format::Wide | Format::Csv | Format::Name => human(&self.view()),
         };
+        if self.format == Format::Name && text.is_empty() {
+            return Ok(());
+        }
         write_line(&text)
     }
 

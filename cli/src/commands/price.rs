@@ -19,7 +19,7 @@ No number alone is \"the price\":
   ENTRY      the lowest ceiling that gets --nodes nodes now; - where none does
   FLOOR      the lowest reserve of units that stay
   ACCEPTED   the lowest ceiling among nodes held and claims
-  LOSING     the highest ceiling among bids that still want a node
+  LOSING     the highest ceiling among bids that still want a node; - where no bid loses
   REFERENCE  the price of which 65 % is the median of the last 48 hours: what strategies multiply
 
 Examples:

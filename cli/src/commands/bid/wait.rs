@@ -89,6 +89,8 @@ async fn nodes(context: &Context, bid: &Bid, until: Until) -> Result<u32, Failur
     }
     let states = vec![AllocationState::Active.into()];
     let request = ListAllocationsRequest { bid: bid.bid, states, ..Default::default() };
-    let running = context.client.all(request).await?.allocations.len();
+    let all = context.client.all(request).await?.allocations;
+    // A node under notice is not held.
+    let running = all.iter().filter(|node| node.notice.is_none()).count();
     Ok(u32::try_from(running).unwrap_or(u32::MAX))
 }
