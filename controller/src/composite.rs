@@ -25,6 +25,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
+use tracing::warn;
 
 /// A wanted child, or a wanted change of an object that is no child.
 #[derive(Clone, Debug)]
@@ -269,6 +271,8 @@ impl<C: Composite> Reconciler for Composed<C> {
 const FOREIGN: Duration = Duration::from_secs(30);
 /// The time until the next pass if the watch does not show a child yet that is there.
 const UNSEEN: Duration = Duration::from_millis(500);
+/// The longest time of one attempt of a cleanup.
+const CLEANUP_ATTEMPT: Duration = Duration::from_secs(30);
 /// The time until a cleanup is tried again.
 const CLEANUP_RETRY: Duration = Duration::from_secs(1);
 
@@ -615,13 +619,25 @@ impl<C: Composite> Composed<C> {
             return Ok(Action::AwaitChange);
         };
         let status = self.composite.status(object, &self.observe(object, context), clock::now());
-        let object = context.writer.status(object, &status).await?;
+        let object = match context.writer.status(object, &status).await {
+            Ok(written) => written,
+            Err(error @ (WriteError::NotLeader | WriteError::Conflict)) => return Err(error.into()),
+            Err(error) => {
+                warn!(object = %ObjectName::of(object), %error, "no status of a deletion");
+                object.clone()
+            }
+        };
         if context.writer.is_dry_run() {
             return Ok(Action::AwaitChange);
         }
-        if let Err(left) = self.composite.clean_up(&object, context).await {
+        if !context.leadership.is_valid() {
+            return Err(Error::NotLeader);
+        }
+        let cleaned = timeout(CLEANUP_ATTEMPT, self.composite.clean_up(&object, context)).await;
+        if let Err(left) = cleaned.unwrap_or_else(|_| Err("the cleanup did not end in time".to_owned())) {
             let deleted = object.meta().deletion_timestamp.as_ref().map_or_else(clock::now, |time| time.0);
-            if clock::now().duration_since(deleted).unsigned_abs() < cleanup.limit {
+            let age = Duration::try_from(clock::now().duration_since(deleted)).unwrap_or_default();
+            if age < cleanup.limit {
                 return Ok(Action::RequeueAfter(CLEANUP_RETRY));
             }
             context.events.publish(&object, None, EventType::Warning, CLEANUP_INCOMPLETE, left);

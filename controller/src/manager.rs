@@ -100,6 +100,8 @@ pub struct Manager {
     /// The queues of controllers that other controllers wake before they are added, by the type of the reconciler.
     queues: BTreeMap<TypeId, Box<dyn Any + Send>>,
     controllers: Vec<BoxFuture<'static, ()>>,
+    /// Tasks that run from the start.
+    tasks: Vec<BoxFuture<'static, ()>>,
 }
 
 impl std::fmt::Debug for Manager {
@@ -131,6 +133,7 @@ impl Manager {
             event_writer,
             queues: BTreeMap::new(),
             controllers: Vec::new(),
+            tasks: Vec::new(),
         }
     }
 
@@ -163,7 +166,13 @@ impl Manager {
         self.queue::<R>(options).0.clone()
     }
 
-    /// Adds a task that runs beside the controllers. When it ends, all end.
+    /// Adds a task that runs from the start, also while objects are listed: lists may need what it does. When it ends, all
+    /// end.
+    pub fn spawn_at_once(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.push(task.boxed());
+    }
+
+    /// Adds a task that runs beside the controllers, once all objects are listed. When it ends, all end.
     pub fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.controllers.push(task.boxed());
     }
@@ -225,6 +234,7 @@ impl Manager {
         let ready = self.pool.ready();
         let mut watching = self.pool.running();
         watching.push(self.event_writer.run().boxed());
+        watching.extend(self.tasks);
         let timeout = self.options.sync_timeout;
         let mut watching = select_all(watching);
         tokio::select! {

@@ -335,10 +335,13 @@ impl Authority {
                 if !certificate::is_bundle(&text) {
                     return Err(AuthorityError::Bundle);
                 }
+                let mut failed = Ok(());
                 for place in places {
                     let (target, bundle) = &targets[place];
-                    target.write(writer, bundle, &text).await?;
+                    // A target that cannot be written holds up no other.
+                    failed = failed.and(target.write(writer, bundle, &text).await);
                 }
+                failed?;
                 return Ok(in_a_while(options));
             }
         };

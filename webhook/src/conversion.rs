@@ -240,10 +240,16 @@ impl<H: 'static> Converter<H> {
         };
         let mut kept = Kept::parse(annotations.remove(&self.annotation));
         let given = with_metadata(fields, labels, annotations);
-        let mut converted =
-            tidy((target.write)((source.read)(&given).map_err(malformed)?).map_err(malformed)?);
-        kept.restore(version_of(&target.api_version), &mut converted);
-        let back = tidy((source.write)((target.read)(&converted).map_err(malformed)?).map_err(malformed)?);
+        let plain = tidy((target.write)((source.read)(&given).map_err(malformed)?).map_err(malformed)?);
+        // What a client has written into the annotation may not be of the shape of the version.
+        let restored = kept
+            .restore(version_of(&target.api_version), &plain)
+            .and_then(|object| Some(((target.read)(&object).ok()?, object)));
+        let (hub, converted) = match restored {
+            Some(restored) => restored,
+            None => ((target.read)(&plain).map_err(malformed)?, plain),
+        };
+        let back = tidy((source.write)(hub).map_err(malformed)?);
         kept.keep(version_of(&source.api_version), &given, &back, source.belongs_to);
 
         let mut fields = map_of(Some(converted));

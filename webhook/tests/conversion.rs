@@ -175,15 +175,43 @@ fn an_annotation_that_is_a_field_of_the_other_version_moves() {
 
 #[test]
 fn a_spoiled_annotation_is_as_good_as_none() {
-    for text in
-        ["", "{", "[]", "{\"v1beta1\": 7}", "{\"v1beta1\": {\"x\": 1, \"/spec/zones\": {\"elements\": [1]}}}"]
-    {
+    let field = |pointer: &str, value: Value, belongs_to: Value| {
+        json!({"v1beta1": {pointer: {"value": value, "while": belongs_to}}}).to_string()
+    };
+    for text in [
+        "",
+        "{",
+        "[]",
+        "{\"v1beta1\": 7}",
+        "{\"v1beta1\": {\"x\": 1, \"/spec/zones\": {\"elements\": [1]}}}",
+        // A value that the version does not take, one that belongs to no other, and fields that are not the object's.
+        &field("/spec/gigabytes", json!("many"), json!({"/spec/gigabytes": 1})),
+        &field("/spec/fast", json!(true), json!({})),
+        &field("/kind", json!("Pod"), json!({"/spec/gigabytes": 1})),
+        &field("/metadata/name", json!("b"), json!({"/spec/gigabytes": 1})),
+        &field("/metadata/annotations/not a key", json!("b"), json!({"/spec/gigabytes": 1})),
+    ] {
         let mut disk = beta(json!({"gigabytes": 1, "zones": ["a"]}));
         disk["apiVersion"] = json!(ALPHA);
         disk["spec"] = json!({"size": "1Gi", "zone": "a"});
         disk["metadata"]["annotations"] = json!({"example.com/conversion-data": text});
-        assert_eq!(convert(&disk, BETA)["spec"], json!({"gigabytes": 1, "zones": ["a"]}), "{text}");
+        let converted = convert(&disk, BETA);
+        assert_eq!(converted["spec"], json!({"gigabytes": 1, "zones": ["a"]}), "{text}");
+        let kept: Vec<_> = converted["metadata"].as_object().unwrap().keys().collect();
+        assert!(kept.iter().all(|key| ["name", "annotations"].contains(&key.as_str())), "{converted}");
+        assert_eq!(
+            (&converted["kind"], &converted["metadata"]["name"]),
+            (&disk["kind"], &disk["metadata"]["name"])
+        );
     }
+}
+
+#[test]
+fn what_is_kept_for_the_version_of_the_object_itself_is_stale() {
+    let stale = json!({"v1beta1": {"/spec/fast": {"value": true, "while": {"/spec/fast": null}}}});
+    let mut disk = beta(json!({"gigabytes": 1, "zones": ["a"]}));
+    disk["metadata"]["annotations"] = json!({"example.com/conversion-data": stale.to_string()});
+    assert_eq!(convert(&convert(&disk, ALPHA), BETA)["spec"].get("fast"), None);
 }
 
 #[test]

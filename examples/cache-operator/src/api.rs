@@ -97,7 +97,7 @@ pub struct Tls {
     pub enabled: bool,
     /// The Secret with the keys tls.crt, tls.key and ca.crt. The certificate must be valid for the endpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), extend("pattern" = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
     pub secret_name: Option<String>,
 }
 

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::Api;
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt as _};
 use kubebid_controller::composite::{Child, Children, Cleanup, Composite, Kinds};
 use kubebid_controller::{Context, ObjectName};
 use serde_json::{Value, json};
@@ -57,7 +57,9 @@ impl Composite for CacheController {
             children.push(Child::applied(disruption_budget(cache)));
         }
         if cache.spec.replicas.is_none() {
-            let replicas = json!({"spec": {"replicas": cache.spec.replicas()}});
+            // Not if somebody has given it replicas meanwhile.
+            let version = cache.resource_version();
+            let replicas = json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": cache.spec.replicas()}});
             children.push(Child::patched(cache.clone(), replicas));
         }
         children
@@ -72,6 +74,10 @@ impl Composite for CacheController {
     }
 
     async fn clean_up(&self, cache: &Cache, _: &Context) -> Result<(), String> {
+        // The servers of a cache that is deleted with `--cascade=orphan` are kept, and so are their entries.
+        if cache.finalizers().iter().any(|name| name == "orphan") {
+            return Ok(());
+        }
         flush(&self.client, cache).await
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::api::Engine;
 use crate::api::v1beta1::Cache;
-use crate::children::{SERVER, host, port, selector, tls_secret};
+use crate::children::{SERVER, child_name, host, port, selector, tls_secret};
 use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, ListParams};
@@ -14,13 +14,18 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
+};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 /// The time that a server has for its answers.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most bytes of a line of an answer.
+const LINE_BYTES_MAX: u64 = 1 << 10;
 
 /// Empties all servers of a cache.
 ///
@@ -31,7 +36,7 @@ pub async fn flush(client: &Client, cache: &Cache) -> Result<(), String> {
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
     let pods = pods.list(&ListParams::default().labels(&selector(cache))).await;
     let pods = pods.map_err(|error| format!("the pods could not be listed: {error}"))?;
-    let running: Vec<_> = pods.items.iter().filter(|pod| is_running(pod)).collect();
+    let running: Vec<_> = pods.items.iter().filter(|pod| is_of(pod, cache) && is_running(pod)).collect();
     if running.is_empty() {
         return Ok(());
     }
@@ -47,6 +52,12 @@ pub async fn flush(client: &Client, cache: &Cache) -> Result<(), String> {
     } else {
         Err(format!("servers that may still have entries: {}", left.join("; ")))
     }
+}
+
+/// Returns true if a pod is one of the cache: others may have the same labels.
+fn is_of(pod: &Pod, cache: &Cache) -> bool {
+    let name = child_name(cache);
+    pod.owner_references().iter().any(|owner| owner.kind == "StatefulSet" && owner.name == name)
 }
 
 /// Returns true if the server of a pod runs: one that does not has no entries.
@@ -120,7 +131,7 @@ async fn ask(
     server.write_all(format!("{command}\r\n").as_bytes()).await?;
     server.flush().await?;
     let mut line = String::new();
-    if server.read_line(&mut line).await? == 0 {
+    if (&mut *server).take(LINE_BYTES_MAX).read_line(&mut line).await? == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(line.trim_end().to_owned())
@@ -129,7 +140,7 @@ async fn ask(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::{AsyncReadExt as _, duplex};
+    use tokio::io::duplex;
 
     /// Flushes a server that answers so to each command. Returns its commands.
     async fn with_answers(engine: Engine, answers: &str) -> (io::Result<()>, String) {

@@ -188,8 +188,10 @@ impl Run {
             serve(listener, &authority, webhooks(client), ServerOptions::default(), stop).await?;
             Ok(())
         };
-        let (ended, ()) = tokio::try_join!(working, serving)?;
-        Ok(ended)
+        // Requests under way are answered also when the controller has failed.
+        let (ended, served): (_, Result<(), Box<dyn Error>>) = tokio::join!(working, serving);
+        served?;
+        ended
     }
 
     async fn work(&self, authority: Option<&Authority>) -> Result<ExitCode, Box<dyn Error>> {
@@ -212,7 +214,8 @@ impl Run {
             manager.add(Composed::new(caches), objects, options);
             if let Some(authority) = authority.cloned() {
                 let writer = manager.writer("webhooks");
-                manager.spawn(async move { authority.lead(&writer).await });
+                // Lists of the older version need the webhook, which needs the authority.
+                manager.spawn_at_once(async move { authority.lead(&writer).await });
             }
             Ok(())
         })
@@ -234,6 +237,9 @@ impl Migrate {
         if self.check {
             let check = migrate::check::<Cache>(&client).await?;
             println!("stored: {}; objects may be in {}", check.stored, check.stored_versions.join(", "));
+            if check.unserved > 0 {
+                println!("{} objects have field managers of a version that is not served", check.unserved);
+            }
             return Ok(if check.is_done() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         let writer = Writer::new(client, NAME, "migrate", Leadership::alone(), false);

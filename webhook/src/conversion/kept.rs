@@ -27,11 +27,15 @@ impl Kept {
         (!self.0.is_empty()).then(|| Value::Object(self.0.clone()).to_string())
     }
 
-    /// Takes out what is kept for a version, and puts it into an object of this version where the values stand that it
-    /// belongs to.
-    pub(super) fn restore(&mut self, version: &str, object: &mut Value) {
-        let Some(Value::Object(fields)) = self.0.remove(version) else { return };
-        let stands: Vec<_> = fields.into_iter().filter(|(_, field)| still_stands(object, field)).collect();
+    /// Takes out what is kept for a version, and returns an object of this version with it, where the values stand that it
+    /// belongs to; None if nothing is kept.
+    pub(super) fn restore(&mut self, version: &str, object: &Value) -> Option<Value> {
+        let Some(Value::Object(fields)) = self.0.remove(version) else { return None };
+        let mut object = object.clone();
+        let stands: Vec<_> = fields
+            .into_iter()
+            .filter(|(pointer, field)| is_restorable(pointer) && still_stands(&object, field))
+            .collect();
         for (pointer, mut field) in stands {
             if let Some(elements) = field.get("elements").and_then(Value::as_array) {
                 if let Some(Value::Array(list)) = object.pointer_mut(&pointer) {
@@ -48,6 +52,7 @@ impl Kept {
                 None => parent.remove(&key),
             };
         }
+        Some(object)
     }
 
     /// Keeps for a version what an object of it says and `back` does not, which is the object after it was converted there
@@ -71,19 +76,48 @@ impl Kept {
                 values.as_object_mut().expect("it is a map").extend(others);
             }
         }
-        if !fields.is_empty() {
+        if fields.is_empty() {
+            self.0.remove(version);
+        } else {
             self.0.insert(version.to_owned(), Value::Object(fields));
         }
     }
 }
 
-/// Returns true if an object has all values that a kept field belongs to.
+/// Returns true if a field may come from the annotation, which any client can write: none of the type and of the metadata
+/// but annotations.
+fn is_restorable(pointer: &str) -> bool {
+    match pointer.strip_prefix("/metadata/annotations/") {
+        Some(key) => is_annotation_key(&key.replace("~1", "/").replace("~0", "~")),
+        None => !["/apiVersion", "/kind", "/metadata"].iter().any(|part| {
+            pointer.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        }),
+    }
+}
+
+/// Returns true if the API server accepts the key of an annotation.
+fn is_annotation_key(key: &str) -> bool {
+    let is_part = |part: &str, length_max: usize, others: &str| {
+        let is_edge = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_alphanumeric());
+        part.len() <= length_max
+            && is_edge(part.chars().next())
+            && is_edge(part.chars().last())
+            && part.chars().all(|it| it.is_ascii_alphanumeric() || others.contains(it))
+    };
+    match key.rsplit_once('/') {
+        Some((prefix, name)) => is_part(prefix, 253, "-.") && is_part(name, 63, "-_."),
+        None => is_part(key, 63, "-_."),
+    }
+}
+
+/// Returns true if an object has all values that a kept field belongs to. A field that belongs to none is not ours.
 fn still_stands(object: &Value, field: &Value) -> bool {
-    let values = field.get("while").and_then(Value::as_object);
-    values
-        .into_iter()
-        .flatten()
-        .all(|(pointer, value)| object.pointer(pointer).unwrap_or(&Value::Null) == value)
+    match field.get("while").and_then(Value::as_object) {
+        Some(values) if !values.is_empty() => {
+            values.iter().all(|(pointer, value)| object.pointer(pointer).unwrap_or(&Value::Null) == value)
+        }
+        Some(_) | None => field.get("elements").is_some(),
+    }
 }
 
 /// Notes what differs between a value and what is left of it, field by field. A list is compared element by element if it
