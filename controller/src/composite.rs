@@ -636,8 +636,7 @@ impl<C: Composite> Composed<C> {
         let cleaned = timeout(CLEANUP_ATTEMPT, self.composite.clean_up(&object, context)).await;
         if let Err(left) = cleaned.unwrap_or_else(|_| Err("the cleanup did not end in time".to_owned())) {
             let deleted = object.meta().deletion_timestamp.as_ref().map_or_else(clock::now, |time| time.0);
-            let age = Duration::try_from(clock::now().duration_since(deleted)).unwrap_or_default();
-            if age < cleanup.limit {
+            if clock::since(deleted) < cleanup.limit {
                 return Ok(Action::RequeueAfter(CLEANUP_RETRY));
             }
             context.events.publish(&object, None, EventType::Warning, CLEANUP_INCOMPLETE, left);

@@ -87,7 +87,7 @@ fn the_same_programs_give_the_same_archive() {
     assert_eq!(sums("first"), sums("second"));
 }
 
-/// What a workflow does can be done on any machine.
+/// Each step can be run on any machine.
 #[test]
 fn each_step_of_a_workflow_is_one_script_of_the_repository() {
     let folder = root().join(".github/workflows");

@@ -3,7 +3,6 @@
 use crate::clock;
 use crate::external::Timing;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -27,9 +26,8 @@ pub struct Repairs {
 impl Repairs {
     /// Returns the repairs after one more.
     pub(super) fn one_more(previous: Option<&Repairs>, timing: &Timing) -> Repairs {
-        let now = clock::now();
-        let recent = previous.filter(|it| it.age(now) < timing.patience * MEMORY);
-        Repairs { count: recent.map_or(0, |it| it.count) + 1, last: MicroTime(now) }
+        let recent = previous.filter(|it| clock::since(it.last.0) < timing.patience * MEMORY);
+        Repairs { count: recent.map_or(0, |it| it.count) + 1, last: MicroTime(clock::now()) }
     }
 
     /// Returns the time between the last repair and the next: none at first, then the patience, doubled each time.
@@ -42,18 +40,14 @@ impl Repairs {
 
     /// Returns true if the next repair has to wait.
     pub(super) fn is_waiting(&self, timing: &Timing) -> bool {
-        self.age(clock::now()) < self.wait(timing)
-    }
-
-    fn age(&self, now: Timestamp) -> Duration {
-        let age: SignedDuration = now.duration_since(self.last.0);
-        Duration::try_from(age).unwrap_or_default()
+        clock::since(self.last.0) < self.wait(timing)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::jiff::SignedDuration;
 
     #[test]
     fn repairs_become_slower_and_are_forgotten() {

@@ -230,5 +230,5 @@ async fn one_folder_makes_a_market_in_which_a_bid_gets_nodes() {
     assert_eq!(unused(plane, &offers_account, "kubebid-offers", &[]), nothing);
 }
 
-/// What no request shows: the API server asks for it by the by, where an admission plugin is on that is not here.
+/// Rights that no request shows: the API server checks them in an admission plugin that is not on here.
 const UNSEEN: [&str; 1] = ["update kubebid.io/bidnodes/finalizers"];

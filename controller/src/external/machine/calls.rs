@@ -1,8 +1,9 @@
 //! Calls that change a resource, and what their answers mean.
 
 use super::Machine;
-use super::observation::{ADOPT, COMPLETION_FAILED, LAST_APPLIED, age, group, hash_of};
+use super::observation::{ADOPT, COMPLETION_FAILED, LAST_APPLIED, group, hash_of};
 use super::report::{enter, not_synced};
+use crate::clock;
 use crate::external::transition::{Deletion, Reason, Situation, State};
 use crate::external::{Answer, CallError, CallErrorKind, DeleteAnswer, External, Managed as _, Request};
 use crate::failpoint;
@@ -112,7 +113,7 @@ impl<E: External> Machine<E> {
     ) -> Result<Progress, Error<CallError>> {
         if error.kind == CallErrorKind::Transient {
             let since = object.external().and_then(|status| status.unreachable_since.as_ref());
-            if since.is_some_and(|since| age(since.0) >= self.external.timing().patience) {
+            if since.is_some_and(|since| clock::since(since.0) >= self.external.timing().patience) {
                 return self.fail(Reason::Unreachable.word(), error.to_string(), error, object, context);
             }
             return Err(not_synced(object, error));

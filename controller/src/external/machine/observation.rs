@@ -8,11 +8,10 @@ use crate::external::transition::{Deletion, DependencyState, Reason, ResourceSta
 use crate::external::{CallError, Dependency, External, Managed as _, Observed};
 use crate::manager::PAUSED;
 use crate::object::ObjectName;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use std::time::Duration;
 
 /// The annotation with the spec that was last applied, after the prefix.
 pub(super) const LAST_APPLIED: &str = "last-applied-spec";
@@ -110,7 +109,7 @@ impl<E: External> Machine<E> {
     /// Compares the times of the status with the clock.
     pub(super) fn check_times(&self, object: &E::Object, observation: &mut ExternalObservation<E::Details>) {
         let (timing, status) = (self.external.timing(), object.external().cloned().unwrap_or_default());
-        let has_passed = |since: Option<Timestamp>, limit| since.is_some_and(|it| age(it) >= limit);
+        let has_passed = |since: Option<Timestamp>, limit| since.is_some_and(|it| clock::since(it) >= limit);
         let called_at = status.called_at.map(|time| time.0);
         let it = &mut observation.situation;
         it.is_in_grace = called_at.is_some() && !has_passed(called_at, timing.creation_grace);
@@ -142,9 +141,9 @@ impl<E: External> Machine<E> {
         let has_others = object.finalizers().iter().any(|name| *name != self.finalizer());
         let progress = if self.annotation(object, ABANDON) == Some("true") {
             Deletion::Abandoned
-        } else if timing.deletion_limit.is_some_and(|limit| age(since.0) >= limit) {
+        } else if timing.deletion_limit.is_some_and(|limit| clock::since(since.0) >= limit) {
             Deletion::Expired
-        } else if has_others && age(since.0) < timing.finalizer_wait {
+        } else if has_others && clock::since(since.0) < timing.finalizer_wait {
             Deletion::Waiting
         } else {
             Deletion::Now
@@ -218,12 +217,6 @@ impl<E: External> Machine<E> {
 /// Returns the prefix of annotations and finalizer.
 pub(super) fn group<E: External>() -> String {
     E::Object::group(&()).into_owned()
-}
-
-/// Returns the time since.
-pub(super) fn age(since: Timestamp) -> Duration {
-    let age: SignedDuration = clock::now().duration_since(since);
-    Duration::try_from(age).unwrap_or_default()
 }
 
 /// Returns the hash of a spec, as the status keeps it.

@@ -1,4 +1,4 @@
-//! What the API server accepts as a Cache, and what kubectl shows of it.
+//! Objects that the API server accepts as a Cache, and the columns that kubectl shows.
 
 use crate::story::Story;
 use kubebid_cache_operator::api::v1beta1::Cache;
