@@ -193,6 +193,10 @@ impl Writer {
                 self.option(by.as_ref(), |w, by| w.text(by.as_str()));
             }
             Command::AdvanceTime => self.byte(11),
+            Command::CloseMarket { market } => {
+                self.byte(12);
+                self.text(market.as_str());
+            }
         }
     }
 
@@ -383,6 +387,7 @@ impl<'a> Reader<'a> {
                 by: self.option(Reader::account_name)?,
             },
             11 => Command::AdvanceTime,
+            12 => Command::CloseMarket { market: self.market_name()? },
             other => return Err(DecodeError::UnknownVariant(other)),
         })
     }

@@ -21,11 +21,12 @@ pub struct StampedCommand {
 /// A request to the market; its order in the journal is the order in which it is applied (R1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Opens a market with the default rules, changed by `rules`.
+    /// Opens a market with the default rules, changed by `rules`. A closed market is opened again with the rules that
+    /// it had, changed by `rules` (R18).
     OpenMarket {
-        /// The name of the new market: `type/region`.
+        /// The name of the market: `type/region`.
         market: MarketName,
-        /// The rules that differ from the defaults; may be empty.
+        /// The rules that differ from the defaults, or from those it had; may be empty.
         rules: Vec<RuleChange>,
     },
     /// Changes rules of a market. Deadlines and protections that were already given stand.
@@ -34,6 +35,11 @@ pub enum Command {
         market: MarketName,
         /// The rules that change; a change of the tick is refused.
         rules: Vec<RuleChange>,
+    },
+    /// Closes a market for new bids and offers; it ends when it has no units (R18).
+    CloseMarket {
+        /// The market to close.
+        market: MarketName,
     },
     /// Puts an offer (R11). Capacity 0 withdraws all units, and leaves the reserve as it was.
     PutOffer {
@@ -112,7 +118,10 @@ impl Command {
             | Command::CancelBid { tenant, .. }
             | Command::ReleaseAllocation { tenant, .. } => Some(tenant),
             Command::ReportReady { by, .. } => by.as_ref(),
-            Command::OpenMarket { .. } | Command::ChangeRules { .. } | Command::AdvanceTime => None,
+            Command::OpenMarket { .. }
+            | Command::ChangeRules { .. }
+            | Command::CloseMarket { .. }
+            | Command::AdvanceTime => None,
         }
     }
 }

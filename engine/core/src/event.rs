@@ -49,14 +49,24 @@ pub enum Scope {
 /// A change of the market. It names markets and accounts by number; [`Names`](crate::units::Names) has the names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// A market was opened.
+    /// A market was opened, or a closed one was opened again (R18).
     MarketOpened {
-        /// The number of the new market.
+        /// The number of the market.
         market: MarketId,
     },
     /// The rules of a market were changed.
     RulesChanged {
         /// The market whose rules changed.
+        market: MarketId,
+    },
+    /// A market was closed for new bids and offers (R18).
+    MarketClosing {
+        /// The market that was closed.
+        market: MarketId,
+    },
+    /// A closed market has no units left, and bids search in it no more (R18).
+    MarketEnded {
+        /// The market that ended.
         market: MarketId,
     },
     /// An offer was put. The fields are those of the offer after the command; with capacity 0 the
@@ -284,6 +294,8 @@ event_kinds! {
     PriceChanged = "price_changed",
     Rejected = "rejected",
     Repeated = "repeated",
+    MarketClosing = "market_closing",
+    MarketEnded = "market_ended",
 }
 
 macro_rules! words {
@@ -319,6 +331,8 @@ words! {
         Cancelled = "CANCELLED",
         /// The bid wants no more nodes.
         Done = "DONE",
+        /// Every market that the bid names has ended (R18).
+        MarketClosed = "MARKET_CLOSED",
     }
     /// Why a node is to be given up.
     NoticeReason {

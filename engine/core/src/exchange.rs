@@ -18,6 +18,7 @@ use crate::state::scopes::Scopes;
 use crate::state::timers::{Due, Timers};
 use crate::state::{Allocation, Bid, Offer};
 use crate::types::market_rules::MarketRules;
+use crate::types::market_state::MarketState;
 use crate::types::money::{Price, Totals};
 use crate::types::numbers::Numbers;
 use crate::types::reject::Reject;
@@ -57,6 +58,8 @@ pub struct Exchange {
     pub(crate) stale_rescues: Vec<BidId>,
     /// Bids that have ended, at least for a moment, and are still kept as active ones.
     pub(crate) ending: Vec<BidId>,
+    /// Closing markets that have no units left.
+    pub(crate) emptied: MarketSet,
     /// The account that sent the current command.
     pub(crate) caller: AccountId,
     /// The IOC bid of the command that is being settled (R14).
@@ -80,6 +83,7 @@ pub(crate) struct Account {
 
 #[derive(Debug)]
 pub(crate) struct Market {
+    pub(crate) state: MarketState,
     pub(crate) rules: MarketRules,
     pub(crate) offers: BTreeMap<AccountId, Offer>,
     pub(crate) units: u64,
@@ -92,6 +96,7 @@ pub(crate) struct Market {
 impl Market {
     pub(crate) fn new(rules: MarketRules) -> Market {
         Market {
+            state: MarketState::Open,
             rules,
             offers: BTreeMap::new(),
             units: 0,
@@ -103,6 +108,12 @@ impl Market {
 
     pub(crate) fn sells(&self, account: AccountId) -> bool {
         self.offers.get(&account).is_some_and(|offer| !offer.units.is_empty())
+    }
+
+    /// Returns true if this bid of `tenant` may get nodes here: the market admits it (R18), and the tenant does not
+    /// sell here (R17).
+    pub(crate) fn serves(&self, bid: BidId, tenant: AccountId) -> bool {
+        self.state.admits(bid) && !self.sells(tenant)
     }
 }
 
@@ -227,6 +238,7 @@ impl Exchange {
         match command {
             Command::OpenMarket { market, rules } => self.open_market(market, rules),
             Command::ChangeRules { market, rules } => self.change_rules(market, rules),
+            Command::CloseMarket { market } => self.close_market(market),
             Command::PutOffer { market, capacity, reserve, provider: _ } => {
                 self.put_offer(market, *capacity, *reserve)
             }
@@ -302,6 +314,11 @@ impl Exchange {
     /// Returns the markets that a bid names, or all of its instance type (R13).
     pub(crate) fn markets_of(&self, bid: BidId) -> &[MarketId] {
         self.scopes.markets(self.bid(bid).terms.scope)
+    }
+
+    /// Returns those of a bid's markets that admit it (R18).
+    pub(crate) fn admitting_markets(&self, bid: BidId) -> impl Iterator<Item = MarketId> + Clone {
+        self.markets_of(bid).iter().copied().filter(move |market| self.market(*market).state.admits(bid))
     }
 
     /// Returns true if the account sells in the market, and so may not bid there. Leaving units count

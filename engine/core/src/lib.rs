@@ -33,6 +33,7 @@ pub use exchange::Exchange;
 pub use queries::views;
 pub use state::account_usage;
 pub use types::market_rules::MarketRules;
+pub use types::market_state::MarketState;
 pub use types::money::{Amount, Price};
 pub use types::reject::Reject;
-pub use types::{market_list, market_rules, money, numbers, reject, state_dump, units};
+pub use types::{market_list, market_rules, market_state, money, numbers, reject, state_dump, units};

@@ -10,6 +10,7 @@ use crate::state::scopes::Scopes;
 use crate::state::timers::Due;
 use crate::state::{Allocation, Bid, BidTerms, Claim, Expiry, Notice, Offer, Running, Unit};
 use crate::types::market_rules::{MarketRules, Pricing};
+use crate::types::market_state::MarketState;
 use crate::types::money::{Amount, Bill, Price, Totals};
 use crate::types::reject::Reject;
 use crate::types::units::{
@@ -18,7 +19,7 @@ use crate::types::units::{
 };
 
 /// The version of the bytes. A snapshot of another version is not read; the journal is replayed instead.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 impl Exchange {
     /// Returns the state as bytes. It may be called only between commands, because a half-settled
@@ -211,6 +212,14 @@ impl Writer {
             self.number(span.0);
         }
         self.flag(pricing == Pricing::LowestAccepted);
+        match market.state {
+            MarketState::Open => self.byte(0),
+            MarketState::Closing(by) => {
+                self.byte(1);
+                self.number(by.0);
+            }
+            MarketState::Ended => self.byte(2),
+        }
         self.list(market.offers.iter(), |w, (provider, offer)| {
             w.number(provider.0);
             w.number(offer.reserve.0);
@@ -299,8 +308,15 @@ impl Reader<'_> {
             min_charge: Micros(self.number()?),
             pricing: if self.flag()? { Pricing::LowestAccepted } else { Pricing::HighestLosing },
         };
+        let state = match self.byte()? {
+            0 => MarketState::Open,
+            1 => MarketState::Closing(Seq(self.number()?)),
+            2 => MarketState::Ended,
+            other => return Err(DecodeError::UnknownVariant(other)),
+        };
         let offers = self.list(|r| Ok((AccountId(r.number()?), r.offer()?)))?;
         let mut market = Market::new(rules);
+        market.state = state;
         market.units = offers.iter().map(|(_, offer)| offer.units.len() as u64).sum();
         market.offers = offers.into_iter().collect();
         Ok(market)

@@ -2,6 +2,7 @@
 
 pub mod market_list;
 pub mod market_rules;
+pub mod market_state;
 pub mod money;
 pub mod numbers;
 pub mod reject;

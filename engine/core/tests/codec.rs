@@ -68,6 +68,7 @@ fn samples() -> Vec<StampedCommand> {
         Command::ReportReady { allocation: AllocationId(127), by: None },
         Command::ReportReady { allocation: AllocationId(0), by: Some(account()) },
         Command::AdvanceTime,
+        Command::CloseMarket { market: market() },
     ];
     let stamps = [(Micros(0), None), (Micros(u64::MAX), Some(ClientKey::new("key")))];
     let stamped = commands.into_iter().flat_map(|command| {

@@ -5,8 +5,8 @@ use kubebid_core::answer::{Answer, Auction, Outcome};
 use kubebid_core::command::{Command, StampedCommand};
 use kubebid_core::event::Fact;
 use kubebid_core::state_dump::{AllocationDump, AllocationState, BidDump, MarketDump, StateDump};
-use kubebid_core::units::{AccountId, AccountName, MarketId, Micros, Names, Seq};
-use kubebid_core::{MarketRules, Price, Reject};
+use kubebid_core::units::{AccountId, AccountName, MarketId, MarketName, Micros, Names, Seq};
+use kubebid_core::{MarketRules, MarketState, Price, Reject};
 
 impl Auction for Model {
     fn apply(&mut self, stamped: &StampedCommand) -> Answer {
@@ -87,12 +87,15 @@ impl Model {
     /// Executes a command and settles. A command that is refused changes nothing (R16).
     fn execute(&mut self, command: &Command) -> Outcome {
         let done = match command {
-            Command::OpenMarket { market, rules } => self.check_open(market, rules).map(|rules| {
-                self.names.markets.push(market.clone());
-                self.open_market(rules);
+            Command::OpenMarket { market, rules } => self.check_open(market, rules).map(|(known, rules)| {
+                let id = known.unwrap_or_else(|| self.add_market(market));
+                self.open_market(id, rules);
             }),
             Command::ChangeRules { market, rules } => {
                 self.check_change(market, rules).map(|(market, rules)| self.change_rules(market, rules))
+            }
+            Command::CloseMarket { market } => {
+                self.check_close(market).map(|market| self.close_market(market))
             }
             Command::PutOffer { provider, market, capacity, reserve } => {
                 self.check_put(provider, market, *capacity, *reserve).map(|offer| {
@@ -129,10 +132,24 @@ impl Model {
         }
     }
 
-    fn open_market(&mut self, rules: MarketRules) {
-        let market = MarketId(self.markets.len() as u32);
-        self.markets.push(Market { rules, announced: None });
-        self.emit(Fact::MarketOpened { market });
+    fn add_market(&mut self, name: &MarketName) -> MarketId {
+        self.names.markets.push(name.clone());
+        let rules = MarketRules::default();
+        self.markets.push(Market { state: MarketState::Open, rules, announced: None });
+        MarketId(self.markets.len() as u32 - 1)
+    }
+
+    /// Opens a new market, or one that was closed (R18).
+    fn open_market(&mut self, id: MarketId, rules: MarketRules) {
+        let market = &mut self.markets[id.0 as usize];
+        (market.state, market.rules) = (MarketState::Open, rules);
+        self.emit(Fact::MarketOpened { market: id });
+    }
+
+    /// Closes a market (R18). Settling ends it when it has no units.
+    fn close_market(&mut self, market: MarketId) {
+        self.markets[market.0 as usize].state = MarketState::Closing(self.seq);
+        self.emit(Fact::MarketClosing { market });
     }
 
     fn change_rules(&mut self, market: MarketId, rules: MarketRules) {
@@ -141,7 +158,8 @@ impl Model {
     }
 
     fn market_picture(&self, market: MarketId) -> MarketDump {
-        MarketDump { market, numbers: self.numbers(market), supply: self.supply(market) }
+        let state = self.market_state(market);
+        MarketDump { market, state, numbers: self.numbers(market), supply: self.supply(market) }
     }
 
     fn bid_pictures(&self) -> Vec<BidDump> {

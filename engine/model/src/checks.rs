@@ -6,7 +6,7 @@ use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, Time
 use kubebid_core::event::Scope;
 use kubebid_core::units::{AccountId, AccountName, AllocationId, BidId, MarketId, MarketName};
 use kubebid_core::units::{UnitId, UnitName};
-use kubebid_core::{MarketRules, Price, Reject};
+use kubebid_core::{MarketRules, MarketState, Price, Reject};
 
 /// The most units that one offer may have.
 const CAPACITY_MAX: u64 = 100_000;
@@ -44,9 +44,28 @@ impl Model {
         refuse_if(!self.allocations.contains_key(&allocation), Reject::Ended)
     }
 
-    pub(crate) fn check_open(&self, name: &MarketName, rules: &[RuleChange]) -> Checked<MarketRules> {
-        refuse_if(self.find_market(name).is_ok(), Reject::MarketExists)?;
-        MarketRules::default().with(rules)
+    /// Checks the opening of a market. Returns its number, if it was closed, and its rules.
+    pub(crate) fn check_open(
+        &self,
+        name: &MarketName,
+        rules: &[RuleChange],
+    ) -> Checked<(Option<MarketId>, MarketRules)> {
+        let Ok(known) = self.find_market(name) else {
+            return Ok((None, MarketRules::default().with(rules)?));
+        };
+        refuse_if(self.is_open(known), Reject::MarketExists)?;
+        let (known, rules) = self.check_change(name, rules)?;
+        Ok((Some(known), rules))
+    }
+
+    pub(crate) fn check_close(&self, name: &MarketName) -> Checked<MarketId> {
+        let market = self.find_market(name)?;
+        refuse_if(!self.is_open(market), Reject::MarketClosed)?;
+        Ok(market)
+    }
+
+    fn is_open(&self, market: MarketId) -> bool {
+        self.market_state(market) == MarketState::Open
     }
 
     pub(crate) fn check_change(
@@ -69,9 +88,10 @@ impl Model {
     ) -> Checked<(MarketId, AccountId)> {
         let market = self.find_market(market)?;
         let provider = self.find_account(provider).expect("the command has named it");
-        let nothing_is_offered = self.capacity(market, provider) == 0;
-        refuse_if(capacity == 0 && nothing_is_offered, Reject::BadCapacity)?;
+        let offered = self.capacity(market, provider);
+        refuse_if(capacity == 0 && offered == 0, Reject::BadCapacity)?;
         refuse_if(capacity > CAPACITY_MAX, Reject::BadCapacity)?;
+        refuse_if(capacity > offered && !self.is_open(market), Reject::MarketClosed)?;
         refuse_if(!reserve.is_multiple_of(self.rules(market).tick), Reject::BadReserve)?;
         Ok((market, provider))
     }
@@ -102,10 +122,12 @@ impl Model {
             twice || bid.markets.as_ref().is_some_and(|markets| markets.is_empty()),
             Reject::BadMarkets,
         )?;
+        refuse_if(named.iter().any(|market| !self.is_open(*market)), Reject::MarketClosed)?;
 
         refuse_if(bid.min_nodes == 0 || bid.min_nodes > bid.max_nodes, Reject::BadNodes)?;
-        self.check_nodes(&scope, bid.max_nodes)?;
-        self.check_ceiling(&scope, bid.ceiling)?;
+        let id = BidId(self.seq.0);
+        self.check_nodes(&scope, id, bid.max_nodes)?;
+        self.check_ceiling(&scope, id, bid.ceiling)?;
 
         match (&bid.time_in_force, bid.expire_at) {
             (TimeInForce::Gtc | TimeInForce::Ioc, None) => {}
@@ -121,16 +143,16 @@ impl Model {
         }
     }
 
-    /// Checks the number of nodes by the rules of each market in the scope that is open (R13).
-    fn check_nodes(&self, scope: &Scope, nodes: u32) -> Checked<()> {
+    /// Checks the number of nodes by the rules of each market in the scope that admits the bid (R13, R18).
+    fn check_nodes(&self, scope: &Scope, bid: BidId, nodes: u32) -> Checked<()> {
         let most = |market: MarketId| self.rules(market).bid_nodes_max;
-        let too_many = self.markets_in(scope).into_iter().any(|market| u64::from(nodes) > most(market));
+        let too_many = self.markets_in(scope, bid).into_iter().any(|market| u64::from(nodes) > most(market));
         refuse_if(too_many, Reject::TooManyNodes)
     }
 
-    /// Checks the ceiling by the rules of each market in the scope that is open (R13).
-    fn check_ceiling(&self, scope: &Scope, ceiling: Price) -> Checked<()> {
-        let markets = self.markets_in(scope);
+    /// Checks the ceiling by the rules of each market in the scope that admits the bid (R13, R18).
+    fn check_ceiling(&self, scope: &Scope, bid: BidId, ceiling: Price) -> Checked<()> {
+        let markets = self.markets_in(scope, bid);
         let off_the_tick = |market: &MarketId| !ceiling.is_multiple_of(self.rules(*market).tick);
         refuse_if(ceiling == Price::ZERO || markets.iter().any(off_the_tick), Reject::NotATick)?;
         let too_high = |market: &MarketId| ceiling.0 > self.rules(*market).ceiling_max;
@@ -152,10 +174,10 @@ impl Model {
             refuse_if(!raises || !only || self.held(id).is_empty(), Reject::Closed)?;
         }
         if let Some(ceiling) = ceiling {
-            self.check_ceiling(&bid.scope, ceiling)?;
+            self.check_ceiling(&bid.scope, id, ceiling)?;
         }
         if let Some(nodes) = max_nodes {
-            self.check_nodes(&bid.scope, nodes)?;
+            self.check_nodes(&bid.scope, id, nodes)?;
             let below_held = nodes < self.live(id) || nodes < bid.min_nodes;
             refuse_if(nodes < bid.max_nodes && below_held, Reject::BelowHeld)?;
         }

@@ -1,10 +1,10 @@
 //! The invariants of a settled market, checked on the raw state (§4).
 
 use crate::state::{Allocation, Model};
-use kubebid_core::Price;
 use kubebid_core::answer::Answer;
 use kubebid_core::event::{ClaimCause, Fact, Node, NoticeReason};
-use kubebid_core::units::{AccountId, AllocationId, BidId};
+use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId};
+use kubebid_core::{MarketState, Price};
 
 type Verdict = Result<(), String>;
 
@@ -45,6 +45,15 @@ pub fn check_step(before: &Model, answer: &Answer, after: &Model) -> Verdict {
         require(!moved || earned, || format!("I20: bid {id} has moved without a reason"))?;
         require(was.searching || !is.searching, || format!("R14: bid {id} searches again"))?;
     }
+    for (number, was) in before.markets.iter().enumerate() {
+        let is = &after.markets[number];
+        let market = MarketId(number as u32);
+        let total = |model: &Model| model.supply(market).total;
+        let grew = total(after) > total(before);
+        require(was.state == MarketState::Open || is.state == MarketState::Open || !grew, || {
+            format!("R18: market {number} has more units than before, and is closed")
+        })?;
+    }
     let facts: Vec<&Fact> = answer.events.iter().map(|event| &event.fact).collect();
     for (place, fact) in facts.iter().enumerate() {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these two give something")]
@@ -77,6 +86,13 @@ impl Model {
         }
         for market in self.market_ids() {
             let supply = self.supply(market);
+            let has_units = supply.total > 0;
+            let right = match self.market_state(market) {
+                MarketState::Open => true,
+                MarketState::Closing(_) => has_units,
+                MarketState::Ended => !has_units,
+            };
+            require(right, || format!("R18: {market:?} is closed with {supply:?}"))?;
             let adds_up = supply.total == supply.free + supply.allocated + supply.notice;
             require(adds_up && supply.claimed <= supply.notice, || format!("I1: {supply:?}"))?;
         }

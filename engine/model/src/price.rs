@@ -1,11 +1,11 @@
 //! Prices: what each tenant pays, and the five numbers of a market (R8, R9).
 
 use crate::state::{Allocation, Model};
-use kubebid_core::Price;
 use kubebid_core::event::Fact;
 use kubebid_core::market_rules::Pricing;
 use kubebid_core::numbers::{Numbers, Supply};
 use kubebid_core::units::{AccountId, AllocationId, MarketId};
+use kubebid_core::{MarketState, Price};
 
 impl Model {
     fn nodes_in(&self, market: MarketId) -> impl Iterator<Item = (&AllocationId, &Allocation)> {
@@ -104,10 +104,11 @@ impl Model {
     }
 
     /// Returns the lowest ceiling with which a new tenant would get this many nodes now, found by
-    /// trying (R9).
+    /// trying (R9). None in a market that takes no new bids (R18).
     pub(crate) fn price_of_entry(&self, market: MarketId, nodes: u32) -> Option<Price> {
         let rules = self.rules(market);
-        if nodes == 0 || u64::from(nodes) > rules.bid_nodes_max {
+        let is_open = self.market_state(market) == MarketState::Open;
+        if !is_open || nodes == 0 || u64::from(nodes) > rules.bid_nodes_max {
             return None;
         }
         let book = self.book(&[market]);

@@ -1,8 +1,9 @@
 //! Settling: one step after the other, until nothing changes (§3).
 
 use crate::state::Model;
+use kubebid_core::MarketState;
 use kubebid_core::command::TimeInForce;
-use kubebid_core::event::{CloseReason, EndReason};
+use kubebid_core::event::{CloseReason, EndReason, Fact, Scope};
 use kubebid_core::units::{AllocationId, BidId, MarketId};
 use std::collections::BTreeSet;
 
@@ -23,8 +24,8 @@ impl Model {
             || self.end_an_immediate_search()
     }
 
-    /// (1) Takes deadlines with their hand-over, then start time-outs, then expiries. Protections end
-    /// by themselves.
+    /// (1) Takes deadlines with their hand-over, then start time-outs, then expiries, then the end of
+    /// closing markets without units (R18). Protections end by themselves.
     fn do_what_is_due(&mut self) -> bool {
         self.let_raises_count();
         if let Some((node, reason)) = self.due_deadline() {
@@ -39,7 +40,34 @@ impl Model {
             self.expire(bid);
             return true;
         }
+        if let Some(market) = self.emptied_market() {
+            self.end_market(market);
+            return true;
+        }
         false
+    }
+
+    fn emptied_market(&self) -> Option<MarketId> {
+        let closing = |market: &MarketId| matches!(self.market_state(*market), MarketState::Closing(_));
+        let has_units = |market: &MarketId| self.units.keys().any(|unit| unit.market == *market);
+        self.market_ids().find(|market| closing(market) && !has_units(market))
+    }
+
+    /// Ends a market. The bids that name only markets that have ended are closed (R18).
+    fn end_market(&mut self, market: MarketId) {
+        self.markets[market.0 as usize].state = MarketState::Ended;
+        self.emit(Fact::MarketEnded { market });
+        let has_ended = |market: &MarketId| self.market_state(*market) == MarketState::Ended;
+        let hopeless = |scope: &Scope| match scope {
+            Scope::Markets(markets) => markets.iter().all(has_ended),
+            Scope::InstanceType(_) => false,
+        };
+        let searching = self.bids.iter().filter(|(_, bid)| bid.searching);
+        let closed: Vec<BidId> =
+            searching.filter(|(_, bid)| hopeless(&bid.scope)).map(|(id, _)| *id).collect();
+        for bid in closed {
+            self.close(bid, CloseReason::MarketClosed);
+        }
     }
 
     /// Lets raised reserves count whose time has come (R11).

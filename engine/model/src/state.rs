@@ -6,7 +6,7 @@ use kubebid_core::event::{Bidder, Event, Fact, Node, NoticeReason, Scope};
 use kubebid_core::money::{Bill, Totals};
 use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, Micros, Names, Seq, UnitId};
-use kubebid_core::{MarketRules, Price};
+use kubebid_core::{MarketRules, MarketState, Price};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -37,6 +37,7 @@ pub struct Model {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Market {
+    pub(crate) state: MarketState,
     pub(crate) rules: MarketRules,
     /// The numbers of the last `PriceChanged`. None before the first.
     pub(crate) announced: Option<Numbers>,
@@ -129,6 +130,10 @@ impl Model {
         &self.markets[market.0 as usize].rules
     }
 
+    pub(crate) fn market_state(&self, market: MarketId) -> MarketState {
+        self.markets[market.0 as usize].state
+    }
+
     pub(crate) fn market_ids(&self) -> impl Iterator<Item = MarketId> + use<> {
         (0..self.markets.len() as u32).map(MarketId)
     }
@@ -219,21 +224,22 @@ impl Model {
         bid.searching && bid.minimum() > 1 && self.live(id) == 0 && self.claims(id).is_empty()
     }
 
-    /// Returns the markets in which a bid searches, in the order in which they were opened (R13).
-    pub(crate) fn markets_in(&self, scope: &Scope) -> Vec<MarketId> {
+    /// Returns the markets in which a bid searches, in the order in which they were opened (R13, R18).
+    pub(crate) fn markets_in(&self, scope: &Scope, bid: BidId) -> Vec<MarketId> {
         self.market_ids()
             .filter(|market| match scope {
                 Scope::Markets(markets) => markets.contains(market),
                 Scope::InstanceType(kind) => self.names.market(*market).parts().0 == kind.as_str(),
             })
+            .filter(|market| self.market_state(*market).admits(bid))
             .collect()
     }
 
     /// Returns the markets in which a bid may get a node, which are not those in which its tenant
     /// sells (R17).
-    pub(crate) fn eligible_markets(&self, bid: BidId) -> Vec<MarketId> {
-        let bid = &self.bids[&bid];
-        let mut markets = self.markets_in(&bid.scope);
+    pub(crate) fn eligible_markets(&self, id: BidId) -> Vec<MarketId> {
+        let bid = &self.bids[&id];
+        let mut markets = self.markets_in(&bid.scope, id);
         markets.retain(|market| !self.sells_in(bid.tenant, *market));
         markets
     }

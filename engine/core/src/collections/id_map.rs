@@ -57,6 +57,11 @@ impl MarketSet {
         self.0.clear();
     }
 
+    /// Removes the market that was opened first, and returns it.
+    pub(crate) fn pop_first(&mut self) -> Option<MarketId> {
+        (!self.0.is_empty()).then(|| self.0.remove(0))
+    }
+
     pub(crate) fn take(&mut self) -> Vec<MarketId> {
         std::mem::take(&mut self.0)
     }

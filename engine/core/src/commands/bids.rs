@@ -13,11 +13,18 @@ use crate::types::units::{AllocationId, BidId, MarketId};
 impl Exchange {
     pub(crate) fn place_bid(&mut self, bid: &PlaceBid) -> Result<(), Reject> {
         let scope = self.scope_of(bid)?;
+        if let Scope::Markets(markets) = &scope
+            && markets.iter().any(|market| !self.is_open(*market))
+        {
+            return Err(Reject::MarketClosed);
+        }
         if bid.min_nodes == 0 || bid.min_nodes > bid.max_nodes {
             return Err(Reject::BadNodes);
         }
-        let markets = self.markets_in(&scope);
-        self.check_nodes(markets, bid.max_nodes)?;
+        // A bid for any region passes over the markets that are closed (R18).
+        let markets = self.markets_in(&scope).iter().copied();
+        let markets = markets.filter(|market| self.is_open(*market));
+        self.check_nodes(markets.clone(), bid.max_nodes)?;
         self.check_ceiling(markets, bid.ceiling)?;
         match (&bid.time_in_force, bid.expire_at) {
             (TimeInForce::Gtc | TimeInForce::Ioc, None) => {}
@@ -89,8 +96,12 @@ impl Exchange {
         }
     }
 
-    fn check_ceiling(&self, markets: &[MarketId], ceiling: Price) -> Result<(), Reject> {
-        let rules = || markets.iter().map(|market| &self.market(*market).rules);
+    fn check_ceiling(
+        &self,
+        markets: impl Iterator<Item = MarketId> + Clone,
+        ceiling: Price,
+    ) -> Result<(), Reject> {
+        let rules = || markets.clone().map(|market| &self.market(market).rules);
         if ceiling == Price::ZERO || rules().any(|rules| !ceiling.is_multiple_of(rules.tick)) {
             return Err(Reject::NotATick);
         }
@@ -100,8 +111,8 @@ impl Exchange {
         Ok(())
     }
 
-    fn check_nodes(&self, markets: &[MarketId], nodes: u32) -> Result<(), Reject> {
-        if markets.iter().any(|market| u64::from(nodes) > self.market(*market).rules.bid_nodes_max) {
+    fn check_nodes(&self, mut markets: impl Iterator<Item = MarketId>, nodes: u32) -> Result<(), Reject> {
+        if markets.any(|market| u64::from(nodes) > self.market(market).rules.bid_nodes_max) {
             return Err(Reject::TooManyNodes);
         }
         Ok(())
@@ -128,12 +139,11 @@ impl Exchange {
         if !bid.searching && !to_stay {
             return Err(Reject::Closed);
         }
-        let markets = self.markets_of(id);
         if let Some(ceiling) = ceiling {
-            self.check_ceiling(markets, ceiling)?;
+            self.check_ceiling(self.admitting_markets(id), ceiling)?;
         }
         if let Some(nodes) = max_nodes {
-            self.check_nodes(markets, nodes)?;
+            self.check_nodes(self.admitting_markets(id), nodes)?;
             if nodes < bid.terms.max_nodes && nodes < bid.live.len().max(bid.terms.min_nodes) {
                 return Err(Reject::BelowHeld);
             }

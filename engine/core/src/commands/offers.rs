@@ -24,6 +24,9 @@ impl Exchange {
         if capacity == 0 && offered == 0 || capacity > OFFER_UNITS_MAX {
             return Err(Reject::BadCapacity);
         }
+        if capacity > offered && !self.is_open(market) {
+            return Err(Reject::MarketClosed);
+        }
         if !reserve.is_multiple_of(self.market(market).rules.tick) {
             return Err(Reject::BadReserve);
         }
@@ -238,6 +241,7 @@ impl Exchange {
         if is_last_unit_gone {
             self.requeue_in(id.provider, id.market);
         }
+        self.note_if_emptied(id.market);
     }
 
     fn unit_named(&self, name: &UnitName) -> Option<UnitId> {

@@ -10,6 +10,7 @@ impl Exchange {
     pub(crate) fn dump_state(&self) -> StateDump {
         let markets = self.markets.iter().enumerate().map(|(i, market)| MarketDump {
             market: MarketId(i as u32),
+            state: market.state,
             numbers: market.numbers.unwrap_or_default(),
             supply: market.supply(),
         });

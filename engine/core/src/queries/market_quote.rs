@@ -47,9 +47,16 @@ impl Exchange {
         let are_distinct = named.iter().enumerate().all(|(n, market)| !named[..n].contains(market));
         let markets = match (&bid.markets, &bid.instance_type) {
             (Some(_), None) if are_distinct => named,
-            (None, Some(instance_type)) => self.markets_of_type(instance_type.as_str()),
+            (None, Some(instance_type)) => {
+                let mut markets = self.markets_of_type(instance_type.as_str());
+                markets.retain(|market| self.is_open(*market));
+                markets
+            }
             (Some(_), None | Some(_)) | (None, None) => return Err(Reject::BadMarkets),
         };
+        if markets.iter().any(|market| !self.is_open(*market)) {
+            return Err(Reject::MarketClosed);
+        }
         if bid.max_nodes == 0 {
             return Err(Reject::BadNodes);
         }

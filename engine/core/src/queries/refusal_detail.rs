@@ -15,8 +15,10 @@ pub enum RefusalDetail {
     /// The command and its [`Reject`] say everything.
     #[default]
     None,
-    /// The first market of the bid that is not open.
+    /// The first market of the bid that does not exist.
     UnknownMarket(MarketName),
+    /// The first market of the bid that takes no new bids.
+    ClosedMarket(MarketName),
     /// The market time, which the expiry of the bid is not after.
     Now(Micros),
     /// The first market of which the price is not a multiple of the tick.
@@ -82,14 +84,20 @@ impl Exchange {
             let unknown = bid.markets.iter().flatten().find(|market| self.market_id(market).is_none())?;
             return Some(RefusalDetail::UnknownMarket(unknown.clone()));
         }
+        if reject == Reject::MarketClosed {
+            let mut named = bid.markets.iter().flatten();
+            let closed = named.find(|market| self.market_id(market).is_some_and(|id| !self.is_open(id)))?;
+            return Some(RefusalDetail::ClosedMarket(closed.clone()));
+        }
         if reject == Reject::Expired {
             return Some(RefusalDetail::Now(self.now()));
         }
-        let markets: Vec<MarketId> = match (&bid.markets, &bid.instance_type) {
+        let mut markets: Vec<MarketId> = match (&bid.markets, &bid.instance_type) {
             (Some(markets), _) => markets.iter().filter_map(|market| self.market_id(market)).collect(),
             (None, Some(instance_type)) => self.markets_of_type(instance_type.as_str()),
             (None, None) => Vec::new(),
         };
+        markets.retain(|market| self.is_open(*market));
         self.broken_rule(&markets, Some(bid.ceiling), Some(bid.max_nodes), reject)
     }
 
@@ -107,10 +115,11 @@ impl Exchange {
         if reject == Reject::Protected {
             return Some(RefusalDetail::Ceiling(bid.ceiling));
         }
-        let markets = match &bid.scope {
+        let mut markets = match &bid.scope {
             Scope::Markets(markets) => markets.to_vec(),
             Scope::InstanceType(instance_type) => self.markets_of_type(instance_type.as_str()),
         };
+        markets.retain(|market| self.market(*market).state.admits(bid.bid));
         self.broken_rule(&markets, ceiling, max_nodes, reject)
     }
 
@@ -151,7 +160,7 @@ impl Exchange {
         Some((self.names.market(*market).clone(), self.market_rules(*market)))
     }
 
-    /// Returns the open markets of an instance type, in the order in which they were opened.
+    /// Returns the markets of an instance type, closed ones too, in the order in which they were opened.
     pub(super) fn markets_of_type(&self, instance_type: &str) -> Vec<MarketId> {
         let names = self.names.markets.iter().filter(|market| market.parts().0 == instance_type);
         names.filter_map(|name| self.market_id(name)).collect()

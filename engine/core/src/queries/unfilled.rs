@@ -9,7 +9,7 @@ use crate::types::units::{BidId, MarketId, Micros};
 /// Why a bid gets no more nodes at the moment. Later variants are closer to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unfilled {
-    /// No market of the bid's instance type is open.
+    /// No market in which the bid may search is open.
     NoMarket,
     /// The account sells there (R17).
     OwnSupply,
@@ -62,13 +62,12 @@ impl Exchange {
     /// other bid.
     pub fn obstacles(&self, id: BidId) -> Vec<Obstacle> {
         let Some(bid) = self.bids.get(id).filter(|bid| bid.unmet() > 0) else { return Vec::new() };
-        self.markets_of(id).iter().map(|market| self.obstacle(id, bid, *market)).collect()
+        self.admitting_markets(id).map(|market| self.obstacle(id, bid, market)).collect()
     }
 
     /// Returns the reason of the market in which the bid is closest to a node.
     pub(crate) fn why_unfilled(&self, id: BidId, bid: &Bid) -> Unfilled {
-        let markets = self.markets_of(id);
-        let reasons = markets.iter().map(|market| self.reason_in(bid, *market));
+        let reasons = self.admitting_markets(id).map(|market| self.reason_in(bid, market));
         reasons.max().unwrap_or(Unfilled::NoMarket)
     }
 
@@ -209,8 +208,8 @@ impl Exchange {
     /// Returns a price as a ceiling that the bid may have: a multiple of the ticks of all its
     /// markets, and not above their highest ceilings.
     pub(crate) fn as_ceiling(&self, id: BidId, price: Price) -> Option<Price> {
-        let markets = self.markets_of(id);
-        let rules = || markets.iter().map(|market| &self.market(*market).rules);
+        let markets = self.admitting_markets(id);
+        let rules = || markets.clone().map(|market| &self.market(market).rules);
         let tick = rules().map(|rules| rules.tick).fold(1, lcm);
         let ceiling = price.max(Price(1)).round_up(tick)?;
         rules().all(|rules| ceiling.0 <= rules.ceiling_max).then_some(ceiling)

@@ -6,6 +6,7 @@ use crate::queries::unfilled::lcm;
 use crate::state::account_usage::AccountUsage;
 use crate::state::{Allocation, Bid, NodeList, Offer};
 use crate::types::market_rules::MarketRules;
+use crate::types::market_state::MarketState;
 use crate::types::money::{Amount, Bill, Price};
 use crate::types::numbers::{Numbers, Supply};
 use crate::types::state_dump::AllocationState;
@@ -140,7 +141,7 @@ pub use crate::queries::refusal_detail::RefusalDetail;
 pub use crate::queries::unfilled::{Obstacle, Unfilled};
 
 impl Exchange {
-    /// Returns the number of the market with this name, if it is open.
+    /// Returns the number of the market with this name, closed or not.
     pub fn market_id(&self, name: &MarketName) -> Option<MarketId> {
         self.market_ids.get(name).copied()
     }
@@ -166,6 +167,16 @@ impl Exchange {
     pub fn knows_key(&self, account: &AccountName, key: &ClientKey) -> bool {
         let account = self.account_id(account);
         account.is_some_and(|account| self.accounts[account.0 as usize].keys.knows(key))
+    }
+
+    /// Returns the state of a market (R18).
+    pub fn market_state(&self, market: MarketId) -> MarketState {
+        self.market(market).state
+    }
+
+    /// Returns true if the market takes new bids and offers (R18).
+    pub fn is_open(&self, market: MarketId) -> bool {
+        self.market_state(market) == MarketState::Open
     }
 
     /// Returns the rules of a market that are in force.
@@ -200,6 +211,12 @@ impl Exchange {
             under_notice: nodes(|bid| &bid.notices),
             claims: nodes(|bid| &bid.claims),
         })
+    }
+
+    /// Returns true if a bid is closed and holds no node, or if no bid has this number.
+    pub fn is_bid_over(&self, id: BidId) -> bool {
+        let is_over = |bid: BidView| !bid.searching && bid.live.is_empty() && bid.under_notice.is_empty();
+        self.view_bid(id).is_none_or(is_over)
     }
 
     /// Returns the ceiling of a bid, also of one that has ended; None if no bid has this number.
@@ -320,8 +337,8 @@ impl Exchange {
         if !room || offer.units[allocation.unit.number].leaving {
             return None;
         }
-        let markets = self.markets_of(allocation.bid);
-        let rules = || markets.iter().map(|market| &self.market(*market).rules);
+        let markets = self.admitting_markets(allocation.bid);
+        let rules = || markets.clone().map(|market| &self.market(market).rules);
         let tick = rules().map(|rules| rules.tick).fold(1, lcm);
         let rules_here = &self.market(allocation.unit.market).rules;
         let challenger = notice.claim.map_or(0, |claim| self.bid(claim.by.bid).terms.ceiling.0);

@@ -109,11 +109,11 @@ impl Exchange {
 
     /// Returns the node that a bid would take now over all its markets, if it took one (R3, R4, R13).
     pub(crate) fn best_for(&self, bid: BidId) -> Option<Candidate> {
-        let terms = &self.bid(bid).terms;
+        let ceiling = self.bid(bid).terms.ceiling;
         let (mut displacement, mut free, mut standing) =
             (Cheapest::default(), Cheapest::default(), Cheapest::default());
-        for market in self.open_to(terms) {
-            let affordable = |o: &Candidate| o.needed <= terms.ceiling;
+        for market in self.open_markets(bid) {
+            let affordable = |o: &Candidate| o.needed <= ceiling;
             displacement.look_at(market, self.displacement(market).filter(affordable));
             free.look_at(market, self.free_unit(market).filter(affordable));
             standing.look_at(market, self.standing_notices(market).next().filter(affordable));
@@ -130,21 +130,18 @@ impl Exchange {
         bid: BidId,
         in_market: impl Fn(MarketId) -> Option<Candidate>,
     ) -> Option<Candidate> {
-        let (terms, mut best) = (&self.bid(bid).terms, Cheapest::default());
-        for market in self.open_to(terms) {
-            best.look_at(market, in_market(market).filter(|candidate| candidate.needed <= terms.ceiling));
+        let (ceiling, mut best) = (self.bid(bid).terms.ceiling, Cheapest::default());
+        for market in self.open_markets(bid) {
+            best.look_at(market, in_market(market).filter(|candidate| candidate.needed <= ceiling));
         }
         best.candidate()
     }
 
-    /// Returns the markets of a bid in which it may buy (R17), in the order in which they were named.
+    /// Returns the markets of a bid in which it may buy (R17, R18), in the order in which they were named.
     pub(crate) fn open_markets(&self, bid: BidId) -> impl Iterator<Item = MarketId> {
-        self.open_to(&self.bid(bid).terms)
-    }
-
-    fn open_to<'a>(&'a self, terms: &'a BidTerms) -> impl Iterator<Item = MarketId> + use<'a> {
-        let markets = self.scopes.markets(terms.scope).iter().copied();
-        markets.filter(|market| !self.sells(terms.tenant, *market))
+        let BidTerms { tenant, scope, .. } = self.bid(bid).terms;
+        let markets = self.scopes.markets(scope).iter().copied();
+        markets.filter(move |market| self.market(*market).serves(bid, tenant))
     }
 
     /// Returns how many of `nodes` a bid would take in a market now, and how many of these only after a notice.

@@ -121,7 +121,7 @@ impl Exchange {
         bid.queued_nodes = unmet;
         for (at, id_of_market) in scopes.markets(bid.terms.scope).iter().enumerate() {
             let market = &mut markets[id_of_market.0 as usize];
-            let queued = queued.filter(|_| !market.sells(tenant));
+            let queued = queued.filter(|_| market.serves(id, tenant));
             let (demand, handle) = (&mut market.book.demand, bid.handle(at));
             let removed = before.is_some_and(|before| demand.remove(tenant, before, rank, handle));
             let inserted =
@@ -202,7 +202,7 @@ impl Exchange {
     /// The highest unit reserve that a bid would accept in a market instead of one of its claims (R6).
     pub(super) fn accepts_instead(&self, id: BidId, market: MarketId) -> Option<Price> {
         let bid = self.bid(id);
-        if bid.claims.is_empty() || self.sells(bid.terms.tenant, market) {
+        if bid.claims.is_empty() || !self.market(market).serves(id, bid.terms.tenant) {
             return None;
         }
         let victim = self.dearest_victim(id, bid.rescue_market(market))?;
@@ -227,32 +227,37 @@ impl Exchange {
     /// Reindexes all bids of an account that search in a market, after it began or stopped to sell
     /// there (R17).
     pub(crate) fn requeue_in(&mut self, account: AccountId, market: MarketId) {
-        let sells = self.sells(account, market);
         // Bids that have ended are removed, so that they are not read the next time.
         let mut bids = std::mem::take(&mut self.accounts[account.0 as usize].bids);
         bids.retain(|id| self.bids.get(*id).is_some());
         for id in bids.iter().copied() {
             let bid = self.bid(id);
             let seeks = bid.queued.is_some() || !bid.claims.is_empty();
-            if !seeks || !self.markets_of(id).contains(&market) {
-                continue;
+            if seeks && self.markets_of(id).contains(&market) {
+                self.requeue_bid_in(id, market);
             }
-            if let Some(queued) = self.bid(id).queued {
-                let (rank, unmet) = (self.bid(id).rank(), self.bid(id).queued_nodes);
-                let (demand, handle) = self.demand_of(id, market);
-                demand.remove(account, queued, rank, handle);
-                if !sells {
-                    demand.insert(id, account, queued, unmet, rank, handle);
-                }
-                self.dirty.insert(market);
-            }
-            self.reindex_rescue(id);
         }
         self.accounts[account.0 as usize].bids = bids;
     }
 
+    /// Reindexes a bid in one of its markets, after a change of whether the market serves it.
+    pub(crate) fn requeue_bid_in(&mut self, id: BidId, market: MarketId) {
+        let bid = self.bid(id);
+        let (tenant, rank, unmet) = (bid.terms.tenant, bid.rank(), bid.queued_nodes);
+        if let Some(queued) = bid.queued {
+            let serves = self.market(market).serves(id, tenant);
+            let (demand, handle) = self.demand_of(id, market);
+            demand.remove(tenant, queued, rank, handle);
+            if serves {
+                demand.insert(id, tenant, queued, unmet, rank, handle);
+            }
+            self.dirty.insert(market);
+        }
+        self.reindex_rescue(id);
+    }
+
     /// Returns the demand of one of a bid's markets, with the bid's handle there.
-    pub(crate) fn demand_of(&mut self, id: BidId, market: MarketId) -> (&mut Demand, &mut Option<Handle>) {
+    fn demand_of(&mut self, id: BidId, market: MarketId) -> (&mut Demand, &mut Option<Handle>) {
         let bid = self.bids.get_mut(id).expect("an active bid");
         let mut named = self.scopes.markets(bid.terms.scope).iter();
         let at = named.position(|named| *named == market).expect("one of its markets");

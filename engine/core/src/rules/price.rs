@@ -5,6 +5,7 @@ use crate::exchange::{Exchange, Market};
 use crate::state::Allocation;
 use crate::state::meter::Tariff;
 use crate::types::market_rules::{MarketRules, Pricing};
+use crate::types::market_state::MarketState;
 use crate::types::money::Price;
 use crate::types::numbers::{Numbers, Supply};
 use crate::types::units::{MarketId, UnitId};
@@ -69,10 +70,11 @@ impl Exchange {
     }
 
     /// Returns the lowest ceiling with which a new tenant's bid would get all of `nodes` nodes now
-    /// (R9): that of the `nodes`-th cheapest among free units, standing notices and displacements.
+    /// (R9): that of the `nodes`-th cheapest among free units, standing notices and displacements. None if the market
+    /// takes no new bids (R18).
     pub(crate) fn entry_price_of(&self, id: MarketId, nodes: u32) -> Option<Price> {
         let market = self.market(id);
-        if nodes == 0 || u64::from(nodes) > market.rules.bid_nodes_max {
+        if market.state != MarketState::Open || nodes == 0 || u64::from(nodes) > market.rules.bid_nodes_max {
             return None;
         }
         let needed = self.needed_for(id, nodes)?;

@@ -11,7 +11,7 @@ use crate::types::units::{AllocationId, BidId, MarketId};
 impl Exchange {
     pub(crate) fn settle(&mut self) {
         // If no book has changed, no bid can be served that could not be served before.
-        while self.do_what_is_due() || !self.dirty.is_empty() && self.serve() {}
+        while self.do_what_is_due() || self.end_emptied_market() || !self.dirty.is_empty() && self.serve() {}
         if let Some(bid) = self.immediate.take() {
             self.end_immediate(bid);
         }

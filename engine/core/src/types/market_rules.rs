@@ -1,5 +1,7 @@
 //! The rules of a market: names, defaults and bounds, in one table.
 
+use std::ops::RangeInclusive;
+
 use crate::types::reject::Reject;
 use crate::types::units::Micros;
 
@@ -89,22 +91,35 @@ impl MarketRules {
         Ok(rules)
     }
 
+    /// Returns the numbers that a rule allows; None for a name without a number.
+    pub fn range(name: &str) -> Option<RangeInclusive<u64>> {
+        Some(match name {
+            "tick" | "ceiling_max" => 1..=PRICE_MAX,
+            "increment_bps" => 0..=1_000_000,
+            "bid_nodes_max" => 1..=u64::from(u32::MAX),
+            "min_runtime_us" | "notice_us" | "min_charge_us" => 0..=SPAN_MAX,
+            "start_timeout_us" => 1..=SPAN_MAX,
+            "fee_bps" => 0..=10_000,
+            _ => return None,
+        })
+    }
+
     fn set(&mut self, change: &RuleChange) -> Option<()> {
-        let number = |least: u64, most: u64| match change.value {
-            RuleValue::Number(n) if (least..=most).contains(&n) => Some(n),
-            RuleValue::Number(_) | RuleValue::Word(_) => None,
+        let number = || match (&change.value, Self::range(&change.name)) {
+            (RuleValue::Number(n), Some(range)) if range.contains(n) => Some(*n),
+            (RuleValue::Number(_) | RuleValue::Word(_), _) => None,
         };
-        let span = |least: u64| number(least, SPAN_MAX).map(Micros);
+        let span = || number().map(Micros);
         match &*change.name {
-            "tick" => self.tick = number(1, PRICE_MAX)?,
-            "increment_bps" => self.increment_bps = number(0, 1_000_000)?,
-            "ceiling_max" => self.ceiling_max = number(1, PRICE_MAX)?,
-            "bid_nodes_max" => self.bid_nodes_max = number(1, u64::from(u32::MAX))?,
-            "min_runtime_us" => self.min_runtime = span(0)?,
-            "notice_us" => self.notice = span(0)?,
-            "start_timeout_us" => self.start_timeout = span(1)?,
-            "min_charge_us" => self.min_charge = span(0)?,
-            "fee_bps" => self.fee_bps = number(0, 10_000)?,
+            "tick" => self.tick = number()?,
+            "increment_bps" => self.increment_bps = number()?,
+            "ceiling_max" => self.ceiling_max = number()?,
+            "bid_nodes_max" => self.bid_nodes_max = number()?,
+            "min_runtime_us" => self.min_runtime = span()?,
+            "notice_us" => self.notice = span()?,
+            "start_timeout_us" => self.start_timeout = span()?,
+            "min_charge_us" => self.min_charge = span()?,
+            "fee_bps" => self.fee_bps = number()?,
             "pricing" => {
                 self.pricing = match &change.value {
                     RuleValue::Word(word) if &**word == "HighestLosing" => Pricing::HighestLosing,

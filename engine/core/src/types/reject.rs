@@ -29,7 +29,7 @@ rejects! {
     KeyConflict = "KEY_CONFLICT",
     /// A market of this name is open already.
     MarketExists = "MARKET_EXISTS",
-    /// No market of this name is open.
+    /// No market has this name.
     UnknownMarket = "UNKNOWN_MARKET",
     /// No market rule has this name.
     UnknownRule = "UNKNOWN_RULE",
@@ -79,6 +79,8 @@ rejects! {
     Protected = "PROTECTED",
     /// The ceiling may not be lowered below the reserve of a held node (R2).
     BelowReserve = "BELOW_RESERVE",
+    /// The market is closing or has ended: it takes no new bids, no more capacity, and is not closed again (R18).
+    MarketClosed = "MARKET_CLOSED",
 }
 
 impl fmt::Display for Reject {

@@ -1,5 +1,6 @@
 //! The whole state of the market in a form that two implementations can compare.
 
+use crate::types::market_state::MarketState;
 use crate::types::money::{Price, Totals};
 use crate::types::numbers::{Numbers, Supply};
 use crate::types::units::{AllocationId, BidId, MarketId, Micros, UnitId};
@@ -22,6 +23,8 @@ pub struct StateDump {
 pub struct MarketDump {
     /// The number of the market.
     pub market: MarketId,
+    /// The state of the market (R18).
+    pub state: MarketState,
     /// The five numbers (R9).
     pub numbers: Numbers,
     /// The number of units in each state.

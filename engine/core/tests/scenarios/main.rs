@@ -4,6 +4,7 @@
 
 mod after_notice;
 mod billing;
+mod closing;
 mod displacement;
 mod free_units;
 mod gangs;

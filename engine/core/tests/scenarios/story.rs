@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `market a100/us notice=60s tick=0.01` | opens a market; without a name `a100/eu`, which a story that opens none has with the default rules |
 //! | `rules notice=60s` | changes rules |
+//! | `close`, `close in a100/us` | closes a market |
 //! | `offer p1 2 @ 1.10` | p1's standing offer: 2 units at a reserve of $1.10 per node-hour |
 //! | `bid t1 3 @ 1.50` | a bid for 3 nodes; options: `as x` (its name; else the tenant's), `min 2`, `until 600s`, `ioc`, `close`, `type a100` |
 //! | `amend t1 to 2 @ 1.60` | either or both |
@@ -155,6 +156,7 @@ impl Teller {
                 let market = named.unwrap_or_else(|| self.only_market());
                 Command::ChangeRules { market, rules: words.rules() }
             }
+            "close" => Command::CloseMarket { market: self.market_in(words) },
             "offer" => Command::PutOffer {
                 market: self.market_in(words),
                 reserve: words.price_at().expect("a reserve"),

@@ -168,8 +168,12 @@ impl Stream {
             10..=13 => self.on_a_bid(dump),
             14..=17 => self.on_a_node(dump),
             18 => Some(self.on_a_unit()),
-            _ if self.one_in(4) => Some(Command::ChangeRules { market: self.market(), rules: self.rules() }),
-            _ => None,
+            _ => match self.below(12) {
+                0..=2 => Some(Command::ChangeRules { market: self.market(), rules: self.rules() }),
+                3 => Some(Command::CloseMarket { market: self.market() }),
+                4 | 5 => Some(Command::OpenMarket { market: self.market(), rules: Vec::new() }),
+                _ => None,
+            },
         };
         if let Some(Command::PlaceBid(bid)) = &command {
             self.tenants.insert(BidId(self.made), bid.tenant.clone());

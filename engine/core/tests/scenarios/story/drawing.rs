@@ -6,7 +6,7 @@ use kubebid_core::event::{Event, Fact, Node, Scope};
 use kubebid_core::numbers::Numbers;
 use kubebid_core::state_dump::{AllocationDump, AllocationState, BidDump, MarketDump, StateDump};
 use kubebid_core::units::{AccountName, BidId, MarketId, Micros, UnitId};
-use kubebid_core::{Auction, Exchange, Price};
+use kubebid_core::{Auction, Exchange, MarketState, Price};
 use std::collections::BTreeMap;
 
 /// The names of the bids, and their tenants.
@@ -56,9 +56,14 @@ impl Cast {
         let dump = exchange.dump();
         let bids = dump.bids.iter().map(|bid| self.bid(exchange, bid, &dump.allocations));
         let markets = dump.markets.iter().map(|market| {
-            let MarketDump { market, numbers, supply } = market;
+            let MarketDump { market, state, numbers, supply } = market;
             let free = if supply.free > 0 { format!(", {} free", supply.free) } else { String::new() };
-            format!("{}{free}\n", prices(exchange, *market, numbers))
+            let closed = match state {
+                MarketState::Open => "",
+                MarketState::Closing(_) => ", closing",
+                MarketState::Ended => ", ended",
+            };
+            format!("{}{free}{closed}\n", prices(exchange, *market, numbers))
         });
         bids.chain(markets).collect()
     }
@@ -98,7 +103,7 @@ impl Cast {
     /// Draws the five numbers and the supply of each market.
     pub(super) fn numbers(&self, exchange: &Exchange) -> String {
         let markets = exchange.dump().markets.into_iter().map(|market| {
-            let MarketDump { market, numbers, supply } = market;
+            let MarketDump { market, numbers, supply, .. } = market;
             let prices = prices(exchange, market, &numbers);
             let (floor, lowest) = (price(numbers.floor), price(numbers.lowest_accepted));
             let losing = price(numbers.highest_losing);
@@ -125,6 +130,8 @@ impl Cast {
         match fact {
             Fact::MarketOpened { market } => format!("{} opens", exchange.names().market(*market)),
             Fact::RulesChanged { market } => format!("{} has other rules", exchange.names().market(*market)),
+            Fact::MarketClosing { market } => format!("{} is closing", exchange.names().market(*market)),
+            Fact::MarketEnded { market } => format!("{} has ended", exchange.names().market(*market)),
             Fact::OfferPut { provider, capacity, reserve, .. } => {
                 format!("{} offers {capacity} @ {}", account(*provider), price(*reserve))
             }
