@@ -8,12 +8,14 @@ use prost_types::field_descriptor_proto::{Label, Type as Kind};
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet,
 };
+use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{
-    AdditionalProperties, ArrayBuilder, ObjectBuilder, RefBuilder, Schema, SchemaFormat, SchemaType, Type,
+    AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, RefBuilder, Schema, SchemaFormat,
+    SchemaType, Type,
 };
 use utoipa::{PartialSchema, ToSchema};
 
@@ -30,14 +32,36 @@ const NAME_OR_NONE: &str = "^[A-Za-z0-9._-]{0,63}$";
 /// Matches the name that a request gives to a market.
 const MARKET: &str = "^[A-Za-z0-9._-]{1,63}/[A-Za-z0-9._-]{1,63}$";
 
+/// Matches an address of a node.
+const ADDRESS: &str = "^[A-Za-z0-9.:_%][A-Za-z0-9.:_%-]{0,252}$";
+/// Matches the name of a user on a node, or no name.
+const USER: &str = "^([A-Za-z0-9._][A-Za-z0-9._-]{0,62})?$";
+/// Matches text that may have several lines.
+const LINES: &str = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f]*$";
+
+/// Matches bytes in base64, padded.
+const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
+
+/// The most addresses or ports of a node.
+const ACCESS_ENTRIES: usize = 16;
+/// The longest `node_config` in base64, in characters.
+const NODE_CONFIG: usize = 4 * 16_384usize.div_ceil(3);
+
+/// The beginning of the comment of a field that a request must have.
+const REQUIRED: &str = "Required";
+
 /// The fields of requests that have a pattern of their own.
-const PATTERNS: [(&str, &str); 6] = [
+const PATTERNS: [(&str, &str); 10] = [
     ("PlaceBidRequest.instance_type", NAME_OR_NONE),
     ("QuoteBidRequest.instance_type", NAME_OR_NONE),
     ("PutAccountRequest.name", NAME),
     ("CreateTokenRequest.account", NAME),
     ("InstanceType.name", NAME),
     ("OpenMarketRequest.market", MARKET),
+    ("CloseMarketRequest.market", MARKET),
+    ("NodeAccess.addresses", ADDRESS),
+    ("NodeAccess.user", USER),
+    ("NodeAccess.notes", LINES),
 ];
 
 /// Returns the maximum length of a request's text field, in characters; `None` if the engine made the text.
@@ -47,6 +71,7 @@ fn longest(field: &str) -> Option<usize> {
         "client_key" => Some(128),
         "market" | "markets" => Some(127),
         "unit" => Some(212),
+        "notes" => Some(4096),
         _ => Some(256),
     }
 }
@@ -55,8 +80,42 @@ fn longest(field: &str) -> Option<usize> {
 fn greatest(field: &str) -> u32 {
     match field {
         "page_size" | "levels" => 1000,
+        // A value of a map: the ports of a node.
+        "value" => 65_535,
         _ => u32::MAX,
     }
+}
+
+/// Returns an example of a field by its name, in the JSON of answers.
+fn example(field: &str) -> Option<Value> {
+    let text = match field {
+        "market" | "markets" => "h100-8x/eu-west",
+        "unit" => "h100-8x/eu-west:acme#4",
+        "instance_type" => "h100-8x",
+        "region" => "eu-west",
+        "provider" => "acme",
+        "tenant" | "account" => "vision",
+        "client_key" => "train-7",
+        "bid" | "bids" => "12",
+        "allocation" | "allocations" => "14",
+        "seq" | "min_seq" => "16",
+        "kinds" => "notice_started",
+        "rule" => "R4",
+        "retry_after_us" => "250000",
+        "notice_us" => "120000000",
+        "min_runtime_us" => "900000000",
+        "start_timeout_us" => "600000000",
+        "min_charge_us" => "60000000",
+        "bar_us" => "3600000000",
+        "duration_us" => "1800000000",
+        "node_time_us" => "7200000000",
+        _ if field.ends_with("_us") => "1767225600000000",
+        _ if field.ends_with("_micros") => "2500000",
+        "capacity" | "nodes" | "max_nodes" | "units" => return Some(2.into()),
+        "page_size" => return Some(100.into()),
+        _ => return None,
+    };
+    Some(text.into())
 }
 
 macro_rules! described {
@@ -133,12 +192,17 @@ fn describe(
         // A field that is not known is refused.
         object = object.additional_properties(Some(AdditionalProperties::FreeForm(false)));
     }
+    if name == "NodeAccess" {
+        // One with nothing in it is refused.
+        object = object.min_properties(Some(1));
+    }
     let mut refers_to = BTreeSet::new();
     for (at, field) in message.field.iter().enumerate() {
         let description = comments.at(&[path, &[2, at as i32]].concat());
+        let needed = description.as_deref().is_some_and(|text| text.starts_with(REQUIRED));
         refers_to.extend(referred(message, field));
         object = object.property(field.name(), described_field(message, field, description, is_read));
-        if !is_read && field.oneof_index.is_none() {
+        if needed || !is_read && field.oneof_index.is_none() {
             object = object.required(field.name());
         }
     }
@@ -162,11 +226,16 @@ fn described_field(
 ) -> RefOr<Schema> {
     if let Some(entry) = map_entry(message, field) {
         let value = one(message, &entry.field[1], None, is_read);
-        let labels = is_read && field.name() == "labels";
+        let keys = match field.name() {
+            "labels" => Some(PLAIN),
+            "ports" => Some(NAME),
+            _ => None,
+        };
         let key = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(63));
+        let most = if field.name() == "ports" { ACCESS_ENTRIES } else { 64 };
         return ObjectBuilder::new()
-            .max_properties(is_read.then_some(64))
-            .property_names(labels.then(|| key.pattern(Some(PLAIN)).build()))
+            .max_properties(is_read.then_some(most))
+            .property_names(keys.filter(|_| is_read).map(|keys| key.pattern(Some(keys)).build()))
             .schema_type(Type::Object)
             .description(description)
             .additional_properties(Some(value))
@@ -174,7 +243,11 @@ fn described_field(
             .into();
     }
     if field.label() == Label::Repeated {
-        let most = if field.name() == "bids" && message.name() == "PlaceBidsRequest" { 1000 } else { 100 };
+        let most = match (message.name(), field.name()) {
+            ("PlaceBidsRequest", "bids") => 1000,
+            ("NodeAccess", _) => ACCESS_ENTRIES,
+            _ => 100,
+        };
         return ArrayBuilder::new()
             .description(description)
             .items(one(message, field, None, is_read))
@@ -191,7 +264,7 @@ fn one(
     description: Option<String>,
     is_read: bool,
 ) -> RefOr<Schema> {
-    let object = ObjectBuilder::new().description(description.clone());
+    let object = ObjectBuilder::new().description(description.clone()).examples(example(field.name()));
     match field.r#type() {
         Kind::Message | Kind::Enum => {
             return RefBuilder::new()
@@ -214,16 +287,21 @@ fn one(
         Kind::Uint32 => object
             .schema_type(Type::Integer)
             .format(Some(SchemaFormat::Custom("uint32".into())))
-            .minimum(Some(0))
+            .minimum(Some(u8::from(field.name() == "value")))
             .maximum(is_read.then(|| greatest(field.name()))),
         Kind::Bool => object.schema_type(Type::Boolean),
         Kind::String if is_read => {
             let name = format!("{}.{}", message.name(), field.name());
             let own = PATTERNS.iter().find(|(known, _)| *known == name).map(|(_, pattern)| *pattern);
-            let longest = if own.is_some() { None } else { longest(field.name()) };
+            let longest = if own.is_some_and(|own| own != LINES) { None } else { longest(field.name()) };
             object.schema_type(Type::String).pattern(Some(own.unwrap_or(PLAIN))).max_length(longest)
         }
         Kind::String => object.schema_type(Type::String),
+        Kind::Bytes => object
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Byte)))
+            .pattern(is_read.then_some(BASE64))
+            .max_length(is_read.then_some(NODE_CONFIG)),
         Kind::Double
         | Kind::Float
         | Kind::Int64
@@ -231,7 +309,6 @@ fn one(
         | Kind::Fixed64
         | Kind::Fixed32
         | Kind::Group
-        | Kind::Bytes
         | Kind::Sfixed32
         | Kind::Sfixed64
         | Kind::Sint32
@@ -257,7 +334,7 @@ fn described_enum(comments: &Comments, path: &[i32], kind: &EnumDescriptorProto)
 }
 
 /// The names of all messages that callers send, or that are part of such a message: in those nothing is written
-/// by the engine, so nothing is required.
+/// by the engine, so only what its comment calls required is.
 fn read_from_callers(set: &FileDescriptorSet) -> BTreeSet<String> {
     let mut fields = BTreeMap::new();
     let mut open = Vec::new();

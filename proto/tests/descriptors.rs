@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const METHODS: &str = "
     AccountService: GetAccount
-    AdminService: OpenMarket ChangeRules PutInstanceType AdvanceTime PutAccount ListAccounts CreateToken ListTokens RevokeToken
+    AdminService: OpenMarket ChangeRules CloseMarket PutInstanceType AdvanceTime PutAccount ListAccounts CreateToken ListTokens RevokeToken
     AllocationService: GetAllocation ListAllocations ReportReady ReleaseAllocation
     BidService: PlaceBid PlaceBids QuoteBid GetBid ListBids AmendBid CancelBid
     BillingService: ListCharges GetStatement

@@ -120,6 +120,17 @@ fn an_event_names_its_kind() {
     assert_eq!(read::<v1::Event>(&text), Ok(event));
 }
 
+#[test]
+fn bytes_are_base64_and_absent_ones_are_left_out() {
+    let bid = v1::Bid { node_config: Some(b"\0ssh\xff".to_vec()), ..bid() };
+    let text = serde_json::to_value(&bid).unwrap();
+    assert_eq!(text["node_config"], "AHNzaP8=");
+    assert_eq!(read::<v1::Bid>(&text), Ok(bid));
+    assert_eq!(serde_json::to_value(self::bid()).unwrap().get("node_config"), None);
+    let refused = read::<v1::PlaceBidRequest>(&json!({ "node_config": "no base64!" }));
+    assert_eq!(refused, Err("node_config".into()));
+}
+
 fn bid() -> v1::Bid {
     v1::Bid {
         bid: 3,

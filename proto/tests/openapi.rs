@@ -27,6 +27,16 @@ fn requests_say_what_is_too_much() {
         (&json!(64), &json!(63))
     );
     assert_eq!(bid["markets"]["maxItems"], 100);
+    assert_eq!(
+        (&bid["node_config"]["format"], &bid["node_config"]["maxLength"]),
+        (&json!("byte"), &json!(21848))
+    );
+    let access = &schema::<v1::NodeAccess>()["properties"];
+    assert_eq!(
+        (&access["addresses"]["maxItems"], &access["ports"]["maxProperties"]),
+        (&json!(16), &json!(16))
+    );
+    assert_eq!(access["ports"]["additionalProperties"]["maximum"], 65_535);
     assert_eq!(schema::<v1::ListBidsRequest>()["properties"]["page_size"]["maximum"], 1000);
     let name = &schema::<v1::OpenMarketRequest>()["properties"]["market"];
     assert!(name["pattern"].as_str().unwrap().contains("{1,63}/"), "{name}");
@@ -34,12 +44,13 @@ fn requests_say_what_is_too_much() {
 }
 
 #[test]
-fn what_is_not_optional_is_required_in_answers_and_nothing_is_in_requests() {
+fn what_is_not_optional_is_required_in_answers_and_what_the_comment_says_in_requests() {
     let required = schema::<v1::Bid>()["required"].clone();
     let required: Vec<&str> =
         required.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert!(required.contains(&"held") && !required.contains(&"unfilled_reason"), "{required:?}");
-    assert_eq!(schema::<v1::PlaceBidRequest>().get("required"), None);
+    assert_eq!(schema::<v1::PlaceBidRequest>()["required"], json!(["ceiling_micros", "max_nodes"]));
+    assert_eq!(schema::<v1::QuoteBidRequest>().get("required"), None);
 }
 
 #[test]
@@ -61,4 +72,12 @@ fn a_schema_brings_all_it_refers_to() {
         assert!(names.contains(&name), "{name} is missing from {names:?}");
     }
     assert_eq!(v1::event::Claimed::name(), "Event.Claimed");
+}
+
+#[test]
+fn prices_names_and_instants_have_examples() {
+    let bid = &schema::<v1::PlaceBidRequest>()["properties"];
+    assert_eq!(bid["ceiling_micros"]["examples"], json!(["2500000"]));
+    assert_eq!(bid["markets"]["items"]["examples"], json!(["h100-8x/eu-west"]));
+    assert_eq!(schema::<v1::Notice>()["properties"]["deadline_us"]["examples"], json!(["1767225600000000"]));
 }
