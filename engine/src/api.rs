@@ -16,8 +16,10 @@ mod follow;
 mod inject;
 mod labels;
 mod markets;
+mod node_data;
 mod offer_reads;
 mod offers;
+mod pending_rows;
 mod prices;
 mod quote;
 
@@ -33,9 +35,10 @@ use futures_util::{Stream, StreamExt, stream};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 use inject::Drills;
 use labels::PendingLabels;
+use node_data::PendingNodeData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// The time for which a read waits for `min_seq` if its caller names no deadline.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,6 +61,9 @@ struct Inner {
     auth: Auth,
     usage: Usage,
     pending_labels: Arc<PendingLabels>,
+    pending_node_data: Arc<PendingNodeData>,
+    /// Notified after data of nodes is noted whose bid or allocation may have ended.
+    late_node_data: Arc<Notify>,
     public_markets: bool,
     page: bool,
     /// Absent if drills are not allowed.
@@ -84,22 +90,27 @@ impl Api {
     /// # Errors
     /// The store or the engine does not answer.
     pub async fn start(engine: Engine, options: ApiOptions) -> Result<Api, ApiError> {
-        let pending_labels = PendingLabels::start(engine.applied(), engine.store().rows().clone());
+        let pending_labels = labels::start(engine.applied(), engine.store().rows().clone());
+        let pending_node_data = node_data::start(engine.applied(), engine.store().rows().clone());
         let auth = Auth::start(engine.store().rows().clone(), options.limits).await?;
         let usage = Usage::follow(&engine).await?;
         let (closing, is_closing) = watch::channel(false);
         let ApiOptions { public_markets, page, .. } = options;
         let drills = options.allow_inject.then(|| Drills::start(&engine, is_closing));
-        Ok(Api(Arc::new(Inner {
+        let api = Api(Arc::new(Inner {
             engine,
             auth,
             usage,
             pending_labels,
+            pending_node_data,
+            late_node_data: Arc::default(),
             public_markets,
             page,
             drills,
             closing,
-        })))
+        }));
+        api.delete_node_data_of_ended();
+        Ok(api)
     }
 
     /// Returns true if the engine takes commands and the server is not stopping.

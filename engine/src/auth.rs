@@ -4,6 +4,7 @@
 //! reveals nothing about a token. The table is read again after every change made here, and every few
 //! seconds because other programs may change it too.
 
+pub(crate) mod audit;
 mod bootstrap;
 pub(crate) mod caller;
 mod directory;
@@ -13,7 +14,7 @@ pub(crate) mod methods;
 pub mod policy;
 mod secret;
 
-pub use bootstrap::{BootstrapError, bootstrap_admin};
+pub use bootstrap::{BootstrapError, bootstrap, bootstrap_admin};
 pub use directory::{Auth, Session};
 pub(crate) use directory::{LimitState, Origin};
 pub use secret::Secret;

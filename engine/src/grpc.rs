@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tonic::Status;
+use tonic::codec::CompressionEncoding;
 use tonic::server::Grpc;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -36,6 +37,9 @@ use tower::{ServiceExt, service_fn};
 const MESSAGE: usize = 64 * 1024;
 /// The largest frame of a stream of requests, in bytes.
 const FRAME: usize = 4 * 1024 * 1024;
+/// The smallest answer that is compressed if the caller accepts gzip, in bytes. Requests and streams are never
+/// compressed.
+const LEAST_COMPRESSED: usize = 1024;
 /// The interval at which the health service checks if the engine is open.
 const HEALTH: Duration = Duration::from_millis(250);
 
@@ -133,9 +137,16 @@ async fn called(api: Api, call: Call, caller: Caller, request: Request) -> Respo
         Call::Once(call) => {
             let service = service_fn(|request: tonic::Request<Bytes>| {
                 let answer = call(api.clone(), caller.clone(), request.into_inner());
-                async move { answered(answer.await) }
+                async move {
+                    let mut response = tonic::Response::new(answer.await?);
+                    if response.get_ref().len() < LEAST_COMPRESSED {
+                        response.disable_compression();
+                    }
+                    Ok::<_, Status>(response)
+                }
             });
-            grpc(MESSAGE).unary(service, request.map(timed::body)).await
+            let mut grpc = grpc(MESSAGE).send_compressed(CompressionEncoding::Gzip);
+            grpc.unary(service, request.map(timed::body)).await
         }
         Call::Watch(call) => {
             let (watch, mut watched) = oneshot::channel();
@@ -165,10 +176,6 @@ async fn called(api: Api, call: Call, caller: Caller, request: Request) -> Respo
         }
     };
     response.map(Body::new)
-}
-
-fn answered<T>(answer: Result<T, ApiError>) -> Result<tonic::Response<T>, Status> {
-    Ok(tonic::Response::new(answer?))
 }
 
 fn add_reflection(routes: Routes) -> Routes {

@@ -2,6 +2,8 @@
 
 mod bind;
 mod document;
+mod examples;
+mod layers;
 mod operation;
 mod operations;
 mod page;
@@ -51,9 +53,11 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// The deadline of a request, in whole seconds.
 const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
 
-/// Returns all of REST, with the OpenAPI document and the market page.
+pub(crate) use layers::{layered, origin};
+
+/// Returns all of REST, with the OpenAPI document and the market page. Pages of other origins may not read it.
 pub fn router(api: Api) -> Router {
-    routes().with_state(api)
+    layered(routes().with_state(api), &[])
 }
 
 /// Returns the same routes before an engine leads. To make them takes a while, so a standby does it in
@@ -100,10 +104,12 @@ fn nothing_here() -> ApiError {
     ApiError::new(Code::UnknownMethod).saying("there is nothing at this path")
 }
 
-/// Answers a request that is not served.
-pub(crate) async fn refuse(error: ApiError, request: Request) -> Response {
-    let (parts, body) = request.into_parts();
-    in_order(problem(error), parts.version, body).await
+/// Returns the routes of an engine that does not lead.
+pub(crate) fn standing_by() -> Router {
+    Router::new().fallback(async |request: Request| {
+        let (parts, body) = request.into_parts();
+        in_order(problem(ApiError::not_leading()), parts.version, body).await
+    })
 }
 
 /// Answers a request that needs no token. It counts for the address it comes from.

@@ -8,7 +8,7 @@ mod service_slot;
 mod tls;
 
 use crate::api::{Api, ApiOptions};
-use crate::auth::{BootstrapError, bootstrap_admin};
+use crate::auth::{BootstrapError, bootstrap};
 use crate::lifecycle::engine::{Engine, Running};
 use crate::lifecycle::error::EngineError;
 use crate::lifecycle::options::Start;
@@ -18,6 +18,7 @@ use crate::wire::status::ApiError;
 pub use connections::ConnectionLimits;
 use connections::Connections;
 use futures_util::future::{BoxFuture, ready};
+use http::HeaderValue;
 use service_slot::{Prepared, ServiceSlot};
 use std::fmt;
 use std::io;
@@ -47,6 +48,9 @@ pub struct ServerConfig {
     pub grace: Duration,
     /// Limits of the connections.
     pub connections: ConnectionLimits,
+    /// The origins whose pages may call REST, as a browser sends them; `*` for all. No page of another origin may
+    /// if this is empty.
+    pub cors_origins: Vec<HeaderValue>,
     /// Options of the API.
     pub api: ApiOptions,
 }
@@ -128,9 +132,7 @@ fn serve_until<'a>(
         let begin = if options.start == Start::Standby { Begin::WhileStandingBy } else { Begin::WhenLeading };
         let starting = async {
             let (engine, running) = Engine::start(options).await?;
-            if let Some(path) = &args.admin_token_file
-                && let Err(error) = bootstrap_admin(engine.store(), path).await
-            {
+            if let Err(error) = bootstrap(engine.store(), args.admin_token_file.as_deref()).await {
                 running.stop().await?;
                 return Err(error.into());
             }
@@ -215,7 +217,7 @@ impl Server {
         mut shutdown: BoxFuture<'_, ()>,
     ) -> Result<(), ServeError> {
         let (address, ops_address) = (self.address(), self.ops_address());
-        let service_slot = ServiceSlot::default();
+        let service_slot = ServiceSlot::new(&self.config.cors_origins);
         let (stop, stopping) = watch::channel(false);
         let (stop_ops, stopping_ops) = watch::channel(false);
         // Started first, because it installs the recorder of metrics: what is counted earlier

@@ -1,4 +1,4 @@
-//! Durable storage: the journal, its snapshots, the lease, and the rows of accounts, tokens and labels.
+//! Durable storage: the journal, its snapshots, the lease, and the rows of accounts, tokens, labels and data of nodes.
 //!
 //! Two databases are supported: PostgreSQL 15 and newer, and SQLite for an engine that needs nothing
 //! installed. Their differences are in one trait with two implementations, `database.rs`; everything else
@@ -52,6 +52,7 @@ mod journal;
 mod labels;
 mod lease;
 mod migrations;
+mod node_data;
 mod postgres;
 mod reader;
 pub(crate) mod reads;
@@ -74,6 +75,7 @@ pub use instance_types::InstanceType;
 pub use journal::{BatchReader, Journal};
 pub use labels::Labels;
 pub use lease::{Lease, LeaseCondition, ObservedLease};
+pub use node_data::{NodeData, NodeDataKey, NodeDataKind};
 pub use reader::{GrantError, grant_reader};
 pub use record::{Batch, BatchBuilder, BatchHash, Position, Record};
 pub use rows::Rows;

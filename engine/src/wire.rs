@@ -1,5 +1,6 @@
 //! Converts between messages of the wire format and types of the domain.
 
+pub(crate) mod access;
 pub(crate) mod admin;
 pub(crate) mod allocation;
 pub(crate) mod bid;

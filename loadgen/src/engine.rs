@@ -129,6 +129,7 @@ fn server_config() -> ServerConfig {
         tls: None,
         grace: GRACE,
         connections: ConnectionLimits::new(Some(CONNECTIONS), Some(CONNECTIONS), IDLE),
+        cors_origins: Vec::new(),
         api: ApiOptions { limits, ..ApiOptions::default() },
     }
 }

@@ -25,6 +25,8 @@ use tonic::{Request, Status, Streaming};
 
 /// The most bids in a frame.
 const FRAME_MAX: usize = 1000;
+/// The number of bytes from which on a frame takes no more bids. An engine accepts 4 MiB.
+const FRAME_BYTES: usize = 1 << 20;
 /// The field of `PlaceBidsRequest` with the bids.
 const BIDS: u32 = 1;
 
@@ -205,6 +207,20 @@ impl Placing {
     }
 
     fn send(&mut self, mut bids: Vec<Sent>) {
+        while !bids.is_empty() {
+            let mut bytes = 0;
+            let mut is_over = |sent: &Sent| {
+                bytes += sent.bid.encoded_len();
+                bytes > FRAME_BYTES
+            };
+            let most = bids.iter().position(&mut is_over).unwrap_or(bids.len()).max(1);
+            let rest = bids.split_off(most);
+            self.send_frame(bids);
+            bids = rest;
+        }
+    }
+
+    fn send_frame(&mut self, mut bids: Vec<Sent>) {
         for sent in &mut bids {
             sent.bid.ensure_key();
             sent.times += 1;

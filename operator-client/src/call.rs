@@ -8,7 +8,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use kubebid_proto::Encoded;
 use prost::Message;
+use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::client::Grpc;
@@ -52,6 +54,29 @@ impl Default for Options {
             window: 4096,
             frame: 256,
         }
+    }
+}
+
+/// The function that is asked before each further try.
+#[derive(Clone, Default)]
+pub(crate) struct OnRetry(Option<Arc<Decide>>);
+
+type Decide = dyn Fn(&Error, Option<Duration>) -> bool + Send + Sync;
+
+impl OnRetry {
+    pub(crate) fn new(decide: impl Fn(&Error, Option<Duration>) -> bool + Send + Sync + 'static) -> Self {
+        OnRetry(Some(Arc::new(decide)))
+    }
+
+    fn tries_again_after(&self, end: &Error, until: Option<Instant>) -> bool {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.0.as_ref().is_none_or(|decide| decide(end, left))
+    }
+}
+
+impl fmt::Debug for OnRetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnRetry").field(&self.0.is_some()).finish()
     }
 }
 
@@ -253,7 +278,9 @@ impl Tries {
         let exhausted = limits.tries.is_some_and(|tries| self.count >= tries) && self.soon_led().is_none();
         let too_late = limits.until.is_some_and(|until| Instant::now() + pause >= until);
         let unsafe_again = limits.repeat == Repeat::Unsafe && self.maybe_taken;
-        if exhausted || too_late || unsafe_again { Err(end) } else { Ok(pause) }
+        let is_over = exhausted || too_late || unsafe_again;
+        let goes_on = !is_over && self.client.on_retry.tries_again_after(&end, limits.until);
+        if goes_on { Ok(pause) } else { Err(end) }
     }
 
     /// Turns to another endpoint; waits once all of them have been tried.

@@ -61,6 +61,7 @@ codes! {
     BelowHeld = "BELOW_HELD",
     Protected = "PROTECTED",
     BelowReserve = "BELOW_RESERVE",
+    MarketClosed = "MARKET_CLOSED",
     BadField = "BAD_FIELD",
     Unauthenticated = "UNAUTHENTICATED",
     Forbidden = "FORBIDDEN",

@@ -1,5 +1,6 @@
 //! Builds a client. The only place that reads the environment.
 
+use crate::call::OnRetry;
 use crate::credential::Credential;
 use crate::endpoints::Endpoints;
 use crate::error::unreadable;
@@ -23,6 +24,7 @@ pub struct Builder {
     token_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
     options: Options,
+    on_retry: OnRetry,
 }
 
 /// A secret, which debug output leaves out.
@@ -96,6 +98,17 @@ impl Builder {
         self
     }
 
+    /// Sets a function that is asked before each further try, with the error that would end the call and the time
+    /// that is left, which is None for a watch: it tries without end. If the function returns false, the call ends
+    /// with that error.
+    pub fn on_retry(
+        mut self,
+        decide: impl Fn(&Error, Option<Duration>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.on_retry = OnRetry::new(decide);
+        self
+    }
+
     /// Makes the client. It connects with its first call. Inside a tokio runtime only.
     pub fn build(self) -> Result<Client, Error> {
         if tokio::runtime::Handle::try_current().is_err() {
@@ -117,6 +130,7 @@ impl Builder {
             endpoints: Arc::new(Endpoints::new(endpoints)),
             credential: Arc::new(credential),
             options,
+            on_retry: self.on_retry,
         })
     }
 

@@ -55,6 +55,7 @@ pub use pages::{Page, PageRequest};
 pub use quote::{CombinedQuote, quoted};
 pub use watch::Watch;
 
+use call::OnRetry;
 use credential::Credential;
 use endpoints::Endpoints;
 use std::sync::Arc;
@@ -66,6 +67,7 @@ pub struct Client {
     endpoints: Arc<Endpoints>,
     credential: Arc<Credential>,
     options: Options,
+    on_retry: OnRetry,
 }
 
 impl Client {

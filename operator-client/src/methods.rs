@@ -88,6 +88,8 @@ methods! {
     safe "AdminService/OpenMarket" open_market(OpenMarketRequest) -> OpenMarketResponse;
     /// Changes rules of a market.
     safe "AdminService/ChangeRules" change_rules(ChangeRulesRequest) -> ChangeRulesResponse;
+    /// Closes a market. A repeat of a lost answer is answered MARKET_CLOSED.
+    safe "AdminService/CloseMarket" close_market(CloseMarketRequest) -> CloseMarketResponse;
     /// Says what a node of a type is.
     safe "AdminService/PutInstanceType" put_instance_type(PutInstanceTypeRequest) -> PutInstanceTypeResponse;
     /// Moves the stepped clock.

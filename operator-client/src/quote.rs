@@ -15,9 +15,11 @@ pub struct CombinedQuote {
 /// Returns the markets as one: the lowest reference and floor of those that have a free node, of all where none
 /// has; a tick that suits all, and the largest increment. `None` if no tick suits all, or if there is no market.
 pub fn quoted(markets: &[v1::Market]) -> Option<CombinedQuote> {
-    let rules = || markets.iter().filter_map(|market| market.rules.as_ref());
+    // A closing market takes no new bids.
+    let markets = || markets.iter().filter(|market| market.state() != v1::market::State::Closing);
+    let rules = || markets().filter_map(|market| market.rules.as_ref());
     let tick_micros = shared_tick_micros(rules().filter_map(|rules| rules.tick_micros))?;
-    let prices = || markets.iter().filter_map(|market| market.price.as_ref());
+    let prices = || markets().filter_map(|market| market.price.as_ref());
     let has_free = |price: &&v1::MarketPrice| price.supply.as_ref().is_some_and(|supply| supply.free > 0);
     let any_free = prices().any(|price| has_free(&price));
     let quote = lowest(prices().filter(|price| !any_free || has_free(price)), tick_micros);

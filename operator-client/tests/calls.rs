@@ -60,6 +60,19 @@ async fn a_full_intake_is_given_the_time_it_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_caller_is_asked_before_each_further_try() {
+    let (engine, channel) = Engine::start();
+    engine.place_bid.answers([Err(away()), Err(away()), Ok(placed(7))]);
+    let builder = Client::builder().channels([channel]).token("sesame");
+    let once = |error: &Error, left: Option<Duration>| {
+        left.is_some() && error.gave_up().is_some_and(|end| end.tries < 2)
+    };
+    let error =
+        builder.on_retry(once).build().unwrap().place_bid(PlaceBidRequest::default()).await.unwrap_err();
+    assert!(matches!(&error, Error::Unavailable(end) if end.tries == 2), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_that_would_pass_the_deadline_is_not_begun() {
     let (engine, channel) = Engine::start();
     engine.place_bid.answers([Err(busy(Duration::from_secs(3600)))]);

@@ -69,6 +69,21 @@ async fn bids_go_out_in_frames_and_each_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_frame_is_never_larger_than_an_engine_accepts() {
+    let (engine, channel) = Engine::start();
+    let (answers, feed) = feed();
+    engine.place_bids.answers([Ok(feed)]);
+    let large = bids(300).map(|bid| PlaceBidRequest { node_config: vec![7; 16 << 10], ..bid });
+    let placing = tokio::spawn(client(channel, 1000, 2000).place_bids(stream::iter(large)).collect());
+    // 63 of them fit in a frame of a mebibyte.
+    for frame in engine.frames(5).await {
+        assert!(prost::Message::encoded_len(&frame) <= 1 << 20);
+        answers.send(Ok(answer(&frame, placed))).unwrap();
+    }
+    assert_eq!(all(placing.await.unwrap()).len(), 300);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_more_than_the_window_is_on_the_way() {
     let (engine, channel) = Engine::start();
     let (answers, feed) = feed();

@@ -1,4 +1,4 @@
-//! Calls of administrators: open a market, change its rules, move a stepped clock, and manage instance types, accounts
+//! Calls of administrators: open a market, change its rules, close it, move a stepped clock, and manage instance types, accounts
 //! and tokens.
 
 use super::Api;
@@ -17,7 +17,7 @@ use kubebid_core::units::Micros;
 use kubebid_proto::v1;
 
 impl Api {
-    /// OpenMarket: opens a market with its rules.
+    /// OpenMarket: opens a market with its rules, or a closed one again.
     pub async fn open_market(
         &self,
         caller: &Caller,
@@ -36,6 +36,16 @@ impl Api {
     ) -> Result<v1::ChangeRulesResponse, ApiError> {
         let done = self.execute_unkeyed(caller, command::change_rules(request)?).await?;
         Ok(v1::ChangeRulesResponse { seq: done.seq })
+    }
+
+    /// CloseMarket: closes a market for new bids and offers; it ends when it has no units.
+    pub async fn close_market(
+        &self,
+        caller: &Caller,
+        request: v1::CloseMarketRequest,
+    ) -> Result<v1::CloseMarketResponse, ApiError> {
+        let done = self.execute_unkeyed(caller, command::close_market(request)?).await?;
+        Ok(v1::CloseMarketResponse { seq: done.seq })
     }
 
     /// AdvanceTime: moves a stepped clock, and settles everything that falls due on the way (R1).

@@ -1,28 +1,58 @@
 //! Calls about allocations: read one, list them, report a node ready, give a node back.
 
 use super::Api;
+use super::bids::BYTES_PER_COMMAND;
+use super::commands::Done;
 use crate::auth::caller::{AccountFilter, Caller};
 use crate::readmodel::queries::AllocationQuery;
 use crate::readmodel::rows::{AllocationRow, NodeState};
+use crate::store::{NodeDataKey, Role};
 use crate::wire::allocation::AllocationNow;
 use crate::wire::status::{ApiError, Code};
-use crate::wire::{allocation, command, page, text};
+use crate::wire::{access, allocation, command, page, text};
 use kubebid_core::Reject;
 use kubebid_core::units::{AllocationId, BidId};
 use kubebid_proto::v1;
+use v1::allocation::State;
 
 const ENDED: Code = Code::Market(Reject::Ended);
+const ALREADY_READY: Code = Code::Market(Reject::AlreadyReady);
 
 impl Api {
-    /// ReportReady: reports that a node runs, so that its billing begins (R15).
+    /// ReportReady: reports that a node runs, so that its billing begins (R15). Answers when the access data is
+    /// written. A node that is ready already gets new access data, if the request has some.
     pub async fn report_ready(
         &self,
         caller: &Caller,
         request: v1::ReportReadyRequest,
     ) -> Result<v1::ReportReadyResponse, ApiError> {
         let keyed = command::report_ready(&caller.account, &request)?;
-        match self.execute(caller, keyed).await {
-            Ok(done) => Ok(v1::ReportReadyResponse { seq: done.seq, repeated: done.repeated }),
+        let data = access::access(request.access)?;
+        let key = NodeDataKey::access(request.allocation);
+        let content = data.iter().filter_map(|data| data.content.as_ref());
+        let cost = 1 + (content.map(|content| content.len()).sum::<usize>() / BYTES_PER_COMMAND) as u64;
+        let (pending, noting) = (self.0.pending_node_data.clone(), data.clone());
+        let note = move |done: &Done| {
+            if let (Some(data), false) = (noting, done.repeated) {
+                pending.note(key, data.brought_by(done.seq));
+            }
+        };
+        match self.execute_settling(caller, keyed, cost, note).await {
+            Ok(done) if done.repeated => {
+                self.compare_node_data(caller, key, done.seq, data.as_ref(), false).await?;
+                Ok(v1::ReportReadyResponse { seq: done.seq, repeated: true })
+            }
+            Ok(done) => {
+                if data.is_some() {
+                    self.0.pending_node_data.kept(caller, &key).await?;
+                }
+                Ok(v1::ReportReadyResponse { seq: done.seq, repeated: false })
+            }
+            Err(ApiError { code: ALREADY_READY, seq: Some(seq), .. }) if data.is_some() => {
+                // The market tells this to the parties of the node only.
+                self.compare_node_data(caller, key, seq, data.as_ref(), true).await?;
+                Ok(v1::ReportReadyResponse { seq, repeated: false })
+            }
             Err(error) if error.code == ENDED => {
                 let is_party = |row: &AllocationRow| is_tenant(caller, row) || is_provider(caller, row);
                 Err(self.ended_for(caller, request.allocation, error, is_party).await)
@@ -56,8 +86,21 @@ impl Api {
         self.projected_up_to(caller, request.min_seq).await?;
         let seq = self.0.engine.projected();
         let row = self.allocation_row(caller, request.allocation).await?;
-        let found = self.as_they_are(caller, row.into_iter().collect()).await?.pop();
-        let found = found.ok_or_else(|| unknown(request.allocation))?;
+        let row = row.ok_or_else(|| unknown(request.allocation))?;
+        let is_tenant = caller.roles.has(Role::Tenant) && is_tenant(caller, &row);
+        let is_provider = caller.roles.has(Role::Provider) && is_provider(caller, &row);
+        let bid = row.bid;
+        let found = self.as_they_are(caller, vec![row]).await?.pop();
+        let mut found = found.ok_or_else(|| unknown(request.allocation))?;
+        // Not for administrators: it may hold secrets of the two parties.
+        let ended = found.state() == State::Ended;
+        if !ended && (is_tenant || is_provider) {
+            found.node_config = self.content_of(NodeDataKey::config(bid.0)).await?.map(Into::into);
+        }
+        if !ended && is_tenant {
+            let access = self.content_of(NodeDataKey::access(found.allocation)).await?;
+            found.access = access.map(access::stored_access).transpose()?;
+        }
         Ok(v1::GetAllocationResponse { seq, allocation: Some(found) })
     }
 

@@ -4,6 +4,7 @@ use super::{Api, LOOKED_AT};
 use crate::auth::caller::{AccountFilter, Caller};
 use crate::readmodel::queries::BidQuery;
 use crate::readmodel::rows::BidRow;
+use crate::store::{NodeDataKey, Role};
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{bid, command, page, text};
 use kubebid_core::Reject;
@@ -35,7 +36,13 @@ impl Api {
             false => projections.bid_of(caller.account.as_str(), bid).await?,
         };
         let row = row.ok_or_else(unknown)?;
-        let bid = self.with_the_present(vec![row]).await?.pop();
+        let mut bid = self.with_the_present(vec![row]).await?.pop();
+        if let Some(bid) = &mut bid
+            && bid.tenant == caller.account.as_str()
+            && caller.roles.has(Role::Tenant)
+        {
+            bid.node_config = self.content_of(NodeDataKey::config(bid.bid)).await?.map(Into::into);
+        }
         Ok(v1::GetBidResponse { seq, bid })
     }
 

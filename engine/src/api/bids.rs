@@ -5,14 +5,14 @@ use super::commands::{Done, done};
 use crate::auth::caller::Caller;
 use crate::auth::limits::{Reservation, Room};
 use crate::runtime::intake::unstamped;
-use crate::store::Labels;
-use crate::wire::command;
+use crate::store::{Labels, NodeData, NodeDataKey};
 use crate::wire::lists;
 use crate::wire::status::{ApiError, Code};
+use crate::wire::{access, command};
 use kubebid_core::event::Scope;
 use kubebid_core::units::{BidId, ClientKey};
 use kubebid_core::views::BidView;
-use kubebid_core::{Command, StampedCommand};
+use kubebid_core::{Command, MarketState, StampedCommand};
 use kubebid_proto::v1;
 use std::cmp::Reverse;
 use std::mem;
@@ -20,11 +20,11 @@ use std::slice;
 use std::sync::Arc;
 use v1::place_bids_response::{Result as BidResult, result::Outcome};
 
-/// The number of bytes of labels that count as one more command.
-const LABELS_PER_COMMAND: usize = 256;
+/// The number of bytes beside the journal that count as one more command.
+pub(super) const BYTES_PER_COMMAND: usize = 256;
 
 impl Api {
-    /// PlaceBid: places a bid. Answers when the bid is durable and its labels are written.
+    /// PlaceBid: places a bid. Answers when the bid is durable, and its labels and `node_config` are written.
     pub async fn place_bid(
         &self,
         caller: &Caller,
@@ -132,10 +132,13 @@ impl Api {
         let most = Room { bids: limits.open_bids, nodes: limits.nodes_wanted };
         let (bids, mut refused) = (requests.len(), Vec::with_capacity(requests.len()));
         let (mut commands, mut rooms) = (Vec::with_capacity(bids), Vec::with_capacity(bids));
-        let (mut labels, mut over) = (Vec::with_capacity(bids), Vec::new());
+        let (mut beside, mut over) = (Vec::with_capacity(bids), Vec::new());
         let mut market = None;
         for request in requests {
-            let read = command::place_bid(&caller.account, request, &mut market);
+            let read = access::node_config(request).and_then(|node_config| {
+                let (key, bid, labels) = command::place_bid(&caller.account, request, &mut market)?;
+                Ok((key, bid, Beside { labels, node_config }))
+            });
             let read = read.map(|(key, bid, of_bid)| {
                 rooms.push(match check_ceiling(bid.ceiling.0, limits.ceiling_micros) {
                     Ok(()) => Room { bids: 1, nodes: u64::from(bid.max_nodes) },
@@ -145,7 +148,7 @@ impl Api {
                     }
                 });
                 commands.push(unstamped(key, Command::PlaceBid(bid)));
-                labels.push(of_bid);
+                beside.push(of_bid);
             });
             refused.push(read.err().map(Box::new));
         }
@@ -165,24 +168,26 @@ impl Api {
                 Err(error) => error,
             };
             // The bids before this one keep their places.
-            drop((commands.remove(at), rooms.remove(at), labels.remove(at)));
+            drop((commands.remove(at), rooms.remove(at), beside.remove(at)));
             let mut handed_over = refused.iter_mut().filter(|refused| refused.is_none());
             *handed_over.nth(at).expect("there is one for each command") = Some(Box::new(limit));
         }
-        if let (counted, Some(limit)) = self.count_commands(caller, labels.iter().map(cost)) {
+        if let (counted, Some(limit)) = self.count_commands(caller, beside.iter().map(Beside::cost)) {
             rooms.drain(counted..).for_each(|room| reservation.give_back(room));
             commands.truncate(counted);
-            labels.truncate(counted);
+            beside.truncate(counted);
             let handed_over = refused.iter_mut().filter(|refused| refused.is_none());
             handed_over.skip(counted).for_each(|refused| *refused = Some(Box::new(limit.clone())));
         }
-        (Placing { commands, rooms, reservation, labels: labels.into() }, refused)
+        (Placing { commands, rooms, reservation, beside: beside.into() }, refused)
     }
 
     /// Submits bids and settles what was reserved for them. Returns the outcome of each.
     async fn submit_bids(&self, caller: &Caller, placing: Placing) -> Vec<Result<Done, Box<ApiError>>> {
-        let Placing { commands, rooms, mut reservation, labels } = placing;
-        let (pending_labels, noting, bids) = (self.0.pending_labels.clone(), labels.clone(), rooms.len());
+        let Placing { commands, rooms, mut reservation, beside } = placing;
+        let (pending_labels, pending_data) =
+            (self.0.pending_labels.clone(), self.0.pending_node_data.clone());
+        let (noting, bids) = (beside.clone(), rooms.len());
         let (mut rooms, mut last) = (rooms.into_iter().enumerate(), None);
         let refusals = self.refusals_of(caller);
         let placed = self.0.engine.submit_all(commands, caller.deadline, move |step| {
@@ -191,8 +196,12 @@ impl Api {
             match &placed {
                 Ok(done) if !done.repeated => {
                     last = Some(done.seq);
-                    if !noting[at].is_empty() {
-                        pending_labels.note(done.seq, noting[at].clone());
+                    let Beside { labels, node_config } = &noting[at];
+                    if !labels.is_empty() {
+                        pending_labels.note(done.seq, labels.clone());
+                    }
+                    if let Some(config) = node_config {
+                        pending_data.note(NodeDataKey::config(done.seq), config.brought_by(done.seq));
                     }
                 }
                 Ok(_) | Err(_) => reservation.give_back(room),
@@ -208,10 +217,9 @@ impl Api {
             Ok(placed) => placed,
             Err(not_done) => return (0..bids).map(|_| Err(Box::new(not_done.into()))).collect(),
         };
-        for (placed, labels) in placed.iter_mut().zip(&*labels) {
+        for (placed, beside) in placed.iter_mut().zip(&*beside) {
             if let Ok(done) = *placed
-                && (done.repeated || !labels.is_empty())
-                && let Err(error) = self.settle_labels(caller, done, labels).await
+                && let Err(error) = self.settle_beside(caller, done, beside).await
             {
                 *placed = Err(Box::new(error));
             }
@@ -219,14 +227,22 @@ impl Api {
         placed
     }
 
-    /// Waits until the labels of a placed bid are written. For a repeated request, checks that its
-    /// labels are those of the first one.
-    async fn settle_labels(&self, caller: &Caller, done: Done, labels: &Labels) -> Result<(), ApiError> {
-        match (done.repeated, labels.is_empty()) {
-            (true, _) => self.compare_labels(caller, done.seq, labels).await,
-            (false, false) => self.labels_kept(caller, done.seq).await,
-            (false, true) => Ok(()),
+    /// Waits until the rows of a placed bid are written. For a repeated request, checks that what belongs to
+    /// them is that of the first one.
+    async fn settle_beside(&self, caller: &Caller, done: Done, beside: &Beside) -> Result<(), ApiError> {
+        let Beside { labels, node_config } = beside;
+        let key = NodeDataKey::config(done.seq);
+        if done.repeated {
+            self.compare_labels(caller, done.seq, labels).await?;
+            return self.compare_node_data(caller, key, done.seq, node_config.as_ref(), false).await;
         }
+        if !labels.is_empty() {
+            self.0.pending_labels.kept(caller, &done.seq).await?;
+        }
+        if node_config.is_some() {
+            self.0.pending_node_data.kept(caller, &key).await?;
+        }
+        Ok(())
     }
 
     /// Reserves the room that an amendment needs. `wanted` is the number of nodes that the bid wants
@@ -259,11 +275,12 @@ impl Api {
         Ok(self.0.engine.ask(move |exchange| exchange.knows_key(&account, &key)).await?)
     }
 
-    /// Returns true if no market is open whose rules would limit the ceiling of this bid.
+    /// Returns true if the bid searches in no market whose rules would limit its ceiling.
     fn is_unbounded(&self, bid: &BidView) -> bool {
         match &bid.scope {
             Scope::InstanceType(kind) => {
-                self.0.engine.views().markets().of_type(kind.as_str()).next().is_none()
+                let markets = self.0.engine.views().markets();
+                !markets.of_type(kind.as_str()).any(|market| market.state.admits(bid.bid))
             }
             Scope::Markets(_) => false,
         }
@@ -275,24 +292,34 @@ impl Api {
         let markets = self.0.engine.views().markets();
         let named = bid.markets.iter().flatten().filter_map(|market| markets.get(market));
         let of_type = bid.instance_type.iter().flat_map(|kind| markets.of_type(kind.as_str()));
-        let mut all = named.chain(of_type);
+        let mut all = named.chain(of_type).filter(|market| market.state == MarketState::Open);
         all.any(|market| u64::from(bid.max_nodes) > market.rules.bid_nodes_max)
     }
 }
 
-/// Bids that may be submitted: the command, the reserved room and the labels of each.
+/// Bids that may be submitted: the command, the reserved room and the rows of each.
 struct Placing {
     commands: Vec<StampedCommand>,
     rooms: Vec<Room>,
-    labels: Arc<[Labels]>,
+    beside: Arc<[Beside]>,
     /// The reservation of all the rooms together.
     reservation: Reservation,
 }
 
-/// Returns how many commands a bid with these labels counts as.
-fn cost(labels: &Labels) -> u64 {
-    let bytes: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
-    1 + (bytes / LABELS_PER_COMMAND) as u64
+/// The part of a bid that is kept beside the journal.
+struct Beside {
+    labels: Labels,
+    node_config: Option<NodeData>,
+}
+
+impl Beside {
+    /// Returns how many commands a bid with these counts as.
+    fn cost(&self) -> u64 {
+        let labels: usize = self.labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let config = self.node_config.iter().filter_map(|config| config.content.as_ref());
+        let bytes = labels + config.map(|content| content.len()).sum::<usize>();
+        1 + (bytes / BYTES_PER_COMMAND) as u64
+    }
 }
 
 fn response(done: Done) -> v1::PlaceBidResponse {

@@ -15,7 +15,7 @@ use crate::wire::cursor::Cursor;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{market, page, text};
 use kubebid_core::units::{MarketId, MarketName, Micros, Seq};
-use kubebid_core::{Auction, Reject};
+use kubebid_core::{Auction, MarketState, Reject};
 use kubebid_proto::v1;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,9 +23,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 impl Api {
-    /// Returns all markets with their present numbers if callers without a credential may see them.
+    /// Returns the markets that have not ended with their present numbers if callers without a credential may see them.
     pub(crate) fn public_markets(&self) -> Option<Vec<v1::Market>> {
-        let markets = || self.engine().views().markets().iter().map(|view| market::market(&view)).collect();
+        let markets =
+            || self.engine().views().markets().not_ended().map(|view| market::market(&view)).collect();
         self.0.public_markets.then(markets)
     }
 
@@ -43,6 +44,7 @@ impl Api {
         let asked = |view: &MarketView| {
             let (instance_type, region) = view.name.parts();
             after.is_none_or(|after| view.market.0 > after)
+                && (request.include_ended || view.state != MarketState::Ended)
                 && (request.instance_type.is_empty() || request.instance_type == instance_type)
                 && (request.region.is_empty() || request.region == region)
         };
@@ -254,7 +256,7 @@ fn entries(
         };
         entries.insert(known.name, entry);
     }
-    for view in markets.iter() {
+    for view in markets.not_ended() {
         let name = view.name.parts().0.to_owned();
         let entry = entries.entry(name.clone()).or_insert_with(|| v1::list_instance_types_response::Entry {
             instance_type: Some(v1::InstanceType { name, ..Default::default() }),

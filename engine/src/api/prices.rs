@@ -53,7 +53,7 @@ impl Api {
             views.push(self.market_view(&markets, name)?);
         }
         if named.is_empty() {
-            views = markets.iter().collect();
+            views = markets.not_ended().collect();
         }
         let kind = request.instance_type;
         let of_type = move |name: &str| kind.is_empty() || name.split('/').next() == Some(&kind[..]);

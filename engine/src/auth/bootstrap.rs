@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use tracing::info;
+use tracing::{info, warn};
 
 /// The account of the first administrator.
 const ADMIN: &str = "admin";
@@ -38,16 +38,22 @@ pub enum BootstrapError {
         /// Its permission bits.
         mode: u32,
     },
-    /// The file has a token that was revoked.
-    #[error("the token of {path} was revoked; remove the file to have another made", path = .0.display())]
-    Revoked(PathBuf),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] Fault),
 }
 
+/// Sets up the first administrator if a file for its token is named, and warns if the store has none.
+pub async fn bootstrap(store: &Store, path: Option<&Path>) -> Result<(), BootstrapError> {
+    if let Some(path) = path {
+        bootstrap_admin(store, path).await?;
+    }
+    Ok(warn_without_administrator(store).await?)
+}
+
 /// Makes sure that the file holds a token of an administrator. Creates the file, readable for its owner
-/// only, if it is missing, and the account and the token if the store does not have them.
+/// only, if it is missing, and the account and the token if the store does not have them. A token that was revoked
+/// stays so: an engine with other administrators starts all the same.
 pub async fn bootstrap_admin(store: &Store, path: &Path) -> Result<(), BootstrapError> {
     let secret = read_or_make(path)?;
     let rows = store.rows();
@@ -57,7 +63,9 @@ pub async fn bootstrap_admin(store: &Store, path: &Path) -> Result<(), Bootstrap
             .await?;
     }
     match rows.token(&secret.sha256()).await? {
-        Some(token) if token.revoked_at_us.is_some() => return Err(BootstrapError::Revoked(path.to_owned())),
+        Some(token) if token.revoked_at_us.is_some() => {
+            warn!(path = %path.display(), "the token of this file was revoked; remove the file to have another made");
+        }
         Some(_) => {}
         None => {
             rows.add_token(&NewToken {
@@ -70,6 +78,14 @@ pub async fn bootstrap_admin(store: &Store, path: &Path) -> Result<(), Bootstrap
             .await?;
             info!(path = %path.display(), "registered the first administrator's token");
         }
+    }
+    Ok(())
+}
+
+/// Warns if no token of an administrator is left: without one no market can be opened, and no account made.
+async fn warn_without_administrator(store: &Store) -> Result<(), Fault> {
+    if !store.rows().has_token(Role::Admin).await? {
+        warn!("no administrator has a token; start with --admin-token-file FILE to have one made");
     }
     Ok(())
 }

@@ -130,6 +130,11 @@ impl Session {
         Session { limit_state: LimitState::new(account, Limits::default()), credential: None }
     }
 
+    /// Returns the number of the session's token, if it has one.
+    pub(crate) fn token_id(&self) -> Option<u64> {
+        self.credential.as_ref().map(|credential| credential.id)
+    }
+
     /// Waits until the credential is revoked.
     pub async fn revoked(self) {
         match self.credential {

@@ -63,6 +63,7 @@ macro_rules! methods {
 
             AdminService OpenMarket Admin once(open_market) [POST "/v1/markets"]
             AdminService ChangeRules Admin once(change_rules) [PATCH "/v1/markets/{type}/{region}/rules"]
+            AdminService CloseMarket Admin once(close_market) [POST "/v1/markets/{type}/{region}/close"]
             AdminService PutInstanceType Admin once(put_instance_type) [PUT "/v1/instance-types/{name}"]
             AdminService AdvanceTime Admin once(advance_time) [POST "/v1/clock/advance"]
             AdminService PutAccount Admin once(put_account) [PUT "/v1/accounts/{name}"]

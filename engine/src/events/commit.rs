@@ -193,6 +193,8 @@ fn touch(fact: &Fact, bids: &mut Vec<BidId>, allocations: &mut Vec<AllocationId>
         }
         Fact::MarketOpened { .. }
         | Fact::RulesChanged { .. }
+        | Fact::MarketClosing { .. }
+        | Fact::MarketEnded { .. }
         | Fact::OfferPut { .. }
         | Fact::UnitAdded { .. }
         | Fact::UnitLeaving { .. }

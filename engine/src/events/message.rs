@@ -147,6 +147,8 @@ pub fn parties(event: &Event, names: &Names) -> Parties {
     match &event.fact {
         Fact::MarketOpened { .. }
         | Fact::RulesChanged { .. }
+        | Fact::MarketClosing { .. }
+        | Fact::MarketEnded { .. }
         | Fact::PriceChanged { .. }
         | Fact::Rejected { .. }
         | Fact::Repeated { .. } => {}
@@ -225,6 +227,8 @@ fn market(fact: &Fact, names: &Names) -> Option<MarketName> {
     let id = match fact {
         Fact::MarketOpened { market }
         | Fact::RulesChanged { market }
+        | Fact::MarketClosing { market }
+        | Fact::MarketEnded { market }
         | Fact::PriceChanged { market, .. }
         | Fact::OfferPut { market, .. } => *market,
         Fact::BidPlaced { scope, .. } => only(scope)?,
@@ -271,6 +275,10 @@ fn message_of(fact: &Fact, names: &Names) -> wire::Kind {
     match fact {
         Fact::MarketOpened { market: id } => Kind::MarketOpened(wire::MarketOpened { market: market(*id) }),
         Fact::RulesChanged { market: id } => Kind::RulesChanged(wire::RulesChanged { market: market(*id) }),
+        Fact::MarketClosing { market: id } => {
+            Kind::MarketClosing(wire::MarketClosing { market: market(*id) })
+        }
+        Fact::MarketEnded { market: id } => Kind::MarketEnded(wire::MarketEnded { market: market(*id) }),
         Fact::OfferPut { provider, market: id, capacity, reserve } => Kind::OfferPut(wire::OfferPut {
             provider: account(*provider),
             market: market(*id),

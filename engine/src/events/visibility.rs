@@ -52,7 +52,14 @@ impl Roles {
 
 /// Returns true if events of this kind are about the market itself, so that everyone may see them.
 pub(crate) fn concerns_everyone(kind: EventKind) -> bool {
-    matches!(kind, EventKind::MarketOpened | EventKind::RulesChanged | EventKind::PriceChanged)
+    matches!(
+        kind,
+        EventKind::MarketOpened
+            | EventKind::RulesChanged
+            | EventKind::MarketClosing
+            | EventKind::MarketEnded
+            | EventKind::PriceChanged
+    )
 }
 
 /// Returns the event as the viewer may see it, or None if it does not concern the viewer. `event` must be
@@ -63,7 +70,11 @@ pub fn redact(mut event: v1::Event, parties: &Parties, viewer: &Viewer) -> Optio
     // The holder of a node sees everything that its provider sees.
     let side_of_node = roles.holder || roles.provider;
     let concerned = match event.kind.as_mut()? {
-        Kind::MarketOpened(_) | Kind::RulesChanged(_) | Kind::PriceChanged(_) => true,
+        Kind::MarketOpened(_)
+        | Kind::RulesChanged(_)
+        | Kind::MarketClosing(_)
+        | Kind::MarketEnded(_)
+        | Kind::PriceChanged(_) => true,
         Kind::OfferPut(_)
         | Kind::UnitAdded(_)
         | Kind::UnitLeaving(_)

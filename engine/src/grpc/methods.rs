@@ -4,8 +4,10 @@
 use super::malformed::unreadable;
 use super::streams::{self, Frames, Watched};
 use crate::api::Api;
+use crate::auth::audit::{self, Entry};
 use crate::auth::caller::Caller;
 use crate::auth::methods::{methods, path_of};
+use crate::auth::policy::Need;
 use crate::wire::status::ApiError;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -24,15 +26,17 @@ pub(super) enum Call {
 }
 
 macro_rules! call {
-    (once($method:ident)) => {
+    (once($method:ident) $need:ident $name:ident) => {
         Call::Once(|api, caller, message| {
             Box::pin(async move {
-                let answer = api.$method(&caller, read(message)?).await?;
+                let request = read(message)?;
+                let entry = Entry::begin(&caller, Need::$need, stringify!($name), &request);
+                let answer = audit::ended(entry, api.$method(&caller, request).await)?;
                 Ok(answer.encode_to_vec().into())
             })
         })
     };
-    (watch($frames:ident, $messages:ident)) => {
+    (watch($frames:ident, $messages:ident) $need:ident $name:ident) => {
         Call::Watch(|api, caller, message| {
             Box::pin(async move {
                 let frames = api.$frames(&caller, read(message)?).await?;
@@ -40,7 +44,7 @@ macro_rules! call {
             })
         })
     };
-    (frames($method:ident)) => {
+    (frames($method:ident) $need:ident $name:ident) => {
         Call::Frames(streams::$method)
     };
 }
@@ -48,7 +52,7 @@ macro_rules! call {
 macro_rules! calls {
     ($($service:ident $method:ident $need:ident $kind:ident $functions:tt [$($verbs:tt)*])*) => {
         /// The function of each method, by its path.
-        pub(super) const METHODS: &[(&str, Call)] = &[$((path_of!($service $method), call!($kind $functions)),)*];
+        pub(super) const METHODS: &[(&str, Call)] = &[$((path_of!($service $method), call!($kind $functions $need $method)),)*];
     };
 }
 

@@ -181,6 +181,8 @@ impl<'a> Folded<'a> {
                     self.charge(step.seq, message, event, *node, claim, running, names);
                 }
                 Fact::RulesChanged { .. }
+                | Fact::MarketClosing { .. }
+                | Fact::MarketEnded { .. }
                 | Fact::BidAmended { .. }
                 | Fact::UnitAdded { .. }
                 | Fact::UnitLeaving { .. }
@@ -274,6 +276,8 @@ fn reason<'a>(fact: &Fact, message: &'a EventMessage) -> Option<&'a str> {
         },
         Fact::MarketOpened { .. }
         | Fact::RulesChanged { .. }
+        | Fact::MarketClosing { .. }
+        | Fact::MarketEnded { .. }
         | Fact::OfferPut { .. }
         | Fact::UnitAdded { .. }
         | Fact::UnitLeaving { .. }

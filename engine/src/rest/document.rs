@@ -2,11 +2,17 @@
 //! descriptions.
 
 use super::bind::{Parameter, Shape};
+use super::examples;
 use super::operation::Operation;
+use super::problem;
 use super::rpcs::{self, Rpc};
+use crate::auth::policy::{self, Need};
+use crate::wire::status::{ApiError, Code};
 use axum::http::Method;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use utoipa::openapi::content::ContentBuilder;
+use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::path::{
     HttpMethod, OperationBuilder, Parameter as DocumentedParameter, ParameterBuilder, ParameterIn,
     ParameterStyle, PathItem, PathsBuilder,
@@ -14,6 +20,7 @@ use utoipa::openapi::path::{
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::server::ServerBuilder;
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
     Content, Info, LicenseBuilder, ObjectBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required,
@@ -28,9 +35,12 @@ pub(super) fn document(operations: &[Operation]) -> OpenApi {
     let rpcs = rpcs::all();
     let mut paths = PathsBuilder::new();
     let mut schemas: BTreeMap<String, RefOr<Schema>> = BTreeMap::new();
+    let mut answered = BTreeSet::new();
     for operation in operations {
         let rpc = &rpcs[operation.rpc];
-        let item = PathItem::new(http_method(&operation.method), described(operation, rpc));
+        let codes = codes_by_status(operation, rpc, &rpcs);
+        answered.extend(codes.values().flatten().copied());
+        let item = PathItem::new(http_method(&operation.method), described(operation, rpc, &codes));
         paths = paths.path(operation.path, item);
         for message in [&operation.request, &operation.response] {
             schemas.insert(message.name.clone(), message.schema.clone());
@@ -39,20 +49,57 @@ pub(super) fn document(operations: &[Operation]) -> OpenApi {
     }
     let bearer =
         HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("A token of CreateToken."));
-    let components = ComponentsBuilder::new()
+    let mut components = ComponentsBuilder::new();
+    for code in Code::all().filter(|code| answered.contains(code.word())) {
+        let example = ExampleBuilder::new().value(Some(problem::document(ApiError::new(code))));
+        components = components.example(code.word(), RefOr::T(example.build()));
+    }
+    let components = components
         .schemas_from_iter(schemas)
         .schema("Problem", problem_schema())
         .security_scheme("token", SecurityScheme::Http(bearer.build()));
     let mut info = Info::new("KubeBid", env!("CARGO_PKG_VERSION"));
     info.description = Some(INTRODUCTION.to_owned());
     info.license = Some(LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build());
+    let server = ServerBuilder::new().url("/").description(Some("The engine that serves this document."));
+    let mut components = components.build();
+    let paths = paths.build();
+    let used = used_schemas(&json!(paths), &components.schemas);
+    components.schemas.retain(|name, _| used.contains(name));
     OpenApiBuilder::new()
         .info(info)
-        .paths(paths.build())
-        .components(Some(components.build()))
-        .security(Some([SecurityRequirement::new("token", Vec::<String>::new())]))
+        .servers(Some([server.build()]))
+        .paths(paths)
+        .components(Some(components))
+        .security(Some([with_token()]))
         .tags(Some(tags(&rpcs)))
         .build()
+}
+
+/// Returns the names of the schemas to which the paths refer, directly or not. A request whose fields are all in
+/// the path and the query has no schema of its own.
+fn used_schemas(paths: &Value, schemas: &BTreeMap<String, RefOr<Schema>>) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    let mut open = vec![paths.clone()];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(members) => {
+                let named = members.get("$ref").and_then(Value::as_str);
+                let name = named.and_then(|at| at.strip_prefix("#/components/schemas/"));
+                if let Some(name) = name.filter(|name| used.insert((*name).to_owned())) {
+                    open.extend(schemas.get(name).map(|schema| json!(schema)));
+                }
+                open.extend(members.into_values());
+            }
+            Value::Array(entries) => open.extend(entries),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    used
+}
+
+fn with_token() -> SecurityRequirement {
+    SecurityRequirement::new("token", Vec::<String>::new())
 }
 
 fn tags(rpcs: &BTreeMap<String, Rpc>) -> Vec<Tag> {
@@ -64,14 +111,24 @@ fn tags(rpcs: &BTreeMap<String, Rpc>) -> Vec<Tag> {
         .collect()
 }
 
-fn described(operation: &Operation, rpc: &Rpc) -> OperationBuilder {
+fn described(
+    operation: &Operation,
+    rpc: &Rpc,
+    codes: &BTreeMap<u16, BTreeSet<&'static str>>,
+) -> OperationBuilder {
     let mut described = OperationBuilder::new()
         .operation_id(Some(operation.id))
         .tag(rpc.service.clone())
         .summary(rpc.comment.split_once('.').map(|(sentence, _)| sentence))
         .description(Some(rpc.comment.clone()))
         .response("200", answer(operation))
-        .response("default", refusal());
+        .response("default", any_refusal());
+    for (status, codes) in codes {
+        described = described.response(status.to_string(), refusal(codes));
+    }
+    if policy::need(&rpc.path) == Some(Need::Markets) {
+        described = described.security(with_token()).security(SecurityRequirement::default());
+    }
     for name in path_parameters(operation.path) {
         described = described.parameter(path_parameter(operation, name));
     }
@@ -86,10 +143,11 @@ fn described(operation: &Operation, rpc: &Rpc) -> OperationBuilder {
         described = described.parameter(header("Last-Event-ID", "As `cursor`, before which it counts."));
     }
     if operation.binding.has_body {
-        let body = body_schema(operation);
-        let content = Content::new(Some(body));
-        let body =
-            RequestBodyBuilder::new().content("application/json", content).required(Some(Required::False));
+        let schema = body_schema(operation);
+        let needed = if requires(operation, &schema) { Required::True } else { Required::False };
+        let content =
+            ContentBuilder::new().schema(Some(schema)).example(examples::body(operation.id)).build();
+        let body = RequestBodyBuilder::new().content("application/json", content).required(Some(needed));
         described = described.request_body(Some(body.build()));
     }
     described
@@ -108,10 +166,55 @@ fn answer(operation: &Operation) -> ResponseBuilder {
     ResponseBuilder::new().description(text).content(kind, Content::new(Some(schema)))
 }
 
-fn refusal() -> ResponseBuilder {
+/// Returns the refusals that an operation answers as a status from 400 to 499, by status: those that the comment
+/// of the rpc names, and those that any operation may answer.
+fn codes_by_status(
+    operation: &Operation,
+    rpc: &Rpc,
+    rpcs: &BTreeMap<String, Rpc>,
+) -> BTreeMap<u16, BTreeSet<&'static str>> {
+    let mut named = words(&rpc.service_comment);
+    let mut refusals = Some(refusals_of(&rpc.comment));
+    while let Some(text) = refusals {
+        named.extend(words(text));
+        // "Refusals: those of PlaceBid."
+        let other = text.split_once("those of ").and_then(|(_, name)| rpcs.get(name.trim_end_matches('.')));
+        refusals = other.map(|rpc| refusals_of(&rpc.comment));
+    }
+    let mut general = vec![Code::BadField, Code::Unauthenticated, Code::Forbidden, Code::Limit];
+    general.extend(operation.binding.has_body.then_some(Code::TooLarge));
+    let is_answered = |code: &Code| general.contains(code) || named.contains(code.word());
+    let mut codes: BTreeMap<u16, BTreeSet<&str>> = BTreeMap::new();
+    for code in Code::all().filter(is_answered).filter(|code| code.http() < 500) {
+        codes.entry(code.http()).or_default().insert(code.word());
+    }
+    codes
+}
+
+/// Returns the part of a comment that lists the refusals.
+fn refusals_of(comment: &str) -> &str {
+    comment.find("Refusals").map_or("", |at| &comment[at..])
+}
+
+fn words(text: &str) -> BTreeSet<&str> {
+    text.split(|letter: char| !letter.is_ascii_uppercase() && letter != '_').collect()
+}
+
+fn refusal(codes: &BTreeSet<&'static str>) -> ResponseBuilder {
+    let mut content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem")));
+    for code in codes {
+        let example = RefOr::Ref(Ref::new(format!("#/components/examples/{code}")));
+        content = content.examples_from_iter([(*code, example)]);
+    }
+    let codes: Vec<&str> = codes.iter().copied().collect();
+    let text = format!("Refused: {}.", codes.join(", "));
+    ResponseBuilder::new().description(text).content("application/problem+json", content.build())
+}
+
+fn any_refusal() -> ResponseBuilder {
     let schema = RefOr::Ref::<Schema>(Ref::from_schema_name("Problem"));
     ResponseBuilder::new()
-        .description("Refused: RFC 9457, with the stable code of the refusal.")
+        .description("Any other refusal: RFC 9457, with the stable code of the refusal.")
         .content("application/problem+json", Content::new(Some(schema)))
 }
 
@@ -123,8 +226,21 @@ fn body_schema(operation: &Operation) -> RefOr<Schema> {
     let mut schema = operation.request.schema.clone();
     if let (RefOr::T(Schema::Object(object)), [field]) = (&mut schema, &field[..]) {
         object.properties.remove(field);
+        object.required.retain(|required| required != field);
     }
     schema
+}
+
+/// Returns true if a body with this schema must have a field.
+fn requires(operation: &Operation, body: &RefOr<Schema>) -> bool {
+    let schema = match body {
+        RefOr::Ref(_) => &operation.request.schema,
+        RefOr::T(_) => body,
+    };
+    match schema {
+        RefOr::T(Schema::Object(object)) => !object.required.is_empty(),
+        RefOr::T(_) | RefOr::Ref(_) => false,
+    }
 }
 
 fn path_parameters(path: &str) -> impl Iterator<Item = &str> {
@@ -137,7 +253,16 @@ fn path_parameter(operation: &Operation, name: &str) -> DocumentedParameter {
         RefOr::T(_) | RefOr::Ref(_) => None,
     };
     let schema = properties.and_then(|properties| properties.get(name)).cloned();
-    let text = || ObjectBuilder::new().schema_type(Type::String).build().into();
+    let text = || {
+        let example = match name {
+            "type" => "h100-8x",
+            "region" => "eu-west",
+            "provider" => "acme",
+            "number" => "4",
+            _ => return ObjectBuilder::new().schema_type(Type::String).build().into(),
+        };
+        ObjectBuilder::new().schema_type(Type::String).examples([json!(example)]).build().into()
+    };
     let parameter =
         ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
     parameter.schema(Some(schema.unwrap_or_else(text))).build()

@@ -1,22 +1,30 @@
 //! The operations of REST, from the table of methods.
 
 use super::operation::{Operation, unary, watch};
+use crate::api::Api;
+use crate::auth::audit::{self, Entry};
+use crate::auth::caller::Caller;
 use crate::auth::methods::methods;
+use crate::auth::policy::Need;
 use axum::http::Method;
 
 macro_rules! call {
     ($method:ident) => {
-        async |api: crate::api::Api, caller: crate::auth::caller::Caller, request| {
-            api.$method(&caller, request).await
+        async |api: Api, caller: Caller, request| api.$method(&caller, request).await
+    };
+    ($method:ident $need:ident $name:ident) => {
+        async |api: Api, caller: Caller, request| {
+            let entry = Entry::begin(&caller, Need::$need, stringify!($name), &request);
+            audit::ended(entry, api.$method(&caller, request).await)
         }
     };
 }
 
 macro_rules! operation {
-    (once($function:ident) $verb:ident $path:literal $method:ident) => {
-        unary(Method::$verb, $path, stringify!($method), call!($function))
+    (once($function:ident) $need:ident $verb:ident $path:literal $method:ident) => {
+        unary(Method::$verb, $path, stringify!($method), call!($function $need $method))
     };
-    (watch($frames:ident, $messages:ident) GET $path:literal $method:ident) => {
+    (watch($frames:ident, $messages:ident) $need:ident GET $path:literal $method:ident) => {
         watch($path, stringify!($method), call!($messages))
     };
 }
@@ -26,7 +34,7 @@ macro_rules! operations {
         [$($verb:ident $path:literal $(without $parameter:literal)? $(named $id:literal)?),*])*) => {
         pub(super) fn all() -> Vec<Operation> {
             vec![$($(
-                operation!($kind $functions $verb $path $method)$(.without($parameter))?$(.named($id))?,
+                operation!($kind $functions $need $verb $path $method)$(.without($parameter))?$(.named($id))?,
             )*)*]
         }
     };

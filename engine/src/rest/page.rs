@@ -60,6 +60,7 @@ const FILES: &[(&str, &[u8])] = files![
     "src/views/market.js",
     "src/views/markets.js",
     "src/views/money.js",
+    "src/views/node-access.js",
     "src/views/nodes.js",
     "src/views/offers.js",
     "src/views/place.js",

@@ -6,8 +6,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
-/// The URL under which the codes are described.
-pub(super) const TYPES: &str = "https://kubebid.io/problems/";
+/// The page of the book that describes the codes, each in a section of its own.
+const TYPES: &str = "https://kubebid.io/problems.html";
 
 pub(super) fn problem(error: ApiError) -> Response {
     let status = StatusCode::from_u16(error.code.http()).expect("the table has statuses");
@@ -47,7 +47,7 @@ pub(super) fn document(error: ApiError) -> Value {
 fn body(status: StatusCode, error: ApiError) -> Value {
     let code = error.code.word();
     let mut body = json!({
-        "type": format!("{TYPES}{code}"),
+        "type": format!("{TYPES}#{}", code.to_lowercase()),
         "title": title(code),
         "status": status.as_u16(),
         "detail": error.message,

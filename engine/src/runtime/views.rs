@@ -5,7 +5,7 @@ use arc_swap::ArcSwap;
 use kubebid_core::event::{Event, Fact};
 use kubebid_core::numbers::{Numbers, Supply};
 use kubebid_core::units::{MarketId, MarketName, Micros, Names, Seq};
-use kubebid_core::{Auction, Exchange, MarketRules, Price};
+use kubebid_core::{Auction, Exchange, MarketRules, MarketState, Price};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,8 +16,10 @@ pub struct MarketView {
     pub market: MarketId,
     /// Its name, as `type/region`.
     pub name: MarketName,
-    /// The market time at which it was opened.
+    /// The market time at which it was first opened.
     pub opened_at: Micros,
+    /// Its state (R18).
+    pub state: MarketState,
     /// Its rules.
     pub rules: MarketRules,
     /// Its five numbers (R9).
@@ -32,7 +34,7 @@ pub struct MarketView {
     pub at: Micros,
 }
 
-/// The markets that are open, in the order in which they were opened.
+/// All markets, in the order in which they were opened; those that have ended too.
 #[derive(Debug, Default)]
 pub struct Markets {
     cells: Vec<Arc<ArcSwap<MarketView>>>,
@@ -40,7 +42,7 @@ pub struct Markets {
 }
 
 impl Markets {
-    /// Returns the view of a market; None if no such market is open.
+    /// Returns the view of a market; None if there is no such market.
     pub fn get(&self, name: &MarketName) -> Option<Arc<MarketView>> {
         Some(self.cells[*self.by_name.get(name)?].load_full())
     }
@@ -48,7 +50,7 @@ impl Markets {
     /// Returns the view of a market by its id.
     ///
     /// # Panics
-    /// If the id is not that of an open market.
+    /// If the id is not that of a market.
     pub fn by_id(&self, id: MarketId) -> Arc<MarketView> {
         self.cells[id.0 as usize].load_full()
     }
@@ -58,9 +60,14 @@ impl Markets {
         self.cells.iter().map(|cell| cell.load_full())
     }
 
-    /// Returns the views of the markets of an instance type.
+    /// Returns the views of the markets that have not ended.
+    pub fn not_ended(&self) -> impl Iterator<Item = Arc<MarketView>> {
+        self.iter().filter(|view| view.state != MarketState::Ended)
+    }
+
+    /// Returns the views of the markets of an instance type that have not ended.
     pub fn of_type(&self, instance_type: &str) -> impl Iterator<Item = Arc<MarketView>> {
-        self.iter().filter(move |view| view.name.parts().0 == instance_type)
+        self.not_ended().filter(move |view| view.name.parts().0 == instance_type)
     }
 }
 
@@ -175,6 +182,7 @@ impl Publisher {
             market: id,
             name: exchange.names().market(id).clone(),
             opened_at: self.opened[index],
+            state: exchange.market_state(id),
             rules: exchange.market_rules(id).clone(),
             numbers,
             supply,

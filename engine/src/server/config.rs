@@ -8,6 +8,7 @@ use crate::runtime::clock::{Clock, MAX_CLOCK_JUMP};
 use crate::server::{ConnectionLimits, ServerConfig, TlsFiles};
 use crate::store::{Fault, StoreOptions};
 use clap::{Args, ValueEnum, value_parser};
+use http::HeaderValue;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -68,6 +69,10 @@ pub struct ServeArgs {
     /// Serves no market page at /.
     #[arg(long, env = "KUBEBID_NO_PAGE")]
     pub no_page: bool,
+    /// An origin whose pages may call REST from a browser, such as `https://console.example.com`, or * for all. May be
+    /// given several times, in the variable with commas. Without it no other page may (CORS).
+    #[arg(long, env = "KUBEBID_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',', value_parser = crate::rest::origin)]
+    pub cors_origin: Vec<HeaderValue>,
     /// Lets administrators run drills: inject demand spikes, supply losses and pre-emptions, and make a stepped clock
     /// move by itself.
     #[arg(long, env = "KUBEBID_ALLOW_INJECT")]
@@ -222,6 +227,7 @@ impl ServeArgs {
                 self.max_connections_per_address.map(|max| max as usize),
                 Duration::from_secs(self.idle_seconds),
             ),
+            cors_origins: self.cors_origin.clone(),
             api: ApiOptions {
                 public_markets: self.public_markets,
                 allow_inject: self.allow_inject,
@@ -270,6 +276,7 @@ mod tests {
         assert_eq!(config.ops.unwrap().to_string(), "127.0.0.1:7441");
         assert!(config.tls.is_none());
         assert!(!config.api.allow_inject, "drills are for those who ask for them");
+        assert!(config.cors_origins.is_empty());
         assert_eq!(config.api.limits, Defaults::default());
         assert_eq!(args.engine_options().unwrap().clock, Clock::Real);
     }
@@ -299,6 +306,14 @@ mod tests {
         assert_eq!(started(&["--take-over", "--lease-ms", "900"]).unwrap().lease.as_millis(), 900);
         assert!(started(&["--standby", "--take-over"]).is_err());
         assert!(started(&["--lease-ms", "10"]).is_err());
+    }
+
+    #[test]
+    fn origins_are_given_one_by_one_or_with_commas() {
+        let flags = ["serve", "--cors-origin", "https://a.example", "--cors-origin", "http://b.example:81,*"];
+        let origins = Program::try_parse_from(flags).unwrap().serve.server_config().cors_origins;
+        assert_eq!(origins, ["https://a.example", "http://b.example:81", "*"]);
+        assert!(Program::try_parse_from(["serve", "--cors-origin", "https://a.example/page"]).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::wire::status::ApiError;
 use crate::{grpc, rest};
 use axum::Router;
 use axum::body::Body;
+use axum::http::HeaderValue;
 use axum::response::Response;
 use futures_util::FutureExt;
 use futures_util::future::{Either, ready};
@@ -55,8 +56,13 @@ impl Prepared {
 }
 
 /// The slot of the service. It is filled once, when the engine leads. Cheap to clone.
-#[derive(Clone, Default)]
-pub(super) struct ServiceSlot(Arc<OnceLock<Open>>);
+#[derive(Clone)]
+pub(super) struct ServiceSlot {
+    open: Arc<OnceLock<Open>>,
+    /// The answers of REST before that.
+    standing_by: Router,
+    cors_origins: Arc<[HeaderValue]>,
+}
 
 struct Open {
     api: Api,
@@ -65,27 +71,37 @@ struct Open {
 }
 
 impl ServiceSlot {
+    /// Returns an empty slot. Pages of these origins may call REST.
+    pub(super) fn new(cors_origins: &[HeaderValue]) -> ServiceSlot {
+        ServiceSlot {
+            open: Arc::default(),
+            standing_by: rest::layered(rest::standing_by(), cors_origins),
+            cors_origins: cors_origins.into(),
+        }
+    }
+
     pub(super) fn open(&self, prepared: Prepared, api: Api) {
-        let (grpc, rest) = (prepared.grpc.serve(api.clone()), prepared.rest.with_state(api.clone()));
-        assert!(self.0.set(Open { api, grpc, rest }).is_ok(), "it is opened once");
+        let grpc = prepared.grpc.serve(api.clone());
+        let rest = rest::layered(prepared.rest.with_state(api.clone()), &self.cors_origins);
+        assert!(self.open.set(Open { api, grpc, rest }).is_ok(), "it is opened once");
     }
 
     /// Returns the API, or None before the engine leads.
     pub(super) fn api(&self) -> Option<&Api> {
-        self.0.get().map(|open| &open.api)
+        self.open.get().map(|open| &open.api)
     }
 
     pub(super) fn responder(&self) -> impl Responder {
-        let service_slot = self.0.clone();
+        let (slot, standing_by) = (self.open.clone(), self.standing_by.clone());
         service_fn(move |request: hyper::Request<Incoming>| {
             let request = request.map(Body::new);
             let kind = request.headers().get(header::CONTENT_TYPE);
             let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-            let Some(open) = service_slot.get() else {
+            let Some(open) = slot.get() else {
                 return Either::Left(if is_grpc {
                     Either::Left(ready(Ok(grpc::refusal(ApiError::not_leading()))))
                 } else {
-                    Either::Right(rest::refuse(ApiError::not_leading(), request).map(Ok))
+                    Either::Right(standing_by.clone().oneshot(request))
                 });
             };
             Either::Right(if is_grpc {

@@ -11,7 +11,7 @@ use super::Fault;
 use super::reads::Reads;
 use kubebid_core::units::Micros;
 
-/// Accounts, tokens, labels and instance types. Cheap to clone.
+/// Accounts, tokens, labels, data of nodes and instance types. Cheap to clone.
 ///
 /// Texts may not contain a NUL character: PostgreSQL cannot store it.
 #[derive(Debug, Clone)]

@@ -73,6 +73,18 @@ impl Rows {
             .transpose()
     }
 
+    /// Returns whether a token with this role is not revoked.
+    pub async fn has_token(&self, role: Role) -> Result<bool, Fault> {
+        sqlx::query(
+            "SELECT id FROM tokens WHERE revoked_at_us IS NULL AND ',' || roles || ',' LIKE $1 LIMIT 1",
+        )
+        .bind(format!("%,{},%", role.name()))
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(Fault::database("reading the tokens"))
+        .map(|row| row.is_some())
+    }
+
     /// Reads the token with this id, revoked or not.
     pub async fn token_numbered(&self, id: u64) -> Result<Option<Token>, Fault> {
         sqlx::query("SELECT * FROM tokens WHERE id = $1")

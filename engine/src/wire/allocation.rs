@@ -56,6 +56,9 @@ pub(crate) fn message(
         ready_at_us: row.ready_at.map(|at| at.0),
         ended_at_us: row.ended_at.map(|at| at.0),
         end_reason: row.end_reason.map(|reason| end_reason(reason).into()),
+        // They are added for a single allocation.
+        node_config: None,
+        access: None,
     })
 }
 

@@ -48,6 +48,8 @@ pub(crate) fn message(row: BidRow, labels: Labels, now: Option<&BidView>, why: O
         bid_seq: row.bid_seq.0,
         placed_at_us: row.placed_at.0,
         closed_at_us: row.closed_at.map(|at| at.0),
+        // It is added for a single bid.
+        node_config: None,
     }
 }
 
@@ -89,6 +91,7 @@ fn close_reason(reason: CloseReason) -> WireReason {
         CloseReason::Ioc => WireReason::Ioc,
         CloseReason::Cancelled => WireReason::Cancelled,
         CloseReason::Done => WireReason::Done,
+        CloseReason::MarketClosed => WireReason::MarketClosed,
     }
 }
 

@@ -175,6 +175,11 @@ pub fn change_rules(request: v1::ChangeRulesRequest) -> Result<Command, ApiError
     Ok(Command::ChangeRules { market, rules: rules(request.rules.unwrap_or_default())? })
 }
 
+/// Reads the closing of a market.
+pub fn close_market(request: v1::CloseMarketRequest) -> Result<Command, ApiError> {
+    Ok(Command::CloseMarket { market: text::market("market", &request.market)? })
+}
+
 /// The highest `ceiling_max` that a market may be given, in micro-dollars per node-hour. The core allows
 /// more. At this price, a node's bill of twenty years is still an amount that the tables can hold.
 pub const CEILING_MAX: u64 = 50_000_000_000_000;

@@ -7,10 +7,15 @@ const ECHO: usize = 200;
 
 /// Returns the first [`ECHO`] bytes of a text, with "…" in place of the rest.
 pub(crate) fn echo(text: &str) -> Cow<'_, str> {
-    if text.len() <= ECHO {
+    cut(text, ECHO)
+}
+
+/// Returns the first bytes of a text, with "…" in place of the rest.
+pub(crate) fn cut(text: &str, bytes: usize) -> Cow<'_, str> {
+    if text.len() <= bytes {
         return text.into();
     }
-    format!("{}…", &text[..text.floor_char_boundary(ECHO)]).into()
+    format!("{}…", &text[..text.floor_char_boundary(bytes)]).into()
 }
 
 /// Returns the same in quotes, with what cannot be printed escaped and then cut again.

@@ -8,10 +8,12 @@ use std::collections::BTreeSet;
 const ENTRIES: usize = 100;
 /// The maximum of the maps of an instance type.
 const ENTRIES_OF_A_TYPE: usize = 64;
+/// The maximum of the lists of access data.
+const ENTRIES_OF_ACCESS: usize = 16;
 
 /// The maximum number of entries of each repeated field of a request, by message and field. The labels of a bid and of
 /// a filter are checked by `text.rs`, a frame of bids by PlaceBids.
-pub const MAXIMA: [(&str, usize); 19] = [
+pub const MAXIMA: [(&str, usize); 21] = [
     ("PlaceBidRequest.markets", ENTRIES),
     ("PlaceBidRequest.labels", LABELS),
     ("PlaceBidsRequest.bids", 1000),
@@ -20,6 +22,8 @@ pub const MAXIMA: [(&str, usize); 19] = [
     ("ListBidsRequest.labels", LABELS),
     ("ListAllocationsRequest.states", ENTRIES),
     ("ListAllocationsRequest.labels", LABELS),
+    ("NodeAccess.addresses", ENTRIES_OF_ACCESS),
+    ("NodeAccess.ports", ENTRIES_OF_ACCESS),
     ("ListChargesRequest.labels", LABELS),
     ("GetStatementRequest.labels", LABELS),
     ("EventFilter.kinds", ENTRIES),

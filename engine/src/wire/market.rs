@@ -7,9 +7,10 @@ use kubebid_core::market_rules::Pricing;
 use kubebid_core::numbers::Supply;
 use kubebid_core::units::MarketName;
 use kubebid_core::views::{DemandLevel, SupplyLevel};
-use kubebid_core::{MarketRules, Price};
+use kubebid_core::{MarketRules, MarketState, Price};
 use kubebid_proto::v1;
 use kubebid_proto::v1::get_depth_response as depth;
+use kubebid_proto::v1::market::State;
 use kubebid_proto::v1::market_rules::Pricing as PricingWord;
 
 pub(crate) fn market(view: &MarketView) -> v1::Market {
@@ -21,6 +22,15 @@ pub(crate) fn market(view: &MarketView) -> v1::Market {
         opened_at_us: view.opened_at.0,
         rules: Some(rules(&view.rules)),
         price: Some(price(view)),
+        state: state(view.state).into(),
+    }
+}
+
+fn state(state: MarketState) -> State {
+    match state {
+        MarketState::Open => State::Open,
+        MarketState::Closing(_) => State::Closing,
+        MarketState::Ended => State::Ended,
     }
 }
 

@@ -3,10 +3,10 @@
 use super::echo::quoted;
 use super::status::{ApiError, Code};
 use crate::events::visibility::as_missing;
-use kubebid_core::command::PlaceBid;
+use kubebid_core::command::{PlaceBid, RuleChange, RuleValue};
 use kubebid_core::units::BidId;
 use kubebid_core::views::RefusalDetail;
-use kubebid_core::{Command, Price, Reject};
+use kubebid_core::{Command, MarketRules, Price, Reject};
 
 /// Explains a refusal. `detail` is the value of the exchange that the command contradicts.
 pub(crate) fn refusal(command: &Command, reject: Reject, detail: &RefusalDetail) -> ApiError {
@@ -17,7 +17,7 @@ pub(crate) fn refusal(command: &Command, reject: Reject, detail: &RefusalDetail)
         None => error,
     };
     match (command, reject) {
-        (Command::PlaceBid(bid), Reject::UnknownMarket | Reject::BadMarkets) => {
+        (Command::PlaceBid(bid), Reject::UnknownMarket | Reject::BadMarkets | Reject::MarketClosed) => {
             error.at(if bid.markets.is_some() { "markets" } else { "instance_type" })
         }
         _ => error,
@@ -32,10 +32,20 @@ fn sentence(command: &Command, reject: Reject, detail: &RefusalDetail) -> Option
             Reject::UnknownMarket,
             Command::OpenMarket { market, .. }
             | Command::ChangeRules { market, .. }
+            | Command::CloseMarket { market }
             | Command::PutOffer { market, .. },
         ) => Some(format!("there is no market {}", quoted(market.as_str()))),
         (Reject::MarketExists, Command::OpenMarket { market, .. }) => {
             Some(format!("{market} is open already"))
+        }
+        (Reject::MarketClosed, Command::CloseMarket { market }) => {
+            Some(format!("{market} is closed already"))
+        }
+        (Reject::MarketClosed, Command::PutOffer { market, .. }) => {
+            Some(format!("{market} is closed: the capacity of an offer there may only shrink"))
+        }
+        (Reject::BadRule, Command::OpenMarket { rules, .. } | Command::ChangeRules { rules, .. }) => {
+            of_rules(rules)
         }
         (Reject::BadReserve, Command::PutOffer { reserve, .. }) => {
             of_price("reserve_micros", *reserve, detail)
@@ -65,11 +75,33 @@ fn sentence(command: &Command, reject: Reject, detail: &RefusalDetail) -> Option
     }
 }
 
+/// Returns a sentence about the first rule that does not allow its value.
+fn of_rules(rules: &[RuleChange]) -> Option<String> {
+    for RuleChange { name, value } in rules {
+        if let (RuleValue::Number(number), Some(range)) = (value, MarketRules::range(name))
+            && !range.contains(number)
+        {
+            return Some(format!(
+                "the rule {name} is from {} to {}, not {number}",
+                range.start(),
+                range.end()
+            ));
+        }
+    }
+    rules
+        .iter()
+        .any(|rule| &*rule.name == "tick")
+        .then(|| "the tick of an open market never changes".to_owned())
+}
+
 fn of_place_bid(bid: &PlaceBid, reject: Reject, detail: &RefusalDetail) -> Option<String> {
     let &PlaceBid { ceiling, min_nodes, max_nodes, .. } = bid;
     match (reject, detail) {
         (Reject::UnknownMarket, RefusalDetail::UnknownMarket(market)) => {
             Some(format!("there is no market {}", quoted(market.as_str())))
+        }
+        (Reject::MarketClosed, RefusalDetail::ClosedMarket(market)) => {
+            Some(format!("{market} is closed: it takes no new bids"))
         }
         (Reject::BadNodes, _) => {
             let must = "1 <= min_nodes <= max_nodes must hold";

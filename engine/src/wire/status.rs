@@ -142,9 +142,10 @@ impl Code {
         let (grpc, http, field, sentence) = match reject {
             Reject::KeyConflict => (AlreadyExists, 409, Some("client_key"), "the client_key was used for something else"),
             Reject::MarketExists => (AlreadyExists, 409, Some("market"), "the market is open already"),
+            Reject::MarketClosed => (FailedPrecondition, 409, Some("market"), "the market is closed: it takes no new bids and no more capacity"),
             Reject::UnknownMarket => (NotFound, 404, Some("market"), "there is no such market"),
             Reject::UnknownRule => (InvalidArgument, 400, Some("rules"), "there is no such rule"),
-            Reject::BadRule => (InvalidArgument, 400, Some("rules"), "a rule does not allow its value, or the tick of an open market was to be changed"),
+            Reject::BadRule => (InvalidArgument, 400, Some("rules"), "a rule does not allow its value, or the tick of a market was to be changed"),
             Reject::BadCapacity => (InvalidArgument, 400, Some("capacity"), "the capacity is 0 where nothing is offered, or more than an offer may have"),
             Reject::BadReserve => (InvalidArgument, 400, Some("reserve_micros"), "the reserve is not a multiple of the market's tick"),
             Reject::UnknownUnit => (NotFound, 404, Some("unit"), "you offer no such unit"),

@@ -1,10 +1,12 @@
 //! Accounts, tokens, instance types, the clock, and the first administrator.
 
-use crate::world::{World, assert_refused, bid};
+use crate::world::{Caller, MARKET, World, assert_refused, bid};
 use kubebid_engine::auth::{BootstrapError, bootstrap_admin};
 use kubebid_proto::v1;
 use std::os::unix::fs::PermissionsExt;
 use tonic::Code;
+use v1::bid::CloseReason;
+use v1::market::State;
 use v1::token::Role;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,8 +148,16 @@ async fn the_first_administrator_is_made_once_and_a_token_that_others_can_read_i
     assert_eq!(tokens.len(), 2);
     let revoke = v1::RevokeTokenRequest { token_id: tokens[1].token_id.clone() };
     world.admin.admin().revoke_token(revoke).await.unwrap();
-    let revoked = bootstrap_admin(world.engine.store(), &path).await;
-    assert!(matches!(revoked, Err(BootstrapError::Revoked(_))), "{revoked:?}");
+    bootstrap_admin(world.engine.store(), &path)
+        .await
+        .expect("an engine starts with a file whose token was revoked");
+    let list = v1::ListTokensRequest {
+        account: "admin".to_owned(),
+        include_revoked: true,
+        ..v1::ListTokensRequest::default()
+    };
+    let tokens = world.admin.admin().list_tokens(list).await.unwrap().into_inner().tokens;
+    assert!(tokens[1].revoked_at_us.is_some(), "it stays revoked");
     for mode in [0o644, 0o604, 0o620] {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         let exposed = bootstrap_admin(world.engine.store(), &path).await;
@@ -158,4 +168,66 @@ async fn the_first_administrator_is_made_once_and_a_token_that_others_can_read_i
     let broken = bootstrap_admin(world.engine.store(), &path).await;
     assert!(matches!(broken, Err(BootstrapError::NoToken(_))), "{broken:?}");
     world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_market_ends_when_it_is_empty_and_is_opened_again() {
+    let world = World::start().await;
+    let (ann, acme) = (world.tenant("ann").await, world.provider("acme").await);
+    acme.offer(2, 1_000_000).await;
+    let held = ann.place(bid(2_000_000)).await.unwrap().bid;
+    let close = || async {
+        let request = v1::CloseMarketRequest { market: MARKET.to_owned() };
+        world.admin.admin().close_market(request).await
+    };
+    let tenant = ann.admin().close_market(v1::CloseMarketRequest { market: MARKET.to_owned() }).await;
+    assert_refused(tenant, Code::PermissionDenied, "FORBIDDEN");
+    let unknown = v1::CloseMarketRequest { market: "h100/typo".to_owned() };
+    let unknown = world.admin.admin().close_market(unknown).await;
+    assert_refused(unknown, Code::NotFound, "UNKNOWN_MARKET");
+
+    let seq = close().await.unwrap().into_inner().seq;
+    assert_eq!(states(&ann, false, seq).await, [State::Closing]);
+    let refused = assert_refused(ann.place(bid(9_000_000)).await, Code::FailedPrecondition, "MARKET_CLOSED");
+    assert_eq!(refused.field.as_deref(), Some("markets"));
+    let quote = v1::QuoteBidRequest { markets: vec![MARKET.to_owned()], ..Default::default() };
+    assert_refused(ann.bids().quote_bid(quote).await, Code::FailedPrecondition, "MARKET_CLOSED");
+    assert_refused(acme.put(3, 1_000_000).await, Code::FailedPrecondition, "MARKET_CLOSED");
+    assert_refused(close().await, Code::FailedPrecondition, "MARKET_CLOSED");
+    assert_eq!(ann.bid(held, seq).await.allocations.len(), 1, "nobody loses a node");
+
+    acme.offer(1, 1_000_000).await;
+    let lost = v1::ReportUnitLostRequest { unit: format!("{MARKET}:acme#1"), ..Default::default() };
+    let seq = acme.offers().report_unit_lost(lost).await.unwrap().into_inner().seq;
+    assert_eq!(states(&ann, false, seq).await, []);
+    assert_eq!(states(&ann, true, seq).await, [State::Ended]);
+    let closed = ann.bid(held, seq).await;
+    assert_eq!((closed.state(), closed.close_reason()), (v1::bid::State::Closed, CloseReason::MarketClosed));
+    let price = v1::GetMarketPriceRequest { market: MARKET.to_owned(), ..Default::default() };
+    ann.markets().get_market_price(price).await.expect("its history stays");
+    let filter = v1::EventFilter {
+        kinds: ["market_opened", "market_closing", "market_ended"].map(str::to_owned).to_vec(),
+        ..Default::default()
+    };
+    let list = v1::ListEventsRequest { filter: Some(filter), min_seq: seq, ..Default::default() };
+    let told = ann.events().list_events(list).await.unwrap().into_inner().events;
+    assert_eq!(told.len(), 3, "everybody sees them: {told:?}");
+
+    let rules = v1::MarketRules { tick_micros: Some(7), ..Default::default() };
+    let open = |rules| v1::OpenMarketRequest { market: MARKET.to_owned(), rules };
+    let refused = world.admin.admin().open_market(open(Some(rules))).await;
+    assert_refused(refused, Code::InvalidArgument, "BAD_RULE");
+    let seq = world.admin.admin().open_market(open(None)).await.unwrap().into_inner().seq;
+    assert_eq!(states(&ann, false, seq).await, [State::Open]);
+    acme.offer(1, 1_000_000).await;
+    let placed = ann.place(bid(2_000_000)).await.unwrap();
+    assert_eq!(ann.bid(placed.bid, placed.seq.max(seq)).await.held, 1);
+    world.stop().await;
+}
+
+/// Returns the states of the listed markets.
+async fn states(caller: &Caller, include_ended: bool, min_seq: u64) -> Vec<State> {
+    let list = v1::ListMarketsRequest { include_ended, min_seq, ..Default::default() };
+    let listed = caller.markets().list_markets(list).await.unwrap().into_inner().markets;
+    listed.iter().map(v1::Market::state).collect()
 }

@@ -34,7 +34,7 @@ async fn a_node_lives_from_its_allocation_to_its_end() {
     assert_eq!((seen.bid, seen.tenant, seen.ceiling_micros, seen.labels.len()), (None, None, None, 0));
     assert_eq!((seen.price_micros, &seen.unit[..]), (1_000_000, "h100/eu:p1#1"));
 
-    let ready = v1::ReportReadyRequest { client_key: "r".to_owned(), allocation: 1 };
+    let ready = v1::ReportReadyRequest { client_key: "r".to_owned(), allocation: 1, access: None };
     p1.allocations().report_ready(ready.clone()).await.unwrap();
     assert!(p1.allocations().report_ready(ready.clone()).await.unwrap().into_inner().repeated);
     let again = v1::ReportReadyRequest { client_key: String::new(), ..ready };

@@ -59,6 +59,10 @@ impl Field {
                 Value::Text(key) if self.is_map => {
                     let mut entry = Vec::new();
                     add_text(1, key.as_bytes(), &mut entry);
+                    if self.name() == "ports" {
+                        encode_key(2, WireType::Varint, &mut entry);
+                        encode_varint(22, &mut entry);
+                    }
                     add_text(tag, &entry, &mut bytes);
                 }
                 Value::Text(text) => add_text(tag, text.as_bytes(), &mut bytes),
@@ -80,6 +84,8 @@ impl Field {
     pub(crate) fn values(&self, count: usize) -> Vec<Value> {
         (0..count)
             .map(|n| match (self.descriptor.r#type(), self.name()) {
+                (Type::String, "addresses") => Value::Text(format!("host{n}")),
+                (Type::Bytes, _) => Value::Text(format!("byte{n}")),
                 (Type::String, "kinds") => Value::Text("bid_placed".to_owned()),
                 (Type::String, _) => Value::Text(format!("a/b{n}")),
                 (Type::Message, _) if self.is_map => Value::Text(format!("key{n}")),

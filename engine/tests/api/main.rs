@@ -3,12 +3,16 @@
 
 mod admin;
 mod allocations;
+mod audit;
+mod compression;
 mod connections;
+mod cors;
 mod disclosure;
 mod edge;
 mod fields;
 mod limits;
 mod lists;
+mod node_data;
 mod placing;
 mod raw;
 mod rights;

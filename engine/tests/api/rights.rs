@@ -99,7 +99,7 @@ async fn things_of_other_accounts_look_as_if_they_did_not_exist() {
     p1.offer(2, 1_000_000).await;
     let placed = t1.place(v1::PlaceBidRequest { max_nodes: 2, ..bid(2_000_000) }).await.unwrap();
     let release = |allocation| v1::ReleaseAllocationRequest { client_key: String::new(), allocation };
-    let ready = |allocation| v1::ReportReadyRequest { client_key: String::new(), allocation };
+    let ready = |allocation| v1::ReportReadyRequest { allocation, ..Default::default() };
     t1.allocations().release_allocation(release(2)).await.unwrap();
 
     let get = v1::GetBidRequest { bid: placed.bid, min_seq: 0 };

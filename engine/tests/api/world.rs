@@ -203,7 +203,8 @@ impl World {
         let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
         let grace = Duration::from_secs(5);
         let connections = ConnectionLimits::default();
-        ServerConfig { listen: loopback, ops: Some(loopback), tls: None, grace, connections, api }
+        let (listen, cors_origins) = (loopback, Vec::new());
+        ServerConfig { listen, ops: Some(loopback), tls: None, grace, connections, cors_origins, api }
     }
 
     pub(crate) async fn open(&self, market: &str, rules: v1::MarketRules) {

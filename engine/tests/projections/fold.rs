@@ -30,6 +30,8 @@ struct Known {
     /// The reserves by provider and market, only of offers that have units.
     reserves: BTreeMap<(String, String), u64>,
     numbers: BTreeMap<String, PriceNumbers>,
+    /// The states of the markets.
+    states: BTreeMap<String, &'static str>,
     debits: u128,
     fees: u128,
 }
@@ -140,7 +142,17 @@ impl Known {
             Kind::PriceChanged(changed) => {
                 self.numbers.insert(changed.market.clone(), changed.numbers.unwrap());
             }
-            Kind::MarketOpened(_) | Kind::RulesChanged(_) | Kind::Rejected(_) | Kind::Repeated(_) => {}
+            Kind::MarketOpened(opened) => {
+                let was = self.states.insert(opened.market.clone(), "OPEN");
+                assert_ne!(was, Some("OPEN"), "{event:?}");
+            }
+            Kind::MarketClosing(closing) => {
+                assert_eq!(self.states.insert(closing.market.clone(), "CLOSING"), Some("OPEN"));
+            }
+            Kind::MarketEnded(ended) => {
+                assert_eq!(self.states.insert(ended.market.clone(), "ENDED"), Some("CLOSING"));
+            }
+            Kind::RulesChanged(_) | Kind::Rejected(_) | Kind::Repeated(_) => {}
         }
     }
 
@@ -227,6 +239,7 @@ fn see_market(exchange: &Exchange, names: &Names, market: MarketId, known: &mut 
         lowest_accepted_micros: numbers.lowest_accepted.map(|price| price.0),
         highest_losing_micros: numbers.highest_losing.0,
     };
+    known.states.insert(name.clone(), exchange.market_state(market).word());
     known.numbers.insert(name, numbers);
 }
 
@@ -261,7 +274,7 @@ async fn follow(engine: &Engine, known: &mut Known, place: &mut Option<EventPlac
 
 async fn events_fold_to_the_state_of_the_exchange(place: TestPlace) {
     let (engine, running) = place.start().await;
-    let mut market = Market::new(51);
+    let mut market = Market::new(51).closing();
     let (mut known, mut at) = (Known::default(), None);
     market.open(&engine).await;
     for _ in 0..10 {
@@ -319,6 +332,7 @@ async fn closed_for(engine: &Engine, reason: CloseReason) -> usize {
         CloseReason::Ioc => bid::CloseReason::Ioc,
         CloseReason::Cancelled => bid::CloseReason::Cancelled,
         CloseReason::Done => bid::CloseReason::Done,
+        CloseReason::MarketClosed => bid::CloseReason::MarketClosed,
     };
     let is = |kind: &Option<Kind>| matches!(kind, Some(Kind::BidClosed(closed)) if closed.reason == i32::from(wire));
     found.iter().filter(|row| is(&row.event.kind)).count()

@@ -14,12 +14,19 @@ pub(crate) const ACCOUNTS: [&str; 6] = ["ann", "bob", "cy", "p1", "p2", "both"];
 pub(crate) struct Market {
     seed: u64,
     now: u64,
+    /// True if markets are closed and opened again.
+    closes: bool,
 }
 
 impl Market {
     pub(crate) fn new(seed: u64) -> Market {
         // After the epoch, and not at a full hour.
-        Market { seed, now: 1_700_000_123_456_789 }
+        Market { seed, now: 1_700_000_123_456_789, closes: false }
+    }
+
+    /// Also closes markets, and opens them again.
+    pub(crate) fn closing(self) -> Market {
+        Market { closes: true, ..self }
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -130,6 +137,11 @@ impl Market {
                     Command::WithdrawUnit { provider: unit.provider.clone(), unit }
                 }
                 None => self.put_offer(),
+            },
+            98 if self.closes => match self.random(4) {
+                0 => Command::CloseMarket { market: self.market() },
+                1 | 2 => Command::OpenMarket { market: self.market(), rules: Vec::new() },
+                _ => Command::AdvanceTime,
             },
             _ => Command::ChangeRules {
                 market: self.market(),

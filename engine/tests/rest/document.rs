@@ -1,7 +1,7 @@
 //! Tests that the OpenAPI document is valid and has every rpc.
 
 use crate::world::World;
-use boon::{Compiler, Schemas};
+use boon::{Compiler, SchemaIndex, Schemas};
 use prost::Message;
 use prost_types::FileDescriptorSet;
 use serde_json::{Value, json};
@@ -40,6 +40,7 @@ fn the_document_is_of_the_shape_of_openapi_3_1() {
     assert_eq!(document["openapi"], "3.1.0");
     assert!(document["info"]["title"].is_string() && document["info"]["version"].is_string());
     assert!(document.get("swagger").is_none());
+    assert_eq!(document["servers"][0]["url"], "/", "paths are those of the engine that serves it");
     for (id, (method, path, operation)) in operations(&document) {
         assert!(path.starts_with("/v1/"), "{path}");
         let described = |name: &str| operation[name].as_str().is_some_and(|text| !text.is_empty());
@@ -59,6 +60,9 @@ fn the_document_is_of_the_shape_of_openapi_3_1() {
             assert!(parameter["in"] != "path" || parameter["required"] == true, "{id}: {parameter}");
         }
         assert!(operation["responses"]["200"]["description"].is_string(), "{id}");
+        for refusal in ["400", "401", "403", "429"] {
+            assert!(operation["responses"][refusal]["description"].is_string(), "{id}: {refusal}");
+        }
         assert!(operation["responses"]["default"]["content"]["application/problem+json"].is_object(), "{id}");
         let has_body = operation.get("requestBody").is_some();
         assert_eq!(has_body, method != "get" && method != "delete", "{id}");
@@ -158,37 +162,132 @@ fn probes() -> Vec<Value> {
     probes
 }
 
+/// The document, compiled, to check values against.
+struct Checked {
+    document: Value,
+    schemas: Schemas,
+    compiler: Compiler,
+}
+
+const AT: &str = "http://x/openapi.json";
+const BODY: &str = "/requestBody/content/application~1json";
+
+impl Checked {
+    fn new() -> Checked {
+        let (schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        compiler.add_resource(AT, document()).unwrap();
+        Checked { document: document(), schemas, compiler }
+    }
+
+    /// Returns the pointer to the schema of an operation's body, if it has one.
+    fn body(&self, id: &str) -> Option<String> {
+        let operations = operations(&self.document);
+        let (method, path, operation) = operations[id];
+        let schema = operation.pointer(&format!("{BODY}/schema"))?;
+        Some(match schema["$ref"].as_str() {
+            Some(reference) => reference.trim_start_matches('#').to_owned(),
+            None => format!("/paths/{}/{method}{BODY}/schema", path.replace('/', "~1")),
+        })
+    }
+
+    fn compile(&mut self, pointer: &str) -> SchemaIndex {
+        self.compiler.compile(&format!("{AT}#{pointer}"), &mut self.schemas).unwrap()
+    }
+
+    fn allows(&self, schema: SchemaIndex, value: &Value) -> bool {
+        self.schemas.validate(value, schema).is_ok()
+    }
+}
+
+/// Returns the path of an operation with a value for each parameter.
+fn filled(path: &str) -> String {
+    let path = path.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
+    path.collect::<Vec<_>>().join("/")
+}
+
+#[test]
+fn a_bid_without_a_ceiling_is_not_what_the_document_allows() {
+    let mut checked = Checked::new();
+    let place = checked.body("PlaceBid").unwrap();
+    let place = checked.compile(&place);
+    assert!(!checked.allows(place, &json!({})));
+    assert!(!checked.allows(place, &json!({ "markets": ["h100-8x/eu-west"], "max_nodes": 1 })));
+    let bid = json!({ "markets": ["h100-8x/eu-west"], "max_nodes": 1, "ceiling_micros": 8_000_000 });
+    assert!(checked.allows(place, &bid));
+    let document = document();
+    let operations = operations(&document);
+    let needed = |id: &str| operations[id].2["requestBody"]["required"].as_bool().unwrap_or(false);
+    assert!(needed("PlaceBid") && needed("CancelBid") && needed("OpenMarket"));
+    assert!(!needed("ReportReady") && !needed("AmendBid"), "the path says what they are about");
+}
+
+#[test]
+fn what_a_request_requires_is_in_its_path_or_its_body() {
+    let document = document();
+    for (id, (_, _, operation)) in operations(&document) {
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let text = parameter["description"].as_str().unwrap_or_default();
+            let is_required = parameter["required"].as_bool().unwrap_or(false);
+            assert!(is_required || !text.starts_with("Required"), "{id}: {parameter}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn examples_are_requests_that_the_engine_understands() {
+    let world = World::new().await;
+    let admin = world.client("admin");
+    let mut checked = Checked::new();
+    let document = document();
+    for (id, (method, path, operation)) in operations(&document) {
+        let Some(schema) = checked.body(&id) else { continue };
+        let example = operation.pointer(&format!("{BODY}/example"));
+        let needed = operation["requestBody"]["required"].as_bool().unwrap_or(false);
+        assert!(example.is_some() || !needed, "{id} has no example");
+        let Some(example) = example else { continue };
+        let schema = checked.compile(&schema);
+        assert!(checked.allows(schema, example), "{id}: {example}");
+        let answer = admin.send(&method.to_uppercase(), &filled(path), &[], &example.to_string()).await;
+        assert!(answer.code() != "BAD_FIELD" && answer.status < 500, "{id} {example}: {}", answer.text);
+    }
+}
+
 #[tokio::test]
 async fn a_value_that_the_document_allows_is_not_refused_for_its_form() {
     let world = World::new().await;
     let admin = world.client("admin");
+    let mut checked = Checked::new();
     let document = document();
-    let at = "http://x/openapi.json";
-    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-    compiler.add_resource(at, document.clone()).unwrap();
     let mut refused = Vec::new();
     for (id, (method, path, operation)) in operations(&document) {
-        let pointer = "/requestBody/content/application~1json/schema";
-        let Some(body) = operation.pointer(pointer) else { continue };
-        let pointer = match body["$ref"].as_str() {
-            Some(reference) => reference.to_owned(),
-            None => format!("#/paths/{}/{method}{pointer}", path.replace('/', "~1")),
-        };
-        let schema = compiler.compile(&format!("{at}{pointer}"), &mut schemas).unwrap();
-        let body = document.pointer(&pointer[1..]).unwrap();
-        for name in body["properties"].as_object().into_iter().flatten().map(|(name, _)| name) {
+        let Some(schema) = checked.body(&id) else { continue };
+        let example = operation.pointer(&format!("{BODY}/example")).cloned().unwrap_or_else(|| json!({}));
+        let fields = document.pointer(&schema).unwrap()["properties"].as_object();
+        let schema = checked.compile(&schema);
+        for name in fields.into_iter().flatten().map(|(name, _)| name) {
             for probe in probes() {
-                let body = json!({ name: probe });
-                if schemas.validate(&body, schema).is_err() {
+                let mut body = example.clone();
+                body[name] = probe;
+                if !checked.allows(schema, &body) {
                     continue;
                 }
-                let path = path.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
-                let path = path.collect::<Vec<_>>().join("/");
-                let answer = admin.send(&method.to_uppercase(), &path, &[], &body.to_string()).await;
+                // A `min_seq` of the future is waited for.
+                let headers = [("request-timeout", "1")];
+                let (method, body_text) = (method.to_uppercase(), body.to_string());
+                let answer = admin.send(&method, &filled(path), &headers, &body_text).await;
                 let blamed = answer.field().split(['.', '[']).next() == Some(name);
                 if answer.code() == "BAD_FIELD" && blamed {
                     refused.push(format!("{id} {body}: {}", answer.json["detail"]));
                 }
+                let (status, code) = (answer.status, answer.code());
+                let documented = &operation["responses"][status.to_string()]["content"];
+                if (400..500).contains(&status)
+                    && documented["application/problem+json"]["examples"].get(code).is_none()
+                {
+                    refused.push(format!("{id} {body}: {status} {code} is not in the document"));
+                }
+                // A limit would hide what the others are refused for.
+                assert_ne!(code, "LIMIT", "{id}: {}", answer.text);
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Refusals are RFC 9457 problems that name the field.
 
 use crate::world::{MARKET, World};
+use kubebid_engine::wire::status::Code;
 use serde_json::json;
+use std::path::Path;
 
 #[tokio::test]
 async fn a_refusal_of_the_market_is_a_problem_with_its_code_field_and_number() {
@@ -12,7 +14,7 @@ async fn a_refusal_of_the_market_is_a_problem_with_its_code_field_and_number() {
     assert_eq!(refused.status, 400);
     assert_eq!(refused.headers["content-type"], "application/problem+json");
     let problem = &refused.json;
-    assert_eq!(problem["type"], "https://kubebid.io/problems/NOT_A_TICK");
+    assert_eq!(problem["type"], "https://kubebid.io/problems.html#not_a_tick");
     assert_eq!(problem["title"], "Not a tick");
     assert_eq!(problem["status"], 400);
     assert_eq!((refused.code(), refused.field()), ("NOT_A_TICK", "ceiling_micros"));
@@ -228,4 +230,22 @@ async fn a_refusal_repeats_at_most_200_bytes_of_what_was_sent() {
         assert!(refused.status >= 400 && refused.text.len() < 1_500, "{shown}: {}", refused.text);
     }
     world.stop().await;
+}
+
+#[test]
+fn the_type_of_a_problem_leads_to_its_section_of_the_book() {
+    let document: serde_json::Value = serde_json::from_str(&kubebid_engine::rest::openapi()).unwrap();
+    let examples = document["components"]["examples"].as_object().unwrap();
+    assert!(examples.len() > 30, "{}", examples.len());
+    for (code, example) in examples {
+        let anchor = code.to_lowercase();
+        assert_eq!(example["value"]["type"], format!("https://kubebid.io/problems.html#{anchor}"));
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/problems.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for code in Code::all() {
+        // The anchor of a section is its title in small letters.
+        let section = format!("\n### {}\n\nHTTP {}, gRPC `{:?}`. ", code.word(), code.http(), code.grpc());
+        assert!(page.contains(&section), "docs/problems.md lacks: {section}");
+    }
 }

@@ -139,3 +139,52 @@ async fn lists_come_in_pages() {
     let large = admin.get("/v1/markets?page_size=1001").await;
     assert_eq!((large.status, large.json["markets"].as_array().map(Vec::len)), (200, Some(4)));
 }
+
+#[tokio::test]
+async fn a_node_config_is_base64_and_access_data_an_object() {
+    let world = World::new().await;
+    let (tenant, provider) = (world.client("t1"), world.client("p1"));
+    let offer = format!("/v1/markets/{MARKET}/offer");
+    provider.send("PUT", &offer, &[], r#"{"capacity": 1, "reserve_micros": 1000000}"#).await;
+    let mut body = json!({ "markets": [MARKET], "ceiling_micros": "2000000", "max_nodes": 1 });
+    body["node_config"] = json!("not base64!");
+    let refused = tenant.post("/v1/bids", &body).await;
+    assert_eq!((refused.status, refused.code(), refused.field()), (400, "BAD_FIELD", "node_config"));
+    body["node_config"] = json!("c3NoLWVkMjU1MTk=");
+    let bid = tenant.post("/v1/bids", &body).await.json["bid"].as_str().unwrap().to_owned();
+    assert_eq!(tenant.get(&format!("/v1/bids/{bid}")).await.json["bid"]["node_config"], "c3NoLWVkMjU1MTk=");
+
+    let node = "/v1/allocations/1";
+    let seen = provider.get(&format!("{node}?min_seq={bid}")).await;
+    assert_eq!(seen.json["allocation"]["node_config"], "c3NoLWVkMjU1MTk=");
+    let access = json!({ "addresses": ["10.0.0.7"], "ports": { "ssh": 22 }, "user": "ubuntu", "notes": "" });
+    let wrong = json!({ "access": { "addresses": ["-oProxyCommand=x"] } });
+    let refused = provider.post(&format!("{node}/ready"), &wrong).await;
+    assert_eq!((refused.status, refused.code(), refused.field()), (400, "BAD_FIELD", "access.addresses"));
+    let ready = provider.post(&format!("{node}/ready"), &json!({ "access": access })).await;
+    assert_eq!(ready.status, 200, "{}", ready.json);
+    assert_eq!(tenant.get(node).await.json["allocation"]["access"], access);
+    assert_eq!(provider.get(node).await.json["allocation"].get("access"), None);
+}
+
+#[tokio::test]
+async fn a_market_is_closed_by_a_post_to_it() {
+    let world = World::new().await;
+    let (admin, tenant) = (world.client("admin"), world.client("t1"));
+    let close = format!("/v1/markets/{MARKET}/close");
+    let closed = admin.post(&close, &json!({})).await;
+    assert_eq!(closed.status, 200, "{}", closed.text);
+    let seq = closed.json["seq"].as_str().unwrap();
+    let listed = tenant.get(&format!("/v1/markets?min_seq={seq}")).await;
+    assert_eq!(listed.json["markets"].as_array().map_or(0, Vec::len), 0);
+    let all = tenant.get("/v1/markets?include_ended=true").await;
+    assert_eq!(all.json["markets"][0]["state"], "ENDED");
+    let again = admin.post(&close, &json!({})).await;
+    assert_eq!((again.status, again.code(), again.field()), (409, "MARKET_CLOSED", "market"));
+    let bid = json!({ "markets": [MARKET], "ceiling_micros": "2000000", "max_nodes": 1 });
+    let refused = tenant.post("/v1/bids", &bid).await;
+    assert_eq!((refused.status, refused.code(), refused.field()), (409, "MARKET_CLOSED", "markets"));
+    let reopened = admin.post("/v1/markets", &json!({ "market": MARKET })).await;
+    assert_eq!(reopened.status, 200, "{}", reopened.text);
+    assert_eq!(tenant.post("/v1/bids", &bid).await.status, 200);
+}

@@ -21,7 +21,8 @@ async fn behind_a_proxy(place: &TestPlace) -> (Proxy, StoreOptions) {
     let database = place.url().split(['/', '?']).nth(3).unwrap();
     let url = format!("postgres://kubebid@127.0.0.1:{}/{database}?sslmode=disable", proxy.port);
     let options = StoreOptions {
-        patience: Duration::from_millis(500),
+        // A machine that is busy needs more than half a second for a transaction.
+        patience: Duration::from_secs(2),
         ..StoreOptions::new(StoreLocation::Postgres(url))
     };
     (proxy, options)

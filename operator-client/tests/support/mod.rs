@@ -340,6 +340,13 @@ impl AdminService for FakeService {
         Err(Status::unimplemented("change_rules"))
     }
 
+    async fn close_market(
+        &self,
+        _: Request<CloseMarketRequest>,
+    ) -> Result<Response<CloseMarketResponse>, Status> {
+        Err(Status::unimplemented("close_market"))
+    }
+
     async fn put_instance_type(
         &self,
         _: Request<PutInstanceTypeRequest>,

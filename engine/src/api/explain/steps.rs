@@ -73,9 +73,11 @@ impl Subject {
                     CloseReason::Ioc => "what it could not get at once it did not want",
                     CloseReason::Cancelled => "its tenant cancelled it",
                     CloseReason::Done => "it wants no more nodes",
+                    CloseReason::MarketClosed => "every market that it names has ended",
                     CloseReason::Unspecified => return None,
                 };
-                ("R14", format!("Bid {} stopped searching: {why}.", of.bid))
+                let rule = if of.reason() == CloseReason::MarketClosed { "R18" } else { "R14" };
+                (rule, format!("Bid {} stopped searching: {why}.", of.bid))
             }
             Kind::Allocated(of) => {
                 let claimed = self.claimed_unit.take_if(|unit| *unit == of.unit).is_some();
@@ -145,6 +147,8 @@ impl Subject {
             Kind::UnitRemoved(of) => ("R11", format!("{} is gone.", of.unit)),
             Kind::MarketOpened(_)
             | Kind::RulesChanged(_)
+            | Kind::MarketClosing(_)
+            | Kind::MarketEnded(_)
             | Kind::OfferPut(_)
             | Kind::UnitAdded(_)
             | Kind::PriceChanged(_)

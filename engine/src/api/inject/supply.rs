@@ -13,7 +13,7 @@ use crate::wire::text;
 use kubebid_core::event::{EndReason, Fact, Node};
 use kubebid_core::units::{AccountName, AllocationId, MarketId, MarketName, Micros, Names, UnitId, UnitName};
 use kubebid_core::views::{AllocationView, OfferView};
-use kubebid_core::{Command, Price, Reject};
+use kubebid_core::{Command, MarketState, Price, Reject};
 use kubebid_proto::v1;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -244,6 +244,12 @@ impl Api {
             let market = markets.get(&MarketName::new(&row.market)).map(|view| view.market);
             (market, AccountName::new(&row.provider))
         };
+        let is_open = |row: &OfferRow| {
+            let view = markets.get(&MarketName::new(&row.market));
+            view.is_some_and(|view| view.state == MarketState::Open)
+        };
+        // No capacity is raised in a market that is closed (R18).
+        let put: Vec<OfferRow> = put.into_iter().filter(is_open).collect();
         let offers = put.iter().map(of).collect();
         let offers = self.0.engine.ask_each(offers, |exchange, (market, provider)| {
             market.and_then(|market| exchange.offer_of(market, &provider))

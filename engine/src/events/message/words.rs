@@ -16,7 +16,7 @@ macro_rules! words {
 }
 
 words! {
-    close_reason: CloseReason => v1::bid::CloseReason { Expired Ioc Cancelled Done }
+    close_reason: CloseReason => v1::bid::CloseReason { Expired Ioc Cancelled Done MarketClosed }
     notice_reason: NoticeReason => v1::notice::Reason { Outbid CapacityWithdrawn ReserveRaised }
     end_reason: EndReason => v1::allocation::EndReason {
         Outbid CapacityWithdrawn ReserveRaised Released UnitLost StartTimeout

@@ -91,6 +91,8 @@ fn events_of_markets_are_for_everyone() {
     for fact in [
         Fact::MarketOpened { market: MARKET },
         Fact::RulesChanged { market: MARKET },
+        Fact::MarketClosing { market: MARKET },
+        Fact::MarketEnded { market: MARKET },
         Fact::PriceChanged { market: MARKET, numbers: Numbers::default() },
     ] {
         let everyone = ["all", "ann", "bob", "cy", "acme", "stranger"].map(|viewer| (viewer, ""));

@@ -49,7 +49,14 @@ fn markets(markets: &[MarketRecord<'_>]) -> Change {
     for MarketRecord { name, number, opened_at } in markets {
         rows.row().text(name.as_str()).number((*number).into()).time(*opened_at);
     }
-    Change { how: How::Append("markets"), rows }
+    Change {
+        // A market that is opened again has its row already.
+        how: How::Statement(
+            "INSERT INTO markets (market, number, opened_at) SELECT * FROM v WHERE true
+              ON CONFLICT (market) DO NOTHING",
+        ),
+        rows,
+    }
 }
 
 fn prices(prices: &[(&MarketName, PricePoint)]) -> Change {

@@ -1,4 +1,4 @@
-//! Gauges of the markets, written when they are scraped. A price that does not exist has no series.
+//! Gauges of the markets that have not ended, written when they are scraped. A price that does not exist has no series.
 
 use crate::runtime::views::{MarketView, Markets};
 use kubebid_core::Price;
@@ -10,7 +10,7 @@ const UNITS: &str = "kubebid_market_units";
 /// Writes the gauges in the text format of Prometheus.
 pub(crate) fn render(markets: &Markets) -> String {
     let mut text = head(PRICE, "Prices of a market per node-hour, by kind");
-    for market in markets.iter() {
+    for market in markets.not_ended() {
         for (which, price) in prices(&market) {
             if let Some(Price(micros)) = price {
                 let (name, dollars) = (&market.name, micros as f64 / 1e6);
@@ -19,7 +19,7 @@ pub(crate) fn render(markets: &Markets) -> String {
         }
     }
     text += &head(UNITS, "Units of a market by state: free, allocated, notice");
-    for market in markets.iter() {
+    for market in markets.not_ended() {
         let (name, supply) = (&market.name, market.supply);
         for (state, units) in
             [("free", supply.free), ("allocated", supply.allocated), ("notice", supply.notice)]

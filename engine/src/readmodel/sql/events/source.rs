@@ -84,6 +84,8 @@ fn is_indexed(kind: EventKind) -> bool {
         | EventKind::Charged => false,
         EventKind::MarketOpened
         | EventKind::RulesChanged
+        | EventKind::MarketClosing
+        | EventKind::MarketEnded
         | EventKind::OfferPut
         | EventKind::UnitAdded
         | EventKind::UnitLeaving
