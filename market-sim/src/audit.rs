@@ -248,14 +248,22 @@ impl Auditor {
         match fact {
             Fact::MarketOpened { market } => {
                 self.types.open(*market);
-                let kind = self.types.of(*market);
-                let losing = kind.map(|kind| self.bids.losing_of_type(kind)).unwrap_or_default();
+                let looking = self.bids.looking_in(*market, self.types.of(*market));
                 let market = self.markets.get_mut(market.0 as usize).ok_or(Violation::UnknownMarket)?;
-                for (tenant, ceiling) in losing {
-                    market.losing.change(tenant, None, Some(ceiling));
+                market.forget_bids();
+                for bid in looking {
+                    market.count(bid.tenant, &bid.scope, bid.unmet.into(), None, bid.losing);
                 }
-                market.rules = market.announced.take().unwrap_or_default();
+                market.rules = market.announced.take().unwrap_or_else(|| market.rules.clone());
                 market.open()
+            }
+            Fact::MarketClosing { market } => {
+                self.known(*market)?;
+                self.markets[market.0 as usize].close(self.bids.next())
+            }
+            Fact::MarketEnded { market } => {
+                self.known(*market)?;
+                self.markets[market.0 as usize].end()
             }
             Fact::OfferPut { provider, market, capacity, reserve } => {
                 self.known(*market)?;
@@ -351,18 +359,16 @@ impl Auditor {
     fn recount(&mut self, bid: BidId) {
         let Some(change) = self.bids.recount(bid) else { return };
         let Change { tenant, scope, nodes, before, after } = change;
-        let named = matches!(scope, Scope::Markets(_));
         let markets = match &scope {
             Scope::Markets(markets) => &markets[..],
             Scope::InstanceType(kind) => self.types.markets(kind),
         };
         for market in markets {
             let Some(market) = self.markets.get_mut(market.0 as usize) else { continue };
-            market.touched = true;
-            if named {
-                market.unmet = market.unmet.wrapping_add_signed(nodes);
+            if market.admits(bid) {
+                market.touched = true;
+                market.count(tenant, &scope, nodes, before, after);
             }
-            market.losing.change(tenant, before, after);
         }
     }
 }
@@ -372,6 +378,7 @@ fn is_of_a_command(fact: &Fact) -> bool {
     match fact {
         Fact::MarketOpened { .. }
         | Fact::RulesChanged { .. }
+        | Fact::MarketClosing { .. }
         | Fact::OfferPut { .. }
         | Fact::UnitLeaving { .. }
         | Fact::BidPlaced { .. }
@@ -395,6 +402,7 @@ fn is_of_a_command(fact: &Fact) -> bool {
         | Fact::NoticeRescinded { .. }
         | Fact::Claimed { .. }
         | Fact::Charged { .. }
+        | Fact::MarketEnded { .. }
         | Fact::PriceChanged { .. } => false,
     }
 }
@@ -402,9 +410,11 @@ fn is_of_a_command(fact: &Fact) -> bool {
 /// Returns the market whose books an event changes by itself; bids change those of their markets.
 fn market_of(fact: &Fact) -> Option<MarketId> {
     match fact {
-        Fact::MarketOpened { market } | Fact::RulesChanged { market } | Fact::OfferPut { market, .. } => {
-            Some(*market)
-        }
+        Fact::MarketOpened { market }
+        | Fact::RulesChanged { market }
+        | Fact::MarketClosing { market }
+        | Fact::MarketEnded { market }
+        | Fact::OfferPut { market, .. } => Some(*market),
         Fact::UnitAdded { unit, .. }
         | Fact::UnitLeaving { unit }
         | Fact::UnitBack { unit }

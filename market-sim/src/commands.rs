@@ -13,7 +13,7 @@ mod stdout;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubebid_core::Price;
-use market_sim::report::Page;
+use kubebid_report::Page;
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;

@@ -14,7 +14,6 @@ pub mod jsonl;
 mod name_map;
 mod participant;
 pub mod replay;
-pub mod report;
 pub mod trace;
 pub mod venue;
 pub mod world;

@@ -158,7 +158,8 @@ fn audited(story: &[StampedCommand]) -> Result<Auditor, String> {
                     auditor.set_rules(MarketId(rules.len() as u32), market, opened);
                 }
             }
-            Command::ChangeRules { market, rules: changes } => {
+            Command::OpenMarket { market, rules: changes }
+            | Command::ChangeRules { market, rules: changes } => {
                 if let Some(id) = exchange.market_id(market)
                     && let Ok(changed) = rules[id.0 as usize].with(changes)
                 {

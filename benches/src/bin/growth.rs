@@ -4,7 +4,7 @@
 //! cargo run --release -p benches --no-default-features --bin growth -- --picture docs/performance/growth.svg
 //! ```
 
-use benches::curves::{Curve, Panel, draw};
+use benches::curves::{Curve, chart, draw};
 use benches::one_node::OneNode;
 use benches::overloaded::{Overloaded, Prices};
 use benches::plain::{NumberedLadder, Op, Plain};
@@ -66,15 +66,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let by_markets =
         [curve("one-node bids: markets", &|markets| one_node(markets, SPREAD / markets, steps), &markets)];
     if let Some(path) = &arguments.picture {
-        let panel = |below, width, curves| Panel {
-            below,
-            beside: "ns a command",
-            costs: 10.0..20_000.0,
-            width,
-            curves,
-        };
-        let left = panel("what there is of it", 620, &by_size[..]);
-        draw(path, [left, panel("markets, 100,000 bids in all", 380, &by_markets)])?;
+        let costs = "nanoseconds a command";
+        let charts = [
+            chart("orders, bids or nodes in the market", costs, &by_size),
+            chart("markets, with 100,000 bids in all", costs, &by_markets),
+        ];
+        draw(path, "Cost of a command as a market grows, and as markets become more", &charts)?;
     }
     Ok(())
 }

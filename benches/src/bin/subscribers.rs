@@ -5,7 +5,7 @@
 //! cargo run --release -p benches --no-default-features --bin subscribers -- --picture docs/performance/subscribers.svg
 //! ```
 
-use benches::curves::{Curve, Panel, draw};
+use benches::curves::{Curve, chart, draw};
 use clap::Parser;
 use serde_json::Value;
 use std::error::Error;
@@ -33,16 +33,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let everything = arguments.curves("everything", &["--callers", "4", "--frame", "50", "--rate", "20"])?;
     let own = arguments.curves("own", &["--own", "--frame", "10", "--rate", "1000"])?;
     if let Some(path) = &arguments.picture {
-        let below =
-            ["readers of all of 1,000 events a second", "tenants who read their own of 10,000 a second"];
-        let panel = |below, curves| Panel {
-            below,
-            beside: "µs from the engine's clock",
-            costs: 100.0..1_000_000.0,
-            width: 500,
-            curves,
-        };
-        draw(path, [panel(below[0], &everything), panel(below[1], &own)])?;
+        let delay = "microseconds from the engine's clock to the reader";
+        let charts = [
+            chart("readers of all of 1,000 events a second", delay, &everything),
+            chart("tenants who read their own of 10,000 a second", delay, &own),
+        ];
+        draw(path, "Delay of events as readers become more", &charts)?;
     }
     Ok(())
 }

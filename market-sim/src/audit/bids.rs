@@ -4,14 +4,12 @@ use super::Violation;
 use foldhash::HashMap;
 use kubebid_core::Price;
 use kubebid_core::event::{Bidder, Node, Scope};
-use kubebid_core::units::{AccountId, AllocationId, BidId, InstanceType, MarketId};
-use std::collections::{BTreeMap, BTreeSet};
+use kubebid_core::units::{AccountId, AllocationId, BidId, InstanceType, MarketId, Seq};
 
 #[derive(Debug, Default)]
 pub(super) struct Bids {
     bids: HashMap<BidId, Bid>,
     last: Option<BidId>,
-    by_type: BTreeMap<InstanceType, BTreeSet<BidId>>,
 }
 
 #[derive(Debug)]
@@ -25,8 +23,8 @@ pub(super) struct Bid {
     pub(super) live: Vec<AllocationId>,
     pub(super) notices: Vec<AllocationId>,
     pub(super) claims: Vec<AllocationId>,
-    unmet: u32,
-    losing: Option<Price>,
+    pub(super) unmet: u32,
+    pub(super) losing: Option<Price>,
 }
 
 /// A change of unmet demand, and of the ceiling with which the bid counts for H (R8).
@@ -57,9 +55,6 @@ impl Bids {
             return Err(Violation::MaxNodes { before: min_nodes, after: max_nodes });
         }
         self.last = Some(bidder.bid);
-        if let Scope::InstanceType(kind) = scope {
-            self.by_type.entry(kind.clone()).or_default().insert(bidder.bid);
-        }
         let bid = Bid {
             tenant: bidder.tenant,
             scope: scope.clone(),
@@ -113,11 +108,8 @@ impl Bids {
         let gone = |bid: &Bid| {
             !bid.searching && bid.live.is_empty() && bid.notices.is_empty() && bid.claims.is_empty()
         };
-        if self.bids.get(&id).is_some_and(gone)
-            && let Some(Bid { scope: Scope::InstanceType(kind), .. }) = self.bids.remove(&id)
-            && let Some(bids) = self.by_type.get_mut(&kind)
-        {
-            bids.remove(&id);
+        if self.bids.get(&id).is_some_and(gone) {
+            self.bids.remove(&id);
         }
     }
 
@@ -135,10 +127,19 @@ impl Bids {
         changed.then(|| Change { tenant: bid.tenant, scope: bid.scope.clone(), nodes, before, after })
     }
 
-    /// Bids for an instance type that count as losing, with their ceilings.
-    pub(super) fn losing_of_type(&self, wanted: &InstanceType) -> Vec<(AccountId, Price)> {
-        let bids = self.by_type.get(wanted).into_iter().flatten().filter_map(|id| self.bids.get(id));
-        bids.filter_map(|bid| Some((bid.tenant, bid.losing?))).collect()
+    /// Returns the bids that look for nodes in a market of this type, in any order.
+    #[expect(clippy::disallowed_methods, reason = "the caller counts them, and no order changes that")]
+    pub(super) fn looking_in<'a>(
+        &'a self,
+        market: MarketId,
+        kind: Option<&'a InstanceType>,
+    ) -> impl Iterator<Item = &'a Bid> {
+        self.bids.values().filter(move |bid| bid.looks_in(market, kind))
+    }
+
+    /// Returns a number that is above those of all bids so far.
+    pub(super) fn next(&self) -> Seq {
+        Seq(self.last.map_or(0, |last| last.0 + 1))
     }
 }
 

@@ -3,10 +3,11 @@
 use super::Violation;
 use super::meter::{Meter, Tariff};
 use foldhash::HashMap;
+use kubebid_core::event::Scope;
 use kubebid_core::market_rules::Pricing;
 use kubebid_core::numbers::{Numbers, Supply};
-use kubebid_core::units::AccountId;
-use kubebid_core::{MarketRules, Price};
+use kubebid_core::units::{AccountId, BidId, Seq};
+use kubebid_core::{MarketRules, MarketState, Price};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The books of one market.
@@ -16,6 +17,7 @@ pub struct Market {
     /// The rules that an event is about to announce.
     pub(super) announced: Option<MarketRules>,
     open: bool,
+    state: MarketState,
     /// Something happened here since prices were last worked out.
     pub(super) touched: bool,
     pub(super) supply: Supply,
@@ -95,11 +97,53 @@ impl Market {
     }
 
     pub(super) fn open(&mut self) -> Result<(), Violation> {
-        if self.open {
+        if self.open && self.state == MarketState::Open {
             return Err(Violation::MarketTwice);
         }
-        self.open = true;
+        (self.open, self.state) = (true, MarketState::Open);
         Ok(())
+    }
+
+    /// Closes the market for bids from the number `next` on (R18).
+    pub(super) fn close(&mut self, next: Seq) -> Result<(), Violation> {
+        if self.state != MarketState::Open {
+            return Err(Violation::ClosedTwice);
+        }
+        self.state = MarketState::Closing(next);
+        Ok(())
+    }
+
+    /// Ends the market, which must be closing and without units (R18).
+    pub(super) fn end(&mut self) -> Result<(), Violation> {
+        if !matches!(self.state, MarketState::Closing(_)) || self.supply.total > 0 {
+            return Err(Violation::EndedEarly);
+        }
+        self.state = MarketState::Ended;
+        self.forget_bids();
+        Ok(())
+    }
+
+    pub(super) fn admits(&self, bid: BidId) -> bool {
+        self.state.admits(bid)
+    }
+
+    pub(super) fn forget_bids(&mut self) {
+        (self.losing, self.unmet) = (Losing::default(), 0);
+    }
+
+    /// Counts a change of what a bid wants here.
+    pub(super) fn count(
+        &mut self,
+        tenant: AccountId,
+        scope: &Scope,
+        nodes: i64,
+        before: Option<Price>,
+        after: Option<Price>,
+    ) {
+        if matches!(scope, Scope::Markets(_)) {
+            self.unmet = self.unmet.wrapping_add_signed(nodes);
+        }
+        self.losing.change(tenant, before, after);
     }
 
     pub(super) fn is_open(&self) -> bool {

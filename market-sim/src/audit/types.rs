@@ -16,7 +16,10 @@ impl Types {
 
     pub(super) fn open(&mut self, market: MarketId) {
         if let Some(kind) = self.of.get(&market) {
-            self.markets.entry(kind.clone()).or_default().push(market);
+            let markets = self.markets.entry(kind.clone()).or_default();
+            if !markets.contains(&market) {
+                markets.push(market);
+            }
         }
     }
 
@@ -24,7 +27,7 @@ impl Types {
         self.of.get(&market)
     }
 
-    /// Returns the open markets of a type.
+    /// Returns the markets of a type, closed ones too.
     pub(super) fn markets(&self, kind: &InstanceType) -> &[MarketId] {
         self.markets.get(kind).map_or(&[], Vec::as_slice)
     }

@@ -15,6 +15,10 @@ pub enum Violation {
     UnknownMarket,
     #[error("the market is open already")]
     MarketTwice,
+    #[error("the market is closed already")]
+    ClosedTwice,
+    #[error("the market ended while it was open, or had units")]
+    EndedEarly,
 
     #[error("no such unit is on offer")]
     UnknownUnit,

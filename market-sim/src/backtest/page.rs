@@ -1,8 +1,8 @@
 //! The page of a backtest.
 
 use super::{Backtest, Contestant, DemandSettings, Figure, Grid, STEP_MINUTES, Settings};
-use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, TimeSeries, Unit};
 use kubebid_core::units::Micros;
+use kubebid_report::{Axis, Chart, Page, Point, Series, Shape, Table, TimeSeries, Unit};
 
 /// Returns the tables and charts of the results, and what the strategies saw of the first market.
 pub fn page(backtest: &Backtest, grids: &[Grid], contestants: &[Contestant], settings: &Settings) -> Page {
@@ -52,7 +52,8 @@ fn compared_page(backtest: &Backtest, title: &str, of: &str) -> Page {
             format!("{cost}; {finished} %"),
         );
     }
-    page.charts = Figure::ALL.iter().map(|figure| compared(backtest, *figure)).collect();
+    page.charts.push(cost_and_work(backtest));
+    page.charts.extend(Figure::ALL.iter().map(|figure| compared(backtest, *figure)));
     let headings: Vec<String> =
         std::iter::once("strategy").chain(Figure::ALL.map(Figure::label)).map(str::to_owned).collect();
     page.tables.push(Table {
@@ -69,6 +70,24 @@ fn compared_page(backtest: &Backtest, title: &str, of: &str) -> Page {
         rows: backtest.rows(|n, figure| backtest.difference(n, figure)),
     });
     page
+}
+
+/// Draws what each strategy pays against how much of the work it finishes: the best are at the bottom right.
+fn cost_and_work(backtest: &Backtest) -> Chart {
+    let dot = |n: usize| {
+        let cost = backtest.estimate(n, Figure::CostPerFinishedHour)?;
+        let finished = backtest.estimate(n, Figure::Finished)?;
+        let point = Point { x: finished.mean, y: cost.mean, range: cost.range() };
+        Some(Series { name: backtest.contestants[n].name.clone(), points: vec![point] })
+    };
+    Chart {
+        title: "Cost and work done".to_owned(),
+        note: "Lower is cheaper, further right is more work finished.".to_owned(),
+        shape: Shape::Dots,
+        x: Axis::new(Figure::Finished.label(), Unit::Number),
+        y: Axis::new(Figure::CostPerFinishedHour.label(), Unit::Dollars),
+        series: (0..backtest.contestants.len()).filter_map(dot).collect(),
+    }
 }
 
 fn compared(backtest: &Backtest, figure: Figure) -> Chart {

@@ -3,9 +3,9 @@
 use super::stdout::Stdout;
 use clap::Args;
 use kubebid_core::Price;
+use kubebid_report::Page;
 use market_sim::backtest::{self, Backtest, Contestant, DemandSettings, Settings};
 use market_sim::backtest::{backtest_demand, page, page_of_demand, read_grids};
-use market_sim::report::Page;
 use market_sim::trace::{PriceTrace, is_demand, read_demand};
 use std::error::Error;
 use std::io::Write as _;

@@ -3,10 +3,10 @@
 use super::stdout::Stdout;
 use clap::Args;
 use kubebid_core::units::Micros;
+use kubebid_report::pictures;
 use market_sim::experiment::{
     Experiment, Finding, Settings, WelfareMeasure, charts, experiment, markdown, page, with_tables,
 };
-use market_sim::report::pictures;
 use std::error::Error;
 use std::io::Write as _;
 use std::path::PathBuf;

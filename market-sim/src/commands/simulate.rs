@@ -3,7 +3,7 @@
 use super::stdout::Stdout;
 use clap::Args;
 use indicatif::ProgressBar;
-use market_sim::report::pictures;
+use kubebid_report::pictures;
 use market_sim::venue::{JournaledVenue, Remote, Venue};
 use market_sim::world::{Outcome, Rules, SeriesChoice, Settings, simulate_parallel};
 use std::error::Error;

@@ -2,33 +2,32 @@
 
 use super::{Arm, Figure, Finding, Settings, WelfareMeasure};
 use crate::estimate::Estimate;
-use crate::report::{Axis, Chart, Page, Point, Series, Shape, Table, Unit};
+use kubebid_report::{Axis, Chart, Page, Point, Series, Shape, Table, Unit};
 use std::fmt::Write;
 
-/// Returns a chart for each figure, with a point for each variant.
+/// Returns a chart for each figure, with a point for each variant: its difference to the default, world by world. The
+/// worlds differ by far more than the variants do, so the figures themselves would hide what the rule changes.
 pub fn charts(finding: &Finding) -> Vec<Chart> {
     let chart = |figure: Figure| {
-        let point = |(n, arm): (usize, &Arm)| {
-            // The worlds differ by far more than the gain of shading, so only differences show it.
-            let estimate = match figure {
-                Figure::ShadersGain => finding.difference(n, figure),
-                Figure::Welfare | Figure::Churn | Figure::Revenue | Figure::Served | Figure::Envy => {
-                    arm.estimate(figure)
-                }
-            };
-            Point { x: n as f64, y: estimate.mean, range: estimate.range() }
+        let point = |n: usize| {
+            let difference = finding.difference(n, figure);
+            Point { x: n as f64, y: difference.mean, range: difference.range() }
         };
-        let points = finding.arms.iter().enumerate().map(point).collect();
         let unit = if figure == Figure::Revenue { Unit::Dollars } else { Unit::Number };
-        let than = if figure == Figure::ShadersGain { ", more than by the truth" } else { "" };
-        let name = format!("{}{than}", figure.label(finding.yardstick));
+        let name = format!("{}: difference", figure.label(finding.yardstick));
         Chart {
             title: name.clone(),
             note: String::new(),
             shape: Shape::Dots,
-            x: Axis::categories(finding.arms.iter().map(label)),
+            x: Axis {
+                label: finding.experiment.title().to_owned(),
+                ..Axis::categories(finding.arms.iter().map(label))
+            },
             y: Axis::new(name, unit),
-            series: vec![Series { name: String::new(), points }],
+            series: vec![Series {
+                name: String::new(),
+                points: (0..finding.arms.len()).map(point).collect(),
+            }],
         }
     };
     finding.figures().into_iter().map(chart).collect()
@@ -92,8 +91,8 @@ pub fn page(findings: &[Finding], settings: &Settings, seeds: u64) -> Page {
         title: "Mechanism experiments".to_owned(),
         summary: format!(
             "{seeds} worlds of one-node jobs: {} units at a reserve of ${}, {} hours, work for {:.0} % of what \
-             they can do. The same worlds for each setting; * is the default. Whiskers are 95 % confidence \
-             intervals.",
+             they can do. The same worlds for each setting; * is the default. Charts show the difference to the \
+             default, world by world; whiskers are 95 % confidence intervals.",
             settings.units,
             settings.reserve.0 as f64 / 1e6,
             settings.hours,

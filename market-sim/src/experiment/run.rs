@@ -322,6 +322,8 @@ impl Play<'_> {
             Fact::Rejected { reason } => panic!("the exchange refused: {}", reason.code()),
             Fact::MarketOpened { .. }
             | Fact::RulesChanged { .. }
+            | Fact::MarketClosing { .. }
+            | Fact::MarketEnded { .. }
             | Fact::OfferPut { .. }
             | Fact::UnitAdded { .. }
             | Fact::UnitLeaving { .. }

@@ -179,6 +179,12 @@ enum FactLine<'a> {
     RulesChanged {
         market: &'a str,
     },
+    MarketClosing {
+        market: &'a str,
+    },
+    MarketEnded {
+        market: &'a str,
+    },
     OfferPut {
         provider: &'a str,
         market: &'a str,
@@ -288,6 +294,8 @@ fn fact_line<'a>(fact: &'a Fact, names: &'a Names) -> FactLine<'a> {
     match fact {
         Fact::MarketOpened { market } => FactLine::MarketOpened { market: market_name(*market) },
         Fact::RulesChanged { market } => FactLine::RulesChanged { market: market_name(*market) },
+        Fact::MarketClosing { market } => FactLine::MarketClosing { market: market_name(*market) },
+        Fact::MarketEnded { market } => FactLine::MarketEnded { market: market_name(*market) },
         Fact::OfferPut { provider, market, capacity, reserve } => FactLine::OfferPut {
             provider: names.account(*provider).as_str(),
             market: market_name(*market),

@@ -12,6 +12,9 @@ pub fn format_command(stamped: &StampedCommand) -> String {
     match &stamped.command {
         Command::OpenMarket { market, rules } => line_of(stamped, "OpenMarket", rules_of(market, rules)),
         Command::ChangeRules { market, rules } => line_of(stamped, "ChangeRules", rules_of(market, rules)),
+        Command::CloseMarket { market } => {
+            line_of(stamped, "CloseMarket", Close { market: market.to_string() })
+        }
         Command::PutOffer { provider, market, capacity, reserve } => {
             let (provider, market) = (provider.to_string(), market.to_string());
             line_of(stamped, "PutOffer", Put { provider, market, capacity: *capacity, reserve: reserve.0 })

@@ -88,6 +88,10 @@ fn parse_body(line: &str, name: &str, object: Map<String, Value>) -> Result<Comm
             let Rules { market, rules } = fields_and_rules(line, object)?;
             Command::ChangeRules { market: MarketName::new(&market), rules: rules.0 }
         }
+        "CloseMarket" => {
+            let Close { market } = fields(object)?;
+            Command::CloseMarket { market: MarketName::new(&market) }
+        }
         "PutOffer" => {
             let Put { provider, market, capacity, reserve } = fields(object)?;
             Command::PutOffer {

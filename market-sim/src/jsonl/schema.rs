@@ -65,6 +65,12 @@ impl<'de> Visitor<'de> for RuleVisitor {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Close {
+    pub(super) market: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Put {
     pub(super) provider: String,
     pub(super) market: String,

@@ -288,6 +288,8 @@ impl Replay<'_> {
             Fact::Rejected { reason } => panic!("the exchange refused: {}", reason.code()),
             Fact::MarketOpened { .. }
             | Fact::RulesChanged { .. }
+            | Fact::MarketClosing { .. }
+            | Fact::MarketEnded { .. }
             | Fact::OfferPut { .. }
             | Fact::UnitAdded { .. }
             | Fact::UnitLeaving { .. }

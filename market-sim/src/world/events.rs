@@ -59,6 +59,8 @@ impl World<'_> {
             | Fact::NoticeRescinded { .. }
             | Fact::MarketOpened { .. }
             | Fact::RulesChanged { .. }
+            | Fact::MarketClosing { .. }
+            | Fact::MarketEnded { .. }
             | Fact::OfferPut { .. }
             | Fact::UnitLeaving { .. }
             | Fact::UnitBack { .. }

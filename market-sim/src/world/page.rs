@@ -2,8 +2,8 @@
 
 use super::outcome::{KindSums, MarketSeries, Outcome};
 use super::tenants::Kind;
-use crate::report::{Axis, Chart, Page, Series, Shape, Table, TimeSeries, Unit};
 use kubebid_core::units::Micros;
+use kubebid_report::{Axis, Chart, Page, Series, Shape, Table, TimeSeries, Unit};
 use std::collections::BTreeMap;
 
 /// The most lines that a reader can distinguish.

@@ -96,6 +96,7 @@ impl Pair {
                     Scope::Markets(markets) => markets.contains(&market),
                     Scope::InstanceType(kind) => kind.as_str() == name.parts().0,
                 };
+                let eligible = eligible && exchange.market_state(market).admits(bid.bid);
                 if eligible && bid.unmet > 0 && exchange.view_offer(market, bid.tenant).is_none() {
                     at(bid.ceiling, &|level| level.unmet += u64::from(bid.unmet));
                 }
@@ -219,6 +220,8 @@ fn split(answer: &Answer) -> (Vec<&Event>, Vec<String>) {
             event.fact,
             Fact::MarketOpened { .. }
                 | Fact::RulesChanged { .. }
+                | Fact::MarketClosing { .. }
+                | Fact::MarketEnded { .. }
                 | Fact::OfferPut { .. }
                 | Fact::UnitAdded { .. }
                 | Fact::UnitLeaving { .. }

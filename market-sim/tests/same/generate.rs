@@ -6,7 +6,7 @@ use kubebid_core::state_dump::StateDump;
 use kubebid_core::units::{
     AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName,
 };
-use kubebid_core::{Command, Exchange, Price, StampedCommand};
+use kubebid_core::{Command, Exchange, MarketState, Price, StampedCommand};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -208,6 +208,8 @@ impl Generator {
             8..=10 => self.release(dump, exchange),
             11..=13 => self.cancel(dump, exchange),
             14 => self.change_rules(),
+            15 if self.one_in(4) => Command::CloseMarket { market: self.market() },
+            16 => self.reopen_market(exchange),
             _ => Command::AdvanceTime,
         }
     }
@@ -330,6 +332,19 @@ impl Generator {
     fn release(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {
         let (allocation, tenant, _) = self.node(dump, exchange);
         Command::ReleaseAllocation { tenant, allocation }
+    }
+
+    /// Opens the first market that is closed, or one that is open, which is refused.
+    fn reopen_market(&mut self, exchange: &Exchange) -> Command {
+        let closed = exchange.dump().markets.into_iter().find(|market| market.state != MarketState::Open);
+        let market = match closed {
+            Some(market) => exchange.names().market(market.market).clone(),
+            None => self.market(),
+        };
+        let Command::ChangeRules { rules, .. } = self.change_rules() else {
+            unreachable!("it changes rules")
+        };
+        Command::OpenMarket { market, rules: if self.one_in(2) { rules } else { Vec::new() } }
     }
 
     fn change_rules(&mut self) -> Command {

@@ -2,9 +2,9 @@
 
 use super::report::Report;
 use super::run::Settings;
-use crate::report::{Axis, Chart, Page, Point, Series, Shape, TimeSeries, Unit};
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
+use kubebid_report::{Axis, Chart, Page, Point, Series, Shape, TimeSeries, Unit};
 use std::collections::BTreeMap;
 
 /// Series of all markets, recorded while the replay runs.

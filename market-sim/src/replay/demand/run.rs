@@ -11,12 +11,12 @@ use crate::agenda::{Agenda, Step};
 use crate::bid::standing_bid;
 use crate::name_map::NameMap;
 use crate::participant::{Participant, run_until};
-use crate::report::Page;
 use crate::trace::{Job, Priority};
 use crate::venue::{Venue, VenueError};
 use kubebid_core::command::{CancelMode, PlaceBid, RuleChange};
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Micros};
 use kubebid_core::{Answer, Command, Event, Fact, Price, StampedCommand};
+use kubebid_report::Page;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::cmp::Ordering;
@@ -638,6 +638,8 @@ impl Participant for Replay<'_> {
                 Fact::Rejected { reason } => self.report.refuse(reason.code().to_owned()),
                 Fact::MarketOpened { .. }
                 | Fact::RulesChanged { .. }
+                | Fact::MarketClosing { .. }
+                | Fact::MarketEnded { .. }
                 | Fact::OfferPut { .. }
                 | Fact::UnitAdded { .. }
                 | Fact::UnitLeaving { .. }

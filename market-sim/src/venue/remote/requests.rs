@@ -17,6 +17,9 @@ pub(super) async fn send(client: &Client, command: &Command) -> Result<u64, Erro
             let request = v1::ChangeRulesRequest { market: market.to_string(), rules: Some(rules_of(rules)) };
             client.change_rules(request).await?.seq
         }
+        Command::CloseMarket { market } => {
+            client.close_market(v1::CloseMarketRequest { market: market.to_string() }).await?.seq
+        }
         Command::PutOffer { market, capacity, reserve, provider: _ } => {
             let capacity = u32::try_from(*capacity).unwrap_or(u32::MAX);
             let (market, reserve_micros) = (market.to_string(), reserve.0);
@@ -50,7 +53,7 @@ pub(super) async fn send(client: &Client, command: &Command) -> Result<u64, Erro
             client.release_allocation(request).await?.seq
         }
         Command::ReportReady { allocation, by: _ } => {
-            let request = v1::ReportReadyRequest { allocation: allocation.0, client_key };
+            let request = v1::ReportReadyRequest { allocation: allocation.0, client_key, access: None };
             client.report_ready(request).await?.seq
         }
         Command::AdvanceTime => unreachable!("the administrator moves the clock"),

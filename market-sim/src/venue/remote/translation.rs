@@ -43,6 +43,8 @@ impl Translation {
         Some(match kind {
             Kind::MarketOpened(e) => Fact::MarketOpened { market: self.market(&e.market) },
             Kind::RulesChanged(e) => Fact::RulesChanged { market: self.market(&e.market) },
+            Kind::MarketClosing(e) => Fact::MarketClosing { market: self.market(&e.market) },
+            Kind::MarketEnded(e) => Fact::MarketEnded { market: self.market(&e.market) },
             Kind::OfferPut(e) => Fact::OfferPut {
                 provider: self.account(&e.provider),
                 market: self.market(&e.market),

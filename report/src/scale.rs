@@ -124,7 +124,7 @@ impl<'a> Scale<'a> {
     fn write(&self, value: f64, step: f64) -> String {
         match self.axis.unit {
             Unit::Share => format!("{} %", plain(value * 100.0, step * 100.0)),
-            Unit::Dollars => format!("${}", plain(value, step)),
+            Unit::Dollars => format!("{}${}", if value < 0.0 { "-" } else { "" }, plain(value.abs(), step)),
             Unit::Hours => format!("{} h", plain(value, step)),
             Unit::Time | Unit::Number => plain(value, step),
         }
@@ -188,6 +188,10 @@ mod tests {
         let scale = Scale::up(&dollars, [0.1, 3.7].into_iter(), 100.0, 0.0);
         assert_eq!(labels(&scale), ["$0", "$1", "$2", "$3", "$4"]);
         assert_eq!((scale.place(0.0), scale.place(4.0)), (100.0, 0.0));
+        assert_eq!(
+            labels(&Scale::up(&dollars, [-0.1, 0.1].into_iter(), 0.0, 1.0)),
+            ["-$0.1", "-$0.05", "$0", "$0.05", "$0.1"]
+        );
         let share = Axis::new("", Unit::Share);
         assert_eq!(labels(&Scale::up(&share, [0.93, 0.99].into_iter(), 0.0, 1.0)).first().unwrap(), "92 %");
         let log = dollars.clone().logarithmic();

@@ -77,7 +77,12 @@ impl Layout<'_> {
         let zero = (chart.shape == Shape::Bars).then_some(0.0);
         let heights =
             points().flat_map(|p| [Some(p.y), p.range.map(|r| r.0), p.range.map(|r| r.1)]).flatten();
-        let half = if chart.shape == Shape::Bars { half_step(chart) } else { 0.0 };
+        let half = match chart.shape {
+            Shape::Bars => half_step(chart),
+            // Dots at the edges need room.
+            Shape::Dots => span(chart) / 12.0,
+            Shape::Lines | Shape::Steps => 0.0,
+        };
         let lines =
             chart.x.categories.iter().map(|name| wrapped(name, place_width(chart, width)).len()).max();
         Layout {
@@ -169,6 +174,9 @@ impl Layout<'_> {
             }
         }
         let _ = write!(out, "<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>");
+        if self.y.low < 0.0 && self.y.high > 0.0 {
+            let _ = write!(out, "<path class=\"axis\" d=\"M{LEFT} {:.1}H{right}\"/>", self.y.place(0.0));
+        }
         let middle = (LEFT + right) / 2.0;
         let _ = write!(
             out,
@@ -265,9 +273,14 @@ fn places(chart: &Chart) -> usize {
 
 /// Returns half of the distance from one place to the next on a scale.
 fn half_step(chart: &Chart) -> f64 {
+    span(chart) / (places(chart) - 1).max(1) as f64 / 2.0
+}
+
+/// Returns the distance from the first place to the last.
+fn span(chart: &Chart) -> f64 {
     let values = || chart.series.iter().flat_map(|series| &series.points).map(|point| point.x);
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
-    if high > low { (high - low) / (places(chart) - 1).max(1) as f64 / 2.0 } else { 0.0 }
+    if high > low { high - low } else { 0.0 }
 }
 
 /// Returns how much room the name of a category has.

@@ -1,7 +1,7 @@
 //! The page of a report: it stands alone, says everything as data too, and draws whatever it is given.
 
 use kubebid_core::units::Micros;
-use market_sim::report::{Axis, Chart, Page, Point, Series, Shape, Table, TimeSeries, Unit, pictures};
+use kubebid_report::{Axis, Chart, Page, Point, Series, Shape, Table, TimeSeries, Unit, pictures};
 
 fn page() -> Page {
     let mut trail = TimeSeries::default();

@@ -1,6 +1,9 @@
 //! A page for people: charts and tables as one HTML file without dependencies, as JSON, or as CSV.
 //!
-//! A command fills a [`Page`] and writes it. [`TimeSeries`] keeps a quantity over time in bounded memory.
+//! A command fills a [`Page`] and writes it, or draws charts as a picture of their own with [`pictures`]. [`TimeSeries`] keeps a
+//! quantity over time in bounded memory.
+
+#![warn(missing_docs)]
 
 mod chart;
 mod html;
