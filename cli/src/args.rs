@@ -73,6 +73,12 @@ impl Whose {
     }
 }
 
+/// Returns states to ask for: those that are named, else those of what is live, else any.
+pub(crate) fn states<E: Into<i32>>(named: Vec<E>, all: bool, live: impl IntoIterator<Item = E>) -> Vec<i32> {
+    let states = if named.is_empty() && !all { live.into_iter().collect() } else { named };
+    states.into_iter().map(Into::into).collect()
+}
+
 /// A period.
 #[derive(Args)]
 pub(crate) struct Period {

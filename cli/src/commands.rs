@@ -9,6 +9,7 @@ mod bench;
 mod bid;
 mod charges;
 mod completions;
+mod context;
 mod depth;
 mod event;
 mod explain;
@@ -16,8 +17,10 @@ mod inject;
 mod instance_type;
 mod journal;
 mod local;
+mod login;
 mod man;
 mod market;
+mod node_data;
 mod offer;
 mod price;
 mod projections;
@@ -62,8 +65,13 @@ pub(crate) enum Command {
     Watch(watch::Watch),
     /// The account of the token: its roles, and what counts against its limits
     Whoami(whoami::Whoami),
-    /// Events of the past
+    /// Keep an engine and a token for it in the profile
+    Login(login::Login),
+    /// The contexts of the profile: the engines that one works with
     #[command(subcommand)]
+    Context(context::Contexts),
+    /// Events of the past
+    #[command(subcommand, visible_alias = "events")]
     Event(event::Events),
     /// Charges: what nodes cost, and who pays whom
     #[command(subcommand)]
@@ -117,6 +125,8 @@ impl Command {
             Command::Explain(command) => command.run(&connection.open()?).await,
             Command::Watch(command) => command.run(&connection.open()?).await,
             Command::Whoami(command) => command.run(&connection.open()?).await,
+            Command::Login(command) => command.run(connection).await,
+            Command::Context(command) => command.run(connection),
             Command::Event(command) => command.run(&connection.open()?).await,
             Command::Charges(command) => command.run(&connection.open()?).await,
             Command::Type(command) => command.run(&connection.open()?).await,

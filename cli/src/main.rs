@@ -10,16 +10,18 @@ mod config;
 mod failure;
 mod output;
 mod profile;
+mod suggestion;
 mod telemetry;
 mod time;
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use commands::Command;
 use config::Connection;
 use failure::{Exit, Failure};
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::time::Duration;
+use suggestion::Names;
 use tokio::runtime::{Builder, Runtime};
 
 /// The engine allocates for every request, on many threads (docs/decisions/0052).
@@ -64,8 +66,15 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let run = async { cli.command.run(&cli.connection).await };
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let names = Names::of(&matches);
+    let run = async {
+        match cli.command.run(&cli.connection).await {
+            Err(failure) => Err(names.improve(failure, &cli.connection).await),
+            Ok(()) => Ok(()),
+        }
+    };
     let done = match runtime() {
         Ok(runtime) => {
             let done = runtime.block_on(run);

@@ -1,13 +1,24 @@
 //! Prints answers: tables for people and spreadsheets, the JSON or YAML of the messages for programs.
 
 use crate::failure::Failure;
-use crate::time::{now_us, relative, rfc3339};
+use crate::time::{SECOND, now_us, relative, rfc3339, to_the_millisecond, to_the_second};
 use clap::ValueEnum;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use console::{Style, Term};
 use kubebid_client::Dollars;
 use serde::Serialize;
-use std::fmt::{Display, Write as _};
+use std::cell::Cell;
+use std::fmt::Display;
 use std::io::{self, Write as _};
+
+/// The columns in which tables with sentences are written.
+const WIDTH: u16 = 100;
+/// The columns between two cells.
+const GAP: usize = 2;
+/// The columns that a cut text has at least.
+const LEAST: usize = 12;
+/// The time before a deadline that is near.
+const NEAR: u64 = 60 * SECOND;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -29,11 +40,18 @@ pub(crate) enum Format {
 /// The output of answers.
 pub(crate) struct Output {
     format: Format,
+    /// The header of a stream of CSV is written.
+    has_header: Cell<bool>,
 }
 
 impl Output {
     pub(crate) fn new(format: Format) -> Self {
-        Output { format }
+        Output { format, has_header: Cell::new(false) }
+    }
+
+    /// Returns true if names alone are printed, for scripts.
+    pub(crate) fn is_names(&self) -> bool {
+        self.format == Format::Name
     }
 
     /// Prints an answer: as it is, or as people like it.
@@ -53,20 +71,22 @@ impl Output {
         write_line(&text)
     }
 
-    /// Prints one frame of a stream: JSON on one line, a document of YAML, or none to many lines for people.
+    /// Prints one frame of a stream: JSON on one line, a document of YAML, rows of CSV after one header, or none to many
+    /// lines for people.
     pub(crate) fn frame<M: Serialize>(
         &self,
         message: &M,
         human: impl FnOnce(&View) -> String,
     ) -> Result<(), Failure> {
-        match self.format {
-            Format::Json => write_line(&serde_json::to_string(message).map_err(io::Error::from)?),
-            Format::Yaml => write_line(&format!("---\n{}", yaml(message)?)),
-            Format::Table | Format::Wide | Format::Csv | Format::Name => match human(&self.view()) {
-                text if text.is_empty() => Ok(()),
-                text => write_line(&text),
-            },
-        }
+        let text = match self.format {
+            Format::Json => serde_json::to_string(message).map_err(io::Error::from)?,
+            Format::Yaml => format!("---\n{}", yaml(message)?),
+            Format::Csv if self.has_header.replace(true) => {
+                human(&self.view()).split_once('\n').map(|(_, rows)| rows.to_owned()).unwrap_or_default()
+            }
+            Format::Table | Format::Wide | Format::Csv | Format::Name => human(&self.view()),
+        };
+        if text.is_empty() { Ok(()) } else { write_line(&text) }
     }
 
     /// Prints the numbers of things, one a line, whatever the format.
@@ -80,7 +100,9 @@ impl Output {
     }
 
     fn view(&self) -> View {
-        View { format: self.format, now_us: now_us() }
+        let terminal = Term::stdout();
+        let width = terminal.is_term().then(|| usize::from(terminal.size().1));
+        View { width, is_coloured: console::colors_enabled(), ..View::of(self.format, now_us()) }
     }
 }
 
@@ -101,12 +123,34 @@ pub(crate) fn write_line(text: &str) -> Result<(), Failure> {
 pub(crate) struct View {
     pub(crate) format: Format,
     pub(crate) now_us: u64,
+    /// The columns of the terminal, if it is one.
+    width: Option<usize>,
+    is_coloured: bool,
 }
 
 impl View {
+    /// Returns the view of a file or a pipe: nothing is cut, and nothing has a colour.
+    pub(crate) fn of(format: Format, now_us: u64) -> Self {
+        View { format, now_us, width: None, is_coloured: false }
+    }
+
+    /// Returns the view of a terminal of this width, without colours.
+    #[cfg(test)]
+    pub(crate) fn on_terminal(self, width: usize) -> Self {
+        View { width: Some(width), ..self }
+    }
+
     /// Returns true if all columns are shown.
     pub(crate) fn is_wide(&self) -> bool {
         matches!(self.format, Format::Wide | Format::Csv)
+    }
+
+    /// Returns true for the formats that people read.
+    pub(crate) fn is_for_people(&self) -> bool {
+        match self.format {
+            Format::Table | Format::Wide => true,
+            Format::Json | Format::Yaml | Format::Csv | Format::Name => false,
+        }
     }
 
     /// Returns a table with what stands around it for people; programs get the table alone.
@@ -117,12 +161,12 @@ impl View {
         }
     }
 
-    /// An instant, and how far off it is.
+    /// An instant to the second, and how far off it is; exact in CSV.
     pub(crate) fn when(&self, at_us: u64) -> String {
         match relative(at_us, self.now_us) {
             _ if self.format == Format::Csv => rfc3339(at_us),
-            Some(relative) => format!("{} ({relative})", rfc3339(at_us)),
-            None => rfc3339(at_us),
+            Some(relative) => format!("{} ({relative})", to_the_second(at_us)),
+            None => to_the_second(at_us),
         }
     }
 
@@ -131,8 +175,42 @@ impl View {
         if self.is_wide() {
             return self.when(at_us);
         }
-        relative(at_us, self.now_us).unwrap_or_else(|| rfc3339(at_us))
+        relative(at_us, self.now_us).unwrap_or_else(|| to_the_second(at_us))
     }
+
+    /// An instant of one of many events: to the millisecond, and exact in CSV.
+    pub(crate) fn moment(&self, at_us: u64) -> String {
+        if self.format == Format::Csv { rfc3339(at_us) } else { to_the_millisecond(at_us) }
+    }
+
+    /// Returns the mark of a node that ends then.
+    pub(crate) fn mark(&self, deadline_us: u64) -> Mark {
+        if deadline_us.saturating_sub(self.now_us) < NEAR { Mark::Urgent } else { Mark::Notice }
+    }
+
+    /// Returns a text in the colour of its mark, on a terminal that has colours.
+    fn paint(&self, mark: Mark, text: String) -> String {
+        if !self.is_coloured {
+            return text;
+        }
+        let style = Style::new().force_styling(true);
+        match mark {
+            Mark::None => text,
+            Mark::Notice => style.yellow().apply_to(text).to_string(),
+            Mark::Urgent => style.red().bold().apply_to(text).to_string(),
+        }
+    }
+}
+
+/// The importance of a line, which a terminal shows as a colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mark {
+    #[default]
+    None,
+    /// The line of a node under notice.
+    Notice,
+    /// The line of a node under notice whose deadline is near.
+    Urgent,
 }
 
 /// `-` for what is absent.
@@ -140,9 +218,14 @@ pub(crate) fn or_dash<T: Display>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// A price that may be absent.
+/// A price that may be absent, for a column of money.
 pub(crate) fn dollars(micros: Option<u64>) -> String {
     or_dash(micros.map(Dollars))
+}
+
+/// A price with its unit, or `-` where it is absent.
+pub(crate) fn usd(micros: Option<u64>) -> String {
+    or_dash(micros.map(|micros| format!("${}", Dollars(micros))))
 }
 
 /// `key=value`, with commas.
@@ -155,24 +238,75 @@ pub(crate) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     name: &'static str,
-    right: bool,
-    wide: bool,
+    csv: Option<&'static str>,
+    kind: Kind,
+    shown: Shown,
 }
 
-/// Text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Number,
+    /// Dollars, with their sign for people.
+    Money,
+    /// Sentences, which are wrapped where they are too long.
+    Prose,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    Always,
+    Wide,
+    /// Not in wide tables and CSV, which say the same in more columns.
+    Narrow,
+}
+
+const fn column(name: &'static str, kind: Kind) -> Column {
+    Column { name, csv: None, kind, shown: Shown::Always }
+}
+
+/// Text. On a terminal that is too narrow it is cut.
 pub(crate) const fn text(name: &'static str) -> Column {
-    Column { name, right: false, wide: false }
+    column(name, Kind::Text)
 }
 
 /// Numbers.
 pub(crate) const fn number(name: &'static str) -> Column {
-    Column { name, right: true, wide: false }
+    column(name, Kind::Number)
+}
+
+/// Amounts of dollars, as [`dollars`] writes them.
+pub(crate) const fn money(name: &'static str) -> Column {
+    column(name, Kind::Money)
+}
+
+/// Sentences.
+pub(crate) const fn prose(name: &'static str) -> Column {
+    column(name, Kind::Prose)
 }
 
 impl Column {
-    /// Shows the column in wide tables only.
+    /// Shows the column in wide tables and CSV only.
     pub(crate) const fn wide(self) -> Self {
-        Column { wide: true, ..self }
+        Column { shown: Shown::Wide, ..self }
+    }
+
+    /// Shows the column neither in wide tables nor in CSV.
+    pub(crate) const fn narrow(self) -> Self {
+        Column { shown: Shown::Narrow, ..self }
+    }
+
+    /// Sets the name in CSV, where it is not the header of the table.
+    pub(crate) const fn csv(self, name: &'static str) -> Self {
+        Column { csv: Some(name), ..self }
+    }
+
+    fn is_shown(&self, is_wide: bool) -> bool {
+        match self.shown {
+            Shown::Always => true,
+            Shown::Wide => is_wide,
+            Shown::Narrow => !is_wide,
+        }
     }
 }
 
@@ -180,7 +314,7 @@ impl Column {
 pub(crate) struct List {
     columns: Vec<Column>,
     view: View,
-    rows: Vec<Vec<String>>,
+    rows: Vec<(Mark, Vec<String>)>,
 }
 
 impl List {
@@ -188,51 +322,112 @@ impl List {
         List { columns: columns.to_vec(), view: *view, rows: Vec::new() }
     }
 
-    /// One cell for each column, wide ones too.
+    /// One cell for each column, whether it is shown or not.
     pub(crate) fn row(&mut self, cells: impl Into<Vec<String>>) {
+        self.marked(Mark::None, cells);
+    }
+
+    /// A row with a mark.
+    pub(crate) fn marked(&mut self, mark: Mark, cells: impl Into<Vec<String>>) {
         let cells = cells.into();
         assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
-        self.rows.push(cells);
+        self.rows.push((mark, cells));
     }
 
     /// The table, or what to say where it is empty.
     pub(crate) fn or(self, empty: &str) -> String {
-        match self.view.format {
+        let List { columns, view, rows } = self;
+        let shown: Vec<_> = (0..columns.len()).filter(|at| columns[*at].is_shown(view.is_wide())).collect();
+        let columns: Vec<_> = shown.iter().map(|at| columns[*at]).collect();
+        let (marks, rows): (Vec<_>, Vec<Vec<_>>) = rows
+            .into_iter()
+            .map(|(mark, cells)| (mark, shown.iter().map(|at| clean(&cells[*at])).collect()))
+            .unzip();
+        match view.format {
             Format::Csv => {
-                let header = self.columns.iter().map(|column| column.name.to_lowercase().replace(' ', "_"));
-                return csv([header.collect()].into_iter().chain(self.rows));
+                let name = |column: &Column| match column.csv {
+                    Some(name) => name.to_owned(),
+                    None => column.name.to_lowercase().replace(' ', "_"),
+                };
+                return csv([columns.iter().map(name).collect()].into_iter().chain(rows));
             }
             Format::Name => {
-                let names = self.rows.into_iter().filter_map(|row| row.into_iter().next());
-                return names.map(|name| clean(&name)).collect::<Vec<_>>().join("\n");
+                let names = rows.into_iter().filter_map(|row| row.into_iter().next());
+                return names.collect::<Vec<_>>().join("\n");
             }
             Format::Table | Format::Wide | Format::Json | Format::Yaml => {}
         }
-        if self.rows.is_empty() {
+        if rows.is_empty() {
             return empty.to_owned();
         }
-        let shown = |(at, column): (usize, &Column)| (!column.wide || self.view.is_wide()).then_some(at);
-        let shown: Vec<_> = self.columns.iter().enumerate().filter_map(shown).collect();
-        let mut table = plain();
-        table.set_header(shown.iter().map(|&at| self.columns[at].name));
-        for row in &self.rows {
-            table.add_row(shown.iter().map(|&at| clean(&row[at])));
-        }
-        for (place, &at) in shown.iter().enumerate() {
-            if let Some(column) = table.column_mut(place)
-                && self.columns[at].right
-            {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        lines(&table)
+        table(&columns, rows, &marks, &view)
     }
+}
+
+/// Returns a table for people.
+fn table(columns: &[Column], mut rows: Vec<Vec<String>>, marks: &[Mark], view: &View) -> String {
+    for (cell, column) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(columns)) {
+        if column.kind == Kind::Money && cell.starts_with(|first: char| first.is_ascii_digit()) {
+            cell.insert(0, '$');
+        }
+    }
+    rows.insert(0, columns.iter().map(|column| column.name.to_owned()).collect());
+    if let Some(width) = view.width.filter(|_| view.format == Format::Table) {
+        fit(columns, &mut rows, width);
+    }
+    let mut table = plain();
+    let mut rows = rows.into_iter();
+    table.set_header(rows.next().unwrap_or_default());
+    table.add_rows(rows);
+    for (place, column) in columns.iter().enumerate() {
+        if let Some(shown) = table.column_mut(place)
+            && matches!(column.kind, Kind::Number | Kind::Money)
+        {
+            shown.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    if columns.iter().any(|column| column.kind == Kind::Prose) {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+        return lines(&table).join("\n");
+    }
+    let marks = [Mark::None].iter().chain(marks);
+    let painted = lines(&table).into_iter().zip(marks).map(|(line, mark)| view.paint(*mark, line));
+    painted.collect::<Vec<_>>().join("\n")
+}
+
+/// Cuts the longest texts of a table, header included, until its lines have `width` columns.
+fn fit(columns: &[Column], rows: &mut [Vec<String>], width: usize) {
+    let widest = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let mut widths: Vec<_> = (0..columns.len()).map(widest).collect();
+    let between = GAP * columns.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + between > width {
+        let texts = (0..columns.len()).filter(|at| columns[*at].kind == Kind::Text);
+        let Some(longest) = texts.max_by_key(|at| widths[*at]).filter(|at| widths[*at] > LEAST) else {
+            break;
+        };
+        widths[longest] -= 1;
+    }
+    for (cell, width) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(&widths)) {
+        *cell = cut(cell, *width);
+    }
+}
+
+/// Returns a text with "…" in place of its middle, if it is longer than `width`: units differ at their ends.
+fn cut(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let end = width / 3;
+    let begin = width.saturating_sub(end + 1);
+    let (first, last) = (text.chars().take(begin), text.chars().skip(length - end));
+    first.chain(['…']).chain(last).collect()
 }
 
 /// One thing, one line for each of what there is to say about it.
 pub(crate) struct Sheet {
     view: View,
-    lines: Vec<(&'static str, String)>,
+    lines: Vec<(&'static str, String, Mark)>,
 }
 
 impl Sheet {
@@ -241,7 +436,12 @@ impl Sheet {
     }
 
     pub(crate) fn line(&mut self, name: &'static str, value: impl Display) -> &mut Self {
-        self.lines.push((name, value.to_string()));
+        self.marked(Mark::None, name, value)
+    }
+
+    /// A line with a mark.
+    pub(crate) fn marked(&mut self, mark: Mark, name: &'static str, value: impl Display) -> &mut Self {
+        self.lines.push((name, value.to_string(), mark));
         self
     }
 
@@ -256,26 +456,28 @@ impl Sheet {
     pub(crate) fn text(&self) -> String {
         match self.view.format {
             Format::Csv => {
-                let (names, values) =
-                    self.lines.iter().map(|(name, value)| (name.replace(' ', "_"), value.clone())).unzip();
+                let number = |value: &str| clean(value.strip_prefix('$').unwrap_or(value));
+                let line = |(name, value, _): &(&str, String, Mark)| (name.replace(' ', "_"), number(value));
+                let (names, values) = self.lines.iter().map(line).unzip();
                 return csv([names, values]);
             }
-            Format::Name => return self.lines.first().map(|(_, value)| clean(value)).unwrap_or_default(),
+            Format::Name => return self.lines.first().map(|(_, value, _)| clean(value)).unwrap_or_default(),
             Format::Table | Format::Wide | Format::Json | Format::Yaml => {}
         }
         let mut table = plain();
-        for (name, value) in &self.lines {
+        for (name, value, _) in &self.lines {
             table.add_row([format!("{name}:"), clean(value)]);
         }
-        lines(&table)
+        let marks = self.lines.iter().map(|(_, _, mark)| *mark);
+        let painted = lines(&table).into_iter().zip(marks).map(|(line, mark)| self.view.paint(mark, line));
+        painted.collect::<Vec<_>>().join("\n")
     }
 }
 
 /// Returns rows as RFC 4180 has them.
 fn csv(rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
-    let written =
-        rows.into_iter().try_for_each(|row| writer.write_record(row.iter().map(|cell| clean(cell))));
+    let written = rows.into_iter().try_for_each(|row| writer.write_record(row));
     let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
     String::from_utf8(bytes).unwrap_or_default().trim_end().to_owned()
 }
@@ -286,14 +488,10 @@ fn plain() -> Table {
     table
 }
 
-/// Without the blanks that padding leaves at both ends.
-fn lines(table: &Table) -> String {
-    let mut text = String::new();
-    for line in table.lines() {
-        let line = line.strip_prefix(' ').unwrap_or(&line);
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text.trim_end().to_owned()
+/// Returns the lines of a table without the blanks that padding leaves at both ends.
+fn lines(table: &Table) -> Vec<String> {
+    let line = |line: String| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned();
+    table.lines().map(line).collect()
 }
 
 /// Labels and descriptions are anyone's: they must not steer the terminal.
@@ -303,11 +501,11 @@ pub(crate) fn clean(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Format, List, Sheet, View, number, text};
+    use super::{Format, List, Mark, SECOND, Sheet, View, money, number, prose, text};
     use expect_test::expect;
 
     fn list(format: Format) -> String {
-        let view = View { format, now_us: 0 };
+        let view = View::of(format, 0);
         let mut list = List::new(&view, &[number("BID"), text("STATE"), text("LABELS").wide()]);
         list.row(["7".into(), "OPEN".into(), "a=b".into()]);
         list.row(["12".into(), "CLOSED".into(), "\u{1b}[31mred".into()]);
@@ -343,8 +541,68 @@ mod tests {
     }
 
     #[test]
+    fn money_has_its_unit_for_people() {
+        let shown = |format| {
+            let mut list = List::new(&View::of(format, 0), &[text("MARKET"), money("PRICE")]);
+            list.row(["a/b".into(), "2.50".into()]);
+            list.row(["c/d".into(), "-".into()]);
+            list.or("")
+        };
+        expect![[r#"
+            MARKET  PRICE
+            a/b     $2.50
+            c/d         -"#]]
+        .assert_eq(&shown(Format::Table));
+        assert_eq!(shown(Format::Csv), "market,price\na/b,2.50\nc/d,-");
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_the_longest_text_and_nothing_else_does() {
+        let shown = |format, width| {
+            let view = View::of(format, 0).on_terminal(width);
+            let mut list = List::new(&view, &[number("BID"), text("UNIT"), text("STATE"), money("PRICE")]);
+            let unit = "h100-80gb-sxm5-8x/eu-central-1:datacenter-frankfurt#128";
+            list.row(["1234567".into(), unit.into(), "ACTIVE".into(), "16.3925".into()]);
+            list.row(["7".into(), "a/b:c#1".into(), "NOTICE".into(), "2.00".into()]);
+            list.or("")
+        };
+        expect![[r#"
+                BID  UNIT                          STATE      PRICE
+            1234567  h100-80gb-sxm5-8x/…kfurt#128  ACTIVE  $16.3925
+                  7  a/b:c#1                       NOTICE     $2.00"#]]
+        .assert_eq(&shown(Format::Table, 55));
+        assert!(shown(Format::Table, 200).contains("#128"), "a wide terminal has all of it");
+        assert!(shown(Format::Wide, 55).contains("#128"), "a wide table has all of it");
+        assert!(shown(Format::Csv, 55).contains("#128"));
+    }
+
+    #[test]
+    fn sentences_are_wrapped() {
+        let mut list = List::new(&View::of(Format::Table, 0), &[text("WHEN"), prose("WHAT HAPPENED")]);
+        list.row(["3s ago".into(), "Bid 10 was placed for 1 node. ".repeat(5)]);
+        let shown = list.or("");
+        assert!(shown.lines().count() > 2 && shown.lines().all(|line| line.len() <= 100), "{shown}");
+    }
+
+    #[test]
+    fn a_notice_has_a_colour_on_a_terminal_that_has_some() {
+        let view = View { is_coloured: true, ..View::of(Format::Table, SECOND) };
+        assert_eq!(view.mark(30 * SECOND), Mark::Urgent);
+        assert_eq!(view.mark(300 * SECOND), Mark::Notice);
+        let mut list = List::new(&view, &[text("UNIT")]);
+        list.row(["a/b:c#1".into()]);
+        list.marked(view.mark(300 * SECOND), ["a/b:c#2".into()]);
+        list.marked(view.mark(30 * SECOND), ["a/b:c#3".into()]);
+        let shown = "UNIT\na/b:c#1\n\u{1b}[33ma/b:c#2\u{1b}[0m\n\u{1b}[31m\u{1b}[1ma/b:c#3\u{1b}[0m";
+        assert_eq!(list.or(""), shown);
+        let mut plain = List::new(&View::of(Format::Table, 0), &[text("UNIT")]);
+        plain.marked(Mark::Urgent, ["a/b:c#3".into()]);
+        assert_eq!(plain.or(""), "UNIT\na/b:c#3");
+    }
+
+    #[test]
     fn a_sheet_has_a_line_for_each_fact() {
-        let mut sheet = Sheet::new(&View { format: Format::Table, now_us: 0 });
+        let mut sheet = Sheet::new(&View::of(Format::Table, 0));
         sheet.line("bid", 7).some("closed", None::<u64>).some("unfilled", Some("BELOW_FLOOR"));
         expect![[r#"
             bid:       7

@@ -6,7 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const SECOND: u64 = 1_000_000;
+/// A second, in microseconds.
+pub(crate) const SECOND: u64 = 1_000_000;
 
 /// The units of spans, largest first, in microseconds.
 const UNITS: [(&str, u64); 6] = [
@@ -64,14 +65,14 @@ impl FromStr for Span {
 }
 
 impl fmt::Display for Span {
-    /// The two largest units that are not 0.
+    /// The two largest units that are not 0. A span of a millisecond or more is written without its microseconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0;
         let mut written = 0;
         for (name, length) in UNITS {
             let count = rest / length;
             rest %= length;
-            if count > 0 && written < 2 {
+            if count > 0 && written < 2 && (length > 1 || written == 0) {
                 write!(f, "{count}{name}")?;
                 written += 1;
             } else if written == 1 {
@@ -126,6 +127,16 @@ pub(crate) fn rfc3339(at_us: u64) -> String {
         Some(at) => at.to_rfc3339_opts(SecondsFormat::AutoSi, true),
         None => format!("@{at_us}"),
     }
+}
+
+/// Writes an instant without the parts of its second.
+pub(crate) fn to_the_second(at_us: u64) -> String {
+    rfc3339(at_us / SECOND * SECOND)
+}
+
+/// Writes an instant without the parts of its millisecond.
+pub(crate) fn to_the_millisecond(at_us: u64) -> String {
+    rfc3339(at_us / 1_000 * 1_000)
 }
 
 /// Writes how far an instant is, as in `in 4m12s` or `3s ago`. Returns None if it is more than a year.
@@ -184,6 +195,8 @@ mod tests {
             (90_061 * SECOND, "1d1h"),
             (3_605 * SECOND, "1h"),
             (1_500_000, "1s500ms"),
+            (345_120, "345ms"),
+            (7, "7us"),
         ] {
             assert_eq!(Span(micros).to_string(), text);
         }

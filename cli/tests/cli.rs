@@ -4,7 +4,9 @@
 fn the_terminal_shows_what_is_written() {
     let cases = trycmd::TestCases::new();
     // Nothing of the machine: no profile, no variables; and nobody listens on port 1.
-    for variable in ["KUBEBID_TOKEN", "KUBEBID_TOKEN_FILE", "KUBEBID_PROFILE", "KUBEBID_CA_FILE"] {
+    for variable in
+        ["KUBEBID_TOKEN", "KUBEBID_TOKEN_FILE", "KUBEBID_PROFILE", "KUBEBID_CONTEXT", "KUBEBID_CA_FILE"]
+    {
         cases.env(variable, "");
     }
     cases.env("KUBEBID_ENDPOINTS", "http://127.0.0.1:1");

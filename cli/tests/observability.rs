@@ -7,12 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The only files that name metrics, each with what its names begin with in the program that is documented.
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 6] = [
     ("engine/src/runtime/metrics.rs", ""),
     ("engine/src/runtime/metrics/markets.rs", ""),
     ("market-sim/src/demo/metrics.rs", ""),
     ("operator/src/metrics.rs", ""),
     ("controller/src/metrics.rs", "kubebid_operator_"),
+    ("webhook/src/metrics.rs", "kubebid_operator_"),
 ];
 
 /// Those of Prometheus itself.

@@ -12,7 +12,7 @@ fn web() -> PathBuf {
 /// Runs a program of Node.js in `web/`, with what it prints on failure.
 fn run_node(arguments: &[&str]) {
     let root = web();
-    for package in ["axe-core", "playwright-core", "typescript"] {
+    for package in ["axe-core", "pixelmatch", "playwright-core", "pngjs", "typescript"] {
         assert!(
             root.join("node_modules").join(package).is_dir(),
             "web/node_modules/{package} is missing: {SETUP}"

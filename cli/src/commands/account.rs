@@ -3,20 +3,22 @@
 use crate::args::Limit;
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, View, dollars, number, or_dash, text};
+use crate::output::{List, View, dollars, money, number, or_dash, text};
 use clap::{Args, Subcommand};
-use kubebid_client::Dollars;
 use kubebid_client::v1::{Account, AccountLimits, ListAccountsRequest, PutAccountRequest};
+use kubebid_client::{Client, Dollars};
 
 #[derive(Subcommand)]
 pub(crate) enum Accounts {
-    /// Make an account, or replace its limits, as administrator
+    /// Make an account, or change its limits, as administrator
     #[command(after_help = "\
-Limits that are left out are the engine's defaults, also where the account had others.
+Limits that are left out stay as they are; a new account has the engine's defaults. They are read
+first and then written: two administrators at once may undo each other's change.
 
 Examples:
   kubebid --as admin account put acme
-  kubebid --as admin account put acme --open-bids 100 --nodes-wanted 500 --max-ceiling 50")]
+  kubebid --as admin account put acme --open-bids 100 --nodes-wanted 500 --max-ceiling 50
+  kubebid --as admin account put acme --reset --nodes-wanted 500")]
     Put(Put),
     /// List accounts by name, as administrator
     #[command(visible_alias = "ls")]
@@ -54,6 +56,32 @@ pub(crate) struct Put {
     /// Commands a day; an offer counts as the units that it changes
     #[arg(long, value_name = "N")]
     commands_per_day: Option<u32>,
+    /// Set the limits that are left out to the engine's defaults
+    #[arg(long)]
+    reset: bool,
+}
+
+impl Put {
+    /// Returns the limits that the account is to have, of those that it has.
+    fn limits(&self, present: AccountLimits) -> AccountLimits {
+        AccountLimits {
+            open_bids: self.open_bids.or(present.open_bids),
+            nodes_wanted: self.nodes_wanted.or(present.nodes_wanted),
+            ceiling_micros: self.max_ceiling.map(|Dollars(micros)| micros).or(present.ceiling_micros),
+            requests_per_second: self.requests_per_second.or(present.requests_per_second),
+            units_offered: self.units_offered.or(present.units_offered),
+            units_per_command: self.units_per_command.or(present.units_per_command),
+            refusals_per_second: self.refusals_per_second.or(present.refusals_per_second),
+            commands_per_day: self.commands_per_day.or(present.commands_per_day),
+        }
+    }
+}
+
+/// Returns the limits of an account; the defaults if there is no such account.
+async fn limits_of(client: &Client, name: &str) -> Result<AccountLimits, Failure> {
+    let accounts = client.all(ListAccountsRequest::default()).await?.accounts;
+    let account = accounts.into_iter().find(|account| account.name == name);
+    Ok(account.and_then(|account| account.limits).unwrap_or_default())
 }
 
 impl Accounts {
@@ -61,16 +89,9 @@ impl Accounts {
         let Context { client, out } = context;
         match self {
             Accounts::Put(put) => {
-                let limits = AccountLimits {
-                    open_bids: put.open_bids,
-                    nodes_wanted: put.nodes_wanted,
-                    ceiling_micros: put.max_ceiling.map(|Dollars(micros)| micros),
-                    requests_per_second: put.requests_per_second,
-                    units_offered: put.units_offered,
-                    units_per_command: put.units_per_command,
-                    refusals_per_second: put.refusals_per_second,
-                    commands_per_day: put.commands_per_day,
-                };
+                let present =
+                    if put.reset { AccountLimits::default() } else { limits_of(client, &put.name).await? };
+                let limits = put.limits(present);
                 let request = PutAccountRequest { name: put.name.clone(), limits: Some(limits) };
                 let answer = client.put_account(request).await?;
                 out.answer(&answer, |_| format!("put the account {}", put.name))
@@ -92,11 +113,11 @@ fn list(accounts: &[Account], view: &View) -> String {
             text("ACCOUNT"),
             number("OPEN BIDS"),
             number("NODES WANTED"),
-            number("MAX CEILING"),
-            number("REQUESTS/S"),
+            money("MAX CEILING"),
+            number("REQUESTS/S").wide(),
             number("UNITS OFFERED"),
-            number("UNITS/COMMAND"),
-            number("REFUSALS/S"),
+            number("UNITS/COMMAND").wide(),
+            number("REFUSALS/S").wide(),
             number("COMMANDS/DAY"),
             text("MADE"),
         ],

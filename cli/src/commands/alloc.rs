@@ -1,22 +1,34 @@
 //! `kubebid alloc`
 
-use crate::args::{Key, Limit, Pair, Quiet, Whose, its_number, map, word};
+use crate::args::{Key, Limit, Pair, Quiet, Whose, its_number, map, states, word};
+use crate::commands::node_data;
 use crate::config::Context;
-use crate::failure::Failure;
-use crate::output::{List, Sheet, View, dollars, number, or_dash, pairs, text};
+use crate::failure::{Exit, Failure};
+use crate::output::{List, Mark, Sheet, View, dollars, money, number, or_dash, pairs, text, usd};
 use clap::{Args, Subcommand};
 use kubebid_client::Dollars;
 use kubebid_client::v1::allocation::State;
 use kubebid_client::v1::{
-    Allocation, GetAllocationRequest, ListAllocationsRequest, Notice, ReleaseAllocationRequest,
+    Allocation, GetAllocationRequest, ListAllocationsRequest, NodeAccess, Notice, ReleaseAllocationRequest,
     ReportReadyRequest,
 };
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+/// The most bytes of a file with access data. The engine accepts 4 KiB, as it encodes them.
+const ACCESS: usize = 16 * 1024;
 
 #[derive(Subcommand)]
 pub(crate) enum Alloc {
-    /// List allocations, oldest first: those of one's bids and those on one's units
+    /// List the nodes that are held, oldest first: those of one's bids and those on one's units
     #[command(after_help = "\
+Nodes that have ended are shown with --all, and with --state ended. A node under notice or protected
+has the state NOTICE or PROTECTED here, and UNTIL says when that ends; -o wide, csv and json have the
+state of the API.
+
 Examples:
+  kubebid alloc list
+  kubebid alloc list --bid 12 --all      also the nodes that bid 12 has lost
   kubebid alloc list --state active
   kubebid alloc list --notice            nodes to be given up, by when, and what would keep them
   kubebid alloc list --bid 12 -o wide
@@ -31,7 +43,39 @@ Examples:
         allocation: u64,
     },
     /// Report that a node runs: billing begins
-    Ready(Command),
+    #[command(after_help = "\
+FILE is JSON with how the tenant reaches the node: host names or IP addresses, ports by service, a user,
+notes. All are optional, together at most 4 KiB. A second report with --access replaces it.
+
+Examples:
+  kubebid alloc ready 5
+  kubebid alloc ready 5 --access access.json
+  echo '{\"addresses\": [\"10.0.0.7\"], \"ports\": {\"ssh\": 22}, \"user\": \"ubuntu\"}' |
+      kubebid alloc ready 5 --access -")]
+    Ready(Ready),
+    /// Show how a node is reached: addresses, ports, user
+    #[command(after_help = "\
+Only the tenant of the node sees it, as its provider reported it.
+
+Examples:
+  kubebid alloc access 5
+  kubebid alloc access 5 -o json | jq -r '.addresses[0]'")]
+    Access {
+        /// Its number
+        #[arg(value_parser = its_number)]
+        allocation: u64,
+    },
+    /// Print the data that a node is to be set up with, as its tenant gave it
+    #[command(after_help = "\
+Its tenant gave it with the bid (--node-config). The tenant and the provider of the node see it.
+
+Examples:
+  kubebid alloc node-config 5 > user-data")]
+    NodeConfig {
+        /// Its number
+        #[arg(value_parser = its_number)]
+        allocation: u64,
+    },
     /// Give a node back at once
     #[command(after_help = "\
 Not under notice, this lowers by one what the bid wants, and is billed for the market's minimum
@@ -56,6 +100,9 @@ pub(crate) struct ListArgs {
     /// Only those in one of these states
     #[arg(long, value_parser = word(&["starting", "active", "ended"], State::from_str_name))]
     state: Vec<State>,
+    /// Also those that have ended
+    #[arg(short, long, conflicts_with = "state")]
+    all: bool,
     /// Only those under notice
     #[arg(long)]
     notice: bool,
@@ -79,6 +126,15 @@ pub(crate) struct Command {
     key: Key,
 }
 
+#[derive(Args)]
+pub(crate) struct Ready {
+    #[command(flatten)]
+    command: Command,
+    /// A file with how the tenant reaches the node; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    access: Option<PathBuf>,
+}
+
 impl Alloc {
     pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
         let Context { client, out } = context;
@@ -87,7 +143,7 @@ impl Alloc {
                 let request = ListAllocationsRequest {
                     bid: args.bid,
                     market: args.market,
-                    states: args.state.into_iter().map(i32::from).collect(),
+                    states: states(args.state, args.all, [State::Starting, State::Active]),
                     under_notice_only: args.notice,
                     labels: map(args.label),
                     unit: args.unit,
@@ -107,15 +163,48 @@ impl Alloc {
                 let answer = client.get_allocation(GetAllocationRequest { allocation, min_seq: 0 }).await?;
                 out.answer(&answer, |view| sheet(&answer.allocation.clone().unwrap_or_default(), view))
             }
-            Alloc::Ready(Command { allocation, key }) => {
-                let request = ReportReadyRequest { client_key: key.key, allocation };
+            Alloc::Ready(Ready { command: Command { allocation, key }, access }) => {
+                let access = access.map(|path| read_access(&path)).transpose()?;
+                let request = ReportReadyRequest { client_key: key.key, allocation, access };
                 let answer = client.report_ready(request).await?;
-                out.answer(&answer, |_| format!("allocation {allocation} is ready (command {})", answer.seq))
+                out.answer(&answer, |_| format!("allocation {allocation} is ready"))
+            }
+            Alloc::Access { allocation } => {
+                let answer = client.get_allocation(GetAllocationRequest { allocation, min_seq: 0 }).await?;
+                let access = answer.allocation.and_then(|found| found.access).ok_or_else(|| {
+                    Failure::new(Exit::NotFound, format!("allocation {allocation} has no access data")).next(
+                        "its provider gives it with kubebid alloc ready --access; only its tenant sees it",
+                    )
+                })?;
+                if out.is_names() && ssh(&access).is_none() {
+                    return Err(Failure::new(
+                        Exit::NotFound,
+                        format!("allocation {allocation} is not reached by ssh"),
+                    )
+                    .next(format!("its access data: kubebid alloc access {allocation}")));
+                }
+                out.answer(&access, |view| access_sheet(&access, view))
+            }
+            Alloc::NodeConfig { allocation } => {
+                let answer = client.get_allocation(GetAllocationRequest { allocation, min_seq: 0 }).await?;
+                let config = answer.allocation.and_then(|found| found.node_config).ok_or_else(|| {
+                    Failure::new(Exit::NotFound, format!("allocation {allocation} has no node config"))
+                        .next("its tenant gives it with kubebid bid place --node-config")
+                })?;
+                // A tenant's bytes could be commands for the terminal.
+                let is_plain = |byte: &u8| !byte.is_ascii_control() || [b'\n', b'\r', b'\t'].contains(byte);
+                if io::stdout().is_terminal() && !config.iter().all(is_plain) {
+                    return Err(Failure::usage(
+                        "the node config is no plain text, and is not shown on a terminal",
+                    )
+                    .next(format!("write it to a file: kubebid alloc node-config {allocation} > config")));
+                }
+                Ok(io::stdout().lock().write_all(&config)?)
             }
             Alloc::Release(Command { allocation, key }) => {
                 let request = ReleaseAllocationRequest { client_key: key.key, allocation };
                 let answer = client.release_allocation(request).await?;
-                out.answer(&answer, |_| format!("released allocation {allocation} (command {})", answer.seq))
+                out.answer(&answer, |_| format!("released allocation {allocation}"))
             }
         }
     }
@@ -125,17 +214,18 @@ fn list(allocations: &[Allocation], view: &View) -> String {
     let mut list = List::new(
         view,
         &[
-            number("ALLOCATION"),
+            number("ALLOC").csv("allocation"),
             number("BID"),
             text("TENANT").wide(),
             text("UNIT"),
             text("STATE"),
-            number("PRICE"),
-            number("MAX"),
-            text("PROTECTED UNTIL"),
-            text("NOTICE"),
-            text("ENDS"),
-            number("TO STAY"),
+            money("PRICE"),
+            money("MAX"),
+            text("UNTIL").narrow(),
+            text("PROTECTED UNTIL").wide(),
+            text("NOTICE").wide(),
+            text("ENDS").wide(),
+            money("TO STAY"),
             text("ALLOCATED").wide(),
             text("READY").wide(),
             text("ENDED").wide(),
@@ -143,35 +233,55 @@ fn list(allocations: &[Allocation], view: &View) -> String {
         ],
     );
     for allocation in allocations {
-        let ended = allocation.ended_at_us.is_some();
         let notice = allocation.notice.as_ref();
-        let protected = (!ended && allocation.protected_until_us > view.now_us)
-            .then(|| view.brief(allocation.protected_until_us));
-        list.row([
-            allocation.allocation.to_string(),
-            or_dash(allocation.bid),
-            or_dash(allocation.tenant.as_ref()),
-            allocation.unit.clone(),
-            state(allocation),
-            Dollars(allocation.price_micros).to_string(),
-            dollars(allocation.ceiling_micros),
-            or_dash(protected),
-            or_dash(notice.map(|notice| notice.reason().as_str_name())),
-            or_dash(notice.map(|notice| view.brief(notice.deadline_us))),
-            dollars(notice.and_then(|notice| notice.price_to_stay_micros)),
-            view.brief(allocation.allocated_at_us),
-            or_dash(allocation.ready_at_us.map(|at| view.brief(at))),
-            or_dash(allocation.ended_at_us.map(|at| view.brief(at))),
-            pairs(&allocation.labels),
-        ]);
+        let (state, until) = in_short(allocation, view);
+        let mark = notice.map_or(Mark::None, |notice| view.mark(notice.deadline_us));
+        list.marked(
+            mark,
+            [
+                allocation.allocation.to_string(),
+                or_dash(allocation.bid),
+                or_dash(allocation.tenant.as_ref()),
+                allocation.unit.clone(),
+                state,
+                Dollars(allocation.price_micros).to_string(),
+                dollars(allocation.ceiling_micros),
+                or_dash(until.map(|at| view.brief(at))),
+                or_dash(is_protected(allocation, view).then(|| view.brief(allocation.protected_until_us))),
+                or_dash(notice.map(|notice| notice.reason().as_str_name())),
+                or_dash(notice.map(|notice| view.brief(notice.deadline_us))),
+                dollars(notice.and_then(|notice| notice.price_to_stay_micros)),
+                view.brief(allocation.allocated_at_us),
+                or_dash(allocation.ready_at_us.map(|at| view.brief(at))),
+                or_dash(allocation.ended_at_us.map(|at| view.brief(at))),
+                pairs(&allocation.labels),
+            ],
+        );
     }
-    list.or("no allocations")
+    list.or("no nodes; kubebid alloc list --all shows those that have ended")
 }
 
 fn state(allocation: &Allocation) -> String {
     match allocation.end_reason {
         Some(_) => format!("ENDED {}", allocation.end_reason().as_str_name()),
         None => allocation.state().as_str_name().to_owned(),
+    }
+}
+
+fn is_protected(allocation: &Allocation, view: &View) -> bool {
+    allocation.ended_at_us.is_none() && allocation.protected_until_us > view.now_us
+}
+
+/// Returns the state of a node in a narrow table, and the instant at which that state ends.
+fn in_short(allocation: &Allocation, view: &View) -> (String, Option<u64>) {
+    let is_active = allocation.state() == State::Active;
+    match &allocation.notice {
+        _ if view.is_wide() || allocation.ended_at_us.is_some() => (state(allocation), None),
+        Some(notice) => (format!("NOTICE {}", notice.reason().as_str_name()), Some(notice.deadline_us)),
+        None if is_active && is_protected(allocation, view) => {
+            ("PROTECTED".to_owned(), Some(allocation.protected_until_us))
+        }
+        None => (state(allocation), allocation.start_by_us),
     }
 }
 
@@ -185,8 +295,8 @@ fn sheet(allocation: &Allocation, view: &View) -> String {
         .line("unit", &allocation.unit)
         .line("provider", &allocation.provider)
         .line("state", state(allocation))
-        .line("price", format!("{} per node-hour", Dollars(allocation.price_micros)))
-        .some("max", allocation.ceiling_micros.map(Dollars))
+        .line("price", format!("{} per node-hour", usd(Some(allocation.price_micros))))
+        .some("max", allocation.ceiling_micros.map(|micros| usd(Some(micros))))
         .line("allocated", view.when(allocation.allocated_at_us))
         .some("to be ready by", when(allocation.start_by_us))
         .some("ready", when(allocation.ready_at_us))
@@ -195,37 +305,77 @@ fn sheet(allocation: &Allocation, view: &View) -> String {
     if !allocation.labels.is_empty() {
         sheet.line("labels", pairs(&allocation.labels));
     }
+    if let Some(config) = &allocation.node_config {
+        let shown = format!("{} bytes: kubebid alloc node-config {}", config.len(), allocation.allocation);
+        sheet.line("node config", shown);
+    }
+    if allocation.access.is_some() {
+        sheet.line("access", format!("kubebid alloc access {}", allocation.allocation));
+    }
     if let Some(notice) = &allocation.notice {
-        sheet
-            .line(
-                "notice",
-                format!("{}, since {}", notice.reason().as_str_name(), view.when(notice.started_at_us)),
-            )
-            .line("ends", view.when(notice.deadline_us))
-            .line("to stay", to_stay(allocation, notice));
+        let mark = view.mark(notice.deadline_us);
+        let why = format!("{}, since {}", notice.reason().as_str_name(), view.when(notice.started_at_us));
+        sheet.marked(mark, "notice", why).marked(mark, "ends", view.when(notice.deadline_us)).marked(
+            mark,
+            "to stay",
+            to_stay(allocation, notice),
+        );
     }
     sheet.text()
+}
+
+fn read_access(path: &Path) -> Result<NodeAccess, Failure> {
+    serde_json::from_slice(&node_data::file(path, ACCESS)?).map_err(|error| {
+        Failure::usage(format!("{}: {error}", path.display()))
+            .next(r#"write {"addresses": ["10.0.0.7"], "ports": {"ssh": 22}, "user": "ubuntu"}"#)
+    })
+}
+
+fn access_sheet(access: &NodeAccess, view: &View) -> String {
+    let mut sheet = Sheet::new(view);
+    sheet.some("ssh", ssh(access));
+    for address in &access.addresses {
+        sheet.line("address", address);
+    }
+    for (service, port) in &access.ports {
+        sheet.line("port", format!("{port} ({service})"));
+    }
+    if !access.user.is_empty() {
+        sheet.line("user", &access.user);
+    }
+    for line in access.notes.lines() {
+        sheet.line("notes", line);
+    }
+    sheet.text()
+}
+
+/// Returns the command that logs in, if the node has an address and a port for SSH.
+fn ssh(access: &NodeAccess) -> Option<String> {
+    let (address, port) = (access.addresses.first()?, access.ports.get("ssh")?);
+    let port = if *port == 22 { String::new() } else { format!("-p {port} ") };
+    let user = if access.user.is_empty() { String::new() } else { format!("{}@", access.user) };
+    Some(format!("ssh {port}{user}{address}"))
 }
 
 /// Returns what a holder can do about a notice.
 fn to_stay(allocation: &Allocation, notice: &Notice) -> String {
     match (notice.price_to_stay_micros.map(Dollars), allocation.bid) {
         (Some(price), Some(bid)) if notice.rescindable => {
-            format!("{price}: kubebid bid amend {bid} --max {price}")
+            format!("${price}: kubebid bid amend {bid} --max {price}")
         }
-        (Some(price), _) => price.to_string(),
+        (Some(price), _) => format!("${price}"),
         (None, _) => "no ceiling keeps it".to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{list, sheet};
+    use super::{access_sheet, list, sheet};
     use crate::output::{Format, View};
     use expect_test::expect;
     use kubebid_client::v1::allocation::State;
     use kubebid_client::v1::notice::Reason;
-    use kubebid_client::v1::{Allocation, Notice};
+    use kubebid_client::v1::{Allocation, NodeAccess, Notice};
 
     const NOW: u64 = 1_795_201_452_000_000;
 
@@ -256,10 +406,11 @@ mod tests {
 
     #[test]
     fn a_notice_says_by_when_and_what_would_keep_the_node() {
-        let view = View { format: Format::Table, now_us: NOW };
+        let view = View::of(Format::Table, NOW);
         expect![[r#"
-            ALLOCATION  BID  UNIT                    STATE   PRICE   MAX  PROTECTED UNTIL  NOTICE  ENDS      TO STAY
-                     5   12  h100-8x/eu-west:moon#4  ACTIVE   2.00  2.00  -                OUTBID  in 4m12s   2.8572"#]].assert_eq(&list(&[under_notice()], &view));
+            ALLOC  BID  UNIT                    STATE          PRICE    MAX  UNTIL     TO STAY
+                5   12  h100-8x/eu-west:moon#4  NOTICE OUTBID  $2.00  $2.00  in 4m12s  $2.8572"#]]
+        .assert_eq(&list(&[under_notice()], &view));
         expect![[r#"
             allocation:       5
             bid:              12
@@ -267,14 +418,50 @@ mod tests {
             unit:             h100-8x/eu-west:moon#4
             provider:         moon
             state:            ACTIVE
-            price:            2.00 per node-hour
-            max:              2.00
+            price:            $2.00 per node-hour
+            max:              $2.00
             allocated:        2026-11-20T18:47:32Z (16m40s ago)
             ready:            2026-11-20T18:49:11Z (15m1s ago)
             protected until:  2026-11-20T19:04:11Z (1s ago)
             notice:           OUTBID, since 2026-11-20T19:03:24Z (48s ago)
             ends:             2026-11-20T19:08:24Z (in 4m12s)
-            to stay:          2.8572: kubebid bid amend 12 --max 2.8572"#]]
+            to stay:          $2.8572: kubebid bid amend 12 --max 2.8572"#]]
         .assert_eq(&sheet(&under_notice(), &view));
+    }
+
+    #[test]
+    fn nodes_with_long_names_fit_a_terminal_of_100_columns() {
+        let mut node = under_notice();
+        node.allocation = 1_234_567;
+        node.bid = Some(1_234_560);
+        node.unit = "h100-80gb-sxm5-8x/eu-central-1:datacenter-frankfurt#128".into();
+        node.price_micros = 116_392_500;
+        node.ceiling_micros = Some(120_500_000);
+        let view = View::of(Format::Table, NOW);
+        assert!(
+            list(&[node.clone()], &view.on_terminal(100)).lines().all(|line| line.chars().count() <= 100)
+        );
+        assert!(list(&[node], &view).contains("frankfurt#128"), "a pipe has all of it");
+    }
+
+    #[test]
+    fn access_data_begins_with_the_command_that_logs_in() {
+        let view = View::of(Format::Table, NOW);
+        let access = NodeAccess {
+            addresses: vec!["10.0.0.7".into(), "fd00::7".into()],
+            ports: [("ssh".into(), 2222), ("web".into(), 443)].into(),
+            user: "ubuntu".into(),
+            notes: "host key SHA256:abc\nask for help".into(),
+        };
+        expect![[r#"
+            ssh:      ssh -p 2222 ubuntu@10.0.0.7
+            address:  10.0.0.7
+            address:  fd00::7
+            port:     2222 (ssh)
+            port:     443 (web)
+            user:     ubuntu
+            notes:    host key SHA256:abc
+            notes:    ask for help"#]]
+        .assert_eq(&access_sheet(&access, &view));
     }
 }

@@ -4,16 +4,20 @@ mod place;
 mod show;
 mod wait;
 
-use crate::args::{Key, Limit, Pair, Whose, its_number, map, word};
+use crate::args::{Key, Limit, Pair, Whose, its_number, map, states, word};
 use crate::config::Context;
 use crate::failure::Failure;
+use crate::suggestion;
 use clap::{ArgGroup, Args, Subcommand};
-use kubebid_client::Dollars;
+use kubebid_client::v1::allocation::State as NodeState;
 use kubebid_client::v1::bid::State;
 use kubebid_client::v1::cancel_bid_request::Mode;
 use kubebid_client::v1::{
-    AmendBidRequest, CancelBidRequest, GetBidRequest, ListBidsRequest, QuoteBidRequest,
+    AmendBidRequest, Bid as BidDetail, CancelBidRequest, GetBidRequest, ListAllocationsRequest,
+    ListBidsRequest, QuoteBidRequest,
 };
+use kubebid_client::{Client, Code, Dollars, Error};
+use std::collections::BTreeSet;
 
 #[derive(Subcommand)]
 pub(crate) enum Bid {
@@ -25,10 +29,13 @@ Examples:
   kubebid bid quote h100-8x/eu-west --nodes 4
   kubebid bid quote --type h100-8x --nodes 2 --max 2.50")]
     Quote(Quote),
-    /// List bids, oldest first
+    /// List the bids that search or hold nodes, oldest first
     #[command(after_help = "\
+Bids that are closed and hold no node are shown with --all, and with --state closed.
+
 Examples:
-  kubebid bid list --state open
+  kubebid bid list
+  kubebid bid list --all -o csv
   kubebid bid list --unmet --label team=vision
   kubebid --as admin bid list --all-accounts -o wide")]
     #[command(visible_alias = "ls")]
@@ -51,6 +58,8 @@ Examples:
     Amend(Amend),
     /// End the search of a bid, and its nodes or not
     #[command(after_help = "\
+One of --keep and --release is needed. A bid whose search is over can still be cancelled with --release.
+
 Examples:
   kubebid bid cancel 12 --keep           stop searching, keep what it holds until outbid
   kubebid bid cancel 12 --release        give back its nodes too, at once")]
@@ -90,6 +99,9 @@ pub(crate) struct ListArgs {
     /// Only those that search, or only those that do not
     #[arg(long, value_parser = word(&["open", "closed"], State::from_str_name))]
     state: Vec<State>,
+    /// Also those that are closed and hold no node
+    #[arg(short, long, conflicts_with = "state")]
+    all: bool,
     /// Only those with this label
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Pair>,
@@ -119,13 +131,12 @@ pub(crate) struct Amend {
 }
 
 #[derive(Args)]
-#[command(group = ArgGroup::new("mode").required(true).args(["keep", "release"]))]
 pub(crate) struct Cancel {
     /// Its number
     #[arg(value_parser = its_number)]
     bid: u64,
-    /// Its nodes stay until outbid or released
-    #[arg(long)]
+    /// Its nodes stay, and are billed, until outbid or released
+    #[arg(long, conflicts_with = "release")]
     keep: bool,
     /// Its nodes end at once
     #[arg(long)]
@@ -160,6 +171,12 @@ impl Quote {
             min_seq: 0,
         };
         match context.client.quote_bid(request).await {
+            Ok(answer) if answer.quotes.is_empty() => {
+                if let Some(instance_type) = &self.place.instance_type {
+                    suggestion::note_unknown_type(context, instance_type).await;
+                }
+                context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, view))
+            }
             Ok(answer) => context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, view)),
             Err(error) => Err(place::off_tick(context, error, &self.place, self.max).await),
         }
@@ -168,19 +185,59 @@ impl Quote {
 
 impl ListArgs {
     async fn run(self, context: &Context) -> Result<(), Failure> {
+        let also_holding = self.state.is_empty() && !self.all && !self.unmet;
         let request = ListBidsRequest {
-            market: self.market,
-            states: self.state.into_iter().map(i32::from).collect(),
+            market: self.market.clone(),
+            states: states(self.state, self.all, [State::Open]),
             labels: map(self.label),
             unmet_only: self.unmet,
             account: self.whose.account(),
             ..Default::default()
         };
-        let answer = context.client.first(request, self.limit.count()).await?;
+        let mut answer = context.client.first(request.clone(), self.limit.count()).await?;
+        // A list that is cut goes on with bids that search.
+        if also_holding && answer.next_page_token.is_empty() {
+            let known: BTreeSet<_> = answer.bids.iter().map(|bid| bid.bid).collect();
+            let closed = closed_with_nodes(&context.client, &request, &known).await?;
+            answer.bids.extend(closed.into_iter().filter(|bid| looks_in(bid, &self.market)));
+            answer.bids.sort_by_key(|bid| bid.bid);
+            answer.bids.truncate(self.limit.count());
+        }
         context.out.answer(&answer, |view| show::list(&answer.bids, view))?;
         self.limit.note(answer.bids.len(), &answer.next_page_token);
         Ok(())
     }
+}
+
+/// Reads the closed bids that hold nodes. The engine finds bids by state alone, and a tenant may have closed many, so
+/// they are found by their nodes.
+async fn closed_with_nodes(
+    client: &Client,
+    of: &ListBidsRequest,
+    known: &BTreeSet<u64>,
+) -> Result<Vec<BidDetail>, Error> {
+    let request = ListAllocationsRequest {
+        states: vec![NodeState::Starting.into(), NodeState::Active.into()],
+        labels: of.labels.clone(),
+        account: of.account.clone(),
+        ..Default::default()
+    };
+    let nodes = client.all(request).await?.allocations;
+    let bids: BTreeSet<_> = nodes.iter().filter_map(|node| node.bid).collect();
+    let mut closed = Vec::new();
+    for bid in bids.difference(known) {
+        let found = client.get_bid(GetBidRequest { bid: *bid, min_seq: 0 }).await?.bid;
+        closed.extend(found.filter(|bid| bid.state() == State::Closed));
+    }
+    Ok(closed)
+}
+
+/// Returns whether a bid looks in a market; any market for the empty text.
+fn looks_in(bid: &BidDetail, market: &str) -> bool {
+    let instance_type = market.split_once('/').map_or(market, |(name, _)| name);
+    market.is_empty()
+        || bid.markets.iter().any(|named| named == market)
+        || bid.instance_type.as_deref() == Some(instance_type)
 }
 
 impl Amend {
@@ -195,9 +252,9 @@ impl Amend {
         match context.client.amend_bid(request).await {
             Ok(answer) => {
                 let bid = place::outcome(context, bid, answer.seq).await;
-                context.out.answer(&answer, |_| {
-                    show::done("amended", self.bid, answer.seq, answer.repeated, bid.as_ref())
-                })
+                context
+                    .out
+                    .answer(&answer, |_| show::done("amended", self.bid, answer.repeated, bid.as_ref()))
             }
             Err(error) => {
                 let known = context.client.get_bid(GetBidRequest { bid, min_seq: 0 }).await;
@@ -211,12 +268,38 @@ impl Amend {
 
 impl Cancel {
     async fn run(self, context: &Context) -> Result<(), Failure> {
-        let mode = if self.keep { Mode::Keep } else { Mode::Release };
-        let request = CancelBidRequest { client_key: self.key.key, bid: self.bid, mode: mode.into() };
-        let answer = context.client.cancel_bid(request).await?;
+        let bid = self.bid;
+        let mode = match (self.keep, self.release) {
+            (true, _) => Mode::Keep,
+            (false, true) => Mode::Release,
+            (false, false) => return Err(keep_or_release(context, bid).await?),
+        };
+        let request = CancelBidRequest { client_key: self.key.key, bid, mode: mode.into() };
+        let answer = match context.client.cancel_bid(request).await {
+            Ok(answer) => answer,
+            Err(error) if error.code() == Some(&Code::Closed) => {
+                let held = context.client.get_bid(GetBidRequest { bid, min_seq: 0 }).await?.bid;
+                let next = match held.filter(|bid| bid.held + bid.under_notice > 0) {
+                    Some(_) => format!("give back its nodes: kubebid bid cancel {bid} --release"),
+                    None => "nothing is left to do: it searches no more, and holds no node".to_owned(),
+                };
+                return Err(Failure::from(error).next(next));
+            }
+            Err(error) => return Err(error.into()),
+        };
         let bid = place::outcome(context, self.bid, answer.seq).await;
-        context
-            .out
-            .answer(&answer, |_| show::done("cancelled", self.bid, answer.seq, answer.repeated, bid.as_ref()))
+        context.out.answer(&answer, |_| show::done("cancelled", self.bid, answer.repeated, bid.as_ref()))
     }
+}
+
+/// Returns the failure of a cancellation that does not say what becomes of the nodes.
+async fn keep_or_release(context: &Context, number: u64) -> Result<Failure, Error> {
+    let answer = context.client.get_bid(GetBidRequest { bid: number, min_seq: 0 }).await?;
+    let nodes = match answer.bid.map_or(0, |bid| bid.held + bid.under_notice) {
+        0 => "no node yet".to_owned(),
+        1 => "1 node".to_owned(),
+        nodes => format!("{nodes} nodes"),
+    };
+    Ok(Failure::usage(format!("bid {number} holds {nodes}: say --keep or --release"))
+        .next("--keep ends its search alone: its nodes stay, and are billed, until outbid; --release gives them back at once"))
 }

@@ -3,12 +3,14 @@
 use crate::args::{Limit, Pair, Period, Whose, its_number, map};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, Sheet, View, number, or_dash, pairs, text};
+use crate::output::{Column, List, Sheet, View, money, number, or_dash, pairs, text};
 use crate::time::Span;
 use clap::{Args, Subcommand};
 use kubebid_client::Dollars;
 use kubebid_client::v1::get_statement_response::Sums;
-use kubebid_client::v1::{Charge, GetStatementRequest, GetStatementResponse, ListChargesRequest};
+use kubebid_client::v1::{
+    Charge, GetStatementRequest, GetStatementResponse, ListAccountsRequest, ListChargesRequest,
+};
 
 #[derive(Subcommand)]
 pub(crate) enum Charges {
@@ -24,7 +26,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   kubebid charges statement --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z
-  kubebid charges statement --by-label team")]
+  kubebid charges statement --by-label team
+  kubebid --as admin charges statement --all-accounts -o csv")]
     Statement(Statement),
 }
 
@@ -61,11 +64,16 @@ pub(crate) struct Statement {
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Pair>,
     /// Split the lines by the value of this label
-    #[arg(long, value_name = "KEY", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "KEY",
+        default_value = "",
+        hide_default_value = true,
+        conflicts_with = "all_accounts"
+    )]
     by_label: String,
-    /// Statement of this account, as administrator
-    #[arg(long, value_name = "NAME")]
-    account: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
 }
 
 impl Charges {
@@ -94,14 +102,18 @@ impl Charges {
             Charges::Statement(args) => {
                 let (from_us, to_us) = args.period.bounds();
                 let by_label = args.by_label.clone();
+                let account = args.whose.account();
                 let request = GetStatementRequest {
                     from_us,
                     to_us,
                     labels: map(args.label),
                     by_label: args.by_label,
-                    account: args.account,
+                    account: account.clone().filter(|name| !name.is_empty()),
                     min_seq: 0,
                 };
+                if account.is_some_and(|name| name.is_empty()) {
+                    return of_all_accounts(context, request).await;
+                }
                 let answer = client.get_statement(request).await?;
                 out.answer(&answer, |view| statement(&answer, &by_label, view))
             }
@@ -113,15 +125,15 @@ fn list(charges: &[Charge], view: &View) -> String {
     let mut list = List::new(
         view,
         &[
-            number("ALLOCATION"),
+            number("ALLOC").csv("allocation"),
             number("BID"),
             text("UNIT"),
             text("WHY"),
             text("FROM"),
             number("TIME"),
-            number("DEBIT"),
-            number("FEE"),
-            number("CREDIT"),
+            money("DEBIT"),
+            money("FEE").wide(),
+            money("CREDIT"),
             text("TENANT").wide(),
             text("PROVIDER").wide(),
             number("COMMAND").wide(),
@@ -148,6 +160,49 @@ fn list(charges: &[Charge], view: &View) -> String {
     list.or("no charges")
 }
 
+/// Prints the statement of each account, over one period.
+async fn of_all_accounts(context: &Context, request: GetStatementRequest) -> Result<(), Failure> {
+    let Context { client, out } = context;
+    let mut statements = Vec::new();
+    for account in client.all(ListAccountsRequest::default()).await?.accounts {
+        let request = GetStatementRequest { account: Some(account.name), ..request.clone() };
+        statements.push(client.get_statement(request).await?);
+    }
+    out.answer(&statements, |view| {
+        let columns: Vec<_> = [text("ACCOUNT")].into_iter().chain(sums()).collect();
+        let mut list = List::new(view, &columns);
+        for answer in &statements {
+            let (charged, accrued) = (answer.charged.unwrap_or_default(), answer.accrued.unwrap_or_default());
+            let cells = [answer.account.clone()].into_iter().chain(sum(&charged, &accrued));
+            list.row(cells.collect::<Vec<_>>());
+        }
+        list.or("no accounts")
+    })
+}
+
+/// The columns of sums.
+fn sums() -> [Column; 6] {
+    [
+        money("DEBIT"),
+        money("CREDIT"),
+        money("FEE").wide(),
+        number("NODE TIME"),
+        money("ACCRUED DEBIT"),
+        money("ACCRUED CREDIT"),
+    ]
+}
+
+fn sum(charged: &Sums, accrued: &Sums) -> [String; 6] {
+    [
+        Dollars(charged.debit_micros).to_string(),
+        Dollars(charged.credit_micros).to_string(),
+        Dollars(charged.fee_micros).to_string(),
+        Span(charged.node_time_us).to_string(),
+        Dollars(accrued.debit_micros).to_string(),
+        Dollars(accrued.credit_micros).to_string(),
+    ]
+}
+
 fn statement(answer: &GetStatementResponse, by_label: &str, view: &View) -> String {
     let mut sheet = Sheet::new(view);
     sheet
@@ -160,21 +215,13 @@ fn statement(answer: &GetStatementResponse, by_label: &str, view: &View) -> Stri
     let split = !by_label.is_empty();
     let mut columns = vec![text("MARKET")];
     columns.extend(split.then(|| text("LABEL")));
-    let sums = ["DEBIT", "CREDIT", "FEE", "NODE TIME", "ACCRUED DEBIT", "ACCRUED CREDIT"];
-    columns.extend(sums.map(number));
+    columns.extend(sums());
     let mut list = List::new(view, &columns);
     let mut row = |market: &str, value: String, charged: &Option<Sums>, accrued: &Option<Sums>| {
         let (charged, accrued) = (charged.unwrap_or_default(), accrued.unwrap_or_default());
         let mut cells = vec![market.to_owned()];
         cells.extend(split.then_some(value));
-        cells.extend([
-            Dollars(charged.debit_micros).to_string(),
-            Dollars(charged.credit_micros).to_string(),
-            Dollars(charged.fee_micros).to_string(),
-            Span(charged.node_time_us).to_string(),
-            Dollars(accrued.debit_micros).to_string(),
-            Dollars(accrued.credit_micros).to_string(),
-        ]);
+        cells.extend(sum(&charged, &accrued));
         list.row(cells);
     };
     for line in &answer.lines {

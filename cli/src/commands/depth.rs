@@ -2,7 +2,7 @@
 
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, View, dollars, number};
+use crate::output::{List, View, dollars, money, number, text};
 use clap::Args;
 use kubebid_client::v1::{GetDepthRequest, GetDepthResponse};
 
@@ -29,31 +29,46 @@ impl Depth {
 }
 
 fn both_sides(answer: &GetDepthResponse, view: &View) -> String {
-    let mut demand =
-        List::new(view, &[number("CEILING"), number("UNMET"), number("HELD"), number("CLAIMED")]);
+    if !view.is_for_people() {
+        return rows(answer, view);
+    }
+    let mut demand = List::new(view, &[money("CEILING"), number("UNMET"), number("HELD"), number("CLAIMED")]);
     for level in &answer.demand {
-        demand.row([
-            dollars(Some(level.ceiling_micros)),
-            level.unmet.to_string(),
-            level.held.to_string(),
-            level.claimed.to_string(),
-        ]);
+        let nodes = [level.unmet, level.held, level.claimed].map(|nodes| nodes.to_string());
+        demand.row([dollars(Some(level.ceiling_micros))].into_iter().chain(nodes).collect::<Vec<_>>());
     }
     let mut supply =
-        List::new(view, &[number("RESERVE"), number("FREE"), number("ALLOCATED"), number("NOTICE")]);
+        List::new(view, &[money("RESERVE"), number("FREE"), number("ALLOCATED"), number("NOTICE")]);
     for level in &answer.supply {
-        supply.row([
-            dollars(Some(level.reserve_micros)),
-            level.free.to_string(),
-            level.allocated.to_string(),
-            level.notice.to_string(),
-        ]);
+        let units = [level.free, level.allocated, level.notice].map(|units| units.to_string());
+        supply.row([dollars(Some(level.reserve_micros))].into_iter().chain(units).collect::<Vec<_>>());
     }
     format!(
-        "{}, after command {}\n\ndemand\n{}\n\nsupply\n{}",
+        "{}\n\ndemand\n{}\n\nsupply\n{}",
         answer.market,
-        answer.seq,
         demand.or("nobody bids"),
         supply.or("nobody offers")
     )
+}
+
+/// Returns both sides as one table, for programs.
+fn rows(answer: &GetDepthResponse, view: &View) -> String {
+    let numbers = ["UNMET", "HELD", "CLAIMED", "FREE", "ALLOCATED", "NOTICE"].map(number);
+    let columns: Vec<_> = [text("SIDE"), money("PRICE")].into_iter().chain(numbers).collect();
+    let mut list = List::new(view, &columns);
+    let mut row = |side: &str, micros: u64, nodes: [String; 6]| {
+        let head = [side.to_owned(), dollars(Some(micros))];
+        list.row(head.into_iter().chain(nodes).collect::<Vec<_>>());
+    };
+    let none = String::new;
+    for level in &answer.demand {
+        let [unmet, held, claimed] = [level.unmet, level.held, level.claimed].map(|nodes| nodes.to_string());
+        row("demand", level.ceiling_micros, [unmet, held, claimed, none(), none(), none()]);
+    }
+    for level in &answer.supply {
+        let [free, allocated, notice] =
+            [level.free, level.allocated, level.notice].map(|units| units.to_string());
+        row("supply", level.reserve_micros, [none(), none(), none(), free, allocated, notice]);
+    }
+    list.or("")
 }

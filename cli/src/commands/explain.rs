@@ -3,7 +3,7 @@
 use crate::args::its_number;
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, View, clean, dollars, number, or_dash, text};
+use crate::output::{List, View, clean, dollars, money, number, or_dash, prose, text};
 use clap::Subcommand;
 use kubebid_client::v1::explain_request::Subject;
 use kubebid_client::v1::{ExplainRequest, ExplainResponse};
@@ -39,30 +39,35 @@ impl Explain {
 }
 
 fn explanation(answer: &ExplainResponse, view: &View) -> String {
-    let mut said = clean(&answer.summary);
-    if !answer.rule.is_empty() {
-        said.push_str(&format!(" ({})", clean(&answer.rule)));
+    let mut steps =
+        List::new(view, &[number("COMMAND").wide(), text("WHEN"), text("RULE"), prose("WHAT HAPPENED")]);
+    for step in &answer.steps {
+        steps.row([step.seq.to_string(), view.brief(step.at_us), step.rule.clone(), step.text.clone()]);
     }
-    if !answer.obstacles.is_empty() {
-        let mut list =
-            List::new(view, &[text("MARKET"), text("WHY"), number("NEEDED"), text("PROTECTION ENDS")]);
-        for obstacle in &answer.obstacles {
-            list.row([
-                obstacle.market.clone(),
-                obstacle.reason().as_str_name().to_owned(),
-                dollars(obstacle.needed_ceiling_micros),
-                or_dash(obstacle.protected_until_us.map(|at| view.brief(at))),
-            ]);
+    view.around(steps.or(""), |steps| {
+        let mut said = clean(&answer.summary);
+        if !answer.rule.is_empty() {
+            said.push_str(&format!(" ({})", clean(&answer.rule)));
         }
-        said.push_str(&format!("\n\n{}", list.or("")));
-    }
-    if !answer.steps.is_empty() {
-        let mut list =
-            List::new(view, &[number("COMMAND"), text("WHEN"), text("RULE"), text("WHAT HAPPENED")]);
-        for step in &answer.steps {
-            list.row([step.seq.to_string(), view.brief(step.at_us), step.rule.clone(), step.text.clone()]);
+        let obstacles = obstacles(answer, view);
+        for table in [obstacles.as_str(), steps].into_iter().filter(|table| !table.is_empty()) {
+            said.push_str(&format!("\n\n{table}"));
         }
-        said.push_str(&format!("\n\n{}", list.or("")));
+        said
+    })
+}
+
+/// Returns the markets in which a bid waits, and for what.
+fn obstacles(answer: &ExplainResponse, view: &View) -> String {
+    let columns = [text("MARKET"), text("WHY"), money("NEEDED"), text("PROTECTION ENDS")];
+    let mut list = List::new(view, &columns);
+    for obstacle in &answer.obstacles {
+        list.row([
+            obstacle.market.clone(),
+            obstacle.reason().as_str_name().to_owned(),
+            dollars(obstacle.needed_ceiling_micros),
+            or_dash(obstacle.protected_until_us.map(|at| view.brief(at))),
+        ]);
     }
-    said
+    list.or("")
 }

@@ -5,7 +5,7 @@ mod supply;
 
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::time::{relative, rfc3339};
+use crate::time::{relative, rfc3339, to_the_second};
 use clap::{Args, Subcommand};
 use kubebid_client::v1::{GetMarketPriceRequest, SetClockRateRequest};
 use kubebid_client::{Client, Error};
@@ -137,7 +137,7 @@ fn seen_from(at_us: u64, now_us: u64) -> String {
         return "at once".to_owned();
     }
     match relative(at_us, now_us) {
-        Some(relative) => format!("{} ({relative})", rfc3339(at_us)),
-        None => rfc3339(at_us),
+        Some(relative) => format!("{} ({relative})", to_the_second(at_us)),
+        None => to_the_second(at_us),
     }
 }

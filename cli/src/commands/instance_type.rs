@@ -3,7 +3,7 @@
 use crate::args::{Limit, Pair, map};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, View, dollars, number, pairs, text};
+use crate::output::{List, View, dollars, money, pairs, text};
 use clap::{Args, Subcommand};
 use kubebid_client::Dollars;
 use kubebid_client::v1::list_instance_types_response::Entry;
@@ -68,13 +68,7 @@ impl InstanceTypes {
 fn list(entries: &[Entry], view: &View) -> String {
     let mut list = List::new(
         view,
-        &[
-            text("TYPE"),
-            number("ON DEMAND"),
-            text("ALLOCATABLE"),
-            text("NODE LABELS").wide(),
-            text("MARKETS"),
-        ],
+        &[text("TYPE"), money("ON DEMAND"), text("ALLOCATABLE"), text("NODE LABELS").wide(), text("MARKETS")],
     );
     for entry in entries {
         let instance_type = entry.instance_type.clone().unwrap_or_default();

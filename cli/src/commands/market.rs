@@ -2,21 +2,23 @@
 
 use crate::args::{Limit, word};
 use crate::config::Context;
-use crate::failure::{Exit, Failure};
-use crate::output::{List, Sheet, View, dollars, number, text};
+use crate::failure::Failure;
+use crate::output::{List, Sheet, View, dollars, money, number, text, usd};
 use crate::time::Span;
 use clap::{Args, Subcommand};
-use kubebid_client::Dollars;
 use kubebid_client::v1::market_rules::Pricing;
 use kubebid_client::v1::{
-    ChangeRulesRequest, ListMarketsRequest, ListMarketsResponse, Market as PrintDetail, MarketRules,
-    OpenMarketRequest,
+    ChangeRulesRequest, CloseMarketRequest, ListMarketsRequest, ListMarketsResponse, Market as PrintDetail,
+    MarketRules, OpenMarketRequest,
 };
+use kubebid_client::{Code, Dollars};
 
 #[derive(Subcommand)]
 pub(crate) enum Market {
     /// List markets with their prices, the first opened first
     #[command(after_help = "\
+Markets that have ended are shown with --all.
+
 Examples:
   kubebid market list
   kubebid market list --type h100-8x -o wide")]
@@ -42,6 +44,17 @@ Examples:
         #[command(flatten)]
         rules: RuleFlags,
     },
+    /// Close a market, as administrator: it takes no new bids and no more units, and ends when it is empty
+    #[command(after_help = "\
+Nobody loses a node by it: what holds nodes or waits goes on. Providers take their units back; with the last
+one the market ends, and so do the bids that name no other. `market open` opens it again, with its rules.
+
+Examples:
+  kubebid --as admin market close h100-8x/eu-wets")]
+    Close {
+        /// The market, as in h100-8x/eu-west
+        market: String,
+    },
     /// Show the rules of a market, or, as administrator, change those that are named
     #[command(after_help = "\
 Deadlines and protections already given stand.
@@ -65,6 +78,9 @@ pub(crate) struct ListArgs {
     /// Only those in this region
     #[arg(long, default_value = "", hide_default_value = true)]
     region: String,
+    /// Also those that have ended
+    #[arg(short, long)]
+    all: bool,
     #[command(flatten)]
     limit: Limit,
 }
@@ -77,13 +93,13 @@ pub(crate) struct RuleFlags {
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     tick: Option<Dollars>,
     /// Part that a challenger must offer above the ceiling it displaces, in 1/10000 of that
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     increment_bps: Option<u32>,
     /// The highest ceiling that is taken
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     ceiling_max: Option<Dollars>,
     /// Most nodes that one bid may want
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     bid_nodes_max: Option<u32>,
     /// Time for which a node that is ready cannot be displaced
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
@@ -98,7 +114,7 @@ pub(crate) struct RuleFlags {
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true)]
     min_charge: Option<Span>,
     /// The marketplace's part of a debit, in 1/10000
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=10_000))]
     fee_bps: Option<u32>,
     /// Price that holders pay
     #[arg(long, value_parser = word(&["highest-losing", "lowest-accepted"], Pricing::from_str_name))]
@@ -132,6 +148,7 @@ impl Market {
                 let request = ListMarketsRequest {
                     instance_type: args.instance_type,
                     region: args.region,
+                    include_ended: args.all,
                     ..Default::default()
                 };
                 let answer = client.first(request, args.limit.count()).await?;
@@ -145,7 +162,13 @@ impl Market {
             Market::Open { market, rules } => {
                 let request = OpenMarketRequest { market: market.clone(), rules: Some(rules.into()) };
                 let answer = client.open_market(request).await?;
-                out.answer(&answer, |_| format!("opened {market} (command {})", answer.seq))?;
+                out.answer(&answer, |_| format!("opened {market}"))?;
+            }
+            Market::Close { market } => {
+                let answer = client.close_market(CloseMarketRequest { market: market.clone() }).await?;
+                let ended = !out.is_message() && has_ended(context, &market, answer.seq).await;
+                let state = if ended { "it was empty, and has ended" } else { "it ends when it is empty" };
+                out.answer(&answer, |_| format!("closed {market}: {state}"))?;
             }
             Market::Rules { market, rules } => {
                 let rules = MarketRules::from(rules);
@@ -155,7 +178,7 @@ impl Market {
                 } else {
                     let request = ChangeRulesRequest { market: market.clone(), rules: Some(rules) };
                     let answer = client.change_rules(request).await?;
-                    out.answer(&answer, |_| format!("changed {market} (command {})", answer.seq))?;
+                    out.answer(&answer, |_| format!("changed {market}"))?;
                 }
             }
         }
@@ -169,13 +192,20 @@ pub(crate) async fn find(context: &Context, market: &str) -> Result<PrintDetail,
     let request = ListMarketsRequest {
         instance_type: instance_type.to_owned(),
         region: region.to_owned(),
+        include_ended: true,
         ..Default::default()
     };
     let markets = context.client.all(request).await?.markets;
     markets.into_iter().find(|shown| shown.market == market).ok_or_else(|| {
-        Failure::new(Exit::NotFound, format!("there is no market {market}"))
+        Failure::unknown(Code::UnknownMarket, format!("there is no market {market}"))
             .next("see what is open: kubebid market list")
     })
+}
+
+/// Returns true if a market has ended after a command. The command is done even if this cannot be read.
+async fn has_ended(context: &Context, market: &str, min_seq: u64) -> bool {
+    let listed = context.client.all(ListMarketsRequest { min_seq, ..Default::default() }).await;
+    listed.is_ok_and(|listed| listed.markets.iter().all(|other| other.market != market))
 }
 
 fn list(answer: &ListMarketsResponse, view: &View) -> String {
@@ -183,12 +213,13 @@ fn list(answer: &ListMarketsResponse, view: &View) -> String {
         view,
         &[
             text("MARKET"),
-            number("PRICE"),
-            number("ENTRY"),
-            number("FLOOR"),
+            text("STATE"),
+            money("PRICE"),
+            money("ENTRY"),
+            money("FLOOR"),
             number("FREE"),
             number("UNITS"),
-            number("TICK"),
+            money("TICK"),
             text("MIN RUNTIME"),
             text("NOTICE"),
             number("INCREMENT BPS").wide(),
@@ -201,6 +232,7 @@ fn list(answer: &ListMarketsResponse, view: &View) -> String {
         let rules = market.rules.unwrap_or_default();
         list.row([
             market.market.clone(),
+            market.state().as_str_name().to_owned(),
             dollars(Some(numbers.market_price_micros)),
             dollars(numbers.entry_price_micros),
             dollars(numbers.floor_micros),
@@ -218,7 +250,10 @@ fn list(answer: &ListMarketsResponse, view: &View) -> String {
 
 fn show(market: &PrintDetail, view: &View) -> String {
     let mut sheet = Sheet::new(view);
-    sheet.line("market", &market.market).line("opened", view.when(market.opened_at_us));
+    sheet
+        .line("market", &market.market)
+        .line("state", market.state().as_str_name())
+        .line("opened", view.when(market.opened_at_us));
     if let Some(price) = &market.price {
         super::price::numbers(&mut sheet, price);
     }
@@ -229,9 +264,9 @@ fn show(market: &PrintDetail, view: &View) -> String {
 fn rules_of(rules: &MarketRules, view: &View) -> Sheet {
     let mut sheet = Sheet::new(view);
     sheet
-        .some("tick", rules.tick_micros.map(Dollars))
+        .line("tick", usd(rules.tick_micros))
         .some("increment bps", rules.increment_bps)
-        .some("highest ceiling", rules.ceiling_max_micros.map(Dollars))
+        .line("highest ceiling", usd(rules.ceiling_max_micros))
         .some("nodes a bid", rules.bid_nodes_max)
         .some("minimum runtime", rules.min_runtime_us.map(Span))
         .some("notice", rules.notice_us.map(Span))

@@ -3,7 +3,7 @@
 use crate::args::{Key, Limit, Whose};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, Sheet, View, number, or_dash, text};
+use crate::output::{List, Sheet, View, money, number, or_dash, text, usd};
 use clap::{Args, Subcommand};
 use kubebid_client::Dollars;
 use kubebid_client::v1::{
@@ -22,7 +22,7 @@ Examples:
   kubebid --as provider offer put h100-8x/eu-west --capacity 8 --reserve 1.20
   kubebid --as provider offer put h100-8x/eu-west --capacity 0 --reserve 1.20    withdraw all of it")]
     Put(Put),
-    /// List offers, first market first
+    /// List the offers of which there are units, first market first
     #[command(visible_alias = "ls")]
     List(ListArgs),
     /// Show one offer with its units
@@ -96,9 +96,7 @@ impl Offer {
                     reserve_micros: reserve.0,
                 };
                 let answer = client.put_offer(request).await?;
-                out.answer(&answer, |_| {
-                    format!("{market}: {capacity} units at {reserve} (command {})", answer.seq)
-                })
+                out.answer(&answer, |_| format!("{market}: {capacity} units at ${reserve}"))
             }
             Offer::List(args) => {
                 let request = ListOffersRequest {
@@ -122,12 +120,12 @@ impl Offer {
             Offer::WithdrawUnit(Unit { unit, key }) => {
                 let request = WithdrawUnitRequest { client_key: key.key, unit: unit.clone() };
                 let answer = client.withdraw_unit(request).await?;
-                out.answer(&answer, |_| format!("{unit} is withdrawn (command {})", answer.seq))
+                out.answer(&answer, |_| format!("{unit} is withdrawn"))
             }
             Offer::UnitLost(Unit { unit, key }) => {
                 let request = ReportUnitLostRequest { client_key: key.key, unit: unit.clone() };
                 let answer = client.report_unit_lost(request).await?;
-                out.answer(&answer, |_| format!("{unit} is lost (command {})", answer.seq))
+                out.answer(&answer, |_| format!("{unit} is lost"))
             }
         }
     }
@@ -139,7 +137,7 @@ fn list(offers: &[PrintDetail], view: &View) -> String {
         &[
             text("MARKET"),
             text("PROVIDER"),
-            number("RESERVE"),
+            money("RESERVE"),
             number("CAPACITY"),
             number("FREE"),
             number("ALLOCATED"),
@@ -170,7 +168,7 @@ fn show(answer: &GetOfferResponse, view: &View) -> String {
     sheet
         .line("market", &offer.market)
         .line("provider", &offer.provider)
-        .line("reserve", format!("{} per node-hour", Dollars(offer.reserve_micros)))
+        .line("reserve", format!("{} per node-hour", usd(Some(offer.reserve_micros))))
         .line("capacity", offer.capacity)
         .line(
             "units",
@@ -180,7 +178,7 @@ fn show(answer: &GetOfferResponse, view: &View) -> String {
             ),
         )
         .line("put", view.when(offer.put_at_us));
-    let mut units = List::new(view, &[text("UNIT"), text("STATE"), number("ALLOCATION"), number("RESERVE")]);
+    let mut units = List::new(view, &[text("UNIT"), text("STATE"), number("ALLOCATION"), money("RESERVE")]);
     for unit in &answer.units {
         units.row([
             unit.unit.clone(),

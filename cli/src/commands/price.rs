@@ -3,12 +3,19 @@
 mod history;
 mod live;
 
+use crate::commands::market;
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, Sheet, View, dollars, number, text};
+use crate::output::{List, Sheet, View, dollars, money, number, text, usd};
+use crate::suggestion;
+use crate::time::SECOND;
 use clap::{Args, Subcommand};
-use kubebid_client::Dollars;
-use kubebid_client::v1::{GetMarketPriceRequest, ListMarketsRequest, MarketPrice};
+use kubebid_client::v1::{
+    GetMarketPriceRequest, GetMarketPriceResponse, ListMarketsRequest, Market, MarketPrice, PriceNumbers,
+};
+
+/// The history after which a reference price is not said to be young.
+const DAY: u64 = 86_400 * SECOND;
 
 /// The five numbers of markets: what nodes cost
 #[derive(Args)]
@@ -68,21 +75,34 @@ impl Price {
             }
             let answer = client.all(ListMarketsRequest::default()).await?;
             let prices: Vec<_> = answer.markets.iter().filter_map(|market| market.price.clone()).collect();
-            return out.answer(&answer, |view| list(&prices, view));
+            return out.answer(&answer, |view| {
+                let note =
+                    young(&answer.markets, view).map_or_else(String::new, |young| format!("\n{young}"));
+                view.around(list(&prices, view), |list| format!("{list}{note}"))
+            });
         }
         let request = GetMarketPriceRequest {
             market: self.market.clone().unwrap_or_default(),
-            instance_type: self.instance_type.unwrap_or_default(),
+            instance_type: self.instance_type.clone().unwrap_or_default(),
             nodes: self.nodes,
             min_seq: 0,
         };
         let answer = client.get_market_price(request).await?;
+        if let Some(instance_type) = self.instance_type.filter(|_| answer.prices.is_empty()) {
+            suggestion::note_unknown_type(context, &instance_type).await;
+        }
+        let begin = match &self.market {
+            Some(market) if !out.is_message() => market::find(context, market).await.ok(),
+            _ => None,
+        };
         out.answer(&answer, |view| match (&self.market, answer.prices.as_slice()) {
             (Some(_), [price]) => {
                 let mut sheet = Sheet::new(view);
                 sheet.line("market", &price.market);
                 numbers(&mut sheet, price);
-                sheet.line("as of", format!("{}, command {}", view.when(price.at_us), price.seq));
+                let since = begin.as_ref().and_then(of_less_than_a_day);
+                sheet.some("reference since", since.map(|opened_us| view.when(opened_us)));
+                sheet.line("as of", view.when(price.at_us));
                 sheet.text()
             }
             (_, prices) => list(prices, view),
@@ -95,12 +115,12 @@ fn list(prices: &[MarketPrice], view: &View) -> String {
         view,
         &[
             text("MARKET"),
-            number("PRICE"),
-            number("ENTRY"),
-            number("FLOOR"),
-            number("ACCEPTED"),
-            number("LOSING"),
-            number("REFERENCE"),
+            money("PRICE"),
+            money("ENTRY"),
+            money("FLOOR"),
+            money("ACCEPTED"),
+            money("LOSING"),
+            money("REFERENCE"),
             number("FREE"),
             number("UNITS"),
             number("ENTRY NODES").wide(),
@@ -112,13 +132,14 @@ fn list(prices: &[MarketPrice], view: &View) -> String {
     );
     for price in prices {
         let (numbers, supply) = (price.numbers.unwrap_or_default(), price.supply.unwrap_or_default());
+        let [now, entry, floor, accepted, losing] = cells(&numbers);
         list.row([
             price.market.clone(),
-            dollars(Some(numbers.market_price_micros)),
-            dollars(numbers.entry_price_micros),
-            dollars(numbers.floor_micros),
-            dollars(numbers.lowest_accepted_micros),
-            losing(numbers.highest_losing_micros),
+            now,
+            entry,
+            floor,
+            accepted,
+            losing,
             dollars(price.reference_price_micros),
             supply.free.to_string(),
             supply.total.to_string(),
@@ -132,9 +153,37 @@ fn list(prices: &[MarketPrice], view: &View) -> String {
     list.or("no markets are open")
 }
 
-/// Returns the highest losing ceiling: `-` where no bid loses.
-fn losing(micros: u64) -> String {
-    dollars(Some(micros).filter(|micros| *micros > 0))
+/// Returns the five numbers, for columns of money: price, entry, floor, accepted, losing.
+pub(crate) fn cells(numbers: &PriceNumbers) -> [String; 5] {
+    [
+        Some(numbers.market_price_micros),
+        numbers.entry_price_micros,
+        numbers.floor_micros,
+        numbers.lowest_accepted_micros,
+        losing(numbers),
+    ]
+    .map(dollars)
+}
+
+/// Returns the highest losing ceiling; None where no bid loses.
+fn losing(numbers: &PriceNumbers) -> Option<u64> {
+    Some(numbers.highest_losing_micros).filter(|micros| *micros > 0)
+}
+
+/// Returns when a market was opened, if its reference price is of less than a day for that.
+fn of_less_than_a_day(market: &Market) -> Option<u64> {
+    let price = market.price.as_ref().filter(|price| price.reference_price_micros.is_some())?;
+    (price.at_us.saturating_sub(market.opened_at_us) < DAY).then_some(market.opened_at_us)
+}
+
+/// Says in how many markets the reference price is of less than a day, and since when.
+fn young(markets: &[Market], view: &View) -> Option<String> {
+    let opened: Vec<_> = markets.iter().filter_map(of_less_than_a_day).collect();
+    let first = view.brief(*opened.iter().min()?);
+    Some(match opened.len() {
+        1 => format!("REFERENCE covers less than a day in one market, which was opened {first}"),
+        count => format!("REFERENCE covers less than a day in {count} markets; the first was opened {first}"),
+    })
 }
 
 /// Reads the prices of a market, of the markets of a type, or of all.
@@ -142,17 +191,18 @@ async fn prices(
     context: &Context,
     market: Option<&str>,
     instance_type: Option<&str>,
-) -> Result<Vec<MarketPrice>, Failure> {
+) -> Result<GetMarketPriceResponse, Failure> {
     if market.is_none() && instance_type.is_none() {
         let answer = context.client.all(ListMarketsRequest::default()).await?;
-        return Ok(answer.markets.into_iter().filter_map(|market| market.price).collect());
+        let prices = answer.markets.into_iter().filter_map(|market| market.price).collect();
+        return Ok(GetMarketPriceResponse { seq: answer.seq, prices, ..Default::default() });
     }
     let request = GetMarketPriceRequest {
         market: market.unwrap_or_default().to_owned(),
         instance_type: instance_type.unwrap_or_default().to_owned(),
         ..Default::default()
     };
-    Ok(context.client.get_market_price(request).await?.prices)
+    Ok(context.client.get_market_price(request).await?)
 }
 
 /// The five numbers and the supply, one a line.
@@ -163,12 +213,12 @@ pub(crate) fn numbers(sheet: &mut Sheet, price: &MarketPrice) {
         nodes => format!(" for {nodes} nodes"),
     };
     sheet
-        .line("market price", Dollars(numbers.market_price_micros))
-        .line("entry price", format!("{}{for_nodes}", dollars(numbers.entry_price_micros)))
-        .line("floor", dollars(numbers.floor_micros))
-        .line("lowest accepted", dollars(numbers.lowest_accepted_micros))
-        .line("highest losing", losing(numbers.highest_losing_micros))
-        .line("reference price", dollars(price.reference_price_micros))
+        .line("market price", usd(Some(numbers.market_price_micros)))
+        .line("entry price", format!("{}{for_nodes}", usd(numbers.entry_price_micros)))
+        .line("floor", usd(numbers.floor_micros))
+        .line("lowest accepted", usd(numbers.lowest_accepted_micros))
+        .line("highest losing", usd(losing(&numbers)))
+        .line("reference price", usd(price.reference_price_micros))
         .line(
             "units",
             format!(

@@ -18,7 +18,7 @@ Examples:
   kubebid --as admin token create acme --role tenant --description \"ci of acme\"
   kubebid --as admin token create acme --role tenant -o json | jq -r .secret > token")]
     Create(Create),
-    /// List tokens, oldest first, without their secrets, as administrator
+    /// List the tokens that are valid, oldest first, without their secrets, as administrator
     #[command(visible_alias = "ls")]
     List(ListArgs),
     /// Make a token worthless at once, as administrator
@@ -47,8 +47,8 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     account: String,
     /// Also revoked ones
-    #[arg(long)]
-    revoked: bool,
+    #[arg(short, long)]
+    all: bool,
     #[command(flatten)]
     limit: Limit,
 }
@@ -78,7 +78,7 @@ impl Tokens {
             Tokens::List(args) => {
                 let request = ListTokensRequest {
                     account: args.account,
-                    include_revoked: args.revoked,
+                    include_revoked: args.all,
                     ..Default::default()
                 };
                 let answer = client.first(request, args.limit.count()).await?;

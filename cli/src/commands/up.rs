@@ -3,7 +3,7 @@
 use crate::commands::local;
 use crate::failure::{Exit, Failure};
 use crate::output::write_line;
-use crate::profile::{self, Profile};
+use crate::profile::{self, LOCAL, Profile, ProfileContext};
 use crate::telemetry;
 use clap::Args;
 use kubebid_client::{Client, Error};
@@ -126,6 +126,7 @@ impl Up {
             tls: None,
             grace: Duration::from_secs(2),
             connections: ConnectionLimits::default(),
+            cors_origins: Vec::new(),
             // The prices of a market to try things with are no secret, and the page shows them at once.
             api: ApiOptions {
                 public_markets: true,
@@ -216,20 +217,25 @@ async fn participants(admin: &Client, endpoint: &str) -> Result<Clients, Failure
     participants.await
 }
 
-/// Writes the profile to the usual place, unless the profile there is of another engine.
+/// Writes the context `local` into the usual profile, and uses it, unless that context is of another engine.
 fn write_profile(
     endpoint: &str,
     people: &BTreeMap<String, String>,
     folder: &Path,
 ) -> std::io::Result<PathBuf> {
-    let usual = profile::default_path().filter(|path| match Profile::read(path) {
-        Ok(Some(profile)) => profile.endpoint == endpoint,
-        Ok(None) => true,
-        Err(_) => false,
+    let is_ours = |profile: &Profile| profile.contexts.get(LOCAL).is_none_or(|it| it.endpoint == endpoint);
+    let usual = profile::default_path().and_then(|path| match Profile::read(&path) {
+        Ok(profile) => Some((profile.unwrap_or_default(), path)).filter(|(profile, _)| is_ours(profile)),
+        Err(_) => None,
     });
-    let path = usual.unwrap_or_else(|| folder.join("profile.toml"));
-    let default = Some(PLAYED.to_owned());
-    Profile { endpoint: endpoint.to_owned(), default, tokens: people.clone() }.write(&path)?;
+    let (mut profile, path) = usual.unwrap_or_else(|| (Profile::default(), folder.join("profile.toml")));
+    let (default, tokens) = (Some(PLAYED.to_owned()), people.clone());
+    let local = ProfileContext { endpoint: endpoint.to_owned(), default, ca_file: None, tokens };
+    profile.contexts.insert(LOCAL.to_owned(), local);
+    if let Some(before) = profile.current.replace(LOCAL.to_owned()).filter(|before| before != LOCAL) {
+        eprintln!("note: the context is `{LOCAL}` now; back to the one before: kubebid context use {before}");
+    }
+    profile.write(&path)?;
     Ok(path)
 }
 

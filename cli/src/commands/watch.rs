@@ -1,12 +1,11 @@
 //! `kubebid watch`
 
 use crate::commands::event::{self, Filter};
+use crate::commands::price::cells;
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{View, clean, dollars};
-use crate::time::rfc3339;
+use crate::output::{List, View, clean, money, text, usd};
 use clap::{Args, Subcommand};
-use kubebid_client::Dollars;
 use kubebid_client::v1::{PricePoint, WatchPricesRequest};
 
 #[derive(Subcommand)]
@@ -80,7 +79,7 @@ impl Events {
             && let Some(frame) = watch.next().await
         {
             let frame = frame?;
-            context.out.frame(&frame, |_| event::lines(&frame.events))?;
+            context.out.frame(&frame, |view| event::lines(&frame.events, view))?;
             seen += frame.events.len() as u64;
         }
         Ok(())
@@ -97,31 +96,42 @@ impl Prices {
         let mut watch = context.client.watch_prices(request);
         while let Some(frame) = watch.next().await {
             let frame = frame?;
-            context.out.frame(&frame, |view| lines(frame.points.iter().map(|at| point(at, view))))?;
+            context.out.frame(&frame, |view| points(&frame.points, view))?;
         }
         Ok(())
     }
 }
 
-fn lines(lines: impl Iterator<Item = String>) -> String {
-    lines.collect::<Vec<_>>().join("\n")
+fn points(points: &[PricePoint], view: &View) -> String {
+    if view.is_for_people() {
+        return points.iter().map(|at| point(at, view)).collect::<Vec<_>>().join("\n");
+    }
+    let numbers = ["PRICE", "ENTRY", "FLOOR", "ACCEPTED", "LOSING"].map(money);
+    let columns: Vec<_> = ["MARKET", "TIME"].map(text).into_iter().chain(numbers).collect();
+    let mut list = List::new(view, &columns);
+    for point in points {
+        let numbers = cells(&point.numbers.unwrap_or_default());
+        let place = [point.market.clone(), view.moment(point.at_us)];
+        list.row(place.into_iter().chain(numbers).collect::<Vec<_>>());
+    }
+    list.or("")
 }
 
 fn point(point: &PricePoint, view: &View) -> String {
     let numbers = point.numbers.unwrap_or_default();
     let mut line = format!(
         "{}  {}  price {}  entry {}  floor {}",
-        rfc3339(point.at_us),
+        view.moment(point.at_us),
         point.market,
-        Dollars(numbers.market_price_micros),
-        dollars(numbers.entry_price_micros),
-        dollars(numbers.floor_micros),
+        usd(Some(numbers.market_price_micros)),
+        usd(numbers.entry_price_micros),
+        usd(numbers.floor_micros),
     );
     if view.is_wide() {
         line.push_str(&format!(
             "  accepted {}  losing {}  command {}.{}",
-            dollars(numbers.lowest_accepted_micros),
-            Dollars(numbers.highest_losing_micros),
+            usd(numbers.lowest_accepted_micros),
+            usd(Some(numbers.highest_losing_micros).filter(|micros| *micros > 0)),
             point.seq,
             point.index
         ));

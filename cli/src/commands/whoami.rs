@@ -2,9 +2,8 @@
 
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::Sheet;
+use crate::output::{Sheet, usd};
 use clap::Args;
-use kubebid_client::Dollars;
 use kubebid_client::v1::GetAccountRequest;
 
 /// Show the account of the token, its roles, and what counts against its limits
@@ -29,7 +28,10 @@ impl Whoami {
                 .line("bids that search", of(answer.open_bids, limits.open_bids))
                 .line("nodes wanted", of(answer.nodes_wanted, limits.nodes_wanted))
                 .line("units offered", of(answer.units_offered, limits.units_offered))
-                .some("highest ceiling", limits.ceiling_micros.filter(|most| *most < u64::MAX).map(Dollars))
+                .some(
+                    "highest ceiling",
+                    limits.ceiling_micros.filter(|most| *most < u64::MAX).map(|most| usd(Some(most))),
+                )
                 .some("requests a second", limits.requests_per_second)
                 .some("commands a day", limits.commands_per_day);
             sheet.text()

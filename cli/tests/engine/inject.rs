@@ -144,7 +144,7 @@ async fn each_drill_says_what_it_does_and_the_journal_replays() {
             ALLOCATION  TENANT  BID  UNIT          ENDS
                      3  t1        3  h100/eu:p1#3  at once
                      2  t1        3  h100/eu:p1#2  at once
-            price: 1.00 before, 2.00 now
+            price: $1.00 before, $2.00 now
             put it back: kubebid inject restore h100/eu --provider p1 --capacity 2
         "#]],
     );
@@ -157,9 +157,9 @@ async fn each_drill_says_what_it_does_and_the_journal_replays() {
     drill.says(
         "demand h100/eu --nodes 4 --max 5 --for 10m",
         &expect![[r#"
-            bid 11 of kubebid.inject wants 4 nodes in h100/eu for up to 5.00, until 1970-01-01T00:11:40Z (in 10m)
+            bid 11 of kubebid.inject wants 4 nodes in h100/eu for up to $5.00, until 1970-01-01T00:11:40Z (in 10m)
             nodes: 1 at once, 0 after the notices of others, 3 still wanted
-            price: 1.00 before, 2.00 now
+            price: $1.00 before, $2.00 now
             end it early: kubebid inject end-demand 11
         "#]],
     );

@@ -167,6 +167,8 @@ fn as_played(event: v1::Event) -> Value {
     let (name, fields) = match event.kind.expect("an event says what happened") {
         Kind::MarketOpened(e) => ("MarketOpened", json!({"market": e.market})),
         Kind::RulesChanged(e) => ("RulesChanged", json!({"market": e.market})),
+        Kind::MarketClosing(e) => ("MarketClosing", json!({"market": e.market})),
+        Kind::MarketEnded(e) => ("MarketEnded", json!({"market": e.market})),
         Kind::OfferPut(e) => (
             "OfferPut",
             json!({"provider": e.provider, "market": e.market, "capacity": e.capacity, "reserve": e.reserve_micros}),

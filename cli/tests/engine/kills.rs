@@ -66,6 +66,7 @@ pub(crate) fn bid(key: &str) -> PlaceBidRequest {
         markets: vec![MARKET.into()],
         ceiling_micros: ceiling,
         max_nodes: 1,
+        node_config: key.as_bytes().to_vec(),
         ..PlaceBidRequest::default()
     }
 }
@@ -99,8 +100,11 @@ pub(crate) async fn verify(client: &Client, acked: &BTreeMap<String, u64>) {
     for (key, bid_number) in acked {
         assert_eq!(by_key.get(key), Some(&BTreeSet::from([*bid_number])), "the bid of key {key}");
     }
-    // And a repeat gets the first answer.
+    // What is beside the journal was written before the answer, and a repeat gets the first answer.
     for (key, bid_number) in acked.iter().step_by(acked.len() / 50 + 1) {
+        let request = v1::GetBidRequest { bid: *bid_number, min_seq: 0 };
+        let found = client.get_bid(request).await.expect("the bid").bid.expect("the bid");
+        assert_eq!(found.node_config(), key.as_bytes(), "the node config of key {key}");
         let again = client.place_bid(bid(key)).await.expect("the first answer");
         assert!(again.repeated && again.bid == *bid_number, "key {key}: {again:?}");
     }

@@ -5,6 +5,8 @@ mod extremes;
 mod inject;
 mod journal;
 mod kills;
+mod lists;
+mod login;
 mod otlp;
 mod party;
 mod postgres_crashes;

@@ -102,7 +102,7 @@ impl Party {
             return self.client.release_allocation(release).await.map(drop);
         }
         for allocation in nodes {
-            let ready = v1::ReportReadyRequest { client_key: String::new(), allocation };
+            let ready = v1::ReportReadyRequest { allocation, ..Default::default() };
             self.client.report_ready(ready).await?;
         }
         Ok(())

@@ -57,7 +57,7 @@ async fn a_tenant_waits_for_nodes_and_reads_the_past_in_any_format() {
     let waited = waiting.wait_with_output().expect("it ends");
     assert!(waited.status.success(), "{waited:?}");
 
-    let names = run("bid ls -o name");
+    let names = run("bid ls --all -o name");
     let bids: Vec<_> = said(&names).lines().collect();
     assert_eq!(bids.len(), 3, "{bids:?}");
     let csv = run("bid list -o csv");
@@ -96,7 +96,8 @@ async fn the_environment_names_a_token_of_the_profile() {
         std::fs::read_to_string(&profile).unwrap().replacen("[tokens]", "default = 'root'\n[tokens]", 1);
     std::fs::write(&profile, text).unwrap();
     let mut elsewhere = Command::new(binary());
-    elsewhere.args(["--endpoint", &engine.endpoint(), "account", "list"]).env("KUBEBID_PROFILE", &profile);
+    let other = engine.endpoint().replace("127.0.0.1", "localhost");
+    elsewhere.args(["--endpoint", &other, "account", "list"]).env("KUBEBID_PROFILE", &profile);
     let denied = elsewhere.output().expect("the tool runs");
     assert_eq!(denied.status.code(), Some(5), "{denied:?}");
     let why = String::from_utf8(denied.stderr).unwrap();

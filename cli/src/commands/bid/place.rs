@@ -3,18 +3,24 @@
 use super::wait::Wait;
 use super::{Where, show};
 use crate::args::{Key, Pair, Quiet, map, word};
-use crate::commands::market;
+use crate::commands::{market, node_data};
 use crate::config::Context;
 use crate::failure::{Exit, Failure};
+use crate::suggestion;
 use crate::time::{Span, When, now_us};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser as _;
 use kubebid_client::Dollars;
+use kubebid_client::v1::bid::UnfilledReason;
 use kubebid_client::v1::place_bid_request::{OnPreemption, TimeInForce};
 use kubebid_client::v1::{Bid, GetBidRequest, ListMarketsRequest, Market, PlaceBidRequest};
 use kubebid_client::{Code, CombinedQuote, Error, quoted};
 use kubebid_strategy::Strategy;
+use std::path::PathBuf;
+
+/// The most bytes that an engine accepts.
+const NODE_CONFIG: usize = 16 * 1024;
 
 /// Bid for nodes
 #[derive(Args)]
@@ -32,6 +38,7 @@ Examples:
   kubebid bid place --type h100-8x --max 3 --nodes 1 --ioc --label team=vision
   kubebid bid place --type h100-8x --max 4.50 --nodes 2 --strategy balanced
   kubebid bid place h100-8x/eu-west --max 2.50 --nodes 4 --wait=ready --wait-timeout 1h
+  kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 --node-config ~/.ssh/id_ed25519.pub
   kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 --key nightly-2026-11-20   do this once
   BID=$(kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 -q)                  its number, for scripts")]
 pub(crate) struct Place {
@@ -64,6 +71,9 @@ pub(crate) struct Place {
     /// A label, to find and to bill the bid by
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Pair>,
+    /// A file for the provider of the nodes, at most 16 KiB: an SSH key, cloud-init user data; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    node_config: Option<PathBuf>,
     #[command(flatten)]
     wait: Wait,
     #[command(flatten)]
@@ -88,6 +98,10 @@ impl Place {
             Some(strategy) => chosen(context, strategy, &self.place, self.max).await?,
             None => self.max,
         };
+        let node_config = match &self.node_config {
+            Some(path) => node_data::file(path, NODE_CONFIG)?,
+            None => Vec::new(),
+        };
         let request = PlaceBidRequest {
             client_key: self.key.key,
             markets: self.place.markets.clone(),
@@ -99,6 +113,7 @@ impl Place {
             expire_at_us: until,
             on_preemption: self.on_preemption.into(),
             labels: map(self.label),
+            node_config,
         };
         match context.client.place_bid(request).await {
             Ok(answer) if self.quiet.quiet => {
@@ -108,9 +123,15 @@ impl Place {
             Ok(answer) => {
                 let waited = self.wait.run(context, &answer, self.nodes).await;
                 let bid = outcome(context, answer.bid, answer.seq).await;
-                context.out.answer(&answer, |_| {
-                    show::done("placed", answer.bid, answer.seq, answer.repeated, bid.as_ref())
-                })?;
+                context
+                    .out
+                    .answer(&answer, |_| show::done("placed", answer.bid, answer.repeated, bid.as_ref()))?;
+                if let Some(bid) = bid
+                    && bid.unfilled_reason() == UnfilledReason::NoMarket
+                    && let Some(instance_type) = &bid.instance_type
+                {
+                    suggestion::note_unknown_type(context, instance_type).await;
+                }
                 waited
             }
             Err(error) => Err(off_tick(context, error, &self.place, Some(ceiling)).await),
@@ -188,7 +209,7 @@ pub(super) async fn off_tick(
 fn nearest(market: &str, tick: u64, ceiling: Dollars) -> Option<(String, String)> {
     let off = ceiling.0.checked_rem(tick).filter(|off| *off > 0)?;
     let below = ceiling.0 - off;
-    let what = format!("the ceiling {ceiling} is not a multiple of the tick {} of {market}", Dollars(tick));
+    let what = format!("--max ${ceiling} is not a multiple of the tick ${} of {market}", Dollars(tick));
     let next = match below.checked_add(tick) {
         Some(above) => format!("ask for --max {} or --max {}", Dollars(below), Dollars(above)),
         None => format!("ask for --max {}", Dollars(below)),
@@ -204,7 +225,7 @@ mod tests {
     #[test]
     fn a_ceiling_between_two_ticks_is_told_which() {
         let (what, next) = nearest("h100-8x/eu-west", 100, Dollars(2_500_050)).unwrap();
-        assert_eq!(what, "the ceiling 2.50005 is not a multiple of the tick 0.0001 of h100-8x/eu-west");
+        assert_eq!(what, "--max $2.50005 is not a multiple of the tick $0.0001 of h100-8x/eu-west");
         assert_eq!(next, "ask for --max 2.50 or --max 2.5001");
         assert_eq!(nearest("m/r", 100, Dollars(2_500_000)), None);
         assert_eq!(nearest("m/r", 0, Dollars(1)), None, "an engine without a tick");

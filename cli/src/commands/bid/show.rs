@@ -1,6 +1,6 @@
 //! Prints bids and quotes.
 
-use crate::output::{List, Sheet, View, dollars, number, or_dash, pairs, text};
+use crate::output::{List, Mark, Sheet, View, dollars, money, number, or_dash, pairs, text, usd};
 use kubebid_client::Dollars;
 use kubebid_client::v1::place_bid_request::OnPreemption;
 use kubebid_client::v1::{Bid, QuoteBidResponse};
@@ -12,11 +12,11 @@ pub(super) fn list(bids: &[Bid], view: &View) -> String {
             number("BID"),
             text("TENANT").wide(),
             text("WHERE"),
-            number("MAX"),
+            money("MAX"),
             text("STATE"),
             number("HELD"),
             number("NOTICE"),
-            number("CLAIMED"),
+            number("CLAIMED").wide(),
             number("UNMET"),
             text("WHY"),
             text("PLACED"),
@@ -25,10 +25,12 @@ pub(super) fn list(bids: &[Bid], view: &View) -> String {
         ],
     );
     for bid in bids {
-        list.row([
+        let mark = if bid.under_notice > 0 { Mark::Notice } else { Mark::None };
+        let markets = if view.is_wide() { place(bid) } else { place_in_short(bid) };
+        let cells = [
             bid.bid.to_string(),
             bid.tenant.clone(),
-            place(bid),
+            markets,
             Dollars(bid.ceiling_micros).to_string(),
             bid.state().as_str_name().to_owned(),
             bid.held.to_string(),
@@ -39,9 +41,10 @@ pub(super) fn list(bids: &[Bid], view: &View) -> String {
             view.brief(bid.placed_at_us),
             pairs(&bid.labels),
             or_dash(bid.client_key.as_ref()),
-        ]);
+        ];
+        list.marked(mark, cells);
     }
-    list.or("no bids; place one: kubebid bid place MARKET --max DOLLARS --nodes N")
+    list.or("no bids search or hold nodes; place one: kubebid bid place MARKET --max DOLLARS --nodes N")
 }
 
 pub(super) fn sheet(bid: &Bid, view: &View) -> String {
@@ -55,7 +58,7 @@ pub(super) fn sheet(bid: &Bid, view: &View) -> String {
         .line("bid", bid.bid)
         .line("tenant", &bid.tenant)
         .line("where", place(bid))
-        .line("max", format!("{} per node-hour", Dollars(bid.ceiling_micros)))
+        .line("max", format!("{} per node-hour", usd(Some(bid.ceiling_micros))))
         .line("nodes wanted", nodes)
         .line("state", bid.state().as_str_name())
         .some("closed because", bid.close_reason.map(|_| bid.close_reason().as_str_name()))
@@ -70,16 +73,15 @@ pub(super) fn sheet(bid: &Bid, view: &View) -> String {
         .line("when preempted", if requeues { "searches again" } else { "wants one fewer" })
         .line("labels", pairs(&bid.labels))
         .some("key", bid.client_key.as_ref())
+        .some("node config", bid.node_config.as_ref().map(|config| format!("{} bytes", config.len())))
         .line("placed", view.when(bid.placed_at_us))
         .some("closed", bid.closed_at_us.map(|at| view.when(at)));
     sheet.text()
 }
 
 pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, view: &View) -> String {
-    let mut list = List::new(
-        view,
-        &[text("MARKET"), number("ENTRY"), number("PRICE"), number("FLOOR"), text("WHY NOT")],
-    );
+    let mut list =
+        List::new(view, &[text("MARKET"), money("ENTRY"), money("PRICE"), money("FLOOR"), text("WHY NOT")]);
     for quote in &answer.quotes {
         list.row([
             quote.market.clone(),
@@ -99,9 +101,9 @@ pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, view: &View) -> Stri
 }
 
 /// Returns what a command did, and how the bid stands after it.
-pub(super) fn done(what: &str, number: u64, seq: u64, repeated: bool, bid: Option<&Bid>) -> String {
+pub(super) fn done(what: &str, number: u64, repeated: bool, bid: Option<&Bid>) -> String {
     let again = if repeated { ", as the first time: nothing happened" } else { "" };
-    let done = format!("{what} bid {number} (command {seq}{again})");
+    let done = format!("{what} bid {number}{again}");
     let Some(bid) = bid else { return done };
     let mut has = match bid.held {
         0 => "it holds no node".to_owned(),
@@ -131,6 +133,14 @@ fn place(bid: &Bid) -> String {
     match &bid.instance_type {
         Some(instance_type) => format!("any {instance_type}"),
         None => bid.markets.join(","),
+    }
+}
+
+/// Returns where a bid looks: of several markets the first, and how many more.
+fn place_in_short(bid: &Bid) -> String {
+    match bid.markets.as_slice() {
+        [first, _, ..] if bid.instance_type.is_none() => format!("{first} +{}", bid.markets.len() - 1),
+        _ => place(bid),
     }
 }
 
@@ -182,14 +192,14 @@ mod tests {
     }
 
     fn view() -> View {
-        View { format: Format::Table, now_us: 1_795_201_452_000_000 }
+        View::of(Format::Table, 1_795_201_452_000_000)
     }
 
     #[test]
     fn a_bid_is_a_line() {
         expect![[r#"
-            BID  WHERE             MAX  STATE  HELD  NOTICE  CLAIMED  UNMET  WHY                   PLACED
-             12  h100-8x/eu-west  2.50  OPEN      2       1        0      2  BELOW_NEEDED_CEILING  4m12s ago"#]]
+            BID  WHERE              MAX  STATE  HELD  NOTICE  UNMET  WHY                   PLACED
+             12  h100-8x/eu-west  $2.50  OPEN      2       1      2  BELOW_NEEDED_CEILING  4m12s ago"#]]
         .assert_eq(&list(&[bid()], &view()));
     }
 
@@ -199,7 +209,7 @@ mod tests {
             bid:               12
             tenant:            acme
             where:             h100-8x/eu-west
-            max:               2.50 per node-hour
+            max:               $2.50 per node-hour
             nodes wanted:      4
             state:             OPEN
             held:              2
@@ -218,13 +228,10 @@ mod tests {
     #[test]
     fn a_command_says_how_the_bid_stands() {
         expect![[r#"
-            placed bid 12 (command 12)
+            placed bid 12
             it holds 2 nodes and 1 under notice (allocations 5, 6, 9); 2 still wanted: BELOW_NEEDED_CEILING
             why: kubebid explain bid 12"#]]
-        .assert_eq(&done("placed", 12, 12, false, Some(&bid())));
-        assert_eq!(
-            done("placed", 12, 12, true, None),
-            "placed bid 12 (command 12, as the first time: nothing happened)"
-        );
+        .assert_eq(&done("placed", 12, false, Some(&bid())));
+        assert_eq!(done("placed", 12, true, None), "placed bid 12, as the first time: nothing happened");
     }
 }

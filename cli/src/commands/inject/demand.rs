@@ -53,9 +53,9 @@ impl Demand {
             let missing = nodes.saturating_sub(answer.held + answer.claimed);
             let until = seen_from(answer.expire_at_us, started_us);
             format!(
-                "bid {} of kubebid.inject wants {nodes} nodes in {market} for up to {max}, until {until}\n\
+                "bid {} of kubebid.inject wants {nodes} nodes in {market} for up to ${max}, until {until}\n\
                  nodes: {} at once, {} after the notices of others, {missing} still wanted\n\
-                 price: {before} before, {after} now\n\
+                 price: ${before} before, ${after} now\n\
                  end it early: {tool} inject end-demand {}",
                 answer.bid, answer.held, answer.claimed, answer.bid
             )

@@ -125,7 +125,7 @@ async fn lose(context: &Context, request: InjectLossRequest, back: Back, tool: &
     out.answer(&answer, |view| {
         let mut text = taken(&answer, view);
         if let Some((before, after)) = prices {
-            text.push_str(&format!("\nprice: {before} before, {after} now"));
+            text.push_str(&format!("\nprice: ${before} before, ${after} now"));
         }
         if back_in.is_none() {
             text.push_str(&format!("\nput it back: {by_hand}"));
@@ -294,7 +294,7 @@ mod tests {
                 capacity: 8,
             }),
         };
-        let view = View { format: Format::Table, now_us: 0 };
+        let view = View::of(Format::Table, 0);
         expect![[r#"
             node:  12 of tenant-a, for bid 7
             unit:  h100-8x/eu-west:moon#4

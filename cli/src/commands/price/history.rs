@@ -3,7 +3,7 @@
 use crate::args::{Limit, Period};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, View, dollars, number, text};
+use crate::output::{List, View, money, number, text};
 use crate::time::{Span, rfc3339};
 use clap::Args;
 use kubebid_client::Dollars;
@@ -46,26 +46,20 @@ impl History {
 }
 
 fn points(points: &[PricePoint], view: &View) -> String {
-    let numbers = ["PRICE", "ENTRY", "FLOOR", "ACCEPTED", "LOSING"].map(number);
+    let numbers = ["PRICE", "ENTRY", "FLOOR", "ACCEPTED", "LOSING"].map(money);
     let columns: Vec<_> = [text("TIME")].into_iter().chain(numbers).collect();
     let mut list = List::new(view, &columns);
     for point in points {
-        let numbers = point.numbers.unwrap_or_default();
-        list.row([
-            rfc3339(point.at_us),
-            dollars(Some(numbers.market_price_micros)),
-            dollars(numbers.entry_price_micros),
-            dollars(numbers.floor_micros),
-            dollars(numbers.lowest_accepted_micros),
-            super::losing(numbers.highest_losing_micros),
-        ]);
+        let cells =
+            [view.moment(point.at_us)].into_iter().chain(super::cells(&point.numbers.unwrap_or_default()));
+        list.row(cells.collect::<Vec<_>>());
     }
     list.or("no price changed then")
 }
 
 fn bars(bars: &[PriceBar], view: &View) -> String {
-    let numbers = ["OPEN", "HIGH", "LOW", "CLOSE", "MEAN", "CHANGES"].map(number);
-    let columns: Vec<_> = [text("START")].into_iter().chain(numbers).collect();
+    let numbers = ["OPEN", "HIGH", "LOW", "CLOSE", "MEAN"].map(money);
+    let columns: Vec<_> = [text("START")].into_iter().chain(numbers).chain([number("CHANGES")]).collect();
     let mut list = List::new(view, &columns);
     for bar in bars {
         let prices = [bar.open_micros, bar.high_micros, bar.low_micros, bar.close_micros, bar.mean_micros];

@@ -2,7 +2,6 @@
 
 use crate::config::Context;
 use crate::failure::{Exit, Failure};
-use crate::output::write_line;
 use console::Term;
 use kubebid_client::Error;
 use kubebid_client::v1::WatchPricesRequest;
@@ -43,18 +42,19 @@ pub(super) async fn run(context: &Context, market: Option<&str>, type_: Option<&
             }
             () = changed.notified() => {}
         }
-        let prices = super::prices(context, market, type_).await?;
-        context.out.frame(&prices, |view| {
-            let table = super::list(&prices, view);
-            if terminal.is_term() {
-                let _ = terminal.clear_last_lines(lines);
-                lines = table.lines().count();
+        let answer = super::prices(context, market, type_).await?;
+        context.out.frame(&answer, |view| {
+            let table = super::list(&answer.prices, view);
+            let before = std::mem::replace(&mut lines, table.lines().count());
+            match view.is_for_people() {
+                true if terminal.is_term() => {
+                    let _ = terminal.clear_last_lines(before);
+                    table
+                }
+                true if before > 0 => format!("\n{table}"),
+                _ => table,
             }
-            table
         })?;
-        if !terminal.is_term() {
-            write_line("")?;
-        }
         sleep(PAUSE).await;
     }
 }

@@ -148,11 +148,14 @@ fn needs(service: &str, method: &str) -> &'static str {
 }
 
 fn refusals() -> String {
-    let mut out = "\n## Refusals\n\nThe market's come first; those of the edge are never numbered.\n\n\
+    let mut out = "\n## Refusals\n\nThe market's come first; those of the edge are never numbered. \
+                   [Problems](../problems.md) says why each comes and what to do.\n\n\
                    | code | gRPC | HTTP |\n|---|---|---|\n"
         .to_owned();
     for code in Code::all() {
-        let _ = writeln!(out, "| `{}` | {:?} | {} |", code.word(), code.grpc(), code.http());
+        let word = code.word();
+        let link = format!("[`{word}`](../problems.md#{})", word.to_lowercase());
+        let _ = writeln!(out, "| {link} | {:?} | {} |", code.grpc(), code.http());
     }
     out
 }

@@ -139,6 +139,7 @@ impl<'a> Homes<'a> {
             (Type::Uint32, None) => "uint32".to_owned(),
             (Type::Bool, None) => "bool".to_owned(),
             (Type::String, None) => "string".to_owned(),
+            (Type::Bytes, None) => "bytes".to_owned(),
             (other, None) => unreachable!("{other:?} is of a kind that this API does not use"),
         }
     }
