@@ -29,7 +29,7 @@ const at = (value) => value.toFixed(1);
 
 /** Writes the label of an axis of money. @param {number} micros @param {number} step */
 function axisDollars(micros, step) {
-  const decimals = step >= 1e6 ? 0 : step >= 1e4 ? 2 : 4;
+  const decimals = step % 1e6 === 0 ? 0 : step >= 1e4 ? 2 : 4;
   return `$${(micros / 1e6).toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals })}`;
 }
 
@@ -113,12 +113,12 @@ export function priceChart(name) {
     const y = (/** @type {number} */ value) => scale(value, [low, high], [height - MARGIN.bottom, MARGIN.top]);
     const prices = ticks(low, high, 5);
     const step = prices.length > 1 ? prices[1] - prices[0] : 1e6;
-    const times = timeTicks(data.from, data.to, width / 90);
+    const times = timeTicks(data.from, data.to, width / 72);
     const parts = [
       ...grid(prices, y, (value) => axisDollars(value, step), width),
       ...times.found.flatMap((time) => [
         svg('line', { class: 'grid faint', x1: at(x(time, width)), x2: at(x(time, width)), y1: MARGIN.top, y2: height - MARGIN.bottom }),
-        svg('text', { class: 'tick', x: at(x(time, width)), y: height - 8, 'text-anchor': 'middle' }, timeLabel(time, times.step)),
+        svg('text', { class: 'tick', x: at(Math.min(x(time, width), width - 20)), y: height - 8, 'text-anchor': 'middle' }, timeLabel(time, times.step)),
       ]),
     ];
     let top = '';
@@ -265,12 +265,14 @@ export function depthChart() {
   };
 }
 
-/** A chart of amounts, one bar for each span of time. @param {string} name */
-export function barChart(name) {
-  /** @type {{bars: {label: string, value: number, title: string}[]}} */
-  let data = { bars: [] };
-  const drawing = picture(name, 180, (width, height) => {
-    const highest = Math.max(...data.bars.map((bar) => bar.value), 1);
+/** A chart of amounts, one bar for each span of time. */
+export function barChart() {
+  /** @type {{bars: {label: string, value: number, title: string}[], unit: string}} */
+  let data = { bars: [], unit: '' };
+  const unit = h('p', { class: 'unit', 'aria-hidden': 'true' });
+  const drawing = picture('Amounts', 180, (width, height) => {
+    // Without any money the axis goes to one dollar.
+    const highest = Math.max(...data.bars.map((bar) => bar.value)) || 1e6;
     const values = ticks(0, highest, 4);
     const step = values[1] - values[0] || highest;
     const top = Math.max(highest, values[values.length - 1]);
@@ -291,11 +293,12 @@ export function barChart(name) {
     ];
   });
   return {
-    root: h('figure', { class: 'figure' }, drawing.root),
+    root: h('figure', { class: 'figure' }, unit, drawing.root),
     /** @param {typeof data} next @param {string} summary */
     draw(next, summary) {
       data = next;
-      drawing.label(`${name}. ${summary}`);
+      setText(unit, next.unit);
+      drawing.label(summary);
       drawing.redraw();
     },
   };
@@ -303,7 +306,7 @@ export function barChart(name) {
 
 /** A line without axes that fits in a cell of a table. */
 export function sparkline() {
-  const [width, height] = [120, 26];
+  const [width, height] = [180, 26];
   const root = svg('svg', { class: 'spark', viewBox: `0 0 ${width} ${height}`, width, height, 'aria-hidden': 'true' });
   return {
     root,

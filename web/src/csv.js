@@ -3,7 +3,7 @@
 import { exactInstant, plainDollars } from './format.js';
 import { endReason } from './words.js';
 
-const COLUMNS = ['from', 'to', 'market', 'unit', 'bid', 'node', 'reason', 'labels', 'debit_dollars', 'fee_dollars', 'credit_dollars'];
+const COLUMNS = ['from', 'to', 'market', 'unit', 'bid', 'node', 'reason', 'labels', 'debit_dollars', 'fee_dollars', 'credit_dollars', 'tenant', 'provider'];
 
 /** Returns charges as CSV (RFC 4180). @param {any[]} charges */
 export function csv(charges) {
@@ -11,6 +11,7 @@ export function csv(charges) {
     exactInstant(charge.from_us), exactInstant(charge.to_us), charge.market, charge.unit, charge.bid ?? '', charge.allocation ?? '',
     charge.reason ? endReason(charge.reason) : 'running', Object.entries(charge.labels).map((pair) => pair.join('=')).join(';'),
     plainDollars(charge.debit_micros), plainDollars(charge.fee_micros), plainDollars(charge.credit_micros),
+    charge.tenant ?? '', charge.provider,
   ]);
   return [COLUMNS, ...rows].map((row) => row.map(cell).join(',')).join('\r\n').concat('\r\n');
 }

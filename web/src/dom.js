@@ -93,6 +93,7 @@ export function keyed(parent, items, key, create) {
   const rows = rowsOf.get(parent) ?? new Map();
   rowsOf.set(parent, rows);
   const kept = new Set();
+  const focused = document.activeElement;
   /** @type {Element | null} */
   let place = parent.firstElementChild;
   for (const item of items) {
@@ -113,6 +114,8 @@ export function keyed(parent, items, key, create) {
       rows.delete(name);
     }
   }
+  // A child that was moved has lost the focus.
+  if (focused instanceof HTMLElement && focused !== document.activeElement && parent.contains(focused)) focused.focus({ preventScroll: true });
 }
 
 /** @type {WeakMap<Element, Map<string, any>>} */
@@ -130,6 +133,42 @@ export function table(caption, columns) {
     h('th', { scope: 'col', class: classes(column.class, column.number && 'number') }, column.text));
   const root = h('table', {}, h('caption', { class: 'unseen' }, caption), h('thead', {}, h('tr', {}, ...head)), body);
   return { root, body };
+}
+
+/** The most rows that a long table shows unless the person asks for more. */
+const ROWS_SHOWN = 20;
+
+/**
+ * Shortens a long list to what a person looks for, with a field that finds rows by their text and a button that shows them all.
+ * Neither is there while the list is short.
+ * @param {string} name of the entries, as in "nodes"
+ * @param {() => void} again draws the list
+ */
+export function finder(name, again) {
+  let all = false;
+  const find = h('input', { type: 'search', 'aria-label': `Find ${name}`, placeholder: 'Find', autocomplete: 'off', spellcheck: 'false', hidden: true, oninput: () => again() });
+  const more = h('button', { type: 'button', class: 'more', hidden: true, onclick: () => { all = !all; again(); } });
+  return {
+    find,
+    more,
+    /**
+     * Returns the entries to show.
+     * @template T
+     * @param {T[]} entries those that matter most first
+     * @param {(entry: T) => string} textOf
+     * @returns {T[]}
+     */
+    pick(entries, textOf) {
+      find.hidden = entries.length <= ROWS_SHOWN;
+      const words = find.hidden ? [] : find.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const found = entries.filter((entry) => words.every((word) => textOf(entry).toLowerCase().includes(word)));
+      more.hidden = found.length <= ROWS_SHOWN;
+      setText(more, all ? `Show the first ${ROWS_SHOWN}` : `Show all ${found.length}`);
+      return all ? found : found.slice(0, ROWS_SHOWN);
+    },
+    /** Returns true if the list is too long to be shown whole. @param {number} count */
+    isLong: (count) => count > ROWS_SHOWN,
+  };
 }
 
 /** Joins the names of classes. @param {...(string | false | undefined)} names */

@@ -1,6 +1,6 @@
 // Holds what the page knows of the market, and keeps it current: lists first, then the stream of events.
 
-import { clock, list, request } from './api.js';
+import { clock, credentials, list, request } from './api.js';
 import { announce } from './dom.js';
 import { dollars, span } from './format.js';
 import { session } from './session.js';
@@ -11,12 +11,18 @@ import { endReason } from './words.js';
 
 /** The least time between two reads of the same lists. */
 const MARKETS_MS = 1000;
-const OWN_MS = 400;
+const OWN_MS = 500;
 /** The time after which one's own lists are read although no event says so: labels of a bid may come a moment after it. */
 const OWN_AGAIN_MS = 4000;
 /** The most often that views are drawn. */
 const DRAW_MS = 350;
-const TICKER = 200;
+/** The most events that are kept of each kind: the market's and one's own. */
+const EVENTS_KEPT = 200;
+/** The time between two reads of one's own nodes while the page is hidden, so that its title tells of a notice. */
+const HIDDEN_MS = 10_000;
+/** The kinds of events that are one's own. A market with many prices would push them out of a list of all. */
+const OWN_KINDS = ['bid_placed', 'bid_amended', 'bid_closed', 'allocated', 'ready', 'notice_started', 'notice_rescinded', 'claimed', 'claim_dropped',
+  'ended', 'charged', 'offer_put', 'unit_added', 'unit_leaving', 'unit_back', 'unit_removed', 'rejected', 'repeated'];
 
 export const live = {
   /** @type {Map<string, any>} */
@@ -25,14 +31,21 @@ export const live = {
   bids: [],
   /** @type {any[]} */
   nodes: [],
-  /** Newest first. @type {any[]} */
+  /** One's own events, newest first. @type {any[]} */
   events: [],
+  /** Events of markets that came by the stream, newest first. @type {any[]} */
+  ticker: [],
   /** @type {'connecting' | 'live' | 'lost'} */
   connection: 'connecting',
   /** When the last frame came, by this machine's clock. */
   lastFrame: 0,
   loaded: false,
 };
+
+/** Returns the market that an event is about, if everybody may see it. @param {any} event @returns {string | undefined} */
+export function publicMarket(event) {
+  return (event.price_changed ?? event.market_opened ?? event.rules_changed ?? event.market_closing ?? event.market_ended)?.market;
+}
 
 /** Counts the people of this window. An answer that was asked for by an earlier one is dropped. */
 let generation = 0;
@@ -67,7 +80,8 @@ function change(topic) {
   changed.add(topic);
   if (drawing) return;
   drawing = true;
-  setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawn + DRAW_MS - performance.now()));
+  // A page that is not seen has no animation frames.
+  setTimeout(() => (document.hidden ? draw() : requestAnimationFrame(draw)), Math.max(0, drawn + DRAW_MS - performance.now()));
 }
 
 function draw() {
@@ -139,14 +153,19 @@ export async function ownAfter(seq) {
   wantMarkets();
 }
 
-/** Reads the market's time. A statement has it to the microsecond. */
+/** Reads the market's time. A statement has it to the microsecond; who has none takes that of the answer's header, to the second. */
 async function readClock() {
-  if (session.person?.tenant || session.person?.provider) {
-    const from = String((Date.now() + 3_600_000) * 1000);
-    const before = Date.now();
-    const statement = await request('GET', `/v1/statement?from_us=${from}`);
-    clock.set(Number(statement.to_us) + (Date.now() - before) * 500);
+  if (!session.person?.tenant && !session.person?.provider) {
+    const answer = await fetch('/v1/markets?page_size=1', { headers: credentials(), cache: 'no-store' });
+    const second = Date.parse(answer.headers.get('date') ?? '') * 1000;
+    // A clock that is right to the second is better than the header.
+    if (Math.abs(second - Date.now() * 1000) > 2_000_000) clock.set(second + 500_000);
+    return;
   }
+  const from = String((Date.now() + 3_600_000) * 1000);
+  const before = Date.now();
+  const statement = await request('GET', `/v1/statement?from_us=${from}`);
+  clock.set(Number(statement.to_us) + (Date.now() - before) * 500);
 }
 
 /** @returns {Promise<string>} the cursor to go on from */
@@ -165,7 +184,7 @@ function whose() {
 
 async function readHistory() {
   if (!session.person) return;
-  const answer = await mine(request('GET', `/v1/events?newest_first=true&page_size=${TICKER}${whose()}`));
+  const answer = await mine(request('GET', `/v1/events?newest_first=true&page_size=${EVENTS_KEPT}&kind=${OWN_KINDS.join('&kind=')}${whose()}`));
   live.events = answer.events;
   change('events');
 }
@@ -191,7 +210,10 @@ function onFrame(frame) {
 /** @param {any[]} events */
 function onEvents(events) {
   if (events.length === 0) return;
+  /** @type {any[]} */
+  const [own, ticker] = [[], []];
   for (const event of events) {
+    (publicMarket(event) === undefined ? own : ticker).unshift(event);
     if (event.price_changed) {
       const market = live.markets.get(event.price_changed.market);
       if (market) {
@@ -199,13 +221,15 @@ function onEvents(events) {
         change('markets');
       }
       if (concerns(event.price_changed.market)) wantOwn();
-    } else if (!event.market_opened && !event.rules_changed) {
+    } else if (event.market_opened || event.market_closing || event.market_ended) {
+      wantMarkets();
+    } else if (publicMarket(event) === undefined) {
       wantOwn();
       say(event);
     }
   }
-  live.events.unshift(...events.slice(-TICKER).reverse());
-  live.events.length = Math.min(live.events.length, TICKER);
+  live.events = [...own, ...live.events].slice(0, EVENTS_KEPT);
+  live.ticker = [...ticker, ...live.ticker].slice(0, EVENTS_KEPT);
   change('events');
 }
 
@@ -231,10 +255,13 @@ function say(event) {
 let stop = null;
 /** @type {ReturnType<typeof setInterval> | undefined} */
 let ticking;
+/** Somebody's session has begun, and has not ended. */
+let begun = false;
 
-/** Starts to follow the market. */
+/** Starts to follow the market, on behalf of the person of this window. */
 export function start() {
   halt();
+  begun = true;
   const path = (/** @type {string} */ cursor) => {
     const place = `cursor=${encodeURIComponent(cursor)}`;
     return session.person ? `/v1/events/stream?${place}${whose()}` : `/v1/prices/stream?${place}`;
@@ -271,12 +298,19 @@ export function halt() {
 /** Forgets everything, for the next person. */
 export function forget() {
   halt();
+  begun = false;
   generation += 1;
-  Object.assign(live, { markets: new Map(), bids: [], nodes: [], events: [], connection: 'connecting', loaded: false });
+  Object.assign(live, { markets: new Map(), bids: [], nodes: [], events: [], ticker: [], connection: 'connecting', loaded: false });
 }
 
-// A browser has few connections to one host, and a stream takes one. A page that is not seen gives it back.
+// A browser has few connections to one host, and a stream takes one. A page that is not seen gives it back, and asks for its own
+// nodes from time to time.
 document.addEventListener('visibilitychange', () => {
-  if (document.hidden) halt();
-  else if (live.loaded) start();
+  if (!begun) return;
+  if (document.hidden) {
+    halt();
+    // A frame that was asked for does not come.
+    draw();
+    ticking = setInterval(wantOwn, HIDDEN_MS);
+  } else start();
 });

@@ -5,7 +5,7 @@ import { announce, h } from './dom.js';
 import { identify } from './identify.js';
 import { forget, listen, live, start } from './live.js';
 import { keep, leave, restore, session } from './session.js';
-import { drawConnection, drawShell } from './shell.js';
+import { drawConnection, drawNotices, drawShell } from './shell.js';
 import { adminView } from './views/admin.js';
 import { loginView } from './views/login.js';
 import { marketView } from './views/market.js';
@@ -40,9 +40,9 @@ function viewOf(hash) {
 function show(moved) {
   view?.close?.();
   view = viewOf(location.hash);
-  document.title = `${view.title} · KubeBid`;
   main.replaceChildren(view.root);
   drawShell(logOut);
+  drawNotices(view.title);
   view.update?.(new Set(['markets', 'own', 'events', 'connection']));
   if (!moved) return;
   const heading = main.querySelector('h1');
@@ -100,6 +100,7 @@ onEnd.ended = () => {
 
 listen((topics) => {
   if (topics.has('connection') || topics.has('second')) drawConnection();
+  if (topics.has('own') && view) drawNotices(view.title);
   view?.update?.(topics);
 });
 window.addEventListener('hashchange', () => {

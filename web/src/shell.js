@@ -2,7 +2,7 @@
 
 import { fill, h, setAttribute, setText } from './dom.js';
 import { live } from './live.js';
-import { span } from './format.js';
+import { plural, span } from './format.js';
 import { session } from './session.js';
 
 const top = /** @type {HTMLElement} */ (document.getElementById('top'));
@@ -32,6 +32,14 @@ export function drawShell(logOut) {
     : h('div', { class: 'who' }, h('a', { href: '#/login' }, 'Log in'));
   top.append(connection, who);
   drawConnection();
+}
+
+/** Says in the window's title and at the link of the nodes how many are under notice. @param {string} title of the view */
+export function drawNotices(title) {
+  const notices = live.nodes.filter((node) => node.bid && node.notice).length;
+  document.title = `${notices ? `(${notices}) ` : ''}${title} · KubeBid`;
+  const link = top.querySelector('a[href="#/nodes"]');
+  if (link) setText(link, notices ? `Bids and nodes · ${plural(notices, 'notice')}` : 'Bids and nodes');
 }
 
 /** Shows whether the numbers are current. */

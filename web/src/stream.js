@@ -4,7 +4,7 @@ import { Problem, credentials, problemOf, refusal } from './api.js';
 
 /** The engine sends a frame every five seconds at least. A stream that is silent for longer is dead. */
 const SILENCE_MS = 12_000;
-const GATHER_MS = 50;
+const GATHER_MS = 100;
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 5000;
 

@@ -25,7 +25,7 @@ const ENDS = {
 };
 
 /** @type {Record<string, string>} */
-const CLOSES = { EXPIRED: 'its time is over', IOC: 'it took what there was', CANCELLED: 'cancelled', DONE: 'it wants nothing more' };
+const CLOSES = { EXPIRED: 'its time is over', IOC: 'it took what there was', CANCELLED: 'cancelled', DONE: 'it wants nothing more', MARKET_CLOSED: 'its market was closed' };
 
 /** @type {Record<string, string>} */
 const REFUSALS = {
@@ -34,6 +34,7 @@ const REFUSALS = {
   BELOW_RESERVE: 'The ceiling is below the reserve of a node that the bid holds.',
   ENDED: 'The node has ended already.',
   CLOSED: 'The bid is closed already.',
+  MARKET_CLOSED: 'The market is closed: it takes no new bids and no more units.',
   FORBIDDEN: 'Your token does not allow this.',
   UNREACHABLE: 'The engine cannot be reached. Nothing is known to have changed; try again.',
 };
@@ -76,13 +77,15 @@ export function eventInWords(event) {
       entry === undefined ? 'no entry' : `entry ${dollars(entry, 'up')}`}`;
   }
   if (event.market_opened) return `Market ${event.market_opened.market} opened`;
+  if (event.market_closing) return `Market ${event.market_closing.market} was closed: it ends when it is empty`;
+  if (event.market_ended) return `Market ${event.market_ended.market} has ended`;
   if (event.rules_changed) return `Rules of ${event.rules_changed.market} changed`;
   if (event.bid_placed) {
     const bid = event.bid_placed;
-    return `Bid ${bid.bid} placed: ${bid.max_nodes} × at most ${dollars(bid.ceiling_micros)} in ${bid.markets.join(', ') || bid.instance_type}`;
+    return `Bid ${bid.bid} placed: ${bid.max_nodes} × at most ${dollars(bid.ceiling_micros, 'up')} in ${bid.markets.join(', ') || bid.instance_type}`;
   }
   if (event.bid_amended) {
-    return `Bid ${event.bid_amended.bid} amended: ${event.bid_amended.max_nodes} × at most ${dollars(event.bid_amended.ceiling_micros)}`;
+    return `Bid ${event.bid_amended.bid} amended: ${event.bid_amended.max_nodes} × at most ${dollars(event.bid_amended.ceiling_micros, 'up')}`;
   }
   if (event.bid_closed) return `Bid ${event.bid_closed.bid} closed: ${closeReason(event.bid_closed.reason)}`;
   if (event.allocated) {

@@ -22,10 +22,12 @@ const VIEWS = [
   ['tenant', '#/nodes', (page) => page.getByText('What led here'), (page) => page.getByRole('button', { name: /^Why\?, node/ }).first().click()],
   ['tenant', '#/nodes', (page) => page.getByRole('dialog'), (page) => page.getByRole('button', { name: /^Amend/ }).first().click()],
   ['tenant', '#/nodes', (page) => page.getByRole('dialog'), (page) => page.getByRole('button', { name: /^Release/ }).first().click()],
+  ['tenant', '#/nodes', (page) => page.getByText('ssh -p 2222 ubuntu@node'), (page) => page.getByRole('button', { name: /^Access/ }).first().click()],
   ['tenant', '#/nodes', (page) => page.getByLabel('Labels'), (page) => page.getByText('More', { exact: true }).click()],
   ['tenant', '#/money', (page) => page.getByRole('rowheader').first()],
   ['provider', '#/offers', (page) => page.getByRole('rowheader', { name: /#1/ }).first()],
   ['provider', '#/offers', (page) => page.getByText('is wanted').or(page.getByText('are wanted')), (page) => page.getByRole('button', { name: /^Change/ }).first().click()],
+  ['provider', '#/offers', (page) => page.getByText('a-key-without-any-place'), (page) => page.getByRole('button', { name: /^Set up/ }).first().click()],
   ['provider', '#/money', (page) => page.getByText('Earning now')],
   ['admin', '#/admin', (page) => page.getByRole('rowheader', { name: 'acme' }).first()],
   ['admin', '#/admin', (page) => page.getByRole('dialog'), (page) => page.getByRole('button', { name: 'New token' }).click()],
@@ -44,7 +46,14 @@ before(async () => {
   const rival = await engine.person('tenant-b', 'TENANT');
   const bid = await engine.bid(people.tenant, MARKET, 16, 2, { team: 'vision', 'a-key-of-a-label': 'a-value-without-any-place-to-break-it-as-they-come-from-programs' });
   await engine.ready(people.tenant, bid);
+  const { allocations: [first] } = await engine.call(people.provider.token, 'GET', '/v1/allocations');
+  const access = { addresses: ['node-with-a-long-name.'.repeat(6)], ports: { ssh: 2222 }, user: 'ubuntu', notes: 'two\nlines' };
+  await engine.call(people.provider.token, 'POST', `/v1/allocations/${first.allocation}/ready`, { access });
   await engine.bid(rival, MARKET, 20, 1);
+  await engine.market('a100-8x/eu-west', people.provider, 1);
+  await engine.call(rival.token, 'POST', '/v1/bids', {
+    markets: ['a100-8x/eu-west'], ceiling_micros: '16000000', max_nodes: 1, node_config: btoa('a-key-without-any-place-to-break-it'.repeat(8)),
+  });
   await engine.bid(people.tenant, MARKET, 5, 3);
 });
 after(async () => {

@@ -96,3 +96,27 @@ test('a thousand events a second leave the page usable', async () => {
   assert.deepEqual(faults, []);
   await context.close();
 });
+
+test('a long list begins with what is under notice, and finds nodes by their text', async () => {
+  const provider = await engine.person('zinc', 'PROVIDER');
+  const [tenant, rival] = [await engine.person('tenant-b', 'TENANT'), await engine.person('tenant-c', 'TENANT')];
+  for (const [market, units, label] of [['many/west', 24, 'bulk'], ['few/east', 1, 'last']]) {
+    await engine.market(market, provider, units, 2);
+    await engine.ready(tenant, await engine.bid(tenant, market, 3, units, { job: label }));
+  }
+  await engine.bid(rival, 'few/east', 5, 1);
+  const { page, context, faults } = await openWindow(browser);
+  await page.goto(tenant.link);
+  const nodes = page.getByRole('region', { name: 'Nodes', exact: true });
+  const rows = nodes.getByRole('rowheader');
+  await nodes.getByText('25 nodes, 1 under notice').waitFor();
+  assert.equal(await rows.count(), 20);
+  await rows.first().filter({ hasText: 'few/east' }).waitFor();
+  await nodes.getByRole('button', { name: 'Show all 25' }).click();
+  await rows.nth(24).waitFor();
+  await nodes.getByLabel('Find nodes').fill('east job=last');
+  await rows.nth(1).waitFor({ state: 'detached' });
+  assert.equal(await rows.count(), 1);
+  assert.deepEqual(faults, []);
+  await context.close();
+});

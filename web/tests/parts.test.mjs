@@ -38,11 +38,11 @@ test('axes have round values', () => {
 test('a file has exact amounts, and no text becomes a formula', () => {
   const charge = {
     from_us: '1795454821529148', to_us: '1795454822529148', market: 'm/x', unit: 'm/x:p#1', bid: '7', allocation: '9', reason: 'RELEASED',
-    labels: { '=cmd': '1, "2"' }, debit_micros: '19047', fee_micros: '0', credit_micros: '19047',
+    labels: { '=cmd': '1, "2"' }, debit_micros: '19047', fee_micros: '0', credit_micros: '19047', tenant: 'vision', provider: 'acme',
   };
   const [head, row] = csv([charge]).split('\r\n');
-  assert.equal(head.split(',').length, 11);
-  assert.ok(row.endsWith(`released,"'=cmd=1, ""2""",0.019047,0.00,0.019047`), row);
+  assert.equal(head.split(',').length, 13);
+  assert.ok(row.endsWith(`released,"'=cmd=1, ""2""",0.019047,0.00,0.019047,vision,acme`), row);
 });
 
 test('events of a stream are put together from any parts', () => {

@@ -120,3 +120,26 @@ test('a provider offers units, reports a node ready, asks for more, and withdraw
   assert.deepEqual(faults, []);
   await context.close();
 });
+
+test('an administrator sees the money of one account and of all, spent and earned', async () => {
+  const market = 'l40s-4x/us-east';
+  const [provider, tenant, other] = [await engine.person('iron', 'PROVIDER'), await engine.person('red', 'TENANT'), await engine.person('pink', 'TENANT')];
+  await engine.market(market, provider, 3, 2);
+  for (const [person, nodes] of [[tenant, 2], [other, 1]]) await engine.ready(person, await engine.bid(person, market, 5, nodes));
+  const { page, context, faults } = await openWindow(browser);
+  await page.goto(`${engine.url}/#token=${engine.admin}`);
+  await live(page);
+  await page.getByRole('link', { name: 'Money' }).click();
+  await page.getByText('0 running nodes').waitFor();
+  await page.getByLabel('Account').selectOption('red');
+  await page.getByText('$4.00 / h').waitFor();
+  await page.getByLabel('Account').selectOption('iron');
+  await page.getByText('0 running nodes').waitFor();
+  await page.getByLabel('Spend or earnings').selectOption('earned');
+  await page.getByText('3 running nodes').waitFor();
+  await page.getByLabel('Account').selectOption('all accounts');
+  await page.getByLabel('Sums by').selectOption('by tenant');
+  for (const name of ['red', 'pink']) await page.getByRole('rowheader', { name, exact: true }).waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});

@@ -70,6 +70,33 @@ test('an engine that hangs makes the page say that its numbers are old', async (
   await context.close();
 });
 
+test('a page that is not seen says in its title that a node has a notice, and is current when it is shown', async () => {
+  const market = 'a100-8x/eu-west';
+  await engine.market(market, provider, 1, 2);
+  const [tenant, rival] = [await engine.person('tenant-i', 'TENANT'), await engine.person('tenant-j', 'TENANT')];
+  const { page, context, faults } = await openWindow(browser);
+  await page.goto(tenant.link);
+  await live(page);
+  await engine.ready(tenant, await engine.bid(tenant, market, 3, 1));
+  await page.getByText('Running').waitFor();
+  const show = (hidden) => page.evaluate((value) => {
+    Object.defineProperty(document, 'hidden', { configurable: true, value });
+    document.dispatchEvent(new Event('visibilitychange'));
+  }, hidden);
+  await show(true);
+  await engine.bid(rival, market, 5, 1);
+  await page.waitForFunction(() => document.title.startsWith('(1) '));
+  await page.reload();
+  await page.getByText('Notice: ends in').waitFor();
+  await show(true);
+  await show(false);
+  await live(page);
+  await page.getByRole('button', { name: /^Stay for/ }).click();
+  await page.getByText('Running').waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
 test('a stranger is asked for a token where the markets are not public', async () => {
   const { page, context } = await openWindow(browser);
   await page.goto(engine.url);

@@ -1,7 +1,7 @@
 // What administrators do: accounts and their limits, tokens, markets and their rules, drills.
 
 import { list, marketPath, request } from '../api.js';
-import { announce, field, fill, h, keyed, openDialog, setText, table } from '../dom.js';
+import { announce, field, finder, h, keyed, openDialog, setText, table } from '../dom.js';
 import { dollars, span, time } from '../format.js';
 import { live, wantMarkets } from '../live.js';
 import { refusalInWords } from '../words.js';
@@ -28,44 +28,66 @@ export function adminView() {
   const accounts = table('Accounts', [{ text: 'Account' }, { text: 'Limits', class: 'mid' }, { text: 'Made', class: 'wide' }, { text: 'Actions' }]);
   const tokens = table('Tokens', [{ text: 'Token' }, { text: 'Roles' }, { text: 'Made', class: 'wide' }, { text: 'Actions' }]);
   const markets = table('Markets', [{ text: 'Market' }, { text: 'Protected for', number: true, class: 'mid' }, { text: 'Notice', number: true, class: 'mid' }, { text: 'Actions' }]);
-  const section = (/** @type {string} */ id, /** @type {string} */ title, /** @type {Element} */ body, /** @type {Element} */ action) =>
-    h('section', { class: 'panel flush', 'aria-labelledby': id }, h('div', { class: 'title' }, h('h2', { id }, title), action), body);
+  const section = (/** @type {string} */ id, /** @type {string} */ title, /** @type {ReturnType<typeof finder>} */ found, /** @type {Element} */ body, /** @type {Element} */ action) =>
+    h('section', { class: 'panel flush', 'aria-labelledby': id }, h('div', { class: 'title' }, h('h2', { id }, title), found.find, action), body, found.more);
   const button = (/** @type {string} */ text, /** @type {() => void} */ act, about = '', kind = '') =>
     h('button', { type: 'button', class: kind, onclick: act, 'aria-label': about ? `${text}, ${about}` : undefined }, text);
+  /** @type {any[]} */
+  let [allAccounts, allTokens] = [[], []];
+  const [findAccounts, findTokens, findMarkets] = [finder('accounts', () => drawAccounts()), finder('tokens', () => drawTokens()), finder('markets', () => drawMarkets())];
   const root = h('div', {},
     h('h1', {}, 'Administration'), error,
-    section('accounts-title', 'Accounts', accounts.root, button('New account', () => accountDialog(null))),
-    section('tokens-title', 'Tokens', tokens.root, button('New token', () => tokenDialog())),
-    section('rules-title', 'Markets', markets.root, button('Open a market', () => marketDialog())),
+    section('accounts-title', 'Accounts', findAccounts, accounts.root, button('New account', () => accountDialog(null))),
+    section('tokens-title', 'Tokens', findTokens, tokens.root, button('New token', () => tokenDialog())),
+    section('rules-title', 'Markets', findMarkets, markets.root, button('Open a market', () => marketDialog())),
     drills());
 
   const read = async () => {
     try {
       const [people, secrets] = await Promise.all([list('/v1/accounts', 'accounts'), list('/v1/tokens', 'tokens')]);
-      keyed(accounts.body, people.entries, (account) => account.name, (first) => {
-        let account = first;
-        const limits = h('td', { class: 'mid' });
-        return {
-          root: h('tr', {}, h('th', { scope: 'row' }, first.name), limits, h('td', { class: 'wide' }, time(first.created_at_us)),
-            h('td', {}, h('div', { class: 'actions' }, button('Limits', () => accountDialog(account), first.name)))),
-          update: (/** @type {any} */ next) => {
-            account = next;
-            const own = LIMITS.filter(([key]) => account.limits?.[key] !== undefined && account.limits[key] !== null)
-              .map(([key, label]) => `${key === 'ceiling_micros' ? `ceiling ${dollars(account.limits[key])}` : `${label.toLowerCase()} ${account.limits[key]}`}`);
-            setText(limits, own.join(', ') || 'the defaults');
-          },
-        };
-      });
-      keyed(tokens.body, secrets.entries, (token) => token.token_id, (token) => ({
-        root: h('tr', {}, h('th', { scope: 'row' }, token.account, h('span', { class: 'hint' }, token.description || token.token_id)),
-          h('td', {}, token.roles.join(', ').toLowerCase()), h('td', { class: 'wide' }, time(token.created_at_us)),
-          h('td', {}, h('div', { class: 'actions' }, button('Revoke', () => revokeDialog(token), `token of ${token.account}`)))),
-        update: () => {},
-      }));
+      [allAccounts, allTokens] = [people.entries, secrets.entries];
+      drawAccounts();
+      drawTokens();
     } catch (problem) {
       error.textContent = refusalInWords(problem);
     }
   };
+  function drawAccounts() {
+    keyed(accounts.body, findAccounts.pick(allAccounts, (account) => account.name), (account) => account.name, (first) => {
+      let account = first;
+      const limits = h('td', { class: 'mid' });
+      return {
+        root: h('tr', {}, h('th', { scope: 'row' }, first.name), limits, h('td', { class: 'wide' }, time(first.created_at_us)),
+          h('td', {}, h('div', { class: 'actions' }, button('Limits', () => accountDialog(account), first.name)))),
+        update: (/** @type {any} */ next) => {
+          account = next;
+          const own = LIMITS.filter(([key]) => account.limits?.[key] !== undefined && account.limits[key] !== null)
+            .map(([key, label]) => `${key === 'ceiling_micros' ? `ceiling ${dollars(account.limits[key])}` : `${label.toLowerCase()} ${account.limits[key]}`}`);
+          setText(limits, own.join(', ') || 'the defaults');
+        },
+      };
+    });
+  }
+  function drawTokens() {
+    keyed(tokens.body, findTokens.pick(allTokens, (token) => [token.account, token.description, ...token.roles].join(' ')), (token) => token.token_id, (token) => ({
+      root: h('tr', {}, h('th', { scope: 'row' }, token.account, h('span', { class: 'hint' }, token.description || token.token_id)),
+        h('td', {}, token.roles.join(', ').toLowerCase()), h('td', { class: 'wide' }, time(token.created_at_us)),
+        h('td', {}, h('div', { class: 'actions' }, button('Revoke', () => revokeDialog(token), `token of ${token.account}`)))),
+      update: () => {},
+    }));
+  }
+  function drawMarkets() {
+    keyed(markets.body, findMarkets.pick([...live.markets.values()], (market) => market.market), (market) => market.market, (first) => {
+      const [runtime, notice] = [h('td', { class: 'number mid' }), h('td', { class: 'number mid' })];
+      return {
+        root: h('tr', {}, h('th', { scope: 'row' }, first.market), runtime, notice, h('td', {}, h('div', { class: 'actions' }, button('Rules', () => rulesDialog(first.market), first.market)))),
+        update: (/** @type {any} */ next) => {
+          setText(runtime, span(Number(next.rules.min_runtime_us)));
+          setText(notice, span(Number(next.rules.notice_us)));
+        },
+      };
+    });
+  }
   read();
 
   /**
@@ -159,7 +181,7 @@ export function adminView() {
   function drills() {
     const node = h('input', { inputmode: 'numeric', pattern: '\\d+', required: true, autocomplete: 'off' });
     const said = h('p', { role: 'status' });
-    return h('section', { class: 'panel', 'aria-labelledby': 'drills-title' }, h('h2', { id: 'drills-title' }, 'Drill'),
+    const panel = h('section', { class: 'panel', 'aria-labelledby': 'drills-title', hidden: true }, h('h2', { id: 'drills-title' }, 'Drill'),
       h('form', {
         class: 'row',
         onsubmit: async (/** @type {SubmitEvent} */ event) => {
@@ -172,23 +194,16 @@ export function adminView() {
           }
         },
       }, field('Give a notice to node', node), h('button', { type: 'submit' }, 'Pre-empt')), said);
+    // No node has the number 0: the refusal says whether the engine allows drills.
+    request('POST', '/v1/inject/allocations/0/preempt', {}).catch((problem) => { panel.hidden = problem.code === 'INJECT_DISABLED'; });
+    return panel;
   }
 
   return {
     title: 'Administration',
     root,
     update: (topics) => {
-      if (!topics.has('markets')) return;
-      keyed(markets.body, live.markets.values(), (market) => market.market, (first) => {
-        const [runtime, notice] = [h('td', { class: 'number mid' }), h('td', { class: 'number mid' })];
-        return {
-          root: h('tr', {}, h('th', { scope: 'row' }, first.market), runtime, notice, h('td', {}, h('div', { class: 'actions' }, button('Rules', () => rulesDialog(first.market), first.market)))),
-          update: (/** @type {any} */ next) => {
-            fill(runtime, span(Number(next.rules.min_runtime_us)));
-            fill(notice, span(Number(next.rules.notice_us)));
-          },
-        };
-      });
+      if (topics.has('markets')) drawMarkets();
     },
   };
 }

@@ -2,9 +2,9 @@
 
 import { clock, list, marketPath, request } from '../api.js';
 import { depthChart, priceChart } from '../chart.js';
-import { fill, h, keyed, setText } from '../dom.js';
+import { fill, h, keyed } from '../dom.js';
 import { dollars, plural, price, span, time } from '../format.js';
-import { live } from '../live.js';
+import { live, publicMarket } from '../live.js';
 import { session } from '../session.js';
 import { eventInWords } from '../words.js';
 
@@ -26,12 +26,17 @@ const TICKER = 15;
 
 /** The five numbers, in the order of the guide. */
 const NUMBERS = [
-  ['market_price_micros', 'Market price', 'What holders pay'],
+  ['market_price_micros', 'Market price', 'What a new holder pays'],
   ['entry_price_micros', 'Entry price', 'Gets a new bid one node now'],
   ['floor_micros', 'Floor', 'The least that a provider asks'],
-  ['lowest_accepted_micros', 'Lowest accepted', 'The lowest ceiling that holds a node'],
-  ['highest_losing_micros', 'Highest losing', 'The highest ceiling that waits'],
+  ['lowest_accepted_micros', 'Lowest accepted', 'Lowest ceiling with a node'],
+  ['highest_losing_micros', 'Highest losing', 'Highest ceiling that waits'],
 ];
+
+/** Returns the place of an event in the journal. @param {any} event */
+function placeOf(event) {
+  return `${event.seq}.${event.index}`;
+}
 
 /** @param {string} name @returns {import('../main.js').View} */
 export function marketView(name) {
@@ -47,7 +52,8 @@ export function marketView(name) {
   const supplyKey = h('ul', { class: 'supply-key' });
   const ticker = h('ol', { class: 'ticker' });
   const rules = h('dl', { class: 'rules' });
-  const missing = h('p', { class: 'error', hidden: true }, 'There is no such market.');
+  const missing = h('p', { class: 'error', hidden: true }, 'There is no such market, or it has ended.');
+  const closing = h('p', { class: 'hint', hidden: true }, 'This market is closing: it takes no new bids, and ends when it is empty.');
   const ranges = h('div', { class: 'choices', role: 'group', 'aria-label': 'Time of the chart' }, ...RANGES.map((choice) =>
     h('button', {
       type: 'button',
@@ -64,6 +70,7 @@ export function marketView(name) {
     h('div', { class: 'title' }, h('h1', {}, name),
       session.person?.tenant && h('a', { class: 'button primary', href: `#/nodes/${encodeURIComponent(name)}` }, 'Place a bid')),
     missing,
+    closing,
     numbers,
     h('section', { class: 'panel', 'aria-labelledby': 'chart-title' },
       h('div', { class: 'title' }, h('h2', { id: 'chart-title' }, 'Price'), ranges), chart.root),
@@ -96,10 +103,14 @@ export function marketView(name) {
   const drawChart = () => {
     const to = clock.now();
     const from = chartStart();
-    const shown = bars.filter((bar) => Number(bar.high_micros) > 0).map((bar) => ({
-      start: Number(bar.start_us), end: Number(bar.start_us) + barLength, open: Number(bar.open_micros), high: Number(bar.high_micros),
-      low: Number(bar.low_micros) || Number(bar.open_micros) || Number(bar.close_micros), close: Number(bar.close_micros), mean: Number(bar.mean_micros),
-    }));
+    const shown = bars.filter((bar) => Number(bar.high_micros) > 0).map((bar) => {
+      // Without an offer and a bid the price is 0, which is no price: a bar begins with the first one.
+      const low = Number(bar.low_micros) || Number(bar.open_micros) || Number(bar.close_micros);
+      return {
+        start: Number(bar.start_us), end: Number(bar.start_us) + barLength, open: Number(bar.open_micros), high: Number(bar.high_micros),
+        low, close: Number(bar.close_micros), mean: Math.max(low, Number(bar.mean_micros)),
+      };
+    });
     const sorted = shown.map((bar) => bar.mean).sort((a, b) => a - b);
     const at = (/** @type {number} */ share) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
     const marks = sorted.length > 4 ? [{ label: 'median', value: at(0.5) }] : [];
@@ -137,6 +148,7 @@ export function marketView(name) {
     const market = live.markets.get(name);
     missing.hidden = !live.loaded || Boolean(market);
     if (!market) return;
+    closing.hidden = market.state !== 'CLOSING';
     fill(numbers, ...NUMBERS.map(([key, label, meaning]) => {
       const value = market.price.numbers[key];
       const none = value === undefined || (key === 'highest_losing_micros' && value === '0');
@@ -160,14 +172,29 @@ export function marketView(name) {
         ['To displace', `${law.increment_bps / 100} % more`], ['Least charge', span(Number(law.min_charge_us))]]
         .map(([label, value]) => h('div', {}, h('dt', {}, label), h('dd', {}, value))));
   };
+  /** The latest events of this market, newest first. @type {any[]} */
+  let past = [];
+  const readPast = async () => {
+    // Without a token there is only what the stream tells.
+    if (!session.person) return;
+    try {
+      const kinds = ['price_changed', 'market_opened', 'rules_changed', 'market_closing', 'market_ended'].map((kind) => `&kind=${kind}`).join('');
+      past = (await request('GET', `/v1/events?newest_first=true&page_size=${TICKER}&market=${encodeURIComponent(name)}${kinds}`)).events;
+      drawTicker();
+    } catch {
+      // As above.
+    }
+  };
   const drawTicker = () => {
-    const mine = live.events.filter((event) => (event.price_changed ?? event.market_opened ?? event.rules_changed)?.market === name);
-    keyed(ticker, mine.slice(0, TICKER), (event) => `${event.seq}.${event.index}`, (event) => {
+    const fresh = live.ticker.filter((event) => publicMarket(event) === name);
+    const known = new Set(past.map(placeOf));
+    past = [...fresh.filter((event) => !known.has(placeOf(event))), ...past].slice(0, TICKER);
+    keyed(ticker, past, placeOf, (event) => {
       const words = event.price_changed ? eventInWords(event).replace(`${name}: `, '') : eventInWords(event);
       return { root: h('li', {}, time(event.at_us), h('span', {}, words.charAt(0).toUpperCase() + words.slice(1))), update: () => {} };
     });
-    if (ticker.childElementCount === 0) setText(ticker, '');
   };
+  readPast();
 
   return {
     title: name,

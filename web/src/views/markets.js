@@ -2,13 +2,15 @@
 
 import { clock, marketPath, request } from '../api.js';
 import { sparkline } from '../chart.js';
-import { fill, h, keyed, setAttribute, setText, table } from '../dom.js';
+import { fill, finder, h, keyed, setAttribute, setText, table } from '../dom.js';
 import { dollars, price } from '../format.js';
 import { live } from '../live.js';
 
 const HOUR_US = 3_600_000_000;
 const BAR_US = 120_000_000;
 const AGAIN_MS = 60_000;
+/** The time between two requests for the past of a market. Without a token an address may send a hundred requests a second. */
+const APART_MS = 25;
 
 /** Returns the address of a market's view. @param {string} market */
 export function marketLink(market) {
@@ -19,25 +21,56 @@ export function marketLink(market) {
 export function marketsView() {
   const { root: rows, body } = table('Markets', [
     { text: 'Market' }, { text: 'Price', number: true }, { text: 'Entry', number: true }, { text: 'Floor', number: true, class: 'wide' },
-    { text: 'In use', class: 'mid' }, { text: 'Last hour', class: 'wide' }, { text: 'Change', number: true, class: 'wide' },
+    { text: 'In use', class: 'use mid' }, { text: 'Change', number: true, class: 'wide' }, { text: 'Last hour', class: 'past wide' },
   ]);
+  rows.classList.add('even');
   const empty = h('p', { class: 'empty' }, 'No market is open.');
   const closing = new AbortController();
+  const draw = () => {
+    const markets = [...live.markets.values()];
+    keyed(body, found.pick(markets, (market) => market.market), (market) => market.market, row);
+    empty.hidden = markets.length > 0 || !live.loaded;
+    rows.hidden = markets.length === 0;
+  };
+  const found = finder('markets', draw);
   const root = h('div', {},
     h('h1', {}, 'Markets'),
     h('p', { class: 'lead' }, 'Dollars per node-hour. The price is what holders pay; the entry price gets a new bid one node now.'),
-    h('div', { class: 'panel flush' }, rows, empty));
+    h('div', { class: 'panel flush' }, h('div', { class: 'search' }, found.find), rows, found.more, empty));
+
+  /** The functions that read the past of each market shown, by its name. @type {Map<string, () => Promise<void>>} */
+  const pasts = new Map();
+  /** The markets whose past is to be read. @type {Set<string>} */
+  const waiting = new Set();
+  let reading = false;
+  /** Reads the past of markets, one after the other. */
+  const readPasts = async () => {
+    if (reading) return;
+    reading = true;
+    for (const name of waiting) {
+      waiting.delete(name);
+      if (closing.signal.aborted) return;
+      await pasts.get(name)?.();
+      await new Promise((resolve) => setTimeout(resolve, APART_MS));
+    }
+    reading = false;
+  };
+  const again = setInterval(() => {
+    if (document.hidden) return;
+    for (const name of pasts.keys()) waiting.add(name);
+    readPasts();
+  }, AGAIN_MS);
 
   /** @param {any} market */
   const row = (market) => {
     const name = market.market;
     const [priceCell, entryCell, floorCell, useText, changeCell] = [h('td', { class: 'number strong' }), h('td', { class: 'number' }), h('td', { class: 'number wide' }), h('span', {}), h('td', { class: 'number wide' })];
     const meter = h('span', { class: 'meter', 'aria-hidden': 'true' }, h('span', {}));
+    const state = h('span', { class: 'hint', hidden: true }, 'closing');
     const spark = sparkline();
     /** @type {number[]} */
     let past = [];
     const read = async () => {
-      if (document.hidden) return;
       const from = Math.floor(clock.now() - HOUR_US);
       try {
         const answer = await request('GET', marketPath(name, `prices?bar_us=${BAR_US}&from_us=${from}&page_size=1000`), undefined, undefined, closing.signal);
@@ -47,10 +80,11 @@ export function marketsView() {
         // The next reading tells.
       }
     };
-    read();
-    const again = setInterval(read, AGAIN_MS);
-    closing.signal.addEventListener('abort', () => clearInterval(again));
+    pasts.set(name, read);
+    waiting.add(name);
+    readPasts();
     const update = (/** @type {any} */ next) => {
+      state.hidden = next.state !== 'CLOSING';
       const numbers = next.price.numbers;
       const supply = next.price.supply;
       fill(priceCell, price(numbers.market_price_micros));
@@ -68,10 +102,9 @@ export function marketsView() {
       setAttribute(changeCell, 'title', before ? `${dollars(before)} an hour ago` : null);
     };
     const root = h('tr', {},
-      h('th', { scope: 'row' }, h('a', { href: marketLink(name) }, name)),
+      h('th', { scope: 'row' }, h('a', { href: marketLink(name) }, name), state),
       priceCell, entryCell, floorCell,
-      h('td', { class: 'mid' }, h('span', { class: 'use' }, useText, meter)),
-      h('td', { class: 'wide' }, spark.root), changeCell);
+      h('td', { class: 'use mid' }, h('span', {}, useText, meter)), changeCell, h('td', { class: 'past wide' }, spark.root));
     return { root, update };
   };
 
@@ -79,11 +112,11 @@ export function marketsView() {
     title: 'Markets',
     root,
     update: (topics) => {
-      if (!topics.has('markets')) return;
-      keyed(body, live.markets.values(), (market) => market.market, row);
-      empty.hidden = live.markets.size > 0 || !live.loaded;
-      rows.hidden = live.markets.size === 0;
+      if (topics.has('markets')) draw();
     },
-    close: () => closing.abort(),
+    close: () => {
+      closing.abort();
+      clearInterval(again);
+    },
   };
 }

@@ -12,6 +12,8 @@ import { refusalInWords } from '../words.js';
 const HOUR_US = 3_600_000_000;
 const DAY_US = 24 * HOUR_US;
 const AGAIN_MS = 2000;
+/** The least time between two reads, in times of what a read takes: that of many charges takes long. */
+const REST = 8;
 /** The most charges that are read. A statement has the sums of all. */
 const MOST = 5000;
 
@@ -31,14 +33,20 @@ function bucketOf(us, bucket) {
 
 /** @returns {import('../main.js').View} */
 export function moneyView() {
-  const earns = session.person?.provider && !session.person.admin && !session.person.tenant;
-  const side = earns ? 'credit_micros' : 'debit_micros';
+  const admin = Boolean(session.person?.admin);
+  const both = session.person?.tenant && session.person.provider;
+  /** Shows what is earned instead of what is spent. */
+  let earns = Boolean(session.person?.provider && !session.person.tenant);
+  /** The account whose money is shown; empty for all accounts. */
+  let account = session.person?.account ?? '';
   let period = PERIODS[0];
   let group = 'bid';
   let closed = false;
   /** @type {any[]} */
   let charges = [];
-  const chart = barChart(earns ? 'Earnings' : 'Spend');
+  const side = () => (earns ? 'credit_micros' : 'debit_micros');
+  const chart = barChart();
+  const spendTitle = h('h2', { id: 'spend-title' });
   const facts = h('dl', { class: 'numbers' });
   const error = h('p', { class: 'error', role: 'alert' });
   const note = h('p', { class: 'hint' });
@@ -52,40 +60,54 @@ export function moneyView() {
     type: 'button', 'aria-pressed': String(one === period),
     onclick: (/** @type {MouseEvent} */ event) => { period = one; choose(periods, event.currentTarget); read(); },
   }, one.name)));
+  const whose = h('select', { 'aria-label': 'Account', onchange: () => { account = whose.value; read(); } });
+  const what = h('select', { 'aria-label': 'Spend or earnings', onchange: () => { earns = what.value === 'earned'; read(); } },
+    h('option', { value: 'spent' }, 'spent'), h('option', { value: 'earned' }, 'earned'));
   const by = h('select', { 'aria-label': 'Sums by', onchange: () => { group = by.value; draw(); } });
   let groups = '';
 
   const root = h('div', {},
-    h('div', { class: 'title' }, h('h1', {}, 'Money'), periods),
+    h('div', { class: 'title' }, h('h1', {}, 'Money'), h('div', { class: 'actions' }, admin && whose, both && what, periods)),
     error, facts,
-    h('section', { class: 'panel', 'aria-labelledby': 'spend-title' }, h('h2', { id: 'spend-title' }, earns ? 'Earnings' : 'Spend'), chart.root),
+    h('section', { class: 'panel', 'aria-labelledby': 'spend-title' }, spendTitle, chart.root),
     h('section', { class: 'panel flush', 'aria-labelledby': 'sums-title' },
       h('div', { class: 'title' }, h('h2', { id: 'sums-title' }, 'Sums'),
-        h('div', { class: 'actions' }, by, h('button', { type: 'button', onclick: () => download(charges) }, 'Statement as CSV'))),
+        h('div', { class: 'actions' }, by, h('button', { type: 'button', onclick: () => download(charges, account || 'all-accounts') }, 'Statement as CSV'))),
       lines.root, empty, note));
 
+  let next = 0;
   const read = async () => {
     if (closed || document.hidden) return;
-    const asked = period;
+    const began = performance.now();
+    const [asked, of, earned] = [period, account, earns];
     const from = bucketOf(clock.now() - asked.span + asked.bucket, asked.bucket);
+    const named = admin ? `account=${encodeURIComponent(of)}` : '';
     try {
-      const [found, statement] = await Promise.all([list(`/v1/charges?from_us=${from}`, 'charges', MOST), request('GET', `/v1/statement?from_us=${from}`)]);
-      if (closed || asked !== period) return;
-      clock.set(statement.to_us);
-      charges = found.entries;
+      const [found, statement, nodes] = await Promise.all([
+        list(`/v1/charges?from_us=${from}&${named}`, 'charges', MOST),
+        // A statement is of one account.
+        of || !admin ? request('GET', `/v1/statement?from_us=${from}&${named}`) : null,
+        admin ? list(`/v1/allocations?state=ACTIVE&${named}`, 'allocations') : { entries: live.nodes },
+      ]);
+      if (closed || asked !== period || of !== account || earned !== earns) return;
+      next = performance.now() + REST * (performance.now() - began);
+      if (statement) clock.set(statement.to_us);
+      // An account may buy and sell.
+      const isShown = (/** @type {any} */ entry) => !of || (earns ? entry.provider : entry.tenant) === of;
+      charges = found.entries.filter(isShown);
       error.textContent = '';
-      setText(note, found.cut ? `The first ${MOST} charges are shown; kubebid charges list has all.` : '');
-      drawFacts(statement);
+      setText(note, found.cut ? `The first ${MOST.toLocaleString('en')} charges are shown; kubebid charges list has all.` : '');
+      drawFacts(statement ?? sumsOf(charges), nodes.entries.filter(isShown));
       draw();
     } catch (problem) {
       if (!closed && live.connection === 'live') error.textContent = refusalInWords(problem);
     }
   };
 
-  /** @param {any} statement */
-  const drawFacts = (statement) => {
-    const [charged, accrued] = [BigInt(statement.charged[side]), BigInt(statement.accrued[side])];
-    const running = live.nodes.filter((node) => node.state === 'ACTIVE');
+  /** @param {any} statement @param {any[]} nodes */
+  const drawFacts = (statement, nodes) => {
+    const [charged, accrued] = [BigInt(statement.charged[side()]), BigInt(statement.accrued[side()])];
+    const running = nodes.filter((node) => node.state === 'ACTIVE');
     const rate = running.reduce((sum, node) => sum + BigInt(node.price_micros), 0n);
     const time = Number(statement.charged.node_time_us) + Number(statement.accrued.node_time_us);
     const fact = (/** @type {string} */ label, /** @type {Node} */ value, /** @type {string} */ hint) => h('div', {}, h('dt', {}, label), h('dd', {}, value), h('dd', { class: 'hint' }, hint));
@@ -115,8 +137,8 @@ export function moneyView() {
       for (const key of Object.keys(charge.labels)) keys.add(key);
       const name = nameOf(charge, group);
       const line = sums.get(name) ?? { sum: 0n, accrued: 0n, time: 0 };
-      line.sum += BigInt(charge[side]);
-      if (!charge.reason) line.accrued += BigInt(charge[side]);
+      line.sum += BigInt(charge[side()]);
+      if (!charge.reason) line.accrued += BigInt(charge[side()]);
       line.time += Number(charge.to_us) - Number(charge.from_us);
       sums.set(name, line);
     }
@@ -125,7 +147,8 @@ export function moneyView() {
       return { label, value: Number(sum), title: `${label}: ${dollars(sum)}` };
     });
     const all = [...sums.values()].reduce((total, line) => total + line.sum, 0n);
-    chart.draw({ bars }, `${dollars(all)} in the last ${period.name}.`);
+    setText(spendTitle, earns ? 'Earnings' : 'Spend');
+    chart.draw({ bars, unit: period.bucket === HOUR_US ? '$ each hour' : '$ each day' }, `${earns ? 'Earnings' : 'Spend'}. ${dollars(all)} in the last ${period.name}.`);
     drawGroups([...keys].map(String).sort());
     const rows = [...sums].sort(([, a], [, b]) => (a.sum < b.sum ? 1 : a.sum > b.sum ? -1 : 0));
     keyed(lines.body, rows, ([name]) => name, ([name]) => {
@@ -142,13 +165,21 @@ export function moneyView() {
   const drawGroups = (keys) => {
     if (keys.join('\n') === groups && by.childElementCount) return;
     groups = keys.join('\n');
-    const options = [...(earns ? [] : [['bid', 'by bid']]), ['market', 'by market'], ['unit', 'by unit'], ...keys.map((key) => [`label:${key}`, `by label ${key}`])];
+    const options = [...(earns && !admin ? [] : [['bid', 'by bid']]), ...(admin ? [['tenant', 'by tenant'], ['provider', 'by provider']] : []), ['market', 'by market'], ['unit', 'by unit'], ...keys.map((key) => [`label:${key}`, `by label ${key}`])];
     by.replaceChildren(...options.map(([value, text]) => h('option', { value }, text)));
     if (!options.some(([value]) => value === group)) group = options[0][0];
     by.value = group;
   };
   drawGroups([]);
-  const again = setInterval(() => { if (live.connection !== 'lost') read(); }, AGAIN_MS);
+  if (admin) {
+    whose.append(h('option', { value: account }, account));
+    list('/v1/accounts', 'accounts').then(({ entries }) => {
+      const chosen = whose.value;
+      whose.replaceChildren(h('option', { value: '' }, 'all accounts'), ...entries.map(({ name }) => h('option', { value: name }, name)));
+      whose.value = chosen;
+    }, (problem) => { error.textContent = refusalInWords(problem); });
+  }
+  const again = setInterval(() => { if (live.connection !== 'lost' && performance.now() >= next) read(); }, AGAIN_MS);
   read();
   return { title: 'Money', root, close: () => { closed = true; clearInterval(again); } };
 }
@@ -157,13 +188,24 @@ export function moneyView() {
 function nameOf(charge, group) {
   if (group === 'market') return charge.market;
   if (group === 'unit') return charge.unit;
+  if (group === 'tenant') return charge.tenant ?? '–';
+  if (group === 'provider') return charge.provider;
   if (group.startsWith('label:')) return charge.labels[group.slice(6)] ?? 'without the label';
   return charge.bid ? `Bid ${charge.bid}, ${charge.market}` : charge.market;
 }
 
-/** @param {any[]} charges */
-function download(charges) {
+/** Returns the sums of charges as a statement has them. @param {any[]} charges */
+function sumsOf(charges) {
+  const sums = (/** @type {any[]} */ some) => {
+    const sum = (/** @type {string} */ key) => some.reduce((all, charge) => all + BigInt(charge[key]), 0n);
+    return { debit_micros: sum('debit_micros'), credit_micros: sum('credit_micros'), node_time_us: some.reduce((all, charge) => all + Number(charge.to_us) - Number(charge.from_us), 0) };
+  };
+  return { charged: sums(charges.filter((charge) => charge.reason)), accrued: sums(charges.filter((charge) => !charge.reason)) };
+}
+
+/** @param {any[]} charges @param {string} whose */
+function download(charges, whose) {
   const url = URL.createObjectURL(new Blob([csv(charges)], { type: 'text/csv' }));
-  h('a', { href: url, download: `kubebid-${session.person?.account ?? 'statement'}.csv` }).click();
+  h('a', { href: url, download: `kubebid-${whose}.csv` }).click();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }

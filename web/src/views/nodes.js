@@ -1,39 +1,54 @@
 // One's bids and nodes: place, amend, cancel, stay, release, and why things are as they are.
 
 import { clock, command } from '../api.js';
-import { announce, busy, fill, h, keyed, openDialog, setAttribute, setText, table } from '../dom.js';
-import { dollars, instant, plainDollars, plural, price, span, time } from '../format.js';
+import { announce, busy, fill, finder, h, keyed, openDialog, setAttribute, setText, table } from '../dom.js';
+import { dollars, exactInstant, instant, plainDollars, plural, price, span, time } from '../format.js';
 import { live, ownAfter } from '../live.js';
 import { endReason, eventInWords, refusalInWords, unfilledReason } from '../words.js';
 import { amendDialog, cancelDialog } from './bid-dialogs.js';
 import { explainDialog } from './explain.js';
 import { marketLink } from './markets.js';
+import { accessDialog } from './node-access.js';
 import { placeForm } from './place.js';
 
 const HISTORY = 20;
+
+/** The market in four sentences, for those who see it for the first time. */
+const LESSON = [
+  'Bid the most that a node-hour is worth to you. You pay the price of the market, which may be lower and never is higher.',
+  'The highest bids have the nodes. A bid that is too low waits, and gets a node as soon as the price allows.',
+  'Each node is protected for a time. Later a higher bid may take it: you get a notice here, with a countdown to save your work.',
+  'While the countdown runs you can raise the bid with one click and stay. Release a node when you are done: it costs until then.',
+];
 
 /** @param {string} [market] the market that the form begins with @returns {import('../main.js').View} */
 export function nodesView(market) {
   const form = placeForm(market);
   const status = h('p', { class: 'error', role: 'alert' });
   const nodes = table('Your nodes', [
-    { text: 'Node' }, { text: 'State' }, { text: 'Price', number: true }, { text: 'At most', number: true, class: 'mid' }, { text: 'Actions' },
+    { text: 'Node', class: 'name' }, { text: 'State' }, { text: 'Price', number: true }, { text: 'At most', number: true }, { text: 'Actions', class: 'acts' },
   ]);
   const bids = table('Your bids', [
-    { text: 'Bid' }, { text: 'At most', number: true }, { text: 'Nodes', number: true, class: 'mid' }, { text: 'State' }, { text: 'Actions' },
+    { text: 'Bid', class: 'name' }, { text: 'State' }, { text: 'Nodes', number: true }, { text: 'At most', number: true }, { text: 'Actions', class: 'acts' },
   ]);
-  const noNodes = h('p', { class: 'empty' }, 'You hold no node. Place a bid to get one.');
+  for (const one of [nodes, bids]) one.root.classList.add('cards');
+  const [nodesSum, bidsSum] = [h('span', { class: 'hint' }), h('span', { class: 'hint' })];
+  const noNodes = h('div', { class: 'empty' }, h('p', {}, 'You hold no node. Place a bid to get one:'), h('ol', { class: 'lesson' }, ...LESSON.map((step) => h('li', {}, step))));
   const noBids = h('p', { class: 'empty' }, 'You have no open bid.');
   const history = h('ol', { class: 'ticker' });
   const noHistory = h('p', { class: 'empty' }, 'Nothing happened yet.');
 
-  /** Runs a command of a button, and says why it was refused. @param {HTMLButtonElement} button @param {() => Promise<any>} work @param {string} done */
-  const run = (button, work, done) => busy(button, async () => {
+  /**
+   * Runs a command of a button, and says why it was refused, or why it did not help.
+   * @param {HTMLButtonElement} button @param {() => Promise<any>} work @param {string} done @param {() => string} [rest] says what is left to do, if anything
+   */
+  const run = (button, work, done, rest = () => '') => busy(button, async () => {
     status.textContent = '';
     try {
       const answer = await work();
       announce(done);
       await ownAfter(answer.seq).catch(() => {});
+      status.textContent = rest();
     } catch (error) {
       status.textContent = refusalInWords(error);
     }
@@ -43,8 +58,8 @@ export function nodesView(market) {
   const nodeRow = (first) => {
     let node = first;
     const marks = h('span', { class: 'labels' });
-    const state = h('td', { class: 'state' });
-    const [priceCell, ceiling] = [h('td', { class: 'number strong' }), h('td', { class: 'number mid' })];
+    const [tag, words] = [h('strong', {}), h('span', {})];
+    const [priceCell, ceiling] = [h('td', { class: 'number strong' }), h('td', { class: 'number most' })];
     const button = (/** @type {string} */ text, /** @type {(button: HTMLButtonElement) => void} */ act, kind = '') => {
       const made = h('button', { type: 'button', class: kind, 'aria-label': `${text}, node ${first.allocation}`, onclick: () => act(made) }, text);
       return made;
@@ -52,16 +67,30 @@ export function nodesView(market) {
     const stay = button('Stay', (self) => {
       const ceiling_micros = node.notice?.price_to_stay_micros;
       if (!ceiling_micros) return;
-      run(self, () => command('PATCH', `/v1/bids/${node.bid}`, { ceiling_micros }), `Bid ${node.bid} raised to ${dollars(ceiling_micros, 'up')}.`);
+      run(self, () => command('PATCH', `/v1/bids/${node.bid}`, { ceiling_micros }), `Bid ${node.bid} raised to ${dollars(ceiling_micros, 'up')}.`, () => {
+        // Another waiting bid may have taken the place of the one that was beaten.
+        const notice = live.nodes.find((one) => one.allocation === node.allocation)?.notice;
+        const needs = notice?.price_to_stay_micros;
+        return needs ? `The bid was raised, and node ${node.allocation} is still outbid, because another bid is higher too. To stay it needs ${dollars(needs, 'up')} now.` : '';
+      });
     }, 'primary');
     const ready = button('Report ready', (self) => {
       run(self, () => command('POST', `/v1/allocations/${node.allocation}/ready`, {}), `Node ${node.allocation} is ready.`);
     });
-    const why = button('Why?', () => explainDialog('allocations', node.allocation), 'quiet');
+    const why = button('Why?', () => explainDialog('allocations', node.allocation), 'inline');
+    const access = button('Access', () => accessDialog(node.allocation));
     const release = button('Release', () => releaseDialog(node, run, release));
     const root = h('tr', {},
-      h('th', { scope: 'row' }, h('span', {}, first.allocation), h('span', { class: 'hint' }, h('a', { href: marketLink(first.market) }, first.market)), marks),
-      state, priceCell, ceiling, h('td', {}, h('div', { class: 'actions' }, stay, ready, why, release)));
+      h('th', { scope: 'row', class: 'name' }, h('span', {}, first.allocation), h('a', { class: 'hint', href: marketLink(first.market) }, first.market), marks),
+      h('td', { class: 'state' }, tag, h('span', { class: 'hint' }, words, ' ', why)), priceCell, ceiling,
+      h('td', { class: 'acts' }, h('div', { class: 'actions' }, stay, ready, access, release)));
+    /** Says the state, and on hover the exact instant that it is about. */
+    const say = (/** @type {string} */ kind, /** @type {string} */ title, /** @type {string} */ rest, /** @type {string} */ us) => {
+      setAttribute(tag.parentElement ?? root, 'title', exactInstant(us));
+      setAttribute(tag, 'class', `tag ${kind}`);
+      setText(tag, title);
+      setText(words, rest);
+    };
     const update = (/** @type {any} */ next) => {
       node = next;
       fill(marks, ...labels(node.labels));
@@ -71,25 +100,26 @@ export function nodesView(market) {
       setAttribute(root, 'title', node.unit);
       if (notice) {
         const stays = notice.rescindable && notice.price_to_stay_micros;
-        const words = `${endReason(notice.reason)}${stays ? '' : '; no ceiling keeps it'}`;
-        fill(state, h('strong', { class: 'tag warning' }, `Notice: ends in ${span(left(notice.deadline_us))}`), h('span', { class: 'hint' }, words));
+        const rest = stays ? `Save your work, or raise the bid to ${dollars(notice.price_to_stay_micros, 'up')} to stay.` : 'Save your work: no ceiling keeps it.';
+        say('warning', `Notice: ends in ${span(left(notice.deadline_us))}`, `${sentence(endReason(notice.reason))}. ${rest}`, notice.deadline_us);
         show(stay, Boolean(stays), release);
         if (stays) {
           const label = `Stay for ${dollars(notice.price_to_stay_micros, 'up')}`;
           setText(stay, label);
           setAttribute(stay, 'aria-label', `${label}, node ${node.allocation}`);
-          setAttribute(stay, 'title', `Raises the bid to at most $${plainDollars(notice.price_to_stay_micros)} per node-hour`);
+          setAttribute(stay, 'title', `Raises bid ${node.bid}, for all its nodes, to at most $${plainDollars(notice.price_to_stay_micros)} per node-hour. You pay what keeps the others out, never more than this.`);
         }
       } else {
         show(stay, false, release);
-        if (node.state === 'STARTING') fill(state, h('span', { class: 'tag' }, 'Starting'), h('span', { class: 'hint' }, `ready within ${span(left(node.start_by_us))}`));
-        else if (left(node.protected_until_us) > 0) fill(state, h('span', { class: 'tag good' }, 'Running'), h('span', { class: 'hint' }, `protected for ${span(left(node.protected_until_us))}`));
-        else fill(state, h('span', { class: 'tag good' }, 'Running'), h('span', { class: 'hint' }, `since ${instant(node.ready_at_us)}`));
+        if (node.state === 'STARTING') say('', 'Starting', `ready within ${span(left(node.start_by_us))}`, node.start_by_us);
+        else if (left(node.protected_until_us) > 0) say('good', 'Running', `protected for ${span(left(node.protected_until_us))}`, node.protected_until_us);
+        else say('good', 'Running', `since ${instant(node.ready_at_us)}`, node.ready_at_us);
       }
       show(ready, node.state === 'STARTING', release);
+      show(access, node.state === 'ACTIVE', release);
       show(why, Boolean(notice), release);
       fill(priceCell, price(node.price_micros));
-      fill(ceiling, price(node.ceiling_micros));
+      fill(ceiling, price(node.ceiling_micros, 'up'));
     };
     return { root, update };
   };
@@ -98,38 +128,65 @@ export function nodesView(market) {
   const bidRow = (first) => {
     let bid = first;
     const marks = h('span', { class: 'labels' });
-    const [ceiling, count, state] = [h('td', { class: 'number strong' }), h('td', { class: 'number mid' }), h('td', { class: 'state' })];
+    const [ceiling, count, tag, words] = [h('td', { class: 'number strong most' }), h('td', { class: 'number held' }), h('strong', {}), h('span', {})];
     const button = (/** @type {string} */ text, /** @type {() => void} */ act, kind = '') =>
       h('button', { type: 'button', class: kind, 'aria-label': `${text}, bid ${first.bid}`, onclick: act }, text);
-    const why = button('Why?', () => explainDialog('bids', bid.bid), 'quiet');
+    const why = button('Why?', () => explainDialog('bids', bid.bid), 'inline');
     const cancel = button('Cancel', () => cancelDialog(bid));
     const root = h('tr', {},
-      h('th', { scope: 'row' }, h('span', {}, first.bid), h('span', { class: 'hint' }, first.markets.join(', ') || `any ${first.instance_type}`), marks),
-      ceiling, count, state,
-      h('td', {}, h('div', { class: 'actions' }, why, button('Amend', () => amendDialog(bid)), cancel)));
+      h('th', { scope: 'row', class: 'name' }, h('span', {}, first.bid), ...placesOf(first).map((place) => h('span', { class: 'hint' }, place)), marks),
+      h('td', { class: 'state' }, tag, h('span', { class: 'hint' }, words, ' ', why)), count, ceiling,
+      h('td', { class: 'acts' }, h('div', { class: 'actions' }, button('Amend', () => amendDialog(bid)), cancel)));
     const update = (/** @type {any} */ next) => {
       bid = next;
       fill(marks, ...labels(bid.labels));
-      fill(ceiling, price(bid.ceiling_micros));
+      fill(ceiling, price(bid.ceiling_micros, 'up'));
       setText(count, `${bid.held + bid.under_notice} of ${bid.max_nodes}`);
-      const words = [];
-      if (bid.held) words.push(`holds ${plural(bid.held, 'node')}`);
-      if (bid.under_notice) words.push(`${bid.under_notice} under notice`);
-      if (bid.claimed) words.push(`${bid.claimed} to come when a notice ends`);
-      if (bid.unmet) fill(state, h('span', { class: 'tag' }, `Wants ${bid.unmet} more`), h('span', { class: 'hint' }, [...words, unfilledReason(bid.unfilled_reason)].join('; ')));
-      else fill(state, h('span', { class: 'tag good' }, bid.claimed ? 'Filled soon' : 'Filled'), h('span', { class: 'hint' }, words.join('; ')));
+      const has = [];
+      if (bid.held) has.push(`holds ${plural(bid.held, 'node')}`);
+      if (bid.under_notice) has.push(`${bid.under_notice} under notice`);
+      if (bid.claimed) has.push(`${bid.claimed} to come when a notice ends`);
+      if (bid.unmet) has.push(unfilledReason(bid.unfilled_reason));
+      setAttribute(tag, 'class', bid.unmet ? 'tag' : 'tag good');
+      setText(tag, bid.unmet ? (bid.under_notice >= bid.unmet ? 'Seeks a replacement' : `Wants ${bid.unmet} more`) : bid.claimed ? 'Filled soon' : 'Filled');
+      setText(words, has.join('; '));
       show(why, bid.unmet > 0, cancel);
     };
     return { root, update };
   };
+
+  const drawNodes = () => {
+    const mine = live.nodes.filter((node) => node.bid);
+    const notices = mine.filter((node) => node.notice);
+    // In a long list those under notice come first; in a short one no row moves.
+    if (findNodes.isLong(mine.length)) mine.sort((a, b) => Number(!a.notice) - Number(!b.notice) || Number(a.notice?.deadline_us ?? 0) - Number(b.notice?.deadline_us ?? 0));
+    keyed(nodes.body, findNodes.pick(mine, (node) => textOf(node.allocation, [node.market, node.notice ? 'notice' : ''], node.labels)), (node) => node.allocation, nodeRow);
+    const rate = mine.filter((node) => node.state === 'ACTIVE').reduce((sum, node) => sum + BigInt(node.price_micros), 0n);
+    setText(nodesSum, mine.length > 1 ? `${plural(mine.length, 'node')}${notices.length ? `, ${notices.length} under notice` : ''}, ${dollars(rate)} an hour` : '');
+    noNodes.hidden = mine.length > 0;
+    nodes.root.hidden = mine.length === 0;
+  };
+  const drawBids = () => {
+    // In a long list those that wait come first.
+    const mine = findBids.isLong(live.bids.length) ? [...live.bids].sort((a, b) => Number(b.unmet > 0) - Number(a.unmet > 0)) : live.bids;
+    const waiting = mine.filter((bid) => bid.unmet > 0).length;
+    keyed(bids.body, findBids.pick(mine, (bid) => textOf(bid.bid, placesOf(bid), bid.labels)), (bid) => bid.bid, bidRow);
+    setText(bidsSum, mine.length > 1 ? `${plural(mine.length, 'open bid')}${waiting ? `, ${waiting} not filled` : ''}` : '');
+    noBids.hidden = mine.length > 0;
+    bids.root.hidden = mine.length === 0;
+  };
+  const findNodes = finder('nodes', drawNodes);
+  const findBids = finder('bids', drawBids);
 
   const root = h('div', {},
     h('h1', {}, 'Bids and nodes'),
     h('div', { class: 'split' },
       h('div', {},
         status,
-        h('section', { class: 'panel flush', 'aria-labelledby': 'nodes-title' }, h('h2', { id: 'nodes-title' }, 'Nodes'), nodes.root, noNodes),
-        h('section', { class: 'panel flush', 'aria-labelledby': 'bids-title' }, h('h2', { id: 'bids-title' }, 'Bids'), bids.root, noBids)),
+        h('section', { class: 'panel flush', 'aria-labelledby': 'nodes-title' },
+          h('div', { class: 'title' }, h('h2', { id: 'nodes-title' }, 'Nodes'), nodesSum, findNodes.find), nodes.root, findNodes.more, noNodes),
+        h('section', { class: 'panel flush', 'aria-labelledby': 'bids-title' },
+          h('div', { class: 'title' }, h('h2', { id: 'bids-title' }, 'Bids'), bidsSum, findBids.find), bids.root, findBids.more, noBids)),
       form.root),
     h('section', { class: 'panel', 'aria-labelledby': 'history-title' }, h('h2', { id: 'history-title' }, 'What happened'), history, noHistory));
 
@@ -137,22 +194,16 @@ export function nodesView(market) {
     title: 'Bids and nodes',
     root,
     update: (topics) => {
-      if (topics.has('own') || topics.has('second')) {
-        keyed(nodes.body, live.nodes.filter((node) => node.bid), (node) => node.allocation, nodeRow);
-        noNodes.hidden = nodes.body.childElementCount > 0;
-        nodes.root.hidden = !noNodes.hidden;
-      }
-      if (topics.has('own')) {
-        keyed(bids.body, live.bids, (bid) => bid.bid, bidRow);
-        noBids.hidden = bids.body.childElementCount > 0;
-        bids.root.hidden = !noBids.hidden;
-      }
+      if (topics.has('own') || topics.has('second')) drawNodes();
+      if (topics.has('own')) drawBids();
       if (topics.has('events')) {
-        const mine = live.events.filter((event) => !event.price_changed && !event.market_opened && !event.rules_changed);
+        // What other bids claim is the market's news, not one's own.
+        const others = (/** @type {any} */ event) => [event.claimed, event.claim_dropped].find((claim) => claim && !claim.bid);
+        const mine = live.events.filter((event) => !others(event));
         keyed(history, mine.slice(0, HISTORY), (event) => `${event.seq}.${event.index}`, (event) => {
           const lost = event.ended ?? event.notice_started;
-          const why = lost && h('button', { type: 'button', class: 'quiet', 'aria-label': `Why? Node ${lost.allocation}`, onclick: () => explainDialog('allocations', lost.allocation) }, 'Why?');
-          return { root: h('li', {}, time(event.at_us), h('span', {}, eventInWords(event)), why), update: () => {} };
+          const why = lost && h('button', { type: 'button', class: 'inline', 'aria-label': `Why? Node ${lost.allocation}`, onclick: () => explainDialog('allocations', lost.allocation) }, 'Why?');
+          return { root: h('li', {}, time(event.at_us), h('span', {}, h('span', {}, eventInWords(event)), ' ', why)), update: () => {} };
         });
         noHistory.hidden = history.childElementCount > 0;
       }
@@ -172,7 +223,27 @@ function show(button, shown, next) {
 
 /** @param {Record<string, string>} given */
 function labels(given) {
-  return Object.entries(given ?? {}).map(([key, value]) => h('span', { class: 'label' }, `${key}=${value}`));
+  return pairs(given).map((pair) => h('span', { class: 'label', title: pair }, pair));
+}
+
+/** @param {Record<string, string>} given */
+function pairs(given) {
+  return Object.entries(given ?? {}).map((pair) => pair.join('='));
+}
+
+/** Returns where a bid searches. @param {any} bid @returns {string[]} */
+function placesOf(bid) {
+  return bid.markets.length ? bid.markets : [`any ${bid.instance_type}`];
+}
+
+/** Returns what a person may look for in a row. @param {string} number @param {string[]} places @param {Record<string, string>} given */
+function textOf(number, places, given) {
+  return [number, ...places, ...pairs(given)].join(' ');
+}
+
+/** @param {string} words */
+function sentence(words) {
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 /**

@@ -1,16 +1,24 @@
 // What a provider sells: offers, units by state, and what another reserve would do.
 
 import { command, list, marketPath, request } from '../api.js';
-import { announce, busy, field, fill, h, keyed, openDialog, setAttribute, setText, table } from '../dom.js';
+import { announce, busy, field, fill, finder, h, keyed, openDialog, setAttribute, setText, table } from '../dom.js';
 import { amount, dollars, parseDollars, plainDollars, plural, price } from '../format.js';
 import { live, ownAfter } from '../live.js';
 import { refusalInWords } from '../words.js';
 import { marketLink } from './markets.js';
+import { setUpDialog } from './node-access.js';
 
+/** The time between two reads of the offers, and what each of them adds to it: its units are a request of their own. */
 const AGAIN_MS = 1000;
+const AGAIN_MS_EACH = 100;
 
 /** @type {Record<string, string>} */
 const STATES = { FREE: 'Free', ALLOCATED: 'Held', NOTICE: 'Held, under notice', LEAVING: 'Leaves when its notice ends' };
+
+/** Says in what state a unit is. @param {any} unit */
+function stateOf(unit) {
+  return unit.node?.state === 'STARTING' ? 'Held, to be started' : STATES[unit.state];
+}
 
 /** @returns {import('../main.js').View} */
 export function offersView() {
@@ -23,12 +31,24 @@ export function offersView() {
   ]);
   const none = h('p', { class: 'empty' }, 'You offer nothing yet.');
   const units = table('Units of your offers', [{ text: 'Unit' }, { text: 'State' }, { text: 'Price', number: true, class: 'mid' }, { text: 'Actions' }]);
-  const unitsPanel = h('section', { class: 'panel flush', 'aria-labelledby': 'units-title', hidden: true }, h('h2', { id: 'units-title' }, 'Units'), units.root);
+  /** @type {any[]} */
+  let [allOffers, allUnits] = [[], []];
+  const drawOffers = () => keyed(offers.body, findOffers.pick(allOffers, (offer) => offer.market), (offer) => offer.market, offerRow);
+  const drawUnits = () => {
+    // In a long list those come first for which there is something to do.
+    const isUrgent = (/** @type {any} */ unit) => unit.node?.state === 'STARTING' || unit.state === 'NOTICE';
+    const sorted = findUnits.isLong(allUnits.length) ? [...allUnits].sort((a, b) => Number(isUrgent(b)) - Number(isUrgent(a))) : allUnits;
+    keyed(units.body, findUnits.pick(sorted, (unit) => `${unit.unit} ${stateOf(unit)}`), (unit) => unit.unit, unitRow);
+  };
+  const findOffers = finder('offers', drawOffers);
+  const findUnits = finder('units', drawUnits);
+  const unitsPanel = h('section', { class: 'panel flush', 'aria-labelledby': 'units-title', hidden: true },
+    h('div', { class: 'title' }, h('h2', { id: 'units-title' }, 'Units'), findUnits.find), units.root, findUnits.more);
   const root = h('div', {},
     h('div', { class: 'title' }, h('h1', {}, 'Offers'),
       h('button', { type: 'button', class: 'primary', onclick: () => offerDialog(null) }, 'New offer')),
     facts, status,
-    h('section', { class: 'panel flush', 'aria-labelledby': 'offers-title' }, h('h2', { id: 'offers-title' }, 'Offers'), offers.root, none),
+    h('section', { class: 'panel flush', 'aria-labelledby': 'offers-title' }, h('div', { class: 'title' }, h('h2', { id: 'offers-title' }, 'Offers'), findOffers.find), offers.root, findOffers.more, none),
     unitsPanel);
 
   /** @param {HTMLButtonElement} button @param {() => Promise<any>} work @param {string} done */
@@ -68,16 +88,18 @@ export function offersView() {
       return made;
     };
     const ready = button('Report ready', (self) => run(self, () => command('POST', `/v1/allocations/${unit.node.allocation}/ready`, {}), 'Reported ready.'), 'primary');
+    const setUp = button('Set up', (self) => setUpDialog(unit.node, run, self));
     const withdraw = button('Withdraw', (self) => unitDialog(unit, 'withdraw', run, self));
     const lost = button('Lost', (self) => unitDialog(unit, 'lost', run, self), 'quiet');
     return {
-      root: h('tr', {}, h('th', { scope: 'row' }, first.unit), state, cost, h('td', {}, h('div', { class: 'actions' }, ready, withdraw, lost))),
+      root: h('tr', {}, h('th', { scope: 'row' }, first.unit), state, cost, h('td', {}, h('div', { class: 'actions' }, ready, setUp, withdraw, lost))),
       update: (/** @type {any} */ next) => {
         unit = next;
         const starting = unit.node?.state === 'STARTING';
-        setText(state, starting ? 'Held, to be started' : STATES[unit.state]);
+        setText(state, stateOf(unit));
         fill(cost, unit.node ? price(unit.node.price_micros) : '');
         ready.hidden = !starting;
+        setUp.hidden = !starting;
         withdraw.hidden = unit.state === 'LEAVING';
         setAttribute(cost, 'title', null);
       },
@@ -85,6 +107,7 @@ export function offersView() {
   };
 
   let reading = false;
+  let next = 0;
   const read = async () => {
     if (reading || closed || document.hidden) return;
     reading = true;
@@ -93,8 +116,11 @@ export function offersView() {
       const lists = await Promise.all(found.entries.map((offer) => list(marketPath(offer.market, 'offer'), 'units')));
       if (closed) return;
       const nodes = new Map(live.nodes.map((node) => [node.unit, node]));
-      keyed(offers.body, found.entries, (offer) => offer.market, offerRow);
-      keyed(units.body, lists.flatMap((one) => one.entries).map((unit) => ({ ...unit, node: nodes.get(unit.unit) })), (unit) => unit.unit, unitRow);
+      next = performance.now() + AGAIN_MS_EACH * found.entries.length;
+      allOffers = found.entries;
+      allUnits = lists.flatMap((one) => one.entries).map((unit) => ({ ...unit, node: nodes.get(unit.unit) }));
+      drawOffers();
+      drawUnits();
       none.hidden = found.entries.length > 0;
       offers.root.hidden = !none.hidden;
       unitsPanel.hidden = !none.hidden;
@@ -110,7 +136,7 @@ export function offersView() {
     }
     reading = false;
   };
-  const again = setInterval(() => { if (live.connection !== 'lost') read(); }, AGAIN_MS);
+  const again = setInterval(() => { if (live.connection !== 'lost' && performance.now() >= next) read(); }, AGAIN_MS);
   read();
 
   const offerDialog = (/** @type {any} */ offer) => {

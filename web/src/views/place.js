@@ -21,6 +21,7 @@ export function placeForm(market) {
     h('option', { value: '8' }, '8 hours are over'), h('option', { value: '24' }, 'a day is over'), h('option', { value: 'IOC' }, 'it took what there is now'));
   const lost = h('select', {}, h('option', { value: 'REQUEUE' }, 'search for another one'), h('option', { value: 'CLOSE' }, 'want one node fewer'));
   const labels = h('input', { autocomplete: 'off', placeholder: 'team=vision, job=42' });
+  const config = h('textarea', { rows: '3', spellcheck: 'false', autocomplete: 'off' });
   const quote = h('div', { class: 'quote' });
   const error = h('p', { class: 'error', role: 'alert' });
   const done = h('p', { class: 'done' });
@@ -32,12 +33,13 @@ export function placeForm(market) {
     h('h2', { id: 'place-title' }, 'Place a bid'),
     field('Market', where),
     h('div', { class: 'pair' }, field('At most, $ per node-hour', ceiling), field('Nodes', nodes)),
-    quote, take,
+    quote, h('div', { class: 'take' }, take),
     h('details', {}, h('summary', {}, 'More'),
       field('At least at once, nodes', least, 'Takes so many in one market, or none.'),
       field('It searches until', until),
       field('When a node is taken away', lost),
-      field('Labels', labels, 'To find it and to bill it by. KEY=VALUE, with commas between.')),
+      field('Labels', labels, 'To find it and to bill it by. KEY=VALUE, with commas between.'),
+      field('For the provider of the nodes', config, 'A public SSH key or cloud-init user data. Only you and the provider of your nodes see it.')),
     error, button, done);
 
   const scope = () => (where.value.startsWith(TYPE) ? { instance_type: where.value.slice(TYPE.length) } : { markets: [where.value] });
@@ -46,7 +48,13 @@ export function placeForm(market) {
   /** Asks what the bid would need, and says it. @param {boolean} typed */
   const ask = async (typed) => {
     const count = Number(nodes.value);
-    if (!where.value || !Number.isInteger(count) || count < 1) return;
+    if (!where.value) return;
+    if (!Number.isInteger(count) || count < 1) {
+      question += 1;
+      fill(quote, h('p', {}, 'At least 1 node.'));
+      take.hidden = true;
+      return;
+    }
     question += 1;
     const mine = question;
     const micros = parseDollars(ceiling.value);
@@ -80,6 +88,7 @@ export function placeForm(market) {
     timer = setTimeout(() => ask(typed), typed ? TYPING_MS : 0);
   };
   for (const input of [where, ceiling, nodes]) input.addEventListener('input', () => asked(true));
+  form.addEventListener('input', () => { done.textContent = ''; });
 
   const place = async () => {
     error.textContent = '';
@@ -98,6 +107,7 @@ export function placeForm(market) {
     }
     /** @type {any} */
     const body = { ...scope(), ceiling_micros: String(micros), max_nodes: Number(nodes.value), on_preemption: lost.value, labels: given };
+    if (config.value) body.node_config = base64(config.value);
     if (least.value) body.min_nodes = Number(least.value);
     if (until.value === 'IOC') body.time_in_force = 'IOC';
     else if (until.value) Object.assign(body, { time_in_force: 'GTT', expire_at_us: String(Math.floor(clock.now() + Number(until.value) * HOUR_US)) });
@@ -115,7 +125,7 @@ export function placeForm(market) {
 
   let drawn = '';
   const drawMarkets = () => {
-    const names = [...live.markets.keys()];
+    const names = [...live.markets.values()].filter((market) => market.state === 'OPEN').map((market) => market.market);
     if (names.join() === drawn) return;
     drawn = names.join();
     const chosen = where.value || market || '';
@@ -162,7 +172,7 @@ function say(best, count, micros, ahead) {
   const what = plural(count, 'node');
   const entry = best.entry_price_micros;
   const words = [];
-  const needs = entry === undefined ? `No ceiling gets ${what} at once now.` : `${what} now ${count === 1 ? 'needs' : 'need'} ${dollars(entry, 'up')}.`;
+  const needs = entry === undefined ? `You cannot get ${what} at once now, at any ceiling; a bid waits for ${count === 1 ? 'it' : 'them'}.` : `${what} now ${count === 1 ? 'needs' : 'need'} ${dollars(entry, 'up')}.`;
   const market = BigInt(best.market_price_micros);
   if (micros && best.unfilled_reason) {
     words.push(needs);
@@ -170,8 +180,11 @@ function say(best, count, micros, ahead) {
     words.push(`At ${dollars(micros)} your bid waits${behind}: ${unfilledReason(best.unfilled_reason)}.`);
   } else if (micros) {
     words.push(`At ${dollars(micros)} you get ${what} at once.`);
-    const pays = market < micros ? market : micros;
-    words.push(`You pay the market price, ${dollars(pays)} at present: ${dollars(pays * BigInt(count))} an hour. Never more than ${dollars(micros)} per node-hour.`);
+    // The provider of the node may ask for more than the market price.
+    const most = entry !== undefined && BigInt(entry) > market ? BigInt(entry) : market;
+    const pays = most < micros ? most : micros;
+    const each = pays > market ? `between ${dollars(market)} and ${dollars(pays)}` : `the market price, ${dollars(pays)}`;
+    words.push(`At present you pay ${each} per node-hour: at most ${dollars(pays * BigInt(count))} an hour. Never more than ${dollars(micros)} per node-hour.`);
   } else {
     words.push(needs, `The market price is ${dollars(market)}. Bid what a node-hour is worth to you: you pay only what keeps others out.`);
   }
@@ -188,4 +201,10 @@ function readLabels(text) {
     found[part.slice(0, place).trim()] = part.slice(place + 1).trim();
   }
   return found;
+}
+
+/** Returns a text as the API has bytes. @param {string} text */
+function base64(text) {
+  const bytes = new TextEncoder().encode(text);
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''));
 }
