@@ -91,6 +91,15 @@ pub trait External: Send + Sync + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// Says what still needs the resource of an object that is being deleted. The deletion waits until nothing does, without
+    /// a limit.
+    fn needed_by(
+        &self,
+        _request: &Request<'_, Self>,
+    ) -> impl Future<Output = Result<Option<String>, CallError>> + Send {
+        std::future::ready(Ok(None))
+    }
+
     /// Writes the details of an observation into the status of the object.
     fn describe(&self, _details: Self::Details, _object: &mut Self::Object) {}
 

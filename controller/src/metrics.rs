@@ -59,7 +59,8 @@ pub fn doubling_buckets(count: u32) -> Vec<f64> {
     (0..count).map(|power| 0.01 * f64::from(1_u32 << power)).collect()
 }
 
-fn name(metric: &str) -> String {
+/// Returns the full name of a metric of the library, with the first word of the process.
+pub fn name(metric: &str) -> String {
     format!("{}_{metric}", PREFIX.get().unwrap_or(&"controller"))
 }
 

@@ -72,6 +72,9 @@ pub struct ProcessArgs {
     /// Run without a Lease: there is no other replica
     #[arg(long, help_heading = "Leader election")]
     pub alone: bool,
+    /// The longest time that a connection with the API server is silent while an answer or a watch waits; for tests
+    #[arg(long, hide = true, default_value = "100s", value_name = "TIME", value_parser = time)]
+    pub silence_limit: Duration,
     /// End the process at this failpoint, as a crash would; for tests
     #[arg(long, hide = true)]
     pub abort_at: Option<String>,
@@ -153,7 +156,7 @@ pub async fn run(
     if let Some(point) = args.panic_at.clone() {
         failpoint::panic_at(point);
     }
-    let client = client().await?;
+    let client = client(args).await?;
     let ops = Ops {
         metrics: program.metrics.clone(),
         more_metrics: Arc::clone(&program.more_metrics),
@@ -180,8 +183,17 @@ fn start_logging(variable: &str) -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns a client of the cluster of the Pod that the process runs in, or of the kubeconfig. It counts its requests.
-pub(crate) async fn client() -> Result<Client, Box<dyn Error>> {
+///
+/// A connection that stays silent is given up: if the API server has gone without a word, no answer comes, and kube waits for
+/// it without a limit. A watch is never silent for so long, since the API server sends a bookmark every minute.
+///
+/// # Errors
+/// A cluster that is not configured.
+pub async fn client(args: &ProcessArgs) -> Result<Client, Box<dyn Error>> {
     let mut config = Config::infer().await?;
+    config.read_timeout = Some(args.silence_limit);
+    // The time in which a connection has nothing to do does not count.
+    config.reset_reader_on_write = true;
     // A refusal is an answer: a pass that fails is repeated as a whole.
     config.default_retry = false;
     let counted = MapRequestLayer::new(|request: Request<Body>| {
@@ -307,7 +319,8 @@ fn stopped() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn stop_signal() {
+/// Waits until the process is told to stop, by SIGTERM or Ctrl-C.
+pub async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
     tokio::select! {

@@ -16,27 +16,31 @@ const PAGE: u32 = 500;
 /// The time to wait for the Lease beyond its duration: a replica that crashed holds it until it ends.
 const TAKE: Duration = Duration::from_secs(5);
 
+/// A replica still runs: it would add finalizers again.
+#[derive(Debug, thiserror::Error)]
+#[error("a replica of {program} holds the Lease: end all of them first, for example with kubectl scale")]
+pub struct LeaseHeld {
+    program: &'static str,
+}
+
 /// Runs `remove` while this process holds the Lease of the operator `program`, so that no replica adds finalizers again.
 ///
 /// # Errors
-/// A replica that still runs, a cluster that is not configured, and whatever `remove` fails with.
+/// [`LeaseHeld`], a cluster that is not configured, and whatever `remove` fails with.
 pub async fn uninstall(
     program: &'static str,
     args: &ProcessArgs,
     remove: impl AsyncFnOnce(&Writer) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
-    let client = client().await?;
+    let client = client(args).await?;
     let writer = |leadership| Writer::new(client.clone(), program, "uninstall", leadership, args.dry_run);
     if args.alone || args.dry_run {
         return remove(&writer(Leadership::alone())).await;
     }
     let candidate = candidate(program, args, client.clone())?;
     let lease = Duration::from_secs(args.lease_seconds);
-    let mut term = timeout(lease + TAKE, candidate.lead()).await.map_err(|_| {
-        format!(
-            "a replica of {program} holds the Lease: end all of them first, for example with kubectl scale"
-        )
-    })?;
+    let term = timeout(lease + TAKE, candidate.lead()).await;
+    let mut term = term.map_err(|_| LeaseHeld { program })?;
     let writer = writer(term.leadership.clone());
     let removed = tokio::select! {
         removed = remove(&writer) => removed,

@@ -160,6 +160,9 @@ impl Writer {
 
     /// Writes the whole status of an object. Returns the object with it. Nothing is sent if the status is as it was.
     ///
+    /// The status is applied on the server, which needs the conversion webhook of the kind if a client has written the object
+    /// in another version. While that does not answer, the status is replaced as a whole: conditions of others are lost.
+    ///
     /// # Errors
     /// [`WriteError::Conflict`] if the object has changed meanwhile, and the others of [`WriteError`].
     pub async fn status<K: Object>(&self, object: &K, status: &impl Serialize) -> Result<K, WriteError> {
@@ -169,21 +172,36 @@ impl Writer {
             return Ok(object.clone());
         }
         self.check("status", object)?;
-        let patch = json!({
+        let version = object.resource_version();
+        let applied = Patch::Apply(json!({
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
-            "metadata": {"name": object.name_any(), "resourceVersion": object.resource_version()},
+            "metadata": {"name": object.name_any(), "resourceVersion": version},
             "status": status,
-        });
-        let request = request_for(object);
-        let request = request.patch_subresource(
-            "status",
-            &object.name_any(),
-            &self.apply_params(),
-            &Patch::Apply(patch),
-        );
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        Ok(self.written(self.client.request::<K>(request).await?))
+        }));
+        match self.patch_status(object, &self.apply_params(), &applied).await {
+            Err(error) if needs_conversion(&error) => {
+                let steps = json!([
+                    {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+                    {"op": "add", "path": "/status", "value": status},
+                ]);
+                let replaced =
+                    Patch::Json::<()>(serde_json::from_value(steps).map_err(kube::Error::SerdeError)?);
+                Ok(self.patch_status(object, &self.patch_params(), &replaced).await?)
+            }
+            answer => Ok(answer?),
+        }
+    }
+
+    async fn patch_status<K: Object, P: Serialize + fmt::Debug>(
+        &self,
+        object: &K,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Result<K, kube::Error> {
+        let request = request_for(object).patch_subresource("status", &object.name_any(), params, patch);
+        let written = self.client.request::<K>(request.map_err(kube::Error::BuildRequest)?).await?;
+        Ok(self.written(written))
     }
 
     /// Deletes this object. An object that is gone, or was replaced by another of its name, counts as deleted.
@@ -344,6 +362,11 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// Returns whether a write failed because a conversion webhook did not answer.
+fn needs_conversion(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 500 && status.message.contains("conversion webhook"))
 }
 
 fn path<K: Object>(namespace: &str) -> String {

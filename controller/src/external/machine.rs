@@ -9,7 +9,7 @@ use crate::conditions::{self, NewCondition};
 use crate::external::dependencies::{DependenciesOf, DependencyKinds, KindMap};
 use crate::external::object_states::ObjectStates;
 use crate::external::status::Origin;
-use crate::external::transition::{Reason, ResourceState, State, Step, transition};
+use crate::external::transition::{Deletion, Reason, ResourceState, State, Step, transition};
 use crate::external::{CallError, CallErrorKind, External, Managed, Repairs};
 use crate::failpoint;
 use crate::index::Index;
@@ -108,7 +108,19 @@ impl<E: External> Phased for Machine<E> {
         context: &Context,
     ) -> Result<ExternalObservation<E::Details>, Error<CallError>> {
         let mut observation = self.observe_cluster(object);
-        if !observation.is_paused && observation.metadata.is_none() && observation.needs_resource() {
+        let is_asked =
+            !observation.is_paused && observation.metadata.is_none() && observation.needs_resource();
+        if is_asked && observation.situation.deletion.is_some() {
+            let request = self.request(object, "observe", context);
+            match self.call("needed_by", self.external.needed_by(&request), context).await {
+                Ok(needed_by) => observation.needed_by = needed_by,
+                Err(error) => observation.error = Some(error),
+            }
+            if observation.needed_by.is_some() || observation.error.is_some() {
+                observation.situation.deletion = Some(Deletion::Waiting);
+            }
+        }
+        if is_asked && observation.situation.deletion != Some(Deletion::Waiting) {
             let request = self.request(object, "observe", context);
             match self.call("observe", self.external.observe(&request), context).await {
                 Ok((observed, details)) => {

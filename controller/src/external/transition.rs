@@ -81,7 +81,7 @@ pub enum DependencyState {
 /// The progress of the deletion of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// Finalizers of others are waited for.
+    /// Finalizers of others are waited for, or what still needs the resource.
     Waiting,
     /// The resource is to be deleted.
     Now,
@@ -155,7 +155,7 @@ pub enum Reason {
     Available,
     /// The object is being deleted.
     Deleting,
-    /// Finalizers of others are waited for.
+    /// Finalizers of others are waited for, or what still needs the resource.
     WaitingForOthers,
 }
 

@@ -44,6 +44,8 @@ pub struct ExternalObservation<D> {
     pub(super) duplicate_of: Option<ObjectName>,
     pub(super) invalid_permissions: Option<InvalidPermissions>,
     pub(super) details: Option<D>,
+    /// The reason why the resource is not deleted yet: something still needs it.
+    pub(super) needed_by: Option<String>,
     /// Why the resource was not seen.
     pub(super) error: Option<CallError>,
 }
@@ -98,6 +100,7 @@ impl<E: External> Machine<E> {
             duplicate_of,
             invalid_permissions: permissions.err(),
             details: None,
+            needed_by: None,
             error: None,
         };
         if observation.situation.deletion.is_none() && observation.needs_resource() {

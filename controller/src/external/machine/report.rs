@@ -144,7 +144,11 @@ impl<E: External> Machine<E> {
             Reason::Unreachable | Reason::Refused => error,
             Reason::Available => format!("{identity} is as it should be"),
             Reason::Deleting => format!("{identity} is to be deleted"),
-            Reason::WaitingForOthers => "other finalizers are waited for".to_owned(),
+            Reason::WaitingForOthers => match &observation.needed_by {
+                Some(needed_by) => needed_by.clone(),
+                None if observation.error.is_some() => error,
+                None => "other finalizers are waited for".to_owned(),
+            },
         }
     }
 

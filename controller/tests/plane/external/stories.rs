@@ -314,6 +314,11 @@ async fn an_object_stays_until_its_resource_is_really_gone() {
         assert_eq!(storage.service.spec(id), None, "{name}");
     }
     assert_eq!(storage.service.changes(&fails)[1..], ["delete 500", "delete 400", "delete 0", "delete 200"]);
+    assert!(
+        storage.service.changes(&lost).contains(&"delete 404".to_owned()),
+        "{:?}",
+        storage.service.changes(&lost)
+    );
     // It was asked again while it was there: each is a call of its own, because the one before was answered.
     let deletions = storage.service.log(&pretends).into_iter().filter(|it| it.name == "delete");
     let keys: Vec<_> = deletions.map(|it| it.key).collect();
