@@ -11,6 +11,7 @@ mod target;
 pub use certificate::CertificateError;
 pub use target::Target;
 
+use crate::metrics;
 use arc_swap::ArcSwapOption;
 use certificate::Leaf;
 use futures_util::stream::{BoxStream, select_all};
@@ -25,7 +26,7 @@ use kube::runtime::watcher::{self, watch_object};
 use kube::{Client, ResourceExt as _};
 use kubebid_controller::clock;
 use kubebid_controller::writer::{WriteError, Writer};
-use plan::{Ca, Content, Lifetimes, Step, plan};
+use plan::{Ca, Content, Lifetimes, LifetimesError, Step, plan};
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -40,13 +41,13 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 /// The key of the Secret that holds the authority.
-const KEY: &str = "authority.json";
-/// The name for the field manager of bundles, `kubebid-webhook-bundles`.
-const WRITES: &str = "webhook-bundles";
+const SECRET_KEY: &str = "authority.json";
+/// The controller that bundles are applied for: their field manager is `kubebid-webhook-bundles`.
+const CONTROLLER: &str = "webhook-bundles";
 /// The longest wait before something that failed is tried again.
-const RETRY: SignedDuration = SignedDuration::from_secs(5);
+const RETRY_MAX: SignedDuration = SignedDuration::from_secs(5);
 /// The interval at which files are read again.
-const REREAD: SignedDuration = SignedDuration::from_secs(10);
+const RELOAD_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
 /// The settings of an authority that signs by itself.
 #[derive(Clone, Debug)]
@@ -68,11 +69,22 @@ enum Source {
     Files { certificate: PathBuf, key: PathBuf },
 }
 
-/// The part of the cluster that this replica has seen; None if it has not looked yet.
+/// The part of the cluster that this replica has seen. None stands for what it has not read yet.
 #[derive(Debug, Default)]
-struct View {
+struct Observed {
     content: Option<Option<Content>>,
     bundles: Vec<Option<Option<Bundle>>>,
+}
+
+/// The trust of clients in the certificate of this replica.
+///
+/// A client trusts it if it verifies against the bundle by which the client comes, and has the name that the client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// All clients trust it.
+    Ready,
+    /// Some do not, for this reason.
+    NotReady(String),
 }
 
 /// The certificate of this replica, and what it knows about the authority. Cheap to clone.
@@ -85,9 +97,9 @@ struct Shared {
     client: Client,
     source: Source,
     targets: Vec<Target>,
-    view: watch::Sender<View>,
+    observed: watch::Sender<Observed>,
     leaf: ArcSwapOption<Leaf>,
-    ready: watch::Sender<bool>,
+    readiness: watch::Sender<Readiness>,
 }
 
 impl std::fmt::Debug for Authority {
@@ -120,8 +132,16 @@ enum Event {
 
 impl Authority {
     /// Returns an authority that signs by itself, with a CA in a Secret that all replicas share.
-    pub fn new(client: Client, options: AuthorityOptions, targets: Vec<Target>) -> Authority {
-        Authority::from_source(client, Source::Secret(options), targets)
+    ///
+    /// # Errors
+    /// Lifetimes by which a certificate would expire before its successor is trusted.
+    pub fn new(
+        client: Client,
+        options: AuthorityOptions,
+        targets: Vec<Target>,
+    ) -> Result<Authority, LifetimesError> {
+        options.lifetimes.check()?;
+        Ok(Authority::from_source(client, Source::Secret(options), targets))
     }
 
     /// Returns an authority for certificates that somebody else makes and writes into the targets, such as cert-manager.
@@ -131,33 +151,30 @@ impl Authority {
     }
 
     fn from_source(client: Client, source: Source, targets: Vec<Target>) -> Authority {
-        let view = View { content: None, bundles: targets.iter().map(|_| None).collect() };
+        let observed = Observed { content: None, bundles: targets.iter().map(|_| None).collect() };
         let shared = Shared {
             client,
             source,
             targets,
-            view: watch::Sender::new(view),
+            observed: watch::Sender::new(observed),
             leaf: ArcSwapOption::empty(),
-            ready: watch::Sender::new(false),
+            readiness: watch::Sender::new(Readiness::NotReady(
+                "this replica has no certificate yet".to_owned(),
+            )),
         };
         Authority { shared: Arc::new(shared) }
     }
 
-    /// Returns true if clients trust this replica: its certificate verifies against every bundle in the cluster.
-    pub fn is_ready(&self) -> bool {
-        *self.shared.ready.borrow()
-    }
-
-    /// Waits until this replica is ready.
-    pub async fn ready(&self) {
-        let _ = self.shared.ready.subscribe().wait_for(|ready| *ready).await;
+    /// Returns the readiness of this replica.
+    pub fn readiness(&self) -> Readiness {
+        self.shared.readiness.borrow().clone()
     }
 
     /// Returns the TLS configuration of a server, which always shows the newest certificate.
     pub(crate) fn server_config(&self) -> Arc<ServerConfig> {
         let builder = ServerConfig::builder_with_provider(certificate::provider());
         let builder = builder.with_safe_default_protocol_versions().expect("ring has them");
-        let resolver = Arc::new(Newest(Arc::clone(&self.shared)));
+        let resolver = Arc::new(CertificateResolver(Arc::clone(&self.shared)));
         let mut config = builder.with_no_client_auth().with_cert_resolver(resolver);
         // The API server speaks HTTP/1.1 with webhooks.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -168,9 +185,9 @@ impl Authority {
     pub async fn run(&self) {
         let mut events = self.events();
         loop {
-            let until = self.look().await;
+            let until = self.refresh().await;
             tokio::select! {
-                Some(event) = events.next() => self.see(event),
+                Some(event) = events.next() => self.observe(event),
                 () = sleep(time_until(until)) => {}
             }
         }
@@ -180,20 +197,20 @@ impl Authority {
     /// no more; it does not end by itself.
     pub async fn lead(&self, writer: &Writer) {
         let Source::Secret(options) = &self.shared.source else { return std::future::pending().await };
-        let writer = writer.for_controller(WRITES);
-        let mut view = self.shared.view.subscribe();
+        let writer = writer.for_controller(CONTROLLER);
+        let mut observed = self.shared.observed.subscribe();
         loop {
-            view.borrow_and_update();
+            observed.borrow_and_update();
             let until = match self.step(options, &writer).await {
                 Ok(until) => until,
-                Err(AuthorityError::Write(WriteError::Conflict)) => in_a_while(options),
+                Err(AuthorityError::Write(WriteError::Conflict)) => retry_at(options),
                 Err(error) => {
                     warn!(%error, "the authority of the webhooks: to be tried again");
-                    in_a_while(options)
+                    retry_at(options)
                 }
             };
             tokio::select! {
-                _ = view.changed() => {}
+                _ = observed.changed() => {}
                 () = sleep(time_until(until)) => {}
             }
         }
@@ -222,18 +239,23 @@ impl Authority {
         events.chain(futures_util::stream::pending()).boxed()
     }
 
-    fn see(&self, event: Event) {
-        self.shared.view.send_modify(|view| match event {
+    fn observe(&self, event: Event) {
+        self.shared.observed.send_modify(|observed| match event {
             Event::Secret(secret) => match content_of(secret.as_deref()) {
-                Ok(content) => view.content = Some(content),
+                Ok(content) => {
+                    if let Some(content) = &content {
+                        metrics::ca_expires(content.current.not_after);
+                    }
+                    observed.content = Some(content);
+                }
                 Err(error) => warn!(%error, "the Secret of the webhooks"),
             },
-            Event::Bundle(place, bundle) => view.bundles[place] = Some(bundle),
+            Event::Bundle(place, bundle) => observed.bundles[place] = Some(bundle),
         });
     }
 
-    /// Renews the certificate if that is due, and finds out if this replica is ready. Returns the time of the next look.
-    async fn look(&self) -> Timestamp {
+    /// Renews the certificate if that is due, and finds out if this replica is ready. Returns the time of the next refresh.
+    async fn refresh(&self) -> Timestamp {
         let retry = match &self.shared.source {
             Source::Secret(options) => {
                 let due = self.is_due();
@@ -241,39 +263,55 @@ impl Authority {
                     Ok(()) => Timestamp::MAX,
                     Err(error) => {
                         warn!(%error, "the certificate of this replica: to be tried again");
-                        in_a_while(options)
+                        retry_at(options)
                     }
                 }
             }
             Source::Files { certificate, key } => {
-                if let Err(error) = self.reread(certificate, key).await {
+                if let Err(error) = self.reload(certificate, key).await {
                     warn!(%error, "the certificate of this replica: to be tried again");
                 }
-                clock::now() + REREAD
+                clock::now() + RELOAD_INTERVAL
             }
         };
         let now = clock::now();
         let leaf = self.shared.leaf.load();
-        let is_ready = leaf.as_ref().is_some_and(|leaf| {
-            let view = self.shared.view.borrow();
-            view.bundles.iter().all(|bundle| match bundle {
-                None => false,
-                Some(None) => true,
-                Some(Some(bundle)) => leaf.is_trusted(&bundle.text, now),
-            })
-        });
-        if self.shared.ready.send_replace(is_ready) != is_ready {
-            info!(is_ready, "clients trust the certificate of this replica, or do not");
+        let readiness = self.readiness_of(leaf.as_deref(), now);
+        metrics::ready(readiness == Readiness::Ready);
+        if self.shared.readiness.send_replace(readiness.clone()) != readiness {
+            match readiness {
+                Readiness::Ready => info!("clients trust the certificate of this replica"),
+                Readiness::NotReady(reason) => warn!(reason, "this replica is not ready"),
+            }
         }
         let renew = leaf.as_ref().map_or(Timestamp::MAX, |leaf| leaf.renew);
         // A renewal that has failed, or has no CA, is due still.
-        if renew <= now { retry.min(now + RETRY) } else { renew.min(retry) }
+        if renew <= now { retry.min(now + RETRY_MAX) } else { renew.min(retry) }
+    }
+
+    fn readiness_of(&self, leaf: Option<&Leaf>, now: Timestamp) -> Readiness {
+        let Some(leaf) = leaf else {
+            return Readiness::NotReady("this replica has no certificate yet".to_owned());
+        };
+        let observed = self.shared.observed.borrow();
+        for (target, bundle) in self.shared.targets.iter().zip(&observed.bundles) {
+            match bundle {
+                None => return Readiness::NotReady(format!("{target} has not been read yet")),
+                Some(None) => {}
+                Some(Some(bundle)) => {
+                    if let Err(reason) = leaf.verify(bundle, now) {
+                        return Readiness::NotReady(format!("{target}: {reason}"));
+                    }
+                }
+            }
+        }
+        Readiness::Ready
     }
 
     /// Returns true if the certificate has to be renewed, and there is a CA for it.
     fn is_due(&self) -> bool {
-        let view = self.shared.view.borrow();
-        let Some(Some(content)) = &view.content else { return false };
+        let observed = self.shared.observed.borrow();
+        let Some(Some(content)) = &observed.content else { return false };
         self.shared.leaf.load().as_ref().is_none_or(|leaf| {
             leaf.renew <= clock::now() || !content.bundle().contains(leaf.issuer.trim_end())
         })
@@ -286,12 +324,13 @@ impl Authority {
         if let Some(content) = content_of(secret.as_ref())? {
             let leaf = content.current.sign(&options.names, begun, options.lifetimes.skew)?;
             info!(authority = content.current.common_name, renew = %leaf.renew, "this replica has a new certificate");
+            metrics::certificate_renewed(Some(leaf.not_after));
             self.shared.leaf.store(Some(Arc::new(leaf)));
         }
         Ok(())
     }
 
-    async fn reread(&self, certificate: &PathBuf, key: &PathBuf) -> Result<(), AuthorityError> {
+    async fn reload(&self, certificate: &PathBuf, key: &PathBuf) -> Result<(), AuthorityError> {
         let read = async |path: &PathBuf| {
             tokio::fs::read(path).await.map_err(|error| AuthorityError::File(path.clone(), error))
         };
@@ -299,6 +338,7 @@ impl Authority {
         let before = self.shared.leaf.load();
         if before.as_ref().is_none_or(|before| before.key.cert != leaf.key.cert) {
             info!("the certificate in the file is in use");
+            metrics::certificate_renewed(None);
             self.shared.leaf.store(Some(Arc::new(leaf)));
         }
         Ok(())
@@ -323,6 +363,7 @@ impl Authority {
             return Ok(until);
         }
         info!(?step, "the authority of the webhooks");
+        let is_rotation = step == Step::Use;
         let content = match (step, content) {
             (Step::Wait(until), _) => return Ok(until),
             (Step::Create, _) | (_, None) => Content::first(Ca::make(now, &options.lifetimes)?),
@@ -342,11 +383,14 @@ impl Authority {
                     failed = failed.and(target.write(writer, bundle, &text).await);
                 }
                 failed?;
-                return Ok(in_a_while(options));
+                return Ok(retry_at(options));
             }
         };
         write_secret(writer, options, secret, &content).await?;
-        Ok(in_a_while(options))
+        if is_rotation {
+            metrics::ca_rotated();
+        }
+        Ok(retry_at(options))
     }
 }
 
@@ -356,7 +400,7 @@ async fn write_secret(
     secret: Option<Secret>,
     content: &Content,
 ) -> Result<(), AuthorityError> {
-    let data = BTreeMap::from([(KEY.to_owned(), ByteString(serde_json::to_vec(content)?))]);
+    let data = BTreeMap::from([(SECRET_KEY.to_owned(), ByteString(serde_json::to_vec(content)?))]);
     if let Some(secret) = secret {
         let patch = json!({"metadata": {"resourceVersion": secret.resource_version()}, "data": data});
         writer.patch(&secret, patch).await?;
@@ -377,13 +421,13 @@ fn secrets(client: &Client, options: &AuthorityOptions) -> Api<Secret> {
 
 /// Returns the content of a Secret; None if it has none yet.
 fn content_of(secret: Option<&Secret>) -> Result<Option<Content>, serde_json::Error> {
-    let data = secret.and_then(|secret| secret.data.as_ref()?.get(KEY));
+    let data = secret.and_then(|secret| secret.data.as_ref()?.get(SECRET_KEY));
     data.map(|data| serde_json::from_slice(&data.0)).transpose()
 }
 
 /// Returns the time to try again.
-fn in_a_while(options: &AuthorityOptions) -> Timestamp {
-    let wait = RETRY.min(options.lifetimes.leaf / 20);
+fn retry_at(options: &AuthorityOptions) -> Timestamp {
+    let wait = RETRY_MAX.min(options.lifetimes.leaf / 20);
     clock::now()
         + wait / 2
         + SignedDuration::from_millis(fastrand::i64(0..=i64::try_from(wait.as_millis()).unwrap_or(1_000) / 2))
@@ -394,15 +438,15 @@ fn time_until(time: Timestamp) -> Duration {
 }
 
 /// Shows a client the newest certificate.
-struct Newest(Arc<Shared>);
+struct CertificateResolver(Arc<Shared>);
 
-impl std::fmt::Debug for Newest {
+impl std::fmt::Debug for CertificateResolver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Newest")
+        f.write_str("CertificateResolver")
     }
 }
 
-impl ResolvesServerCert for Newest {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.leaf.load().as_ref().map(|leaf| Arc::clone(&leaf.key))
     }

@@ -60,6 +60,7 @@
 
 mod kept;
 
+use crate::metrics;
 use kept::Kept;
 use kube::Resource;
 use serde::de::DeserializeOwned;
@@ -88,6 +89,13 @@ pub trait Version: Resource<DynamicType = ()> + Serialize + DeserializeOwned + '
 
     /// Returns the object of this version that says as much as possible of a hub.
     fn from_hub(hub: Self::Hub) -> Self;
+
+    /// Returns true if the object keeps the rules of its schema that kept fields are part of. The API server checks what a
+    /// client of the other version writes by the rules of that version only, and any client can write the annotation: fields
+    /// are not restored if the object breaks these rules with them.
+    fn is_valid(&self) -> bool {
+        true
+    }
 
     /// Returns the other fields of this version that a field belongs to, as JSON pointers: if the other version cannot say
     /// the field, it is restored only if these have their values still. A field always belongs to its own value.
@@ -126,7 +134,11 @@ pub enum ConversionError {
 struct Functions<H> {
     api_version: String,
     read: fn(&Value) -> serde_json::Result<H>,
+    /// Reads an object with restored fields; None if it is not valid with them.
+    read_restored: fn(&Value) -> Option<H>,
     write: fn(H) -> serde_json::Result<Value>,
+    /// Returns an object as its version writes it, with its defaults.
+    rewrite: fn(&Value) -> serde_json::Result<Value>,
     belongs_to: fn(&str) -> &'static [&'static str],
 }
 
@@ -181,7 +193,9 @@ impl<H: 'static> Converter<H> {
         self.versions.push(Functions {
             api_version,
             read: |object| V::deserialize(object).map(V::to_hub),
+            read_restored: |object| V::deserialize(object).ok().filter(V::is_valid).map(V::to_hub),
             write: |hub| serde_json::to_value(V::from_hub(hub)),
+            rewrite: |object| serde_json::to_value(V::deserialize(object)?),
             belongs_to: V::belongs_to,
         });
         self
@@ -221,6 +235,27 @@ impl<H: 'static> Converter<H> {
         Ok(Value::Object(object))
     }
 
+    /// Returns an object of a file as the API server would store it: with the defaults of its version, and with numbers as the
+    /// version writes them. What is neither is not changed.
+    ///
+    /// # Errors
+    /// [`ConversionError`], with the name of the object.
+    fn with_defaults(&self, mut object: Value) -> Result<Value, ConversionError> {
+        let text = |key: &str| text_of(object.get(key).cloned());
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let version = self.find(&api_version).filter(|_| kind == self.kind);
+        let version = version.ok_or_else(|| ConversionError::UnknownKind(format!("{api_version} {kind}")))?;
+        let rewritten = (version.rewrite)(&object).map_err(|error| ConversionError::Malformed {
+            kind: format!("{api_version} {kind}"),
+            name: text_of(object.pointer("/metadata/name").cloned()),
+            reason: error.to_string(),
+        })?;
+        let mut rewritten = map_of(Some(rewritten));
+        rewritten.remove("metadata");
+        fill_in(&mut object, Value::Object(rewritten));
+        Ok(object)
+    }
+
     fn convert_parts(&self, object: Parts, api_version: &str) -> Result<Parts, ConversionError> {
         let from = &object.api_version;
         let source = self.find(from).filter(|_| object.kind == self.kind);
@@ -244,7 +279,7 @@ impl<H: 'static> Converter<H> {
         // What a client has written into the annotation may not be of the shape of the version.
         let restored = kept
             .restore(version_of(&target.api_version), &plain)
-            .and_then(|object| Some(((target.read)(&object).ok()?, object)));
+            .and_then(|object| Some(((target.read_restored)(&object)?, object)));
         let (hub, converted) = match restored {
             Some(restored) => restored,
             None => ((target.read)(&plain).map_err(malformed)?, plain),
@@ -311,13 +346,39 @@ fn tidy(object: Value) -> Value {
     with_metadata(object, labels, annotations)
 }
 
+/// Adds what an object lacks and its version writes, and writes numbers as the version does.
+fn fill_in(object: &mut Value, rewritten: Value) {
+    match (object, rewritten) {
+        (Value::Object(object), Value::Object(rewritten)) => {
+            for (key, value) in rewritten.into_iter().filter(|(_, value)| !value.is_null()) {
+                match object.get_mut(&key) {
+                    Some(there) => fill_in(there, value),
+                    None => drop(object.insert(key, value)),
+                }
+            }
+        }
+        (Value::Array(list), Value::Array(rewritten)) if list.len() == rewritten.len() => {
+            list.iter_mut().zip(rewritten).for_each(|(item, rewritten)| fill_in(item, rewritten));
+        }
+        (Value::Number(number), Value::Number(rewritten)) if number.as_f64() == rewritten.as_f64() => {
+            *number = rewritten;
+        }
+        _ => {}
+    }
+}
+
 /// A converter of any hub.
 trait AnyConverter: Send + Sync {
+    fn with_defaults(&self, object: Value) -> Result<Value, ConversionError>;
     fn convert(&self, object: Value, api_version: &str) -> Result<Value, ConversionError>;
     fn convert_parts(&self, object: Parts, api_version: &str) -> Result<Parts, ConversionError>;
 }
 
 impl<H: 'static> AnyConverter for Converter<H> {
+    fn with_defaults(&self, object: Value) -> Result<Value, ConversionError> {
+        Converter::with_defaults(self, object)
+    }
+
     fn convert(&self, object: Value, api_version: &str) -> Result<Value, ConversionError> {
         Converter::convert(self, object, api_version)
     }
@@ -362,6 +423,29 @@ impl Conversions {
         self.find(text("apiVersion"), text("kind"))?.convert(object, api_version)
     }
 
+    /// Returns an object of a file in a version of its kind, which is named by group and version. The API server fills in the
+    /// defaults of what it stores, and a file may lack them: they are filled in before, since a default is nothing to keep.
+    ///
+    /// # Errors
+    /// [`ConversionError`].
+    pub(crate) fn convert_from_file(
+        &self,
+        mut object: Value,
+        api_version: &str,
+    ) -> Result<Value, ConversionError> {
+        let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+        let converter = self.find(text("apiVersion"), text("kind"))?;
+        if text("apiVersion") != api_version {
+            object = converter.with_defaults(object)?;
+        }
+        converter.convert(object, api_version)
+    }
+
+    /// Returns true if objects of a kind can be converted.
+    pub(crate) fn has_kind(&self, api_version: &str, kind: &str) -> bool {
+        self.find(api_version, kind).is_ok()
+    }
+
     fn find(&self, api_version: &str, kind: &str) -> Result<&dyn AnyConverter, ConversionError> {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let converter = self.converters.get(&(group.to_owned(), kind.to_owned()));
@@ -404,6 +488,7 @@ impl Conversions {
             None => json!({"status": "Success"}),
             Some(message) => {
                 warn!(message, "a conversion failed");
+                metrics::failed_conversion();
                 json!({"status": "Failure", "message": message, "reason": "ConversionFailed"})
             }
         };

@@ -4,8 +4,10 @@
 //! - [`admission`] answers reviews of objects with defaults and warnings.
 //! - [`authority`] signs the certificates of the replicas, rotates its CA, and keeps the bundle in the cluster.
 //! - [`definition`] makes one definition of the definitions of all versions.
+//! - [`manifests`] converts files.
 //! - [`migrate`] moves stored objects into another version.
 //! - [`server`] serves all of it over HTTPS.
+//! - [`process`] runs a program that has all of it.
 
 #![warn(missing_docs)]
 
@@ -13,6 +15,9 @@ pub mod admission;
 pub mod authority;
 pub mod conversion;
 pub mod definition;
+pub mod manifests;
+mod metrics;
 pub mod migrate;
+pub mod process;
 pub mod server;
 mod sparse;

@@ -11,10 +11,10 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::ByteString;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
-use kube::api::{Api, ListParams, PartialObjectMeta};
+use kube::api::{Api, GetParams, ListParams, PartialObjectMeta, Request};
 use kube::{Client, Resource as _};
-use kubebid_controller::Object;
 use kubebid_controller::writer::{WriteError, Writer};
+use kubebid_controller::{Object, ObjectName};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
@@ -25,11 +25,15 @@ use tracing::info;
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
 /// Objects that are written at the same time.
-const WRITES: usize = 8;
+const CONCURRENCY: usize = 8;
+/// Attempts to write an object that other clients write at the same time.
+const ATTEMPTS: usize = 10;
 /// The interval at which the API server is asked if it stores the version.
-const PULSE: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The number of these intervals until the wait is given up.
-const PULSES: usize = 240;
+const POLLS_MAX: usize = 240;
+/// The failures that the message of an error names.
+const NAMED_MAX: usize = 20;
 
 /// Why the objects of a kind are not all migrated. Those that are stay so.
 #[derive(Debug, thiserror::Error)]
@@ -37,9 +41,17 @@ pub enum MigrateError {
     /// The API server refused a request, or did not answer.
     #[error("the cluster: {0}")]
     Cluster(#[from] kube::Error),
-    /// An object cannot be written.
+    /// The definition cannot be written.
     #[error("{0}: {1}")]
     Write(String, WriteError),
+    /// Objects cannot be written. All others are migrated, and the definition still lists the other versions as stored.
+    #[error("{} objects are not migrated, and {} are:{}", failures.len(), migrated.written, named(failures))]
+    Incomplete {
+        /// The objects that are migrated.
+        migrated: Migrated,
+        /// The objects that are not.
+        failures: Vec<MigrateFailure>,
+    },
     /// There is no such definition.
     #[error("there is no definition {0}")]
     NotDefined(String),
@@ -59,8 +71,25 @@ pub enum MigrateError {
 pub struct Migrated {
     /// Objects that were written.
     pub written: usize,
-    /// Objects that were gone, or that another client has written meanwhile.
-    pub skipped: usize,
+    /// Objects that were deleted meanwhile.
+    pub gone: usize,
+}
+
+/// Why one object is not migrated.
+#[derive(Debug)]
+pub struct MigrateFailure {
+    /// The object.
+    pub name: ObjectName,
+    /// The last error.
+    pub error: WriteError,
+}
+
+/// Returns the text of some failures, a line each.
+fn named(failures: &[MigrateFailure]) -> String {
+    let line = |failure: &MigrateFailure| format!("\n  {}: {}", failure.name, failure.error);
+    let more = failures.len().saturating_sub(NAMED_MAX);
+    let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
+    failures.iter().take(NAMED_MAX).map(line).collect::<String>() + &rest
 }
 
 /// The state of a kind before or after a migration.
@@ -158,7 +187,8 @@ pub async fn check<K: Object>(client: &Client) -> Result<StorageCheck, MigrateEr
 /// Stores all objects of a kind in the version of the type, which the definition stores.
 ///
 /// # Errors
-/// [`MigrateError`]. What is migrated until then stays so; a later call does the rest.
+/// [`MigrateError`]. What is migrated until then stays so; a later call does the rest. An object that cannot be written holds
+/// up no other: [`MigrateError::Incomplete`] names it at the end.
 pub async fn migrate<K: Object>(writer: &Writer) -> Result<Migrated, MigrateError> {
     let (client, name) = (writer.client(), name_of::<K>());
     let plan = Plan::of(&definition(client, &name).await?);
@@ -166,17 +196,27 @@ pub async fn migrate<K: Object>(writer: &Writer) -> Result<Migrated, MigrateErro
         return Err(MigrateError::OtherVersion(plan.stored, K::version(&()).into_owned()));
     }
     until_stored::<K>(client).await?;
-    let mut migrated = Migrated::default();
+    let (mut migrated, mut failures) = (Migrated::default(), Vec::new());
     let mut pages = std::pin::pin!(pages::<K>(client));
     while let Some(page) = pages.try_next().await? {
-        let written: Vec<bool> = stream::iter(page)
-            .map(|object| write(writer, object, &plan))
-            .buffer_unordered(WRITES)
-            .try_collect()
-            .await?;
-        migrated.written += written.iter().filter(|written| **written).count();
-        migrated.skipped += written.iter().filter(|written| !**written).count();
-        info!(written = migrated.written, skipped = migrated.skipped, "objects of {name} are migrated");
+        let written = stream::iter(page).map(|object| write(writer, object, &plan));
+        let written: Vec<_> = written.buffer_unordered(CONCURRENCY).collect().await;
+        for outcome in written {
+            match outcome {
+                Ok(true) => migrated.written += 1,
+                Ok(false) => migrated.gone += 1,
+                Err(failure) => failures.push(failure),
+            }
+        }
+        info!(
+            written = migrated.written,
+            gone = migrated.gone,
+            failed = failures.len(),
+            "objects of {name} are migrated"
+        );
+    }
+    if !failures.is_empty() {
+        return Err(MigrateError::Incomplete { migrated, failures });
     }
     trim(writer, &name, &plan.stored).await?;
     Ok(migrated)
@@ -187,29 +227,65 @@ async fn until_stored<K: Object>(client: &Client) -> Result<(), MigrateError> {
     let version = K::api_version(&()).into_owned();
     let hash = Sha256::digest(format!("{version}/{}", K::kind(&())));
     let hash = serde_json::to_value(ByteString(hash[..8].to_vec())).map_err(kube::Error::SerdeError)?;
-    for _ in 0..PULSES {
+    for _ in 0..POLLS_MAX {
         let resources = client.list_api_group_resources(&version).await?.resources;
         let resource = resources.into_iter().find(|resource| resource.name == K::plural(&()));
         if resource.is_some_and(|resource| resource.storage_version_hash.as_deref() == hash.as_str()) {
             return Ok(());
         }
-        sleep(PULSE).await;
+        sleep(POLL_INTERVAL).await;
     }
     Err(MigrateError::NotStored(version))
 }
 
-/// Writes an object as it is. Returns false if it is gone, or another client has written it since it was listed: that has
-/// stored it in the version.
+/// Writes an object as it is, and as it is then if other clients write it at the same time. Returns false if it is gone.
 async fn write<K: Object>(
     writer: &Writer,
-    object: PartialObjectMeta<K>,
+    mut object: PartialObjectMeta<K>,
     plan: &Plan,
-) -> Result<bool, MigrateError> {
-    let metadata = object.metadata;
-    let name = metadata.name.clone().unwrap_or_default();
-    let entries = metadata.managed_fields.clone().unwrap_or_default();
+) -> Result<bool, MigrateFailure> {
+    let name = ObjectName::of(&object);
+    let mut attempt = 1;
+    let error = loop {
+        match write_at_version(writer, &object, plan).await {
+            Ok(is_written) => return Ok(is_written),
+            Err(WriteError::Conflict) if attempt < ATTEMPTS => attempt += 1,
+            Err(error) => break error,
+        }
+        match read_metadata(writer.client(), &name).await {
+            Ok(Some(newer)) => object = newer,
+            Ok(None) => return Ok(false),
+            Err(error) => break error.into(),
+        }
+    };
+    Err(MigrateFailure { name, error })
+}
+
+async fn read_metadata<K: Object>(
+    client: &Client,
+    name: &ObjectName,
+) -> kube::Result<Option<PartialObjectMeta<K>>> {
+    let namespace = Some(&name.namespace[..]).filter(|namespace| !namespace.is_empty());
+    let url = K::url_path(&(), namespace);
+    let request = Request::new(url).get_metadata(&name.name, &GetParams::default());
+    match client.request(request.map_err(kube::Error::BuildRequest)?).await {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes an object as it is, unless it has changed. Returns false if it is gone.
+async fn write_at_version<K: Object>(
+    writer: &Writer,
+    object: &PartialObjectMeta<K>,
+    plan: &Plan,
+) -> Result<bool, WriteError> {
+    let metadata = object.metadata.clone();
+    let name = metadata.name.unwrap_or_default();
+    let entries = metadata.managed_fields.unwrap_or_default();
     let served: Vec<_> = entries.iter().filter(|entry| !plan.is_unserved(entry)).collect();
-    let version = metadata.resource_version.clone();
+    let version = metadata.resource_version;
     let mut sparse = Sparse::<K>::named(&name, metadata.uid, version.clone());
     sparse.metadata.namespace = metadata.namespace;
     let written = if served.len() == entries.len() {
@@ -225,9 +301,8 @@ async fn write<K: Object>(
     }
     match written {
         Ok(written) => Ok(written.is_some()),
-        Err(WriteError::Conflict) => Ok(false),
         Err(WriteError::Cluster(error)) if is_not_found(&error) => Ok(false),
-        Err(error) => Err(MigrateError::Write(name, error)),
+        Err(error) => Err(error),
     }
 }
 

@@ -3,22 +3,14 @@
 mod kind;
 
 use kind::{DRAIN, conversions, edit};
+use kubebid_testkit::for_each_seed;
 use serde_json::{Value, json};
 
 const ALPHA: &str = "example.com/v1alpha1";
 const BETA: &str = "example.com/v1beta1";
 const ANNOTATION: &str = "/metadata/annotations/example.com~1conversion-data";
-
-/// Runs a check with many random numbers, and names the seed of one that fails.
-fn for_each_seed(check: impl Fn(&mut fastrand::Rng) + std::panic::RefUnwindSafe) {
-    for seed in 0..3_000 {
-        let run = || check(&mut fastrand::Rng::with_seed(seed));
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!("with seed {seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
-}
+/// The number of seeds of a check.
+const SEEDS: u64 = 3_000;
 
 fn convert(object: &Value, version: &str) -> Value {
     conversions().convert(object.clone(), version).unwrap()
@@ -50,14 +42,14 @@ fn is_round(object: &Value, other: &str) {
 
 #[test]
 fn an_object_is_the_same_after_it_was_converted_there_and_back() {
-    for_each_seed(|random| is_round(&kind::random_v1beta1(random), ALPHA));
-    for_each_seed(|random| is_round(&kind::random_v1alpha1(random), BETA));
+    for_each_seed(SEEDS, |random| is_round(&kind::random_v1beta1(random), ALPHA));
+    for_each_seed(SEEDS, |random| is_round(&kind::random_v1alpha1(random), BETA));
 }
 
 #[test]
 fn an_object_with_kept_fields_is_the_same_after_it_was_converted_there_and_back() {
-    for_each_seed(|random| is_round(&convert(&kind::random_v1alpha1(random), BETA), ALPHA));
-    for_each_seed(|random| is_round(&convert(&kind::random_v1beta1(random), ALPHA), BETA));
+    for_each_seed(SEEDS, |random| is_round(&convert(&kind::random_v1alpha1(random), BETA), ALPHA));
+    for_each_seed(SEEDS, |random| is_round(&convert(&kind::random_v1beta1(random), ALPHA), BETA));
 }
 
 /// Returns the fields of v1beta1 that a field of v1alpha1 stands for, or the other way round.
@@ -115,11 +107,11 @@ fn edits_change_only_themselves(
 
 #[test]
 fn an_edit_in_the_other_version_changes_only_what_was_edited() {
-    for_each_seed(|random| {
+    for_each_seed(SEEDS, |random| {
         let object = kind::random_v1beta1(random);
         edits_change_only_themselves(random, &object, ALPHA, kind::v1alpha1_fields);
     });
-    for_each_seed(|random| {
+    for_each_seed(SEEDS, |random| {
         let object = kind::random_v1alpha1(random);
         edits_change_only_themselves(random, &object, BETA, kind::v1beta1_fields);
     });

@@ -1,16 +1,17 @@
 //! Making, reading and verifying certificates.
 
 use super::plan::{Ca, Lifetimes, two_thirds};
+use super::target::Bundle;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose,
 };
 use rustls::RootCertStore;
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(super) struct Leaf {
     pub(super) issuer: String,
     /// The time from which another one should be in use.
     pub(super) renew: Timestamp,
+    /// The end of its validity, as far as it is known.
+    pub(super) not_after: Timestamp,
 }
 
 pub(super) fn provider() -> Arc<CryptoProvider> {
@@ -105,7 +108,7 @@ impl Ca {
             .map_err(|text| rustls::Error::General(text.to_owned()))?;
         let key = CertifiedKey::from_der(vec![certificate.der().clone()], key, &provider())?;
         let renew = two_thirds(begun, until);
-        Ok(Leaf { key: Arc::new(key), issuer: self.certificate.clone(), renew })
+        Ok(Leaf { key: Arc::new(key), issuer: self.certificate.clone(), renew, not_after: until })
     }
 }
 
@@ -113,7 +116,7 @@ impl Ca {
 pub(super) fn parse(chain: &[u8], key: &[u8]) -> Result<Leaf, CertificateError> {
     let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>()?;
     let key = CertifiedKey::from_der(chain, PrivateKeyDer::from_pem_slice(key)?, &provider())?;
-    Ok(Leaf { key: Arc::new(key), issuer: String::new(), renew: Timestamp::MAX })
+    Ok(Leaf { key: Arc::new(key), issuer: String::new(), renew: Timestamp::MAX, not_after: Timestamp::MAX })
 }
 
 /// Returns true if a text holds certificates and nothing that cannot be read.
@@ -130,15 +133,29 @@ fn anchors(bundle: &str) -> Option<RootCertStore> {
 }
 
 impl Leaf {
-    /// Returns true if the certificate is valid at a time and trusted by a client with this bundle.
-    pub(super) fn is_trusted(&self, bundle: &str, now: Timestamp) -> bool {
-        let Some(anchors) = anchors(bundle) else { return false };
-        let Some((certificate, others)) = self.key.cert.split_first() else { return false };
-        let Ok(certificate) = ParsedCertificate::try_from(certificate) else { return false };
+    /// Verifies the certificate as a client with this bundle does at a time.
+    ///
+    /// # Errors
+    /// The reason why the client would not go on.
+    pub(super) fn verify(&self, bundle: &Bundle, now: Timestamp) -> Result<(), String> {
+        if bundle.text.is_empty() {
+            return Err("there is no caBundle yet".to_owned());
+        }
+        let anchors = anchors(&bundle.text).ok_or("the caBundle cannot be read")?;
+        let (certificate, others) = self.key.cert.split_first().ok_or("there is no certificate")?;
+        let certificate = ParsedCertificate::try_from(certificate).map_err(|error| error.to_string())?;
         let now = u64::try_from(now.as_second()).unwrap_or_default();
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now));
         let algorithms = provider().signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&certificate, &anchors, others, now, algorithms).is_ok()
+        verify_server_cert_signed_by_trust_anchor(&certificate, &anchors, others, now, algorithms)
+            .map_err(|error| format!("the caBundle does not trust the certificate: {error}"))?;
+        for name in &bundle.server_names {
+            let server_name = ServerName::try_from(&name[..]).map_err(|error| format!("{name}: {error}"))?;
+            verify_server_name(&certificate, &server_name).map_err(|_| {
+                format!("the API server asks for {name}, which the certificate does not name")
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -156,12 +173,21 @@ mod tests {
         let (signer, other) = (Ca::make(now, &lifetimes()).unwrap(), Ca::make(now, &lifetimes()).unwrap());
         let names = ["a.b.svc".to_owned(), "127.0.0.1".to_owned()];
         let leaf = signer.sign(&names, now, lifetimes().skew).unwrap();
+        let asks = |text: &str, name: &str| Bundle {
+            text: text.to_owned(),
+            server_names: vec![name.to_owned()],
+            ..Bundle::default()
+        };
+        let is_trusted = |text: &str, now| leaf.verify(&asks(text, "a.b.svc"), now).is_ok();
         let both = other.certificate.clone() + &signer.certificate;
-        assert!(leaf.is_trusted(&signer.certificate, now) && leaf.is_trusted(&both, now));
-        assert!(leaf.is_trusted(&both, now - SignedDuration::from_mins(4)), "a clock that is late");
-        assert!(!leaf.is_trusted(&other.certificate, now));
-        assert!(!leaf.is_trusted(&both, now + SignedDuration::from_hours(25)));
-        assert!(!leaf.is_trusted("", now) && !leaf.is_trusted("nonsense", now));
+        assert!(is_trusted(&signer.certificate, now) && is_trusted(&both, now));
+        assert!(is_trusted(&both, now - SignedDuration::from_mins(4)), "a clock that is late");
+        assert!(!is_trusted(&other.certificate, now));
+        assert!(!is_trusted(&both, now + SignedDuration::from_hours(25)));
+        assert!(!is_trusted("", now) && !is_trusted("nonsense", now));
+        assert!(leaf.verify(&asks(&both, "127.0.0.1"), now).is_ok());
+        let refused = leaf.verify(&asks(&both, "other.b.svc"), now).unwrap_err();
+        assert!(refused.contains("the API server asks for other.b.svc"), "{refused}");
         assert_eq!(leaf.renew, now + SignedDuration::from_hours(16));
         assert!(is_bundle(&both) && !is_bundle("") && !is_bundle("nonsense"));
     }

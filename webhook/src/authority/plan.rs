@@ -7,6 +7,7 @@
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Times of an authority.
@@ -30,6 +31,48 @@ impl Default for Lifetimes {
             settle: SignedDuration::from_mins(1),
             skew: SignedDuration::from_mins(5),
         }
+    }
+}
+
+/// Why lifetimes do not fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LifetimesError {
+    /// A time is negative.
+    #[error("the time to settle and the clock skew cannot be negative")]
+    Negative,
+    /// A certificate is renewed after two thirds of its lifetime: for a clock that is ahead it would have expired then.
+    #[error("the lifetime of a certificate, {0:#}, must be more than three times the clock skew, {1:#}")]
+    Leaf(SignedDuration, SignedDuration),
+    /// A CA that expires before the certificates that it signs would cut them short.
+    #[error("the lifetime of a CA, {0:#}, must be more than that of a certificate, {1:#}")]
+    Authority(SignedDuration, SignedDuration),
+    /// The last third of a CA's lifetime is too short for the next one to be trusted everywhere.
+    #[error(
+        "a third of the lifetime of a CA, {0:#}, must be more than the time to settle and the clock skew together, {1:#}"
+    )]
+    Rotation(SignedDuration, SignedDuration),
+}
+
+impl Lifetimes {
+    /// Checks that every certificate and CA has a successor before it expires.
+    ///
+    /// # Errors
+    /// [`LifetimesError`].
+    pub fn check(&self) -> Result<(), LifetimesError> {
+        let Lifetimes { authority, leaf, settle, skew } = *self;
+        if settle.is_negative() || skew.is_negative() {
+            return Err(LifetimesError::Negative);
+        }
+        if leaf / 3 <= skew {
+            return Err(LifetimesError::Leaf(leaf, skew));
+        }
+        if authority <= leaf {
+            return Err(LifetimesError::Authority(authority, leaf));
+        }
+        if authority / 3 <= settle + skew {
+            return Err(LifetimesError::Rotation(authority, settle + skew));
+        }
+        Ok(())
     }
 }
 
@@ -117,12 +160,14 @@ impl Content {
         Content { current: ca, next: None, former: Vec::new() }
     }
 
-    /// Returns the certificates that clients have to trust, in PEM.
+    /// Returns the certificates that clients have to trust, in PEM. Their order does not depend on which of them signs: after
+    /// each change of a definition the API server converts all objects of its kind anew.
     pub fn bundle(&self) -> String {
         let next = self.next.iter().map(|next| &next.ca.certificate);
         let former = self.former.iter().map(|former| &former.certificate);
-        let all = std::iter::once(&self.current.certificate).chain(next).chain(former);
-        all.map(|certificate| format!("{}\n", certificate.trim_end())).collect()
+        let all: BTreeSet<&String> =
+            std::iter::once(&self.current.certificate).chain(next).chain(former).collect();
+        all.into_iter().map(|certificate| format!("{}\n", certificate.trim_end())).collect()
     }
 
     /// Returns the content with another CA announced.

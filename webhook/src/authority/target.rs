@@ -14,7 +14,8 @@ use kube::runtime::watcher::{self, watch_object};
 use kube::{Client, Resource};
 use kubebid_controller::writer::{WriteError, Writer};
 use serde_json::{Value, json};
-use std::fmt::Debug;
+use std::collections::BTreeSet;
+use std::fmt;
 
 /// An object that says which CAs a client of our webhooks trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +29,16 @@ pub enum Target {
 }
 
 /// The bundle of a target.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bundle {
     /// The bundle in PEM; empty if there is none, or its webhooks do not agree on one.
     pub(super) text: String,
+    /// The names that clients expect in the certificate.
+    pub(super) server_names: Vec<String>,
     /// The names of the webhooks in a configuration.
-    webhooks: Vec<String>,
-    uid: Option<String>,
-    version: Option<String>,
+    pub(super) webhooks: Vec<String>,
+    pub(super) uid: Option<String>,
+    pub(super) version: Option<String>,
 }
 
 /// The kinds of objects that have a bundle.
@@ -101,16 +104,43 @@ fn bundle_of<K: Bundled>(object: Option<Sparse<K>>) -> Option<Bundle> {
     };
     let first = text(clients.first()?.1);
     let agree = clients.iter().all(|(_, client)| text(client) == first);
+    let server_names: BTreeSet<String> =
+        clients.iter().filter_map(|(_, client)| server_name(client)).collect();
     Some(Bundle {
         text: if agree { first } else { String::new() },
+        server_names: server_names.into_iter().collect(),
         webhooks: clients.into_iter().map(|(name, _)| name).collect(),
         uid: object.metadata.uid,
         version: object.metadata.resource_version,
     })
 }
 
+/// Returns the name that the API server expects in the certificate of a webhook.
+fn server_name(client: &Value) -> Option<String> {
+    let text = |pointer: &str| client.pointer(pointer).and_then(Value::as_str);
+    match (text("/service/name"), text("/service/namespace"), text("/url")) {
+        (Some(name), Some(namespace), _) => Some(format!("{name}.{namespace}.svc")),
+        (_, _, Some(url)) => {
+            let url: http::Uri = url.parse().ok()?;
+            Some(url.host()?.trim_matches(['[', ']']).to_owned())
+        }
+        _ => None,
+    }
+}
+
 fn api<K: Bundled<Scope = k8s_openapi::ClusterResourceScope>>(client: &Client) -> Api<Sparse<K>> {
     Api::all(client.clone())
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Target::Definition(_) => "CustomResourceDefinition",
+            Target::Mutating(_) => "MutatingWebhookConfiguration",
+            Target::Validating(_) => "ValidatingWebhookConfiguration",
+        };
+        write!(f, "{kind} {}", self.name())
+    }
 }
 
 type Follows = BoxStream<'static, Result<Option<Bundle>, watcher::Error>>;

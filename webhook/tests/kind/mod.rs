@@ -10,6 +10,9 @@ use serde_json::{Map, Value, json};
 /// The annotation of v1alpha1 for what v1beta1 has as a field.
 pub const DRAIN: &str = "example.com/drain-seconds";
 
+/// The zone of a disk whose conversion to v1alpha1 panics.
+pub const PANICS: &str = "panics";
+
 pub mod v1beta1 {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     use kube::CustomResource;
@@ -134,6 +137,7 @@ impl Version for v1alpha1::Disk {
 
     fn from_hub(hub: v1beta1::Disk) -> Self {
         let (mut metadata, spec) = (hub.metadata, hub.spec);
+        assert!(!spec.zones.iter().any(|zone| zone == PANICS), "a test asked for it");
         if let Some(seconds) = spec.drain_seconds {
             metadata.annotations.get_or_insert_default().insert(DRAIN.to_owned(), seconds.to_string());
         }

@@ -139,3 +139,35 @@ async fn defaults_warnings_and_long_lists_come_from_the_webhooks() {
     assert_eq!(listed.items.iter().filter(|disk| disk.spec.size == "1Gi").count(), 500);
     replica.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_with_a_bundle_is_removed_by_a_json_patch() {
+    let story = Story::begin("removal", "v1beta1").await;
+    let mut two = configuration(&story, "MutatingWebhookConfiguration", "/mutate");
+    let mut second = two["webhooks"][0].clone();
+    second["name"] = json!("others.example.com");
+    let one = two.to_string();
+    two["webhooks"].as_array_mut().unwrap().push(second);
+    let apply = |manifest: &str| {
+        story.plane.kubectl_reading(&["apply", "--server-side", "--force-conflicts", "-f", "-"], manifest)
+    };
+    assert!(apply(&two.to_string()).status.success());
+    let targets = [Target::Definition(DISKS.to_owned()), Target::Mutating("disks".to_owned())];
+    let _replica = story.start(0, &targets);
+    story.balancer.until_ready(1).await;
+
+    // The fields of a webhook that another field manager has stay, and are no webhook alone.
+    let refused = apply(&one);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("webhooks[1]"), "{said}");
+    let remove = ["patch", "mutatingwebhookconfiguration", "disks", "--type=json", "-p"];
+    let patch = r#"[{"op": "remove", "path": "/webhooks/1"}]"#;
+    story.plane.get(&[&remove[..], &[patch]].concat());
+    assert!(apply(&one).status.success());
+    let configurations = Api::<MutatingWebhookConfiguration>::all(story.client.clone());
+    assert_eq!(configurations.get("disks").await.unwrap().webhooks.unwrap().len(), 1);
+
+    let none = r#"[{"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}}]"#;
+    story.plane.get(&["patch", "crd", DISKS, "--type=json", "-p", none]);
+    story.until(story.definitions(), DISKS, |definition| bundle(definition).is_none()).await;
+}

@@ -4,12 +4,12 @@
 #[path = "../kind/mod.rs"]
 mod kind;
 
-mod balancer;
 mod bundles;
 mod down;
 mod files;
 mod migration;
+mod panic;
 mod replica;
 mod rotation;
 mod story;
-mod tls;
+mod watch;

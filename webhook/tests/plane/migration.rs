@@ -21,7 +21,7 @@ fn name(number: usize) -> String {
     format!("disk-{number:03}")
 }
 
-async fn create_old(story: &Story) {
+async fn create_old(story: &Story, count: usize) {
     let alphas = story.alphas();
     let create = async |number| {
         let disk = json!({
@@ -31,7 +31,7 @@ async fn create_old(story: &Story) {
         let disk = serde_json::from_value(disk).unwrap();
         alphas.create(&PostParams::default(), &disk).await.map(|_| ())
     };
-    let numbers = stream::iter((0..OBJECTS).map(Ok::<_, kube::Error>));
+    let numbers = stream::iter((0..count).map(Ok::<_, kube::Error>));
     numbers.map_ok(create).try_buffer_unordered(8).try_collect::<Vec<()>>().await.unwrap();
 }
 
@@ -72,7 +72,7 @@ fn writer(story: &Story) -> Writer {
 async fn all_objects_move_beside_a_writer_although_the_migration_is_killed_half_way() {
     let story = Arc::new(Story::begin("migration", "v1alpha1").await);
     let replica = story.start_one().await;
-    create_old(&story).await;
+    create_old(&story, OBJECTS).await;
     let wrong = migrate::<v1beta1::Disk>(&writer(&story)).await;
     assert!(matches!(wrong, Err(MigrateError::OtherVersion(..))), "{wrong:?}");
     story.plane.apply(&story.definition("v1beta1"));
@@ -103,7 +103,7 @@ async fn all_objects_move_beside_a_writer_although_the_migration_is_killed_half_
     let _ = first.await;
 
     let migrated = migrate::<v1beta1::Disk>(&writer(&story)).await.unwrap();
-    assert_eq!(migrated.written + migrated.skipped, OBJECTS);
+    assert_eq!((migrated.written, migrated.gone), (OBJECTS, 0));
     ends.store(true, Ordering::Relaxed);
     let written = writing.await.unwrap();
     assert_eq!(stored_versions(&story), r#"["v1beta1"]"#);
@@ -137,4 +137,54 @@ async fn all_objects_move_beside_a_writer_although_the_migration_is_killed_half_
     let disk = json!({"apiVersion": "example.com/v1beta1", "kind": "Disk", "metadata": {"name": name(0)}, "spec": {"fast": true}});
     let applied = story.plane.kubectl_reading(&apply, &disk.to_string());
     assert!(applied.status.success(), "{}", String::from_utf8_lossy(&applied.stderr));
+}
+
+/// Waits until the API server refuses to write a disk, or takes it: it learns of configurations late.
+async fn until_refused(story: &Story, name: &str, is_refused: bool) {
+    let attempt = || async {
+        let params = PatchParams { dry_run: true, ..PatchParams::default() };
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"attempt": "1"}}}));
+        story.betas().patch(name, &params, &patch).await.is_err()
+    };
+    let reached = async {
+        while attempt().await != is_refused {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(PATIENCE, reached).await.expect("the configuration takes effect");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_cannot_be_written_is_named_and_holds_up_no_other() {
+    let story = Story::begin("refused", "v1alpha1").await;
+    let _replica = story.start_one().await;
+    create_old(&story, 5).await;
+    story.plane.apply(&story.definition("v1beta1"));
+    let refused = name(2);
+    // Nothing answers there.
+    let client = json!({"url": "https://127.0.0.1:1/"});
+    let rule = json!({"apiGroups": ["example.com"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["disks"]});
+    let condition = json!({"name": "one", "expression": format!("object.metadata.name == '{refused}'")});
+    let webhook = json!({
+        "name": "disks.example.com", "clientConfig": client, "rules": [rule], "matchConditions": [condition],
+        "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+    });
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "disks"}, "webhooks": [webhook],
+    });
+    story.plane.apply(&configuration.to_string());
+    until_refused(&story, &refused, true).await;
+
+    let error = migrate::<v1beta1::Disk>(&writer(&story)).await.unwrap_err();
+    let text = error.to_string();
+    let MigrateError::Incomplete { migrated, failures } = error else { panic!("{text}") };
+    assert_eq!((migrated.written, migrated.gone, failures.len()), (4, 0, 1), "{text}");
+    assert!(text.starts_with("1 objects are not migrated, and 4 are:\n  refused/disk-002: "), "{text}");
+    assert_eq!(stored_versions(&story), r#"["v1alpha1","v1beta1"]"#);
+
+    story.plane.get(&["delete", "validatingwebhookconfiguration", "disks"]);
+    until_refused(&story, &refused, false).await;
+    assert_eq!(migrate::<v1beta1::Disk>(&writer(&story)).await.unwrap().written, 5);
+    assert_eq!(stored_versions(&story), r#"["v1beta1"]"#);
 }

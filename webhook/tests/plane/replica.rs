@@ -68,7 +68,7 @@ impl Replica {
         let serving = runtime.spawn(async move {
             let client = client(plane).await;
             let authority = match certificates {
-                Certificates::Secret(options) => Authority::new(client.clone(), options, targets),
+                Certificates::Secret(options) => Authority::new(client.clone(), options, targets).unwrap(),
                 Certificates::Files(certificate, key) => {
                     Authority::from_files(client.clone(), certificate, key, targets)
                 }
@@ -77,8 +77,8 @@ impl Replica {
             let webhooks = webhooks.mutate("/mutate", fast_by_default).validate("/validate", Warning);
             let writer = Writer::new(client, "disks", "disks", Leadership::alone(), false);
             let listener = TcpListener::bind(address).unwrap();
-            let leave = Duration::from_secs(2);
-            let options = ServerOptions { leave, ..ServerOptions::default() };
+            let shutdown_delay = Duration::from_secs(2);
+            let options = ServerOptions { shutdown_delay, ..ServerOptions::default() };
             let stopped = async {
                 let _ = stopped.await;
             };

@@ -1,12 +1,11 @@
 //! Rotations of CAs and certificates while clients read, and replicas come and go.
 
 use crate::story::{DISKS, Story, bundle};
-use crate::tls;
 use k8s_openapi::jiff::SignedDuration;
+use kubebid_testkit::tls;
 use kubebid_webhook::authority::Target;
 use kubebid_webhook::authority::plan::{Content, Lifetimes};
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,12 +48,18 @@ impl Readers {
             let client = tls::with_bundle(bundle(&definition).unwrap().as_bytes());
             sleep(Duration::from_millis(200)).await;
             let _held = self.gate.read().await;
-            self.count(&self.handshakes, &tls::probe(story.balancer.address, client).await);
+            self.count(&self.handshakes, &tls::probe(story.balancer.address(), client).await);
         }
     }
 }
 
-/// The phases of a rotation in which a replica is killed, one after the other.
+/// Rotations of the CA in which a replica is ended.
+const CA_ROTATIONS: usize = 5;
+/// Renewals of a replica's certificate after which it is ended at once.
+const RENEWALS: usize = 20;
+const READS: usize = 10_000;
+
+/// The phases of a rotation in which a replica is ended, one after the other.
 const PHASES: [fn(&Content) -> bool; 5] = [
     |content| content.next.as_ref().is_some_and(|next| next.seen.is_none()),
     |content| content.next.as_ref().is_some_and(|next| next.seen.is_some()),
@@ -68,7 +73,7 @@ async fn no_read_fails_while_authorities_and_certificates_rotate_and_replicas_ar
     let mut story = Story::begin("rotation", "v1beta1").await;
     let seconds = SignedDuration::from_secs;
     story.lifetimes =
-        Lifetimes { authority: seconds(24), leaf: seconds(12), settle: seconds(1), skew: seconds(1) };
+        Lifetimes { authority: seconds(27), leaf: seconds(9), settle: seconds(1), skew: seconds(1) };
     let story = Arc::new(story);
     let targets = [Target::Definition(DISKS.to_owned())];
     let mut replicas = [0, 1].map(|number| Some(story.start(number, &targets)));
@@ -85,16 +90,22 @@ async fn no_read_fails_while_authorities_and_certificates_rotate_and_replicas_ar
             tokio::join!(reads(), reads(), reads(), readers.shake_hands(&story))
         }
     });
-    let mut authorities = BTreeSet::new();
-    let mut round = 0;
-    while round < PHASES.len()
-        || authorities.len() < 6
-        || story.balancer.certificates() < 20
-        || readers.reads.load(Ordering::Relaxed) < 10_000
+    // The CAs in whose rotation a replica was ended.
+    let mut authorities: Vec<String> = Vec::new();
+    let (mut round, mut renewals) = (0, 0);
+    while authorities.len() < CA_ROTATIONS
+        || renewals < RENEWALS
+        || readers.reads.load(Ordering::Relaxed) < READS
     {
         let number = round % 2;
-        let content = story.until_authority(PHASES[round % PHASES.len()]).await;
-        authorities.insert(content.current.common_name.clone());
+        let is_in_phase = |content: &Content| {
+            !authorities.contains(&content.current.common_name)
+                && PHASES[authorities.len() % PHASES.len()](content)
+        };
+        tokio::select! {
+            content = story.until_authority(is_in_phase) => authorities.push(content.current.common_name),
+            () = story.balancer.until_renewed(story.address(number)) => renewals += 1,
+        }
         let replica = replicas[number].take().unwrap();
         if round % 3 == 2 {
             replica.stop().await;
@@ -106,16 +117,13 @@ async fn no_read_fails_while_authorities_and_certificates_rotate_and_replicas_ar
         story.balancer.until_ready(1).await;
         replicas[number] = Some(story.start(number, &targets));
         story.balancer.until_ready(2).await;
-        let current = content.current.common_name;
-        let content = story.until_authority(|content| content.current.common_name != current).await;
-        authorities.insert(content.current.common_name);
         round += 1;
     }
     readers.ends.store(true, Ordering::Relaxed);
     reading.await.unwrap();
     let (reads, handshakes) = (&readers.reads, &readers.handshakes);
     println!(
-        "{authorities:?} {} certificates {reads:?} reads {handshakes:?} handshakes",
+        "{authorities:?} {renewals} renewals {} certificates {reads:?} reads {handshakes:?} handshakes",
         story.balancer.certificates()
     );
     assert_eq!(*readers.failures.lock().unwrap(), Vec::<String>::new());

@@ -1,6 +1,5 @@
 //! A plane with disks, two addresses for replicas, and a balancer before them. One story at a time has the definition.
 
-use crate::balancer::Balancer;
 use crate::kind::{self, v1alpha1, v1beta1};
 use crate::replica::{Certificates, Replica, client};
 use k8s_openapi::api::core::v1::Secret;
@@ -10,7 +9,7 @@ use kube::Client;
 use kube::api::{Api, PostParams};
 use kube::runtime::wait::await_condition;
 use kubebid_controller::Object;
-use kubebid_testkit::{Plane, Port};
+use kubebid_testkit::{Balancer, Plane, Port};
 use kubebid_webhook::authority::plan::{Content, Lifetimes};
 use kubebid_webhook::authority::{AuthorityOptions, Target};
 use serde_json::{Value, json};
@@ -68,7 +67,7 @@ impl Story {
 
     /// Returns the URL of a webhook.
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("https://{}{path}", self.balancer.address)
+        format!("https://{}{path}", self.balancer.address())
     }
 
     pub(crate) fn address(&self, replica: usize) -> SocketAddr {

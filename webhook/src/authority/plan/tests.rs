@@ -26,6 +26,28 @@ fn ca(name: &str, now: Timestamp) -> Ca {
 }
 
 #[test]
+fn lifetimes_by_which_a_certificate_expires_without_a_successor_are_refused() {
+    let seconds = SignedDuration::from_secs;
+    assert_eq!(Lifetimes::default().check(), Ok(()));
+    let fits = Lifetimes { authority: seconds(24), leaf: seconds(12), settle: seconds(1), skew: seconds(1) };
+    assert_eq!(fits.check(), Ok(()));
+    let refused = |lifetimes: Lifetimes| lifetimes.check().unwrap_err();
+    let short = refused(Lifetimes { leaf: seconds(3), ..fits });
+    assert_eq!(short, LifetimesError::Leaf(seconds(3), seconds(1)));
+    let text = "the lifetime of a certificate, 3s, must be more than three times the clock skew, 1s";
+    assert_eq!(short.to_string(), text);
+    assert_eq!(
+        refused(Lifetimes { authority: seconds(12), ..fits }),
+        LifetimesError::Authority(seconds(12), seconds(12))
+    );
+    assert_eq!(
+        refused(Lifetimes { settle: seconds(7), ..fits }),
+        LifetimesError::Rotation(seconds(24), seconds(8))
+    );
+    assert_eq!(refused(Lifetimes { settle: seconds(-1), ..fits }), LifetimesError::Negative);
+}
+
+#[test]
 fn a_rotation_announces_uses_and_retires() {
     let lifetimes = lifetimes();
     let step = |content: &Content, bundles: &[&str], now: i64| {
@@ -50,15 +72,10 @@ fn a_rotation_announces_uses_and_retires() {
     assert_eq!(content.current.certificate, "b");
     // Its own end comes before that of the last certificate that it can have signed.
     let content = Content { former: vec![Former { until: at(92), ..content.former[0].clone() }], ..content };
-    assert_eq!(
-        step(&content, &["a\nb\n"], 69),
-        Step::WriteBundles(vec![0]),
-        "the order is that of the Secret"
-    );
-    assert_eq!(step(&content, &["b\na\n"], 69), Step::Wait(at(92)));
-    assert_eq!(step(&content, &["b\na\n"], 92), Step::Retire);
+    assert_eq!(step(&content, &["a\nb\n"], 69), Step::Wait(at(92)), "the bundle stays as it is");
+    assert_eq!(step(&content, &["a\nb\n"], 92), Step::Retire);
     let content = content.retire(at(92));
-    assert_eq!(step(&content, &["b\na\n"], 92), Step::WriteBundles(vec![0]));
+    assert_eq!(step(&content, &["a\nb\n"], 92), Step::WriteBundles(vec![0]));
     assert_eq!(step(&content, &["b\n"], 92), Step::Wait(at(120)));
 }
 
