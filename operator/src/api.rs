@@ -12,6 +12,8 @@ mod bidslot;
 mod names;
 #[expect(unreachable_pub, reason = "the derive makes it so")]
 mod node_pool_label_set;
+#[expect(unreachable_pub, reason = "the derive makes it so")]
+pub mod v2beta1;
 
 pub use bidnode::{
     BidNode, BidNodePhase, BidNodeSpec, BidNodeStatus, BidStrategy, NodeStatus, NodeTaint, TaintEffect,

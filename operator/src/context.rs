@@ -2,12 +2,14 @@
 
 mod memory;
 
+use crate::allowed_types::AllowedTypes;
 use crate::api::{BidNode, BidSlot, BidSlotStatus};
 use crate::cache::Stores;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::label_sets::LabelSets;
 use crate::metrics::ActiveNodes;
+use crate::plan::scope::Scope;
 use crate::plan::slot::Limits;
 use crate::provisioner::Provisioner;
 use k8s_openapi::api::core::v1::Node;
@@ -32,6 +34,8 @@ pub struct Options {
     pub namespace: Option<String>,
     /// The time-outs of slots.
     pub limits: Limits,
+    /// The instance types that BidNodes may name.
+    pub allowed_types: AllowedTypes,
 }
 
 /// The state that all reconciles share.
@@ -70,6 +74,11 @@ impl Context {
     /// Returns the metric of the active nodes.
     pub(crate) fn active_nodes(&self) -> &ActiveNodes {
         &self.options.active_nodes
+    }
+
+    /// Returns the instance types and regions in which a BidNode bids.
+    pub(crate) fn scope_of(&self, bidnode: &BidNode) -> Scope {
+        self.options.allowed_types.with(|allowed| Scope::of_bidnode(bidnode, allowed))
     }
 
     /// Returns whether this operator watches the slots of a namespace.

@@ -9,16 +9,19 @@ pub use feed::Feed;
 pub use prices::InstanceType;
 
 use crate::api::{
-    BidNode, BidNodeSpec, BidSlot, LABEL_BIDNODE, LABEL_CLUSTER, LABEL_NAMESPACE, LABEL_SLOT, LABEL_SLOT_UID,
-    LABEL_UID, SlotKey,
+    BidNode, BidSlot, LABEL_BIDNODE, LABEL_CLUSTER, LABEL_NAMESPACE, LABEL_SLOT, LABEL_SLOT_UID, LABEL_UID,
+    SlotKey,
 };
 use crate::clock;
 use crate::plan::ceiling::Markets;
+use crate::plan::scope::{self, Scope};
+use bytes::Bytes;
 use kube::ResourceExt as _;
 use kubebid_client::{Client, Code, Error, v1};
 use prices::Prices;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tracing::warn;
 
 /// A client of the engine. One operator is one tenant.
 #[derive(Debug)]
@@ -28,6 +31,7 @@ pub struct Engine {
     cluster: String,
     bid_cache: BidCache,
     prices: Prices,
+    node_config: Bytes,
 }
 
 /// The outcome of an amendment.
@@ -46,10 +50,27 @@ pub enum AmendOutcome {
     Closed,
 }
 
+/// The outcome of the attempt to end a bid that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithdrawOutcome {
+    /// The bid has ended without a node.
+    Done,
+    /// The bid has won a node, which it keeps.
+    Won,
+    /// The bid has a claim on a node that is under notice. It stays.
+    Claims,
+}
+
 impl Engine {
     /// Creates a client that bids for a cluster, which is named by the UID of its `kube-system` namespace.
     pub fn new(client: Client, cluster: String) -> Self {
-        Engine { client, cluster, bid_cache: BidCache::default(), prices: Prices::default() }
+        let (bid_cache, prices) = (BidCache::default(), Prices::default());
+        Engine { client, cluster, bid_cache, prices, node_config: Bytes::new() }
+    }
+
+    /// Sends this with each bid, for the providers of its nodes.
+    pub fn with_node_config(self, node_config: Bytes) -> Self {
+        Engine { node_config, ..self }
     }
 
     /// Returns the cache of the operator's bids.
@@ -62,9 +83,9 @@ impl Engine {
         Feed::new(Arc::clone(self))
     }
 
-    /// Returns the markets that a BidNode bids in, taken together; `None` if none is open.
-    pub async fn markets(&self, spec: &BidNodeSpec) -> Result<Option<Arc<Markets>>, Error> {
-        self.prices.markets(self, spec).await
+    /// Returns the markets of a scope, taken together; `None` if none is open.
+    pub async fn markets(&self, scope: &Scope) -> Result<Option<Arc<Markets>>, Error> {
+        self.prices.markets(self, scope).await
     }
 
     /// Returns the cost of the nodes of a BidNode so far, in micro-dollars.
@@ -85,10 +106,9 @@ impl Engine {
             return Ok(bid);
         }
         let status = slot.status.clone().unwrap_or_default();
-        let markets =
-            slot.spec.region.iter().map(|region| format!("{}/{region}", slot.spec.instance_type)).collect();
-        let instance_type =
-            if slot.spec.region.is_none() { slot.spec.instance_type.clone() } else { String::new() };
+        let mut markets = scope::bid_markets(&slot.spec, &status);
+        // An instance type alone is not the name of a market.
+        let instance_type = markets.pop_if(|only| !only.contains('/')).unwrap_or_default();
         let key = SlotKey::of(slot);
         let labels = self.labels([
             (LABEL_NAMESPACE, key.namespace.clone()),
@@ -105,10 +125,17 @@ impl Engine {
             max_nodes: 1,
             on_preemption: v1::place_bid_request::OnPreemption::Close.into(),
             labels,
+            node_config: self.node_config.to_vec(),
             ..Default::default()
         };
         let ceiling_micros = request.ceiling_micros;
-        let placed = self.answered(self.client.place_bid(request).await)?;
+        let placed = match self.answered(self.client.place_bid(request).await) {
+            // It is placed already, when the operator had another node config.
+            Err(Error::Refused(refusal)) if refusal.code == Code::KeyConflict => {
+                return self.find(slot).await?.ok_or(Error::Refused(refusal));
+            }
+            placed => placed?,
+        };
         self.bid_cache.placed(placed.bid, key, ceiling_micros);
         Ok(placed.bid)
     }
@@ -120,8 +147,9 @@ impl Engine {
             min_seq: self.seq().await?,
             ..Default::default()
         };
+        let replaced = slot.status.as_ref().and_then(|status| status.replaced_bid).unwrap_or_default();
         let list = self.answered(self.client.all(request).await)?;
-        let Some(bid) = list.bids.into_iter().next_back() else { return Ok(None) };
+        let Some(bid) = list.bids.into_iter().rfind(|bid| bid.bid > replaced) else { return Ok(None) };
         if self.bid_cache.bid(bid.bid).is_none() {
             self.resolve(bid.bid).await?;
         }
@@ -136,8 +164,12 @@ impl Engine {
             self.bid_cache.unknown(bid);
             return Ok(());
         }
-        let request = v1::GetBidRequest { bid, min_seq: bid };
-        let found = match self.answered(self.client.get_bid(request).await) {
+        self.read(bid, bid).await
+    }
+
+    /// Reads a bid and its allocations into the cache, as of this place in the journal or later.
+    async fn read(&self, bid: u64, min_seq: u64) -> Result<(), Error> {
+        let found = match self.answered(self.client.get_bid(v1::GetBidRequest { bid, min_seq }).await) {
             Ok(found) => found.bid.unwrap_or_default(),
             Err(Error::Refused(refusal)) if refusal.code == Code::UnknownBid => {
                 self.bid_cache.unknown(bid);
@@ -145,7 +177,7 @@ impl Engine {
             }
             Err(error) => return Err(error),
         };
-        let request = v1::ListAllocationsRequest { bid, min_seq: bid, ..Default::default() };
+        let request = v1::ListAllocationsRequest { bid, min_seq, ..Default::default() };
         let allocations = self.answered(self.client.all(request).await)?;
         self.bid_cache.learn(found, allocations.allocations);
         Ok(())
@@ -257,17 +289,78 @@ impl Engine {
         Ok(self.allocation(allocation).await?.price_micros)
     }
 
-    /// Reports the node of a slot as ready.
-    pub async fn report_ready(&self, slot: &BidSlot, allocation: u64) -> Result<(), Error> {
-        let request = v1::ReportReadyRequest { client_key: self.key(slot, "ready"), allocation };
+    /// Reports the way to reach the node of a slot that was reported ready without it.
+    pub async fn report_access(
+        &self,
+        slot: &BidSlot,
+        allocation: u64,
+        access: v1::NodeAccess,
+    ) -> Result<(), Error> {
+        let client_key = self.key(slot, "access");
+        let request = v1::ReportReadyRequest { client_key, allocation, access: Some(access) };
+        match self.answered(self.client.report_ready(request).await) {
+            Ok(_) => Ok(()),
+            // It was reported under this key, with other content. Or the allocation has ended: an event says so.
+            Err(Error::Refused(refusal)) if matches!(refusal.code, Code::Ended | Code::KeyConflict) => Ok(()),
+            Err(Error::Refused(refusal)) if refusal.code == Code::BadField => {
+                warn!(allocation, %refusal, "the access data of a machine is left out");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reports the node of a slot as ready, with the way to reach it.
+    pub async fn report_ready(
+        &self,
+        slot: &BidSlot,
+        allocation: u64,
+        access: Option<v1::NodeAccess>,
+    ) -> Result<(), Error> {
+        let has_access = access.is_some();
+        let request = v1::ReportReadyRequest { client_key: self.key(slot, "ready"), allocation, access };
         match self.answered(self.client.report_ready(request).await) {
             Ok(_) => {}
-            // The provider has reported it already, or the allocation has ended: an event says so.
-            Err(Error::Refused(refusal)) if matches!(refusal.code, Code::AlreadyReady | Code::Ended) => {}
+            // The provider has reported it already, or the allocation has ended: an event says so. Or it was
+            // reported under this key with other access data.
+            Err(Error::Refused(refusal))
+                if matches!(refusal.code, Code::AlreadyReady | Code::Ended | Code::KeyConflict) => {}
+            // What does not pass the checks of access data must not keep the node from being ready.
+            Err(Error::Refused(refusal)) if refusal.code == Code::BadField && has_access => {
+                warn!(allocation, %refusal, "the access data of a machine is left out");
+                return Box::pin(self.report_ready(slot, allocation, None)).await;
+            }
             Err(error) => return Err(error),
         }
         self.bid_cache.reported_ready(allocation);
         self.allocation(allocation).await.map(drop)
+    }
+
+    /// Cancels a slot's bid if it only waits, and keeps what it wins meanwhile. The cache has the node of a bid that has won.
+    pub async fn withdraw(&self, slot: &BidSlot, bid: u64) -> Result<WithdrawOutcome, Error> {
+        let request = v1::GetBidRequest { bid, min_seq: bid };
+        let answer = self.answered(self.client.get_bid(request).await)?;
+        let found = answer.bid.unwrap_or_default();
+        if found.state() == v1::bid::State::Open && found.unmet == 0 {
+            if found.held == 0 {
+                return Ok(WithdrawOutcome::Claims);
+            }
+            self.read(bid, answer.seq).await?;
+            return Ok(WithdrawOutcome::Won);
+        }
+        let mode = v1::cancel_bid_request::Mode::Keep.into();
+        let request = v1::CancelBidRequest { client_key: self.key(slot, "withdraw"), bid, mode };
+        let seq = match self.answered(self.client.cancel_bid(request).await) {
+            Ok(cancelled) => cancelled.seq,
+            Err(Error::Refused(refusal)) if refusal.code == Code::Closed => self.seq().await?,
+            Err(error) => return Err(error),
+        };
+        self.read(bid, seq).await?;
+        if self.bid_cache.bid(bid).is_some_and(|known| known.allocation.is_some()) {
+            return Ok(WithdrawOutcome::Won);
+        }
+        self.bid_cache.forget(bid);
+        Ok(WithdrawOutcome::Done)
     }
 
     /// Cancels a slot's bid, and releases its allocation.

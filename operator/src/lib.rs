@@ -7,10 +7,12 @@
 #![warn(missing_docs)]
 
 mod act;
+pub mod allowed_types;
 pub mod api;
 mod cache;
 mod context;
 pub mod control;
+pub mod conversion;
 pub mod crds;
 pub mod engine;
 mod error;

@@ -9,5 +9,6 @@ pub mod garbage;
 pub mod label_set;
 pub mod labels;
 pub mod node;
+pub mod scope;
 pub mod slot;
 pub mod status;

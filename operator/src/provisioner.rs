@@ -8,6 +8,7 @@ pub use kwok::Kwok;
 
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kubebid_client::v1;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -76,6 +77,11 @@ pub trait Provisioner: Send + Sync + fmt::Debug {
 
     /// Returns the state of the machine of this order. `node` is the name of its node.
     async fn get(&self, id: &str, node: &str) -> Result<Machine, Fault>;
+
+    /// Returns the way to reach the machine of this order, if the provisioner knows one.
+    async fn access(&self, _id: &str) -> Result<Option<v1::NodeAccess>, Fault> {
+        Ok(None)
+    }
 
     /// Ends the machine. A machine that does not exist is ended.
     async fn delete(&self, id: &str, node: Option<&str>) -> Result<(), Fault>;

@@ -32,7 +32,7 @@ const IMPURE: [&str; 21] = [
 ];
 
 /// Names of what writes to the cluster, to the engine or to the provisioner.
-const WRITES: [&str; 16] = [
+const WRITES: [&str; 17] = [
     "act::",
     ".patch(",
     ".patch_status(",
@@ -48,6 +48,7 @@ const WRITES: [&str; 16] = [
     "engine().end_bid(",
     "engine().place(",
     "engine().report_ready(",
+    "engine().report_access(",
     "provisioner().create(",
 ];
 

@@ -7,10 +7,12 @@ use crate::error::Error;
 use crate::failpoint;
 use crate::plan::bidnode::{DeletionStep, Plan};
 use crate::plan::count::NewSlot;
+use crate::plan::scope::Scope;
 use crate::plan::status::{self, Write};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
 use kube::{Resource as _, ResourceExt as _};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,10 +41,29 @@ pub(crate) async fn scale(
     Ok(())
 }
 
+/// Adds the types and regions of a BidNode to slots that still bid.
+pub(crate) async fn widen(
+    names: &[String],
+    scope: &Scope,
+    slots: &[Arc<BidSlot>],
+    context: &Context,
+) -> Result<(), Error> {
+    let regions = (!scope.regions.is_empty()).then_some(&scope.regions);
+    for slot in slots.iter().filter(|slot| names.contains(&slot.name_any())) {
+        info!(slot = slot.name_any(), ?scope, "bids in more markets");
+        let patch = json!({"spec": {"instanceTypes": scope.instance_types, "regions": regions}});
+        context.bidnode_writer.patch(slot.as_ref(), patch).await?;
+    }
+    Ok(())
+}
+
 async fn create(bidnode: &BidNode, new: &NewSlot, context: &Context) -> Result<(), Error> {
+    let scope = context.scope_of(bidnode);
     let spec = BidSlotSpec {
-        instance_type: bidnode.spec.instance_type.clone(),
-        region: bidnode.spec.region.clone(),
+        instance_type: scope.instance_types.first().cloned().unwrap_or_default(),
+        region: scope.regions.first().cloned(),
+        instance_types: scope.instance_types,
+        regions: scope.regions,
         replaces: new.replaces.clone(),
         release: None,
     };

@@ -37,29 +37,25 @@ pub(crate) async fn act(
     tracing::debug!(slot = objects.slot.name_any(), step = label, "step");
     let now = Time(clock::now());
     match step {
-        Step::Begin { ceiling_micros } => {
+        Step::Begin { ceiling_micros, markets } => {
             status.attempt += 1;
             status.ceiling_micros = Some(*ceiling_micros);
+            status.bid_markets = markets.clone();
             status.bid_time = Some(now);
             Ok(Progress::Done)
         }
         Step::Place(placement) => bid::place(*placement, objects, status, context).await,
         Step::Amend { ceiling_micros } => bid::amend(*ceiling_micros, objects, status, context).await,
+        Step::Replace => bid::replace(objects, status, context).await,
         Step::Provision => machine::provision(objects, status, context).await,
         Step::Register => register(objects, status, context).await,
         Step::ReportReady => {
             if let Some(bidnode) = &objects.bidnode {
                 context.memory.machine_came(&bidnode.uid().unwrap_or_default());
             }
-            if let Some(allocation) = status.allocation {
-                context.engine().report_ready(&objects.slot, allocation).await?;
-                failpoint::hit("reported");
-            }
-            if status.ready_time.is_none() {
-                status.ready_time = Some(now);
-            }
-            Ok(Progress::Done)
+            machine::report_ready(objects, status, context).await
         }
+        Step::ReportAccess => machine::report_access(objects, status, context).await,
         Step::AnswerNotice { deadline, raise_to_micros } => {
             bid::answer_notice(*deadline, *raise_to_micros, objects, status, context).await
         }
@@ -200,9 +196,11 @@ fn label(step: &Step) -> &'static str {
         Step::Begin { .. } => "begin",
         Step::Place(_) => "place",
         Step::Amend { .. } => "amend",
+        Step::Replace => "replace",
         Step::Provision => "provision",
         Step::Register => "register",
         Step::ReportReady => "report_ready",
+        Step::ReportAccess => "report_access",
         Step::AnswerNotice { .. } => "answer_notice",
         Step::Taint => "taint",
         Step::Untaint => "untaint",

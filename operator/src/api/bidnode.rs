@@ -4,13 +4,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use kubebid_strategy::Strategy;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Pattern of the keys of labels and taints that Kubernetes accepts. The part before the slash has at most 253 characters.
 pub(super) const QUALIFIED_NAME: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 /// Pattern of the values of labels and taints that Kubernetes accepts.
-const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
+pub(super) const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$";
 
 pub(super) fn label_value_schema() -> serde_json::Value {
     serde_json::json!({"type": "string", "maxLength": 63, "pattern": LABEL_VALUE})
@@ -86,6 +86,7 @@ pub struct BidNodeSpec {
     #[schemars(length(min = 1, max = 63), extend("pattern" = LABEL_VALUE))]
     pub region: Option<String>,
     /// The highest price to pay, in USD per node-hour.
+    #[serde(serialize_with = "number")]
     #[schemars(range(min = 0.01, max = 1_000_000.0))]
     pub max_bid: f64,
     /// The number of nodes to have always.
@@ -214,14 +215,14 @@ pub struct BidNodeStatus {
     #[serde(default)]
     pub pending_bids: u32,
     /// The mean price of the nodes, in USD per node-hour.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "optional_number")]
     pub average_price: Option<f64>,
     /// The highest ceiling that is bid, in USD per node-hour.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "optional_number")]
     pub bid_price: Option<f64>,
     /// The cost of all nodes so far, in USD, also of nodes that are gone. It is written at least every ten minutes while it
     /// grows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "optional_number")]
     pub cost: Option<f64>,
     /// The currency of all prices here: `USD`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,8 +278,11 @@ pub struct NodeStatus {
     /// Its region.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Its price, in USD per node-hour.
+    /// Its instance type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
+    /// Its price, in USD per node-hour.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "optional_number")]
     pub price: Option<f64>,
     /// The phase of its slot.
     pub state: super::SlotPhase,
@@ -301,4 +305,20 @@ pub fn micros(usd: f64) -> u64 {
 #[expect(clippy::cast_precision_loss, reason = "prices are far below 2^53")]
 pub fn usd(micros: u64) -> f64 {
     micros as f64 / 1e6
+}
+
+/// Writes a number as the API server does: a whole number has no point. An object of it is then equal to what is made of it.
+fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    #[expect(clippy::cast_possible_truncation, reason = "within the whole numbers that an f64 holds")]
+    let whole = *value as i64;
+    #[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "it is about this very number")]
+    let is_whole = value.abs() < 1e15 && whole as f64 == *value;
+    if is_whole { serializer.serialize_i64(whole) } else { serializer.serialize_f64(*value) }
+}
+
+fn optional_number<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => number(value, serializer),
+        None => serializer.serialize_none(),
+    }
 }

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
     derive = "PartialEq",
     doc = "One node of a BidNode: one bid, one allocation, one node. Created by the operator; not meant to be written by people.",
     printcolumn(name = "Instance", type_ = "string", json_path = ".spec.instanceType"),
+    printcolumn(name = "Market", type_ = "string", json_path = ".status.market", priority = 1),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Bid", type_ = "integer", json_path = ".status.bid"),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.node"),
@@ -26,11 +27,18 @@ use std::collections::BTreeMap;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BidSlotSpec {
-    /// The type of the node.
+    /// The first type that was bid for when the slot was created. It is the type of the node if `instanceTypes` is absent.
     pub instance_type: String,
-    /// The region of the node; absent for any region.
+    /// The first region that was bid in when the slot was created. It is the region of the node if `instanceTypes` is absent;
+    /// absent for any region.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
+    /// The types of which the node is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instance_types: Vec<String>,
+    /// The regions of which the node is in one; absent for any region. It counts together with `instanceTypes`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<String>,
     /// The slot whose node was under notice when this slot was created. If that node stays after all, the emptier of the two
     /// is given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,9 +89,17 @@ pub struct BidSlotStatus {
     /// The ceiling of its bid, in micro-dollars per node-hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_micros: Option<u64>,
+    /// The markets that its bid names, as in `h100-8x/eu-west`. An instance type alone stands for all its markets, also those
+    /// that open later. It is written before the bid is placed. Absent for the first type and region of the slot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bid_markets: Vec<String>,
     /// The number of its bid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bid: Option<u64>,
+    /// The number of the last bid that was replaced by one that names more markets. A search for a bid ignores it and those
+    /// before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_bid: Option<u64>,
     /// The number of its allocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<u64>,
@@ -102,6 +118,9 @@ pub struct BidSlotStatus {
     /// The UID of its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,
+    /// True while the way to reach its node is to be reported: the provisioner did not say it when the node was reported ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub access_due: bool,
     /// The time at which its node was first ready with its labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_time: Option<Time>,
@@ -130,6 +149,11 @@ pub struct BidSlotStatus {
 }
 
 impl BidSlotStatus {
+    /// Returns the instance type of its node: the first half of its market's name.
+    pub fn instance_type(&self) -> Option<&str> {
+        self.market.as_deref()?.split_once('/').map(|(instance_type, _)| instance_type)
+    }
+
     /// Returns the region of its node: the second half of its market's name.
     pub fn region(&self) -> Option<&str> {
         self.market.as_deref()?.split_once('/').map(|(_, region)| region)

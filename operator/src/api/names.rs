@@ -28,6 +28,9 @@ pub const TAINT_LEAVING: &str = "kubebid.io/leaving";
 pub const ANNOTATION_EMPTY_AFTER: &str = "kubebid.io/release-empty-after";
 /// The annotation of a BidNode with the time for which a node may be not ready before it is replaced, as in `5m`.
 pub const ANNOTATION_UNHEALTHY_AFTER: &str = "kubebid.io/replace-not-ready-after";
+/// The annotation of a BidNode with the longest time for the pods of a node that is given up without a notice to leave, as in
+/// `15m`.
+pub const ANNOTATION_DRAIN_WITHIN: &str = "kubebid.io/drain-within";
 /// The annotation of a BidNode that lets it be deleted, if it is `"true"`, although the engine does not say that its bids
 /// are gone.
 pub const ANNOTATION_ABANDON: &str = "kubebid.io/abandon";

@@ -55,6 +55,8 @@ async fn reconcile(bidnode: Arc<BidNode>, context: &Context) -> Result<Action, E
     let now = clock::now();
 
     let observation = observe::bidnode::observe(&bidnode, &slots, now, context).await;
+    let narrow = plan::bidnode::to_widen(&observation);
+    act::bidnode::widen(&narrow, &observation.scope, &slots, context).await?;
     let Some(plan) = plan::bidnode::plan(&observation) else {
         // The engine does not say what a node is: as many slots as there are is the best guess.
         let later = report(&bidnode, &slots, observation.observed_min_nodes, now, context).await?;

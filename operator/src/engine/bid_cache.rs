@@ -330,6 +330,8 @@ impl State {
             }
             Kind::MarketOpened(_)
             | Kind::RulesChanged(_)
+            | Kind::MarketClosing(_)
+            | Kind::MarketEnded(_)
             | Kind::OfferPut(_)
             | Kind::UnitAdded(_)
             | Kind::UnitLeaving(_)

@@ -1,8 +1,9 @@
 //! Cache of prices, instance types and costs, which all slots share.
 
 use super::Engine;
-use crate::api::{BidNodeSpec, LABEL_UID};
+use crate::api::LABEL_UID;
 use crate::plan::ceiling::Markets;
+use crate::plan::scope::{Scope, names_all};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubebid_client::{CombinedQuote, Error, quoted, v1};
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ const COSTS_TTL: Duration = Duration::from_secs(60);
 
 /// The number of pods on a node, if the instance type does not say: the default of the kubelet.
 const PODS: &str = "110";
+/// The age of an answer after which its key is evicted: a BidNode asks at least once a minute.
+const EVICT_AFTER: Duration = Duration::from_secs(10 * 60);
 /// The age at which a call that had no answer is repeated.
 const ERROR_TTL: Duration = Duration::from_secs(1);
 
@@ -35,28 +38,33 @@ pub struct InstanceType {
 /// The cached answers.
 #[derive(Debug, Default)]
 pub(super) struct Prices {
-    markets: TtlCache<(String, Option<String>), Option<Arc<Markets>>>,
+    markets: TtlCache<Scope, Option<Arc<Markets>>>,
     types: TtlCache<String, Arc<InstanceType>>,
     costs: TtlCache<(), Arc<BTreeMap<String, u64>>>,
 }
 
 impl Prices {
-    /// Returns the markets of a BidNode, taken together; `None` if none is open.
+    /// Returns the markets of a scope, taken together; `None` if none is open.
     pub(super) async fn markets(
         &self,
         engine: &Engine,
-        spec: &BidNodeSpec,
+        scope: &Scope,
     ) -> Result<Option<Arc<Markets>>, Error> {
-        let key = (spec.instance_type.clone(), spec.region.clone());
         let read = async {
-            let request = v1::ListMarketsRequest {
-                instance_type: spec.instance_type.clone(),
-                region: spec.region.clone().unwrap_or_default(),
-                ..Default::default()
-            };
-            Ok(markets(&engine.answered(engine.client.all(request).await)?.markets).map(Arc::new))
+            // The engine lists the markets of all regions, or of one.
+            let region = if let [region] = &scope.regions[..] { region.clone() } else { String::new() };
+            let mut listed = Vec::new();
+            for instance_type in &scope.instance_types {
+                let request = v1::ListMarketsRequest {
+                    instance_type: instance_type.clone(),
+                    region: region.clone(),
+                    ..Default::default()
+                };
+                listed.extend(engine.answered(engine.client.all(request).await)?.markets);
+            }
+            Ok(markets(scope, listed).map(Arc::new))
         };
-        self.markets.get(key, PRICES_TTL, read).await
+        self.markets.get(scope.clone(), PRICES_TTL, read).await
     }
 
     /// Returns an instance type; an empty one if the engine does not know it.
@@ -100,15 +108,29 @@ impl Prices {
     }
 }
 
-/// Combines markets into one quote, with the number of their units.
-fn markets(listed: &[v1::Market]) -> Option<Markets> {
-    let CombinedQuote { quote, increment_bps } = quoted(listed)?;
+/// Combines the markets that a bid in a scope names into one quote, with the number of their units.
+fn markets(scope: &Scope, mut listed: Vec<v1::Market>) -> Option<Markets> {
+    // A market that closes takes no bids. An older engine does not say that.
+    listed.retain(|market| !matches!(market.state(), v1::market::State::Closing | v1::market::State::Ended));
+    let open: Vec<String> = listed.iter().map(|market| market.market.clone()).collect();
+    let named = scope.named(&open);
+    listed.retain(|market| names_all(&named.names, std::slice::from_ref(&market.market)));
+    let CombinedQuote { quote, increment_bps } = quoted(&listed)?;
     let supplies = listed.iter().filter_map(|market| market.price.as_ref()?.supply.as_ref());
-    Some(Markets { quote, increment_bps, units: supplies.map(|supply| u64::from(supply.total)).sum() })
+    let caps = listed.iter().filter_map(|market| market.rules.as_ref()?.ceiling_max_micros);
+    Some(Markets {
+        quote,
+        increment_bps,
+        ceiling_max_micros: caps.min().unwrap_or(u64::MAX),
+        units: supplies.map(|supply| u64::from(supply.total)).sum(),
+        open,
+        left_out: named.left_out,
+    })
 }
 
 /// A cache of answers with a time to live. Callers that need the same answer share one call; callers of other keys do not
-/// wait for it. An error is cached as well, for a short time.
+/// wait for it. An error is cached as well, for a short time. A key that is not asked for any more is evicted when a new one
+/// comes.
 #[derive(Debug)]
 struct TtlCache<K, V>(std::sync::Mutex<BTreeMap<K, Cell<V>>>);
 
@@ -127,7 +149,7 @@ impl<K: Ord, V: Clone> TtlCache<K, V> {
         ttl: Duration,
         read: impl Future<Output = Result<V, Error>>,
     ) -> Result<V, Error> {
-        let cell = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
+        let cell = self.cell(key);
         let mut cached = cell.lock().await;
         if let Some((when, answer)) = &*cached
             && when.elapsed() < if answer.is_ok() { ttl } else { ERROR_TTL }
@@ -137,6 +159,20 @@ impl<K: Ord, V: Clone> TtlCache<K, V> {
         let answer = read.await;
         *cached = Some((Instant::now(), answer.clone()));
         answer
+    }
+
+    /// Returns the cell of a key. Before one is made, those are evicted whose answers are so old that no BidNode asks for them.
+    fn cell(&self, key: K) -> Cell<V> {
+        let mut cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !cells.contains_key(&key) {
+            let is_recent = |cached: &Option<(Instant, _)>| {
+                cached.as_ref().is_some_and(|(when, _)| when.elapsed() < EVICT_AFTER)
+            };
+            cells.retain(|_, cell| {
+                Arc::strong_count(cell) > 1 || cell.try_lock().is_ok_and(|cached| is_recent(&cached))
+            });
+        }
+        Arc::clone(cells.entry(key).or_default())
     }
 }
 
@@ -176,5 +212,22 @@ mod tests {
         assert_eq!(cached.get("k", ttl, ready(Ok(2))).await.unwrap(), 1);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(cached.get("k", ttl, ready(Ok(2))).await.unwrap(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_not_asked_for_any_more_is_evicted_when_another_comes() {
+        let cached = TtlCache::<&str, u32>::default();
+        let ttl = Duration::from_secs(15);
+        let keys = || cached.0.lock().unwrap().keys().copied().collect::<Vec<_>>();
+        let ask = async |key| cached.get(key, ttl, ready(Ok(1))).await.unwrap();
+        ask("gone").await;
+        ask("asked").await;
+        tokio::time::advance(EVICT_AFTER / 2).await;
+        ask("asked").await;
+        tokio::time::advance(EVICT_AFTER / 2).await;
+        ask("asked").await;
+        assert_eq!(keys(), ["asked", "gone"]);
+        ask("new").await;
+        assert_eq!(keys(), ["asked", "new"]);
     }
 }

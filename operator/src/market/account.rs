@@ -4,11 +4,14 @@
 //! Secret has no owner, because the garbage collector would remove it while its token still works.
 
 use super::call_error;
+use super::offer::Offer;
+use crate::api::BidNode;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, ObjectMeta};
+use kube::api::{Api, ListParams, ObjectList, ObjectMeta};
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use kubebid_client::{Client, v1};
+use kubebid_controller::ObjectName;
 use kubebid_controller::external::{
     Answer, CallError, DeleteAnswer, External, ExternalStatus, Managed, Observed, Request, Timing,
 };
@@ -203,6 +206,48 @@ impl Accounts {
         found.map_err(|error| CallError::transient("SecretNotRead", format!("the cluster: {error}")))
     }
 
+    /// Returns what an account has at the engine that is ended with its token: an open bid, or a node.
+    async fn in_trade(&self, object: &Account) -> Result<Option<String>, CallError> {
+        // Lists may be behind the commands of a moment ago.
+        let last = self.engine.first(v1::ListMarketsRequest::default(), 1).await.map_err(call_error::of)?;
+        let (account, min_seq) = (Some(object.name_any()), last.seq);
+        let bids = v1::ListBidsRequest {
+            account: account.clone(),
+            states: vec![v1::bid::State::Open.into()],
+            min_seq,
+            ..Default::default()
+        };
+        let bids = self.engine.first(bids, 1).await.map_err(call_error::of)?.bids;
+        let states = [v1::allocation::State::Starting, v1::allocation::State::Active];
+        let nodes = v1::ListAllocationsRequest {
+            account,
+            states: states.map(i32::from).into(),
+            min_seq,
+            ..Default::default()
+        };
+        let nodes = self.engine.first(nodes, 1).await.map_err(call_error::of)?.allocations;
+        let bid = bids.first().map(|bid| format!("bid {} is open", bid.bid));
+        let node = || nodes.first().map(|node| format!("allocation {} has not ended", node.allocation));
+        Ok(bid.or_else(node))
+    }
+
+    /// Returns an object in the cluster whose controller needs the token: an Offer of the account, or a BidNode that is
+    /// being deleted.
+    async fn in_cluster(&self, object: &Account) -> Result<Option<String>, CallError> {
+        let (client, params) = (self.client.clone(), ListParams::default());
+        let unread = |error| CallError::transient("DependentsNotRead", format!("the cluster: {error}"));
+        let offers = Api::<Offer>::all(client.clone()).list(&params).await;
+        let offers = or_undefined(offers).map_err(unread)?;
+        let name = object.name_any();
+        if let Some(offer) = offers.iter().find(|offer| offer.is_sold_by(&name)) {
+            return Ok(Some(format!("Offer {} is there", ObjectName::of(offer))));
+        }
+        let bidnodes = Api::<BidNode>::all(client).list_metadata(&params).await;
+        let bidnodes = or_undefined(bidnodes).map_err(unread)?;
+        let deleted = bidnodes.iter().find(|bidnode| bidnode.metadata.deletion_timestamp.is_some());
+        Ok(deleted.map(|bidnode| format!("BidNode {} is being deleted", ObjectName::of(bidnode))))
+    }
+
     async fn revoke(&self, tokens: Vec<v1::Token>) -> Result<(), CallError> {
         for token in tokens {
             let revoke = v1::RevokeTokenRequest { token_id: token.token_id };
@@ -234,6 +279,16 @@ fn empty_secret(object: &Account) -> Secret {
     let metadata =
         ObjectMeta { namespace: Some(namespace), name: Some(name), annotations, ..ObjectMeta::default() };
     Secret { metadata, ..Secret::default() }
+}
+
+/// Returns the objects of a list; none if their kind is not defined in the cluster.
+fn or_undefined<K: Clone>(listed: kube::Result<ObjectList<K>>) -> kube::Result<Vec<K>> {
+    match listed {
+        Ok(list) => Ok(list.items),
+        // A group that is not served is answered without a reason.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 fn not_written(why: impl Into<String>) -> CallError {
@@ -319,6 +374,15 @@ impl External for Accounts {
         };
         self.revoke(vec![token]).await?;
         Err(not_written(why))
+    }
+
+    /// Keeps the token while something is ended with it: without it a bid could search for ever.
+    async fn needed_by(&self, request: &Request<'_, Self>) -> Result<Option<String>, CallError> {
+        let needed_by = match self.in_trade(request.object).await? {
+            Some(needed_by) => Some(needed_by),
+            None => self.in_cluster(request.object).await?,
+        };
+        Ok(needed_by.map(|what| format!("{what}: the token is revoked after that")))
     }
 
     /// Revokes the token, and deletes its Secret.

@@ -137,7 +137,7 @@ fn has_rules(there: &v1::MarketRules, wanted: &v1::MarketRules) -> bool {
         && is(there.pricing, wanted.pricing)
 }
 
-/// Markets at the engine, which cannot be removed there.
+/// Markets at the engine. The operator removes none.
 pub(super) struct Markets {
     pub(super) engine: Client,
     pub(super) client: kube::Client,
@@ -208,7 +208,10 @@ impl External for Markets {
     }
 
     async fn delete(&self, _: &Request<'_, Self>) -> Result<DeleteAnswer, CallError> {
-        Err(CallError::terminal("NotRemovable", "the engine cannot close a market"))
+        Err(CallError::terminal(
+            "NotRemovable",
+            "the operator closes no market; an administrator does: kubebid market close",
+        ))
     }
 
     fn timing(&self) -> Timing {

@@ -60,6 +60,9 @@ pub struct OfferStatus {
     /// Its state at the engine.
     #[serde(flatten)]
     pub external: ExternalStatus,
+    /// The account that sells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// The number of units that stay on offer.
     pub capacity: u32,
     /// Units that nobody holds.
@@ -81,6 +84,17 @@ impl Managed for Offer {
 
     fn external_mut(&mut self) -> &mut ExternalStatus {
         &mut self.status.get_or_insert_default().external
+    }
+}
+
+impl Offer {
+    /// Returns true if this account sells, or may: the offer was begun, and its engine has not been asked who sells.
+    pub(super) fn is_sold_by(&self, account: &str) -> bool {
+        let Some(status) = &self.status else { return false };
+        match &status.provider {
+            Some(provider) => provider == account,
+            None => status.external.origin.is_some(),
+        }
     }
 }
 
@@ -234,6 +248,7 @@ impl External for Offers {
     fn describe(&self, details: Self::Details, object: &mut Offer) {
         let status = object.status.get_or_insert_default();
         let Some(OfferDetails { offer, earned_micros }) = details else { return };
+        status.provider = Some(offer.provider);
         status.capacity = offer.capacity;
         (status.free, status.allocated) = (offer.free, offer.allocated);
         (status.notice, status.leaving) = (offer.notice, offer.leaving);

@@ -15,12 +15,13 @@ use crate::plan::bidnode::{Deletion, Observation, ObservedSlot};
 use crate::plan::count::SlotView;
 use crate::plan::demand::{self, Demand, NodeTemplate, OpenNode, Resources};
 use crate::plan::drain::Tier;
+use crate::plan::scope::Scope;
 use crate::plan::slot::UnwantedReason;
 use crate::provisioner::kubelet_labels;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
@@ -41,6 +42,8 @@ pub(crate) async fn observe(
 ) -> Observation {
     let uid = bidnode.uid().unwrap_or_default();
     let slots: Vec<_> = slots.iter().map(|slot| (slot, observed_slot(slot, context, now))).collect();
+    let scope = context.scope_of(bidnode);
+    let coming: Vec<&str> = slots.iter().filter_map(|(slot, it)| coming_type(slot, it)).collect();
     let preempted: Vec<_> =
         slots.iter().filter(|(_, it)| it.view.is_preempted()).map(|(slot, _)| Arc::clone(slot)).collect();
     Observation {
@@ -50,7 +53,7 @@ pub(crate) async fn observe(
         is_new_generation: context.memory.is_new_generation(&uid, bidnode.metadata.generation),
         empty_after: duration(bidnode, ANNOTATION_EMPTY_AFTER, EMPTY_AFTER),
         unhealthy_after: duration(bidnode, ANNOTATION_UNHEALTHY_AFTER, UNHEALTHY_AFTER),
-        demand: demand(bidnode, &preempted, context).await,
+        demand: demand(bidnode, &scope, &preempted, &coming, context).await,
         pause: context.memory.pause_after_failures(&uid, now),
         registration_refused: registration_refused(
             bidnode,
@@ -58,17 +61,19 @@ pub(crate) async fn observe(
             context,
         )
         .is_some(),
+        scope,
         slots: slots.into_iter().map(|(_, observed)| observed).collect(),
         resync: RESYNC.mul_f64(0.9 + 0.2 * fastrand::f64()),
     }
 }
 
 /// Returns the duration that an annotation gives.
-fn duration(bidnode: &BidNode, annotation: &str, default: SignedDuration) -> SignedDuration {
+pub(super) fn duration(bidnode: &BidNode, annotation: &str, default: SignedDuration) -> SignedDuration {
     let Some(text) = bidnode.annotations().get(annotation) else { return default };
     let parsed = text
         .parse::<kube::core::Duration>()
         .ok()
+        .filter(|it| !it.is_negative())
         .and_then(|it| SignedDuration::try_from(Duration::from(it)).ok());
     parsed.unwrap_or_else(|| {
         warn!(bidnode = bidnode.name_any(), annotation, text, "is no duration as in 10m");
@@ -78,7 +83,16 @@ fn duration(bidnode: &BidNode, annotation: &str, default: SignedDuration) -> Sig
 
 fn observed_slot(slot: &BidSlot, context: &Context, now: Timestamp) -> ObservedSlot {
     let pods = moving_pods(slot, context);
-    ObservedSlot { view: slot_view(slot, pods.len(), context, now), pods, node: open_node(slot, context) }
+    let view = slot_view(slot, pods.len(), context, now);
+    ObservedSlot { view, scope: Scope::of_slot(&slot.spec), pods, node: open_node(slot, context) }
+}
+
+/// Returns the instance type of a node that is won, stays, and does not take pods yet.
+fn coming_type<'a>(slot: &'a BidSlot, observed: &ObservedSlot) -> Option<&'a str> {
+    let comes = (SlotPhase::Awarded..SlotPhase::Ready).contains(&observed.view.phase)
+        && observed.view.leaving.is_none()
+        && observed.node.is_none();
+    slot.status.as_ref().filter(|_| comes)?.instance_type()
 }
 
 fn slot_view(slot: &BidSlot, pods: usize, context: &Context, now: Timestamp) -> SlotView {
@@ -139,7 +153,14 @@ fn open_node(slot: &BidSlot, context: &Context) -> Option<OpenNode> {
 }
 
 /// Observes the pods that may need nodes. The engine is asked what a node of the BidNode is only if there are any.
-async fn demand(bidnode: &BidNode, preempted: &[Arc<BidSlot>], context: &Context) -> Demand {
+/// `coming` are the types of nodes that are won and do not take pods yet.
+async fn demand(
+    bidnode: &BidNode,
+    scope: &Scope,
+    preempted: &[Arc<BidSlot>],
+    coming: &[&str],
+    context: &Context,
+) -> Demand {
     // The stores change meanwhile, and show that a pod is terminating before they show its successor. So successors are read
     // before the terminating pods, and once more after them: none is counted beside its predecessor, and none is missed.
     let mut unschedulable = context.stores.unschedulable();
@@ -153,30 +174,61 @@ async fn demand(bidnode: &BidNode, preempted: &[Arc<BidSlot>], context: &Context
     let known: BTreeSet<_> = unschedulable.iter().filter_map(|pod| pod.uid()).collect();
     let late = siblings.iter().filter(|pod| demand::is_unschedulable(pod));
     unschedulable.extend(late.filter(|pod| pod.uid().is_none_or(|uid| !known.contains(&uid))).cloned());
-    let mut demand = Demand { unschedulable, displaced, siblings, template: None };
+    let mut demand = Demand { unschedulable, displaced, siblings, template: None, coming: Vec::new() };
     if !demand.pods().is_empty() {
-        demand.template = node_template(bidnode, context).await;
+        demand.template = node_template(bidnode, scope, context).await;
+        for type_name in coming {
+            // Without a template nothing is counted.
+            match context.engine().instance_type(type_name).await {
+                Ok(it) => demand.coming.push(Resources::parse(&it.allocatable)),
+                Err(_) => demand.template = None,
+            }
+        }
     }
     demand
 }
 
 /// Returns what a new node of a BidNode would be, if the engine says so.
-async fn node_template(bidnode: &BidNode, context: &Context) -> Option<NodeTemplate> {
-    let instance_type = context.engine().instance_type(&bidnode.spec.instance_type).await.ok()?;
-    let mut labels = instance_type.labels.clone();
+async fn node_template(bidnode: &BidNode, scope: &Scope, context: &Context) -> Option<NodeTemplate> {
+    let types = match &scope.instance_types[..] {
+        [only] => vec![only.clone()],
+        _ => {
+            let markets = context.engine().markets(scope).await.ok()?;
+            scope.winnable_types(markets.as_ref().map_or(&[], |markets| &markets.open[..]))
+        }
+    };
+    let (mut labels, mut free) = (Vec::new(), Vec::new());
+    for name in &types {
+        let instance_type = context.engine().instance_type(name).await.ok()?;
+        labels.push(labels_of_type(name, instance_type.labels.clone(), bidnode, scope, context));
+        free.push(Resources::parse(&instance_type.allocatable));
+    }
+    Some(NodeTemplate {
+        labels,
+        taints: plan::node::taints(bidnode),
+        free: Resources::smallest(free),
+        min_gpus: bidnode.spec.min_requested_gpus,
+    })
+}
+
+/// Returns the labels of a new node of this type. Its region is known if there is one to choose from.
+fn labels_of_type(
+    type_name: &str,
+    mut labels: BTreeMap<String, String>,
+    bidnode: &BidNode,
+    scope: &Scope,
+    context: &Context,
+) -> BTreeMap<String, String> {
     labels.extend(plan::node::labels(bidnode));
-    labels.extend(kubelet_labels(&bidnode.spec.instance_type));
+    labels.extend(kubelet_labels(type_name));
     if let Some(sets) = &context.label_sets {
         let of_bidnode = plan::node::labels(bidnode).into_keys().collect();
         labels = sets.with_pools(|pools| plan::labels::with_set(labels, &of_bidnode, pools));
     }
-    labels.extend(bidnode.spec.region.clone().map(|region| (LABEL_REGION.to_owned(), region)));
-    Some(NodeTemplate {
-        labels,
-        taints: plan::node::taints(bidnode),
-        free: Resources::parse(&instance_type.allocatable),
-        min_gpus: bidnode.spec.min_requested_gpus,
-    })
+    if let [region] = &scope.regions[..] {
+        labels.insert(LABEL_REGION.to_owned(), region.clone());
+    }
+    labels
 }
 
 /// Observes a BidNode that is being deleted. The engine is asked for its bids when no slot is left.

@@ -1,8 +1,9 @@
 //! Observes a slot: its BidNode, its node, its bid, and the prices.
 
+use super::bidnode::duration;
 use super::node::{is_machine_of, node_view, not_ready_since};
 use super::pod::pod_view;
-use crate::api::{BidNode, BidSlot, BidSlotStatus, SlotKey, SlotPhase};
+use crate::api::{ANNOTATION_DRAIN_WITHIN, BidNode, BidSlot, BidSlotStatus, SlotKey, SlotPhase};
 use crate::clock;
 use crate::context::Context;
 use crate::engine::{CachedAllocation, CachedBid};
@@ -11,7 +12,8 @@ use crate::plan;
 use crate::plan::ceiling::{Markets, StandingBid};
 use crate::plan::drain::PodView;
 use crate::plan::slot::{
-    AllocationView, BidState, BidView, Notice, Observation, PeerState, PriceToStay, Pricing, UnwantedReason,
+    AllocationView, BidState, BidView, Limits, Notice, Observation, PeerState, PriceToStay, Pricing,
+    UnwantedReason,
 };
 use crate::provisioner::Machine;
 use k8s_openapi::api::core::v1::Node;
@@ -55,6 +57,7 @@ pub(crate) async fn observe(slot: BidSlot, context: &Context) -> Result<(SlotObj
     let unwanted = unwanted(&objects);
     let mut observation = Observation {
         now,
+        spec: objects.slot.spec.clone(),
         bidnode: objects.bidnode.clone(),
         unwanted,
         bid: bid_state(&objects, context),
@@ -67,7 +70,7 @@ pub(crate) async fn observe(slot: BidSlot, context: &Context) -> Result<(SlotObj
             .map(|_| peers(&objects, context)),
         pods: pods(&objects, context),
         machine_gone: false,
-        limits: context.limits(),
+        limits: limits(&objects, context),
         status,
     };
     if let Some(markets) = markets(&objects, unwanted.is_some(), context).await? {
@@ -172,6 +175,13 @@ pub(crate) fn instant(us: u64) -> Option<Timestamp> {
     i64::try_from(us).ok().and_then(|us| Timestamp::from_microsecond(us).ok())
 }
 
+/// Returns the time-outs of a slot: those of the operator, unless its BidNode says another.
+fn limits(objects: &SlotObjects, context: &Context) -> Limits {
+    let limits = context.limits();
+    let Some(bidnode) = &objects.bidnode else { return limits };
+    Limits { drain: duration(bidnode, ANNOTATION_DRAIN_WITHIN, limits.drain), ..limits }
+}
+
 /// Returns the markets, if prices matter in this phase: before a bid, and while it may be amended.
 async fn markets(
     objects: &SlotObjects,
@@ -180,10 +190,12 @@ async fn markets(
 ) -> Result<Option<Arc<Markets>>, Error> {
     let phase = objects.status().phase;
     let Some(bidnode) = objects.bidnode.as_ref().filter(|_| !is_unwanted) else { return Ok(None) };
+    // Slots are compared with each other, so all have the prices of their BidNode.
+    let scope = context.scope_of(bidnode);
     match phase {
         // A node that runs has other needs than its price.
-        SlotPhase::Ready => Ok(context.engine().markets(&bidnode.spec).await.ok().flatten()),
-        SlotPhase::Pending | SlotPhase::Bidding => Ok(context.engine().markets(&bidnode.spec).await?),
+        SlotPhase::Ready => Ok(context.engine().markets(&scope).await.ok().flatten()),
+        SlotPhase::Pending | SlotPhase::Bidding => Ok(context.engine().markets(&scope).await?),
         SlotPhase::Awarded
         | SlotPhase::Provisioning
         | SlotPhase::Registered
@@ -232,7 +244,7 @@ async fn price_to_stay(
         let Some(price_micros) = context.engine().price_to_stay(allocation).await? else {
             return Ok(PriceToStay::Rescinded);
         };
-        let markets = context.engine().markets(&bidnode.spec).await?;
+        let markets = context.engine().markets(&context.scope_of(bidnode)).await?;
         Ok(PriceToStay::Known { price_micros, markets })
     };
     match asked.await {

@@ -20,9 +20,9 @@ pub(crate) async fn observe(
     let deleting = bidnode.metadata.deletion_timestamp.is_some();
     let slots: Vec<_> = slots.iter().map(|slot| report(slot, context)).collect();
     let engine_fault = context.engine().bid_cache().fault();
-    let supply = match &engine_fault {
+    let (supply, markets_left_out) = match &engine_fault {
         None if !deleting => supply(bidnode, context).await,
-        Some(_) | None => Supply::Unknown,
+        Some(_) | None => (Supply::Unknown, 0),
     };
     let cost_micros = if engine_fault.is_none() { context.engine().cost(bidnode).await.ok() } else { None };
     let written = context.memory.written(&uid, now);
@@ -35,6 +35,7 @@ pub(crate) async fn observe(
         now,
         engine_fault,
         supply,
+        markets_left_out,
         registration_refused: registration_refused(bidnode, slots.iter().map(|slot| &slot.status), context),
         cost_micros,
         observed_min_nodes,
@@ -58,10 +59,14 @@ fn report(slot: &BidSlot, context: &Context) -> SlotReport {
     }
 }
 
-async fn supply(bidnode: &BidNode, context: &Context) -> Supply {
-    match context.engine().markets(&bidnode.spec).await {
-        Err(_) => Supply::Unknown,
-        Ok(markets) => Supply::of(&bidnode.spec, markets.as_deref()),
+/// Returns the supply in the markets of a BidNode, and the number of markets that its bids leave out.
+async fn supply(bidnode: &BidNode, context: &Context) -> (Supply, usize) {
+    match context.engine().markets(&context.scope_of(bidnode)).await {
+        Err(_) => (Supply::Unknown, 0),
+        Ok(markets) => {
+            let left_out = markets.as_ref().map_or(0, |markets| markets.left_out);
+            (Supply::of(&bidnode.spec, markets.as_deref()), left_out)
+        }
     }
 }
 

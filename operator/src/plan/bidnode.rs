@@ -2,7 +2,8 @@
 
 use super::count::{self, Changes, Rules, SlotView};
 use super::demand::{self, Demand, OpenNode, Room};
-use crate::api::SlotKey;
+use super::scope::Scope;
+use crate::api::{SlotKey, SlotPhase};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::SignedDuration;
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ use std::time::Duration;
 pub struct ObservedSlot {
     /// The slot.
     pub view: SlotView,
+    /// The types and regions in which it bids.
+    pub scope: Scope,
     /// The pods on its node that would have to move.
     pub pods: Vec<Arc<Pod>>,
     /// Its node, if the slot stays and the node takes pods.
@@ -23,6 +26,8 @@ pub struct ObservedSlot {
 /// Everything that the number of slots of a BidNode depends on.
 #[derive(Clone, Debug)]
 pub struct Observation {
+    /// The types and regions in which it bids.
+    pub scope: Scope,
     /// Its `minNodes`.
     pub min_nodes: u32,
     /// Its `maxNodes`.
@@ -79,6 +84,15 @@ pub fn plan(observation: &Observation) -> Option<Plan> {
         requeue_after = [observation.pause, taints].into_iter().flatten().fold(requeue_after, Duration::min);
     }
     Some(Plan { target: count::target(&rules, &slots), changes, requeue_after })
+}
+
+/// Returns the slots to which types or regions of the BidNode are to be added: those that still bid.
+pub fn to_widen(observation: &Observation) -> Vec<String> {
+    let bids = |slot: &&ObservedSlot| {
+        slot.view.leaving.is_none() && slot.view.phase <= SlotPhase::Bidding && !slot.view.holds
+    };
+    let narrow = |slot: &&ObservedSlot| !slot.scope.covers(&observation.scope);
+    observation.slots.iter().filter(bids).filter(narrow).map(|slot| slot.view.name.clone()).collect()
 }
 
 fn rules(observation: &Observation) -> Option<Rules> {
@@ -175,14 +189,22 @@ pub fn deletion(observed: &Deletion) -> DeletionStep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ReleaseReason, SlotPhase};
+    use crate::api::ReleaseReason;
+    use crate::plan::slot::UnwantedReason;
+
+    fn scope(instance_types: &[&str]) -> Scope {
+        let instance_types = instance_types.iter().map(|name| (*name).to_owned()).collect();
+        Scope { instance_types, regions: Vec::new() }
+    }
 
     fn slot(ordinal: u32, phase: SlotPhase) -> ObservedSlot {
-        ObservedSlot { view: SlotView::sample(ordinal, phase), pods: Vec::new(), node: None }
+        let view = SlotView::sample(ordinal, phase);
+        ObservedSlot { view, scope: scope(&["h100-8x"]), pods: Vec::new(), node: None }
     }
 
     fn observation(slots: Vec<ObservedSlot>) -> Observation {
         Observation {
+            scope: scope(&["h100-8x"]),
             min_nodes: 2,
             max_nodes: 4,
             observed_min_nodes: Some(2),
@@ -215,6 +237,17 @@ mod tests {
         assert_eq!(created(&observation(vec![noticed.clone()])), (0, TAINTS_POLL));
         noticed.view.untainted_for = Some(TAINTS_FIRST);
         assert_eq!(created(&observation(vec![noticed])), (2, minute));
+    }
+
+    #[test]
+    fn only_slots_that_still_bid_are_widened() {
+        let mut slots = vec![slot(0, SlotPhase::Pending), slot(1, SlotPhase::Bidding)];
+        slots.extend([slot(2, SlotPhase::Awarded), slot(3, SlotPhase::Ready), slot(4, SlotPhase::Bidding)]);
+        slots[4].view.leaving = Some(UnwantedReason::Deleted);
+        let same = observation(slots);
+        assert_eq!(to_widen(&same), Vec::<String>::new());
+        let wider = Observation { scope: scope(&["a100-8x", "h100-8x"]), ..same };
+        assert_eq!(to_widen(&wider), ["gpu-0", "gpu-1"]);
     }
 
     #[test]

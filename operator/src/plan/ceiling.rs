@@ -11,22 +11,31 @@ pub struct Markets {
     pub quote: Quote,
     /// The largest increment of the markets, in basis points.
     pub increment_bps: u64,
+    /// The lowest of the highest ceilings that the markets allow, in micro-dollars per node-hour.
+    pub ceiling_max_micros: u64,
     /// The number of units that providers offer in the markets.
     pub units: u64,
+    /// The names of the open markets of the BidNode, by type, the first opened first; also of those that are left out.
+    pub open: Vec<String>,
+    /// The number of open markets that a bid does not name because there are too many.
+    pub left_out: usize,
 }
 
 /// The ceiling to bid, in micro-dollars per node-hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ceiling {
-    /// A multiple of the tick that all the markets share, at most `maxBid`; 0 if `maxBid` is below one tick.
+    /// A multiple of the tick that all the markets share, at most `maxBid` and what each market allows; 0 if that is below one
+    /// tick.
     pub ceiling_micros: u64,
     /// The lowest ceiling that can win, if this one is lower.
     pub below_floor_micros: Option<u64>,
 }
 
 /// Returns the ceiling to bid for a node of this BidNode.
-pub fn ceiling(spec: &BidNodeSpec, quote: &Quote) -> Ceiling {
-    let ceiling_micros = Strategy::from(spec.bid_strategy).ceiling_micros(micros(spec.max_bid), quote);
+pub fn ceiling(spec: &BidNodeSpec, markets: &Markets) -> Ceiling {
+    let quote = &markets.quote;
+    let most_micros = micros(spec.max_bid).min(markets.ceiling_max_micros);
+    let ceiling_micros = Strategy::from(spec.bid_strategy).ceiling_micros(most_micros, quote);
     let floor = quote.floor_micros.and_then(|floor| quote.round_up_micros(floor));
     Ceiling { ceiling_micros, below_floor_micros: floor.filter(|floor| ceiling_micros < *floor) }
 }
@@ -45,7 +54,7 @@ pub struct StandingBid {
 /// Returns the ceiling to amend a bid to, if it is to be amended. No ceiling stays above `maxBid`. Otherwise a ceiling
 /// moves only by more than the market's increment, and only up if the bid holds a node.
 pub fn amendment(spec: &BidNodeSpec, markets: &Markets, bid: &StandingBid, now: Timestamp) -> Option<u64> {
-    let wanted = ceiling(spec, &markets.quote).ceiling_micros;
+    let wanted = ceiling(spec, markets).ceiling_micros;
     let most = markets.quote.round_down_micros(micros(spec.max_bid));
     if most == 0 || wanted == 0 {
         return None;
@@ -124,12 +133,19 @@ mod tests {
             floor_micros: Some(micros(floor)),
             tick_micros: 100,
         };
-        Markets { quote, increment_bps: 500, units: 1 }
+        Markets {
+            quote,
+            increment_bps: 500,
+            ceiling_max_micros: 1_000_000_000_000,
+            units: 1,
+            open: vec!["h100-8x/eu-west".to_owned()],
+            left_out: 0,
+        }
     }
 
     #[track_caller]
     fn check(strategy: BidStrategy, floor: f64, ceiling: f64, below: Option<f64>) {
-        let planned = super::ceiling(&spec(strategy, 4.5), &markets(4.0, floor).quote);
+        let planned = super::ceiling(&spec(strategy, 4.5), &markets(4.0, floor));
         assert_eq!(planned.ceiling_micros, micros(ceiling));
         assert_eq!(planned.below_floor_micros, below.map(micros));
     }
@@ -142,6 +158,17 @@ mod tests {
         check(BidStrategy::CostOptimized, 3.8, 2.6, Some(3.8));
         check(BidStrategy::Balanced, 3.8, 3.8, None);
         check(BidStrategy::AvailabilityOptimized, 3.8, 4.5, None);
+    }
+
+    #[test]
+    fn no_ceiling_is_above_what_a_market_allows() {
+        let capped = Markets { ceiling_max_micros: 3_000_050, ..markets(4.0, 2.0) };
+        let planned = super::ceiling(&spec(BidStrategy::Balanced, 4.5), &capped);
+        assert_eq!(planned.ceiling_micros, 3_000_000);
+        // A node that is held in another market keeps its ceiling.
+        let spec = spec(BidStrategy::Balanced, 4.5);
+        let amended = |waits| amendment(&spec, &capped, &bid(4_000_000, waits), Timestamp::UNIX_EPOCH);
+        assert_eq!((amended(false), amended(true)), (None, Some(3_000_000)));
     }
 
     fn amended(max_bid: f64, ceiling: f64, waits: bool, protected: bool) -> Option<f64> {

@@ -55,6 +55,20 @@ impl Resources {
         }
     }
 
+    /// Returns what each of several nodes has at least: the least of each resource.
+    pub fn smallest(nodes: impl IntoIterator<Item = Resources>) -> Resources {
+        let least = nodes.into_iter().reduce(|mut least, node| {
+            least.0.retain(|name, _| node.0.contains_key(name));
+            for (name, amount) in &mut least.0 {
+                if let Some(other) = node.0.get(name).filter(|other| *other < amount) {
+                    *amount = other.clone();
+                }
+            }
+            least
+        });
+        least.unwrap_or_default()
+    }
+
     /// Returns the number of GPUs of any vendor.
     fn gpus(&self) -> ParsedQuantity {
         let gpus = self.0.iter().filter(|(name, _)| name.ends_with("/gpu")).map(|(_, amount)| amount.clone());
@@ -74,14 +88,14 @@ impl Resources {
     }
 }
 
-/// A new node of a BidNode, as the scheduler would see it.
+/// A new node of a BidNode, as the scheduler would see it. Its instance type is not known before it is won.
 #[derive(Clone, Debug)]
 pub struct NodeTemplate {
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
+    /// Its labels if it is of the first type, of the second one, and so on. A pod must suit all of them.
+    pub labels: Vec<BTreeMap<String, String>>,
     /// Its taints.
     pub taints: Vec<Taint>,
-    /// Its allocatable resources.
+    /// Its allocatable resources, whichever type it has: the least of each.
     pub free: Resources,
     /// The number of GPUs that the pods for the node must request together, so that it is bid for.
     pub min_gpus: u32,
@@ -114,6 +128,8 @@ pub struct Demand {
     pub siblings: Vec<Arc<Pod>>,
     /// A new node of the BidNode, if the engine has said what it would be.
     pub template: Option<NodeTemplate>,
+    /// The allocatable resources of nodes that are won and do not take pods yet. They are those of the type that was won.
+    pub coming: Vec<Resources>,
 }
 
 impl Demand {
@@ -124,11 +140,14 @@ impl Demand {
         pods_to_place(&unschedulable, &displaced, &self.siblings)
     }
 
-    /// Returns the number of nodes that the pods need besides these ready ones; `None` if it is not known what a node of
-    /// the BidNode would be.
+    /// Returns the number of nodes that the pods need besides these ready ones, those that are coming included; `None` if it
+    /// is not known what a node of the BidNode would be.
     pub fn nodes_needed(&self, ready: &[Room<'_>]) -> Option<usize> {
         let pods = self.pods();
-        if pods.is_empty() { Some(0) } else { Some(nodes_needed(pods, self.template.as_ref()?, ready)) }
+        if pods.is_empty() {
+            return Some(0);
+        }
+        Some(nodes_needed(pods, self.template.as_ref()?, ready, &self.coming))
     }
 }
 
@@ -158,13 +177,16 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Returns the number of new nodes for the pods that do not fit on the ready nodes, by first fit.
+/// Returns the number of nodes for the pods that do not fit on the ready nodes, by first fit: on the nodes that are coming,
+/// and then on new ones.
 pub fn nodes_needed<'a>(
     pods: impl IntoIterator<Item = &'a Pod>,
     template: &NodeTemplate,
     ready: &[Room<'a>],
+    coming: &[Resources],
 ) -> usize {
     let mut nodes = ready.to_vec();
+    nodes.extend(coming.iter().map(|free| Room { free: free.clone(), pods: Vec::new() }));
     for pod in pods.into_iter().filter(|pod| suits(pod, template)) {
         let wanted = requests(pod);
         if nodes.iter_mut().any(|node| node.admit(pod, &wanted)) {
@@ -177,7 +199,8 @@ pub fn nodes_needed<'a>(
     }
     let least = Quantity(template.min_gpus.to_string());
     let least = ParsedQuantity::try_from(&least).unwrap_or_default();
-    nodes.iter().skip(ready.len()).filter(|node| node.gpus() >= least).count()
+    let used = nodes.iter().skip(ready.len()).filter(|node| !node.pods.is_empty());
+    used.filter(|node| node.gpus() >= least).count()
 }
 
 /// Returns whether all of these pods find room on these nodes. Their labels and taints are not compared.
@@ -291,35 +314,37 @@ pub fn is_unschedulable(pod: &Pod) -> bool {
         })
 }
 
-/// Returns whether labels, affinity and taints allow the pod on such a node.
+/// Returns whether labels, affinity and taints allow the pod on such a node, whichever type it has.
 fn suits(pod: &Pod, template: &NodeTemplate) -> bool {
     let Some(spec) = &pod.spec else { return false };
-    let selected =
-        spec.node_selector.iter().flatten().all(|(key, value)| template.labels.get(key) == Some(value));
+    let selects = |labels: &BTreeMap<String, String>| {
+        spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+    };
     let terms = spec
         .affinity
         .as_ref()
         .and_then(|affinity| affinity.node_affinity.as_ref())
         .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    let affine = terms
-        .is_none_or(|selector| selector.node_selector_terms.iter().any(|term| term_holds(term, template)));
+    let is_affine = |labels: &BTreeMap<String, String>| {
+        terms.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| term_holds(term, labels)))
+    };
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
     let tolerated = template
         .taints
         .iter()
         .filter(|taint| taint.effect != "PreferNoSchedule")
         .all(|taint| tolerations.iter().any(|toleration| tolerates(toleration, taint)));
-    selected && affine && tolerated
+    tolerated && template.labels.iter().all(|labels| selects(labels) && is_affine(labels))
 }
 
-fn term_holds(term: &NodeSelectorTerm, template: &NodeTemplate) -> bool {
+fn term_holds(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let by_name = term.match_fields.as_ref().is_some_and(|fields| !fields.is_empty());
-    !by_name && !expressions.is_empty() && expressions.iter().all(|expression| holds(expression, template))
+    !by_name && !expressions.is_empty() && expressions.iter().all(|expression| holds(expression, labels))
 }
 
-fn holds(expression: &NodeSelectorRequirement, template: &NodeTemplate) -> bool {
-    let value = template.labels.get(&expression.key);
+fn holds(expression: &NodeSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
+    let value = labels.get(&expression.key);
     let values = expression.values.as_deref().unwrap_or_default();
     let number = |text: Option<&String>| text.and_then(|text| text.parse::<i64>().ok());
     match expression.operator.as_str() {
@@ -399,11 +424,26 @@ mod tests {
         let free: BTreeMap<String, Quantity> =
             free.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).collect();
         NodeTemplate {
-            labels: BTreeMap::from([("pool".to_owned(), "gpu".to_owned())]),
+            labels: vec![BTreeMap::from([("pool".to_owned(), "gpu".to_owned())])],
             taints: vec![Taint { key: "gpu".into(), effect: "NoSchedule".into(), ..Taint::default() }],
             free: Resources::parse(&free),
             min_gpus: 0,
         }
+    }
+
+    fn resources(of: &[(&str, &str)]) -> Resources {
+        let of: BTreeMap<String, Quantity> =
+            of.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect();
+        Resources::parse(&of)
+    }
+
+    /// Returns the number of nodes that these pods need while none is coming.
+    fn nodes_needed<'a>(
+        pods: impl IntoIterator<Item = &'a Pod>,
+        template: &NodeTemplate,
+        ready: &[Room<'a>],
+    ) -> usize {
+        super::nodes_needed(pods, template, ready, &[])
     }
 
     fn room<'a>(free: Resources) -> Room<'a> {
@@ -426,6 +466,46 @@ mod tests {
         assert_eq!(needed(&[asks(4), asks(4)]), 1);
         assert_eq!(needed(&[asks(5), asks(5), asks(3), asks(3)]), 2);
         assert_eq!(needed(&[asks(9)]), 0, "no node of the type is large enough");
+    }
+
+    #[test]
+    fn of_a_set_of_types_the_least_of_each_resource_counts() {
+        let large = resources(&[("cpu", "64"), ("memory", "64Gi"), ("nvidia.com/gpu", "8"), ("pods", "110")]);
+        let small = resources(&[("cpu", "96"), ("memory", "1Ti"), ("nvidia.com/gpu", "4"), ("pods", "50")]);
+        let least = resources(&[("cpu", "64"), ("memory", "64Gi"), ("nvidia.com/gpu", "4"), ("pods", "50")]);
+        assert_eq!(Resources::smallest([large.clone(), small]), least);
+        let without_gpus = Resources::smallest([large, resources(&[("cpu", "8")])]);
+        assert_eq!(without_gpus, resources(&[("cpu", "8")]));
+        assert_eq!(Resources::smallest([]), Resources::default());
+    }
+
+    #[test]
+    fn a_node_that_is_won_has_the_room_of_its_type() {
+        let gpus = |count: &str| resources(&[("nvidia.com/gpu", count), ("pods", "110")]);
+        let small = NodeTemplate { free: gpus("4"), ..template() };
+        let pods = [pod(asks(4)), pod(asks(4)), pod(asks(4))];
+        let needed = |coming: &[Resources]| super::nodes_needed(&pods, &small, &[], coming);
+        assert_eq!(needed(&[]), 3);
+        assert_eq!(needed(&[gpus("4")]), 3);
+        assert_eq!(needed(&[gpus("8")]), 2);
+        assert_eq!(needed(&[gpus("8"), gpus("8"), gpus("8")]), 2, "one that no pod needs does not count");
+    }
+
+    #[test]
+    fn a_pod_must_suit_every_type_of_a_set() {
+        let labels = |kind: &str| BTreeMap::from([("type".to_owned(), kind.to_owned())]);
+        let both = NodeTemplate { labels: vec![labels("a"), labels("b")], ..template() };
+        let affine = |operator: &str, values: &[&str]| {
+            let term = json!({"matchExpressions": [{"key": "type", "operator": operator, "values": values}]});
+            let required = json!({"nodeSelectorTerms": [term]});
+            let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": required});
+            pod(with(asks(1), "affinity", json!({"nodeAffinity": affinity})))
+        };
+        let needed = |pod: Pod| nodes_needed([&pod], &both, &[]);
+        assert_eq!(needed(pod(asks(1))), 1);
+        assert_eq!(needed(pod(with(asks(1), "nodeSelector", json!({"type": "a"})))), 0);
+        assert_eq!((needed(affine("In", &["a"])), needed(affine("In", &["a", "b"]))), (0, 1));
+        assert_eq!((needed(affine("NotIn", &["b"])), needed(affine("NotIn", &["c"]))), (0, 1));
     }
 
     #[test]

@@ -7,7 +7,8 @@ pub mod conditions;
 
 use super::ceiling::{self, Markets, StandingBid};
 use super::drain::{self, PodView, Removal, Tier};
-use crate::api::{BidNode, BidSlotStatus, ReleaseReason, SlotPhase};
+use super::scope::{Scope, bid_markets, names_all};
+use crate::api::{BidNode, BidSlotSpec, BidSlotStatus, ReleaseReason, SlotPhase};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
@@ -180,6 +181,8 @@ impl Default for Limits {
 pub struct Observation {
     /// The time of the observation.
     pub now: Timestamp,
+    /// The specification of the slot.
+    pub spec: BidSlotSpec,
     /// The status of the slot.
     pub status: BidSlotStatus,
     /// The BidNode of the slot, unless it is gone.
@@ -226,7 +229,18 @@ impl Observation {
     /// Returns the ceiling to bid, if a price is known: 0 if `maxBid` is below one tick.
     fn ceiling_micros(&self) -> Option<u64> {
         let (bidnode, pricing) = (self.bidnode.as_ref()?, self.pricing.as_ref()?);
-        Some(ceiling::ceiling(&bidnode.spec, &pricing.markets.quote).ceiling_micros)
+        Some(ceiling::ceiling(&bidnode.spec, &pricing.markets).ceiling_micros)
+    }
+
+    /// Returns the markets that the slot's bid is to name; none while no market is known.
+    fn wanted_markets(&self) -> Vec<String> {
+        let open = self.pricing.as_ref().map(|pricing| &pricing.markets.open[..]);
+        open.map(|open| Scope::of_slot(&self.spec).named(open).names).unwrap_or_default()
+    }
+
+    /// Returns whether a market is open to the slot that its bid does not name.
+    fn lacks_markets(&self) -> bool {
+        !names_all(&bid_markets(&self.spec, &self.status), &self.wanted_markets())
     }
 
     /// Returns the ceiling to amend the bid to, if it is to be amended.
@@ -301,10 +315,12 @@ pub enum Placement {
 /// One step in the life of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Records the ceiling of a bid that is about to be placed.
+    /// Records the ceiling and the markets of a bid that is about to be placed.
     Begin {
         /// The ceiling in micro-dollars per node-hour.
         ceiling_micros: u64,
+        /// The markets that the bid names, as in the status of the slot.
+        markets: Vec<String>,
     },
     /// Places the bid that was begun.
     Place(Placement),
@@ -313,12 +329,16 @@ pub enum Step {
         /// The new ceiling in micro-dollars per node-hour.
         ceiling_micros: u64,
     },
+    /// Cancels the bid, which waits, so that one that names more markets is placed.
+    Replace,
     /// Orders the machine, and asks for its state.
     Provision,
     /// Patches the node with its labels and taints.
     Register,
     /// Reports to the engine that the node is ready.
     ReportReady,
+    /// Reports to the engine how the node is reached, which the provisioner did not say before.
+    ReportAccess,
     /// Answers a notice.
     AnswerNotice {
         /// The time at which the allocation ends.
@@ -411,6 +431,12 @@ pub fn machine_poll(status: &BidSlotStatus, now: Timestamp) -> SignedDuration {
     (waited / 4).clamp(shortest, SignedDuration::from_secs(5))
 }
 
+/// Returns the time between two questions about the way to reach a node that is ready.
+pub fn access_poll(status: &BidSlotStatus, now: Timestamp) -> SignedDuration {
+    let ready = status.ready_time.as_ref().map(|since| now.duration_since(since.0)).unwrap_or_default();
+    (ready / 4).clamp(SignedDuration::from_secs(2), LONG_WAIT)
+}
+
 /// The engine's reason for the end of an allocation that its tenant released.
 pub const RELEASED: &str = "RELEASED";
 
@@ -494,7 +520,7 @@ fn begin(observation: &Observation) -> Step {
         (Some(_), _) => Step::Move { phase: SlotPhase::Released, reason: "NeverBid" },
         (None, None) => moved(observation, SlotPhase::Pending, "NoPrice", SHORT_WAIT),
         (None, Some(0)) => moved(observation, SlotPhase::Pending, "MaxBidBelowTick", LONG_WAIT),
-        (None, Some(ceiling_micros)) => Step::Begin { ceiling_micros },
+        (None, Some(ceiling_micros)) => Step::Begin { ceiling_micros, markets: observation.wanted_markets() },
     }
 }
 
@@ -503,9 +529,11 @@ fn waiting(observation: &Observation, bid: &BidView, amend_micros: Option<u64>) 
     match (observation.unwanted, bid.open) {
         (Some(_), true) => Step::Cancel,
         (Some(why), false) => Step::Move { phase: SlotPhase::Released, reason: why.reason() },
+        (None, false) if observation.lacks_markets() => Step::Replace,
         (None, false) => Step::Move { phase: SlotPhase::Failed, reason: "BidClosed" },
         (None, true) => match amend_micros {
             Some(ceiling_micros) => Step::Amend { ceiling_micros },
+            None if observation.lacks_markets() => Step::Replace,
             None => moved(observation, SlotPhase::Bidding, "BidWaits", LONG_WAIT / 2),
         },
     }
@@ -634,6 +662,7 @@ fn run(observation: &Observation, allocation: &AllocationView, amend_micros: Opt
     }
     match amend_micros {
         Some(ceiling_micros) => Step::Amend { ceiling_micros },
+        None if status.access_due => Step::ReportAccess,
         None => {
             let longest = if node.ready { LONG_WAIT } else { NOT_READY_WAIT };
             let protected =

@@ -1,6 +1,7 @@
 //! Plans the status of a BidNode from the status of its slots, and when it is written.
 
 use super::ceiling::{self, Ceiling, Markets};
+use super::scope::MOST_MARKETS;
 use crate::api::{
     BidNodePhase, BidNodeSpec, BidNodeStatus, BidSlotStatus, LABEL_UID, NodeStatus, SlotPhase, micros, usd,
 };
@@ -27,7 +28,7 @@ impl Supply {
         match markets {
             None => Supply::NoMarket,
             Some(markets) if markets.units == 0 => Supply::NoUnit,
-            Some(markets) => Supply::Offered(ceiling::ceiling(spec, &markets.quote)),
+            Some(markets) => Supply::Offered(ceiling::ceiling(spec, markets)),
         }
     }
 }
@@ -70,6 +71,8 @@ pub struct Observation {
     pub engine_fault: Option<String>,
     /// The markets, compared with the ceiling.
     pub supply: Supply,
+    /// The number of open markets that its bids do not name because there are too many.
+    pub markets_left_out: usize,
     /// The message with which the API server refuses the labels or taints of the nodes, if it does.
     pub registration_refused: Option<String>,
     /// The cost of all nodes so far, in micro-dollars; `None` if it is not known.
@@ -245,6 +248,7 @@ fn node(slot: &SlotReport) -> Option<NodeStatus> {
     Some(NodeStatus {
         name: slot.status.node.clone().unwrap_or_else(|| slot.name.to_owned()),
         region: slot.status.region().map(str::to_owned),
+        instance_type: slot.status.instance_type().map(str::to_owned),
         price: slot.price_micros.map(usd),
         state: state(slot),
         deadline: slot.status.deadline.clone(),
@@ -392,6 +396,13 @@ fn conditions(was: &BidNodeStatus, observation: &Observation, active: usize, eno
         nodes_register(observation),
         max_bid_applied(observation),
     ]);
+    if observation.markets_left_out > 0 {
+        let message = format!(
+            "{} open markets are left out: a bid names at most {MOST_MARKETS}, those of the first types and regions",
+            observation.markets_left_out
+        );
+        wanted.push(("MarketsNamed", FALSE, "TooManyMarkets", message));
+    }
     if observation.deleting {
         wanted.push(match &observation.engine_fault {
             None => ("Releasing", TRUE, "Releasing", "bids are cancelled and nodes given back".to_owned()),
@@ -435,6 +446,7 @@ mod tests {
             now: at(second),
             engine_fault: None,
             supply: offered(None),
+            markets_left_out: 0,
             registration_refused: None,
             cost_micros: None,
             observed_min_nodes: Some(2),
@@ -494,6 +506,7 @@ mod tests {
         assert_eq!((status.active_nodes, status.pending_bids, status.phase), (1, 1, BidNodePhase::Bidding));
         assert_eq!(status.average_price, Some(3.0));
         assert_eq!(status.nodes[0].region.as_deref(), Some("eu-west"));
+        assert_eq!(status.nodes[0].instance_type.as_deref(), Some("h100-8x"));
         assert_eq!(
             (status.conditions[0].type_.as_str(), status.conditions[0].status.as_str()),
             ("Ready", "False")
@@ -562,6 +575,13 @@ mod tests {
         assert_eq!(said_of(Supply::Unknown, None), "Unknown:NotAsked");
         assert_eq!(said_of(Supply::NoMarket, None), "Unknown:NoMarket");
         assert_eq!(said_of(Supply::NoUnit, None), "Unknown:NoSupply");
+    }
+
+    #[test]
+    fn markets_that_are_too_many_are_said() {
+        let left_out = |markets_left_out| status(&Observation { markets_left_out, ..observation(1) });
+        assert_eq!(said(&left_out(3), "MarketsNamed"), ("False".into(), "TooManyMarkets".into()));
+        assert!(left_out(0).conditions.iter().all(|it| it.type_ != "MarketsNamed"));
     }
 
     #[test]

@@ -4,24 +4,32 @@ mod call;
 mod contract;
 
 pub use call::{BadOptions, ExternalOptions};
-pub use contract::{MachineOrder, MachineState, Problem, document};
+pub use contract::{MachineAccess, MachineOrder, MachineState, Problem, document};
 
 use super::{Fault, Machine, Order, Provisioner};
 use async_trait::async_trait;
 use bytes::Bytes;
 use call::{Answer, Caller};
 use http::{Method, StatusCode};
+use k8s_openapi::ByteString;
+use kubebid_client::v1;
 
 /// A client of a server that implements the contract (`operator/openapi/provisioner.json`).
 #[derive(Debug)]
 pub struct External {
     caller: Caller,
+    node_config: Option<Bytes>,
 }
 
 impl External {
     /// Creates a client.
     pub fn new(options: ExternalOptions) -> Result<Self, BadOptions> {
-        Ok(External { caller: Caller::new(options)? })
+        Ok(External { caller: Caller::new(options)?, node_config: None })
+    }
+
+    /// Sends this with each order of a machine, to set it up with.
+    pub fn with_node_config(self, node_config: Option<Bytes>) -> Self {
+        External { node_config, ..self }
     }
 
     async fn call(
@@ -54,7 +62,8 @@ fn fault(doing: &'static str, why: String) -> Fault {
 #[async_trait]
 impl Provisioner for External {
     async fn create(&self, order: &Order) -> Result<Machine, Fault> {
-        let body = serde_json::to_vec(&MachineOrder::from(order));
+        let node_config = self.node_config.as_ref().map(|config| ByteString(config.to_vec()));
+        let body = serde_json::to_vec(&MachineOrder { node_config, ..MachineOrder::from(order) });
         let body = body.map_err(|error| fault(ORDERING, error.to_string()))?;
         let answer = self.call(Method::PUT, &order.id, body.into(), ORDERING).await?;
         match answer.status {
@@ -71,6 +80,17 @@ impl Provisioner for External {
             StatusCode::OK => state(&answer, ASKING),
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Machine::Gone),
             _ => Err(fault(ASKING, answer.refusal())),
+        }
+    }
+
+    async fn access(&self, id: &str) -> Result<Option<v1::NodeAccess>, Fault> {
+        let answer = self.call(Method::GET, id, Bytes::new(), ASKING).await?;
+        match answer.status {
+            StatusCode::OK => match answer.json::<MachineState>().map_err(|why| fault(ASKING, why))? {
+                MachineState::Running { access, .. } => Ok(access.map(Into::into)),
+                MachineState::Coming | MachineState::Failed { .. } => Ok(None),
+            },
+            _ => Ok(None),
         }
     }
 

@@ -10,6 +10,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use kube::runtime::wait::await_condition;
 use kubebid_client::v1;
+use kubebid_client::v1::token::Role;
 use kubebid_operator::api::{BidSlot, LABEL_SLOT_UID, SlotPhase};
 use kubebid_operator::provisioner::external::{External, ExternalOptions, MachineState};
 use kubebid_operator::provisioner::{Machine, Order, Provisioner as _};
@@ -236,7 +237,10 @@ fn start(story: &mut Story, provider: &Provider, more: &[&str]) {
 
 #[tokio::test]
 async fn a_bidnode_runs_on_machines_of_the_provider() {
-    let (story, provider) = begin("external", &[]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("user-data");
+    std::fs::write(&config, "#cloud-config").unwrap();
+    let (story, provider) = begin("external", &["--node-config", config.to_str().unwrap()]).await;
     // The first machine does not boot: another is bid for in its place.
     provider.books().duds = 1;
     let spec =
@@ -251,6 +255,18 @@ async fn a_bidnode_runs_on_machines_of_the_provider() {
         assert_eq!(story::taints(node), []);
     }
     assert_eq!(provider.books().made.len(), 3, "one failed, two run: none was made twice");
+    // The provider has what its machines are set up with, from the order and from the market, and the tenant how
+    // they are reached.
+    assert_eq!(provider.books().configs, [b"#cloud-config".to_vec()].into());
+    for node in story.market.held().await {
+        let tenant = story.market.party(node.tenant(), Role::Tenant).await;
+        let request = v1::GetAllocationRequest { allocation: node.allocation, min_seq: 0 };
+        let seen = tenant.get_allocation(request).await.unwrap().allocation.unwrap();
+        assert_eq!(seen.node_config(), b"#cloud-config");
+        let access = seen.access.unwrap();
+        assert!(access.addresses[0].starts_with("rack-"), "{access:?}");
+        assert_eq!((access.ports.get("ssh"), &access.user[..]), (Some(&22), "ubuntu"));
+    }
     story
         .eventually("the machine that failed is ended", || async { provider.books().ended.len() == 1 })
         .await;
@@ -259,6 +275,34 @@ async fn a_bidnode_runs_on_machines_of_the_provider() {
     assert!(provider.books().machines.is_empty());
     assert!(story.nodes_of(&bidnode).await.is_empty());
     assert!(story.market.held().await.is_empty());
+}
+
+#[tokio::test]
+async fn the_way_to_reach_a_node_is_reported_later_if_the_provider_does_not_say_it_at_once() {
+    let (mut story, provider) = begin("reached", &[]).await;
+    provider.books().silent = true;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
+    story.running("gpu", 1).await;
+    let is_due = |slot: Option<&BidSlot>| {
+        slot.and_then(|slot| slot.status.as_ref())
+            .is_some_and(|it| it.access_due && it.phase == SlotPhase::Ready)
+    };
+    let due = await_condition(story.slots(), "gpu-0", is_due);
+    timeout(PATIENCE, due).await.expect("its slot says that it is due").unwrap();
+    let node = story.market.held().await.remove(0);
+    let tenant = story.market.party(node.tenant(), Role::Tenant).await;
+    let access = async || {
+        let request = v1::GetAllocationRequest { allocation: node.allocation, min_seq: 0 };
+        tenant.get_allocation(request).await.unwrap().allocation.unwrap().access
+    };
+    assert_eq!(access().await, None);
+    // Another process knows it as well.
+    start(&mut story, &provider, &[]);
+    provider.books().silent = false;
+    story.eventually("it is reported", async || access().await.is_some()).await;
+    assert!(access().await.unwrap().addresses[0].starts_with("rack-"));
+    let done = await_condition(story.slots(), "gpu-0", |slot: Option<&BidSlot>| !is_due(slot));
+    timeout(PATIENCE, done).await.expect("nothing is due").unwrap();
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ fn constants(source: &'static str, begins: &str) -> BTreeSet<&'static str> {
 
 #[test]
 fn the_tables_have_every_field_and_no_other() {
-    let [bidnode, ..] = crds::all(&CrdOptions::default());
+    let [bidnode, ..] = crds::all(&CrdOptions::default()).unwrap();
     let version = &bidnode.spec.versions[0];
     let root = version.schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap();
     for part in ["spec", "status"] {
@@ -131,6 +131,7 @@ fn the_tables_have_every_condition_and_no_other() {
         deleting: true,
         now: Timestamp::UNIX_EPOCH,
         engine_fault: None,
+        markets_left_out: 1,
         supply: Supply::Unknown,
         registration_refused: None,
         cost_micros: None,

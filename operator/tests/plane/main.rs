@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test writes as people do")]
 
 mod bids;
+mod component;
 mod crashes;
 mod crd;
 mod demand;
@@ -17,5 +18,7 @@ mod preemption;
 mod prices;
 mod registration;
 mod seen;
+mod sets;
 mod story;
 mod told;
+mod versions;

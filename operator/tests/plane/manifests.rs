@@ -4,19 +4,21 @@ use crate::external::provider::Provider;
 use crate::preemption::is_tainted;
 use crate::story::{PATIENT, Story, plane, spawn_as};
 use k8s_openapi::api::core::v1::Pod;
+use kubebid_client::v1;
 use kubebid_operator::crds::{self, CrdOptions};
 use kubebid_testkit::{Account, Plane};
 use serde_json::json;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const EU: &str = "h100-8x/eu-west";
 const NOTICE: Duration = Duration::from_secs(20);
-const SYSTEM: &str = "kubebid-system";
+pub(crate) const SYSTEM: &str = "kubebid-system";
 /// The name of the service account and of its roles.
-const OPERATOR: &str = "kubebid-operator";
+pub(crate) const OPERATOR: &str = "kubebid-operator";
 
-fn manifests() -> PathBuf {
+pub(crate) fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kubernetes")
 }
 
@@ -143,8 +145,23 @@ fn mount(plane: &Plane, secret: &str, folder: &Path) -> PathBuf {
     file
 }
 
+/// Writes a folder with the market and a BidNode in it.
+fn with_a_bidnode(folder: &Path, namespace: &str) {
+    let bidnode = json!({
+        "apiVersion": "kubebid.io/v1", "kind": "BidNode", "metadata": {"name": "gpu", "namespace": namespace},
+        "spec": {"instanceType": "h100-8x", "region": "eu-west", "maxBid": 4.5, "minNodes": 2},
+    });
+    let kustomization = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": ["market", "bidnode.yaml"],
+    });
+    std::fs::create_dir(folder).unwrap();
+    symlink(manifests().join("market"), folder.join("market")).unwrap();
+    std::fs::write(folder.join("bidnode.yaml"), bidnode.to_string()).unwrap();
+    std::fs::write(folder.join("kustomization.yaml"), kustomization.to_string()).unwrap();
+}
+
 #[tokio::test]
-async fn one_folder_makes_a_market_in_which_a_bid_gets_nodes() {
+async fn one_folder_makes_a_market_in_which_a_bid_gets_nodes_and_ends_at_once() {
     let mut story = Story::alone("folder").await;
     let plane = story.plane;
     let apply = |folder: &str| plane.get(&["apply", "-k", manifests().join(folder).to_str().unwrap()]);
@@ -183,11 +200,10 @@ async fn one_folder_makes_a_market_in_which_a_bid_gets_nodes() {
     let token_file = mount(plane, "kubebid-operator", folder.path());
     let arguments = ["--alone", "--controllers", "bidnodes"];
     story.operator = Some(spawn_as(&story, &plane.kubeconfig(), &token_file, &arguments));
-    let spec = json!({"instanceType": "h100-8x", "region": "eu-west", "maxBid": 4.5, "minNodes": 2});
-    story.bid("gpu", spec).await;
+    let whole = folder.path().join("whole");
+    with_a_bidnode(&whole, &story.namespace);
+    plane.get(&["apply", "-k", whole.to_str().unwrap()]);
     story.running("gpu", 2).await;
-    story.delete("gpu").await;
-    story.gone("gpu").await;
 
     // Each says twice that a change is refused, with other words, which is one event that is counted.
     let offer = ["-n", "gpu-cloud", "offer/h100-8x-eu-west"];
@@ -216,13 +232,31 @@ async fn one_folder_makes_a_market_in_which_a_bid_gets_nodes() {
         change(&market, r#"{"spec": {"rules": {"tickMicros": null}}}"#);
         says(&market, "Available");
     }
-    // An account that goes takes the token with it that its offers need.
-    plane.get(&["delete", "-n", "gpu-cloud", "offers", "--all", PATIENT]);
-    let market = manifests().join("market");
-    plane.get(&["delete", "--ignore-not-found", "-k", market.to_str().unwrap(), PATIENT]);
+    // All at once: each token is there until nothing needs it.
+    plane.get(&["delete", "--ignore-not-found", "-k", whole.to_str().unwrap(), PATIENT]);
+    let left =
+        plane.get(&["get", "instancetypes,markets,accounts,offers,bidnodes,bidslots", "-A", "-o", "name"]);
+    assert_eq!(left, "");
+    let admin = story.market.admin();
+    let tokens = admin.all(v1::ListTokensRequest::default()).await.unwrap().tokens;
+    assert!(!tokens.iter().any(|it| ["gpu-cloud", "research"].contains(&&*it.account)), "{tokens:?}");
+    let secrets = ["get", "secrets", "-n", SYSTEM, "-o", "name"];
+    assert!(!plane.get(&secrets).contains("kubebid-o"), "{}", plane.get(&secrets));
+    let account = Some("research".to_owned());
+    let seq = admin.first(v1::ListMarketsRequest::default(), 1).await.unwrap().seq;
+    let states = vec![v1::allocation::State::Starting.into(), v1::allocation::State::Active.into()];
+    let held = v1::ListAllocationsRequest { account, states, min_seq: seq, ..Default::default() };
+    assert_eq!(admin.all(held).await.unwrap().allocations, []);
+    let account = Some("gpu-cloud".to_owned());
+    let offered = v1::ListOffersRequest { account, min_seq: seq, ..Default::default() };
+    let offered = admin.all(offered).await.unwrap().offers;
+    assert!(offered.iter().all(|it| it.capacity + it.free + it.allocated + it.leaving == 0), "{offered:?}");
     for process in [&offers, &markets] {
+        // No event can be written into a namespace that is being deleted.
         let log = process.log();
-        assert!(!log.to_lowercase().contains("forbidden"), "{log}");
+        let is_refused =
+            |line: &&str| line.to_lowercase().contains("forbidden") && !line.contains("being terminated");
+        assert_eq!(log.lines().find(is_refused), None);
     }
     let nothing = Vec::<String>::new();
     let secrets: [&[&str]; 1] = [&["clusterrole", "kubebid-token-secrets"]];

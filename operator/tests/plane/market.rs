@@ -33,6 +33,7 @@ pub(crate) struct Market {
     folder: TempDir,
     store: PathBuf,
     port: Port,
+    clock: Clock,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
     admin: Option<Client>,
     pub(crate) provider: Option<Client>,
@@ -41,11 +42,21 @@ pub(crate) struct Market {
 
 impl Market {
     pub(crate) async fn start() -> Market {
+        Market::start_with(Clock::Real).await
+    }
+
+    /// With a clock that is moved by hand.
+    pub(crate) async fn start_stepped() -> Market {
+        Market::start_with(Clock::Stepped).await
+    }
+
+    async fn start_with(clock: Clock) -> Market {
         let folder = tempfile::tempdir().unwrap();
         let mut market = Market {
             store: folder.path().join("market.db"),
             folder,
             port: Port::hold(),
+            clock,
             running: None,
             admin: None,
             provider: None,
@@ -88,10 +99,11 @@ impl Market {
             tls: None,
             grace: Duration::from_millis(200),
             connections: ConnectionLimits::default(),
+            cors_origins: Vec::new(),
             api: ApiOptions::default(),
         };
         let store = StoreOptions::new(StoreLocation::Sqlite(self.store.clone()));
-        let admin_file = self.file("admin.token");
+        let (admin_file, clock) = (self.file("admin.token"), self.clock);
         let (started, has_started) = oneshot::channel();
         let (stop, stopped) = oneshot::channel();
         // On a runtime of its own, which ends with it: nothing of it keeps the store.
@@ -99,7 +111,7 @@ impl Market {
             let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
             runtime.block_on(async move {
                 let server = Server::bind(config).await.unwrap();
-                let (engine, running) = Engine::start(EngineOptions::new(store, Clock::Real)).await.unwrap();
+                let (engine, running) = Engine::start(EngineOptions::new(store, clock)).await.unwrap();
                 bootstrap_admin(engine.store(), &admin_file).await.unwrap();
                 let _ = started.send(());
                 let stopped = async {
@@ -117,6 +129,19 @@ impl Market {
         let (stop, serving) = self.running.take().unwrap();
         let _ = stop.send(());
         tokio::task::spawn_blocking(|| serving.join()).await.unwrap().unwrap();
+    }
+
+    /// Moves the clock of an engine that is stopped: it runs for this at an address that nobody else knows.
+    pub(crate) async fn step_while_stopped(&mut self, by: Duration) {
+        let known = std::mem::replace(&mut self.port, Port::hold());
+        self.resume().await;
+        let token = std::fs::read_to_string(self.admin_token_file()).unwrap();
+        let admin = self.client(token.trim());
+        let now = admin.advance_time(v1::AdvanceTimeRequest { to_us: 0 }).await.unwrap().at_us;
+        let to_us = now + u64::try_from(by.as_micros()).unwrap();
+        assert_eq!(admin.advance_time(v1::AdvanceTimeRequest { to_us }).await.unwrap().at_us, to_us);
+        self.stop().await;
+        self.port = known;
     }
 
     fn client(&self, token: &str) -> Client {

@@ -1,5 +1,7 @@
 //! The market itself as objects: instance types, markets, accounts and offers on a real control plane, at a real engine.
 
+mod away;
+
 use crate::story::{PATIENCE, Story, spawn_with};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};

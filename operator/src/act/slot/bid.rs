@@ -4,7 +4,7 @@ use super::{RETRY, move_to, record_event};
 use crate::act::release;
 use crate::api::{BidSlotStatus, ReleaseReason, SlotPhase, usd};
 use crate::context::Context;
-use crate::engine::AmendOutcome;
+use crate::engine::{AmendOutcome, WithdrawOutcome};
 use crate::error::Error;
 use crate::observe::slot::{SlotObjects, instant};
 use crate::plan::slot::Placement;
@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// The time after which the engine is asked again, if no event says more.
 const POLL: Duration = Duration::from_secs(1);
+/// The time after which a bid that has a claim is asked about again.
+const CLAIM_WAIT: Duration = Duration::from_secs(10);
 /// The time after which the amendment of a closed bid is tried again.
 const CLOSED_WAIT: Duration = Duration::from_secs(60);
 
@@ -102,6 +104,37 @@ pub(super) async fn amend(
         }
         AmendOutcome::Closed => Ok(Progress::RetryAfter(CLOSED_WAIT)),
     }
+}
+
+/// Cancels a bid that waits, so that the next one names all markets that are open to the slot. A bid that is about to get a
+/// node stays. The new bid loses its place among bids of the same ceiling.
+pub(super) async fn replace(
+    objects: &SlotObjects,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Progress, Error> {
+    let Some(bid) = status.bid else { return Ok(Progress::Done) };
+    match context.engine().withdraw(&objects.slot, bid).await? {
+        WithdrawOutcome::Done => {}
+        // The next step is that of a bid with a node.
+        WithdrawOutcome::Won => return Ok(Progress::Done),
+        WithdrawOutcome::Claims => return Ok(Progress::RetryAfter(CLAIM_WAIT)),
+    }
+    failpoint::hit("withdrawn");
+    let reason = "MarketsAdded";
+    let slot = objects.slot.name_any();
+    let note = format!("slot {slot} bids again: bid {bid} does not name all of its markets");
+    record_event(objects, EventType::Normal, reason, note, context);
+    status.replaced_bid = Some(bid);
+    status.bid = None;
+    status.bid_markets.clear();
+    status.ceiling_micros = None;
+    status.protected_until = None;
+    status.phase = SlotPhase::Pending;
+    status.reason = Some(reason.to_owned());
+    status.message = None;
+    status.since = Some(Time(clock::now()));
+    Ok(Progress::Done)
 }
 
 /// Answers a notice: raises the bid to this ceiling, or lets the node go by this deadline. A node whose bid the engine does

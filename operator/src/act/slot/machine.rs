@@ -1,18 +1,21 @@
 //! Steps of a slot at the provisioner: order a machine, end it.
 
-use super::{move_to, record_event};
+use super::{RETRY, move_to, record_event};
 use crate::api::{BidSlotStatus, SlotPhase};
 use crate::context::Context;
 use crate::error::Error;
 use crate::observe::node::is_machine_of;
 use crate::observe::slot::SlotObjects;
-use crate::plan::slot::machine_poll;
-use crate::provisioner::{Machine, Order, node_name};
+use crate::plan::slot::{access_poll, machine_poll};
+use crate::provisioner::{Fault, Machine, Order, node_name};
 use crate::{clock, failpoint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::runtime::events::EventType;
+use kubebid_client::v1;
 use kubebid_controller::phased::Progress;
 use std::time::Duration;
+use tracing::warn;
 
 /// Orders the machine, and records its state.
 pub(super) async fn provision(
@@ -20,7 +23,8 @@ pub(super) async fn provision(
     status: &mut BidSlotStatus,
     context: &Context,
 ) -> Result<Progress, Error> {
-    let instance_type = context.engine().instance_type(&objects.slot.spec.instance_type).await?;
+    let type_name = status.instance_type().unwrap_or(&objects.slot.spec.instance_type).to_owned();
+    let instance_type = context.engine().instance_type(&type_name).await?;
     let uid = objects.slot.uid().unwrap_or_default();
     report_unproven_node(objects, status, context);
     let poll = Duration::try_from(machine_poll(status, clock::now())).unwrap_or_default();
@@ -30,7 +34,7 @@ pub(super) async fn provision(
     let order = Order {
         name: node_name(&objects.slot.name_any(), &uid),
         id: uid,
-        instance_type: objects.slot.spec.instance_type.clone(),
+        instance_type: type_name,
         region: status.region().unwrap_or_default().to_owned(),
         unit: status.unit.clone().unwrap_or_default(),
         allocatable: instance_type.allocatable.clone(),
@@ -52,6 +56,55 @@ pub(super) async fn provision(
         }
         Machine::Gone => Ok(move_to(SlotPhase::Releasing, "MachineGone", objects, status, context)),
     }
+}
+
+/// Reports the node as ready, with the way to reach it. If the provisioner does not say that, the node is reported without it
+/// in the next pass: the status has it by then that the rest is due.
+pub(super) async fn report_ready(
+    objects: &SlotObjects,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Progress, Error> {
+    if let Some(allocation) = status.allocation {
+        let access = if status.access_due { Ok(None) } else { access(objects, context).await };
+        let Ok(access) = access.inspect_err(|fault| warn_of_access(objects, fault)) else {
+            status.access_due = true;
+            return Ok(Progress::RetryAfter(RETRY));
+        };
+        context.engine().report_ready(&objects.slot, allocation, access).await?;
+        failpoint::hit("reported");
+    }
+    status.ready_time.get_or_insert_with(|| Time(clock::now()));
+    Ok(Progress::Done)
+}
+
+async fn access(objects: &SlotObjects, context: &Context) -> Result<Option<v1::NodeAccess>, Fault> {
+    context.provisioner().access(&objects.slot.uid().unwrap_or_default()).await
+}
+
+fn warn_of_access(objects: &SlotObjects, fault: &Fault) {
+    warn!(slot = objects.slot.name_any(), %fault, "the way to reach a node is reported later");
+}
+
+/// Reports the way to reach a node that was reported ready without it. A provisioner that does not answer is asked again.
+pub(super) async fn report_access(
+    objects: &SlotObjects,
+    status: &mut BidSlotStatus,
+    context: &Context,
+) -> Result<Progress, Error> {
+    let access = match access(objects, context).await {
+        Ok(access) => access,
+        Err(fault) => {
+            warn_of_access(objects, &fault);
+            let poll = Duration::try_from(access_poll(status, clock::now())).unwrap_or_default();
+            return Ok(Progress::RetryAfter(fault.retry_after.unwrap_or_default().max(poll)));
+        }
+    };
+    if let (Some(allocation), Some(access)) = (status.allocation, access) {
+        context.engine().report_access(&objects.slot, allocation, access).await?;
+    }
+    status.access_due = false;
+    Ok(Progress::Done)
 }
 
 /// Records an event, once, if the node that the provisioner names does not prove that it is the machine.

@@ -44,7 +44,9 @@ fn bidnode() -> Arc<BidNode> {
 
 fn markets() -> Arc<Markets> {
     let quote = Quote { reference_micros: Some(4_000_000), floor_micros: Some(2_000_000), tick_micros: 100 };
-    Arc::new(Markets { quote, increment_bps: 500, units: 1 })
+    let open = ["h100-8x/eu-west", "h100-8x/us-east"].map(str::to_owned).to_vec();
+    let ceiling_max_micros = 1_000_000_000_000;
+    Arc::new(Markets { quote, increment_bps: 500, ceiling_max_micros, units: 1, open, left_out: 0 })
 }
 
 fn pricing(bid: Option<StandingBid>) -> Option<Pricing> {
@@ -69,6 +71,7 @@ fn node() -> Option<NodeView> {
 fn observation(status: &BidSlotStatus, bid: BidState, node: Option<NodeView>) -> Observation {
     Observation {
         now: at(100),
+        spec: serde_json::from_str(r#"{"instanceType": "h100-8x"}"#).unwrap(),
         status: status.clone(),
         bidnode: Some(bidnode()),
         unwanted: None,
@@ -102,7 +105,7 @@ fn the_ceiling_is_written_down_before_the_bid_is_placed() {
     let mut status = status(SlotPhase::Pending);
     assert_eq!(
         next(&observation(&status, BidState::NotListed, None)),
-        Step::Begin { ceiling_micros: CEILING }
+        Step::Begin { ceiling_micros: CEILING, markets: vec!["h100-8x".to_owned()] }
     );
     status.ceiling_micros = Some(CEILING);
     assert_eq!(next(&observation(&status, BidState::NotListed, None)), Step::Place(Placement::New));
@@ -154,6 +157,17 @@ fn from_the_allocation_to_a_ready_node() {
     );
     assert_eq!(next(&observation(&s, won, node())), Step::ReportReady);
     assert_eq!(next(&observation(&s, bid(held(None)), node())), moves(SlotPhase::Ready, "NodeReady"));
+}
+
+#[test]
+fn the_way_to_reach_a_node_that_runs_is_reported_later_if_it_is_due() {
+    let mut s = status(SlotPhase::Ready);
+    assert!(matches!(next(&observation(&s, bid(held(None)), node())), Step::Wait(_)));
+    s.access_due = true;
+    assert_eq!(next(&observation(&s, bid(held(None)), node())), Step::ReportAccess);
+    assert!(!matches!(next(&observation(&s, bid(held(Some(400))), node())), Step::ReportAccess));
+    let poll = |second| access_poll(&s, at(second)).as_secs();
+    assert_eq!((poll(1), poll(101), poll(1_000)), (2, 25, 60));
 }
 
 #[test]
@@ -233,6 +247,40 @@ fn what_is_not_wanted_is_cancelled_or_drained() {
     assert_eq!(next(&unwanted(&s, bid(held(None)), None)), moves(SlotPhase::Releasing, "ScaleDown"));
     s.phase = SlotPhase::Releasing;
     assert_eq!(next(&unwanted(&s, bid(held(None)), None)), Step::Deprovision);
+}
+
+#[test]
+fn a_bid_that_waits_is_replaced_if_it_does_not_name_all_markets() {
+    let mut s = status(SlotPhase::Bidding);
+    let spec: BidSlotSpec = serde_json::from_str(
+        r#"{"instanceType": "h100-8x", "region": "eu-west", "instanceTypes": ["h100-8x"]}"#,
+    )
+    .unwrap();
+    let wider =
+        |s: &BidSlotStatus, bid, node| Observation { spec: spec.clone(), ..observation(s, bid, node) };
+    // An older operator has placed it by the single fields.
+    assert_eq!(next(&wider(&s, bid(None), None)), Step::Replace);
+    let closed = || BidState::Known(BidView { open: false, ceiling_micros: CEILING, allocation: None });
+    assert_eq!(
+        next(&wider(&s, closed(), None)),
+        Step::Replace,
+        "the operator crashed after it had cancelled it"
+    );
+    s.bid_markets = vec!["h100-8x".to_owned()];
+    assert_eq!(next(&wider(&s, bid(None), None)), moves(SlotPhase::Bidding, "BidWaits"));
+    let spec = BidSlotSpec { regions: vec!["us-east".into(), "eu-west".into()], ..spec.clone() };
+    let two = |s: &BidSlotStatus| Observation { spec: spec.clone(), ..observation(s, bid(None), None) };
+    s.bid_markets = vec!["h100-8x/eu-west".to_owned()];
+    assert_eq!(next(&two(&s)), Step::Replace);
+    let unwanted = Observation { unwanted: Some(UnwantedReason::Deleted), ..two(&s) };
+    assert_eq!(next(&unwanted), Step::Cancel);
+    // The prices are not known, so no market is known to be missing.
+    let unpriced = Observation { pricing: None, ..two(&s) };
+    assert_eq!(next(&unpriced), moves(SlotPhase::Bidding, "BidWaits"));
+    // A node that is held is not touched.
+    let held =
+        Observation { spec: spec.clone(), ..observation(&status(SlotPhase::Ready), bid(held(None)), node()) };
+    assert!(matches!(next(&held), Step::Wait(_)));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Contract with an external provisioner: requests, answers, and their OpenAPI document.
 
 use super::super::{Machine, Order};
+use k8s_openapi::ByteString;
+use kubebid_client::v1;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn, Paths};
@@ -51,6 +53,11 @@ pub struct MachineOrder {
     pub allocatable: BTreeMap<String, String>,
     /// The labels that its kubelet registers besides its own.
     pub labels: BTreeMap<String, String>,
+    /// The content of the operator's `--node-config`, in base64: what the machine is set up with, as user data of
+    /// cloud-init. Absent if the operator has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = Byte)]
+    pub node_config: Option<ByteString>,
 }
 
 impl From<&Order> for MachineOrder {
@@ -66,6 +73,7 @@ impl From<&Order> for MachineOrder {
             unit: order.unit.clone(),
             allocatable: order.allocatable.iter().map(quantity).collect(),
             labels: order.labels.clone(),
+            node_config: None,
         }
     }
 }
@@ -81,6 +89,11 @@ pub enum MachineState {
         /// The name of the node. The node itself has to prove that it is the machine.
         #[schema(examples("gpu-3-1f9c0"))]
         node: String,
+        /// The way to reach the machine by other ways than the cluster. The operator reports it to the market, which
+        /// shows it to the operator's account alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(inline)]
+        access: Option<MachineAccess>,
     },
     /// The machine does not run and will not. The operator ends it and bids for another.
     Failed {
@@ -90,11 +103,33 @@ pub enum MachineState {
     },
 }
 
+/// The way to reach a machine. At most 4 KiB, as the market encodes it; what the market refuses is not reported.
+#[derive(Serialize, Deserialize, ToSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(default)]
+pub struct MachineAccess {
+    /// Host names or IP addresses, the preferred one first.
+    pub addresses: Vec<String>,
+    /// Ports by the name of their service, as in `{"ssh": 22}`.
+    pub ports: BTreeMap<String, u32>,
+    /// The user to log in as.
+    #[schema(examples("ubuntu"))]
+    pub user: String,
+    /// Anything else, such as the fingerprint of the host key.
+    pub notes: String,
+}
+
+impl From<MachineAccess> for v1::NodeAccess {
+    fn from(access: MachineAccess) -> v1::NodeAccess {
+        let MachineAccess { addresses, ports, user, notes } = access;
+        v1::NodeAccess { addresses, ports, user, notes }
+    }
+}
+
 impl From<MachineState> for Machine {
     fn from(state: MachineState) -> Self {
         match state {
             MachineState::Coming => Machine::Coming,
-            MachineState::Running { node } => Machine::Running { node },
+            MachineState::Running { node, .. } => Machine::Running { node },
             MachineState::Failed { reason } => Machine::Failed { reason },
         }
     }
@@ -204,7 +239,10 @@ mod tests {
     fn states_differ_by_one_field() {
         for (state, body) in [
             (MachineState::Coming, json!({"state": "coming"})),
-            (MachineState::Running { node: "n".into() }, json!({"state": "running", "node": "n"})),
+            (
+                MachineState::Running { node: "n".into(), access: None },
+                json!({"state": "running", "node": "n"}),
+            ),
             (MachineState::Failed { reason: "r".into() }, json!({"state": "failed", "reason": "r"})),
         ] {
             assert_eq!(serde_json::to_value(&state).unwrap(), body);

@@ -10,7 +10,7 @@ use axum::{Json, Router, middleware};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, PostParams};
-use kubebid_operator::provisioner::external::{MachineOrder, MachineState, Problem};
+use kubebid_operator::provisioner::external::{MachineAccess, MachineOrder, MachineState, Problem};
 use kubebid_testkit::Port;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,10 +45,14 @@ pub(crate) struct Books {
     pub(crate) duds: usize,
     /// What the next calls are answered with, whatever they want, and when they may come again.
     pub(crate) moods: VecDeque<(StatusCode, Option<&'static str>)>,
+    /// Nobody is told how far a machine is, but by another order of it.
+    pub(crate) silent: bool,
     /// Machines stay on their way.
     pub(crate) slow: bool,
     /// A node that is none of the provider's, and that it says its machines are.
     pub(crate) foreign: Option<String>,
+    /// The node configs that came with orders.
+    pub(crate) configs: BTreeSet<Vec<u8>>,
     pub(crate) token: String,
     pub(crate) calls: usize,
 }
@@ -168,6 +172,7 @@ async fn order(
 ) -> Result<Response, Refused> {
     let known = {
         let mut books = floor.enter(&headers)?;
+        books.configs.extend(order.node_config.iter().map(|config| config.0.clone()));
         if books.ended.contains(&id) {
             return Err(refused(StatusCode::GONE, "it was ended"));
         }
@@ -191,7 +196,13 @@ async fn order(
     if let Some(cluster) = floor.cluster.as_ref().filter(|_| foreign.is_none()) {
         register(cluster, &node, &order).await;
     }
-    let state = MachineState::Running { node };
+    let access = MachineAccess {
+        addresses: vec![format!("{node}.example")],
+        ports: [("ssh".to_owned(), 22)].into(),
+        user: "ubuntu".to_owned(),
+        ..MachineAccess::default()
+    };
+    let state = MachineState::Running { node, access: Some(access) };
     floor.books.lock().unwrap().machines.insert(id, state.clone());
     Ok(Json(state).into_response())
 }
@@ -202,6 +213,9 @@ async fn look(
     headers: HeaderMap,
 ) -> Result<Json<MachineState>, Refused> {
     let books = floor.enter(&headers)?;
+    if books.silent {
+        return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "silent"));
+    }
     books.machines.get(&id).cloned().map(Json).ok_or_else(|| refused(StatusCode::NOT_FOUND, "there is none"))
 }
 

@@ -1,0 +1,29 @@
+//! The commands of `kubebid-operator`, and the names that several of them use.
+
+pub(crate) mod labels;
+pub(crate) mod print;
+pub(crate) mod run;
+pub(crate) mod uninstall;
+
+use std::error::Error;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// The name of the program: reporter of its events, name of its Lease.
+pub(crate) const PROGRAM: &str = "kubebid-operator";
+/// The Service of the webhook that converts BidNodes.
+const WEBHOOK_SERVICE: &str = "kubebid-operator-webhook";
+/// The Secret with the authority of the webhook's certificates.
+const WEBHOOK_SECRET: &str = "kubebid-operator-webhook";
+
+/// The outcome of a command.
+pub(crate) type Done = Result<ExitCode, Box<dyn Error>>;
+
+/// Writes to standard output. A reader that goes away, as `head` does, is no error.
+pub(crate) fn print(text: &str) -> Done {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        written => Ok(written.map(|()| ExitCode::SUCCESS)?),
+    }
+}
