@@ -1,6 +1,6 @@
 //! Conversion of Caches between their versions. The version that is stored is the hub.
 
-use crate::api::{v1alpha1, v1beta1};
+use crate::api::{Engine, v1alpha1, v1beta1};
 use kubebid_webhook::conversion::{Conversions, Converter, Version};
 
 impl Version for v1beta1::Cache {
@@ -12,6 +12,11 @@ impl Version for v1beta1::Cache {
 
     fn from_hub(hub: v1beta1::Cache) -> Self {
         hub
+    }
+
+    // Fewer than three replicas stay highly available: a client of v1alpha1 that scales takes no protection away.
+    fn is_valid(&self) -> bool {
+        self.spec.engine != Engine::Memcached || !self.spec.is_highly_available()
     }
 }
 

@@ -1,27 +1,20 @@
 //! `cache-operator`: runs the operator and its webhooks, prints its custom resource definition, moves stored objects into
-//! another version, and removes its finalizers.
+//! another version, converts files, and removes its finalizers.
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use kube::Client;
 use kubebid_cache_operator::api::{self, v1beta1::Cache};
 use kubebid_cache_operator::children::Images;
 use kubebid_cache_operator::controller::{CacheController, FINALIZER, objects};
+use kubebid_cache_operator::conversion::conversions;
 use kubebid_cache_operator::webhooks::{targets, webhooks};
 use kubebid_controller::composite::Composed;
-use kubebid_controller::leader_election::Leadership;
-use kubebid_controller::process::{self, ProcessArgs, Program};
-use kubebid_controller::uninstall::{remove_finalizer_in, uninstall};
+use kubebid_controller::process::{ProcessArgs, Program, time};
+use kubebid_controller::uninstall::{LeaseHeld, remove_finalizer_in, uninstall};
 use kubebid_controller::{ControllerOptions, Writer};
-use kubebid_webhook::authority::plan::Lifetimes;
-use kubebid_webhook::authority::{Authority, AuthorityOptions};
-use kubebid_webhook::migrate;
-use kubebid_webhook::server::{ServerOptions, serve, stop_signal};
+use kubebid_webhook::process::{self, ConvertArgs, MigrateArgs, Service, WebhookArgs};
 use std::error::Error;
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// The name of the program: reporter of its events, field manager of what it creates, name of its Lease.
 const NAME: &str = "cache-operator";
@@ -42,8 +35,10 @@ enum Command {
     Run(Box<Run>),
     /// Print the custom resource definition
     Crds(Crds),
-    /// Store all Caches in the version that the definition stores
-    Migrate(Migrate),
+    /// Store all Caches in the version that the definition stores, and forget versions that are not served
+    Migrate(MigrateArgs),
+    /// Print the objects of files with their Caches in another version, as YAML
+    Convert(ConvertArgs),
     /// Remove the finalizers of all Caches, so that they can be deleted without the operator; no replica may run
     Uninstall(Box<Operator>),
 }
@@ -60,7 +55,7 @@ struct Run {
     #[arg(long, default_value = "valkey/valkey:8", value_name = "IMAGE", help_heading = "Images")]
     valkey_image: String,
     /// The time after which a deleted cache goes even if a server could not be emptied
-    #[arg(long, default_value = "2m", value_name = "TIME", value_parser = process::time)]
+    #[arg(long, default_value = "2m", value_name = "TIME", value_parser = time)]
     flush_limit: Duration,
     /// Remove the finalizers of all Caches when the process is told to stop, unless another replica leads
     #[arg(long)]
@@ -72,32 +67,6 @@ struct Run {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Webhooks")]
-struct WebhookArgs {
-    /// Address of the webhooks [default: none]
-    #[arg(long, value_name = "ADDRESS")]
-    webhook_listen: Option<SocketAddr>,
-    /// A name or address by which the API server reaches them; may be repeated
-    #[arg(long, default_value = "cache-operator.cache-system.svc", value_name = "NAME")]
-    webhook_name: Vec<String>,
-    /// The namespace of the Secret with the authority of their certificates
-    #[arg(long, default_value = "cache-system", value_name = "NAMESPACE")]
-    webhook_namespace: String,
-    /// The lifetime of the authority
-    #[arg(long, default_value = "720h", value_name = "TIME", value_parser = process::time)]
-    webhook_ca_lifetime: Duration,
-    /// The lifetime of the certificate of a replica
-    #[arg(long, default_value = "24h", value_name = "TIME", value_parser = process::time)]
-    webhook_certificate_lifetime: Duration,
-    /// A certificate in PEM that somebody else makes, whose authority is in the caBundles
-    #[arg(long, value_name = "FILE", requires = "webhook_key")]
-    webhook_certificate: Option<PathBuf>,
-    /// The key of that certificate in PEM
-    #[arg(long, value_name = "FILE", requires = "webhook_certificate")]
-    webhook_key: Option<PathBuf>,
-}
-
-#[derive(Args)]
 struct Crds {
     /// The version that is stored
     #[arg(long, default_value = api::STORED, value_name = "VERSION")]
@@ -105,13 +74,6 @@ struct Crds {
     /// The namespace of the Service of the webhooks
     #[arg(long, default_value = "cache-system", value_name = "NAMESPACE")]
     namespace: String,
-}
-
-#[derive(Args)]
-struct Migrate {
-    /// Only say if there is anything to do: then the exit code is 1
-    #[arg(long)]
-    check: bool,
 }
 
 #[derive(Args)]
@@ -146,7 +108,8 @@ async fn main() -> ExitCode {
     let done = match cli.command {
         Command::Run(run) => run.run().await,
         Command::Crds(crds) => crds.print(),
-        Command::Migrate(migrate) => migrate.run().await,
+        Command::Migrate(args) => args.run::<Cache>(NAME).await,
+        Command::Convert(args) => convert(&args),
         Command::Uninstall(operator) => operator.remove_finalizers().await,
     };
     done.unwrap_or_else(|error| {
@@ -157,46 +120,21 @@ async fn main() -> ExitCode {
 
 impl Run {
     async fn run(self) -> Result<ExitCode, Box<dyn Error>> {
-        let ended = match self.webhooks.webhook_listen {
-            None => self.work(None).await?,
-            Some(address) => self.work_with_webhooks(address).await?,
-        };
+        let ended = self.work().await?;
         if self.remove_finalizers_on_shutdown {
-            self.operator.remove_finalizers().await?;
+            match self.operator.remove_finalizers().await {
+                // Another replica leads: it goes on, or removes them when it ends.
+                Err(error) if error.is::<LeaseHeld>() => {}
+                removed => drop(removed?),
+            }
         }
         Ok(ended)
     }
 
-    /// Serves the webhooks beside the controller. Every replica does, also one that does not lead.
-    async fn work_with_webhooks(&self, address: SocketAddr) -> Result<ExitCode, Box<dyn Error>> {
-        let client = Client::try_default().await?;
-        let authority = self.webhooks.authority(client.clone())?;
-        let listener = TcpListener::bind(address)?;
-        let is_over = Notify::new();
-        let working = async {
-            let ended = self.work(Some(&authority)).await;
-            is_over.notify_one();
-            ended
-        };
-        let stop = async {
-            tokio::select! {
-                () = stop_signal() => {}
-                () = is_over.notified() => {}
-            }
-        };
-        let serving = async {
-            serve(listener, &authority, webhooks(client), ServerOptions::default(), stop).await?;
-            Ok(())
-        };
-        // Requests under way are answered also when the controller has failed.
-        let (ended, served): (_, Result<(), Box<dyn Error>>) = tokio::join!(working, serving);
-        served?;
-        ended
-    }
-
-    async fn work(&self, authority: Option<&Authority>) -> Result<ExitCode, Box<dyn Error>> {
+    async fn work(&self) -> Result<ExitCode, Box<dyn Error>> {
         let program = Program::new(NAME, "cache_operator")?;
-        process::run(program, &self.operator.process, async |manager| {
+        let service = Service { name: NAME, secret: SECRET, targets: targets(), webhooks };
+        process::run(program, &self.operator.process, &self.webhooks, service, async |manager| {
             let images = Images {
                 redis: self.redis_image.clone(),
                 memcached: self.memcached_image.clone(),
@@ -212,11 +150,6 @@ impl Run {
             let objects = objects(&caches.client, caches.namespace.as_deref());
             let options = ControllerOptions { concurrency, ..ControllerOptions::default() };
             manager.add(Composed::new(caches), objects, options);
-            if let Some(authority) = authority.cloned() {
-                let writer = manager.writer("webhooks");
-                // Lists of the older version need the webhook, which needs the authority.
-                manager.spawn_at_once(async move { authority.lead(&writer).await });
-            }
             Ok(())
         })
         .await
@@ -231,43 +164,9 @@ impl Crds {
     }
 }
 
-impl Migrate {
-    async fn run(self) -> Result<ExitCode, Box<dyn Error>> {
-        let client = Client::try_default().await?;
-        if self.check {
-            let check = migrate::check::<Cache>(&client).await?;
-            println!("stored: {}; objects may be in {}", check.stored, check.stored_versions.join(", "));
-            if check.unserved > 0 {
-                println!("{} objects have field managers of a version that is not served", check.unserved);
-            }
-            return Ok(if check.is_done() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-        }
-        let writer = Writer::new(client, NAME, "migrate", Leadership::alone(), false);
-        let migrated = migrate::migrate::<Cache>(&writer).await?;
-        println!("{} objects are written, {} were gone or newer", migrated.written, migrated.skipped);
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl WebhookArgs {
-    /// Returns the source of the certificate of this replica.
-    fn authority(&self, client: Client) -> Result<Authority, Box<dyn Error>> {
-        if let Some((certificate, key)) = self.webhook_certificate.clone().zip(self.webhook_key.clone()) {
-            return Ok(Authority::from_files(client, certificate, key, targets()));
-        }
-        let lifetimes = Lifetimes {
-            authority: self.webhook_ca_lifetime.try_into()?,
-            leaf: self.webhook_certificate_lifetime.try_into()?,
-            ..Lifetimes::default()
-        };
-        let options = AuthorityOptions {
-            namespace: self.webhook_namespace.clone(),
-            secret: SECRET.to_owned(),
-            names: self.webhook_name.clone(),
-            lifetimes,
-        };
-        Ok(Authority::new(client, options, targets()))
-    }
+fn convert(args: &ConvertArgs) -> Result<ExitCode, Box<dyn Error>> {
+    print!("{}", args.convert(&conversions())?);
+    Ok(ExitCode::SUCCESS)
 }
 
 impl Operator {

@@ -1,4 +1,4 @@
-//! The webhooks: conversion, the replicas of a Cache that has none, and warnings about the Secret of its certificate.
+//! The webhooks: conversion, the replicas of a Cache that has none, and warnings.
 
 use crate::api::Engine;
 use crate::conversion::conversions;
@@ -20,7 +20,7 @@ const CONFIGURATION: &str = "cache-operator";
 /// Returns the webhooks.
 pub fn webhooks(client: Client) -> Webhooks {
     let webhooks = Webhooks::new().conversions(conversions());
-    webhooks.mutate("/mutate", fill_in_replicas).validate("/validate", Certificates { client })
+    webhooks.mutate("/mutate", fill_in_replicas).validate("/validate", Warnings { client })
 }
 
 /// Returns the objects that say which authority the API server trusts.
@@ -40,36 +40,43 @@ fn fill_in_replicas(cache: &mut Value) {
     }
 }
 
-/// The Secrets of certificates.
-struct Certificates {
+/// The warnings about a Cache.
+struct Warnings {
     client: Client,
 }
 
-impl Validate for Certificates {
+impl Validate for Warnings {
     async fn warnings(&self, cache: Value) -> Vec<String> {
+        let mut warnings: Vec<String> = too_few_replicas(&cache).into_iter().collect();
         let text = |pointer: &str| cache.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let is_encrypted = cache.pointer("/spec/tls/enabled") == Some(&Value::Bool(true));
         let (namespace, name) = (text("/metadata/namespace"), text("/spec/tls/secretName"));
-        if !is_encrypted || name.is_empty() {
-            return Vec::new();
+        if is_encrypted && !name.is_empty() {
+            let secrets = Api::<Secret>::namespaced(self.client.clone(), namespace);
+            // After an error it is not known what is there.
+            let secret = secrets.get_opt(name).await;
+            warnings.extend(secret.ok().and_then(|secret| incomplete_secret(name, secret.as_ref())));
         }
-        match Api::<Secret>::namespaced(self.client.clone(), namespace).get_opt(name).await {
-            Ok(secret) => warning(name, secret.as_ref()).into_iter().collect(),
-            // It is not known what is there.
-            Err(_) => Vec::new(),
-        }
+        warnings
     }
 }
 
-/// Returns what is wrong with the Secret of a certificate.
-fn warning(name: &str, secret: Option<&Secret>) -> Option<String> {
-    let Some(secret) = secret else {
-        return Some(format!("there is no Secret {name}: the servers wait for it"));
-    };
-    let has = |key: &&str| secret.data.as_ref().is_some_and(|data| data.contains_key(*key));
-    let missing: Vec<_> = KEYS.into_iter().filter(|key| !has(key)).collect();
-    let message = format!("the Secret {name} lacks {}: the servers cannot start", missing.join(", "));
-    (!missing.is_empty()).then_some(message)
+/// Warns of a Cache that has come from v1alpha1 with too few replicas. The rules of v1beta1 would refuse it.
+fn too_few_replicas(cache: &Value) -> Option<String> {
+    let is_highly_available = cache.pointer("/spec/highAvailability/enabled") == Some(&Value::Bool(true));
+    let replicas = cache.pointer("/spec/replicas")?.as_i64()?;
+    (is_highly_available && replicas < 3)
+        .then(|| format!("highAvailability needs at least 3 replicas, and there are {replicas}"))
+}
+
+/// Warns of a Secret that is not one of a certificate. Whoever reaches the port of the webhooks can ask about any Secret, so the
+/// answer does not tell if there is another Secret of this name.
+fn incomplete_secret(name: &str, secret: Option<&Secret>) -> Option<String> {
+    let data = secret.and_then(|secret| secret.data.as_ref());
+    let is_complete = KEYS.iter().all(|key| data.is_some_and(|data| data.contains_key(*key)));
+    let keys = KEYS.join(", ");
+    (!is_complete)
+        .then(|| format!("the Secret {name} is absent or lacks one of {keys}: the servers wait for it"))
 }
 
 #[cfg(test)]
@@ -96,8 +103,20 @@ mod tests {
             let data: serde_json::Map<_, _> = keys.iter().map(|key| ((*key).to_owned(), json!(""))).collect();
             serde_json::from_value::<Secret>(json!({"data": data})).unwrap()
         };
-        assert!(warning("a", None).unwrap().contains("no Secret a"));
-        assert!(warning("a", Some(&secret(&["tls.crt"]))).unwrap().contains("lacks tls.key, ca.crt"));
-        assert_eq!(warning("a", Some(&secret(&KEYS))), None);
+        let warning =
+            "the Secret a is absent or lacks one of tls.crt, tls.key, ca.crt: the servers wait for it";
+        assert_eq!(incomplete_secret("a", None).as_deref(), Some(warning));
+        assert_eq!(incomplete_secret("a", Some(&secret(&["tls.crt"]))).as_deref(), Some(warning));
+        assert_eq!(incomplete_secret("a", Some(&secret(&KEYS))), None);
+    }
+
+    #[test]
+    fn too_few_replicas_for_high_availability_are_a_warning() {
+        let warned = |spec: Value| too_few_replicas(&json!({"spec": spec})).is_some();
+        let high = json!({"enabled": true});
+        assert!(warned(json!({"replicas": 2, "highAvailability": high})));
+        assert!(!warned(json!({"replicas": 3, "highAvailability": high})));
+        assert!(!warned(json!({"highAvailability": high})));
+        assert!(!warned(json!({"replicas": 2, "highAvailability": {"enabled": false}})));
     }
 }

@@ -1,21 +1,13 @@
 //! Round trips of random Caches between the versions, with and without edits between.
 
 use kubebid_cache_operator::conversion::conversions;
+use kubebid_testkit::for_each_seed;
 use serde_json::{Value, json};
 
 const ALPHA: &str = "infra.archon.dev/v1alpha1";
 const BETA: &str = "infra.archon.dev/v1beta1";
-
-/// Runs a check with many random numbers, and names the seed of one that fails.
-fn for_each_seed(check: impl Fn(&mut fastrand::Rng) + std::panic::RefUnwindSafe) {
-    for seed in 0..3_000 {
-        let run = || check(&mut fastrand::Rng::with_seed(seed));
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!("with seed {seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
-}
+/// The number of seeds of a check.
+const SEEDS: u64 = 3_000;
 
 fn convert(object: &Value, version: &str) -> Value {
     conversions().convert(object.clone(), version).unwrap()
@@ -26,7 +18,7 @@ fn one_of(random: &mut fastrand::Rng, values: &[Value]) -> Value {
 }
 
 /// Returns a random value of a field; None if it is to be absent.
-fn value(random: &mut fastrand::Rng, field: &str) -> Option<Value> {
+fn value(random: &mut fastrand::Rng, engine: &Value, field: &str) -> Option<Value> {
     let secret = json!(format!("keys-{}", random.u8(..3)));
     Some(match field {
         "memory" => json!(format!("{}{}", random.u16(16..), if random.bool() { "Mi" } else { "Gi" })),
@@ -35,7 +27,10 @@ fn value(random: &mut fastrand::Rng, field: &str) -> Option<Value> {
             one_of(random, &["noeviction", "allkeys-lru", "volatile-ttl"].map(|it| json!(it)))
         }
         "tls" => one_of(random, &[json!({"enabled": false}), json!({"enabled": true, "secretName": secret})]),
-        "highAvailability" => json!({"enabled": random.bool(), "autoFailover": random.bool()}),
+        // A memcached has none, by the rules of v1beta1.
+        "highAvailability" => {
+            json!({"enabled": engine != "memcached" && random.bool(), "autoFailover": random.bool()})
+        }
         _ => return None,
     })
 }
@@ -43,13 +38,13 @@ fn value(random: &mut fastrand::Rng, field: &str) -> Option<Value> {
 /// Returns a random Cache of a version.
 fn cache(random: &mut fastrand::Rng, version: &str) -> Value {
     let engine = one_of(random, &["redis", "memcached", "valkey"].map(|it| json!(it)));
-    let mut spec = json!({"engine": engine, "memory": value(random, "memory")});
+    let mut spec = json!({"engine": engine, "memory": value(random, &engine, "memory")});
     let fields = ["evictionPolicy", "tls", "replicas", "highAvailability"];
     for field in fields.into_iter().filter(|field| *field != "highAvailability" || version == BETA) {
         // The API server fills in what has a default.
         let has_default = field == "evictionPolicy" || field == "replicas" && version == ALPHA;
         if has_default || random.bool() {
-            spec[field] = value(random, field).unwrap();
+            spec[field] = value(random, &engine, field).unwrap();
         }
     }
     let mut metadata = json!({"name": "shop", "namespace": "n", "uid": "u", "generation": random.u8(..)});
@@ -74,7 +69,7 @@ fn cache(random: &mut fastrand::Rng, version: &str) -> Value {
 
 #[test]
 fn a_cache_is_the_same_after_it_was_converted_there_and_back() {
-    for_each_seed(|random| {
+    for_each_seed(SEEDS, |random| {
         for (own, other) in [(ALPHA, BETA), (BETA, ALPHA)] {
             let cache = cache(random, own);
             let there = convert(&cache, other);
@@ -85,12 +80,12 @@ fn a_cache_is_the_same_after_it_was_converted_there_and_back() {
 
 #[test]
 fn a_client_of_the_other_version_changes_what_it_edits_and_nothing_else() {
-    for_each_seed(|random| {
+    for_each_seed(SEEDS, |random| {
         for (own, other) in [(ALPHA, BETA), (BETA, ALPHA)] {
             let cache = cache(random, own);
             let mut edited = convert(&cache, other);
             let field = ["memory", "replicas", "evictionPolicy", "tls"][random.usize(..4)];
-            let new = value(random, field).unwrap();
+            let new = value(random, &cache["spec"]["engine"], field).unwrap();
             if edited["spec"][field] == new {
                 // It has changed nothing.
                 continue;
@@ -114,4 +109,21 @@ fn v1alpha1_shows_the_replicas_that_a_cache_has_by_default_and_keeps_the_rest() 
     assert_eq!(older["spec"], shown);
     assert!(older["metadata"]["annotations"]["infra.archon.dev/conversion-data"].is_string());
     assert_eq!(convert(&older, BETA), cache);
+}
+
+#[test]
+fn an_annotation_does_not_bring_what_the_rules_of_v1beta1_forbid() {
+    let kept = json!({"v1beta1": {"/spec/highAvailability": {"value": {"enabled": true}, "while": {"/spec/highAvailability": null}}}});
+    let cache = |engine: &str| {
+        let annotations = json!({"infra.archon.dev/conversion-data": kept.to_string()});
+        let metadata = json!({"name": "shop", "annotations": annotations});
+        let spec =
+            json!({"engine": engine, "memory": "64Mi", "replicas": 2, "evictionPolicy": "allkeys-lru"});
+        json!({"apiVersion": ALPHA, "kind": "Cache", "metadata": metadata, "spec": spec})
+    };
+    let available =
+        |engine: &str| convert(&cache(engine), BETA)["spec"]["highAvailability"]["enabled"].clone();
+    assert_eq!(available("memcached"), Value::Null);
+    // A client of v1alpha1 that scales below three replicas takes no protection away.
+    assert_eq!(available("valkey"), true);
 }

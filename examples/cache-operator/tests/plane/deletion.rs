@@ -6,7 +6,6 @@ use kubebid_cache_operator::api::Phase;
 use kubebid_cache_operator::api::v1beta1::Cache;
 use kubebid_cache_operator::controller::FINALIZER;
 use serde_json::json;
-use std::process::Command;
 
 #[tokio::test]
 async fn a_cache_whose_servers_cannot_be_emptied_goes_after_the_limit_and_an_event_says_what_is_left() {
@@ -29,23 +28,6 @@ async fn a_cache_whose_servers_cannot_be_emptied_goes_after_the_limit_and_an_eve
 }
 
 #[tokio::test]
-async fn uninstall_lets_all_caches_go() {
-    let mut story = Story::begin("uninstall").await;
-    story.create("shop", json!({"engine": "memcached", "memory": "64Mi"})).await;
-    story.until_phase("shop", Phase::Ready).await;
-    story.operator = None;
-    let done = Command::new(env!("CARGO_BIN_EXE_cache-operator"))
-        .args(["uninstall", "--namespace", story.namespace, "--lease-namespace", story.namespace])
-        .env("KUBECONFIG", story.account.kubeconfig())
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{done:?}");
-    assert_eq!(String::from_utf8_lossy(&done.stdout), "uninstall/shop has no finalizer\n");
-    story.delete::<Cache>("shop").await;
-    story.until_gone::<Cache>("shop").await;
-}
-
-#[tokio::test]
 async fn an_operator_that_is_told_to_stop_removes_the_finalizers_if_it_is_asked_to() {
     let mut story = Story::without_operator("shutdown").await;
     story.start_operator(&["--remove-finalizers-on-shutdown", "--identity", "one"]);
@@ -55,4 +37,25 @@ async fn an_operator_that_is_told_to_stop_removes_the_finalizers_if_it_is_asked_
     operator.signal("TERM");
     operator.ended().await;
     assert_eq!(story.api::<Cache>().get("shop").await.unwrap().metadata.finalizers, None);
+}
+
+#[tokio::test]
+async fn a_replica_that_is_told_to_stop_leaves_the_finalizers_to_the_one_that_leads() {
+    let mut story = Story::without_operator("handover").await;
+    let options =
+        ["--remove-finalizers-on-shutdown", "--lease-seconds", "15", "--renew-deadline-seconds", "12"];
+    let options = [&options[..], &["--retry-period-seconds", "1", "--identity"]].concat();
+    story.start_operator(&[&options[..], &["one"]].concat());
+    story.create("shop", json!({"engine": "memcached", "memory": "64Mi"})).await;
+    story.until_phase("shop", Phase::Ready).await;
+    let _leader = story.operator.take();
+    story.start_operator(&[&options[..], &["two"]].concat());
+    let log = || story.operator.as_ref().unwrap().log();
+    story.eventually("the second replica runs", || std::future::ready(log().contains("address="))).await;
+    story.operator.as_ref().unwrap().signal("TERM");
+    let standby = story.operator.as_mut().unwrap();
+    standby.ended().await;
+    assert!(!standby.log().contains("error: "), "{}", standby.log());
+    let finalizers = story.api::<Cache>().get("shop").await.unwrap().metadata.finalizers;
+    assert_eq!(finalizers.as_deref(), Some(&[FINALIZER.to_owned()][..]));
 }

@@ -5,9 +5,12 @@
 mod children;
 mod definition;
 mod deletion;
+mod down;
 mod guide;
 mod manifests;
 mod operator;
+mod partition;
+mod replicas;
 mod servers;
 mod story;
 mod webhooks;

@@ -12,6 +12,8 @@ use kubebid_cache_operator::api::{self, Phase, STORED};
 use kubebid_controller::Object;
 use kubebid_testkit::{Account, Image, Kubelet, Plane, Port, Process};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -120,9 +122,18 @@ impl Story {
 
     /// Begins with a running operator whose webhooks the API server asks, on a plane of its own.
     pub(crate) async fn with_webhooks(namespace: &'static str) -> Story {
-        let plane: &'static Plane = Box::leak(Box::new(Plane::start()));
         let port = Port::hold();
-        let (address, url) = (port.address().to_string(), format!("https://{}", port.address()));
+        let mut story = Story::at_webhooks(namespace, port.address()).await;
+        let args = story.replica(port.address(), "one");
+        story.start_operator(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        story.until_served().await;
+        story
+    }
+
+    /// Begins without an operator, on a plane of its own whose API server asks webhooks at an address.
+    pub(crate) async fn at_webhooks(namespace: &'static str, address: SocketAddr) -> Story {
+        let plane: &'static Plane = Box::leak(Box::new(Plane::start()));
+        let url = format!("https://{address}");
         define(plane, STORED, Some(&url));
         pretend(plane);
         for configuration in include_str!("../../manifests/webhooks.yaml").split("---\n").skip(1) {
@@ -131,13 +142,27 @@ impl Story {
         }
         let mut story = Story::on(plane, namespace).await;
         story.url = Some(url);
-        let served =
-            ["--webhook-listen", &address, "--webhook-name", "127.0.0.1", "--webhook-namespace", namespace];
-        story.start_operator(&[&served[..], &["--identity", "one", "--flush-limit", "1s"]].concat());
-        // The API server sees the bundles at its own pace, and asks nobody until then.
+        story
+    }
+
+    /// Returns the flags of a replica that serves webhooks at an address.
+    pub(crate) fn replica(&self, address: SocketAddr, identity: &str) -> Vec<String> {
+        let address = address.to_string();
+        let flags = [
+            ["--webhook-listen", &address],
+            ["--webhook-name", "127.0.0.1"],
+            ["--webhook-namespace", self.namespace],
+            ["--identity", identity],
+            ["--flush-limit", "1s"],
+        ];
+        flags.as_flattened().iter().map(|&flag| flag.to_owned()).collect()
+    }
+
+    /// Waits until the API server asks the webhooks of all three kinds. It sees the bundles at its own pace.
+    pub(crate) async fn until_served(&self) {
         let tls = json!({"enabled": true, "secretName": "absent"});
         let spec = json!({"engine": "valkey", "memory": "64Mi", "tls": tls});
-        let metadata = json!({"name": "probe", "namespace": namespace});
+        let metadata = json!({"name": "probe", "namespace": self.namespace});
         let probe = |version: &str| {
             let version = format!("infra.archon.dev/{version}");
             json!({"apiVersion": version, "kind": "Cache", "metadata": metadata, "spec": spec}).to_string()
@@ -145,14 +170,13 @@ impl Story {
         let (newer, older) = (probe("v1beta1"), probe("v1alpha1"));
         let is_served = || async {
             let create = ["create", "--dry-run=server", "-o", "jsonpath={.spec.replicas}", "-f", "-"];
-            let output = plane.kubectl_reading(&create, &newer);
+            let output = self.plane.kubectl_reading(&create, &newer);
             let (replicas, said) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
             replicas == b"3"
                 && said.contains("Warning")
-                && plane.kubectl_reading(&create, &older).status.success()
+                && self.plane.kubectl_reading(&create, &older).status.success()
         };
-        story.eventually("the webhooks are served", is_served).await;
-        story
+        self.eventually("the webhooks are served", is_served).await;
     }
 
     async fn on(plane: &'static Plane, namespace: &'static str) -> Story {
@@ -169,6 +193,17 @@ impl Story {
     pub(crate) fn start_operator(&mut self, arguments: &[&str]) {
         self.operator = None;
         self.operator = Some(operator::start(self.namespace, &self.account, arguments));
+    }
+
+    /// Runs `cache-operator uninstall` for the namespace, as the administrator. Returns what it says.
+    pub(crate) fn uninstall(&self) -> String {
+        let done = Command::new(env!("CARGO_BIN_EXE_cache-operator"))
+            .args(["uninstall", "--namespace", self.namespace, "--lease-namespace", "default"])
+            .env("KUBECONFIG", self.plane.kubeconfig())
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
     }
 
     /// Lets the API server store Caches in a version.

@@ -21,6 +21,38 @@ async fn clients_of_both_versions_share_caches_lose_nothing_are_warned_and_move(
     let spec = story.api::<Cache>().get("shop").await.unwrap().spec;
     assert_eq!((spec.replicas, &spec.memory[..], spec.high_availability), (Some(4), "128Mi", high));
 
+    // A client of v1alpha1 scales below what high availability needs, which its rules do not know: it is warned, nothing is
+    // lost, the operator goes on, and the next one who changes the specification in v1beta1 has to decide.
+    let scale = |replicas: u8| {
+        let patch = json!({"spec": {"replicas": replicas}}).to_string();
+        let patched = [
+            "-n",
+            story.namespace,
+            "patch",
+            "caches.v1alpha1.infra.archon.dev",
+            "shop",
+            "--type=merge",
+            "-p",
+            &patch,
+        ];
+        let output = story.plane.kubectl(&patched);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let warned = scale(2);
+    assert!(
+        warned.contains("Warning: highAvailability needs at least 3 replicas, and there are 2"),
+        "{warned}"
+    );
+    let cache = story.until_phase("shop", Phase::Ready).await;
+    assert_eq!((cache.spec.replicas, cache.spec.is_highly_available()), (Some(2), true));
+    assert_eq!(cache.status.unwrap().ready_replicas, 2);
+    let patch = ["patch", "cache", "shop", "--type=merge", "-p", r#"{"spec": {"memory": "64Mi"}}"#];
+    let refusal = story.kubectl(&patch).unwrap_err();
+    assert!(refusal.contains("highAvailability needs at least 3 replicas"), "{refusal}");
+    assert!(!scale(3).contains("Warning"));
+    story.kubectl(&patch).unwrap();
+
     // Two field managers in two versions.
     let apply = |version: &str, manager: &str, spec: Value| {
         let version = format!("infra.archon.dev/{version}");
@@ -56,11 +88,11 @@ async fn clients_of_both_versions_share_caches_lose_nothing_are_warned_and_move(
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     let warning = create("absent", "absent");
-    assert!(warning.contains("Warning: there is no Secret absent"), "{warning}");
+    assert!(warning.contains("Warning: the Secret absent is absent or lacks one of tls.crt"), "{warning}");
     let secret = json!({"metadata": {"name": "half"}, "stringData": {"tls.crt": "", "ca.crt": ""}});
     story.make::<k8s_openapi::api::core::v1::Secret>(secret).await;
     let warning = create("half", "half");
-    assert!(warning.contains("the Secret half lacks tls.key"), "{warning}");
+    assert!(warning.contains("Warning: the Secret half is absent or lacks one of tls.crt"), "{warning}");
 
     // Objects of an older definition move into the newer version.
     let migrate = |more: &[&str]| {
