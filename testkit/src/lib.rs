@@ -1,7 +1,9 @@
-//! Throw-away servers for tests.
+//! Throw-away servers for tests, and checks with random numbers.
 
 #[cfg(feature = "operator")]
 mod account;
+#[cfg(feature = "webhooks")]
+mod balancer;
 mod guardian;
 #[cfg(feature = "kubelet")]
 mod kubelet;
@@ -10,9 +12,16 @@ mod port;
 mod postgres;
 #[cfg(feature = "operator")]
 mod process;
+#[cfg(feature = "operator")]
+mod readme;
+mod seeds;
+#[cfg(feature = "webhooks")]
+pub mod tls;
 
 #[cfg(feature = "operator")]
 pub use account::Account;
+#[cfg(feature = "webhooks")]
+pub use balancer::Balancer;
 #[cfg(feature = "kubelet")]
 pub use kubelet::{Image, Kubelet, STORAGE_CLASS, Signal};
 pub use plane::{Component, Plane};
@@ -20,3 +29,6 @@ pub use port::Port;
 pub use postgres::{Cluster, Crash};
 #[cfg(feature = "operator")]
 pub use process::Process;
+#[cfg(feature = "operator")]
+pub use readme::run_readme;
+pub use seeds::for_each_seed;

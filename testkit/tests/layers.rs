@@ -13,7 +13,7 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 const ENGINE: [&str; 11] =
     ["store", "events", "runtime", "readmodel", "lifecycle", "wire", "auth", "api", "grpc", "rest", "server"];
 
-const PACKAGES: [&str; 15] = [
+const PACKAGES: [&str; 17] = [
     "benches",
     "cli",
     "controller",
@@ -22,10 +22,12 @@ const PACKAGES: [&str; 15] = [
     "engine/model",
     "examples/cache-operator",
     "examples/mysql-operator",
+    "examples/rust",
     "loadgen",
     "market-sim",
     "operator",
     "operator-client",
+    "report",
     "strategy",
     "testkit",
     "webhook",

@@ -50,7 +50,13 @@ fn the_installer_installs_what_the_release_has_made_and_refuses_what_was_changed
     assert!(made.iter().any(|name| name.ends_with("-debug.tar.gz")), "{made:?}");
 
     let list = Command::new("tar").arg("-tzf").arg(archives.join(archive)).output().unwrap();
-    for wanted in ["bin/kubebid\n", "bin/market-sim\n", "sbom/kubebid-operator.cdx.json\n", "LICENSE\n"] {
+    for wanted in [
+        "bin/kubebid\n",
+        "bin/market-sim\n",
+        "sbom/kubebid-operator.cdx.json\n",
+        "LICENSE\n",
+        "kubebid.service\n",
+    ] {
         assert!(said(&list).contains(wanted), "{wanted} is not in\n{}", said(&list));
     }
 
@@ -85,6 +91,12 @@ fn the_same_programs_give_the_same_archive() {
     let sums =
         |name: &str| fs::read_to_string(archives(&folder.path().join(name)).join("SHA256SUMS")).unwrap();
     assert_eq!(sums("first"), sums("second"));
+}
+
+#[test]
+fn the_workflows_are_sound() {
+    let checked = run(&root().join("scripts/actionlint"), &[]);
+    assert!(checked.status.success(), "{}", said(&checked));
 }
 
 /// Each step can be run on any machine.
