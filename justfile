@@ -33,7 +33,20 @@ idle:
 rest *sizes:
     cargo bench -p kubebid-mysql-operator --bench rest -- {{sizes}}
 
-# the compose file, Prometheus' settings, alert rules and their tests
+# the .proto files against those of the last release, and the OpenAPI document (Node.js; scripts/setup installs the rest)
+api:
+    cargo test -p kubebid --test api
+
+# the examples of clients in Python, TypeScript, Go and Rust, against a live engine
+examples:
+    cargo build -p kubebid-job
+    cargo test -p kubebid --test examples
+
+# webhooks of the example operator: conversions at 200/s, lists of 5,000 objects, a migration (three minutes)
+webhooks *sizes:
+    cargo bench -p kubebid-cache-operator --bench webhooks -- {{sizes}}
+
+# the compose file, the unit of systemd, Prometheus' settings, alert rules and their tests
 deploy-check:
     scripts/deploy-check
 

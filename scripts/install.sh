@@ -10,7 +10,8 @@
 #   --version VERSION   which one, if there are several; needed for a pre-release
 #
 # The archive is the one for this machine. Nothing is installed unless its checksum is right and its programs run here.
-# To remove KubeBid, delete kubebid, kubebid-operator and market-sim from PREFIX/bin, and PREFIX/share/man/man1/kubebid*.
+# Manual pages, completions of shells and a unit for systemd go to PREFIX/share. To remove KubeBid, delete kubebid, kubebid-operator and market-sim from PREFIX/bin,
+# and what is named kubebid* or _kubebid in PREFIX/share.
 set -eu
 
 fail() { echo "install: $*" >&2; exit 1; }
