@@ -155,6 +155,7 @@ fn view() -> MarketView {
         market,
         name: exchange.names().market(market).clone(),
         opened_at: Micros(0),
+        state: exchange.market_state(market),
         rules: exchange.market_rules(market).clone(),
         numbers,
         supply,

@@ -65,7 +65,7 @@ pub enum Target {
     /// An engine that is started for the bench and stopped after it.
     New(NewEngine),
     /// An engine that runs already.
-    Running(RunningEngine),
+    Running(Box<RunningEngine>),
 }
 
 /// An engine that is started for a bench.

@@ -256,13 +256,14 @@ impl Target {
             return Err(Failure::usage("with --endpoint say which market, as in --market h100-8x/eu-west")
                 .next("see the markets: kubebid market list"));
         };
-        Ok(loadgen::Target::Running(RunningEngine {
+        let engine = RunningEngine {
             endpoint: endpoint.to_owned(),
             ops_endpoint,
             client: connection.builder()?,
             market,
             disk,
-        }))
+        };
+        Ok(loadgen::Target::Running(Box::new(engine)))
     }
 }
 
