@@ -415,3 +415,29 @@ fn a_hostile_annotation_raises_no_bid_and_breaks_no_list() {
         assert_eq!(spec.instance_types, ["h100-8x"], "{types}");
     }
 }
+
+#[test]
+fn a_client_of_v2beta1_stores_nothing_that_v2beta1_does_not_show() {
+    let shown = newer(json!({
+        "instanceTypes": ["h100-8x"], "regions": ["eu-west"], "maxBid": "2.5", "nodes": {"min": 0, "max": 5},
+        "labels": {"team": "a"},
+    }));
+    let hostile = [
+        ("/spec/maxBid", json!(999_999), json!(2.5)),
+        ("/spec/instanceType", json!("b300-8x"), json!("h100-8x")),
+        ("/spec/region", json!("us-east"), json!("eu-west")),
+        ("/spec/maxNodes", json!(5000), json!(5)),
+        ("/spec/nodeSelector", json!({"kubernetes.io/hostname": "a"}), json!({"team": "a"})),
+        ("/spec/nodeSelector/kubernetes.io~1hostname", json!("a"), Value::Null),
+        ("/metadata/annotations/kubebid.io~1paused", json!("true"), Value::Null),
+        ("/metadata/annotations/a..b~1c", json!("1"), Value::Null),
+        ("/status", json!({"phase": "Idle", "activeNodes": 7, "pendingBids": 0}), Value::Null),
+    ];
+    let plain = convert(&shown, V1);
+    for (pointer, value, belongs) in hostile {
+        let kept = json!({"v1": {pointer: {"value": value, "while": {pointer: belongs}}}});
+        let mut spoiled = shown.clone();
+        spoiled["metadata"]["annotations"] = json!({DATA: kept.to_string()});
+        assert_eq!(convert(&spoiled, V1), plain, "{pointer}");
+    }
+}

@@ -369,6 +369,7 @@ impl Authority {
             (Step::Create, _) | (_, None) => Content::first(Ca::make(now, &options.lifetimes)?),
             (Step::Announce, Some(content)) => content.announce(Ca::make(now, &options.lifetimes)?),
             (Step::Seen, Some(content)) => content.seen(now),
+            (Step::Unseen, Some(content)) => content.seen(None),
             (Step::Use, Some(content)) => content.use_next(now, &options.lifetimes),
             (Step::Retire, Some(content)) => content.retire(now),
             (Step::WriteBundles(places), Some(content)) => {

@@ -73,6 +73,10 @@ use std::fmt;
 use std::sync::Arc;
 use tracing::warn;
 
+/// The JSON pointer to the annotations of an object.
+const ANNOTATIONS: &str = "/metadata/annotations";
+/// The most that the keys and values of all annotations of an object may have in the API server.
+const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 /// The last part of the annotation with what a version cannot say; the group comes before it.
 pub const CONVERSION_DATA: &str = "conversion-data";
 
@@ -90,9 +94,10 @@ pub trait Version: Resource<DynamicType = ()> + Serialize + DeserializeOwned + '
     /// Returns the object of this version that says as much as possible of a hub.
     fn from_hub(hub: Self::Hub) -> Self;
 
-    /// Returns true if the object keeps the rules of its schema that kept fields are part of. The API server checks what a
-    /// client of the other version writes by the rules of that version only, and any client can write the annotation: fields
-    /// are not restored if the object breaks these rules with them.
+    /// Returns true if the object keeps the rules of its schema for fields that the other version cannot say. The API server
+    /// checks what a client of the other version writes by the rules of that version only, and any client can write the
+    /// annotation: fields are not restored if the object breaks these rules with them. Nor are they if the other version would
+    /// show the object in another way with them, so fields that it can say need no rule here.
     fn is_valid(&self) -> bool {
         true
     }
@@ -276,21 +281,43 @@ impl<H: 'static> Converter<H> {
         let mut kept = Kept::parse(annotations.remove(&self.annotation));
         let given = with_metadata(fields, labels, annotations);
         let plain = tidy((target.write)((source.read)(&given).map_err(malformed)?).map_err(malformed)?);
+        let back_of = |hub: H| (source.write)(hub).map(tidy).map_err(malformed);
         // What a client has written into the annotation may not be of the shape of the version.
         let restored = kept
             .restore(version_of(&target.api_version), &plain)
+            .filter(|object| size_of(object.pointer(ANNOTATIONS)) <= ANNOTATIONS_BYTES_MAX)
             .and_then(|object| Some(((target.read_restored)(&object)?, object)));
-        let (hub, converted) = match restored {
-            Some(restored) => restored,
-            None => ((target.read)(&plain).map_err(malformed)?, plain),
+        let restored = match restored {
+            Some((hub, object)) => Some((object, back_of(hub)?)),
+            None => None,
         };
-        let back = tidy((source.write)(hub).map_err(malformed)?);
+        let plain_back = || back_of((target.read)(&plain).map_err(malformed)?);
+        let (converted, back) = match restored {
+            // A restored field is one that the source cannot say: the object looks the same there without it.
+            Some((object, back)) if back == given || back == plain_back()? => (object, back),
+            Some(_) | None => {
+                let back = plain_back()?;
+                (plain, back)
+            }
+        };
         kept.keep(version_of(&source.api_version), &given, &back, source.belongs_to);
 
+        let size = size_of(converted.pointer(ANNOTATIONS)) + self.annotation.len();
         let mut fields = map_of(Some(converted));
         let (labels, mut annotations) = take_metadata(&mut fields);
         if let Some(text) = kept.text() {
-            annotations.insert(self.annotation.clone(), Value::String(text));
+            if size + text.len() <= ANNOTATIONS_BYTES_MAX {
+                annotations.insert(self.annotation.clone(), Value::String(text));
+            } else {
+                // An object that the API server refuses would fail the list that it is in.
+                warn!(
+                    kind,
+                    name,
+                    version = api_version,
+                    "no room in the annotations for fields that this version cannot say"
+                );
+                metrics::dropped_fields();
+            }
         }
         Ok(Parts { api_version: api_version.to_owned(), kind, name, labels, annotations, fields })
     }
@@ -344,6 +371,12 @@ fn tidy(object: Value) -> Value {
     let mut object = map_of(Some(object));
     let (labels, annotations) = take_metadata(&mut object);
     with_metadata(object, labels, annotations)
+}
+
+/// Returns the size of annotations as the API server counts it.
+fn size_of(annotations: Option<&Value>) -> usize {
+    let annotations = annotations.and_then(Value::as_object).into_iter().flatten();
+    annotations.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
 }
 
 /// Adds what an object lacks and its version writes, and writes numbers as the version does.

@@ -11,6 +11,7 @@ const CA_ROTATIONS: &str = "webhook_ca_rotations_total";
 const CERTIFICATE_RENEWALS: &str = "webhook_certificate_renewals_total";
 const REQUESTS: &str = "webhook_requests_total";
 const FAILED_CONVERSIONS: &str = "webhook_failed_conversions_total";
+const DROPPED_FIELDS: &str = "webhook_dropped_fields_total";
 
 pub(crate) fn describe() {
     describe_gauge!(name(READY), "1 while all clients trust the certificate of this replica");
@@ -20,9 +21,14 @@ pub(crate) fn describe() {
     describe_counter!(name(CERTIFICATE_RENEWALS), "Certificates that this replica has taken into use");
     describe_counter!(name(REQUESTS), "Requests to the webhooks, by path and status code");
     describe_counter!(name(FAILED_CONVERSIONS), "Conversions that were answered with a failure");
+    describe_counter!(
+        name(DROPPED_FIELDS),
+        "Converted objects whose annotations had no room for fields to keep"
+    );
     ready(false);
     counter!(name(CA_ROTATIONS)).increment(0);
     counter!(name(FAILED_CONVERSIONS)).increment(0);
+    counter!(name(DROPPED_FIELDS)).increment(0);
 }
 
 pub(crate) fn ready(is_ready: bool) {
@@ -52,6 +58,11 @@ pub(crate) fn request(path: &str, code: u16) {
 /// Counts a ConversionReview whose answer is a failure, by an error or a panic. Its status code is 200.
 pub(crate) fn failed_conversion() {
     counter!(name(FAILED_CONVERSIONS)).increment(1);
+}
+
+/// Counts an object that was converted without the fields that its new version cannot say: its annotations are full.
+pub(crate) fn dropped_fields() {
+    counter!(name(DROPPED_FIELDS)).increment(1);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a float, and seconds fit")]

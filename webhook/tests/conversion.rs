@@ -244,3 +244,16 @@ fn a_failure_names_the_object() {
     let missing = conversions().convert(beta(json!({})), "example.com/v2").unwrap_err();
     assert_eq!(missing.to_string(), "Disk has no version example.com/v2");
 }
+
+#[test]
+fn annotations_that_are_full_have_no_room_for_kept_fields() {
+    let full = "x".repeat((256 << 10) - 100);
+    let disk = |own: &str| {
+        let mut disk = beta(json!({"gigabytes": 10, "zones": ["a"], "fast": true}));
+        disk["metadata"]["annotations"] = json!({"own": own});
+        convert(&disk, ALPHA)
+    };
+    assert!(disk("x").pointer(ANNOTATION).is_some());
+    // With more the API server would refuse the object, and the list that it is in.
+    assert_eq!(disk(&full)["metadata"]["annotations"], json!({"own": full}));
+}

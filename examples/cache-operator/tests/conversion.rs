@@ -127,3 +127,24 @@ fn an_annotation_does_not_bring_what_the_rules_of_v1beta1_forbid() {
     // A client of v1alpha1 that scales below three replicas takes no protection away.
     assert_eq!(available("valkey"), true);
 }
+
+#[test]
+fn a_client_of_v1alpha1_stores_nothing_that_v1alpha1_does_not_show() {
+    let spec = json!({"engine": "valkey", "memory": "64Mi", "replicas": 3, "evictionPolicy": "allkeys-lru"});
+    let shown = json!({"apiVersion": ALPHA, "kind": "Cache", "metadata": {"name": "shop"}, "spec": spec});
+    let plain = convert(&shown, BETA);
+    for (field, value) in [
+        ("engine", json!("memcached")),
+        ("memory", json!("\u{20ac}")),
+        ("replicas", json!(100_000)),
+        ("evictionPolicy", json!("none")),
+        ("tls", json!({"enabled": true, "secretName": "a"})),
+    ] {
+        let pointer = format!("/spec/{field}");
+        let belongs = json!({pointer.clone(): spec[field]});
+        let kept = json!({"v1beta1": {pointer: {"value": value, "while": belongs}}});
+        let mut spoiled = shown.clone();
+        spoiled["metadata"]["annotations"] = json!({"infra.archon.dev/conversion-data": kept.to_string()});
+        assert_eq!(convert(&spoiled, BETA), plain, "{field}");
+    }
+}

@@ -177,11 +177,11 @@ impl Content {
         self
     }
 
-    /// Returns the content after the announced CA was read back from every bundle.
+    /// Returns the content after the announced CA was read back from every bundle, or not from one (None).
     #[must_use]
-    pub fn seen(mut self, now: Timestamp) -> Content {
+    pub fn seen(mut self, at: impl Into<Option<Timestamp>>) -> Content {
         if let Some(next) = &mut self.next {
-            next.seen = Some(now);
+            next.seen = at.into();
         }
         self
     }
@@ -217,6 +217,9 @@ pub enum Step {
     Announce,
     /// Write to the Secret that the announced CA was read back everywhere.
     Seen,
+    /// Write to the Secret that the announced CA is not everywhere any more: somebody has changed a bundle, or there is a new
+    /// target. The time to settle begins anew when it is read back.
+    Unseen,
     /// Write to the Secret that the announced CA signs.
     Use,
     /// Take CAs out of the Secret that have nothing in use.
@@ -231,7 +234,8 @@ pub fn plan(content: Option<&Content>, bundles: &[String], now: Timestamp, lifet
     let wanted = content.bundle();
     let differ: Vec<usize> = (0..bundles.len()).filter(|place| bundles[*place] != wanted).collect();
     if !differ.is_empty() {
-        return Step::WriteBundles(differ);
+        let is_seen = content.next.as_ref().is_some_and(|next| next.seen.is_some());
+        return if is_seen { Step::Unseen } else { Step::WriteBundles(differ) };
     }
     if content.former.iter().any(|former| former.until <= now) {
         return Step::Retire;

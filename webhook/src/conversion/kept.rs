@@ -105,7 +105,10 @@ fn is_annotation_key(key: &str) -> bool {
             && part.chars().all(|it| it.is_ascii_alphanumeric() || others.contains(it))
     };
     match key.rsplit_once('/') {
-        Some((prefix, name)) => is_part(prefix, 253, "-.") && is_part(name, 63, "-_."),
+        Some((prefix, name)) => {
+            let is_domain = prefix.len() <= 253 && prefix.split('.').all(|label| is_part(label, 253, "-"));
+            is_domain && is_part(name, 63, "-_.")
+        }
         None => is_part(key, 63, "-_."),
     }
 }

@@ -65,10 +65,19 @@ fn a_rotation_announces_uses_and_retires() {
     assert_eq!(step(&content, &["a\nb\n"], 62), Step::Seen);
     let content = content.seen(at(62));
     assert_eq!(step(&content, &["a\nb\n"], 62), Step::Wait(at(68)));
-    assert_eq!(step(&content, &["a\n"], 68), Step::WriteBundles(vec![0]), "it is taken away meanwhile");
-    assert_eq!(step(&content, &["a\nb\n"], 68), Step::Use);
+    assert_eq!(step(&content, &["a\n"], 67), Step::Unseen, "it is taken away meanwhile");
+    let content = content.seen(None);
+    assert_eq!(step(&content, &["a\n"], 67), Step::WriteBundles(vec![0]));
+    assert_eq!(step(&content, &["a\nb\n"], 67), Step::Seen);
+    let content = content.seen(at(67));
+    assert_eq!(
+        step(&content, &["a\nb\n"], 72),
+        Step::Wait(at(73)),
+        "clients may still have the bundle without it"
+    );
+    assert_eq!(step(&content, &["a\nb\n"], 73), Step::Use);
 
-    let content = content.use_next(at(68), &lifetimes);
+    let content = content.use_next(at(73), &lifetimes);
     assert_eq!(content.current.certificate, "b");
     // Its own end comes before that of the last certificate that it can have signed.
     let content = Content { former: vec![Former { until: at(92), ..content.former[0].clone() }], ..content };
@@ -181,6 +190,7 @@ impl World {
                     (Step::Create, _) => Some(Content::first(another())),
                     (Step::Announce, Some(content)) => Some(content.announce(another())),
                     (Step::Seen, Some(content)) => Some(content.seen(now)),
+                    (Step::Unseen, Some(content)) => Some(content.seen(None)),
                     (Step::Use, Some(content)) => Some(content.use_next(now, &lifetimes())),
                     (Step::Retire, Some(content)) => Some(content.retire(now)),
                     (Step::WriteBundles(places), Some(content)) => {
