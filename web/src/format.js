@@ -47,10 +47,10 @@ export function amount(micros) {
   return h('data', { value: String(micros), title: exactDollars(micros) }, dollars(micros));
 }
 
-/** Reads dollars. Returns micro-dollars, or null if the text is no amount. @param {string} text */
+/** Reads dollars. Returns micro-dollars, or null if the text is no amount. A comma only divides thousands: `16,5` is none. @param {string} text */
 export function parseDollars(text) {
-  const match = /^\s*\$?\s*(\d{1,9})(?:\.(\d{0,6}))?\s*$/.exec(text.replace(/,/g, ''));
-  return match ? BigInt(match[1]) * MICROS + BigInt((match[2] ?? '').padEnd(6, '0')) : null;
+  const match = /^\s*\$?\s*(\d{1,9}|\d{1,3}(?:,\d{3}){1,2})(?:\.(\d{0,6}))?\s*$/.exec(text);
+  return match ? BigInt(match[1].replaceAll(',', '')) * MICROS + BigInt((match[2] ?? '').padEnd(6, '0')) : null;
 }
 
 /** Returns a span of time in its two largest units. @param {number} microseconds */

@@ -21,7 +21,7 @@ test('dollars are read exactly', () => {
   assert.equal(parseDollars('16'), 16_000_000n);
   assert.equal(parseDollars(' $1,234.5 '), 1_234_500_000n);
   assert.equal(parseDollars('0.000001'), 1n);
-  for (const wrong of ['', 'x', '-1', '1e3', '1.2345678', '1.2.3']) assert.equal(parseDollars(wrong), null, wrong);
+  for (const wrong of ['', 'x', '-1', '1e3', '1.2345678', '1.2.3', '16,5', '1,23,456', ',5']) assert.equal(parseDollars(wrong), null, wrong);
 });
 
 test('spans have two units', () => {
