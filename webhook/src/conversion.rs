@@ -73,8 +73,6 @@ use std::fmt;
 use std::sync::Arc;
 use tracing::warn;
 
-/// The JSON pointer to the annotations of an object.
-const ANNOTATIONS: &str = "/metadata/annotations";
 /// The most that the keys and values of all annotations of an object may have in the API server.
 const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 /// The last part of the annotation with what a version cannot say; the group comes before it.
@@ -285,28 +283,25 @@ impl<H: 'static> Converter<H> {
         // What a client has written into the annotation may not be of the shape of the version.
         let restored = kept
             .restore(version_of(&target.api_version), &plain)
-            .filter(|object| size_of(object.pointer(ANNOTATIONS)) <= ANNOTATIONS_BYTES_MAX)
-            .and_then(|object| Some(((target.read_restored)(&object)?, object)));
-        let restored = match restored {
-            Some((hub, object)) => Some((object, back_of(hub)?)),
-            None => None,
-        };
-        let plain_back = || back_of((target.read)(&plain).map_err(malformed)?);
+            .filter(|object| size_of(object["metadata"]["annotations"].as_object()) <= ANNOTATIONS_BYTES_MAX)
+            .and_then(|object| Some(((target.read_restored)(&object)?, object)))
+            .map(|(hub, object)| Ok((object, back_of(hub)?)))
+            .transpose()?;
+        // A restored field is one that the source cannot say: the object looks the same there without it.
         let (converted, back) = match restored {
-            // A restored field is one that the source cannot say: the object looks the same there without it.
-            Some((object, back)) if back == given || back == plain_back()? => (object, back),
-            Some(_) | None => {
-                let back = plain_back()?;
-                (plain, back)
+            Some((object, back)) if back == given => (object, back),
+            restored => {
+                let plain_back = back_of((target.read)(&plain).map_err(malformed)?)?;
+                restored.filter(|(_, back)| *back == plain_back).unwrap_or((plain, plain_back))
             }
         };
         kept.keep(version_of(&source.api_version), &given, &back, source.belongs_to);
 
-        let size = size_of(converted.pointer(ANNOTATIONS)) + self.annotation.len();
         let mut fields = map_of(Some(converted));
         let (labels, mut annotations) = take_metadata(&mut fields);
         if let Some(text) = kept.text() {
-            if size + text.len() <= ANNOTATIONS_BYTES_MAX {
+            let size = size_of(Some(&annotations)) + self.annotation.len() + text.len();
+            if size <= ANNOTATIONS_BYTES_MAX {
                 annotations.insert(self.annotation.clone(), Value::String(text));
             } else {
                 // An object that the API server refuses would fail the list that it is in.
@@ -374,9 +369,8 @@ fn tidy(object: Value) -> Value {
 }
 
 /// Returns the size of annotations as the API server counts it.
-fn size_of(annotations: Option<&Value>) -> usize {
-    let annotations = annotations.and_then(Value::as_object).into_iter().flatten();
-    annotations.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
+fn size_of(annotations: Option<&Map<String, Value>>) -> usize {
+    annotations.into_iter().flatten().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
 }
 
 /// Adds what an object lacks and its version writes, and writes numbers as the version does.
