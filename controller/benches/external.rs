@@ -32,6 +32,10 @@ use tokio::time::sleep;
 
 /// How long the objects are watched at rest.
 const REST: Duration = Duration::from_secs(300);
+/// The longest time until a thousand objects are Succeeded.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// The most writes from the creation of an object until it is Succeeded.
+const WRITES_MAX: u32 = 5;
 /// The time after which each resource is compared again.
 const RESYNC: Duration = Duration::from_secs(60);
 
@@ -68,14 +72,16 @@ async fn main() {
         }
         sleep(Duration::from_millis(200)).await;
     }
-    let count = u32::try_from(objects).unwrap();
+    let (ready, count) = (began.elapsed(), u32::try_from(objects).unwrap());
     println!(
         "{objects} objects: made within {:.1} s, all Succeeded after {:.1} s; {:.2} writes and {:.2} calls of the service an object",
         created.as_secs_f64(),
-        began.elapsed().as_secs_f64(),
+        ready.as_secs_f64(),
         writes(&story) / f64::from(count),
         calls(&service, objects) / f64::from(count),
     );
+    assert!(ready <= READY_MAX * count.div_ceil(1000), "the objects are not ready in time");
+    assert!(writes(&story) <= f64::from(count * WRITES_MAX), "an object costs more than {WRITES_MAX} writes");
     let (writes_before, began, cpu_before) = (writes(&story), Instant::now(), cpu());
     let mut calls_by_second = BTreeMap::new();
     let mut last = calls(&service, objects);
@@ -87,13 +93,15 @@ async fn main() {
     }
     let most = calls_by_second.values().copied().fold(0.0, f64::max);
     let mean = calls_by_second.values().sum::<f64>() / REST.as_secs_f64();
+    let writes_at_rest = writes(&story) - writes_before;
     println!(
-        "at rest for {} s: {} writes, {mean:.1} reads of the service a second and {most:.0} at most; {:.2} % of a core with the \
+        "at rest for {} s: {writes_at_rest} writes, {mean:.1} reads of the service a second and {most:.0} at most; {:.2} % of a core with the \
          service in the same process",
         REST.as_secs(),
-        writes(&story) - writes_before,
         100.0 * (cpu() - cpu_before).as_secs_f64() / REST.as_secs_f64(),
     );
+    assert_eq!(writes_at_rest, 0.0, "writes at rest");
+    assert!(most <= 4.0 * mean, "the reads of the service are not spread");
 }
 
 /// Writes to Buckets, but the creations.

@@ -27,6 +27,10 @@ use tracing_subscriber::EnvFilter;
 /// The time that the API server may take for one answer at the start.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The longest time that a connection with the API server is silent while an answer or a watch waits. A watch is never silent
+/// for so long, since the API server sends a bookmark every minute.
+pub const SILENCE_LIMIT: Duration = Duration::from_secs(100);
+
 /// The flags that every operator has.
 #[derive(Parser, Clone, Debug)]
 pub struct ProcessArgs {
@@ -73,8 +77,8 @@ pub struct ProcessArgs {
     #[arg(long, help_heading = "Leader election")]
     pub alone: bool,
     /// The longest time that a connection with the API server is silent while an answer or a watch waits; for tests
-    #[arg(long, hide = true, default_value = "100s", value_name = "TIME", value_parser = time)]
-    pub silence_limit: Duration,
+    #[arg(long, hide = true, value_name = "TIME", value_parser = time)]
+    pub silence_limit: Option<Duration>,
     /// End the process at this failpoint, as a crash would; for tests
     #[arg(long, hide = true)]
     pub abort_at: Option<String>,
@@ -156,7 +160,7 @@ pub async fn run(
     if let Some(point) = args.panic_at.clone() {
         failpoint::panic_at(point);
     }
-    let client = client(args).await?;
+    let client = args.client().await?;
     let ops = Ops {
         metrics: program.metrics.clone(),
         more_metrics: Arc::clone(&program.more_metrics),
@@ -182,16 +186,26 @@ fn start_logging(variable: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+impl ProcessArgs {
+    /// Returns a client of the cluster by these flags.
+    ///
+    /// # Errors
+    /// A cluster that is not configured.
+    pub async fn client(&self) -> Result<Client, Box<dyn Error>> {
+        client(self.silence_limit.unwrap_or(SILENCE_LIMIT)).await
+    }
+}
+
 /// Returns a client of the cluster of the Pod that the process runs in, or of the kubeconfig. It counts its requests.
 ///
-/// A connection that stays silent is given up: if the API server has gone without a word, no answer comes, and kube waits for
-/// it without a limit. A watch is never silent for so long, since the API server sends a bookmark every minute.
+/// A connection that stays silent for `silence_limit` is given up: if the API server has gone without a word, no answer
+/// comes, and kube waits for it without a limit. [`SILENCE_LIMIT`] is a good one.
 ///
 /// # Errors
 /// A cluster that is not configured.
-pub async fn client(args: &ProcessArgs) -> Result<Client, Box<dyn Error>> {
+pub async fn client(silence_limit: Duration) -> Result<Client, Box<dyn Error>> {
     let mut config = Config::infer().await?;
-    config.read_timeout = Some(args.silence_limit);
+    config.read_timeout = Some(silence_limit);
     // The time in which a connection has nothing to do does not count.
     config.reset_reader_on_write = true;
     // A refusal is an answer: a pass that fails is repeated as a whole.
@@ -242,7 +256,8 @@ async fn work(
         tokio::select! { _ = working => {} () = leadership.finish() => {} }
         return Ok(stopped());
     }
-    let candidate = candidate(program.name, args, client.clone())?;
+    let lease = args.lease_name.as_deref().unwrap_or(program.name);
+    let candidate = candidate(program.name, lease, args, client.clone())?;
     loop {
         let mut term = tokio::select! {
             term = candidate.lead() => term,
@@ -281,12 +296,13 @@ async fn work(
     }
 }
 
-/// Returns the candidate for the Lease of an operator.
+/// Returns the candidate for a Lease of an operator.
 ///
 /// # Errors
 /// Times of the Lease that do not fit each other.
 pub(crate) fn candidate(
     program: &str,
+    lease: &str,
     args: &ProcessArgs,
     client: Client,
 ) -> Result<Candidate, &'static str> {
@@ -294,7 +310,7 @@ pub(crate) fn candidate(
     Ok(Candidate::new(
         client,
         &args.lease_namespace,
-        args.lease_name.as_deref().unwrap_or(program),
+        lease,
         args.identity.as_deref().unwrap_or(program),
         times,
     ))

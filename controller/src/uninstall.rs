@@ -1,9 +1,11 @@
 //! Removes the finalizers of an operator, so that its objects and definitions can be deleted once it is gone.
 
-use crate::leader_election::Leadership;
+use crate::leader_election::{Leadership, Term};
 use crate::object::{Object, ObjectName};
-use crate::process::{ProcessArgs, candidate, client};
+use crate::process::{ProcessArgs, candidate};
 use crate::writer::{WriteError, Writer};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use std::collections::BTreeSet;
@@ -16,38 +18,70 @@ const PAGE: u32 = 500;
 /// The time to wait for the Lease beyond its duration: a replica that crashed holds it until it ends.
 const TAKE: Duration = Duration::from_secs(5);
 
+/// The error of a term that ended.
+const LOST: &str = "another replica took a Lease";
+
 /// A replica still runs: it would add finalizers again.
 #[derive(Debug, thiserror::Error)]
-#[error("a replica of {program} holds the Lease: end all of them first, for example with kubectl scale")]
+#[error("a replica holds the Lease {lease}: end all of them first, for example with kubectl scale")]
 pub struct LeaseHeld {
-    program: &'static str,
+    lease: String,
 }
 
-/// Runs `remove` while this process holds the Lease of the operator `program`, so that no replica adds finalizers again.
+/// Runs `remove` while this process holds the Lease of the operator `program`, and the Leases `others` of its processes that
+/// lead apart from it, so that no replica adds finalizers again.
 ///
 /// # Errors
 /// [`LeaseHeld`], a cluster that is not configured, and whatever `remove` fails with.
 pub async fn uninstall(
     program: &'static str,
+    others: &[&str],
     args: &ProcessArgs,
     remove: impl AsyncFnOnce(&Writer) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
-    let client = client(args).await?;
+    let client = args.client().await?;
     let writer = |leadership| Writer::new(client.clone(), program, "uninstall", leadership, args.dry_run);
     if args.alone || args.dry_run {
         return remove(&writer(Leadership::alone())).await;
     }
-    let candidate = candidate(program, args, client.clone())?;
-    let lease = Duration::from_secs(args.lease_seconds);
-    let term = timeout(lease + TAKE, candidate.lead()).await;
-    let mut term = term.map_err(|_| LeaseHeld { program })?;
-    let writer = writer(term.leadership.clone());
+    let wait = Duration::from_secs(args.lease_seconds) + TAKE;
+    let own = args.lease_name.as_deref().unwrap_or(program);
+    let mut terms = Vec::new();
+    for lease in [own].iter().chain(others) {
+        let candidate = candidate(program, lease, args, client.clone())?;
+        let led = tokio::select! {
+            led = timeout(wait, candidate.lead()) => led.map_err(|_| LeaseHeld { lease: (*lease).to_owned() }.into()),
+            () = any_ended(&mut terms) => Err(LOST.into()),
+        };
+        match led {
+            Ok(term) => terms.push(term),
+            Err(error) => {
+                release(terms).await;
+                return Err(error);
+            }
+        }
+    }
+    let writer = writer(terms[0].leadership.clone());
     let removed = tokio::select! {
         removed = remove(&writer) => removed,
-        () = term.ended() => Err("another replica took the Lease".into()),
+        () = any_ended(&mut terms) => Err(LOST.into()),
     };
-    term.release().await;
+    release(terms).await;
     removed
+}
+
+/// Waits until one of the terms ends. They are renewed meanwhile.
+async fn any_ended(terms: &mut [Term]) {
+    let mut ended: FuturesUnordered<_> = terms.iter_mut().map(Term::ended).collect();
+    if ended.next().await.is_none() {
+        std::future::pending().await
+    }
+}
+
+async fn release(terms: Vec<Term>) {
+    for term in terms {
+        term.release().await;
+    }
 }
 
 /// Removes a finalizer from all objects of a kind, which may not be defined. Returns the objects that had it.

@@ -75,7 +75,7 @@ pub async fn run(
     let Some(address) = webhook_args.webhook_listen else {
         return process::run(program, args, build).await;
     };
-    let client = process::client(args).await?;
+    let client = args.client().await?;
     let webhooks = (service.webhooks)(client.clone());
     let authority = webhook_args.authority(client, service, &args.lease_namespace)?;
     let listener = TcpListener::bind(address)?;
@@ -159,7 +159,7 @@ impl MigrateArgs {
     /// # Errors
     /// A cluster that is not configured, and [`migrate::MigrateError`].
     pub async fn run<K: Object>(&self, program: &'static str) -> Result<ExitCode, Box<dyn Error>> {
-        let client = Client::try_default().await?;
+        let client = process::client(process::SILENCE_LIMIT).await?;
         if self.check {
             let check = migrate::check::<K>(&client).await?;
             println!("stored: {}; objects may be in {}", check.stored, check.stored_versions.join(", "));

@@ -170,6 +170,7 @@ impl<E: External> Phased for Machine<E> {
         };
         let now = MicroTime(clock::now());
         let status = object.external_mut();
+        let is_step = status.state == State::Verifying;
         // A call without an answer that is made again keeps its number, and so its idempotency key.
         let is_same = state == State::Terminating || status.spec_hash.as_ref() == Some(&hash);
         let is_repetition = status.unanswered == Some(state) && is_same;
@@ -188,8 +189,8 @@ impl<E: External> Phased for Machine<E> {
                     (Some(hash), Some(now), Some(state));
             }
         }
-        if state == State::Updating && is_same && !is_repetition {
-            // The resource was as the spec says before.
+        if state == State::Updating && is_same && !is_repetition && !is_step {
+            // The resource was as the spec says before. Another step towards the spec is no repair.
             status.repairs = Some(Repairs::one_more(status.repairs.as_ref(), &self.external.timing()));
         }
         if state != State::Completing && !is_repetition {
@@ -254,14 +255,14 @@ impl<E: External> Phased for Machine<E> {
                 let request = self.request(object, "create", context);
                 let answer = self.call("create", self.external.create(&request), context).await;
                 failpoint::hit("external-created");
-                self.applied("Created", answer, object, context).await
+                self.applied("Created", answer, observation.may_have_created, object, context).await
             }
             Step::Update => {
                 failpoint::hit("external-update");
                 let request = self.request(object, "update", context);
                 let answer = self.call("update", self.external.update(&request), context).await;
                 failpoint::hit("external-updated");
-                self.applied("Updated", answer, object, context).await
+                self.applied("Updated", answer, false, object, context).await
             }
             Step::Complete => self.complete(object, context).await,
             Step::Recreate => self.recreate(object, context).await,

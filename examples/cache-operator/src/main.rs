@@ -171,7 +171,7 @@ fn convert(args: &ConvertArgs) -> Result<ExitCode, Box<dyn Error>> {
 
 impl Operator {
     async fn remove_finalizers(&self) -> Result<ExitCode, Box<dyn Error>> {
-        uninstall(NAME, &self.process, async |writer: &Writer| {
+        uninstall(NAME, &[], &self.process, async |writer: &Writer| {
             let objects = objects(writer.client(), self.namespace.as_deref());
             for cache in remove_finalizer_in::<Cache>(writer, &objects, FINALIZER).await? {
                 println!("{cache} has no finalizer");

@@ -119,7 +119,7 @@ fn print_crds() -> Result<ExitCode, Box<dyn Error>> {
 
 impl Operator {
     async fn uninstall(self) -> Result<ExitCode, Box<dyn Error>> {
-        uninstall(NAME, &self.process, async |writer: &Writer| {
+        uninstall(NAME, &[], &self.process, async |writer: &Writer| {
             let mysqls = Api::<Mysql>::namespaced(writer.client().clone(), &self.namespace);
             for mysql in mysqls.list(&ListParams::default()).await? {
                 writer.delete_orphaning(&mysql).await?;

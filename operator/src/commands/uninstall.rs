@@ -9,11 +9,15 @@ use kubebid_operator::market::{Account, InstanceType, Market, Offer};
 use std::error::Error;
 use std::process::ExitCode;
 
+/// The Leases of the Deployments in deploy/kubernetes/markets and deploy/kubernetes/offers.
+const MARKET_LEASES: [&str; 2] = ["kubebid-markets", "kubebid-offers"];
+
 /// Remove the operator's finalizers, so that its objects and definitions can be deleted without it
 #[derive(Args)]
 #[command(after_help = "\
-End all replicas first. What the objects stand for stays: bids and nodes of BidNodes, offers at the
-engine. To end these too, delete the objects and wait, while the operator still runs.
+End all replicas first, also those of kubebid-markets and kubebid-offers. What the objects stand
+for stays: bids and nodes of BidNodes, offers at the engine. To end these too, delete the objects
+and wait, while the operator still runs.
 
 Examples:
   kubectl scale -n kubebid-system deployment/kubebid-operator --replicas 0
@@ -26,7 +30,7 @@ pub(crate) struct Uninstall {
 
 impl Uninstall {
     pub(crate) async fn run(self) -> Done {
-        uninstall::uninstall(PROGRAM, &self.process, async |writer| {
+        uninstall::uninstall(PROGRAM, &MARKET_LEASES, &self.process, async |writer| {
             let external = "market.kubebid.io/external";
             let mut removed = 0;
             removed += without_finalizer::<BidNode>(writer, FINALIZER).await?;

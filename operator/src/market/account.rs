@@ -11,14 +11,15 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams, ObjectList, ObjectMeta};
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use kubebid_client::{Client, v1};
-use kubebid_controller::ObjectName;
 use kubebid_controller::external::{
     Answer, CallError, DeleteAnswer, External, ExternalStatus, Managed, Observed, Request, Timing,
 };
+use kubebid_controller::{ObjectName, clock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The key of a token's name in its Secret.
 const TOKEN_ID: &str = "token-id";
@@ -152,6 +153,9 @@ fn api_role(role: Role) -> i32 {
     role.into()
 }
 
+/// The time for which a deleted account waits for the deletion of BidNodes: a folder of objects is not deleted at once.
+const DELETED_TOGETHER: Duration = Duration::from_secs(10);
+
 /// Accounts at the engine, which cannot be removed there: a deletion revokes the token.
 pub(super) struct Accounts {
     pub(super) engine: Client,
@@ -232,7 +236,7 @@ impl Accounts {
     }
 
     /// Returns an object in the cluster whose controller needs the token: an Offer of the account, or a BidNode that is
-    /// being deleted.
+    /// being deleted, or may be in a moment.
     async fn in_cluster(&self, object: &Account) -> Result<Option<String>, CallError> {
         let (client, params) = (self.client.clone(), ListParams::default());
         let unread = |error| CallError::transient("DependentsNotRead", format!("the cluster: {error}"));
@@ -244,8 +248,13 @@ impl Accounts {
         }
         let bidnodes = Api::<BidNode>::all(client).list_metadata(&params).await;
         let bidnodes = or_undefined(bidnodes).map_err(unread)?;
-        let deleted = bidnodes.iter().find(|bidnode| bidnode.metadata.deletion_timestamp.is_some());
-        Ok(deleted.map(|bidnode| format!("BidNode {} is being deleted", ObjectName::of(bidnode))))
+        if let Some(deleted) = bidnodes.iter().find(|bidnode| bidnode.metadata.deletion_timestamp.is_some()) {
+            return Ok(Some(format!("BidNode {} is being deleted", ObjectName::of(deleted))));
+        }
+        let deleted_at = object.metadata.deletion_timestamp.as_ref();
+        let is_recent = deleted_at.is_some_and(|time| clock::since(time.0) < DELETED_TOGETHER);
+        let living = bidnodes.first().filter(|_| is_recent);
+        Ok(living.map(|bidnode| format!("BidNode {} may be deleted too", ObjectName::of(bidnode))))
     }
 
     async fn revoke(&self, tokens: Vec<v1::Token>) -> Result<(), CallError> {

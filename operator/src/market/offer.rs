@@ -156,6 +156,9 @@ impl Offers {
             CallError::terminal("BadReserve", format!("{:?}: {error}", spec.reserve))
         })?;
         let there = self.find(&self.identity(request.object)).await?.map_or(0, |offer| offer.capacity);
+        if there == 0 && spec.capacity == 0 {
+            return Ok(Answer::done());
+        }
         let reached = self.put(request, there, spec.capacity, reserve_micros).await?;
         Ok(if reached == spec.capacity { Answer::done() } else { Answer::in_progress(None) })
     }
@@ -224,15 +227,15 @@ impl External for Offers {
     async fn observe(&self, request: &Request<'_, Self>) -> Result<(Observed, Self::Details), CallError> {
         let (market, spec) = (self.identity(request.object), &request.object.spec);
         let is_deleted = request.object.metadata.deletion_timestamp.is_some();
+        let is_begun = request.object.external().is_some_and(|status| status.origin.is_some());
+        // Nothing is to be offered: the engine need not know an offer.
+        let is_empty = spec.capacity == 0 && !is_deleted && is_begun;
         let Some(offer) = self.find(&market).await? else {
-            // Nothing is to be offered, and nothing is.
-            let observed =
-                if spec.capacity == 0 && !is_deleted { Observed::Ready } else { Observed::Missing };
-            return Ok((observed, None));
+            return Ok((if is_empty { Observed::Ready } else { Observed::Missing }, None));
         };
         // Without capacity the engine keeps the reserve as it was.
         let has_reserve = spec.capacity == 0 || spec.reserve.parse() == Ok(Dollars(offer.reserve_micros));
-        let observed = if is_gone(&offer) && (spec.capacity > 0 || is_deleted) {
+        let observed = if is_gone(&offer) && !is_empty {
             Observed::Missing
         } else if is_deleted && offer.capacity == 0 {
             Observed::Deleting
@@ -266,7 +269,9 @@ impl External for Offers {
     /// Withdraws all units. The offer is gone when the last one under notice is.
     async fn delete(&self, request: &Request<'_, Self>) -> Result<DeleteAnswer, CallError> {
         let market = self.identity(request.object);
-        let Some(there) = self.find(&market).await? else { return Ok(DeleteAnswer::Gone) };
+        let Some(there) = self.find(&market).await?.filter(|offer| !is_gone(offer)) else {
+            return Ok(DeleteAnswer::Gone);
+        };
         // Its reserve as it is: the one of the object may be one that the engine refuses.
         self.put(request, there.capacity, 0, there.reserve_micros).await?;
         let there = self.find(&market).await?;

@@ -4,17 +4,19 @@ mod away;
 
 use crate::story::{PATIENCE, Story, spawn_with};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::{await_condition, conditions::is_deleted};
 use kube::{Resource, ResourceExt as _};
-use kubebid_client::{Client, v1};
+use kubebid_client::{Client, Dollars, v1};
 use kubebid_controller::external::transition::State;
 use kubebid_controller::external::{ExternalStatus, Managed};
 use kubebid_controller::leader_election::Leadership;
 use kubebid_controller::{Manager, Options};
 use kubebid_operator::market::{self, Account, InstanceType, Market, Offer};
 use serde_json::{Value, json};
+use std::process::Command;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -183,13 +185,28 @@ async fn an_empty_engine_gets_its_market_from_objects() {
     until(&accounts, "team-a", succeeded).await;
     let first = token(&story, "team-a", "").await;
     assert_eq!(markets_seen_by(&story, &first).await.unwrap(), 1);
+    let list = v1::ListTokensRequest { account: "team-a".to_owned(), ..Default::default() };
+    let [made] = &engine.all(list).await.unwrap().tokens[..] else { panic!("not one token") };
+    let uid = accounts.get("team-a").await.unwrap().uid().unwrap();
+    assert_eq!(made.description, format!("KubeBid operator, Account {uid}, attempt 1"));
     own::<Secret>(&story).delete("team-a", &DeleteParams::default()).await.unwrap();
     nudge(&accounts, "team-a", "1").await;
     let second = token(&story, "team-a", &first).await;
     assert!(markets_seen_by(&story, &first).await.is_err());
     assert_eq!(markets_seen_by(&story, &second).await.unwrap(), 1);
     until(&accounts, "team-a", succeeded).await;
-    delete(&accounts, "team-a").await;
+    // A folder is deleted object by object: a BidNode that is still there may need the token in a moment.
+    let spec = json!({"instanceType": "h100-8x", "region": "eu-west", "maxBid": 2.0, "minNodes": 0});
+    story.bid("idle", spec).await;
+    let account = accounts.get("team-a").await.unwrap();
+    accounts.delete("team-a", &DeleteParams::default()).await.unwrap();
+    let waiting = until(&accounts, "team-a", |status| status.reason == "WaitingForOthers").await;
+    let message = &waiting.external().unwrap().message;
+    let because = format!("BidNode {}/idle may be deleted too", story.namespace);
+    assert!(message.starts_with(&because), "{message}");
+    assert!(markets_seen_by(&story, &second).await.is_ok());
+    story.bidnodes().delete("idle", &DeleteParams::default()).await.unwrap();
+    gone(&accounts, &account).await;
     assert!(markets_seen_by(&story, &second).await.is_err(), "the token of a deleted account works");
 
     // A market that is not ready holds its offer up. What the engine cannot remove is left, and needs no object.
@@ -200,6 +217,41 @@ async fn an_empty_engine_gets_its_market_from_objects() {
     delete(&offers, "gpu").await;
     delete(&types, "h100-8x").await;
     assert_eq!(rules().await.notice_us, Some(90_000_000));
+    for name in ["h100-eu", "h100-8x"] {
+        let events = Api::<Event>::all(story.client.clone());
+        let left = || async {
+            let events = events.list(&ListParams::default()).await.unwrap().items.into_iter();
+            let mut own = events
+                .filter(|event| event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(name));
+            own.any(|event| event.reason.as_deref() == Some("Left"))
+        };
+        story.eventually("an event says that it is left", left).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uninstall_removes_no_finalizer_while_a_replica_runs() {
+    let story = begin_alone("market-uninstall").await;
+    let types = all::<InstanceType>(&story);
+    let lease = ["--lease-namespace", "default", "--lease-seconds", "3"];
+    let uninstall = async || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"));
+        command.arg("uninstall").args(lease).args(["--identity", "uninstall"]);
+        let output = command.env("KUBECONFIG", &story.kubeconfig).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let more = ["--controllers", "markets", "--lease-name", "kubebid-markets", "--identity", "replica"];
+    let replica = spawn_with(&story, &story.market.admin_token_file(), &[&lease[..], &more].concat());
+    create(&types, object("InstanceType", "h100-8x", json!({"allocatable": {"cpu": "192"}}))).await;
+    let made = until(&types, "h100-8x", succeeded).await;
+    let (is_done, said) = uninstall().await;
+    assert!(!is_done && said.contains("a replica holds the Lease kubebid-markets"), "{said}");
+    assert_eq!(types.get("h100-8x").await.unwrap().finalizers(), made.finalizers());
+
+    drop(replica);
+    let (is_done, said) = uninstall().await;
+    assert!(is_done, "{said}");
+    assert!(types.get("h100-8x").await.unwrap().finalizers().is_empty());
 }
 
 /// Returns the names of the live tokens of an account.
@@ -280,9 +332,16 @@ async fn an_offer_follows_its_object_until_the_last_unit_is_free() {
     let namespace = story.namespace.clone();
     let _running = run(&story, |manager| market::add_offers(manager, &provider, "plane", Some(&namespace)));
     let offers = own::<Offer>(&story);
-    let spec = json!({"instanceType": "h100-8x", "region": "eu-west", "capacity": 3, "reserve": "1.5"});
+    let spec = json!({"instanceType": "h100-8x", "region": "eu-west", "capacity": 0, "reserve": "1.5"});
     create(&offers, object("Offer", "gpu", spec)).await;
     until(&offers, "gpu", succeeded).await;
+    assert_eq!(offer(&story).await, None);
+    for units in [3, 0, 3] {
+        let scale = ["-n", &namespace, "scale", "offers.market.kubebid.io/gpu"];
+        story.plane.get(&[&scale[..], &[&format!("--replicas={units}")]].concat());
+        until(&offers, "gpu", succeeded).await;
+        assert_eq!(offer(&story).await.map_or(0, |it| it.capacity), units);
+    }
     assert_eq!(offer(&story).await.map(|it| (it.capacity, it.reserve_micros)), Some((3, 1_500_000)));
 
     // Refusals are reasons.
@@ -324,12 +383,31 @@ async fn an_offer_follows_its_object_until_the_last_unit_is_free() {
     }
 
     // Units that are held leave with notice; the object stays until then.
+    let held = async |units: u32| {
+        let held = || async { offer(&story).await.is_some_and(|it| it.allocated == units) };
+        story.eventually("units are held", held).await;
+    };
     let bid = story.market.rival_bids(MARKET, 2, 3.0).await;
-    story
-        .eventually("both units are held", || async {
-            offer(&story).await.is_some_and(|it| it.allocated == 2)
-        })
-        .await;
+    held(2).await;
+    let min_seq = away::seq(story.market.admin()).await;
+    let list = v1::ListAllocationsRequest { min_seq, ..Default::default() };
+    for unit in provider.all(list).await.unwrap().allocations {
+        let (client_key, allocation) = (String::new(), unit.allocation);
+        let ready = v1::ReportReadyRequest { client_key, allocation, ..Default::default() };
+        provider.report_ready(ready).await.unwrap();
+    }
+    story.market.rival_cancels(bid).await;
+    held(0).await;
+    let bid = story.market.rival_bids(MARKET, 2, 3.0).await;
+    held(2).await;
+    nudge(&offers, "gpu", "2").await;
+    let is_said = |offer: Option<&Offer>| {
+        let Some(status) = offer.and_then(|it| it.status.as_ref()) else { return false };
+        let Ok(Dollars(earned_micros)) = status.earnings.parse() else { return false };
+        (status.free, status.allocated) == (0, 2) && earned_micros > 0
+    };
+    let said = timeout(PATIENCE, await_condition(offers.clone(), "gpu", is_said)).await;
+    said.unwrap_or_else(|_| panic!("the status has neither units nor earnings")).unwrap();
     let leave = async |units: u32| {
         let leave = |offer: Option<&Offer>| {
             offer.is_some_and(|it| it.status.as_ref().is_some_and(|status| status.leaving == units))

@@ -13,6 +13,10 @@ use crate::reconciler::{Context, Error};
 use kube::runtime::events::EventType;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use tokio::time::{Instant, timeout_at};
 
 impl<E: External> Machine<E> {
     pub(super) fn request<'a>(
@@ -36,9 +40,13 @@ impl<E: External> Machine<E> {
         call: impl Future<Output = Result<T, CallError>>,
         context: &Context,
     ) -> Result<T, CallError> {
-        let limit = self.external.timing().call.min(context.leadership.left());
+        let deadline = Instant::now() + self.external.timing().call.min(context.leadership.left());
         let late = || CallError::transient("Timeout", format!("no answer to {name} in time"));
-        let answer = tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()));
+        // A timeout polls its future once more when its time is over: the call would begin without leadership.
+        let mut call = pin!(call);
+        let call =
+            poll_fn(|task| if Instant::now() < deadline { call.as_mut().poll(task) } else { Poll::Pending });
+        let answer = timeout_at(deadline, call).await.unwrap_or_else(|_| Err(late()));
         let outcome = match &answer {
             Ok(_) => "ok",
             Err(error) => match error.kind {
@@ -66,17 +74,19 @@ impl<E: External> Machine<E> {
         Ok(Progress::Done)
     }
 
-    /// Notes the answer to a create or an update, and the spec that it was given.
+    /// Notes the answer to a create or an update, and the spec that it was given. `may_have_created`: a create call before
+    /// this one may have had its effect.
     pub(super) async fn applied(
         &self,
         what: &'static str,
         answer: Result<Answer<E::Payload>, CallError>,
+        may_have_created: bool,
         object: &mut E::Object,
         context: &Context,
     ) -> Result<Progress, Error<CallError>> {
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return self.refused(error, object, context).await,
+            Err(error) => return self.refused(error, may_have_created, object, context).await,
         };
         let status = object.external_mut();
         (status.unanswered, status.unreachable_since) = (None, None);
@@ -108,6 +118,7 @@ impl<E: External> Machine<E> {
     pub(super) async fn refused(
         &self,
         error: CallError,
+        may_have_created: bool,
         object: &mut E::Object,
         context: &Context,
     ) -> Result<Progress, Error<CallError>> {
@@ -124,8 +135,8 @@ impl<E: External> Machine<E> {
         (status.unanswered, status.spec_hash) = (None, None);
         let (mut reason, mut message) = (error.reason.clone(), error.to_string());
         if error.kind == CallErrorKind::AlreadyExists {
-            if self.annotation(object, LAST_APPLIED).is_some() {
-                // It was ours before this call: the observation that missed it was wrong.
+            if may_have_created || self.annotation(object, LAST_APPLIED).is_some() {
+                // It was ours before this call: it had not been seen.
                 let message = format!("{} was not seen, and exists", self.external.identity(object));
                 enter(object, State::Verifying, Reason::NotSeenYet.word(), &message);
                 return Ok(self.next(object));
@@ -133,7 +144,7 @@ impl<E: External> Machine<E> {
             reason = Reason::AlreadyExists.word().into();
             message = format!("{message}; {}/{ADOPT}: \"true\" adopts it", group::<E>());
         }
-        if is_create && self.annotation(object, LAST_APPLIED).is_none() {
+        if is_create && !may_have_created && self.annotation(object, LAST_APPLIED).is_none() {
             object.external_mut().origin = None;
         }
         self.write_last_applied(None, object, context).await?;
@@ -170,7 +181,7 @@ impl<E: External> Machine<E> {
         failpoint::hit("external-recreated");
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return self.refused(error, object, context).await,
+            Err(error) => return self.refused(error, false, object, context).await,
         };
         object.external_mut().unanswered = None;
         Ok(if answer == DeleteAnswer::Gone { Progress::Done } else { self.next(object) })

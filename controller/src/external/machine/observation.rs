@@ -12,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use std::time::Duration;
 
 /// The annotation with the spec that was last applied, after the prefix.
 pub(super) const LAST_APPLIED: &str = "last-applied-spec";
@@ -43,6 +44,8 @@ pub struct ExternalObservation<D> {
     /// The older object that stands for the same resource.
     pub(super) duplicate_of: Option<ObjectName>,
     pub(super) invalid_permissions: Option<InvalidPermissions>,
+    /// A create call was begun before whose answer did not come.
+    pub(super) may_have_created: bool,
     pub(super) details: Option<D>,
     /// The reason why the resource is not deleted yet: something still needs it.
     pub(super) needed_by: Option<String>,
@@ -95,6 +98,7 @@ impl<E: External> Machine<E> {
                 is_contested: false,
                 is_out_of_patience: false,
             },
+            may_have_created: status.unanswered == Some(State::Creating),
             reason: status.reason,
             dependencies,
             duplicate_of,
@@ -115,7 +119,10 @@ impl<E: External> Machine<E> {
         let has_passed = |since: Option<Timestamp>, limit| since.is_some_and(|it| clock::since(it) >= limit);
         let called_at = status.called_at.map(|time| time.0);
         let it = &mut observation.situation;
-        it.is_in_grace = called_at.is_some() && !has_passed(called_at, timing.creation_grace);
+        // Before the finalizer goes, a create without an answer has its whole time to arrive.
+        let may_arrive = it.deletion.is_some() && status.unanswered == Some(State::Creating);
+        let grace = timing.creation_grace + if may_arrive { timing.call } else { Duration::ZERO };
+        it.is_in_grace = called_at.is_some() && !has_passed(called_at, grace);
         let is_at_work = status.state == State::Verifying
             && has_passed(status.since.map(|time| time.0), timing.progress_limit);
         it.is_late = is_at_work || status.reason == Reason::TookTooLong.word();

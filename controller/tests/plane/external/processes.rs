@@ -53,6 +53,9 @@ async fn a_crash_at_any_point_leaves_exactly_one_resource() {
         ("external-completed", "create"),
         ("external-update", "update"),
         ("external-updated", "update"),
+        ("external-annotated", "update"),
+        ("external-complete", "update"),
+        ("external-completed", "update"),
         ("external-recreate", "recreate"),
         ("external-recreated", "recreate"),
         ("external-delete", "delete"),
@@ -78,6 +81,7 @@ async fn a_crash_at_any_point_leaves_exactly_one_resource() {
             "create" => create().await,
             "update" => {
                 storage.patch_bucket(&name, json!({"spec": {"size": 2}})).await;
+                storage.story.patch::<Folder>(&name, json!({"spec": {"quota": 2}})).await;
             }
             "recreate" => {
                 storage.patch_bucket(&name, json!({"spec": {"region": "us"}})).await;
@@ -114,7 +118,8 @@ async fn a_crash_at_any_point_leaves_exactly_one_resource() {
             _ => json!({"size": 1, "region": "eu"}),
         };
         assert_eq!(spec, expected, "{point}");
-        assert!(storage.service.spec(&folder).is_some(), "{point}");
+        let quota = if purpose == "update" { 2 } else { 1 };
+        assert_eq!(storage.service.spec(&folder).unwrap()["quota"], quota, "{point}");
         // Whatever was called twice was one call for the service: no call was refused.
         for id in [&bucket, &folder] {
             let changes = storage.service.changes(id);

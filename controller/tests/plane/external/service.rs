@@ -235,9 +235,20 @@ impl Inner {
     }
 }
 
+/// Answers a call. The call has its effect also when its client has gone.
 async fn answer(
     State(service): State<Service>,
     Path(path): Path<String>,
+    method: Method,
+    headers: HeaderMap,
+    request: Request,
+) -> Response {
+    tokio::spawn(answer_wholly(service, path, method, headers, request)).await.unwrap()
+}
+
+async fn answer_wholly(
+    service: Service,
+    path: String,
     method: Method,
     headers: HeaderMap,
     request: Request,

@@ -93,7 +93,7 @@ async fn waits<K: Managed>(api: &Api<K>, name: &str, reasons: &[&str]) {
 }
 
 /// Returns the last command: what is listed may be behind it, and is asked for as of then.
-async fn seq(admin: &Client) -> u64 {
+pub(super) async fn seq(admin: &Client) -> u64 {
     admin.first(v1::ListMarketsRequest::default(), 1).await.unwrap().seq
 }
 
