@@ -1,5 +1,6 @@
 //! Leader election: one replica acts at a time, by a Lease, and it notices in time when its lease may have run out.
 
+use crate::api_error;
 use crate::clock;
 use crate::metrics;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -244,7 +245,7 @@ impl Candidate {
     async fn spec(&self) -> Result<LeaseSpec, String> {
         match timeout(PATIENCE, self.leases().get_opt(&self.name)).await {
             Ok(Ok(lease)) => Ok(lease.and_then(|lease| lease.spec).unwrap_or_default()),
-            Ok(Err(error)) => Err(error.to_string()),
+            Ok(Err(error)) => Err(api_error::message(&error)),
             Err(_) => Err("the API server does not answer".to_owned()),
         }
     }

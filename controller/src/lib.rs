@@ -9,6 +9,7 @@
 
 #![warn(missing_docs)]
 
+pub mod api_error;
 pub mod applied;
 pub mod clock;
 pub mod composite;

@@ -1,5 +1,6 @@
 //! The process of an operator: its flags, its probes, and the loop in which it leads, works, and hands over.
 
+use crate::api_error;
 use crate::failpoint;
 use crate::leader_election::{Candidate, Leadership, LeaseTimes, TermEnd, until_done};
 use crate::manager::{Manager, Options};
@@ -70,7 +71,7 @@ pub struct ProcessArgs {
     /// The time between two renewals of the Lease, in seconds [default: two thirds of the duration]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Leader election")]
     pub retry_period_seconds: Option<u64>,
-    /// This replica's name in the Lease [default: the name of the program]
+    /// This replica's name in the Lease, which no other has [default: the name of the program, and a random suffix]
     #[arg(long, env = "HOSTNAME", value_name = "NAME", help_heading = "Leader election")]
     pub identity: Option<String>,
     /// Run without a Lease: there is no other replica
@@ -166,7 +167,8 @@ pub async fn run(
         more_metrics: Arc::clone(&program.more_metrics),
         ready: Arc::default(),
     };
-    let listener = TcpListener::bind(args.listen).await?;
+    let listener =
+        TcpListener::bind(args.listen).await.map_err(|error| format!("--listen {}: {error}", args.listen))?;
     info!(address = %listener.local_addr()?, "listening");
     let serving = ops::serve(listener, ops.clone());
     let mut stop = std::pin::pin!(stop_signal());
@@ -227,7 +229,7 @@ async fn work(
 ) -> Result<ExitCode, Box<dyn Error>> {
     let asked = until_done("the cluster cannot be asked", async || {
         let version = tokio::time::timeout(PATIENCE, client.apiserver_version()).await;
-        version.map_err(|_| "no answer within 5 s".to_owned())?.map_err(|error| error.to_string())
+        version.map_err(|_| "no answer within 5 s".to_owned())?.map_err(|error| api_error::message(&error))
     });
     tokio::select! {
         _ = asked => {}
@@ -257,7 +259,9 @@ async fn work(
         return Ok(stopped());
     }
     let lease = args.lease_name.as_deref().unwrap_or(program.name);
-    let candidate = candidate(program.name, lease, args, client.clone())?;
+    // Two replicas of one name would both lead.
+    let identity = args.identity.clone().unwrap_or_else(|| with_suffix(program.name));
+    let candidate = candidate(lease, &identity, args, client.clone())?;
     loop {
         let mut term = tokio::select! {
             term = candidate.lead() => term,
@@ -301,19 +305,17 @@ async fn work(
 /// # Errors
 /// Times of the Lease that do not fit each other.
 pub(crate) fn candidate(
-    program: &str,
     lease: &str,
+    identity: &str,
     args: &ProcessArgs,
     client: Client,
 ) -> Result<Candidate, &'static str> {
-    let times = lease_times(args)?;
-    Ok(Candidate::new(
-        client,
-        &args.lease_namespace,
-        lease,
-        args.identity.as_deref().unwrap_or(program),
-        times,
-    ))
+    Ok(Candidate::new(client, &args.lease_namespace, lease, identity, lease_times(args)?))
+}
+
+/// Returns a name that no other process has.
+pub(crate) fn with_suffix(name: &str) -> String {
+    format!("{name}-{:08x}", fastrand::u32(..))
 }
 
 /// Returns the times of the Lease.

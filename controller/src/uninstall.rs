@@ -2,7 +2,7 @@
 
 use crate::leader_election::{Leadership, Term};
 use crate::object::{Object, ObjectName};
-use crate::process::{ProcessArgs, candidate};
+use crate::process::{ProcessArgs, candidate, with_suffix};
 use crate::writer::{WriteError, Writer};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -46,9 +46,12 @@ pub async fn uninstall(
     }
     let wait = Duration::from_secs(args.lease_seconds) + TAKE;
     let own = args.lease_name.as_deref().unwrap_or(program);
+    // Not that of a replica: it would be given its Lease.
+    let identity = with_suffix(&format!("{program}-uninstall"));
     let mut terms = Vec::new();
     for lease in [own].iter().chain(others) {
-        let candidate = candidate(program, lease, args, client.clone())?;
+        let candidate = candidate(lease, &identity, args, client.clone())?;
+        eprintln!("takes the Lease {lease}, within {wait:?}");
         let led = tokio::select! {
             led = timeout(wait, candidate.lead()) => led.map_err(|_| LeaseHeld { lease: (*lease).to_owned() }.into()),
             () = any_ended(&mut terms) => Err(LOST.into()),
@@ -109,8 +112,8 @@ pub async fn remove_finalizer_in<K: Object>(
     let mut has_conflicts = false;
     loop {
         let page = match api.list(&params).await {
-            // The kind is not defined in the cluster.
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(removed),
+            // The kind is not defined in the cluster. A group that is not served is answered without a reason.
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(removed),
             listed => listed?,
         };
         for object in page.items.iter().filter(|object| has(*object, finalizer)) {

@@ -1,5 +1,6 @@
 //! Shared watches: one per kind in the process, however many controllers read it.
 
+use crate::api_error;
 use crate::index::Index;
 use crate::object::{Object, ObjectName, controller_of};
 use crate::rate_limiter::RateLimiter;
@@ -107,7 +108,10 @@ impl<K: Object> Watch<K> {
                     let gone = before.into_iter().filter(is_gone);
                     gone.chain(self.all()).for_each(|object| self.changed(&object));
                 }
-                Err(error) => warn!(%error, kind = %K::kind(&()), "a watch failed; it is tried again"),
+                Err(error) => {
+                    let error = api_error::watch_message::<K>(&error);
+                    warn!(error, kind = %K::kind(&()), "a watch failed; it is tried again");
+                }
             }
             std::future::ready(())
         });

@@ -4,6 +4,7 @@
 //! UID or version that it means, honours `--dry-run`, sends nothing if nothing would change, and remembers what it wrote
 //! until the watch delivers it.
 
+use crate::api_error;
 use crate::leader_election::Leadership;
 use crate::metrics;
 use crate::object::{Object, ObjectName};
@@ -46,7 +47,7 @@ pub enum WriteError {
     #[error("the object has changed meanwhile")]
     Conflict,
     /// The API server refused the write, or did not answer: it may have been made.
-    #[error("the cluster: {0}")]
+    #[error("the cluster: {}", api_error::message(.0))]
     Cluster(Box<kube::Error>),
 }
 

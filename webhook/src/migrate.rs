@@ -307,7 +307,7 @@ async fn write_at_version<K: Object>(
 }
 
 fn is_not_found(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_not_found())
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// Takes all versions but one out of the list of the stored ones.

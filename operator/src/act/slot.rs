@@ -237,10 +237,13 @@ fn end(engine_reason: &str, objects: &SlotObjects, status: &mut BidSlotStatus, c
 fn report_preemption(objects: &SlotObjects, status: &BidSlotStatus, context: &Context) {
     let (Some(node), Some(Time(deadline))) = (&objects.node, &status.deadline) else { return };
     let slot = Some(&objects.slot);
-    let note = format!("node {} is to be given up by {deadline}", node.name_any());
+    let allocation = status.allocation.unwrap_or_default();
+    let node_name = node.name_any();
+    let note =
+        format!("node {node_name} is to be given up by {deadline}; see `kubebid explain alloc {allocation}`");
     record_event(objects, EventType::Warning, "NodePreempted", note.clone(), context);
     context.record_event(node.as_ref(), slot, EventType::Warning, "NodePreempted", note.clone());
-    for pod in context.stores.pods_on(&node.name_any()) {
+    for pod in context.stores.pods_on(&node_name) {
         if pod_view(&pod).is_some() {
             context.record_event(pod.as_ref(), slot, EventType::Warning, "NodePreempted", note.clone());
         }

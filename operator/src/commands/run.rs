@@ -10,9 +10,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::SignedDuration;
 use kube::api::Api;
 use kube::{Client, CustomResourceExt as _, Resource as _, ResourceExt as _};
-use kubebid_controller::Manager;
 use kubebid_controller::leader_election::until_done;
 use kubebid_controller::process::{ProcessArgs, Program};
+use kubebid_controller::{Manager, api_error};
 use kubebid_operator::allowed_types::AllowedTypes;
 use kubebid_operator::api::{BidNode, NodePoolLabelSet};
 use kubebid_operator::control::{self, Options};
@@ -207,7 +207,7 @@ impl Run {
             match client.list_api_group_resources(&version).await {
                 Ok(list) => Ok(list.resources.iter().any(|it| it.kind == NodePoolLabelSet::kind(&()))),
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(api_error::message(&error)),
             }
         });
         let is_defined = asked.await;

@@ -10,6 +10,8 @@ use tracing::warn;
 
 /// The interval at which everything is listed again, give or take a tenth.
 const RELIST: Duration = Duration::from_secs(60);
+/// The interval at which the engine is asked if it answers: a watch of an engine that is away only waits.
+const PROBE: Duration = Duration::from_secs(10);
 /// The time to wait before an engine that does not answer is asked again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -54,17 +56,32 @@ impl Feed {
     async fn follow(&self, cursor: String, until: Instant, changed: impl Fn(SlotKey)) {
         let filter = v1::EventFilter { labels: self.engine.labels([]), ..Default::default() };
         let mut watch = self.engine.client.watch_events(Some(filter), cursor);
-        while let Ok(Some(frame)) = timeout_at(until, watch.next()).await {
-            match self.engine.answered(frame) {
-                Ok(frame) => {
-                    let slots: BTreeSet<_> =
-                        frame.events.iter().filter_map(|event| self.engine.bid_cache.fold(event)).collect();
-                    slots.into_iter().for_each(&changed);
+        let mut probe_at = Instant::now() + PROBE;
+        while Instant::now() < until {
+            if probe_at <= Instant::now() {
+                probe_at += PROBE;
+                let asked = self.engine.client.first(v1::ListMarketsRequest::default(), 1).await;
+                if self.engine.answered(asked).is_err() {
+                    return;
                 }
-                Err(error) => {
-                    warn!(%error, "the engine's events broke off");
-                    return sleep(RETRY).await;
-                }
+            }
+            match timeout_at(until.min(probe_at), watch.next()).await {
+                Err(_) => {}
+                Ok(None) => return,
+                Ok(Some(frame)) => match self.engine.answered(frame) {
+                    Ok(frame) => {
+                        let slots: BTreeSet<_> = frame
+                            .events
+                            .iter()
+                            .filter_map(|event| self.engine.bid_cache.fold(event))
+                            .collect();
+                        slots.into_iter().for_each(&changed);
+                    }
+                    Err(error) => {
+                        warn!(%error, "the engine's events broke off");
+                        return sleep(RETRY).await;
+                    }
+                },
             }
         }
     }

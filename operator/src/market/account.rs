@@ -14,7 +14,7 @@ use kubebid_client::{Client, v1};
 use kubebid_controller::external::{
     Answer, CallError, DeleteAnswer, External, ExternalStatus, Managed, Observed, Request, Timing,
 };
-use kubebid_controller::{ObjectName, clock};
+use kubebid_controller::{ObjectName, api_error, clock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -207,7 +207,9 @@ impl Accounts {
         let TokenSecret { namespace, name } = &object.spec.token_secret;
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let found = api.get_opt(name).await;
-        found.map_err(|error| CallError::transient("SecretNotRead", format!("the cluster: {error}")))
+        found.map_err(|error| {
+            CallError::transient("SecretNotRead", format!("the cluster: {}", api_error::message(&error)))
+        })
     }
 
     /// Returns what an account has at the engine that is ended with its token: an open bid, or a node.
@@ -239,7 +241,9 @@ impl Accounts {
     /// being deleted, or may be in a moment.
     async fn in_cluster(&self, object: &Account) -> Result<Option<String>, CallError> {
         let (client, params) = (self.client.clone(), ListParams::default());
-        let unread = |error| CallError::transient("DependentsNotRead", format!("the cluster: {error}"));
+        let unread = |error| {
+            CallError::transient("DependentsNotRead", format!("the cluster: {}", api_error::message(&error)))
+        };
         let offers = Api::<Offer>::all(client.clone()).list(&params).await;
         let offers = or_undefined(offers).map_err(unread)?;
         let name = object.name_any();

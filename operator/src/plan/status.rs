@@ -296,7 +296,7 @@ fn ceiling_suffices(observation: &Observation) -> Verdict {
         (Some(_), _) => (UNKNOWN, "AuctionUnavailable", "the engine does not answer".to_owned()),
         (None, Supply::Unknown) => (UNKNOWN, "NotAsked", "the prices are not known".to_owned()),
         (None, Supply::NoMarket) => {
-            (UNKNOWN, "NoMarket", "NO_MARKET: no market of the type is open, here or anywhere".to_owned())
+            (UNKNOWN, "NoMarket", "NO_MARKET: no market of its types is open in its regions".to_owned())
         }
         (None, Supply::NoUnit) => {
             (UNKNOWN, "NoSupply", "NO_SUPPLY: no provider offers a node in its markets".to_owned())

@@ -31,6 +31,7 @@ async fn nonsense_is_refused_with_the_field_to_blame() {
     };
     refused(json!({"minNodes": 5, "maxNodes": 2}), "spec.minNodes").await;
     refused(json!({"maxBid": 0.001}), "spec.maxBid").await;
+    refused(json!({"maxBid": 0}), "maxBid must be at least 0.01").await;
     refused(json!({"instanceType": "abacus"}), "spec.instanceType").await;
     refused(json!({"nodeSelector": {"kubernetes.io/x": "1"}}), "spec.nodeSelector").await;
     refused(json!({"nodeSelector": {"a.b.k8s.io/x": "1"}}), "spec.nodeSelector").await;

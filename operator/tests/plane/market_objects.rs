@@ -236,7 +236,7 @@ async fn uninstall_removes_no_finalizer_while_a_replica_runs() {
     let lease = ["--lease-namespace", "default", "--lease-seconds", "3"];
     let uninstall = async || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"));
-        command.arg("uninstall").args(lease).args(["--identity", "uninstall"]);
+        command.arg("uninstall").args(lease);
         let output = command.env("KUBECONFIG", &story.kubeconfig).output().unwrap();
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
@@ -252,6 +252,13 @@ async fn uninstall_removes_no_finalizer_while_a_replica_runs() {
     let (is_done, said) = uninstall().await;
     assert!(is_done, "{said}");
     assert!(types.get("h100-8x").await.unwrap().finalizers().is_empty());
+
+    // Without the definitions of the market, BidNodes are left to do.
+    for kind in ["instancetypes", "markets", "accounts", "offers"] {
+        story.plane.get(&["delete", &format!("crd/{kind}.market.kubebid.io"), "--timeout=90s"]);
+    }
+    let (is_done, said) = uninstall().await;
+    assert!(is_done, "{said}");
 }
 
 /// Returns the names of the live tokens of an account.

@@ -27,11 +27,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 fn define(plane: &Plane, stored: &str, url: Option<&str>) {
     let mut definition = api::crd(stored, "none", "none").unwrap();
     definition.spec.conversion = definition.spec.conversion.filter(|_| url.is_some());
-    let definition = json!(definition).to_string();
-    plane.apply(&at_url(&definition, url));
-    plane.get(&["wait", "--for=condition=Established", "crd/caches.infra.archon.dev", "--timeout=60s"]);
+    apply_definition(plane, &at_url(&json!(definition).to_string(), url));
     let rights = include_str!("../../manifests/rbac.yaml").split("---\n");
     plane.apply(rights.clone().find(|it| it.contains("kind: ClusterRole\n")).unwrap());
+}
+
+fn apply_definition(plane: &Plane, definition: &str) {
+    plane.apply(definition);
+    plane.get(&["wait", "--for=condition=Established", "crd/caches.infra.archon.dev", "--timeout=60s"]);
 }
 
 /// Returns objects whose webhooks have a URL instead of a service.
@@ -122,27 +125,47 @@ impl Story {
 
     /// Begins with a running operator whose webhooks the API server asks, on a plane of its own.
     pub(crate) async fn with_webhooks(namespace: &'static str) -> Story {
-        let port = Port::hold();
-        let mut story = Story::at_webhooks(namespace, port.address()).await;
-        let args = story.replica(port.address(), "one");
-        story.start_operator(&args.iter().map(String::as_str).collect::<Vec<_>>());
-        story.until_served().await;
+        let mut story = Story::on(Box::leak(Box::new(Plane::start())), namespace).await;
+        story.add_webhooks().await;
         story
+    }
+
+    /// Begins without an operator, on a plane of its own that knows v1alpha1 alone.
+    pub(crate) async fn with_v1alpha1(namespace: &'static str) -> Story {
+        let plane: &'static Plane = Box::leak(Box::new(Plane::start()));
+        let mut definition = api::crd("v1alpha1", "none", "none").unwrap();
+        definition.spec.versions.retain(|version| version.name == "v1alpha1");
+        definition.spec.conversion = None;
+        apply_definition(plane, &json!(definition).to_string());
+        Story::on(plane, namespace).await
+    }
+
+    /// Defines both versions, and starts an operator whose webhooks the API server asks.
+    pub(crate) async fn add_webhooks(&mut self) {
+        let port = Port::hold();
+        self.ask_webhooks_at(port.address());
+        let args = self.replica(port.address(), "one");
+        self.start_operator(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        self.until_served().await;
     }
 
     /// Begins without an operator, on a plane of its own whose API server asks webhooks at an address.
     pub(crate) async fn at_webhooks(namespace: &'static str, address: SocketAddr) -> Story {
-        let plane: &'static Plane = Box::leak(Box::new(Plane::start()));
+        let mut story = Story::on(Box::leak(Box::new(Plane::start())), namespace).await;
+        story.ask_webhooks_at(address);
+        story
+    }
+
+    /// Defines both versions, and has the API server ask webhooks at an address.
+    fn ask_webhooks_at(&mut self, address: SocketAddr) {
         let url = format!("https://{address}");
-        define(plane, STORED, Some(&url));
-        pretend(plane);
+        define(self.plane, STORED, Some(&url));
+        pretend(self.plane);
         for configuration in include_str!("../../manifests/webhooks.yaml").split("---\n").skip(1) {
             let configuration: Value = serde_saphyr::from_str(configuration).unwrap();
-            plane.apply(&at_url(&configuration.to_string(), Some(&url)));
+            self.plane.apply(&at_url(&configuration.to_string(), Some(&url)));
         }
-        let mut story = Story::on(plane, namespace).await;
-        story.url = Some(url);
-        story
+        self.url = Some(url);
     }
 
     /// Returns the flags of a replica that serves webhooks at an address.

@@ -95,18 +95,39 @@ async fn clients_of_both_versions_share_caches_lose_nothing_are_warned_and_move(
     assert!(warning.contains("Warning: the Secret half is absent or lacks one of tls.crt"), "{warning}");
 
     // Objects of an older definition move into the newer version.
-    let migrate = |more: &[&str]| {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_cache-operator"));
-        let done =
-            program.arg("migrate").args(more).env("KUBECONFIG", story.plane.kubeconfig()).output().unwrap();
-        (done.status.success(), String::from_utf8_lossy(&done.stdout).into_owned())
-    };
     story.store("v1alpha1");
     story.create("old", json!({"engine": "redis", "memory": "64Mi"})).await;
     story.store("v1beta1");
-    assert!(!migrate(&["--check"]).0, "some may be stored in v1alpha1");
-    let (is_done, said) = migrate(&[]);
+    assert!(!migrate(&story, &["--check"]).0, "some may be stored in v1alpha1");
+    let (is_done, said) = migrate(&story, &[]);
     assert!(is_done && said.contains("objects are written"), "{said}");
-    assert_eq!(migrate(&["--check"]), (true, "stored: v1beta1; objects may be in v1beta1\n".to_owned()));
+    assert_eq!(migrate(&story, &["--check"]), (true, MIGRATED.to_owned()));
     assert_eq!(story.api::<Cache>().get("old").await.unwrap().spec.replicas, Some(3));
+}
+
+/// The answer if there is nothing to migrate.
+const MIGRATED: &str = "stored: v1beta1; objects may be in v1beta1\n";
+
+/// Runs the command `migrate`. Returns true if it succeeds, and what it says.
+fn migrate(story: &Story, more: &[&str]) -> (bool, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_cache-operator"));
+    let done =
+        program.arg("migrate").args(more).env("KUBECONFIG", story.plane.kubeconfig()).output().unwrap();
+    (done.status.success(), String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+#[tokio::test]
+async fn a_cache_from_before_v1beta1_came_is_one_of_both_versions() {
+    let mut story = Story::with_v1alpha1("before").await;
+    let spec = json!({"engine": "redis", "memory": "64Mi", "replicas": 4});
+    story.try_create("v1alpha1", "old", spec).unwrap();
+    story.add_webhooks().await;
+    let cache = story.until_phase("old", Phase::Ready).await;
+    assert_eq!((cache.spec.replicas, cache.spec.is_highly_available()), (Some(4), false));
+    story.kubectl(&["scale", "caches.v1alpha1.infra.archon.dev/old", "--replicas=3"]).unwrap();
+    story.patch::<Cache>("old", json!({"spec": {"highAvailability": {"enabled": true}}})).await;
+    assert_eq!(story.api::<v1alpha1::Cache>().get("old").await.unwrap().spec.replicas, 3);
+    assert!(!migrate(&story, &["--check"]).0, "it may be stored in v1alpha1");
+    assert!(migrate(&story, &[]).0);
+    assert_eq!(migrate(&story, &["--check"]), (true, MIGRATED.to_owned()));
 }

@@ -114,7 +114,7 @@ fn allocated(status: &BidSlotStatus, limits: &Limits) -> Verdict {
     }
     match (status.bid, reason.as_deref()) {
         (Some(bid), _) => {
-            let message = format!("bid {bid} waits in the market for as long as its BidNode wants a node");
+            let message = format!("bid {bid} waits in the market; see `kubebid explain bid {bid}`");
             verdict(ALLOCATED, false, "BidWaits", message)
         }
         (None, Some("NoPrice")) => {

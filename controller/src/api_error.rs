@@ -1,0 +1,31 @@
+//! The texts of errors of the Kubernetes API, as people read them.
+
+use crate::object::Object;
+use kube::runtime::watcher;
+
+/// Returns the message of a refusal by the API server, or any other error in full.
+pub fn message(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error
+        && !status.message.is_empty()
+    {
+        return status.message.clone();
+    }
+    error.to_string()
+}
+
+/// Returns why a watch of a kind failed.
+pub(crate) fn watch_message<K: Object>(error: &watcher::Error) -> String {
+    let (watcher::Error::InitialListFailed(cause)
+    | watcher::Error::WatchStartFailed(cause)
+    | watcher::Error::WatchFailed(cause)) = error
+    else {
+        return error.to_string();
+    };
+    // A group that is not served is answered without a reason.
+    if let kube::Error::Api(status) = cause
+        && status.code == 404
+    {
+        return format!("{} is not defined in the cluster", K::plural(&()));
+    }
+    message(cause)
+}
