@@ -9,14 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
+/// The server of which the operator orders its machines.
+const MACHINES: &str = "operator.env.KUBEBID_PROVISIONER_URL=https://machines.example";
 /// All that the chart has, on PostgreSQL.
-const EVERYTHING: [&str; 11] = [
+const EVERYTHING: [&str; 12] = [
     "store.secretName=store",
     "engine.replicas=2",
     "engine.tlsSecretName=tls",
     "engine.caSecretName=tls",
     "engine.env.KUBEBID_KEEP_EVENTS=90",
     "operator.enabled=true",
+    MACHINES,
     "operator.webhook.enabled=true",
     "markets.enabled=true",
     "offers.enabled=true",
@@ -155,11 +158,15 @@ fn has_pods(plane: &Plane, namespace: &str, deployment: &str, count: u32) {
 }
 
 #[test]
-fn the_chart_is_sound_and_refuses_two_engines_on_an_embedded_store() {
+fn the_chart_is_sound_and_refuses_values_that_do_not_go_together() {
     helm(&["lint", "--strict", &chart()], &[]);
     helm(&["lint", "--strict", &chart()], &EVERYTHING);
     let (worked, said) = try_helm(&["template", "market", &chart()], &["engine.replicas=2"]);
     assert!(!worked && said.contains("an embedded store has one engine"), "{said}");
+    let (worked, said) = try_helm(&["template", "market", &chart()], &["operator.enabled=true"]);
+    assert!(!worked && said.contains("set operator.env.KUBEBID_PROVISIONER_URL"), "{said}");
+    let (worked, said) = try_helm(&["template", "market", &chart()], &["operator.webhook.enabled=true"]);
+    assert!(!worked && said.contains("operator.webhook.enabled needs operator.enabled"), "{said}");
 }
 
 #[test]
@@ -176,8 +183,9 @@ fn the_programs_are_those_of_the_kustomize_bases() {
         comparable(objects)
     };
     for (settings, bases, components) in [
-        (&["operator.enabled=true"][..], &["operator"][..], &[][..]),
-        (&["operator.enabled=true", "operator.webhook.enabled=true"], &["operator"], &["versions"]),
+        (&["operator.enabled=true", MACHINES][..], &["operator"][..], &[][..]),
+        (&["operator.enabled=true", MACHINES, "operator.webhook.enabled=true"], &["operator"], &["versions"]),
+        (&["operator.enabled=true", "operator.env.KUBEBID_PROVISIONER=kwok"], &["operator-with-kwok"], &[]),
         (&["markets.enabled=true", "markets.secretName=kubebid-markets"], &["markets"], &[]),
         (&["offers.enabled=true"], &["offers"], &[]),
     ] {

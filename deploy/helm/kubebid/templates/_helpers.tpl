@@ -28,3 +28,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "kubebid.endpoint" -}}
 {{- printf "%s://%s-engine.%s.svc:7440" (ternary "https" "http" (not (empty .Values.engine.tlsSecretName))) (include "kubebid.name" .) .Release.Namespace -}}
 {{- end -}}
+
+{{/* What makes the operator's machines: "external" or "kwok"; empty if it bids for no nodes. */}}
+{{- define "kubebid.provisioner" -}}
+{{- $env := .Values.operator.env -}}
+{{- $controllers := $env.KUBEBID_OPERATOR_CONTROLLERS | default "bidnodes" -}}
+{{- if contains "bidnodes" (toString $controllers) }}{{ $env.KUBEBID_PROVISIONER | default "kwok" }}{{ end -}}
+{{- end -}}

@@ -1,7 +1,8 @@
 {{- /*
 Writes the manifests of a program: list of the context and a dict of
   folder, resources: the kustomize base in files/, and its files
-  component, componentResources: a kustomize component of it, if any. Its patches are JSON patches, in its kustomization.yaml
+  overlays: folders in files/ that change it, if any. Their patches are JSON patches, in their kustomization.yaml
+  overlayResources: further manifests of the overlays
   values: env and egressPorts
   secretName: the secret with its token
 */}}
@@ -15,11 +16,12 @@ Writes the manifests of a program: list of the context and a dict of
 {{- $labels := include "kubebid.labels" $context | fromYaml }}
 {{- $files := list }}
 {{- range $program.resources }}{{ $files = append $files (printf "files/%s/%s" $program.folder .) }}{{ end }}
-{{- range $program.componentResources }}{{ $files = append $files (printf "files/%s/%s" $program.component .) }}{{ end }}
+{{- range $program.overlayResources }}{{ $files = append $files (printf "files/%s" .) }}{{ end }}
 {{- $patches := list }}
-{{- $defaults := dict "KUBEBID_ENDPOINTS" (include "kubebid.endpoint" $context) }}
-{{- if $program.component }}
-{{- $patches = (printf "files/%s/kustomization.yaml" $program.component | $context.Files.Get | fromYaml).patches }}
+{{- range $program.overlays }}{{ $patches = concat $patches (printf "files/%s/kustomization.yaml" . | $context.Files.Get | fromYaml).patches }}{{ end }}
+{{- /* The Lease is where the Role for it is. */}}
+{{- $defaults := dict "KUBEBID_ENDPOINTS" (include "kubebid.endpoint" $context) "KUBEBID_OPERATOR_LEASE_NAMESPACE" $namespace }}
+{{- if has "versions" $program.overlays }}
 {{- $_ := set $defaults "KUBEBID_OPERATOR_WEBHOOK_NAMESPACE" $namespace }}
 {{- $_ := set $defaults "KUBEBID_OPERATOR_WEBHOOK_NAME" (printf "kubebid-operator-webhook.%s.svc" $namespace) }}
 {{- end }}
