@@ -22,7 +22,10 @@ pub(crate) fn advice(error: &Error) -> Option<String> {
         Error::Unauthenticated(_) => {
             Some("name a token: --as NAME from the profile, --token, --token-file or KUBEBID_TOKEN".into())
         }
-        Error::Denied(_) => Some("use a token with another role, as in --as provider or --as admin".into()),
+        Error::Denied(_) => Some(
+            "see the roles of this token: kubebid whoami; --as NAME uses another one of the profile: tenant-a, provider, admin"
+                .into(),
+        ),
         Error::Gone(_) => Some("watch again without --cursor, or from the cursor of a list (-o json)".into()),
         Error::Busy(_) | Error::Late(_) => Some("try again, with a longer --timeout".into()),
         Error::Fault(status) if status.message().contains("grpc-status header missing") => {

@@ -2,7 +2,7 @@
 
 use crate::time::{When, now_us};
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser, UnknownArgumentValueParser};
 use std::collections::BTreeMap;
 
 /// Returns a parser of a word of the API, written in small letters with dashes.
@@ -53,6 +53,13 @@ pub(crate) struct Quiet {
     /// Print numbers only, one a line: for $(…) in a shell
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+/// The flag that people try for `--max`. It is refused with a tip.
+#[derive(Args)]
+pub(crate) struct NoPrice {
+    #[arg(long = "price", value_name = "DOLLARS", hide = true, value_parser = UnknownArgumentValueParser::suggest_arg("--max"))]
+    _price: Option<String>,
 }
 
 /// The account whose things are shown.

@@ -144,7 +144,7 @@ pub(crate) fn token<'a>(context: &'a ProfileContext, name: &str, path: &Path) ->
         let names: Vec<_> = context.tokens.keys().map(String::as_str).collect();
         let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         Failure::usage(format!("the profile {} has no token for `{name}`", path.display()))
-            .next(format!("it has: {known}"))
+            .next(format!("it has: {known}; other contexts: kubebid context list"))
     })
 }
 

@@ -69,9 +69,10 @@ async fn accounts(client: &Client) -> Result<Vec<String>, Error> {
     Ok(accounts.into_iter().map(|account| account.name).collect())
 }
 
-/// Returns the known name that is most like a name, if one is alike.
+/// Returns the known name that is most like a name, if one is alike. Small and capital letters are the same.
 fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
-    let alike = known.iter().map(|known| (strsim::jaro(name, known), known.as_str()));
+    let name = name.to_lowercase();
+    let alike = known.iter().map(|known| (strsim::jaro(&name, &known.to_lowercase()), known.as_str()));
     let (likeness, best) = alike.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
     (likeness >= ALIKE).then_some(best)
 }
@@ -87,6 +88,7 @@ mod tests {
             ("h100-8x/eu-wst", Some("h100-8x/eu-west")),
             ("h100/eu-west", Some("h100-8x/eu-west")),
             ("a10-8x/eu-west", Some("a100-8x/eu-west")),
+            ("H100-8X/EU-WEST", Some("h100-8x/eu-west")),
             ("l40s/us", Some("l40s-4x/us-east")),
             ("tpu/moon", None),
         ] {

@@ -1,7 +1,7 @@
 // Draws charts as SVG: a line of prices, the depth of a market, bars of money.
 
 import { fill, h, setAttribute, setText, svg } from './dom.js';
-import { dollars } from './format.js';
+import { day, dollars, longTime, shortTime } from './format.js';
 
 const MARGIN = { top: 12, right: 12, bottom: 26, left: 58 };
 
@@ -27,10 +27,11 @@ function scale(value, [low, high], [from, to]) {
 /** @param {number} value */
 const at = (value) => value.toFixed(1);
 
+const [WHOLE, CENTS, FINE] = [0, 2, 4].map((digits) => new Intl.NumberFormat('en', { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+
 /** Writes the label of an axis of money. @param {number} micros @param {number} step */
 function axisDollars(micros, step) {
-  const decimals = step % 1e6 === 0 ? 0 : step >= 1e4 ? 2 : 4;
-  return `$${(micros / 1e6).toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals })}`;
+  return `$${(step % 1e6 === 0 ? WHOLE : step >= 1e4 ? CENTS : FINE).format(micros / 1e6)}`;
 }
 
 const STEPS_S = [1, 5, 10, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
@@ -50,11 +51,9 @@ function timeTicks(from, to, about) {
 
 /** @param {number} us @param {number} step in seconds */
 function timeLabel(us, step) {
-  const date = new Date(us / 1000);
-  const day = date.toLocaleDateString(undefined, { day: 'numeric', month: 'short' });
-  if (step >= 86_400) return day;
-  const clock = date.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit', second: step < 60 ? '2-digit' : undefined, hourCycle: 'h23' });
-  return step >= 10_800 && clock.startsWith('00:00') ? day : clock;
+  if (step >= 86_400) return day(us);
+  const clock = step < 60 ? longTime(us) : shortTime(us);
+  return step >= 10_800 && clock.startsWith('00:00') ? day(us) : clock;
 }
 
 /**
@@ -130,6 +129,8 @@ export function priceChart(name) {
       bottom = `L${to} ${at(y(bar.low))}L${from} ${at(y(bar.low))}${bottom}`;
       line += `${line ? 'L' : 'M'}${from} ${at(y(bar.mean))}L${to} ${at(y(bar.mean))}`;
     }
+    const last = data.bars[data.bars.length - 1];
+    line += `L${at(x(Math.min(last.end, data.to), width))} ${at(y(last.close))}`;
     parts.push(svg('path', { class: 'band', d: `${top}${bottom}Z` }));
     for (const mark of data.marks) {
       parts.push(svg('line', { class: 'mark', x1: MARGIN.left, x2: width - MARGIN.right, y1: at(y(mark.value)), y2: at(y(mark.value)) }));
@@ -199,8 +200,7 @@ function timeRange(bar) {
   const step = seconds >= 86_400 ? 86_400 : seconds < 60 ? 1 : 60;
   const date = new Date(bar.start / 1000);
   const isToday = date.toDateString() === new Date().toDateString();
-  const day = isToday ? '' : `${date.toLocaleDateString(undefined, { day: 'numeric', month: 'short' })}, `;
-  return `${day}${timeLabel(bar.start, step)}–${timeLabel(bar.end, step)}`;
+  return `${isToday ? '' : `${day(bar.start)}, `}${timeLabel(bar.start, step)}–${timeLabel(bar.end, step)}`;
 }
 
 /** A chart of how many nodes are wanted and offered at each price. */

@@ -84,6 +84,11 @@ export function instant(us) {
 }
 
 /** @param {Microseconds} us */
+export function longTime(us) {
+  return TIME.format(dateOf(us));
+}
+
+/** @param {Microseconds} us */
 export function shortTime(us) {
   return SHORT_TIME.format(dateOf(us));
 }

@@ -7,12 +7,13 @@ import { session, setPerson } from './session.js';
 export async function identify() {
   setPerson(null);
   if (!session.token) return;
-  const { name, roles } = await request('GET', '/v1/account');
+  const { name, roles, drills_allowed: drills } = await request('GET', '/v1/account');
   const admin = roles.includes('ADMIN');
   setPerson({
     account: name,
     tenant: admin || roles.includes('TENANT'),
     provider: admin || roles.includes('PROVIDER'),
     admin,
+    drills: Boolean(drills),
   });
 }

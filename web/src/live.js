@@ -10,7 +10,7 @@ import { endReason } from './words.js';
 /** @typedef {'markets' | 'own' | 'events' | 'connection' | 'second'} Topic */
 
 /** The least time between two reads of the same lists. */
-const MARKETS_MS = 1000;
+const MARKETS_MS = 800;
 const OWN_MS = 500;
 /** The time after which one's own lists are read although no event says so: labels of a bid may come a moment after it. */
 const OWN_AGAIN_MS = 4000;
@@ -97,7 +97,7 @@ function draw() {
  * @param {number} ms
  * @param {() => Promise<void>} work
  */
-function paced(ms, work) {
+export function paced(ms, work) {
   let wanted = false;
   let busy = false;
   let last = -Infinity;
@@ -233,11 +233,14 @@ function onEvents(events) {
   change('events');
 }
 
+/** Returns true if a bid searches in the market. @param {any} bid @param {string} market */
+export function looksIn(bid, market) {
+  return bid.markets.includes(market) || bid.instance_type === market.split('/')[0];
+}
+
 /** Returns true if a bid or a node of the caller is in the market. @param {string} market */
 function concerns(market) {
-  const type = market.split('/')[0];
-  return live.nodes.some((node) => node.market === market)
-    || live.bids.some((bid) => bid.markets.includes(market) || bid.instance_type === type);
+  return live.nodes.some((node) => node.market === market) || live.bids.some((bid) => looksIn(bid, market));
 }
 
 /** Says what a tenant must not miss. @param {any} event */

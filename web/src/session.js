@@ -2,7 +2,7 @@
 
 const KEY = 'kubebid.token';
 
-/** @typedef {{account: string, tenant: boolean, provider: boolean, admin: boolean}} Person */
+/** @typedef {{account: string, tenant: boolean, provider: boolean, admin: boolean, drills: boolean}} Person */
 
 let token = '';
 /** @type {Person | null} */

@@ -1,14 +1,14 @@
 // Says in words what the API says in codes.
 
-import { dollars } from './format.js';
+import { dollars, exactDollars } from './format.js';
 
 /** @type {Record<string, string>} */
 const UNFILLED = {
   NO_MARKET: 'no market of this type is open',
   OWN_SUPPLY: 'you sell in this market, and so cannot buy here',
-  NO_SUPPLY: 'nobody offers a node here at present',
+  NO_SUPPLY: 'no provider offers more nodes here at present',
   BELOW_FLOOR: 'your ceiling is below the floor, the least that a provider asks',
-  BELOW_NEEDED_CEILING: 'others hold the nodes with higher ceilings',
+  BELOW_NEEDED_CEILING: 'your ceiling is too low to outbid the bids that hold the nodes',
   MINIMUM_NOT_MET: 'some nodes could be had, but not as many at once',
   WAITING_FOR_PROTECTED_NODE: 'your ceiling is high enough, and the node is still protected for its holder',
 };
@@ -31,6 +31,7 @@ const CLOSES = { EXPIRED: 'its time is over', IOC: 'it took what there was', CAN
 const REFUSALS = {
   PROTECTED: 'A node of this bid is protected. The ceiling can be lowered when its protection ends.',
   BELOW_HELD: 'The bid holds more nodes than that. Release nodes first.',
+  BAD_NODES: '“At least at once” is a number from 1 to that of “Nodes”.',
   BELOW_RESERVE: 'The ceiling is below the reserve of a node that the bid holds.',
   ENDED: 'The node has ended already.',
   CLOSED: 'The bid is closed already.',
@@ -38,6 +39,9 @@ const REFUSALS = {
   FORBIDDEN: 'Your token does not allow this.',
   UNREACHABLE: 'The engine cannot be reached. Nothing is known to have changed; try again.',
 };
+
+/** The labels of the forms for the fields of the API. @type {Record<string, string>} */
+const LABELS = { ceiling_micros: '“At most”', reserve_micros: '“Reserve”', max_nodes: '“Nodes”', nodes: '“Nodes”', ceiling_max: 'highest ceiling' };
 
 /** @param {string | undefined} reason */
 export function unfilledReason(reason) {
@@ -59,8 +63,16 @@ export function refusalInWords(error) {
   const problem = /** @type {{code?: string, message?: string}} */ (error);
   const known = problem.code && REFUSALS[problem.code];
   if (known) return known;
-  const text = problem.message || String(error);
+  const text = inLabels(problem.message || String(error));
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+}
+
+/** Writes a sentence of the engine with the labels of the forms, and with dollars. @param {string} sentence */
+function inLabels(sentence) {
+  return sentence
+    .replace(/\b(ceiling_micros|reserve_micros|ceiling_max|tick|limit of) (\d+)/g, (_, what, micros) => `${what} ${exactDollars(micros)}`)
+    .replace(/is more than the bid_nodes_max (\d+) of (\S+)/, 'is more than the $1 that a bid in $2 may have')
+    .replace(/^nodes\b|\b(ceiling_micros|reserve_micros|max_nodes|ceiling_max)\b/g, (name) => LABELS[name]);
 }
 
 /**

@@ -119,6 +119,23 @@ for (const [colorScheme, width] of [['light', 1280], ['dark', 360], ['light', 36
   });
 }
 
+test('a table has room for its words at any width, and a market all its numbers', async () => {
+  const { page, context } = await openWindow(browser);
+  await page.goto(people.tenant.link);
+  await live(page);
+  for (const width of [360, 721, 900, 901, 1099, 1100, 1200]) {
+    await page.setViewportSize({ width, height: 740 });
+    await open(page, VIEWS[2]);
+    const narrow = await page.evaluate(() => [...document.querySelectorAll('td.state')].map((cell) => cell.clientWidth).filter((size) => size < 100));
+    assert.deepEqual(narrow, [], `a state at ${width} pixels`);
+    assert.deepEqual(await tooWide(page), [], `${width} pixels`);
+    await open(page, VIEWS[0]);
+    const row = page.getByRole('row').filter({ hasText: MARKET });
+    for (const part of ['.price', '.entry', '.floor', '.use', '.change', '.past']) await row.locator(part).waitFor();
+  }
+  await context.close();
+});
+
 test('the prices of public markets are there without JavaScript', async () => {
   const { page, context } = await openWindow(browser, { javaScriptEnabled: false });
   await page.goto(engine.url);

@@ -6,6 +6,7 @@ import { ticks } from '../src/chart.js';
 import { csv } from '../src/csv.js';
 import { dollars, exactInstant, parseDollars, plainDollars, span } from '../src/format.js';
 import { parser } from '../src/stream.js';
+import { refusalInWords } from '../src/words.js';
 
 test('money is short, and a limit that has to be reached is never shown too low', () => {
   assert.deepEqual(['0', '8165900', '19047700', '1234567890000', '42100', '100'].map((micros) => dollars(micros)),
@@ -43,6 +44,17 @@ test('a file has exact amounts, and no text becomes a formula', () => {
   const [head, row] = csv([charge]).split('\r\n');
   assert.equal(head.split(',').length, 13);
   assert.ok(row.endsWith(`released,"'=cmd=1, ""2""",0.019047,0.00,0.019047,vision,acme`), row);
+});
+
+test('a refusal has the labels of the form and dollars', () => {
+  const said = (code, message) => refusalInWords({ code, message });
+  assert.equal(said('NOT_A_TICK', 'ceiling_micros 2500050 is not a multiple of the tick 100 of a/b'), '“At most” $2.50005 is not a multiple of the tick $0.0001 of a/b.');
+  assert.equal(said('BAD_RESERVE', 'reserve_micros 50 is not a multiple of the tick 100 of a/b'), '“Reserve” $0.00005 is not a multiple of the tick $0.0001 of a/b.');
+  assert.equal(said('CEILING_TOO_HIGH', 'ceiling_micros 99000000 is above the ceiling_max 50000000 of a/b'), '“At most” $99.00 is above the highest ceiling $50.00 of a/b.');
+  assert.equal(said('TOO_MANY_NODES', 'max_nodes 5000 is more than the bid_nodes_max 1000 of a/b'), '“Nodes” 5000 is more than the 1000 that a bid in a/b may have.');
+  assert.equal(said('TOO_MANY_NODES', 'nodes 5000 is more than the bid_nodes_max 1000 of a/b'), '“Nodes” 5000 is more than the 1000 that a bid in a/b may have.');
+  assert.equal(said('LIMIT', "ceiling_micros 11000000 is above the account's limit of 10000000"), "“At most” $11.00 is above the account's limit of $10.00.");
+  assert.equal(said('LIMIT', "2 nodes are wanted or held, and 50 more are asked for; the account's limit is 20"), "2 nodes are wanted or held, and 50 more are asked for; the account's limit is 20.");
 });
 
 test('events of a stream are put together from any parts', () => {

@@ -22,6 +22,9 @@ test('an administrator opens a market, makes an account and a token, changes rul
   const { page, context, faults } = await openWindow(browser);
   await page.goto(`${engine.url}/#token=${engine.admin}`);
   await live(page);
+  /** @type {string[]} */
+  const drills = [];
+  page.on('request', (request) => { if (request.url().includes('/v1/inject/')) drills.push(request.url()); });
   await page.getByRole('link', { name: 'Administration' }).click();
   const dialog = page.getByRole('dialog');
 
@@ -65,11 +68,17 @@ test('an administrator opens a market, makes an account and a token, changes rul
   await page.getByLabel('Give a notice to node').fill(allocations[0].allocation);
   await page.getByRole('button', { name: 'Pre-empt' }).click();
   await page.getByText(`Node ${allocations[0].allocation} has a notice.`).waitFor();
+  assert.equal(drills.length, 1, 'no drill but that of the button');
 
   await page.getByRole('button', { name: 'Revoke, token of blue' }).click();
   await dialog.getByRole('button', { name: 'Revoke' }).click();
   await page.getByRole('button', { name: 'Revoke, token of blue' }).waitFor({ state: 'detached' });
   await assert.rejects(engine.call(secret, 'GET', '/v1/bids'), /UNAUTHENTICATED/);
+
+  await market.getByRole('button', { name: 'Close' }).click();
+  await dialog.getByRole('button', { name: 'Close' }).click();
+  await market.getByText('closing').waitFor();
+  assert.equal(await market.getByRole('button', { name: 'Close' }).isVisible(), false);
 
   await page.getByRole('button', { name: 'New account' }).click();
   await dialog.getByLabel('Name').fill('no good');

@@ -51,7 +51,7 @@ test('a tenant places a bid, is outbid, stays, sees the bill and releases, by mo
   const rivalForm = other.page.getByRole('form', { name: 'Place a bid' });
   await rivalForm.getByLabel('At most, $ per node-hour').fill('12');
   await rivalForm.getByLabel('Nodes', { exact: true }).fill('2');
-  await rivalForm.getByText('At $12.00 your bid waits').waitFor();
+  await rivalForm.getByText('At $12.00 you get 1 of them at once, and your bid waits for 1 more.').waitFor();
   await rivalForm.getByLabel('At most, $ per node-hour').fill('20');
   await rivalForm.getByText('At $20.00 you get 2 nodes at once.').or(rivalForm.getByText('At $20.00 your bid waits')).waitFor();
   await rivalForm.getByRole('button', { name: 'Place bid' }).click();
@@ -60,8 +60,9 @@ test('a tenant places a bid, is outbid, stays, sees the bill and releases, by mo
   await page.locator('#assertive').getByText(/^Notice for node \d+: it ends in/).waitFor({ state: 'attached' });
   await nodeRow(page).getByRole('button', { name: 'Why?' }).click();
   await page.getByRole('dialog').getByText('displaced it').waitFor();
+  assert.equal(await page.getByRole('dialog').locator('.lead time').count(), 1, 'an instant in a sentence is one as people read it');
   await page.getByRole('button', { name: 'Close' }).click();
-  await nodeRow(page).getByRole('button', { name: 'Stay for $19.05' }).click();
+  await nodeRow(page).getByRole('button', { name: 'Raise to $19.05 and stay' }).click();
   await nodeRow(page).getByText('Running').waitFor();
   await page.getByRole('region', { name: 'Bids' }).getByText('$19.05').waitFor();
   await other.page.getByText('Wants 1 more').waitFor();
@@ -114,7 +115,7 @@ test('the same story works with the keyboard alone', async () => {
     'the focus goes to the next button when its own is gone');
 
   const bid = await engine.bid(rival, market, 20, 2);
-  await tabTo(page, nodeRow(page).getByRole('button', { name: /^Stay for/ }));
+  await tabTo(page, nodeRow(page).getByRole('button', { name: /^Raise to/ }));
   await keys.press('Enter');
   await nodeRow(page).getByText('Running').waitFor();
   await engine.ready(rival, bid);
@@ -139,6 +140,49 @@ test('the same story works with the keyboard alone', async () => {
   assert.equal(await page.evaluate(() => document.activeElement?.tagName), 'H1');
   await page.getByText('0 running nodes').waitFor();
   assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test('a tenant sees what a change of a bid costs and does before it is sent', async () => {
+  const market = 'h100-8x/charged';
+  await engine.market(market, provider);
+  await engine.call(engine.admin, 'PATCH', `/v1/markets/${market}/rules`, { rules: { min_charge_us: '300000000' } });
+  const [tenant, rival] = [await engine.person('tenant-g', 'TENANT'), await engine.person('tenant-h', 'TENANT')];
+  await engine.ready(tenant, await engine.bid(tenant, market, 12, 3));
+  const { page, context, faults } = await openWindow(browser);
+  await page.goto(tenant.link);
+  await live(page);
+  const dialog = page.getByRole('dialog');
+  const form = page.getByRole('form', { name: 'Place a bid' });
+  await page.getByText('Wants 1 more').waitFor();
+  await form.getByLabel('Market').selectOption(market);
+  await form.getByLabel('At most, $ per node-hour').fill('12');
+  await form.getByText(/^At \$12\.00 your bid waits:/).waitFor();
+  assert.equal(await form.getByText('that others want').count(), 0, 'the node that an own bid waits for is not wanted by others');
+  await form.getByLabel('At most, $ per node-hour').fill('12.00001');
+  await form.getByRole('button', { name: 'Place bid' }).click();
+  await form.getByRole('alert').getByText('“At most” $12.00001 is not a multiple of the tick $0.0001').waitFor();
+  await form.getByLabel('At most, $ per node-hour').fill('12.0001');
+  assert.equal(await form.getByRole('alert').textContent(), '', 'an error goes when its field is corrected');
+
+  await page.getByRole('button', { name: /^Amend/ }).click();
+  await dialog.getByLabel('At most, $ per node-hour').fill('11');
+  await dialog.getByText('A lower ceiling makes its nodes easier to outbid. It waits: one node more now needs $12.60.').waitFor();
+  await dialog.getByLabel('At most, $ per node-hour').fill('13');
+  await dialog.getByText('It waits').waitFor({ state: 'detached' });
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: /^Cancel, bid/ }).click();
+  await dialog.getByText('A node that ends now without a notice is billed for at least 5 min.').waitFor();
+  await page.keyboard.press('Escape');
+
+  await engine.bid(rival, market, 20, 1);
+  const other = await openWindow(browser);
+  await other.page.goto(rival.link);
+  await other.page.getByText('Filled soon').waitFor();
+  await other.page.getByRole('button', { name: /^Cancel, bid/ }).click();
+  await other.page.getByRole('dialog').getByText('It gives up 1 claim on nodes under notice. A claim that is given up is billed for 5 min.').waitFor();
+  assert.deepEqual([...faults, ...other.faults], []);
+  await other.context.close();
   await context.close();
 });
 
@@ -199,5 +243,14 @@ test('a price is on the page when it changes', async () => {
   await engine.bid(tenant, market, 4.5, 1);
   await row.getByText('$4.50').waitFor();
   await row.getByText('1 of 1').waitFor();
+
+  // The chart follows the price also while it reads no bars.
+  await page.getByRole('link', { name: market }).click();
+  await page.locator('.chart .line').waitFor({ state: 'attached' });
+  await page.route('**/prices?*', (route) => route.abort());
+  const line = await page.locator('.chart .line').getAttribute('d');
+  await engine.bid(tenant, market, 4.8, 1);
+  await page.waitForFunction((before) => document.querySelector('.chart .line')?.getAttribute('d') !== before, line);
+  await page.locator('.numbers').getByText('$4.80').first().waitFor();
   await context.close();
 });

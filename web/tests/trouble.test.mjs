@@ -91,7 +91,7 @@ test('a page that is not seen says in its title that a node has a notice, and is
   await show(true);
   await show(false);
   await live(page);
-  await page.getByRole('button', { name: /^Stay for/ }).click();
+  await page.getByRole('button', { name: /^Raise to/ }).click();
   await page.getByText('Running').waitFor();
   assert.deepEqual(faults, []);
   await context.close();

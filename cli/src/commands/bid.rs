@@ -4,17 +4,17 @@ mod place;
 mod show;
 mod wait;
 
-use crate::args::{Key, Limit, Pair, Whose, its_number, map, states, word};
+use crate::args::{Key, Limit, NoPrice, Pair, Whose, its_number, map, states, word};
 use crate::config::Context;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::suggestion;
 use clap::{ArgGroup, Args, Subcommand};
 use kubebid_client::v1::allocation::State as NodeState;
-use kubebid_client::v1::bid::State;
+use kubebid_client::v1::bid::{State, UnfilledReason};
 use kubebid_client::v1::cancel_bid_request::Mode;
 use kubebid_client::v1::{
     AmendBidRequest, Bid as BidDetail, CancelBidRequest, GetBidRequest, ListAllocationsRequest,
-    ListBidsRequest, QuoteBidRequest,
+    ListBidsRequest, QuoteBidRequest, QuoteBidResponse,
 };
 use kubebid_client::{Client, Code, Dollars, Error};
 use std::collections::BTreeSet;
@@ -36,6 +36,7 @@ Bids that are closed and hold no node are shown with --all, and with --state clo
 Examples:
   kubebid bid list
   kubebid bid list --all -o csv
+  kubebid bid list -o name               the numbers alone, for scripts
   kubebid bid list --unmet --label team=vision
   kubebid --as admin bid list --all-accounts -o wide")]
     #[command(visible_alias = "ls")]
@@ -59,6 +60,10 @@ Examples:
     /// End the search of a bid, and its nodes or not
     #[command(after_help = "\
 One of --keep and --release is needed. A bid whose search is over can still be cancelled with --release.
+
+A node that is given back without a notice is billed for at least the minimum charge of its market.
+Each claim of the bid is given up in both cases, and is billed for the minimum charge:
+see `kubebid market show MARKET`.
 
 Examples:
   kubebid bid cancel 12 --keep           stop searching, keep what it holds until outbid
@@ -89,6 +94,8 @@ pub(crate) struct Quote {
     /// Say why this ceiling would not do, in dollars per node-hour
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     max: Option<Dollars>,
+    #[command(flatten)]
+    _price: NoPrice,
 }
 
 #[derive(Args)]
@@ -126,6 +133,8 @@ pub(crate) struct Amend {
     /// Number of nodes in all
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
+    #[command(flatten)]
+    _price: NoPrice,
     #[command(flatten)]
     key: Key,
 }
@@ -175,12 +184,54 @@ impl Quote {
                 if let Some(instance_type) = &self.place.instance_type {
                     suggestion::note_unknown_type(context, instance_type).await;
                 }
-                context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, view))
+                context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, &[], view))
             }
-            Ok(answer) => context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, view)),
+            Ok(answer) => {
+                let partial = self.partial(context, &answer).await?;
+                context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, &partial, view))
+            }
             Err(error) => Err(place::off_tick(context, error, &self.place, self.max).await),
         }
     }
+
+    /// Returns what the ceiling gets at once in each market that has some of the nodes, but not all.
+    async fn partial(
+        &self,
+        context: &Context,
+        answer: &QuoteBidResponse,
+    ) -> Result<Vec<show::Partial>, Error> {
+        let mut partial = Vec::new();
+        let Some(ceiling) = self.max.filter(|_| !context.out.is_message()) else { return Ok(partial) };
+        for quote in &answer.quotes {
+            if quote.unfilled_reason() == UnfilledReason::MinimumNotMet {
+                let nodes = at_once(&context.client, &quote.market, ceiling, self.nodes).await?;
+                partial.push(show::Partial { market: quote.market.clone(), ceiling, nodes });
+            }
+        }
+        Ok(partial)
+    }
+}
+
+/// Returns how many of `nodes` a ceiling gets at once in a market that has one of them, but not all: the most for which a
+/// quote has no obstacle.
+async fn at_once(client: &Client, market: &str, ceiling: Dollars, nodes: u32) -> Result<u32, Error> {
+    let (mut enough, mut too_many) = (1, nodes);
+    while too_many - enough > 1 {
+        let middle = enough + (too_many - enough) / 2;
+        let request = QuoteBidRequest {
+            markets: vec![market.to_owned()],
+            nodes: Some(middle),
+            ceiling_micros: Some(ceiling.0),
+            ..Default::default()
+        };
+        let answer = client.quote_bid(request).await?;
+        if answer.quotes.iter().all(|quote| quote.unfilled_reason.is_none()) {
+            enough = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    Ok(enough)
 }
 
 impl ListArgs {
@@ -278,12 +329,8 @@ impl Cancel {
         let answer = match context.client.cancel_bid(request).await {
             Ok(answer) => answer,
             Err(error) if error.code() == Some(&Code::Closed) => {
-                let held = context.client.get_bid(GetBidRequest { bid, min_seq: 0 }).await?.bid;
-                let next = match held.filter(|bid| bid.held + bid.under_notice > 0) {
-                    Some(_) => format!("give back its nodes: kubebid bid cancel {bid} --release"),
-                    None => "nothing is left to do: it searches no more, and holds no node".to_owned(),
-                };
-                return Err(Failure::from(error).next(next));
+                let known = context.client.get_bid(GetBidRequest { bid, min_seq: 0 }).await?.bid;
+                return Err(Failure::from(error).next(after_close(&known.unwrap_or_default())));
             }
             Err(error) => return Err(error.into()),
         };
@@ -292,10 +339,25 @@ impl Cancel {
     }
 }
 
+/// Returns what is left to do with a bid whose search is over.
+fn after_close(bid: &BidDetail) -> String {
+    match (bid.held + bid.under_notice, bid.claimed) {
+        (0, 0) => "nothing is left to do: it searches no more, and holds no node".to_owned(),
+        (0, _) => format!("give up its claims: kubebid bid cancel {} --release", bid.bid),
+        _ => format!("give back its nodes: kubebid bid cancel {} --release", bid.bid),
+    }
+}
+
 /// Returns the failure of a cancellation that does not say what becomes of the nodes.
 async fn keep_or_release(context: &Context, number: u64) -> Result<Failure, Error> {
     let answer = context.client.get_bid(GetBidRequest { bid: number, min_seq: 0 }).await?;
-    let nodes = match answer.bid.map_or(0, |bid| bid.held + bid.under_notice) {
+    let bid = answer.bid.unwrap_or_default();
+    if bid.state() == State::Closed && bid.held + bid.under_notice + bid.claimed == 0 {
+        return Ok(
+            Failure::new(Exit::Refused, format!("CLOSED: bid {number} is closed")).next(after_close(&bid))
+        );
+    }
+    let nodes = match bid.held + bid.under_notice {
         0 => "no node yet".to_owned(),
         1 => "1 node".to_owned(),
         nodes => format!("{nodes} nodes"),

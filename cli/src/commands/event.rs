@@ -155,6 +155,8 @@ fn field(name: &str, value: &Value, view: &View) -> Option<(String, String)> {
     };
     let number = text.parse::<u64>().ok();
     let (name, text) = match (name.strip_suffix("_micros"), name.strip_suffix("_us"), number) {
+        // No bid loses (R9).
+        (Some("highest_losing"), _, Some(0)) => ("highest_losing", usd(None)),
         (Some(name), _, Some(micros)) if view.is_for_people() => (name, usd(Some(micros))),
         (Some(name), _, Some(micros)) => (name, dollars(Some(micros))),
         (None, Some(name), Some(at_us)) => (name, view.moment(at_us)),
@@ -213,6 +215,9 @@ mod tests {
         expect!["2026-11-20T19:00:00.250Z  12.3  bid_placed  bid=12  ceiling=$2.50  markets=a/b,c/d  max_nodes=4  min_nodes=1  tenant=acme"].assert_eq(&line(Kind::BidPlaced(placed)));
         let numbers = PriceNumbers { market_price_micros: 1_500_000, ..Default::default() };
         let changed = PriceChanged { market: "a/b".into(), numbers: Some(numbers) };
-        expect!["2026-11-20T19:00:00.250Z  12.3  price_changed  market=a/b  highest_losing=$0.00  market_price=$1.50"].assert_eq(&line(Kind::PriceChanged(changed)));
+        expect![
+            "2026-11-20T19:00:00.250Z  12.3  price_changed  market=a/b  highest_losing=-  market_price=$1.50"
+        ]
+        .assert_eq(&line(Kind::PriceChanged(changed)));
     }
 }

@@ -35,7 +35,10 @@ impl Login {
             return Err(Failure::usage("login to which engine?")
                 .next("name it: kubebid login --endpoint https://market.example"));
         };
-        let name = connection.context_name().map_or_else(|| host(&endpoint), str::to_owned);
+        let name = match connection.context_name() {
+            Some(name) => name.to_owned(),
+            None => context_of(&profile, &endpoint).unwrap_or_else(|| host(&endpoint)),
+        };
         let known = profile.contexts.get(&name);
         if let Some(context) = known.filter(|context| without_slashes(&context.endpoint) != endpoint) {
             return Err(Failure::usage(format!(
@@ -64,16 +67,27 @@ impl Login {
         context.ca_file = ca_file;
         context.default = Some(account.name.clone());
         context.tokens.insert(account.name.clone(), secret);
-        profile.current = Some(name.clone());
+        let was = profile.current.replace(name.clone()).filter(|was| *was != name);
         write(&profile, &path)?;
         connection.output().answer(&account, |_| {
             let roles: Vec<_> = account.roles().map(|role| role.as_str_name().to_lowercase()).collect();
             let (account, roles) = (&account.name, roles.join(", "));
-            format!("you are {account} ({roles}) at {endpoint}: the context `{name}` of {}", path.display())
+            let path = path.display();
+            let now =
+                was.map(|was| format!(", which replaces `{was}` as the current one")).unwrap_or_default();
+            format!("you are {account} ({roles}) at {endpoint}: the context `{name}` of {path}{now}")
         })?;
         warn_of_variables();
         Ok(())
     }
+}
+
+/// Returns the name of a context of this endpoint: the current one, if it is of it.
+fn context_of(profile: &Profile, endpoint: &str) -> Option<String> {
+    let is_of = |name: &&String| {
+        profile.contexts.get(*name).is_some_and(|context| without_slashes(&context.endpoint) == endpoint)
+    };
+    profile.current.iter().chain(profile.contexts.keys()).find(is_of).cloned()
 }
 
 /// Says which variables count before the context that the profile names.

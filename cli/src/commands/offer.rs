@@ -96,7 +96,7 @@ impl Offer {
                     reserve_micros: reserve.0,
                 };
                 let answer = client.put_offer(request).await?;
-                out.answer(&answer, |_| format!("{market}: {capacity} units at ${reserve}"))
+                out.answer(&answer, |_| format!("{market}: {} at ${reserve}", units(capacity)))
             }
             Offer::List(args) => {
                 let request = ListOffersRequest {
@@ -129,6 +129,10 @@ impl Offer {
             }
         }
     }
+}
+
+fn units(count: u32) -> String {
+    format!("{count} {}", if count == 1 { "unit" } else { "units" })
 }
 
 fn list(offers: &[PrintDetail], view: &View) -> String {

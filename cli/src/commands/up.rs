@@ -10,9 +10,9 @@ use kubebid_client::{Client, Error};
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::runtime::clock::Clock;
-use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
-use kubebid_engine::store::{StoreLocation, StoreOptions, forget_sqlite};
-use kubebid_engine::{Engine, EngineOptions};
+use kubebid_engine::server::{ConnectionLimits, ServeError, Server, ServerConfig};
+use kubebid_engine::store::{Fault, StoreLocation, StoreOptions, forget_sqlite};
+use kubebid_engine::{Engine, EngineError, EngineOptions};
 use market_sim::demo::{self, Clients, setup};
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ pub(crate) struct Up {
     /// Forget what is in the folder
     #[arg(long)]
     fresh: bool,
-    /// Address of gRPC and REST
+    /// Address of gRPC, REST and the market page
     #[arg(long, env = "KUBEBID_LISTEN", default_value = "127.0.0.1:7440", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Address of /livez, /readyz and /metrics
@@ -60,6 +60,8 @@ pub(crate) struct Up {
 const PLAYED: &str = "tenant-a";
 /// The maker that its tokens name.
 const MAKER: &str = "kubebid up";
+/// Advice on a start beside a market that runs.
+const SECOND: &str = "is another engine running? a second market needs its own folder and ports: name them with --folder, --listen and --ops-listen";
 
 impl Up {
     pub(crate) async fn run(self) -> Result<(), Failure> {
@@ -73,7 +75,7 @@ impl Up {
         // Before anything is forgotten: an engine that cannot be reached starts no market anew.
         let server = self.bind().await?;
         if self.fresh {
-            forget_sqlite(&database).map_err(|error| local::fault(&error))?;
+            forget_sqlite(&database).map_err(|fault| unopened(&fault.into()))?;
             forget(&admin_file).map_err(at)?;
         }
         if admin_file.exists() && !database.exists() {
@@ -86,7 +88,7 @@ impl Up {
         let options = EngineOptions::new(StoreOptions::new(StoreLocation::Sqlite(database)), Clock::Real);
         // A laptop's clock may stand anywhere after a night, and nobody owes money here.
         let options = EngineOptions { accept_time_jump: true, ..options };
-        let (engine, running) = Engine::start(options).await.map_err(|error| local::fault(&error))?;
+        let (engine, running) = Engine::start(options).await.map_err(|error| unopened(&error))?;
         bootstrap_admin(engine.store(), &admin_file).await.map_err(|error| local::fault(&error))?;
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let serving = tokio::spawn(server.run(engine, running, async {
@@ -135,7 +137,10 @@ impl Up {
                 ..ApiOptions::default()
             },
         };
-        Server::bind(config).await.map_err(|error| local::unserved(&error))
+        Server::bind(config).await.map_err(|error| {
+            let failure = local::unserved(&error);
+            if matches!(error, ServeError::Listen { .. }) { failure.next(SECOND) } else { failure }
+        })
     }
 
     fn welcome(&self, endpoint: &str, people: &BTreeMap<String, String>, profile: &Path) -> String {
@@ -164,6 +169,8 @@ This outbids you; within a minute your node gets a notice:
 Keep the node by raising above its price to stay, and see what it cost:
   kubebid bid amend BID --max 40
   kubebid charges statement
+Sell a node, which you boot and report ready once it is sold (docs/tutorials/provider.md):
+  kubebid --as provider offer put {market} --capacity 1 --reserve 8
 Take a node away for a drill, or see what else can go wrong:
   kubebid --as admin inject preempt ALLOCATION
   kubebid inject --help
@@ -189,6 +196,12 @@ Ctrl-C stops.",
             lines(&|token| page_link(endpoint, token)),
         )
     }
+}
+
+/// Returns the failure of a store, with advice if another engine has it open.
+fn unopened(error: &EngineError) -> Failure {
+    let failure = local::fault(error);
+    if matches!(error, EngineError::Store(Fault::InUse { .. })) { failure.next(SECOND) } else { failure }
 }
 
 fn forget(file: &Path) -> std::io::Result<()> {

@@ -216,5 +216,6 @@ async fn a_command_waits_for_an_engine_that_is_away_and_says_so() {
     assert!(note.contains("trying again for 5m"), "{note}");
     engine.restart(&[]);
     assert!(placing.0.wait().expect("it ends").success(), "{said:?}");
-    assert_eq!(tenant.prints("bid list -o name").lines().count(), 1);
+    // The lists follow the commands.
+    until("one bid is listed", || tenant.prints("bid list -o name").lines().count() == 1).await;
 }

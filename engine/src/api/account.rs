@@ -2,6 +2,7 @@
 
 use super::Api;
 use crate::auth::caller::Caller;
+use crate::store::Role;
 use crate::wire::admin;
 use crate::wire::status::ApiError;
 use kubebid_proto::v1;
@@ -23,6 +24,7 @@ impl Api {
             open_bids: used.bids,
             nodes_wanted: used.nodes,
             units_offered,
+            drills_allowed: self.0.drills.is_some() && caller.roles.has(Role::Admin),
         })
     }
 }

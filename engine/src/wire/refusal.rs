@@ -4,6 +4,7 @@ use super::echo::quoted;
 use super::status::{ApiError, Code};
 use crate::events::visibility::as_missing;
 use kubebid_core::command::{PlaceBid, RuleChange, RuleValue};
+use kubebid_core::market_rules::OFFER_UNITS_MAX;
 use kubebid_core::units::BidId;
 use kubebid_core::views::RefusalDetail;
 use kubebid_core::{Command, MarketRules, Price, Reject};
@@ -49,6 +50,17 @@ fn sentence(command: &Command, reject: Reject, detail: &RefusalDetail) -> Option
         }
         (Reject::BadReserve, Command::PutOffer { reserve, .. }) => {
             of_price("reserve_micros", *reserve, detail)
+        }
+        (Reject::BadCapacity, Command::PutOffer { market, capacity: 0, .. }) => {
+            Some(format!("nothing is offered in {market}: the capacity of a new offer is 1 or more"))
+        }
+        (Reject::BadCapacity, Command::PutOffer { capacity, .. }) => {
+            Some(format!("the capacity of an offer is {OFFER_UNITS_MAX} at most, not {capacity}"))
+        }
+        (Reject::UnknownUnit, Command::WithdrawUnit { unit, .. } | Command::ReportUnitLost { unit, .. })
+            if unit.provider.as_str().is_empty() =>
+        {
+            Some("a unit is written as in h100-8x/eu-west:acme#1".to_owned())
         }
         (Reject::UnknownUnit, Command::WithdrawUnit { unit, .. } | Command::ReportUnitLost { unit, .. }) => {
             Some(format!("you offer no unit {}", quoted(&unit.to_string())))

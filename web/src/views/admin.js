@@ -4,6 +4,7 @@ import { list, marketPath, request } from '../api.js';
 import { announce, field, finder, h, keyed, openDialog, setText, table } from '../dom.js';
 import { dollars, span, time } from '../format.js';
 import { live, wantMarkets } from '../live.js';
+import { session } from '../session.js';
 import { refusalInWords } from '../words.js';
 
 const ROLES = ['TENANT', 'PROVIDER', 'VIEWER', 'ADMIN'];
@@ -15,12 +16,15 @@ const LIMITS = [
   ['refusals_per_second', 'Refused commands a second'], ['commands_per_day', 'Commands a day'],
 ];
 
-/** Rules that the form shows: name, label, kind, and factor to the unit of the API. @type {[string, string, number, boolean][]} */
+/** Rules that the form shows: name, label, factor to the unit of the API, and true if it is a text there. @type {[string, string, number, boolean][]} */
 const RULES = [
   ['min_runtime_us', 'Protected for, seconds', 1e6, true], ['notice_us', 'Notice, seconds', 1e6, true],
   ['start_timeout_us', 'Start time-out, seconds', 1e6, true], ['min_charge_us', 'Least charge, seconds', 1e6, true],
   ['increment_bps', 'To displace, % more', 100, false], ['fee_bps', 'Fee, %', 100, false], ['bid_nodes_max', 'Nodes of a bid', 1, false],
+  ['ceiling_max_micros', 'Highest ceiling, $', 1e6, true],
 ];
+/** A rule that is set once, when the market is opened. @type {[string, string, number, boolean]} */
+const TICK = ['tick_micros', 'Tick, $', 1e6, true];
 
 /** @returns {import('../main.js').View} */
 export function adminView() {
@@ -78,12 +82,16 @@ export function adminView() {
   }
   function drawMarkets() {
     keyed(markets.body, findMarkets.pick([...live.markets.values()], (market) => market.market), (market) => market.market, (first) => {
-      const [runtime, notice] = [h('td', { class: 'number mid' }), h('td', { class: 'number mid' })];
+      const [runtime, notice, state] = [h('td', { class: 'number mid' }), h('td', { class: 'number mid' }), h('span', { class: 'hint' })];
+      const close = button('Close', () => closeDialog(first.market), first.market);
       return {
-        root: h('tr', {}, h('th', { scope: 'row' }, first.market), runtime, notice, h('td', {}, h('div', { class: 'actions' }, button('Rules', () => rulesDialog(first.market), first.market)))),
+        root: h('tr', {}, h('th', { scope: 'row' }, first.market, state), runtime, notice,
+          h('td', {}, h('div', { class: 'actions' }, button('Rules', () => rulesDialog(first.market), first.market), close))),
         update: (/** @type {any} */ next) => {
           setText(runtime, span(Number(next.rules.min_runtime_us)));
           setText(notice, span(Number(next.rules.notice_us)));
+          setText(state, { CLOSING: 'closing', ENDED: 'ended' }[/** @type {string} */ (next.state)] ?? '');
+          close.hidden = next.state !== 'OPEN';
         },
       };
     });
@@ -97,6 +105,7 @@ export function adminView() {
   const formDialog = (title, fields, verb, work, then) => {
     const refused = h('p', { class: 'error', role: 'alert' });
     openDialog(title, (dialog) => [h('form', {
+      oninput: () => { refused.textContent = ''; },
       onsubmit: async (/** @type {SubmitEvent} */ event) => {
         event.preventDefault();
         refused.textContent = '';
@@ -157,7 +166,11 @@ export function adminView() {
     [h('p', {}, 'It is worth nothing at once, for good, and the open pages of its bearer end.')], 'Revoke',
     () => request('DELETE', `/v1/tokens/${encodeURIComponent(token.token_id)}`));
 
-  const ruleFields = (/** @type {any} */ rules) => RULES.map(([key, label, factor, isText]) => {
+  const closeDialog = (/** @type {string} */ name) => formDialog(`Close the market ${name}?`,
+    [h('p', {}, 'It takes no new bids and offers. Nodes and bids in it go on, and it ends with its last unit. Whoever opens it again gets it as it was.')], 'Close',
+    () => request('POST', marketPath(name, 'close')));
+
+  const ruleFields = (/** @type {any} */ rules) => (rules ? RULES : [...RULES, TICK]).map(([key, label, factor, isText]) => {
     const input = h('input', { type: 'number', min: '0', step: 'any', value: rules ? Number(rules[key]) / factor : undefined, placeholder: 'default' });
     return { key, root: field(label, input), read: () => (input.value === '' ? undefined : isText ? String(Math.round(Number(input.value) * factor)) : Math.round(Number(input.value) * factor)) };
   });
@@ -181,7 +194,7 @@ export function adminView() {
   function drills() {
     const node = h('input', { inputmode: 'numeric', pattern: '\\d+', required: true, autocomplete: 'off' });
     const said = h('p', { role: 'status' });
-    const panel = h('section', { class: 'panel', 'aria-labelledby': 'drills-title', hidden: true }, h('h2', { id: 'drills-title' }, 'Drill'),
+    const panel = h('section', { class: 'panel', 'aria-labelledby': 'drills-title', hidden: !session.person?.drills }, h('h2', { id: 'drills-title' }, 'Drill'),
       h('form', {
         class: 'row',
         onsubmit: async (/** @type {SubmitEvent} */ event) => {
@@ -194,8 +207,6 @@ export function adminView() {
           }
         },
       }, field('Give a notice to node', node), h('button', { type: 'submit' }, 'Pre-empt')), said);
-    // No node has the number 0: the refusal says whether the engine allows drills.
-    request('POST', '/v1/inject/allocations/0/preempt', {}).catch((problem) => { panel.hidden = problem.code === 'INJECT_DISABLED'; });
     return panel;
   }
 

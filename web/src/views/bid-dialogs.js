@@ -1,9 +1,9 @@
 // The dialogs that amend and cancel a bid.
 
-import { command } from '../api.js';
-import { announce, field, h, openDialog } from '../dom.js';
-import { dollars, parseDollars, plainDollars, plural } from '../format.js';
-import { ownAfter } from '../live.js';
+import { command, request } from '../api.js';
+import { announce, field, h, openDialog, setText } from '../dom.js';
+import { dollars, parseDollars, plainDollars, plural, span } from '../format.js';
+import { live, looksIn, ownAfter } from '../live.js';
 import { refusalInWords } from '../words.js';
 
 /**
@@ -22,13 +22,46 @@ async function send(dialog, error, work, done) {
   }
 }
 
+/** Returns the time that is billed at least for what a tenant gives up, or nothing if it is free. @param {string[]} markets in which it may be */
+export function leastCharge(markets) {
+  const [first, ...others] = new Set(markets.map((market) => live.markets.get(market)?.rules.min_charge_us));
+  if (first === undefined || others.length > 0) return 'the least charge of its market';
+  return first === '0' ? '' : span(Number(first));
+}
+
+/** Says what the claims cost that a bid gives up. @param {any} bid @param {number} claims @returns {string[]} */
+function claimsGivenUp(bid, claims) {
+  const least = leastCharge([...live.markets.keys()].filter((market) => looksIn(bid, market)));
+  return claims > 0 && least ? [`It gives up ${plural(claims, 'claim')} on nodes under notice. A claim that is given up is billed for ${least}.`] : [];
+}
+
 /** @param {any} bid */
 export function amendDialog(bid) {
   const ceiling = h('input', { inputmode: 'decimal', value: plainDollars(bid.ceiling_micros), required: true, autocomplete: 'off' });
   const nodes = h('input', { type: 'number', min: '0', step: '1', value: bid.max_nodes, required: true });
   const error = h('p', { class: 'error', role: 'alert' });
+  const effect = h('p', { class: 'quote brief', role: 'status' });
+  let asked = 0;
+  /** Warns of what the change does to the nodes that the bid has, and to those that it still wants. */
+  const look = async () => {
+    error.textContent = '';
+    asked += 1;
+    const mine = asked;
+    const micros = parseDollars(ceiling.value);
+    const [wanted, has] = [Number(nodes.value), bid.held + bid.claimed];
+    const words = claimsGivenUp(bid, Math.min(bid.claimed, has - wanted));
+    if (micros !== null && micros < BigInt(bid.ceiling_micros) && has > 0) words.push('A lower ceiling makes its nodes easier to outbid.');
+    if (micros !== null && wanted > has) {
+      const scope = bid.markets.length ? { markets: bid.markets } : { instance_type: bid.instance_type };
+      const entry = await request('POST', '/v1/bids/quote', { ...scope, nodes: 1 }).then(({ quotes }) => quotes[0]?.entry_price_micros, () => '0');
+      if (entry === undefined) words.push('It waits: no ceiling gets one node more at once now.');
+      else if (micros < BigInt(entry)) words.push(`It waits: one node more now needs ${dollars(entry, 'up')}.`);
+    }
+    if (mine === asked) setText(effect, words.join(' '));
+  };
   openDialog(`Amend bid ${bid.bid}`, (dialog) => [
     h('form', {
+      oninput: look,
       onsubmit: (/** @type {SubmitEvent} */ event) => {
         event.preventDefault();
         const micros = parseDollars(ceiling.value);
@@ -51,6 +84,7 @@ export function amendDialog(bid) {
     error,
     field('At most, $ per node-hour', ceiling, `Now ${dollars(bid.ceiling_micros)}. You pay what keeps the others out, never more than this.`),
     field('Nodes', nodes, `Now ${bid.max_nodes}.`),
+    effect,
     h('div', { class: 'actions' },
       h('button', { type: 'submit', class: 'primary' }, 'Amend'),
       h('button', { type: 'button', onclick: () => dialog.close() }, 'Back'))),
@@ -61,6 +95,8 @@ export function amendDialog(bid) {
 export function cancelDialog(bid) {
   const error = h('p', { class: 'error', role: 'alert' });
   const held = bid.held + bid.under_notice;
+  const least = leastCharge(live.nodes.filter((node) => node.bid === bid.bid).map((node) => node.market));
+  const costs = [...(bid.held > 0 && least ? [`A node that ends now without a notice is billed for at least ${least}.`] : []), ...claimsGivenUp(bid, bid.claimed)];
   openDialog(`Cancel bid ${bid.bid}?`, (dialog) => {
     const button = (/** @type {string} */ text, /** @type {string} */ mode, /** @type {string} */ kind) => h('button', {
       type: 'button', class: kind,
@@ -68,8 +104,9 @@ export function cancelDialog(bid) {
     }, text);
     return [
       h('p', {}, held
-        ? `It holds ${plural(held, 'node')}. They can end now, or stay yours until somebody outbids them.`
+        ? `It holds ${plural(held, 'node')}. ${held === 1 ? 'It' : 'They'} can end now, or stay yours until another bid takes ${held === 1 ? 'it' : 'them'}.`
         : 'It ends its search.'),
+      ...costs.map((cost) => h('p', {}, cost)),
       error,
       h('div', { class: 'actions' },
         button(held ? 'Cancel and release' : 'Cancel the bid', 'RELEASE', 'danger'),

@@ -12,6 +12,7 @@ export function loginView(logIn) {
   const button = h('button', { type: 'submit', class: 'primary' }, 'Log in');
   const form = h('form', {
     class: 'panel narrow',
+    oninput: () => { error.textContent = ''; },
     onsubmit: (/** @type {SubmitEvent} */ event) => {
       event.preventDefault();
       error.textContent = '';

@@ -4,7 +4,7 @@ import { clock, list, marketPath, request } from '../api.js';
 import { depthChart, priceChart } from '../chart.js';
 import { fill, h, keyed } from '../dom.js';
 import { dollars, plural, price, span, time } from '../format.js';
-import { live, publicMarket } from '../live.js';
+import { live, paced, publicMarket } from '../live.js';
 import { session } from '../session.js';
 import { eventInWords } from '../words.js';
 
@@ -21,7 +21,11 @@ const BARS_SHOWN = 180;
 /** The least time that a chart shows. */
 const LEAST_SPAN = 120 * SECOND;
 const DAY = 86_400 * SECOND;
-const CHART_MS = 2000;
+/** The time between two reads of the bars. Meanwhile the last one follows the price. */
+const CHART_MS = 5000;
+/** The least time between two drawings of the last bar, and between two reads of the depth. */
+const PRICE_MS = 600;
+const DEPTH_MS = 1000;
 const TICKER = 15;
 
 /** The five numbers, in the order of the guide. */
@@ -100,9 +104,13 @@ export function marketView(name) {
       // The connection shows that the engine is away; the next reading tells.
     }
   };
+  /** The price in the last bar as it is drawn. */
+  let drawnPrice = 0;
+  const priceNow = () => Number(live.markets.get(name)?.price.numbers.market_price_micros ?? 0);
   const drawChart = () => {
     const to = clock.now();
     const from = chartStart();
+    drawnPrice = priceNow();
     const shown = bars.filter((bar) => Number(bar.high_micros) > 0).map((bar) => {
       // Without an offer and a bid the price is 0, which is no price: a bar begins with the first one.
       const low = Number(bar.low_micros) || Number(bar.open_micros) || Number(bar.close_micros);
@@ -117,32 +125,30 @@ export function marketView(name) {
     const summary = sorted.length
       ? `Last ${range.name.toLowerCase()}: 10th percentile ${dollars(at(0.1))}, median ${dollars(at(0.5))}, 90th percentile ${dollars(at(0.9))}.`
       : 'No prices in this time.';
+    const last = shown.at(-1);
+    if (last && drawnPrice > 0) {
+      // The bars were read some seconds ago.
+      Object.assign(last, { end: Math.max(last.end, to), high: Math.max(last.high, drawnPrice), low: Math.min(last.low, drawnPrice), close: drawnPrice });
+    }
     chart.draw({ bars: shown, from, to, marks }, summary);
   };
-  let depthReading = false;
-  const readDepth = async () => {
-    if (depthReading) return;
-    depthReading = true;
+  const drawPrice = paced(PRICE_MS, async () => { if (!closed) drawChart(); });
+  const readDepth = paced(DEPTH_MS, async () => {
+    if (closed || document.hidden) return;
     try {
       const found = await request('GET', marketPath(name, 'depth?levels=1000'));
       const demand = found.demand.map((/** @type {any} */ level) => ({ price: Number(level.ceiling_micros), nodes: level.unmet + level.held + level.claimed }));
       const supply = found.supply.map((/** @type {any} */ level) => ({ price: Number(level.reserve_micros), nodes: level.free + level.allocated + level.notice }));
       const sum = (/** @type {{nodes: number}[]} */ levels) => levels.reduce((all, level) => all + level.nodes, 0);
-      depth.draw({ demand, supply, price: Number(live.markets.get(name)?.price.numbers.market_price_micros ?? 0) },
+      depth.draw({ demand, supply, price: priceNow() },
         `Depth: ${plural(sum(demand), 'node')} wanted or held, ${plural(sum(supply), 'unit')} offered.`);
     } catch {
       // As above.
     }
-    depthReading = false;
-  };
+  });
 
-  const refresh = setInterval(() => {
-    if (document.hidden || live.connection === 'lost') return;
-    readBars();
-    readDepth();
-  }, CHART_MS);
+  const refresh = setInterval(() => { if (!document.hidden && live.connection !== 'lost') readBars(); }, CHART_MS);
   readBars();
-  readDepth();
 
   const drawNumbers = () => {
     const market = live.markets.get(name);
@@ -200,7 +206,11 @@ export function marketView(name) {
     title: name,
     root,
     update: (topics) => {
-      if (topics.has('markets')) drawNumbers();
+      if (topics.has('markets')) {
+        drawNumbers();
+        readDepth();
+        if (bars.length && priceNow() !== drawnPrice) drawPrice();
+      }
       if (topics.has('events')) drawTicker();
     },
     close: () => {

@@ -20,10 +20,10 @@ export function marketLink(market) {
 /** @returns {import('../main.js').View} */
 export function marketsView() {
   const { root: rows, body } = table('Markets', [
-    { text: 'Market' }, { text: 'Price', number: true }, { text: 'Entry', number: true }, { text: 'Floor', number: true, class: 'wide' },
-    { text: 'In use', class: 'use mid' }, { text: 'Change', number: true, class: 'wide' }, { text: 'Last hour', class: 'past wide' },
+    { text: 'Market' }, { text: 'Price', number: true }, { text: 'Entry', number: true }, { text: 'Floor', number: true },
+    { text: 'In use', class: 'use' }, { text: 'Change', number: true }, { text: 'Last hour', class: 'past' },
   ]);
-  rows.classList.add('even');
+  rows.classList.add('cards', 'markets');
   const empty = h('p', { class: 'empty' }, 'No market is open.');
   const closing = new AbortController();
   const draw = () => {
@@ -64,7 +64,8 @@ export function marketsView() {
   /** @param {any} market */
   const row = (market) => {
     const name = market.market;
-    const [priceCell, entryCell, floorCell, useText, changeCell] = [h('td', { class: 'number strong' }), h('td', { class: 'number' }), h('td', { class: 'number wide' }), h('span', {}), h('td', { class: 'number wide' })];
+    const [priceCell, entryCell, floorCell, changeCell] = ['price strong', 'entry', 'floor', 'change'].map((kind) => h('td', { class: `number ${kind}` }));
+    const useText = h('span', {});
     const meter = h('span', { class: 'meter', 'aria-hidden': 'true' }, h('span', {}));
     const state = h('span', { class: 'hint', hidden: true }, 'closing');
     const spark = sparkline();
@@ -104,7 +105,7 @@ export function marketsView() {
     const root = h('tr', {},
       h('th', { scope: 'row' }, h('a', { href: marketLink(name) }, name), state),
       priceCell, entryCell, floorCell,
-      h('td', { class: 'use mid' }, h('span', {}, useText, meter)), changeCell, h('td', { class: 'past wide' }, spark.root));
+      h('td', { class: 'use' }, h('span', {}, useText, meter)), changeCell, h('td', { class: 'past' }, spark.root));
     return { root, update };
   };
 

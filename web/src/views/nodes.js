@@ -5,7 +5,7 @@ import { announce, busy, fill, finder, h, keyed, openDialog, setAttribute, setTe
 import { dollars, exactInstant, instant, plainDollars, plural, price, span, time } from '../format.js';
 import { live, ownAfter } from '../live.js';
 import { endReason, eventInWords, refusalInWords, unfilledReason } from '../words.js';
-import { amendDialog, cancelDialog } from './bid-dialogs.js';
+import { amendDialog, cancelDialog, leastCharge } from './bid-dialogs.js';
 import { explainDialog } from './explain.js';
 import { marketLink } from './markets.js';
 import { accessDialog } from './node-access.js';
@@ -104,7 +104,7 @@ export function nodesView(market) {
         say('warning', `Notice: ends in ${span(left(notice.deadline_us))}`, `${sentence(endReason(notice.reason))}. ${rest}`, notice.deadline_us);
         show(stay, Boolean(stays), release);
         if (stays) {
-          const label = `Stay for ${dollars(notice.price_to_stay_micros, 'up')}`;
+          const label = `Raise to ${dollars(notice.price_to_stay_micros, 'up')} and stay`;
           setText(stay, label);
           setAttribute(stay, 'aria-label', `${label}, node ${node.allocation}`);
           setAttribute(stay, 'title', `Raises bid ${node.bid}, for all its nodes, to at most $${plainDollars(notice.price_to_stay_micros)} per node-hour. You pay what keeps the others out, never more than this.`);
@@ -252,12 +252,11 @@ function sentence(words) {
  * @param {HTMLButtonElement} button
  */
 function releaseDialog(node, run, button) {
-  const market = live.markets.get(node.market);
-  const least = market ? span(Number(market.rules.min_charge_us)) : 'the least charge of the market';
+  const least = leastCharge([node.market]);
   openDialog(`Release node ${node.allocation}?`, (dialog) => [
     h('p', {}, node.notice
       ? 'It ends at once. Under notice that costs nothing extra.'
-      : `It ends at once, and its bid wants one node fewer. At least ${least} are billed.`),
+      : `It ends at once, and its bid wants one node fewer.${least ? ` It is billed for at least ${least}.` : ''}`),
     h('div', { class: 'actions' },
       h('button', {
         type: 'button', class: 'danger',

@@ -2,7 +2,7 @@
 
 import { command, list, marketPath, request } from '../api.js';
 import { announce, busy, field, fill, finder, h, keyed, openDialog, setAttribute, setText, table } from '../dom.js';
-import { amount, dollars, parseDollars, plainDollars, plural, price } from '../format.js';
+import { amount, dollars, parseDollars, plainDollars, plural, price, shortTime } from '../format.js';
 import { live, ownAfter } from '../live.js';
 import { refusalInWords } from '../words.js';
 import { marketLink } from './markets.js';
@@ -17,7 +17,10 @@ const STATES = { FREE: 'Free', ALLOCATED: 'Held', NOTICE: 'Held, under notice', 
 
 /** Says in what state a unit is. @param {any} unit */
 function stateOf(unit) {
-  return unit.node?.state === 'STARTING' ? 'Held, to be started' : STATES[unit.state];
+  const notice = unit.node?.notice;
+  const leaves = unit.state === 'LEAVING' && notice ? `Leaves at ${shortTime(notice.deadline_us)}` : STATES[unit.state];
+  if (unit.node?.state !== 'STARTING') return leaves;
+  return notice ? `To be started. ${leaves}` : 'Held, to be started';
 }
 
 /** @returns {import('../main.js').View} */
@@ -82,24 +85,28 @@ export function offersView() {
 
   const unitRow = (/** @type {any} */ first) => {
     let unit = first;
-    const [state, cost] = [h('td', {}), h('td', { class: 'number mid' })];
+    const [node, state, cost] = [h('span', { class: 'hint' }), h('td', {}), h('td', { class: 'number mid' })];
     const button = (/** @type {string} */ text, /** @type {(self: HTMLButtonElement) => void} */ act, kind = '') => {
       const made = h('button', { type: 'button', class: kind, 'aria-label': `${text}, unit ${first.unit}`, onclick: () => act(made) }, text);
       return made;
     };
     const ready = button('Report ready', (self) => run(self, () => command('POST', `/v1/allocations/${unit.node.allocation}/ready`, {}), 'Reported ready.'), 'primary');
     const setUp = button('Set up', (self) => setUpDialog(unit.node, run, self));
+    // Its tenant reaches a node that moves by what is reported again.
+    const access = button('Access', (self) => setUpDialog(unit.node, run, self));
     const withdraw = button('Withdraw', (self) => unitDialog(unit, 'withdraw', run, self));
     const lost = button('Lost', (self) => unitDialog(unit, 'lost', run, self), 'quiet');
     return {
-      root: h('tr', {}, h('th', { scope: 'row' }, first.unit), state, cost, h('td', {}, h('div', { class: 'actions' }, ready, setUp, withdraw, lost))),
+      root: h('tr', {}, h('th', { scope: 'row' }, first.unit, node), state, cost, h('td', {}, h('div', { class: 'actions' }, ready, setUp, access, withdraw, lost))),
       update: (/** @type {any} */ next) => {
         unit = next;
         const starting = unit.node?.state === 'STARTING';
+        setText(node, unit.node ? `node ${unit.node.allocation}` : '');
         setText(state, stateOf(unit));
         fill(cost, unit.node ? price(unit.node.price_micros) : '');
         ready.hidden = !starting;
         setUp.hidden = !starting;
+        access.hidden = starting || !unit.node;
         withdraw.hidden = unit.state === 'LEAVING';
         setAttribute(cost, 'title', null);
       },
@@ -140,10 +147,12 @@ export function offersView() {
   read();
 
   const offerDialog = (/** @type {any} */ offer) => {
-    const where = h('select', { disabled: Boolean(offer) }, ...[...live.markets.keys()].map((name) => h('option', { value: name }, name)));
+    const isNew = (/** @type {any} */ market) => market.state === 'OPEN' && !allOffers.some((/** @type {any} */ one) => one.market === market.market);
+    const names = offer ? [offer.market] : [...live.markets.values()].filter(isNew).map((market) => market.market);
+    const where = h('select', { disabled: Boolean(offer), required: true }, ...names.map((name) => h('option', { value: name }, name)));
     if (offer) where.value = offer.market;
     const reserve = h('input', { inputmode: 'decimal', required: true, autocomplete: 'off', value: offer ? plainDollars(offer.reserve_micros) : '' });
-    const capacity = h('input', { type: 'number', min: '0', step: '1', required: true, value: offer ? offer.capacity : '1' });
+    const capacity = h('input', { type: 'number', min: offer ? '0' : '1', step: '1', required: true, value: offer ? offer.capacity : '1' });
     const error = h('p', { class: 'error', role: 'alert' });
     const effect = h('p', { class: 'quote', role: 'status' });
     let asked = 0;
@@ -166,6 +175,7 @@ export function offersView() {
     for (const input of [where, reserve, capacity]) input.addEventListener('input', () => { look(); });
     openDialog(offer ? `Change the offer in ${offer.market}` : 'New offer', (dialog) => [
       h('form', {
+        oninput: () => { error.textContent = ''; },
         onsubmit: async (/** @type {SubmitEvent} */ event) => {
           event.preventDefault();
           const micros = parseDollars(reserve.value);
@@ -183,7 +193,7 @@ export function offersView() {
         },
       },
       error,
-      field('Market', where),
+      field('Market', where, names.length ? undefined : 'You offer units in every open market: change these offers.'),
       field('Reserve, $ per node-hour', reserve, 'The least that you take.'),
       field('Units', capacity),
       effect,

@@ -3,7 +3,7 @@
 import { clock, command, marketPath, request } from '../api.js';
 import { announce, busy, field, fill, h } from '../dom.js';
 import { dollars, exactDollars, parseDollars, plainDollars, plural } from '../format.js';
-import { live, ownAfter } from '../live.js';
+import { live, looksIn, ownAfter } from '../live.js';
 import { refusalInWords, unfilledReason } from '../words.js';
 
 const TYPING_MS = 200;
@@ -58,18 +58,10 @@ export function placeForm(market) {
     question += 1;
     const mine = question;
     const micros = parseDollars(ceiling.value);
-    /** @type {any} */
-    const body = { ...scope(), nodes: count };
-    if (micros) body.ceiling_micros = String(micros);
     try {
-      const answer = await request('POST', '/v1/bids/quote', body, undefined, closing.signal);
-      const best = answer.quotes[0];
-      const waits = best && micros && best.unfilled_reason;
-      const ahead = waits && best.unfilled_reason === 'BELOW_NEEDED_CEILING' ? await waitingAhead(best.market, micros) : 0;
+      const { words, entry } = await preview(scope(), count, Number(least.value), micros, closing.signal);
       if (mine !== question || closing.signal.aborted) return;
-      const words = say(best, count, micros, ahead);
       fill(quote, ...words.map((sentence) => h('p', {}, sentence)));
-      const entry = best?.entry_price_micros;
       take.hidden = !entry || (micros !== null && micros >= BigInt(entry));
       if (entry) {
         take.value = plainDollars(entry);
@@ -87,8 +79,11 @@ export function placeForm(market) {
     clearTimeout(timer);
     timer = setTimeout(() => ask(typed), typed ? TYPING_MS : 0);
   };
-  for (const input of [where, ceiling, nodes]) input.addEventListener('input', () => asked(true));
-  form.addEventListener('input', () => { done.textContent = ''; });
+  for (const input of [where, ceiling, nodes, least]) input.addEventListener('input', () => asked(true));
+  form.addEventListener('input', () => {
+    done.textContent = '';
+    error.textContent = '';
+  });
 
   const place = async () => {
     error.textContent = '';
@@ -155,29 +150,65 @@ export function placeForm(market) {
   };
 }
 
-/** Counts the nodes that wait for at least this ceiling. @param {string} market @param {bigint} micros */
+/**
+ * Asks what a bid would need and get at present, and says it.
+ * @param {{markets: string[]} | {instance_type: string}} scope
+ * @param {number} count of its nodes @param {number} least of them that it takes at once @param {bigint | null} micros its ceiling
+ * @param {AbortSignal} signal
+ * @returns {Promise<{words: string[], entry: string | undefined}>} with the lowest ceiling that gets all nodes at once
+ */
+async function preview(scope, count, least, micros, signal) {
+  const ask = (/** @type {any} */ asked, /** @type {number} */ nodes) =>
+    request('POST', '/v1/bids/quote', { ...asked, nodes, ...(micros ? { ceiling_micros: String(micros) } : {}) }, undefined, signal);
+  /** Counts what the ceiling gets at once of a market that has some of the nodes, but not all. @param {string} market */
+  const partOf = async (market) => {
+    let [enough, tooMany] = [1, count];
+    while (tooMany - enough > 1) {
+      const nodes = Math.floor((enough + tooMany) / 2);
+      const { quotes: [quote] } = await ask({ markets: [market] }, nodes);
+      if (quote.unfilled_reason) tooMany = nodes;
+      else enough = nodes;
+    }
+    return enough;
+  };
+  const { quotes } = await ask(scope, count);
+  const best = quotes[0];
+  let [got, ahead] = [count, 0];
+  if (micros && best?.unfilled_reason) {
+    const some = quotes.filter((/** @type {any} */ quote) => quote.unfilled_reason === 'MINIMUM_NOT_MET');
+    const parts = await Promise.all(some.map((/** @type {any} */ quote) => partOf(quote.market)));
+    // What a bid takes at least it takes in one market.
+    got = Math.max(0, ...parts) < least ? 0 : Math.min(count, parts.reduce((sum, part) => sum + part, 0));
+    if (best.unfilled_reason === 'BELOW_NEEDED_CEILING') ahead = await waitingAhead(best.market, micros);
+  }
+  return { words: say(best, count, micros, got, ahead), entry: best?.entry_price_micros };
+}
+
+/** Counts the nodes that others want for at least this ceiling. @param {string} market @param {bigint} micros */
 async function waitingAhead(market, micros) {
   const depth = await request('GET', marketPath(market, 'depth?levels=1000'));
-  return depth.demand.filter((/** @type {any} */ level) => BigInt(level.ceiling_micros) >= micros)
-    .reduce((/** @type {number} */ sum, /** @type {any} */ level) => sum + level.unmet, 0);
+  const unmet = (/** @type {any[]} */ some) => some.filter((one) => BigInt(one.ceiling_micros) >= micros).reduce((sum, one) => sum + one.unmet, 0);
+  return Math.max(0, unmet(depth.demand) - unmet(live.bids.filter((bid) => looksIn(bid, market))));
 }
 
 /**
  * Says what a bid would need, and what it would get.
- * @param {any} best @param {number} count @param {bigint | null} micros @param {number} ahead
+ * @param {any} best the quote of the cheapest market @param {number} count @param {bigint | null} micros
+ * @param {number} got the nodes that the ceiling gets at once @param {number} ahead the nodes that others want for as much
  * @returns {string[]}
  */
-function say(best, count, micros, ahead) {
+function say(best, count, micros, got, ahead) {
   if (!best) return ['No market of this type is open.'];
   const what = plural(count, 'node');
   const entry = best.entry_price_micros;
   const words = [];
   const needs = entry === undefined ? `You cannot get ${what} at once now, at any ceiling; a bid waits for ${count === 1 ? 'it' : 'them'}.` : `${what} now ${count === 1 ? 'needs' : 'need'} ${dollars(entry, 'up')}.`;
   const market = BigInt(best.market_price_micros);
-  if (micros && best.unfilled_reason) {
-    words.push(needs);
+  if (micros && got === 0) {
     const behind = ahead > 0 ? `, behind ${plural(ahead, 'node')} that others want for as much or more` : '';
-    words.push(`At ${dollars(micros)} your bid waits${behind}: ${unfilledReason(best.unfilled_reason)}.`);
+    words.push(needs, `At ${dollars(micros)} your bid waits${behind}: ${unfilledReason(best.unfilled_reason)}.`);
+  } else if (micros && got < count) {
+    words.push(needs, `At ${dollars(micros)} you get ${got} of them at once, and your bid waits for ${count - got} more.`);
   } else if (micros) {
     words.push(`At ${dollars(micros)} you get ${what} at once.`);
     // The provider of the node may ask for more than the market price.

@@ -2,7 +2,7 @@
 
 use super::wait::Wait;
 use super::{Where, show};
-use crate::args::{Key, Pair, Quiet, map, word};
+use crate::args::{Key, NoPrice, Pair, Quiet, map, word};
 use crate::commands::{market, node_data};
 use crate::config::Context;
 use crate::failure::{Exit, Failure};
@@ -76,6 +76,8 @@ pub(crate) struct Place {
     node_config: Option<PathBuf>,
     #[command(flatten)]
     wait: Wait,
+    #[command(flatten)]
+    _price: NoPrice,
     #[command(flatten)]
     quiet: Quiet,
     #[command(flatten)]

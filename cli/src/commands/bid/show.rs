@@ -79,7 +79,14 @@ pub(super) fn sheet(bid: &Bid, view: &View) -> String {
     sheet.text()
 }
 
-pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, view: &View) -> String {
+/// The nodes that a ceiling gets at once in a market that does not have all of them.
+pub(super) struct Partial {
+    pub(super) market: String,
+    pub(super) ceiling: Dollars,
+    pub(super) nodes: u32,
+}
+
+pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, partial: &[Partial], view: &View) -> String {
     let mut list =
         List::new(view, &[text("MARKET"), money("ENTRY"), money("PRICE"), money("FLOOR"), text("WHY NOT")]);
     for quote in &answer.quotes {
@@ -91,13 +98,19 @@ pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, view: &View) -> Stri
             or_dash(quote.unfilled_reason.map(|_| quote.unfilled_reason().as_str_name())),
         ]);
     }
-    let nodes = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
+    let wanted = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
     let best = answer.quotes.iter().find_map(|quote| Some((&quote.market, quote.entry_price_micros?)));
     let best = match best {
-        Some((market, price)) => format!("{nodes} at once: --max {} in {market}", Dollars(price)),
-        None => format!("{nodes} at once: nowhere, at no price"),
+        Some((market, price)) => format!("{wanted} at once: --max {} in {market}", Dollars(price)),
+        None => format!("{wanted} at once: nowhere, at no price"),
     };
-    view.around(list.or("no market is open there"), |list| format!("{list}\n\n{best}"))
+    let partial: String = partial
+        .iter()
+        .map(|Partial { market, ceiling, nodes: now }| {
+            format!("\n--max {ceiling} in {market}: {now} at once, and {} wait", nodes.saturating_sub(*now))
+        })
+        .collect();
+    view.around(list.or("no market is open there"), |list| format!("{list}\n\n{best}{partial}"))
 }
 
 /// Returns what a command did, and how the bid stands after it.
@@ -164,12 +177,14 @@ fn numbers(numbers: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{done, list, sheet};
+    use super::{Partial, done, list, quotes, sheet};
     use crate::output::{Format, View};
     use expect_test::expect;
-    use kubebid_client::v1::Bid;
+    use kubebid_client::Dollars;
     use kubebid_client::v1::bid::{State, UnfilledReason};
     use kubebid_client::v1::place_bid_request::TimeInForce;
+    use kubebid_client::v1::quote_bid_response::Quote;
+    use kubebid_client::v1::{Bid, QuoteBidResponse};
 
     fn bid() -> Bid {
         Bid {
@@ -223,6 +238,26 @@ mod tests {
             labels:            -
             placed:            2026-11-20T19:00:00Z (4m12s ago)"#]]
         .assert_eq(&sheet(&bid(), &view()));
+    }
+
+    #[test]
+    fn a_quote_says_how_many_nodes_a_ceiling_gets_at_once() {
+        let quote = Quote {
+            market: "h100-8x/eu-west".into(),
+            entry_price_micros: Some(20_000_000),
+            market_price_micros: 8_000_000,
+            floor_micros: Some(8_000_000),
+            unfilled_reason: Some(UnfilledReason::MinimumNotMet.into()),
+        };
+        let answer = QuoteBidResponse { seq: 1, quotes: vec![quote] };
+        let partial = [Partial { market: "h100-8x/eu-west".into(), ceiling: Dollars(9_000_000), nodes: 2 }];
+        expect![[r#"
+            MARKET            ENTRY  PRICE  FLOOR  WHY NOT
+            h100-8x/eu-west  $20.00  $8.00  $8.00  MINIMUM_NOT_MET
+
+            5 nodes at once: --max 20.00 in h100-8x/eu-west
+            --max 9.00 in h100-8x/eu-west: 2 at once, and 3 wait"#]]
+        .assert_eq(&quotes(&answer, 5, &partial, &view()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `kubebid bid place --wait`
 
+use crate::commands::local;
 use crate::config::Context;
 use crate::failure::{Exit, Failure};
 use crate::time::Span;
@@ -40,15 +41,32 @@ enum Until {
 }
 
 impl Wait {
-    /// Waits, and says on standard error how many nodes there are.
+    /// Waits, and says on standard error how many nodes there are. Ctrl-C ends the wait and leaves the bid.
     pub(super) async fn run(
         &self,
         context: &Context,
         placed: &PlaceBidResponse,
         wanted: u32,
     ) -> Result<(), Failure> {
-        let PlaceBidResponse { bid, seq, .. } = *placed;
         let Some(until) = self.wait else { return Ok(()) };
+        let bid = placed.bid;
+        tokio::select! {
+            waited = self.poll(context, placed, wanted, until) => waited,
+            () = local::stop_signal() => {
+                Err(Failure::new(Exit::StillWaiting, format!("the wait for the nodes of bid {bid} was interrupted"))
+                    .next(format!("it goes on searching; to end that: kubebid bid cancel {bid} --keep, or --release to give back its nodes too")))
+            }
+        }
+    }
+
+    async fn poll(
+        &self,
+        context: &Context,
+        placed: &PlaceBidResponse,
+        wanted: u32,
+        until: Until,
+    ) -> Result<(), Failure> {
+        let PlaceBidResponse { bid, seq, .. } = *placed;
         let deadline = Instant::now() + Duration::from_micros(self.wait_timeout.0);
         let mut said = None;
         loop {
