@@ -2,6 +2,7 @@
 //! away.
 
 use crate::process::{Engine, binary, market_and_tenant, sqlite, token_of};
+use crate::standby::until;
 use kubebid_client::Client;
 use kubebid_client::v1::{self, token::Role};
 use std::io::{BufRead as _, BufReader};

@@ -5,13 +5,17 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kubebid_client::v1;
 use kubebid_operator::api::{BidNodePhase, BidSlot, LABEL_SLOT_UID};
 use kubebid_testkit::Component;
 use serde_json::json;
 use std::time::Duration;
+use tokio::time::timeout;
 
 const EU: &str = "h100-8x/eu-west";
 const NOTICE: Duration = Duration::from_secs(20);
+/// Less than the time after which the operator lists everything again.
+const SOON: Duration = Duration::from_secs(30);
 
 async fn begin(name: &str, nodes: u32) -> Story {
     let story = Story::begin(name).await;
@@ -210,6 +214,28 @@ async fn an_engine_that_restarts_is_found_again() {
     story.market.resume().await;
     story.running("gpu", 3).await;
     assert_eq!(story.market.live_bids().await.len(), 3);
+}
+
+#[tokio::test]
+async fn an_idle_bidnode_says_soon_that_the_engine_is_away_or_refuses_the_token() {
+    let mut story = begin("unseen", 1).await;
+    let soon = async |story: &Story, available: &str, words: &str| {
+        let said = story.until("gpu", words, |status| {
+            let mut conditions = status.conditions.iter().filter(|it| it.type_ == "AuctionAvailable");
+            conditions.any(|it| it.status == available && it.message.contains(words))
+        });
+        timeout(SOON, said).await.unwrap_or_else(|_| panic!("it does not say soon: {words}"));
+    };
+    story.market.stop().await;
+    soon(&story, "False", "no engine is available").await;
+    story.market.resume().await;
+    soon(&story, "True", "the engine answers").await;
+    let list = v1::ListTokensRequest { account: "operator".to_owned(), ..Default::default() };
+    for token in story.market.admin().all(list).await.unwrap().tokens {
+        let revoke = v1::RevokeTokenRequest { token_id: token.token_id };
+        story.market.admin().revoke_token(revoke).await.unwrap();
+    }
+    soon(&story, "False", "not authenticated").await;
 }
 
 #[tokio::test]
