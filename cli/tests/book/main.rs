@@ -7,3 +7,4 @@ mod links;
 mod pages;
 mod reference;
 mod script;
+mod shown;

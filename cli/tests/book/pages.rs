@@ -19,7 +19,7 @@ pub(crate) struct Page {
 }
 
 /// What stands between fences.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Block {
     /// As the fence says, as in `sh`; empty where it does not.
     pub(crate) language: String,

@@ -40,6 +40,12 @@ impl Outcome {
         let at = self.said.rfind(MARK).unwrap_or(0);
         &self.said[at..]
     }
+
+    /// Returns what the block that begins in this line of a page printed, if it was run.
+    pub(crate) fn of(&self, page: &str, line: usize) -> Option<&str> {
+        let (_, after) = self.said.split_once(&format!("{MARK}{page}:{line} after "))?;
+        Some(after.split(MARK).next().unwrap_or(after))
+    }
 }
 
 /// A page and its blocks.

@@ -1,0 +1,42 @@
+//! The output that a page shows is what its commands print, but for numbers, times and what a number is part of.
+
+use crate::pages::{Block, Page};
+use crate::script::Outcome;
+use std::collections::BTreeSet;
+
+/// Returns each output that a page shows, with the block of commands before it.
+fn shown(page: &Page) -> Vec<(Block, Block)> {
+    let blocks = page.blocks();
+    let mut shown = Vec::new();
+    for (commands, output) in blocks.iter().zip(blocks.iter().skip(1)) {
+        // The closing and the opening fence, and an empty line or none.
+        let lines_between = output.line - commands.line - commands.text.lines().count();
+        if commands.language == "sh" && output.language == "text" && lines_between <= 3 {
+            shown.push((commands.clone(), output.clone()));
+        }
+    }
+    shown
+}
+
+/// Returns the words of a line without those that another run has otherwise.
+fn words(line: &str) -> Vec<&str> {
+    let is_same =
+        |word: &&str| word.chars().any(char::is_alphabetic) && !word.contains(|it: char| it.is_ascii_digit());
+    line.split_whitespace().filter(is_same).collect()
+}
+
+/// Returns the lines of a page's outputs that the commands before them did not print.
+pub(crate) fn missing(page: &Page, outcome: &Outcome) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (commands, output) in shown(page) {
+        let Some(said) = outcome.of(&page.path, commands.line) else { continue };
+        let printed: BTreeSet<_> = said.lines().map(words).collect();
+        for (number, line) in output.text.lines().enumerate() {
+            let words = words(line);
+            if !words.is_empty() && !printed.contains(&words) {
+                missing.push(format!("{}:{}: {line}", page.path, output.line + number));
+            }
+        }
+    }
+    missing
+}
