@@ -13,6 +13,11 @@ pub fn message(error: &kube::Error) -> String {
     error.to_string()
 }
 
+/// Returns true if the object, or its kind, is not there. A group that is not served is answered without a reason.
+pub fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
 /// Returns why a watch of a kind failed.
 pub(crate) fn watch_message<K: Object>(error: &watcher::Error) -> String {
     let (watcher::Error::InitialListFailed(cause)
@@ -21,10 +26,7 @@ pub(crate) fn watch_message<K: Object>(error: &watcher::Error) -> String {
     else {
         return error.to_string();
     };
-    // A group that is not served is answered without a reason.
-    if let kube::Error::Api(status) = cause
-        && status.code == 404
-    {
+    if is_not_found(cause) {
         return format!("{} is not defined in the cluster", K::plural(&()));
     }
     message(cause)

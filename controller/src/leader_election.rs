@@ -242,6 +242,11 @@ impl Candidate {
         }
     }
 
+    /// Returns the replica that has the Lease.
+    pub(crate) async fn holder(&self) -> Result<Option<String>, String> {
+        Ok(self.spec().await?.holder_identity)
+    }
+
     async fn spec(&self) -> Result<LeaseSpec, String> {
         match timeout(PATIENCE, self.leases().get_opt(&self.name)).await {
             Ok(Ok(lease)) => Ok(lease.and_then(|lease| lease.spec).unwrap_or_default()),

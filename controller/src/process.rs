@@ -194,24 +194,25 @@ impl ProcessArgs {
     /// # Errors
     /// A cluster that is not configured.
     pub async fn client(&self) -> Result<Client, Box<dyn Error>> {
-        client(self.silence_limit.unwrap_or(SILENCE_LIMIT)).await
+        // A pass that fails is repeated as a whole.
+        client(self.silence_limit.unwrap_or(SILENCE_LIMIT), false).await
     }
 }
 
 /// Returns a client of the cluster of the Pod that the process runs in, or of the kubeconfig. It counts its requests.
 ///
 /// A connection that stays silent for `silence_limit` is given up: if the API server has gone without a word, no answer
-/// comes, and kube waits for it without a limit. [`SILENCE_LIMIT`] is a good one.
+/// comes, and kube waits for it without a limit. [`SILENCE_LIMIT`] is the default. With `retries`, a request that the API
+/// server refuses for its load is repeated.
 ///
 /// # Errors
 /// A cluster that is not configured.
-pub async fn client(silence_limit: Duration) -> Result<Client, Box<dyn Error>> {
+pub async fn client(silence_limit: Duration, retries: bool) -> Result<Client, Box<dyn Error>> {
     let mut config = Config::infer().await?;
     config.read_timeout = Some(silence_limit);
     // The time in which a connection has nothing to do does not count.
     config.reset_reader_on_write = true;
-    // A refusal is an answer: a pass that fails is repeated as a whole.
-    config.default_retry = false;
+    config.default_retry = retries;
     let counted = MapRequestLayer::new(|request: Request<Body>| {
         metrics::api_request(&request);
         request

@@ -1,5 +1,6 @@
 //! Removes the finalizers of an operator, so that its objects and definitions can be deleted once it is gone.
 
+use crate::api_error;
 use crate::leader_election::{Leadership, Term};
 use crate::object::{Object, ObjectName};
 use crate::process::{ProcessArgs, candidate, with_suffix};
@@ -46,14 +47,17 @@ pub async fn uninstall(
     }
     let wait = Duration::from_secs(args.lease_seconds) + TAKE;
     let own = args.lease_name.as_deref().unwrap_or(program);
-    // Not that of a replica: it would be given its Lease.
+    // A name that no replica has: a replica of the same name would share its Lease.
     let identity = with_suffix(&format!("{program}-uninstall"));
     let mut terms = Vec::new();
     for lease in [own].iter().chain(others) {
         let candidate = candidate(lease, &identity, args, client.clone())?;
         eprintln!("takes the Lease {lease}, within {wait:?}");
         let led = tokio::select! {
-            led = timeout(wait, candidate.lead()) => led.map_err(|_| LeaseHeld { lease: (*lease).to_owned() }.into()),
+            led = timeout(wait, candidate.lead()) => match led {
+                Ok(term) => Ok(term),
+                Err(_) => Err(not_led(lease, candidate.holder().await)),
+            },
             () = any_ended(&mut terms) => Err(LOST.into()),
         };
         match led {
@@ -71,6 +75,15 @@ pub async fn uninstall(
     };
     release(terms).await;
     removed
+}
+
+/// Returns why a Lease could not be taken.
+fn not_led(lease: &str, holder: Result<Option<String>, String>) -> Box<dyn Error> {
+    match holder {
+        Ok(Some(_)) => LeaseHeld { lease: lease.to_owned() }.into(),
+        Ok(None) => format!("the Lease {lease} could not be taken in time").into(),
+        Err(error) => format!("the Lease {lease} cannot be asked for: {error}").into(),
+    }
 }
 
 /// Waits until one of the terms ends. They are renewed meanwhile.
@@ -112,8 +125,7 @@ pub async fn remove_finalizer_in<K: Object>(
     let mut has_conflicts = false;
     loop {
         let page = match api.list(&params).await {
-            // The kind is not defined in the cluster. A group that is not served is answered without a reason.
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(removed),
+            Err(error) if api_error::is_not_found(&error) => return Ok(removed),
             listed => listed?,
         };
         for object in page.items.iter().filter(|object| has(*object, finalizer)) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// The server of which the operator orders its machines.
+/// The server that makes the machines of the operator.
 const MACHINES: &str = "operator.env.KUBEBID_PROVISIONER_URL=https://machines.example";
 /// All that the chart has, on PostgreSQL.
 const EVERYTHING: [&str; 12] = [

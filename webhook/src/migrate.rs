@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Api, GetParams, ListParams, PartialObjectMeta, Request};
 use kube::{Client, Resource as _};
 use kubebid_controller::writer::{WriteError, Writer};
-use kubebid_controller::{Object, ObjectName};
+use kubebid_controller::{Object, ObjectName, api_error};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
@@ -270,7 +270,7 @@ async fn read_metadata<K: Object>(
     let request = Request::new(url).get_metadata(&name.name, &GetParams::default());
     match client.request(request.map_err(kube::Error::BuildRequest)?).await {
         Ok(object) => Ok(Some(object)),
-        Err(error) if is_not_found(&error) => Ok(None),
+        Err(error) if api_error::is_not_found(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -301,13 +301,9 @@ async fn write_at_version<K: Object>(
     }
     match written {
         Ok(written) => Ok(written.is_some()),
-        Err(WriteError::Cluster(error)) if is_not_found(&error) => Ok(false),
+        Err(WriteError::Cluster(error)) if api_error::is_not_found(&error) => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-fn is_not_found(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// Takes all versions but one out of the list of the stored ones.

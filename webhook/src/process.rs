@@ -160,7 +160,7 @@ impl MigrateArgs {
     /// # Errors
     /// A cluster that is not configured, and [`migrate::MigrateError`].
     pub async fn run<K: Object>(&self, program: &'static str) -> Result<ExitCode, Box<dyn Error>> {
-        let client = process::client(process::SILENCE_LIMIT).await?;
+        let client = process::client(process::SILENCE_LIMIT, true).await?;
         if self.check {
             let check = migrate::check::<K>(&client).await?;
             println!("stored: {}; objects may be in {}", check.stored, check.stored_versions.join(", "));

@@ -225,7 +225,7 @@ async fn at_once(client: &Client, market: &str, ceiling: Dollars, nodes: u32) ->
             ..Default::default()
         };
         let answer = client.quote_bid(request).await?;
-        if answer.quotes.iter().all(|quote| quote.unfilled_reason.is_none()) {
+        if !answer.quotes.is_empty() && answer.quotes.iter().all(|quote| quote.unfilled_reason.is_none()) {
             enough = middle;
         } else {
             too_many = middle;

@@ -16,8 +16,9 @@ const TOKEN_MAX: u64 = 4096;
 #[derive(Args)]
 #[command(after_help = "\
 The token is asked for, or read from standard input, or from --token-file. The engine says whose it is
-before anything is written. The context has the name that --context says, else the host's. Another
-login to the same engine adds a token to its context: choose one with --as.
+before anything is written. The context has the name that --context says, else that of the engine's
+context, else the host's. Another login adds a token to the context, and is its default from then on:
+choose another one with --as.
 
 Examples:
   kubebid login --endpoint https://market.example
@@ -87,7 +88,8 @@ fn context_of(profile: &Profile, endpoint: &str) -> Option<String> {
     let is_of = |name: &&String| {
         profile.contexts.get(*name).is_some_and(|context| without_slashes(&context.endpoint) == endpoint)
     };
-    profile.current.iter().chain(profile.contexts.keys()).find(is_of).cloned()
+    let host = host(endpoint);
+    profile.current.iter().chain([&host]).chain(profile.contexts.keys()).find(is_of).cloned()
 }
 
 /// Says which variables count before the context that the profile names.

@@ -3,7 +3,7 @@
 use crate::commands::local;
 use crate::failure::{Exit, Failure};
 use crate::output::write_line;
-use crate::profile::{self, LOCAL, Profile, ProfileContext};
+use crate::profile::{self, LOCAL, Profile};
 use crate::telemetry;
 use clap::Args;
 use kubebid_client::{Client, Error};
@@ -242,9 +242,9 @@ fn write_profile(
         Err(_) => None,
     });
     let (mut profile, path) = usual.unwrap_or_else(|| (Profile::default(), folder.join("profile.toml")));
-    let (default, tokens) = (Some(PLAYED.to_owned()), people.clone());
-    let local = ProfileContext { endpoint: endpoint.to_owned(), default, ca_file: None, tokens };
-    profile.contexts.insert(LOCAL.to_owned(), local);
+    let local = profile.contexts.entry(LOCAL.to_owned()).or_default();
+    (local.endpoint, local.default) = (endpoint.to_owned(), Some(PLAYED.to_owned()));
+    local.tokens.extend(people.clone());
     if let Some(before) = profile.current.replace(LOCAL.to_owned()).filter(|before| before != LOCAL) {
         eprintln!("note: the context is `{LOCAL}` now; back to the one before: kubebid context use {before}");
     }

@@ -170,13 +170,14 @@ impl<E: External> Phased for Machine<E> {
         };
         let now = MicroTime(clock::now());
         let status = object.external_mut();
-        let is_step = status.state == State::Verifying;
         // A call without an answer that is made again keeps its number, and so its idempotency key.
         let is_same = state == State::Terminating || status.spec_hash.as_ref() == Some(&hash);
         let is_repetition = status.unanswered == Some(state) && is_same;
         match state {
             // The write before the hook was seen.
             State::Completing => status.unanswered = None,
+            // A create without an answer may have its effect after the deletion.
+            State::Terminating if status.unanswered == Some(State::Creating) => {}
             State::Terminating => status.unanswered = Some(state),
             State::Pending
             | State::Creating
@@ -189,8 +190,8 @@ impl<E: External> Phased for Machine<E> {
                     (Some(hash), Some(now), Some(state));
             }
         }
-        if state == State::Updating && is_same && !is_repetition && !is_step {
-            // The resource was as the spec says before. Another step towards the spec is no repair.
+        if state == State::Updating && is_same && !is_repetition {
+            // The resource was as the spec says before.
             status.repairs = Some(Repairs::one_more(status.repairs.as_ref(), &self.external.timing()));
         }
         if state != State::Completing && !is_repetition {
@@ -247,7 +248,7 @@ impl<E: External> Phased for Machine<E> {
             Step::Stay => self.stay(observation, object),
             Step::Enter(state, reason) => self.enter(state, reason, observation, object, context).await,
             Step::Create => {
-                if observation.state == State::Succeeded {
+                if observation.state == State::Succeeded && self.is_applied(object) {
                     let note = format!("{} was deleted outside the cluster", self.external.identity(object));
                     context.events.publish(object, None, EventType::Warning, "ExternalDeleted", note);
                 }
@@ -266,7 +267,7 @@ impl<E: External> Phased for Machine<E> {
             }
             Step::Complete => self.complete(object, context).await,
             Step::Recreate => self.recreate(object, context).await,
-            Step::Delete => self.delete(object, context).await,
+            Step::Delete => self.delete(observation.may_appear, object, context).await,
             Step::RemoveFinalizer => self.remove_finalizer(&observation.situation, object, context).await,
         }
     }

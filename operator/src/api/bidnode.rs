@@ -88,7 +88,7 @@ pub struct BidNodeSpec {
     /// The highest price to pay, in USD per node-hour.
     #[serde(serialize_with = "number")]
     #[schemars(range(min = 0.01, max = 1_000_000.0))]
-    // The API server compares a whole number with 0 in place of the least value.
+    // For a whole number the API server compares with the minimum cut to 0.
     #[x_kube(validation = Rule::new("self >= 0.01").message("maxBid must be at least 0.01"))]
     pub max_bid: f64,
     /// The number of nodes to have always.

@@ -206,7 +206,7 @@ impl Run {
         let asked = until_done("the cluster does not say what is defined", async || {
             match client.list_api_group_resources(&version).await {
                 Ok(list) => Ok(list.resources.iter().any(|it| it.kind == NodePoolLabelSet::kind(&()))),
-                Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+                Err(error) if api_error::is_not_found(&error) => Ok(false),
                 Err(error) => Err(api_error::message(&error)),
             }
         });

@@ -10,7 +10,7 @@ use tracing::warn;
 
 /// The interval at which everything is listed again, give or take a tenth.
 const RELIST: Duration = Duration::from_secs(60);
-/// The interval at which the engine is asked if it answers: a watch of an engine that is away only waits.
+/// The interval at which the engine is asked if it answers.
 const PROBE: Duration = Duration::from_secs(10);
 /// The time to wait before an engine that does not answer is asked again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -33,7 +33,10 @@ impl Feed {
             match self.relist(&changed).await {
                 Ok(cursor) => {
                     let beat = RELIST.mul_f64(0.9 + 0.2 * fastrand::f64());
-                    self.follow(cursor, Instant::now() + beat, &changed).await;
+                    tokio::select! {
+                        () = self.follow(cursor, Instant::now() + beat, &changed) => {}
+                        () = self.until_no_answer() => {}
+                    }
                 }
                 Err(error) => {
                     if !was_away {
@@ -56,32 +59,27 @@ impl Feed {
     async fn follow(&self, cursor: String, until: Instant, changed: impl Fn(SlotKey)) {
         let filter = v1::EventFilter { labels: self.engine.labels([]), ..Default::default() };
         let mut watch = self.engine.client.watch_events(Some(filter), cursor);
-        let mut probe_at = Instant::now() + PROBE;
-        while Instant::now() < until {
-            if probe_at <= Instant::now() {
-                probe_at += PROBE;
-                let asked = self.engine.client.first(v1::ListMarketsRequest::default(), 1).await;
-                if self.engine.answered(asked).is_err() {
-                    return;
+        while let Ok(Some(frame)) = timeout_at(until, watch.next()).await {
+            match self.engine.answered(frame) {
+                Ok(frame) => {
+                    let slots: BTreeSet<_> =
+                        frame.events.iter().filter_map(|event| self.engine.bid_cache.fold(event)).collect();
+                    slots.into_iter().for_each(&changed);
+                }
+                Err(error) => {
+                    warn!(%error, "the engine's events broke off");
+                    return sleep(RETRY).await;
                 }
             }
-            match timeout_at(until.min(probe_at), watch.next()).await {
-                Err(_) => {}
-                Ok(None) => return,
-                Ok(Some(frame)) => match self.engine.answered(frame) {
-                    Ok(frame) => {
-                        let slots: BTreeSet<_> = frame
-                            .events
-                            .iter()
-                            .filter_map(|event| self.engine.bid_cache.fold(event))
-                            .collect();
-                        slots.into_iter().for_each(&changed);
-                    }
-                    Err(error) => {
-                        warn!(%error, "the engine's events broke off");
-                        return sleep(RETRY).await;
-                    }
-                },
+        }
+    }
+
+    /// Asks the engine from time to time, until it does not answer: a watch of an engine that is away only waits.
+    async fn until_no_answer(&self) {
+        loop {
+            sleep(PROBE).await;
+            if self.engine.seq().await.is_err() {
+                return;
             }
         }
     }

@@ -153,8 +153,9 @@ fn api_role(role: Role) -> i32 {
     role.into()
 }
 
-/// The time for which a deleted account waits for the deletion of BidNodes: a folder of objects is not deleted at once.
-const DELETED_TOGETHER: Duration = Duration::from_secs(10);
+/// The time for which a deleted Account waits for BidNodes to be deleted: `kubectl delete -k FOLDER` deletes one object after
+/// the other.
+const BIDNODES_WAIT: Duration = Duration::from_secs(10);
 
 /// Accounts at the engine, which cannot be removed there: a deletion revokes the token.
 pub(super) struct Accounts {
@@ -256,7 +257,7 @@ impl Accounts {
             return Ok(Some(format!("BidNode {} is being deleted", ObjectName::of(deleted))));
         }
         let deleted_at = object.metadata.deletion_timestamp.as_ref();
-        let is_recent = deleted_at.is_some_and(|time| clock::since(time.0) < DELETED_TOGETHER);
+        let is_recent = deleted_at.is_some_and(|time| clock::since(time.0) < BIDNODES_WAIT);
         let living = bidnodes.first().filter(|_| is_recent);
         Ok(living.map(|bidnode| format!("BidNode {} may be deleted too", ObjectName::of(bidnode))))
     }
@@ -298,8 +299,7 @@ fn empty_secret(object: &Account) -> Secret {
 fn or_undefined<K: Clone>(listed: kube::Result<ObjectList<K>>) -> kube::Result<Vec<K>> {
     match listed {
         Ok(list) => Ok(list.items),
-        // A group that is not served is answered without a reason.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) if api_error::is_not_found(&error) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }

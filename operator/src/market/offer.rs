@@ -99,7 +99,7 @@ impl Offer {
 }
 
 /// The most calls of one pass that change the capacity of an offer in steps.
-const STEPS_MAX: usize = 100;
+const STEPS_MAX: usize = 1000;
 
 /// Offers of one provider: its token says whose.
 pub(super) struct Offers {

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 const EU: &str = "h100-8x/eu-west";
 const NOTICE: Duration = Duration::from_secs(20);
 /// Less than the time after which the operator lists everything again.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(50);
 
 async fn begin(name: &str, nodes: u32) -> Story {
     let story = Story::begin(name).await;

@@ -233,7 +233,7 @@ async fn an_empty_engine_gets_its_market_from_objects() {
 async fn uninstall_removes_no_finalizer_while_a_replica_runs() {
     let story = begin_alone("market-uninstall").await;
     let types = all::<InstanceType>(&story);
-    let lease = ["--lease-namespace", "default", "--lease-seconds", "3"];
+    let lease = ["--lease-namespace", "default", "--lease-seconds", "9"];
     let uninstall = async || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"));
         command.arg("uninstall").args(lease);

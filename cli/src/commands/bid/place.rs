@@ -3,7 +3,7 @@
 use super::wait::Wait;
 use super::{Where, show};
 use crate::args::{Key, NoPrice, Pair, Quiet, map, word};
-use crate::commands::{market, node_data};
+use crate::commands::{local, market, node_data};
 use crate::config::Context;
 use crate::failure::{Exit, Failure};
 use crate::suggestion;
@@ -124,7 +124,11 @@ impl Place {
             }
             Ok(answer) => {
                 let waited = self.wait.run(context, &answer, self.nodes).await;
-                let bid = outcome(context, answer.bid, answer.seq).await;
+                // Ctrl-C once more, while no engine answers.
+                let bid = tokio::select! {
+                    bid = outcome(context, answer.bid, answer.seq) => bid,
+                    () = local::stop_signal() => None,
+                };
                 context
                     .out
                     .answer(&answer, |_| show::done("placed", answer.bid, answer.repeated, bid.as_ref()))?;

@@ -187,8 +187,10 @@ impl<E: External> Machine<E> {
         Ok(if answer == DeleteAnswer::Gone { Progress::Done } else { self.next(object) })
     }
 
+    /// Deletes the resource. `may_appear`: it may be made after that, by a create call without an answer.
     pub(super) async fn delete(
         &self,
+        may_appear: bool,
         object: &mut E::Object,
         context: &Context,
     ) -> Result<Progress, Error<CallError>> {
@@ -198,6 +200,12 @@ impl<E: External> Machine<E> {
         failpoint::hit("external-deleted");
         let identity = self.external.identity(object);
         match answer {
+            Ok(DeleteAnswer::Gone) if may_appear => {
+                let message =
+                    format!("{identity} is deleted, and may be made by a create call without an answer");
+                enter(object, State::Terminating, Reason::Deleting.word(), &message);
+                Ok(self.next(object))
+            }
             Ok(DeleteAnswer::Gone) => {
                 self.release_object(
                     "Deleted",
@@ -219,8 +227,9 @@ impl<E: External> Machine<E> {
                 Ok(self.next(object))
             }
             Err(error) => {
-                if error.kind != CallErrorKind::Transient {
-                    object.external_mut().unanswered = None;
+                let status = object.external_mut();
+                if error.kind != CallErrorKind::Transient && status.unanswered == Some(State::Terminating) {
+                    status.unanswered = None;
                 }
                 enter(object, State::Terminating, &error.reason, &error.message);
                 Err(not_synced(object, error))

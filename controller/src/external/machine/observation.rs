@@ -44,8 +44,10 @@ pub struct ExternalObservation<D> {
     /// The older object that stands for the same resource.
     pub(super) duplicate_of: Option<ObjectName>,
     pub(super) invalid_permissions: Option<InvalidPermissions>,
-    /// A create call was begun before whose answer did not come.
+    /// True if a create call was begun before, which may have made the resource.
     pub(super) may_have_created: bool,
+    /// True in a deletion if a create call without an answer may still make the resource.
+    pub(super) may_appear: bool,
     pub(super) details: Option<D>,
     /// The reason why the resource is not deleted yet: something still needs it.
     pub(super) needed_by: Option<String>,
@@ -98,7 +100,8 @@ impl<E: External> Machine<E> {
                 is_contested: false,
                 is_out_of_patience: false,
             },
-            may_have_created: status.unanswered == Some(State::Creating),
+            may_have_created: status.origin.is_some(),
+            may_appear: false,
             reason: status.reason,
             dependencies,
             duplicate_of,
@@ -120,9 +123,10 @@ impl<E: External> Machine<E> {
         let called_at = status.called_at.map(|time| time.0);
         let it = &mut observation.situation;
         // Before the finalizer goes, a create without an answer has its whole time to arrive.
-        let may_arrive = it.deletion.is_some() && status.unanswered == Some(State::Creating);
-        let grace = timing.creation_grace + if may_arrive { timing.call } else { Duration::ZERO };
+        let is_unanswered = it.deletion.is_some() && status.unanswered == Some(State::Creating);
+        let grace = timing.creation_grace + if is_unanswered { timing.call } else { Duration::ZERO };
         it.is_in_grace = called_at.is_some() && !has_passed(called_at, grace);
+        let may_appear = is_unanswered && it.is_in_grace;
         let is_at_work = status.state == State::Verifying
             && has_passed(status.since.map(|time| time.0), timing.progress_limit);
         it.is_late = is_at_work || status.reason == Reason::TookTooLong.word();
@@ -134,6 +138,7 @@ impl<E: External> Machine<E> {
             // A deletion whose answer did not come may not have arrived.
             status.unanswered == Some(State::Recreating) || has_passed(called_at, timing.patience)
         };
+        observation.may_appear = may_appear;
     }
 
     pub(super) fn annotation<'a>(&self, object: &'a E::Object, name: &str) -> Option<&'a str> {
