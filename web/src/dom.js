@@ -61,6 +61,14 @@ export function setAttribute(element, name, value) {
   } else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
+/** Shows or hides a button. The focus of a hidden button goes to `next`. @param {HTMLButtonElement} button @param {boolean} shown @param {HTMLButtonElement} next */
+export function show(button, shown, next) {
+  if (button.hidden === !shown) return;
+  const focused = document.activeElement === button;
+  button.hidden = !shown;
+  if (focused && !shown) next.focus();
+}
+
 /**
  * Replaces the children of an element unless they have the same text and structure already, so that an update does not take
  * away a selection or the focus.

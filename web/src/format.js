@@ -80,7 +80,7 @@ function dateOf(us) {
 export function instant(us) {
   const date = dateOf(us);
   const today = new Date().toDateString() === date.toDateString();
-  return today ? TIME.format(date) : `${DAY.format(date)}, ${TIME.format(date)}`;
+  return today ? longTime(us) : `${day(us)}, ${longTime(us)}`;
 }
 
 /** @param {Microseconds} us */

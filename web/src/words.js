@@ -31,7 +31,7 @@ const CLOSES = { EXPIRED: 'its time is over', IOC: 'it took what there was', CAN
 const REFUSALS = {
   PROTECTED: 'A node of this bid is protected. The ceiling can be lowered when its protection ends.',
   BELOW_HELD: 'The bid holds more nodes than that. Release nodes first.',
-  BAD_NODES: '“At least at once” is a number from 1 to that of “Nodes”.',
+  BAD_NODES: '“At least at once” must be between 1 and “Nodes”.',
   BELOW_RESERVE: 'The ceiling is below the reserve of a node that the bid holds.',
   ENDED: 'The node has ended already.',
   CLOSED: 'The bid is closed already.',

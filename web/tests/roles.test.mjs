@@ -48,8 +48,12 @@ test('an administrator opens a market, makes an account and a token, changes rul
   await dialog.getByLabel('Name').fill('blue');
   await dialog.getByText('Limits', { exact: true }).click();
   await dialog.getByLabel('Open bids').fill('7');
+  await dialog.getByLabel('Ceiling, $ per node-hour').fill('12,5');
   await dialog.getByRole('button', { name: 'Make' }).click();
-  await page.getByRole('row').filter({ hasText: 'open bids 7' }).waitFor();
+  await dialog.getByText('The ceiling is an amount in dollars, as in 12.50.').waitFor();
+  await dialog.getByLabel('Ceiling, $ per node-hour').fill('12.5');
+  await dialog.getByRole('button', { name: 'Make' }).click();
+  await page.getByRole('row').filter({ hasText: 'open bids 7, ceiling $12.50' }).waitFor();
 
   await page.getByRole('button', { name: 'New token' }).click();
   await dialog.getByLabel('Account').selectOption('blue');
@@ -112,6 +116,8 @@ test('a provider offers units, reports a node ready, asks for more, and withdraw
   await unit.getByText('Held, to be started').waitFor();
   await unit.getByRole('button', { name: 'Report ready' }).click();
   await unit.getByText('Held', { exact: true }).waitFor();
+  assert.ok(await unit.getByRole('button', { name: 'Access' }).evaluate((element) => element === document.activeElement),
+    'the focus goes to the next button when its own is gone');
 
   await page.getByRole('button', { name: 'Change the offer in' }).click();
   await dialog.getByLabel('Reserve, $ per node-hour').fill('6');

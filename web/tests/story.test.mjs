@@ -52,6 +52,10 @@ test('a tenant places a bid, is outbid, stays, sees the bill and releases, by mo
   await rivalForm.getByLabel('At most, $ per node-hour').fill('12');
   await rivalForm.getByLabel('Nodes', { exact: true }).fill('2');
   await rivalForm.getByText('At $12.00 you get 1 of them at once, and your bid waits for 1 more.').waitFor();
+  await rivalForm.getByText('More', { exact: true }).click();
+  await rivalForm.getByLabel('It searches until').selectOption('IOC');
+  await rivalForm.getByText('At $12.00 you get 1 of them at once, and no more.').waitFor();
+  await rivalForm.getByLabel('It searches until').selectOption('');
   await rivalForm.getByLabel('At most, $ per node-hour').fill('20');
   await rivalForm.getByText('At $20.00 you get 2 nodes at once.').or(rivalForm.getByText('At $20.00 your bid waits')).waitFor();
   await rivalForm.getByRole('button', { name: 'Place bid' }).click();
@@ -167,9 +171,10 @@ test('a tenant sees what a change of a bid costs and does before it is sent', as
 
   await page.getByRole('button', { name: /^Amend/ }).click();
   await dialog.getByLabel('At most, $ per node-hour').fill('11');
-  await dialog.getByText('A lower ceiling makes its nodes easier to outbid. It waits: one node more now needs $12.60.').waitFor();
+  await dialog.getByText('A lower ceiling makes its nodes easier to outbid. It waits: one node more now needs $12.60 or more.').waitFor();
   await dialog.getByLabel('At most, $ per node-hour').fill('13');
-  await dialog.getByText('It waits').waitFor({ state: 'detached' });
+  await dialog.getByText('It may wait: nodes of this bid do not count as nodes that it can get.').waitFor();
+  assert.equal(await dialog.getByText('It waits').count(), 0);
   await page.keyboard.press('Escape');
   await page.getByRole('button', { name: /^Cancel, bid/ }).click();
   await dialog.getByText('A node that ends now without a notice is billed for at least 5 min.').waitFor();
@@ -181,6 +186,10 @@ test('a tenant sees what a change of a bid costs and does before it is sent', as
   await other.page.getByText('Filled soon').waitFor();
   await other.page.getByRole('button', { name: /^Cancel, bid/ }).click();
   await other.page.getByRole('dialog').getByText('It gives up 1 claim on nodes under notice. A claim that is given up is billed for 5 min.').waitFor();
+  await other.page.keyboard.press('Escape');
+  await other.page.getByRole('button', { name: /^Amend/ }).click();
+  await other.page.getByLabel('At most, $ per node-hour').last().fill('19');
+  await other.page.getByRole('dialog').getByText('It may lose claims, each billed for 5 min.').waitFor();
   assert.deepEqual([...faults, ...other.faults], []);
   await other.context.close();
   await context.close();
@@ -223,6 +232,18 @@ test('a node config goes to the provider, and access data comes back to the tena
   await dialog.getByText('SHA256:abc').waitFor();
   await page.keyboard.press('Escape');
   await dialog.waitFor({ state: 'detached' });
+
+  await seller.page.getByRole('button', { name: `Access, unit ${node.unit}` }).click();
+  const reached = seller.page.getByRole('dialog', { name: `How node ${node.allocation} is reached` });
+  await reached.getByText('It replaces all that was reported before.').waitFor();
+  await reached.getByRole('button', { name: 'Report access' }).click();
+  assert.equal(await reached.getByLabel('Address').evaluate((input) => input.validity.valueMissing), true, 'an address is required');
+  await reached.getByLabel('Address').fill('10.0.0.8');
+  await reached.getByRole('button', { name: 'Report access' }).click();
+  await seller.page.locator('#polite').getByText('Access reported.').waitFor({ state: 'attached' });
+  await nodeRow(page).getByRole('button', { name: 'Access' }).click();
+  await dialog.getByText('10.0.0.8', { exact: true }).waitFor();
+  assert.equal(await dialog.getByText('10.0.0.7').count(), 0);
   assert.deepEqual([...faults, ...seller.faults], []);
   await seller.context.close();
   await context.close();

@@ -1,8 +1,8 @@
 // What administrators do: accounts and their limits, tokens, markets and their rules, drills.
 
 import { list, marketPath, request } from '../api.js';
-import { announce, field, finder, h, keyed, openDialog, setText, table } from '../dom.js';
-import { dollars, span, time } from '../format.js';
+import { announce, field, finder, h, keyed, openDialog, setText, show, table } from '../dom.js';
+import { dollars, parseDollars, plainDollars, span, time } from '../format.js';
 import { live, wantMarkets } from '../live.js';
 import { session } from '../session.js';
 import { refusalInWords } from '../words.js';
@@ -11,7 +11,7 @@ const ROLES = ['TENANT', 'PROVIDER', 'VIEWER', 'ADMIN'];
 
 /** Limits of accounts that the form shows. What is empty is the engine's default. */
 const LIMITS = [
-  ['open_bids', 'Open bids'], ['nodes_wanted', 'Nodes wanted'], ['ceiling_micros', 'Ceiling, micro-dollars per node-hour'],
+  ['open_bids', 'Open bids'], ['nodes_wanted', 'Nodes wanted'], ['ceiling_micros', 'Ceiling, $ per node-hour'],
   ['requests_per_second', 'Requests a second'], ['units_offered', 'Units offered'], ['units_per_command', 'Units a command'],
   ['refusals_per_second', 'Refused commands a second'], ['commands_per_day', 'Commands a day'],
 ];
@@ -19,7 +19,7 @@ const LIMITS = [
 /** Rules that the form shows: name, label, factor to the unit of the API, and true if it is a text there. @type {[string, string, number, boolean][]} */
 const RULES = [
   ['min_runtime_us', 'Protected for, seconds', 1e6, true], ['notice_us', 'Notice, seconds', 1e6, true],
-  ['start_timeout_us', 'Start time-out, seconds', 1e6, true], ['min_charge_us', 'Least charge, seconds', 1e6, true],
+  ['start_timeout_us', 'Start time-out, seconds', 1e6, true], ['min_charge_us', 'Minimum charge, seconds', 1e6, true],
   ['increment_bps', 'To displace, % more', 100, false], ['fee_bps', 'Fee, %', 100, false], ['bid_nodes_max', 'Nodes of a bid', 1, false],
   ['ceiling_max_micros', 'Highest ceiling, $', 1e6, true],
 ];
@@ -83,15 +83,16 @@ export function adminView() {
   function drawMarkets() {
     keyed(markets.body, findMarkets.pick([...live.markets.values()], (market) => market.market), (market) => market.market, (first) => {
       const [runtime, notice, state] = [h('td', { class: 'number mid' }), h('td', { class: 'number mid' }), h('span', { class: 'hint' })];
+      const rules = button('Rules', () => rulesDialog(first.market), first.market);
       const close = button('Close', () => closeDialog(first.market), first.market);
       return {
         root: h('tr', {}, h('th', { scope: 'row' }, first.market, state), runtime, notice,
-          h('td', {}, h('div', { class: 'actions' }, button('Rules', () => rulesDialog(first.market), first.market), close))),
+          h('td', {}, h('div', { class: 'actions' }, rules, close))),
         update: (/** @type {any} */ next) => {
           setText(runtime, span(Number(next.rules.min_runtime_us)));
           setText(notice, span(Number(next.rules.notice_us)));
           setText(state, { CLOSING: 'closing', ENDED: 'ended' }[/** @type {string} */ (next.state)] ?? '');
-          close.hidden = next.state !== 'OPEN';
+          show(close, next.state === 'OPEN', rules);
         },
       };
     });
@@ -126,14 +127,17 @@ export function adminView() {
   const accountDialog = (/** @type {any} */ account) => {
     const name = h('input', { required: true, value: account?.name, readonly: Boolean(account), pattern: '[A-Za-z0-9._\\-]{1,63}', autocomplete: 'off' });
     const inputs = LIMITS.map(([key, label]) => {
-      const input = h('input', { inputmode: 'numeric', pattern: '\\d*', value: account?.limits?.[key], placeholder: 'default', autocomplete: 'off' });
+      const limit = account?.limits?.[key];
+      const input = key === 'ceiling_micros'
+        ? h('input', { inputmode: 'decimal', value: limit && plainDollars(limit), placeholder: 'default', autocomplete: 'off' })
+        : h('input', { inputmode: 'numeric', pattern: '\\d*', value: limit, placeholder: 'default', autocomplete: 'off' });
       return { key, input, root: field(label, input) };
     });
     formDialog(account ? `Limits of ${account.name}` : 'New account',
       [field('Name', name), h('details', { open: Boolean(account) }, h('summary', {}, 'Limits'), ...inputs.map((one) => one.root))],
       account ? 'Change' : 'Make', () => {
         const limits = Object.fromEntries(inputs.filter((one) => one.input.value !== '').map((one) =>
-          [one.key, one.key === 'ceiling_micros' ? one.input.value : Number(one.input.value)]));
+          [one.key, one.key === 'ceiling_micros' ? readCeiling(one.input.value) : Number(one.input.value)]));
         return request('PUT', `/v1/accounts/${encodeURIComponent(name.value)}`, { limits });
       });
   };
@@ -167,7 +171,7 @@ export function adminView() {
     () => request('DELETE', `/v1/tokens/${encodeURIComponent(token.token_id)}`));
 
   const closeDialog = (/** @type {string} */ name) => formDialog(`Close the market ${name}?`,
-    [h('p', {}, 'It takes no new bids and offers. Nodes and bids in it go on, and it ends with its last unit. Whoever opens it again gets it as it was.')], 'Close',
+    [h('p', {}, 'It takes no new bids and no more units. Nodes stay and bids go on. It ends with its last unit. Opening it again brings back its rules.')], 'Close',
     () => request('POST', marketPath(name, 'close')));
 
   const ruleFields = (/** @type {any} */ rules) => (rules ? RULES : [...RULES, TICK]).map(([key, label, factor, isText]) => {
@@ -217,4 +221,11 @@ export function adminView() {
       if (topics.has('markets')) drawMarkets();
     },
   };
+}
+
+/** Reads dollars as the API has a ceiling, or says that they are none. @param {string} text */
+function readCeiling(text) {
+  const micros = parseDollars(text);
+  if (micros === null) throw new Error('The ceiling is an amount in dollars, as in 12.50.');
+  return String(micros);
 }

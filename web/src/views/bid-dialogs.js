@@ -5,6 +5,7 @@ import { announce, field, h, openDialog, setText } from '../dom.js';
 import { dollars, parseDollars, plainDollars, plural, span } from '../format.js';
 import { live, looksIn, ownAfter } from '../live.js';
 import { refusalInWords } from '../words.js';
+import { TYPING_MS } from './place.js';
 
 /**
  * Sends a form's command and closes its dialog, or says why it was refused.
@@ -25,13 +26,17 @@ async function send(dialog, error, work, done) {
 /** Returns the time that is billed at least for what a tenant gives up, or nothing if it is free. @param {string[]} markets in which it may be */
 export function leastCharge(markets) {
   const [first, ...others] = new Set(markets.map((market) => live.markets.get(market)?.rules.min_charge_us));
-  if (first === undefined || others.length > 0) return 'the least charge of its market';
+  if (first === undefined || others.length > 0) return 'the minimum charge of its market';
   return first === '0' ? '' : span(Number(first));
 }
 
-/** Says what the claims cost that a bid gives up. @param {any} bid @param {number} claims @returns {string[]} */
-function claimsGivenUp(bid, claims) {
-  const least = leastCharge([...live.markets.keys()].filter((market) => looksIn(bid, market)));
+/** Returns the time that is billed for each claim that a bid gives up, or nothing if it is free. @param {any} bid */
+function claimCharge(bid) {
+  return leastCharge([...live.markets.keys()].filter((market) => looksIn(bid, market)));
+}
+
+/** Says what the claims cost that a bid gives up. @param {number} claims @param {string} least the time that is billed for each @returns {string[]} */
+function claimsGivenUp(claims, least) {
   return claims > 0 && least ? [`It gives up ${plural(claims, 'claim')} on nodes under notice. A claim that is given up is billed for ${least}.`] : [];
 }
 
@@ -48,14 +53,23 @@ export function amendDialog(bid) {
     asked += 1;
     const mine = asked;
     const micros = parseDollars(ceiling.value);
-    const [wanted, has] = [Number(nodes.value), bid.held + bid.claimed];
-    const words = claimsGivenUp(bid, Math.min(bid.claimed, has - wanted));
-    if (micros !== null && micros < BigInt(bid.ceiling_micros) && has > 0) words.push('A lower ceiling makes its nodes easier to outbid.');
+    const wanted = nodes.value === '' ? bid.max_nodes : Number(nodes.value);
+    const [has, least] = [bid.held + bid.claimed, claimCharge(bid)];
+    const words = claimsGivenUp(Math.min(bid.claimed, has - wanted), least);
+    if (micros !== null && micros < BigInt(bid.ceiling_micros)) {
+      if (has > 0) words.push('A lower ceiling makes its nodes easier to outbid.');
+      if (bid.claimed > 0 && least) words.push(`It may lose claims, each billed for ${least}.`);
+    }
     if (micros !== null && wanted > has) {
+      await new Promise((resolve) => setTimeout(resolve, TYPING_MS));
+      if (mine !== asked || !effect.isConnected) return;
       const scope = bid.markets.length ? { markets: bid.markets } : { instance_type: bid.instance_type };
-      const entry = await request('POST', '/v1/bids/quote', { ...scope, nodes: 1 }).then(({ quotes }) => quotes[0]?.entry_price_micros, () => '0');
+      // The quote is that of a new tenant, who can take the nodes of this bid too: this bid needs as much or more.
+      // A quote that failed says nothing.
+      const entry = await request('POST', '/v1/bids/quote', { ...scope, nodes: 1 }).then(({ quotes }) => quotes[0]?.entry_price_micros, () => null);
       if (entry === undefined) words.push('It waits: no ceiling gets one node more at once now.');
-      else if (micros < BigInt(entry)) words.push(`It waits: one node more now needs ${dollars(entry, 'up')}.`);
+      else if (entry !== null && micros < BigInt(entry)) words.push(`It waits: one node more now needs ${dollars(entry, 'up')} or more.`);
+      else if (entry !== null && bid.held > 0) words.push('It may wait: nodes of this bid do not count as nodes that it can get.');
     }
     if (mine === asked) setText(effect, words.join(' '));
   };
@@ -96,7 +110,7 @@ export function cancelDialog(bid) {
   const error = h('p', { class: 'error', role: 'alert' });
   const held = bid.held + bid.under_notice;
   const least = leastCharge(live.nodes.filter((node) => node.bid === bid.bid).map((node) => node.market));
-  const costs = [...(bid.held > 0 && least ? [`A node that ends now without a notice is billed for at least ${least}.`] : []), ...claimsGivenUp(bid, bid.claimed)];
+  const costs = [...(bid.held > 0 && least ? [`A node that ends now without a notice is billed for at least ${least}.`] : []), ...claimsGivenUp(bid.claimed, claimCharge(bid))];
   openDialog(`Cancel bid ${bid.bid}?`, (dialog) => {
     const button = (/** @type {string} */ text, /** @type {string} */ mode, /** @type {string} */ kind) => h('button', {
       type: 'button', class: kind,

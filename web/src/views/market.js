@@ -113,10 +113,10 @@ export function marketView(name) {
     drawnPrice = priceNow();
     const shown = bars.filter((bar) => Number(bar.high_micros) > 0).map((bar) => {
       // Without an offer and a bid the price is 0, which is no price: a bar begins with the first one.
-      const low = Number(bar.low_micros) || Number(bar.open_micros) || Number(bar.close_micros);
+      const low = Number(bar.low_micros) || Number(bar.open_micros) || Number(bar.close_micros) || Number(bar.high_micros);
       return {
         start: Number(bar.start_us), end: Number(bar.start_us) + barLength, open: Number(bar.open_micros), high: Number(bar.high_micros),
-        low, close: Number(bar.close_micros), mean: Math.max(low, Number(bar.mean_micros)),
+        low, close: Number(bar.close_micros) || low, mean: Math.max(low, Number(bar.mean_micros)),
       };
     });
     const sorted = shown.map((bar) => bar.mean).sort((a, b) => a - b);
@@ -175,7 +175,7 @@ export function marketView(name) {
     const law = market.rules;
     fill(rules,
       ...[['Protected for', span(Number(law.min_runtime_us))], ['Notice', span(Number(law.notice_us))],
-        ['To displace', `${law.increment_bps / 100} % more`], ['Least charge', span(Number(law.min_charge_us))]]
+        ['To displace', `${law.increment_bps / 100} % more`], ['Minimum charge', span(Number(law.min_charge_us))]]
         .map(([label, value]) => h('div', {}, h('dt', {}, label), h('dd', {}, value))));
   };
   /** The latest events of this market, newest first. @type {any[]} */

@@ -38,18 +38,20 @@ function ssh(access) {
 }
 
 /**
- * Shows the provider what a node is to be set up with, and reports it ready with how it is reached.
+ * Shows the provider what a node is to be set up with, and reports it ready with how it is reached. Of a node that runs it reports
+ * anew how it is reached.
  * @param {any} node
  * @param {(button: HTMLButtonElement, work: () => Promise<any>, done: string) => Promise<void>} run @param {HTMLButtonElement} button
  */
 export async function setUpDialog(node, run, button) {
   const config = h('div', { class: 'access' }, h('p', {}, 'Asking…'));
-  const address = h('input', { autocomplete: 'off', placeholder: '10.0.0.7' });
+  const runs = node.state === 'ACTIVE';
+  const address = h('input', { autocomplete: 'off', placeholder: '10.0.0.7', required: runs });
   const port = h('input', { type: 'number', min: '1', max: '65535', step: '1', placeholder: '22' });
   const user = h('input', { autocomplete: 'off', placeholder: 'ubuntu' });
   const notes = h('textarea', { rows: '2', spellcheck: 'false' });
   const path = `/v1/allocations/${node.allocation}`;
-  openDialog(`Set up node ${node.allocation}`, (dialog) => [
+  openDialog(runs ? `How node ${node.allocation} is reached` : `Set up node ${node.allocation}`, (dialog) => [
     h('form', {
       onsubmit: (/** @type {SubmitEvent} */ event) => {
         event.preventDefault();
@@ -60,13 +62,13 @@ export async function setUpDialog(node, run, button) {
         if (user.value) access.user = user.value;
         if (notes.value) access.notes = notes.value;
         dialog.close();
-        run(button, () => command('POST', `${path}/ready`, Object.keys(access).length ? { access } : {}), 'Reported ready.');
+        run(button, () => command('POST', `${path}/ready`, Object.keys(access).length ? { access } : {}), runs ? 'Access reported.' : 'Reported ready.');
       },
     },
     h('h3', {}, 'From its tenant'), config,
-    h('h3', {}, 'How the tenant reaches it'),
+    h('h3', {}, 'How the tenant reaches it'), runs && h('p', { class: 'hint' }, 'It replaces all that was reported before.'),
     field('Address', address), field('SSH port', port), field('User', user), field('Notes', notes, 'Such as the fingerprint of the host key.'),
-    h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'primary' }, 'Report ready'), h('button', { type: 'button', onclick: () => dialog.close() }, 'Back'))),
+    h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'primary' }, runs ? 'Report access' : 'Report ready'), h('button', { type: 'button', onclick: () => dialog.close() }, 'Back'))),
   ]);
   try {
     const { node_config: given } = (await request('GET', path)).allocation;

@@ -1,7 +1,7 @@
 // One's bids and nodes: place, amend, cancel, stay, release, and why things are as they are.
 
 import { clock, command } from '../api.js';
-import { announce, busy, fill, finder, h, keyed, openDialog, setAttribute, setText, table } from '../dom.js';
+import { announce, busy, fill, finder, h, keyed, openDialog, setAttribute, setText, show, table } from '../dom.js';
 import { dollars, exactInstant, instant, plainDollars, plural, price, span, time } from '../format.js';
 import { live, ownAfter } from '../live.js';
 import { endReason, eventInWords, refusalInWords, unfilledReason } from '../words.js';
@@ -211,14 +211,6 @@ export function nodesView(market) {
     },
     close: form.close,
   };
-}
-
-/** Shows or hides a button. The focus of a hidden button goes to `next`. @param {HTMLButtonElement} button @param {boolean} shown @param {HTMLButtonElement} next */
-function show(button, shown, next) {
-  if (button.hidden === !shown) return;
-  const focused = document.activeElement === button;
-  button.hidden = !shown;
-  if (focused && !shown) next.focus();
 }
 
 /** @param {Record<string, string>} given */

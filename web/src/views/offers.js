@@ -1,8 +1,8 @@
 // What a provider sells: offers, units by state, and what another reserve would do.
 
 import { command, list, marketPath, request } from '../api.js';
-import { announce, busy, field, fill, finder, h, keyed, openDialog, setAttribute, setText, table } from '../dom.js';
-import { amount, dollars, parseDollars, plainDollars, plural, price, shortTime } from '../format.js';
+import { announce, busy, field, fill, finder, h, keyed, openDialog, setAttribute, setText, show, table } from '../dom.js';
+import { amount, dollars, instant, parseDollars, plainDollars, plural, price } from '../format.js';
 import { live, ownAfter } from '../live.js';
 import { refusalInWords } from '../words.js';
 import { marketLink } from './markets.js';
@@ -18,7 +18,7 @@ const STATES = { FREE: 'Free', ALLOCATED: 'Held', NOTICE: 'Held, under notice', 
 /** Says in what state a unit is. @param {any} unit */
 function stateOf(unit) {
   const notice = unit.node?.notice;
-  const leaves = unit.state === 'LEAVING' && notice ? `Leaves at ${shortTime(notice.deadline_us)}` : STATES[unit.state];
+  const leaves = unit.state === 'LEAVING' && notice ? `Leaves at ${instant(notice.deadline_us)}` : STATES[unit.state];
   if (unit.node?.state !== 'STARTING') return leaves;
   return notice ? `To be started. ${leaves}` : 'Held, to be started';
 }
@@ -104,10 +104,11 @@ export function offersView() {
         setText(node, unit.node ? `node ${unit.node.allocation}` : '');
         setText(state, stateOf(unit));
         fill(cost, unit.node ? price(unit.node.price_micros) : '');
-        ready.hidden = !starting;
-        setUp.hidden = !starting;
-        access.hidden = starting || !unit.node;
-        withdraw.hidden = unit.state === 'LEAVING';
+        show(access, Boolean(unit.node) && !starting, lost);
+        const beside = access.hidden ? lost : access;
+        show(ready, starting, beside);
+        show(setUp, starting, beside);
+        show(withdraw, unit.state !== 'LEAVING', beside);
         setAttribute(cost, 'title', null);
       },
     };
@@ -193,7 +194,7 @@ export function offersView() {
         },
       },
       error,
-      field('Market', where, names.length ? undefined : 'You offer units in every open market: change these offers.'),
+      field('Market', where, names.length ? undefined : 'No other market is open. Change the offers that you have.'),
       field('Reserve, $ per node-hour', reserve, 'The least that you take.'),
       field('Units', capacity),
       effect,

@@ -6,7 +6,10 @@ import { dollars, exactDollars, parseDollars, plainDollars, plural } from '../fo
 import { live, looksIn, ownAfter } from '../live.js';
 import { refusalInWords, unfilledReason } from '../words.js';
 
-const TYPING_MS = 200;
+/** The time between the last keystroke and a question. */
+export const TYPING_MS = 200;
+/** The least time between the last question and one that is asked because prices moved. */
+const AGAIN_MS = 1000;
 const HOUR_US = 3_600_000_000;
 /** The prefix of a choice that names an instance type. No market is called so. */
 const TYPE = 'type:';
@@ -44,23 +47,29 @@ export function placeForm(market) {
 
   const scope = () => (where.value.startsWith(TYPE) ? { instance_type: where.value.slice(TYPE.length) } : { markets: [where.value] });
 
-  let question = 0;
+  /** The question that has no answer yet. A new one ends it. @type {AbortController | null} */
+  let question = null;
+  /** When the last question ended, and whether prices moved while it was under way. */
+  let [last, moved] = [-Infinity, false];
   /** Asks what the bid would need, and says it. @param {boolean} typed */
   const ask = async (typed) => {
     const count = Number(nodes.value);
     if (!where.value) return;
+    question?.abort();
+    question = null;
     if (!Number.isInteger(count) || count < 1) {
-      question += 1;
       fill(quote, h('p', {}, 'At least 1 node.'));
       take.hidden = true;
       return;
     }
-    question += 1;
-    const mine = question;
+    const mine = new AbortController();
+    const signal = AbortSignal.any([mine.signal, closing.signal]);
+    question = mine;
+    moved = false;
     const micros = parseDollars(ceiling.value);
     try {
-      const { words, entry } = await preview(scope(), count, Number(least.value), micros, closing.signal);
-      if (mine !== question || closing.signal.aborted) return;
+      const { words, entry } = await preview(scope(), count, Number(least.value), micros, until.value === 'IOC', signal);
+      if (signal.aborted) return;
       fill(quote, ...words.map((sentence) => h('p', {}, sentence)));
       take.hidden = !entry || (micros !== null && micros >= BigInt(entry));
       if (entry) {
@@ -70,16 +79,28 @@ export function placeForm(market) {
       }
       if (typed) announce(words.join(' '));
     } catch (problem) {
-      if (mine === question && !closing.signal.aborted) fill(quote, h('p', {}, refusalInWords(problem)));
+      if (!signal.aborted) fill(quote, h('p', {}, refusalInWords(problem)));
+    } finally {
+      last = performance.now();
+      if (question === mine) question = null;
+      if (moved && !signal.aborted) askAgain();
     }
   };
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
-  const asked = (typed = false) => {
+  const asked = (/** @type {boolean} */ typed, wait = TYPING_MS) => {
     clearTimeout(timer);
-    timer = setTimeout(() => ask(typed), typed ? TYPING_MS : 0);
+    timer = setTimeout(() => {
+      timer = undefined;
+      ask(typed);
+    }, wait);
   };
-  for (const input of [where, ceiling, nodes, least]) input.addEventListener('input', () => asked(true));
+  /** Asks anew because prices moved, unless a question is to come. One that is under way gets its answer first. */
+  const askAgain = () => {
+    moved = question !== null;
+    if (!moved && timer === undefined) asked(false, Math.max(0, last + AGAIN_MS - performance.now()));
+  };
+  for (const input of [where, ceiling, nodes, least, until]) input.addEventListener('input', () => asked(true));
   form.addEventListener('input', () => {
     done.textContent = '';
     error.textContent = '';
@@ -131,17 +152,13 @@ export function placeForm(market) {
     if (names.includes(chosen) || chosen.startsWith(TYPE)) where.value = chosen;
   };
 
-  let last = 0;
   return {
     root: form,
     /** @param {Set<string>} topics */
     update: (topics) => {
       if (!topics.has('markets')) return;
       drawMarkets();
-      // Prices moved: the quote is asked anew, once a second at most.
-      if (performance.now() - last < 1000) return;
-      last = performance.now();
-      asked();
+      askAgain();
     },
     close: () => {
       closing.abort();
@@ -154,10 +171,10 @@ export function placeForm(market) {
  * Asks what a bid would need and get at present, and says it.
  * @param {{markets: string[]} | {instance_type: string}} scope
  * @param {number} count of its nodes @param {number} least of them that it takes at once @param {bigint | null} micros its ceiling
- * @param {AbortSignal} signal
+ * @param {boolean} isOnce true if it takes what there is now and ends @param {AbortSignal} signal
  * @returns {Promise<{words: string[], entry: string | undefined}>} with the lowest ceiling that gets all nodes at once
  */
-async function preview(scope, count, least, micros, signal) {
+async function preview(scope, count, least, micros, isOnce, signal) {
   const ask = (/** @type {any} */ asked, /** @type {number} */ nodes) =>
     request('POST', '/v1/bids/quote', { ...asked, nodes, ...(micros ? { ceiling_micros: String(micros) } : {}) }, undefined, signal);
   /** Counts what the ceiling gets at once of a market that has some of the nodes, but not all. @param {string} market */
@@ -172,47 +189,51 @@ async function preview(scope, count, least, micros, signal) {
     return enough;
   };
   const { quotes } = await ask(scope, count);
-  const best = quotes[0];
+  // The cheapest market may be one that the bid gets nothing in, such as one in which its tenant sells.
+  const best = quotes.find((/** @type {any} */ quote) => !quote.unfilled_reason)
+    ?? quotes.find((/** @type {any} */ quote) => quote.unfilled_reason !== 'OWN_SUPPLY') ?? quotes[0];
   let [got, ahead] = [count, 0];
   if (micros && best?.unfilled_reason) {
     const some = quotes.filter((/** @type {any} */ quote) => quote.unfilled_reason === 'MINIMUM_NOT_MET');
     const parts = await Promise.all(some.map((/** @type {any} */ quote) => partOf(quote.market)));
     // What a bid takes at least it takes in one market.
     got = Math.max(0, ...parts) < least ? 0 : Math.min(count, parts.reduce((sum, part) => sum + part, 0));
-    if (best.unfilled_reason === 'BELOW_NEEDED_CEILING') ahead = await waitingAhead(best.market, micros);
+    if (best.unfilled_reason === 'BELOW_NEEDED_CEILING') ahead = await waitingAhead(best.market, micros, signal);
   }
-  return { words: say(best, count, micros, got, ahead), entry: best?.entry_price_micros };
+  return { words: say(best, count, micros, got, ahead, isOnce), entry: best?.entry_price_micros };
 }
 
-/** Counts the nodes that others want for at least this ceiling. @param {string} market @param {bigint} micros */
-async function waitingAhead(market, micros) {
-  const depth = await request('GET', marketPath(market, 'depth?levels=1000'));
+/** Counts the nodes that others want for at least this ceiling. @param {string} market @param {bigint} micros @param {AbortSignal} signal */
+async function waitingAhead(market, micros, signal) {
+  const depth = await request('GET', marketPath(market, 'depth?levels=1000'), undefined, undefined, signal);
   const unmet = (/** @type {any[]} */ some) => some.filter((one) => BigInt(one.ceiling_micros) >= micros).reduce((sum, one) => sum + one.unmet, 0);
   return Math.max(0, unmet(depth.demand) - unmet(live.bids.filter((bid) => looksIn(bid, market))));
 }
 
 /**
  * Says what a bid would need, and what it would get.
- * @param {any} best the quote of the cheapest market @param {number} count @param {bigint | null} micros
+ * @param {any} best the quote of the cheapest market that the bid gets its nodes in, if there is one @param {number} count @param {bigint | null} micros
  * @param {number} got the nodes that the ceiling gets at once @param {number} ahead the nodes that others want for as much
+ * @param {boolean} isOnce true if it takes what there is now and ends
  * @returns {string[]}
  */
-function say(best, count, micros, got, ahead) {
+function say(best, count, micros, got, ahead, isOnce) {
   if (!best) return ['No market of this type is open.'];
   const what = plural(count, 'node');
   const entry = best.entry_price_micros;
   const words = [];
-  const needs = entry === undefined ? `You cannot get ${what} at once now, at any ceiling; a bid waits for ${count === 1 ? 'it' : 'them'}.` : `${what} now ${count === 1 ? 'needs' : 'need'} ${dollars(entry, 'up')}.`;
+  const waits = isOnce ? '' : `; a bid waits for ${count === 1 ? 'it' : 'them'}`;
+  const needs = entry === undefined ? `You cannot get ${what} at once now, at any ceiling${waits}.` : `${what} now ${count === 1 ? 'needs' : 'need'} ${dollars(entry, 'up')}.`;
   const market = BigInt(best.market_price_micros);
   if (micros && got === 0) {
     const behind = ahead > 0 ? `, behind ${plural(ahead, 'node')} that others want for as much or more` : '';
-    words.push(needs, `At ${dollars(micros)} your bid waits${behind}: ${unfilledReason(best.unfilled_reason)}.`);
+    words.push(needs, `At ${dollars(micros)} your bid ${isOnce ? 'gets nothing' : `waits${behind}`}: ${unfilledReason(best.unfilled_reason)}.`);
   } else if (micros && got < count) {
-    words.push(needs, `At ${dollars(micros)} you get ${got} of them at once, and your bid waits for ${count - got} more.`);
+    words.push(needs, `At ${dollars(micros)} you get ${got} of them at once, and ${isOnce ? 'no' : `your bid waits for ${count - got}`} more.`);
   } else if (micros) {
     words.push(`At ${dollars(micros)} you get ${what} at once.`);
-    // The provider of the node may ask for more than the market price.
-    const most = entry !== undefined && BigInt(entry) > market ? BigInt(entry) : market;
+    // The provider of the node may ask for more than the market price. Nodes of several markets have prices of their own.
+    const most = best.unfilled_reason ? micros : (entry !== undefined && BigInt(entry) > market ? BigInt(entry) : market);
     const pays = most < micros ? most : micros;
     const each = pays > market ? `between ${dollars(market)} and ${dollars(pays)}` : `the market price, ${dollars(pays)}`;
     words.push(`At present you pay ${each} per node-hour: at most ${dollars(pays * BigInt(count))} an hour. Never more than ${dollars(micros)} per node-hour.`);
