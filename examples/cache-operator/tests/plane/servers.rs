@@ -15,8 +15,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The longest time without a server that takes writes, after the one that took them was killed. Usually it is 6 to 9 s; an
-/// election that fails on a busy machine is repeated after 30 s.
+/// The longest time without a server that takes writes, after the one that took them was killed. Usually it is less than a
+/// second; an election that fails on a busy machine is repeated after 30 s.
 const FAILOVER_MAX: Duration = Duration::from_secs(45);
 
 /// The Cache `shop`, whose servers are processes.
