@@ -172,7 +172,7 @@ impl Alloc {
             Alloc::Access { allocation } => {
                 let answer = client.get_allocation(GetAllocationRequest { allocation, min_seq: 0 }).await?;
                 let access = answer.allocation.and_then(|found| found.access).ok_or_else(|| {
-                    Failure::new(Exit::NotFound, format!("allocation {allocation} has no access data")).next(
+                    Failure::new(Exit::NotFound, format!("you see no access data of allocation {allocation}")).next(
                         "its provider gives it with kubebid alloc ready --access; only its tenant sees it",
                     )
                 })?;
