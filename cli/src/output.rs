@@ -218,6 +218,11 @@ pub(crate) fn or_dash<T: Display>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
+/// A count with its word, as in `1 node` and `2 nodes`.
+pub(crate) fn plural(count: u32, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+}
+
 /// A price that may be absent, for a column of money.
 pub(crate) fn dollars(micros: Option<u64>) -> String {
     or_dash(micros.map(Dollars))

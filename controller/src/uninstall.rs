@@ -20,7 +20,7 @@ const PAGE: u32 = 500;
 const TAKE: Duration = Duration::from_secs(5);
 
 /// The error of a term that ended.
-const LOST: &str = "another replica took a Lease";
+const TERM_ENDED: &str = "another replica took a Lease";
 
 /// A replica still runs: it would add finalizers again.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub async fn uninstall(
                 Ok(term) => Ok(term),
                 Err(_) => Err(not_led(lease, candidate.holder().await)),
             },
-            () = any_ended(&mut terms) => Err(LOST.into()),
+            () = any_ended(&mut terms) => Err(TERM_ENDED.into()),
         };
         match led {
             Ok(term) => terms.push(term),
@@ -71,7 +71,7 @@ pub async fn uninstall(
     let writer = writer(terms[0].leadership.clone());
     let removed = tokio::select! {
         removed = remove(&writer) => removed,
-        () = any_ended(&mut terms) => Err(LOST.into()),
+        () = any_ended(&mut terms) => Err(TERM_ENDED.into()),
     };
     release(terms).await;
     removed

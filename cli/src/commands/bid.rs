@@ -7,6 +7,7 @@ mod wait;
 use crate::args::{Key, Limit, NoPrice, Pair, Whose, its_number, map, states, word};
 use crate::config::Context;
 use crate::failure::{Exit, Failure};
+use crate::output::plural;
 use crate::suggestion;
 use clap::{ArgGroup, Args, Subcommand};
 use kubebid_client::v1::allocation::State as NodeState;
@@ -359,8 +360,7 @@ async fn keep_or_release(context: &Context, number: u64) -> Result<Failure, Erro
     }
     let nodes = match bid.held + bid.under_notice {
         0 => "no node yet".to_owned(),
-        1 => "1 node".to_owned(),
-        nodes => format!("{nodes} nodes"),
+        nodes => plural(nodes, "node"),
     };
     Ok(Failure::usage(format!("bid {number} holds {nodes}: say --keep or --release"))
         .next("--keep ends its search alone: its nodes stay, and are billed, until outbid; --release gives them back at once"))

@@ -3,7 +3,7 @@
 use crate::args::{Key, Limit, Whose};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, Sheet, View, money, number, or_dash, text, usd};
+use crate::output::{List, Sheet, View, money, number, or_dash, plural, text, usd};
 use clap::{Args, Subcommand};
 use kubebid_client::Dollars;
 use kubebid_client::v1::{
@@ -96,7 +96,7 @@ impl Offer {
                     reserve_micros: reserve.0,
                 };
                 let answer = client.put_offer(request).await?;
-                out.answer(&answer, |_| format!("{market}: {} at ${reserve}", units(capacity)))
+                out.answer(&answer, |_| format!("{market}: {} at ${reserve}", plural(capacity, "unit")))
             }
             Offer::List(args) => {
                 let request = ListOffersRequest {
@@ -129,10 +129,6 @@ impl Offer {
             }
         }
     }
-}
-
-fn units(count: u32) -> String {
-    format!("{count} {}", if count == 1 { "unit" } else { "units" })
 }
 
 fn list(offers: &[PrintDetail], view: &View) -> String {

@@ -61,7 +61,7 @@ const PLAYED: &str = "tenant-a";
 /// The maker that its tokens name.
 const MAKER: &str = "kubebid up";
 /// Advice on a start beside a market that runs.
-const SECOND: &str = "is another engine running? a second market needs its own folder and ports: name them with --folder, --listen and --ops-listen";
+const IN_USE_ADVICE: &str = "is another engine running? a second market needs its own folder and ports: name them with --folder, --listen and --ops-listen";
 
 impl Up {
     pub(crate) async fn run(self) -> Result<(), Failure> {
@@ -139,7 +139,7 @@ impl Up {
         };
         Server::bind(config).await.map_err(|error| {
             let failure = local::unserved(&error);
-            if matches!(error, ServeError::Listen { .. }) { failure.next(SECOND) } else { failure }
+            if matches!(error, ServeError::Listen { .. }) { failure.next(IN_USE_ADVICE) } else { failure }
         })
     }
 
@@ -201,7 +201,11 @@ Ctrl-C stops.",
 /// Returns the failure of a store, with advice if another engine has it open.
 fn unopened(error: &EngineError) -> Failure {
     let failure = local::fault(error);
-    if matches!(error, EngineError::Store(Fault::InUse { .. })) { failure.next(SECOND) } else { failure }
+    if matches!(error, EngineError::Store(Fault::InUse { .. })) {
+        failure.next(IN_USE_ADVICE)
+    } else {
+        failure
+    }
 }
 
 fn forget(file: &Path) -> std::io::Result<()> {

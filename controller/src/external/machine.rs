@@ -267,7 +267,7 @@ impl<E: External> Phased for Machine<E> {
             }
             Step::Complete => self.complete(object, context).await,
             Step::Recreate => self.recreate(object, context).await,
-            Step::Delete => self.delete(observation.may_appear, object, context).await,
+            Step::Delete => self.delete(object, context).await,
             Step::RemoveFinalizer => self.remove_finalizer(&observation.situation, object, context).await,
         }
     }

@@ -208,9 +208,7 @@ impl Accounts {
         let TokenSecret { namespace, name } = &object.spec.token_secret;
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let found = api.get_opt(name).await;
-        found.map_err(|error| {
-            CallError::transient("SecretNotRead", format!("the cluster: {}", api_error::message(&error)))
-        })
+        found.map_err(|error| not_read("SecretNotRead", &error))
     }
 
     /// Returns what an account has at the engine that is ended with its token: an open bid, or a node.
@@ -242,9 +240,7 @@ impl Accounts {
     /// being deleted, or may be in a moment.
     async fn in_cluster(&self, object: &Account) -> Result<Option<String>, CallError> {
         let (client, params) = (self.client.clone(), ListParams::default());
-        let unread = |error| {
-            CallError::transient("DependentsNotRead", format!("the cluster: {}", api_error::message(&error)))
-        };
+        let unread = |error| not_read("DependentsNotRead", &error);
         let offers = Api::<Offer>::all(client.clone()).list(&params).await;
         let offers = or_undefined(offers).map_err(unread)?;
         let name = object.name_any();
@@ -302,6 +298,10 @@ fn or_undefined<K: Clone>(listed: kube::Result<ObjectList<K>>) -> kube::Result<V
         Err(error) if api_error::is_not_found(&error) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
+}
+
+fn not_read(reason: &'static str, error: &kube::Error) -> CallError {
+    CallError::transient(reason, format!("the cluster: {}", api_error::message(error)))
 }
 
 fn not_written(why: impl Into<String>) -> CallError {

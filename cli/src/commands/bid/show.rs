@@ -1,6 +1,6 @@
 //! Prints bids and quotes.
 
-use crate::output::{List, Mark, Sheet, View, dollars, money, number, or_dash, pairs, text, usd};
+use crate::output::{List, Mark, Sheet, View, dollars, money, number, or_dash, pairs, plural, text, usd};
 use kubebid_client::Dollars;
 use kubebid_client::v1::place_bid_request::OnPreemption;
 use kubebid_client::v1::{Bid, QuoteBidResponse};
@@ -98,7 +98,7 @@ pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, partial: &[Partial],
             or_dash(quote.unfilled_reason.map(|_| quote.unfilled_reason().as_str_name())),
         ]);
     }
-    let wanted = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
+    let wanted = plural(nodes, "node");
     let best = answer.quotes.iter().find_map(|quote| Some((&quote.market, quote.entry_price_micros?)));
     let best = match best {
         Some((market, price)) => format!("{wanted} at once: --max {} in {market}", Dollars(price)),
@@ -120,8 +120,7 @@ pub(super) fn done(what: &str, number: u64, repeated: bool, bid: Option<&Bid>) -
     let Some(bid) = bid else { return done };
     let mut has = match bid.held {
         0 => "it holds no node".to_owned(),
-        1 => "it holds 1 node".to_owned(),
-        held => format!("it holds {held} nodes"),
+        held => format!("it holds {}", plural(held, "node")),
     };
     if bid.under_notice > 0 {
         has.push_str(&format!(" and {} under notice", bid.under_notice));

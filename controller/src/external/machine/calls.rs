@@ -187,13 +187,13 @@ impl<E: External> Machine<E> {
         Ok(if answer == DeleteAnswer::Gone { Progress::Done } else { self.next(object) })
     }
 
-    /// Deletes the resource. `may_appear`: it may be made after that, by a create call without an answer.
     pub(super) async fn delete(
         &self,
-        may_appear: bool,
         object: &mut E::Object,
         context: &Context,
     ) -> Result<Progress, Error<CallError>> {
+        // Before the call: a create that arrives after it makes the resource again.
+        let may_appear = self.create_may_arrive(object);
         failpoint::hit("external-delete");
         let request = self.request(object, "delete", context);
         let answer = self.call("delete", self.external.delete(&request), context).await;

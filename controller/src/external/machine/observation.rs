@@ -12,7 +12,6 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use std::time::Duration;
 
 /// The annotation with the spec that was last applied, after the prefix.
 pub(super) const LAST_APPLIED: &str = "last-applied-spec";
@@ -46,8 +45,6 @@ pub struct ExternalObservation<D> {
     pub(super) invalid_permissions: Option<InvalidPermissions>,
     /// True if a create call was begun before, which may have made the resource.
     pub(super) may_have_created: bool,
-    /// True in a deletion if a create call without an answer may still make the resource.
-    pub(super) may_appear: bool,
     pub(super) details: Option<D>,
     /// The reason why the resource is not deleted yet: something still needs it.
     pub(super) needed_by: Option<String>,
@@ -101,7 +98,6 @@ impl<E: External> Machine<E> {
                 is_out_of_patience: false,
             },
             may_have_created: status.origin.is_some(),
-            may_appear: false,
             reason: status.reason,
             dependencies,
             duplicate_of,
@@ -122,11 +118,8 @@ impl<E: External> Machine<E> {
         let has_passed = |since: Option<Timestamp>, limit| since.is_some_and(|it| clock::since(it) >= limit);
         let called_at = status.called_at.map(|time| time.0);
         let it = &mut observation.situation;
-        // Before the finalizer goes, a create without an answer has its whole time to arrive.
-        let is_unanswered = it.deletion.is_some() && status.unanswered == Some(State::Creating);
-        let grace = timing.creation_grace + if is_unanswered { timing.call } else { Duration::ZERO };
-        it.is_in_grace = called_at.is_some() && !has_passed(called_at, grace);
-        let may_appear = is_unanswered && it.is_in_grace;
+        it.is_in_grace = (called_at.is_some() && !has_passed(called_at, timing.creation_grace))
+            || (it.deletion.is_some() && self.create_may_arrive(object));
         let is_at_work = status.state == State::Verifying
             && has_passed(status.since.map(|time| time.0), timing.progress_limit);
         it.is_late = is_at_work || status.reason == Reason::TookTooLong.word();
@@ -138,7 +131,15 @@ impl<E: External> Machine<E> {
             // A deletion whose answer did not come may not have arrived.
             status.unanswered == Some(State::Recreating) || has_passed(called_at, timing.patience)
         };
-        observation.may_appear = may_appear;
+    }
+
+    /// Returns true if a create call without an answer may still make the resource. Before the finalizer goes, it has the time
+    /// of a call to arrive.
+    pub(super) fn create_may_arrive(&self, object: &E::Object) -> bool {
+        let timing = self.external.timing();
+        let unanswered = object.external().filter(|status| status.unanswered == Some(State::Creating));
+        let called_at = unanswered.and_then(|status| status.called_at.as_ref());
+        called_at.is_some_and(|time| clock::since(time.0) < timing.creation_grace + timing.call)
     }
 
     pub(super) fn annotation<'a>(&self, object: &'a E::Object, name: &str) -> Option<&'a str> {

@@ -243,10 +243,10 @@ async fn answer(
     headers: HeaderMap,
     request: Request,
 ) -> Response {
-    tokio::spawn(answer_wholly(service, path, method, headers, request)).await.unwrap()
+    tokio::spawn(respond(service, path, method, headers, request)).await.unwrap()
 }
 
-async fn answer_wholly(
+async fn respond(
     service: Service,
     path: String,
     method: Method,
