@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -40,8 +41,13 @@ impl Balancer {
     /// Starts one in front of servers, which may not run yet.
     ///
     /// # Panics
-    /// If no port is free.
+    /// If no port is free, or the runtime has one thread: kubectl, which blocks it, would wait for the balancer.
     pub async fn start(servers: Vec<SocketAddr>) -> Balancer {
+        assert_ne!(
+            Handle::current().runtime_flavor(),
+            RuntimeFlavor::CurrentThread,
+            "the balancer needs a thread"
+        );
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let state = Arc::new(State {
             servers,

@@ -6,7 +6,7 @@ use crate::versions::{BETA, V1, kubectl, machines, newer, object};
 use k8s_openapi::ByteString;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kubebid_operator::conversion::hub;
-use kubebid_testkit::{Account, Plane, Port};
+use kubebid_testkit::{Account, Balancer, Plane, Port, Process};
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -35,11 +35,11 @@ fn apply(plane: &Plane, overlay: &Path, more: &[&str]) {
     plane.get(&[&["apply", "-k", overlay.to_str().unwrap()], more].concat());
 }
 
-/// Stands in for the network of the cluster: the address of the Service is that of a process here.
-fn route(plane: &Plane, port: &Port) {
+/// Stands in for the network of the cluster: the address of the Service is that of the balancer.
+fn route(plane: &Plane, balancer: &Balancer) {
     let service = json!({"spec": {"type": "ExternalName", "externalName": "localhost"}}).to_string();
     plane.get(&["-n", SYSTEM, "patch", "service", WEBHOOK, "--type=merge", "-p", &service]);
-    let client = json!({"service": {"port": port.address().port()}});
+    let client = json!({"service": {"port": balancer.address().port()}});
     let port = json!({"spec": {"conversion": {"webhook": {"clientConfig": client}}}}).to_string();
     plane.get(&["patch", "crd", CRD, "--type=merge", "-p", &port]);
 }
@@ -61,10 +61,14 @@ fn rendered(plane: &Plane, port: &Port) -> (String, Vec<String>) {
     (at_once, arguments[3..].iter().map(other).collect())
 }
 
-/// Starts the operator as the Deployment would.
-fn start(story: &mut Story, more: &[String]) {
-    let more = more.iter().map(String::as_str);
-    story.start_operator(&LEASE.into_iter().chain(more).collect::<Vec<_>>());
+/// Replaces both replicas, as the Deployment would.
+fn replace(story: &Story, replicas: &mut Vec<Process>, ports: &[Port; 2]) {
+    replicas.clear();
+    for port in ports {
+        let (_, more) = rendered(story.plane, port);
+        let more = more.iter().map(String::as_str);
+        replicas.push(story.start_replica(&LEASE.into_iter().chain(more).collect::<Vec<_>>()));
+    }
 }
 
 fn ca_bundle(plane: &Plane) -> String {
@@ -94,7 +98,7 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_component_goes_up_and_down_and_touches_no_node() {
     let mut story = Story::alone("component").await;
     let plane = story.plane;
@@ -107,11 +111,13 @@ async fn the_component_goes_up_and_down_and_touches_no_node() {
     plane.get(&["wait", "-n", SYSTEM, "deployment/kubebid-operator", "--for", ready, PATIENT]);
     let account = Account::of(plane, SYSTEM, OPERATOR, folder.path());
     story.kubeconfig = account.kubeconfig().to_owned();
-    let port = Port::hold();
-    assert_eq!(rendered(plane, &port), ("25%".to_owned(), Vec::new()));
+    let ports = [Port::hold(), Port::hold()];
+    let balancer = Balancer::start(ports.iter().map(Port::address).collect()).await;
+    let mut replicas = Vec::new();
+    assert_eq!(rendered(plane, &ports[0]), ("25%".to_owned(), Vec::new()));
     story.market.open(EU, Duration::from_secs(20)).await;
     story.market.offer(EU, 4, 1.0).await;
-    start(&mut story, &[]);
+    replace(&story, &mut replicas, &ports);
     story.bid("fleet", json!({"instanceType": "h100-8x", "maxBid": 3, "minNodes": 3})).await;
     story.running("fleet", 3).await;
     let before = machines(&story, "fleet").await;
@@ -119,10 +125,11 @@ async fn the_component_goes_up_and_down_and_touches_no_node() {
 
     // Up.
     apply(plane, &with, &[]);
-    route(plane, &port);
-    let (at_once, webhook) = rendered(plane, &port);
+    route(plane, &balancer);
+    let (at_once, webhook) = rendered(plane, &ports[0]);
     assert_eq!((&at_once[..], &webhook[0][..]), ("100%", "--webhook-listen"));
-    start(&mut story, &webhook);
+    replace(&story, &mut replicas, &ports);
+    balancer.until_ready(2).await;
     let is_served = || async { newer(&story).get("fleet").await.is_ok() };
     story.eventually("v2beta1 is served", is_served).await;
     let wide = json!({
@@ -141,14 +148,14 @@ async fn the_component_goes_up_and_down_and_touches_no_node() {
         apply(plane, &with, more);
         assert_eq!(ca_bundle(plane), bundle, "{more:?}");
         kubectl(&story, &["get", BETA, "wide"], "").unwrap();
-        assert_eq!(rendered(plane, &port).0, "100%");
+        assert_eq!(rendered(plane, &ports[0]).0, "100%");
     }
 
     // Down.
     apply(plane, &without, &[]);
-    assert_eq!(rendered(plane, &port), ("25%".to_owned(), Vec::new()));
+    assert_eq!(rendered(plane, &ports[0]), ("25%".to_owned(), Vec::new()));
     assert_eq!(ca_bundle(plane), "");
-    start(&mut story, &[]);
+    replace(&story, &mut replicas, &ports);
     let is_unserved = |error: kube::Error| matches!(error, kube::Error::Api(status) if status.code == 404);
     story
         .eventually("v2beta1 is gone", || async { newer(&story).get("fleet").await.is_err_and(is_unserved) })
@@ -169,10 +176,9 @@ async fn the_component_goes_up_and_down_and_touches_no_node() {
 
     // And up, server-side, which takes over what was applied client-side: nothing is lost.
     apply(plane, &with, &["--server-side", "--force-conflicts"]);
-    route(plane, &port);
-    let (at_once, webhook) = rendered(plane, &port);
-    assert_eq!(at_once, "100%");
-    start(&mut story, &webhook);
+    route(plane, &balancer);
+    assert_eq!(rendered(plane, &ports[0]).0, "100%");
+    replace(&story, &mut replicas, &ports);
     let kept = || async { newer(&story).get("wide").await.is_ok() };
     story.eventually("v2beta1 is served again", kept).await;
     let wide = newer(&story).get("wide").await.unwrap().spec;
@@ -185,8 +191,10 @@ async fn the_component_goes_up_and_down_and_touches_no_node() {
     let used = account.used_rights();
     let unused = granted.iter().flat_map(|role| plane.granted_rights(role)).filter(|it| !used.contains(it));
     assert_eq!(unused.collect::<Vec<_>>(), Vec::<String>::new());
-    let log = story.operator.as_ref().unwrap().log();
-    assert!(!log.to_lowercase().contains("forbidden"), "{log}");
+    for replica in replicas {
+        let log = replica.log();
+        assert!(!log.to_lowercase().contains("forbidden"), "{log}");
+    }
 }
 
 /// Checks that the API server accepts files that the program has converted, in both versions.

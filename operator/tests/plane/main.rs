@@ -21,4 +21,5 @@ mod seen;
 mod sets;
 mod story;
 mod told;
+mod upgrade;
 mod versions;

@@ -11,6 +11,7 @@ use kubebid_operator::api::{BidNode, BidNodeStatus, BidSlot, LABEL_UID};
 use kubebid_operator::crds::{self, CrdOptions};
 use kubebid_testkit::{Account, Plane, Process};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -58,6 +59,8 @@ pub(crate) struct Story {
     pub(crate) client: Client,
     /// Who the operator is in the cluster.
     pub(crate) kubeconfig: PathBuf,
+    /// The operator's program.
+    pub(crate) program: PathBuf,
     pub(crate) operator: Option<Process>,
 }
 
@@ -94,7 +97,8 @@ impl Story {
         let params = PostParams::default();
         namespaces.create(&params, &Namespace { metadata, ..Namespace::default() }).await.unwrap();
         let (market, kubeconfig) = (Market::start().await, plane.kubeconfig());
-        Story { plane, namespace, market, client, kubeconfig, operator: None }
+        let program = env!("CARGO_BIN_EXE_kubebid-operator").into();
+        Story { plane, namespace, market, client, kubeconfig, program, operator: None }
     }
 
     /// Makes a service account in the namespace that may do anything, for an operator whose requests are looked at.
@@ -114,7 +118,19 @@ impl Story {
 
     pub(crate) fn start_operator(&mut self, more: &[&str]) {
         self.operator = None;
-        self.operator = Some(start(self, more));
+        self.operator = Some(self.start_replica(more));
+    }
+
+    /// Starts a replica of the operator, beside others if it has a Lease.
+    pub(crate) fn start_replica(&self, more: &[&str]) -> Process {
+        start(self, more)
+    }
+
+    /// Starts a replica that serves webhooks at an address.
+    pub(crate) fn start_webhook(&self, address: SocketAddr) -> Process {
+        let lease = ["--lease-namespace", &self.namespace, "--lease-name", "operator"];
+        let webhook = ["--webhook-listen", &address.to_string(), "--webhook-name", "127.0.0.1"];
+        self.start_replica(&[lease, webhook].concat())
     }
 
     pub(crate) fn bidnodes(&self) -> Api<BidNode> {
@@ -350,7 +366,7 @@ pub(crate) fn spawn_with(story: &Story, token_file: &Path, arguments: &[&str]) -
 
 /// The same, for whoever the kubeconfig says.
 pub(crate) fn spawn_as(story: &Story, kubeconfig: &Path, token_file: &Path, arguments: &[&str]) -> Process {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"));
+    let mut command = Command::new(&story.program);
     command
         .args(["run", "--endpoints", &story.market.endpoint()])
         .arg("--token-file")

@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use kube::api::Api;
 use kubebid_operator::api::{BidNode, v2beta1};
 use kubebid_operator::crds::{self, CrdOptions, WebhookService};
-use kubebid_testkit::{Plane, Port};
+use kubebid_testkit::{Balancer, Plane, Port};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) const V1: &str = "bidnodes.v1.kubebid.io";
 pub(crate) const BETA: &str = "bidnodes.v2beta1.kubebid.io";
 
 /// Defines BidNodes, converted by a webhook at this address or by none.
-fn define(plane: &Plane, url: Option<&str>) {
+pub(crate) fn define(plane: &Plane, url: Option<&str>) {
     let webhook = url.map(|_| WebhookService { namespace: "none".to_owned(), name: "none".to_owned() });
     let [mut definition, ..] = crds::all(&CrdOptions { webhook, ..CrdOptions::default() }).unwrap();
     let conversion = definition.spec.conversion.as_mut().and_then(|it| it.webhook.as_mut());
@@ -57,7 +57,7 @@ pub(crate) fn newer(story: &Story) -> Api<v2beta1::BidNode> {
     Api::namespaced(story.client.clone(), &story.namespace)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn both_versions_are_served_while_twenty_nodes_run_and_no_node_is_touched() {
     let mut story = Story::alone("versions").await;
     let plane = story.plane;
@@ -72,14 +72,13 @@ async fn both_versions_are_served_while_twenty_nodes_run_and_no_node_is_touched(
     let refusal = kubectl(&story, &["get", BETA], "").unwrap_err();
     assert!(refusal.contains("doesn't have a resource type"), "{refusal}");
 
-    // The new definition, and an operator that serves the webhook.
-    let port = Port::hold();
-    let (address, url) = (port.address().to_string(), format!("https://{}", port.address()));
-    define(plane, Some(&url));
-    let namespace = story.namespace.clone();
-    let served =
-        ["--webhook-listen", &address, "--webhook-name", "127.0.0.1", "--webhook-namespace", &namespace];
-    story.start_operator(&served);
+    // The new definition, and two replicas that serve the webhook.
+    story.operator = None;
+    let ports = [Port::hold(), Port::hold()];
+    let balancer = Balancer::start(ports.iter().map(Port::address).collect()).await;
+    define(plane, Some(&format!("https://{}", balancer.address())));
+    let replicas = ports.each_ref().map(|port| story.start_webhook(port.address()));
+    balancer.until_ready(2).await;
     story.eventually("v2beta1 is served", || async { newer(&story).get("fleet").await.is_ok() }).await;
     let fleet = newer(&story).get("fleet").await.unwrap();
     assert_eq!((&fleet.spec.instance_types[..], fleet.spec.nodes.min), (&["h100-8x".to_owned()][..], 20));
@@ -97,7 +96,7 @@ async fn both_versions_are_served_while_twenty_nodes_run_and_no_node_is_touched(
     story.eventually("four nodes are ready", || async { nodes().await == Some(4) }).await;
 
     // No replica serves: the operator needs no webhook.
-    story.operator = None;
+    drop(replicas);
     without_webhook(&story);
     story.start_operator(&[]);
     story.running("fleet", 20).await;

@@ -41,8 +41,7 @@ async fn applying_the_manifests_again_does_not_take_the_bundle_away() {
     let name = || "disks".to_owned();
     let targets =
         [Target::Definition(DISKS.to_owned()), Target::Mutating(name()), Target::Validating(name())];
-    let replica = story.start(0, &targets);
-    story.balancer.until_ready(1).await;
+    let replicas = story.start_both(&targets).await;
     let wanted = story.until_authority(|_| true).await.bundle();
     let configurations = Api::<MutatingWebhookConfiguration>::all(story.client.clone());
     let has_bundle = async |what: &str| {
@@ -74,7 +73,9 @@ async fn applying_the_manifests_again_does_not_take_the_bundle_away() {
     let replaced = story.plane.kubectl_reading(&["replace", "-f", "-"], &story.definition("v1beta1"));
     assert!(replaced.status.success(), "{}", String::from_utf8_lossy(&replaced.stderr));
     story.until(story.definitions(), DISKS, |definition| bundle(definition).as_ref() == Some(&wanted)).await;
-    replica.stop().await;
+    for replica in replicas {
+        replica.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,8 +85,7 @@ async fn defaults_warnings_and_long_lists_come_from_the_webhooks() {
     let name = || "disks".to_owned();
     let targets =
         [Target::Definition(DISKS.to_owned()), Target::Mutating(name()), Target::Validating(name())];
-    let replica = story.start(0, &targets);
-    story.balancer.until_ready(1).await;
+    let replicas = story.start_both(&targets).await;
 
     // The API server learns of the bundles a moment later, and goes on without these webhooks until then.
     let disk = |name: &str, size: u64| {
@@ -137,7 +137,9 @@ async fn defaults_warnings_and_long_lists_come_from_the_webhooks() {
     stream::iter(many).map_ok(create).try_buffer_unordered(8).try_collect::<Vec<()>>().await.unwrap();
     let listed = story.alphas().list(&ListParams::default()).await.unwrap();
     assert_eq!(listed.items.iter().filter(|disk| disk.spec.size == "1Gi").count(), 500);
-    replica.stop().await;
+    for replica in replicas {
+        replica.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,8 +155,7 @@ async fn a_webhook_with_a_bundle_is_removed_by_a_json_patch() {
     };
     assert!(apply(&two.to_string()).status.success());
     let targets = [Target::Definition(DISKS.to_owned()), Target::Mutating("disks".to_owned())];
-    let _replica = story.start(0, &targets);
-    story.balancer.until_ready(1).await;
+    let _replicas = story.start_both(&targets).await;
 
     // The fields of a webhook that another field manager has stay, and are no webhook alone.
     let refused = apply(&one);

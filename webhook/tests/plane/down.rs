@@ -1,17 +1,18 @@
 //! Without any replica, everything works but the version that is not stored.
 
-use crate::story::Story;
+use crate::replica::Replica;
+use crate::story::{Story, definition_alone};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_stored_version_and_the_deletion_of_namespaces_need_no_replica() {
     let story = Story::begin("down", "v1beta1").await;
-    let replica = story.start_one().await;
+    let replicas = story.start_both(&definition_alone()).await;
     story.create("blog", json!({"gigabytes": 10, "zones": ["a"]})).await;
     story.create("shop", json!({"gigabytes": 10, "zones": ["a"]})).await;
     story.until(story.alphas(), "blog", |_| true).await;
-    replica.kill();
+    replicas.into_iter().for_each(Replica::kill);
     story.balancer.until_ready(0).await;
 
     let betas = story.betas();

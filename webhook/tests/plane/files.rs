@@ -1,9 +1,8 @@
 //! Certificates that somebody else makes.
 
 use crate::replica::{Certificates, Replica};
-use crate::story::{DISKS, Story};
+use crate::story::{DISKS, Story, definition_alone};
 use k8s_openapi::ByteString;
-use kubebid_webhook::authority::Target;
 use serde_json::json;
 use std::path::Path;
 
@@ -28,17 +27,18 @@ async fn certificates_in_files_are_read_again_when_they_change() {
     let folder = tempfile::tempdir().unwrap();
     let first = write(folder.path());
     let files = Certificates::Files(folder.path().join("tls.crt"), folder.path().join("tls.key"));
-    let targets = vec![Target::Definition(DISKS.to_owned())];
-    let replica = Replica::start(story.plane, story.address(0), files, targets);
+    let replicas = [0, 1].map(|replica| {
+        Replica::start(story.plane, story.address(replica), files.clone(), definition_alone().to_vec())
+    });
     set_bundle(&story, first.clone());
-    story.balancer.until_ready(1).await;
+    story.balancer.until_ready(2).await;
 
     let second = write(folder.path());
     set_bundle(&story, second);
     // Not ready from when the bundle has changed until the file is read again.
     story.balancer.until_certificates(2).await;
-    story.balancer.until_ready(1).await;
+    story.balancer.until_ready(2).await;
     set_bundle(&story, first);
     story.balancer.until_ready(0).await;
-    replica.kill();
+    replicas.into_iter().for_each(Replica::kill);
 }

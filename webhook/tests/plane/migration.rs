@@ -1,7 +1,8 @@
 //! Objects move into another stored version, beside a client that writes, and after a kill.
 
 use crate::kind::v1beta1;
-use crate::story::{DISKS, PATIENCE, Story};
+use crate::replica::Replica;
+use crate::story::{DISKS, PATIENCE, Story, definition_alone};
 use futures_util::stream::{self, TryStreamExt as _};
 use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
@@ -71,7 +72,7 @@ fn writer(story: &Story) -> Writer {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_objects_move_beside_a_writer_although_the_migration_is_killed_half_way() {
     let story = Arc::new(Story::begin("migration", "v1alpha1").await);
-    let replica = story.start_one().await;
+    let replicas = story.start_both(&definition_alone()).await;
     create_old(&story, OBJECTS).await;
     let wrong = migrate::<v1beta1::Disk>(&writer(&story)).await;
     assert!(matches!(wrong, Err(MigrateError::OtherVersion(..))), "{wrong:?}");
@@ -130,7 +131,7 @@ async fn all_objects_move_beside_a_writer_although_the_migration_is_killed_half_
     definition["spec"]["conversion"] = json!({"strategy": "None"});
     let replaced = story.plane.kubectl_reading(&["replace", "-f", "-"], &definition.to_string());
     assert!(replaced.status.success(), "{}", String::from_utf8_lossy(&replaced.stderr));
-    replica.kill();
+    replicas.into_iter().for_each(Replica::kill);
     story.until(story.definitions(), DISKS, |definition| definition.spec.versions.len() == 1).await;
     assert_eq!(story.betas().list(&ListParams::default()).await.unwrap().items.len(), OBJECTS);
     let apply = ["-n", story.namespace, "apply", "--server-side", "-f", "-"];
@@ -157,7 +158,7 @@ async fn until_refused(story: &Story, name: &str, is_refused: bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_cannot_be_written_is_named_and_holds_up_no_other() {
     let story = Story::begin("refused", "v1alpha1").await;
-    let _replica = story.start_one().await;
+    let _replicas = story.start_both(&definition_alone()).await;
     create_old(&story, 5).await;
     story.plane.apply(&story.definition("v1beta1"));
     let refused = name(2);

@@ -1,7 +1,7 @@
 //! A conversion that panics is an error of one request. The process goes on.
 
 use crate::kind::PANICS;
-use crate::story::Story;
+use crate::story::{Story, definition_alone};
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ fn failed(metrics: &str) -> u64 {
 async fn a_conversion_that_panics_fails_alone_and_is_counted() {
     let metrics = kubebid_controller::metrics::install("disks", &[]).unwrap();
     let story = Story::begin("panic", "v1beta1").await;
-    let _replica = story.start_one().await;
+    let _replicas = story.start_both(&definition_alone()).await;
     story.create("blog", json!({"gigabytes": 10, "zones": ["a"]})).await;
     story.until(story.alphas(), "blog", |_| true).await;
     let before = failed(&metrics.render());

@@ -1,9 +1,8 @@
 //! Rotations of CAs and certificates while clients read, and replicas come and go.
 
-use crate::story::{DISKS, Story, bundle};
+use crate::story::{DISKS, Story, bundle, definition_alone};
 use k8s_openapi::jiff::SignedDuration;
 use kubebid_testkit::tls;
-use kubebid_webhook::authority::Target;
 use kubebid_webhook::authority::plan::{Content, Lifetimes};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -53,13 +52,13 @@ impl Readers {
     }
 }
 
-/// Rotations of the CA in which a replica is ended.
+/// Rotations of the CA in which a replica is killed.
 const CA_ROTATIONS: usize = 5;
-/// Renewals of a replica's certificate after which it is ended at once.
+/// Renewals of a replica's certificate after which it is killed at once.
 const RENEWALS: usize = 20;
 const READS: usize = 10_000;
 
-/// The phases of a rotation in which a replica is ended, one after the other.
+/// The phases of a rotation in which a replica is killed, one after the other.
 const PHASES: [fn(&Content) -> bool; 5] = [
     |content| content.next.as_ref().is_some_and(|next| next.seen.is_none()),
     |content| content.next.as_ref().is_some_and(|next| next.seen.is_some()),
@@ -75,9 +74,7 @@ async fn no_read_fails_while_authorities_and_certificates_rotate_and_replicas_ar
     story.lifetimes =
         Lifetimes { authority: seconds(27), leaf: seconds(9), settle: seconds(1), skew: seconds(1) };
     let story = Arc::new(story);
-    let targets = [Target::Definition(DISKS.to_owned())];
-    let mut replicas = [0, 1].map(|number| Some(story.start(number, &targets)));
-    story.balancer.until_ready(2).await;
+    let mut replicas = story.start_both(&definition_alone()).await.map(Some);
     story.create("blog", json!({"gigabytes": 10, "zones": ["a", "b"]})).await;
     // The API server learns of the first bundle a moment after it was written.
     story.until(story.alphas(), "blog", |disk| disk.spec.size == "10Gi").await;
@@ -90,7 +87,7 @@ async fn no_read_fails_while_authorities_and_certificates_rotate_and_replicas_ar
             tokio::join!(reads(), reads(), reads(), readers.shake_hands(&story))
         }
     });
-    // The CAs in whose rotation a replica was ended.
+    // The CAs in whose rotation a replica was killed.
     let mut authorities: Vec<String> = Vec::new();
     let (mut round, mut renewals) = (0, 0);
     while authorities.len() < CA_ROTATIONS
@@ -106,17 +103,22 @@ async fn no_read_fails_while_authorities_and_certificates_rotate_and_replicas_ar
             content = story.until_authority(is_in_phase) => authorities.push(content.current.common_name),
             () = story.balancer.until_renewed(story.address(number)) => renewals += 1,
         }
-        let replica = replicas[number].take().unwrap();
-        if round % 3 == 2 {
-            replica.stop().await;
-        } else {
+        {
             let _gate = readers.gate.write().await;
-            replica.kill();
+            replicas[number].take().unwrap().kill();
             story.balancer.until_left(story.address(number)).await;
         }
         story.balancer.until_ready(1).await;
-        replicas[number] = Some(story.start(number, &targets));
+        replicas[number] = Some(story.start(number, &definition_alone()));
         story.balancer.until_ready(2).await;
+        if round % 3 == 2 {
+            // One that is told to stop answers first, so the clients go on.
+            let other = 1 - number;
+            replicas[other].take().unwrap().stop().await;
+            story.balancer.until_ready(1).await;
+            replicas[other] = Some(story.start(other, &definition_alone()));
+            story.balancer.until_ready(2).await;
+        }
         round += 1;
     }
     readers.ends.store(true, Ordering::Relaxed);

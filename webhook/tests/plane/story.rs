@@ -85,11 +85,11 @@ impl Story {
         Replica::start(self.plane, self.address(replica), Certificates::Secret(options), targets.to_vec())
     }
 
-    /// Starts one replica for the definition and waits until it is ready.
-    pub(crate) async fn start_one(&self) -> Replica {
-        let replica = self.start(0, &[Target::Definition(DISKS.to_owned())]);
-        self.balancer.until_ready(1).await;
-        replica
+    /// Starts both replicas with these targets and waits until they are ready.
+    pub(crate) async fn start_both(&self, targets: &[Target]) -> [Replica; 2] {
+        let replicas = [0, 1].map(|replica| self.start(replica, targets));
+        self.balancer.until_ready(2).await;
+        replicas
     }
 
     pub(crate) fn alphas(&self) -> Api<v1alpha1::Disk> {
@@ -131,6 +131,11 @@ impl Story {
     pub(crate) fn definitions(&self) -> Api<CustomResourceDefinition> {
         Api::all(self.client.clone())
     }
+}
+
+/// Returns the target of a replica that only converts.
+pub(crate) fn definition_alone() -> [Target; 1] {
+    [Target::Definition(DISKS.to_owned())]
 }
 
 /// Returns the bundle of a definition.

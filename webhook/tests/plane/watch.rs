@@ -2,7 +2,7 @@
 
 use crate::kind::v1alpha1;
 use crate::replica::Replica;
-use crate::story::{DISKS, PATIENCE, Story};
+use crate::story::{PATIENCE, Story, definition_alone};
 use futures_util::stream::{self, TryStreamExt as _};
 use futures_util::{StreamExt as _, pin_mut};
 use kube::ResourceExt as _;
@@ -10,7 +10,6 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchPar
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watcher};
 use kubebid_testkit::Component;
-use kubebid_webhook::authority::Target;
 use serde_json::json;
 use std::collections::BTreeMap;
 use tokio::sync::watch;
@@ -62,9 +61,7 @@ async fn resize(story: &Story, name: &str, gigabytes: u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_of_the_other_version_goes_on_when_replicas_are_killed() {
     let story = Story::begin("watch", "v1beta1").await;
-    let targets = [Target::Definition(DISKS.to_owned())];
-    let mut replicas = [0, 1].map(|number| Some(story.start(number, &targets)));
-    story.balancer.until_ready(2).await;
+    let mut replicas = story.start_both(&definition_alone()).await.map(Some);
     let mut wanted = Sizes::new();
     for number in 0..20 {
         let name = format!("disk-{number}");
@@ -86,7 +83,7 @@ async fn a_watch_of_the_other_version_goes_on_when_replicas_are_killed() {
             wanted.insert(name, format!("{gigabytes}Gi"));
         }
         until(&mut sizes, |sizes| *sizes == wanted).await;
-        replicas[number] = Some(story.start(number, &targets));
+        replicas[number] = Some(story.start(number, &definition_alone()));
         story.balancer.until_ready(2).await;
     }
     following.abort();
@@ -97,9 +94,7 @@ const MANY: usize = 5_000;
 /// Begins with two replicas and with many disks.
 async fn begin_with_many(namespace: &'static str) -> (Story, [Replica; 2]) {
     let story = Story::begin(namespace, "v1beta1").await;
-    let targets = [Target::Definition(DISKS.to_owned())];
-    let replicas = [0, 1].map(|number| story.start(number, &targets));
-    story.balancer.until_ready(2).await;
+    let replicas = story.start_both(&definition_alone()).await;
     let betas = story.betas();
     let create = async |number| {
         let disk = json!({

@@ -7,14 +7,15 @@ use kubebid_cache_operator::api::v1beta1::Cache;
 use kubebid_cache_operator::api::{Phase, v1alpha1};
 use serde_json::json;
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn without_a_replica_v1beta1_works_and_v1alpha1_does_not() {
     let mut story = Story::with_webhooks("down").await;
     story.create("shop", json!({"engine": "valkey", "memory": "64Mi"})).await;
     story.until_phase("shop", Phase::Ready).await;
-    let mut operator = story.operator.take().unwrap();
-    operator.signal("KILL");
-    operator.ended().await;
+    for mut replica in story.webhooks.take().unwrap().replicas {
+        replica.signal("KILL");
+        replica.ended().await;
+    }
     let caches = story.api::<Cache>();
 
     // v1beta1: reads, writes, server-side apply, the scale subresource, CEL rules and defaults of the schema.

@@ -1,11 +1,9 @@
 //! Replicas that are killed, and passes that panic: clients and other Caches go on.
 
-use crate::operator;
-use crate::story::Story;
+use crate::story::{Story, Webhooks};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kubebid_cache_operator::api::v1beta1::Cache;
 use kubebid_cache_operator::api::{Phase, v1alpha1};
-use kubebid_testkit::{Balancer, Port};
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::sync::Mutex;
@@ -96,20 +94,8 @@ fn answered(metrics: &str, path: &str) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_read_or_write_fails_while_each_of_two_replicas_is_killed() {
-    let ports = [Port::hold(), Port::hold()];
-    let balancer = Balancer::start(ports.iter().map(Port::address).collect()).await;
-    let story = Story::at_webhooks("replicas", balancer.address()).await;
-    let start = |place: usize| {
-        let flags = story.replica(ports[place].address(), ["one", "two"][place]);
-        operator::start(
-            story.namespace,
-            &story.account,
-            &flags.iter().map(String::as_str).collect::<Vec<_>>(),
-        )
-    };
-    let mut replicas = [start(0), start(1)];
-    balancer.until_ready(2).await;
-    story.until_served().await;
+    let mut story = Story::with_webhooks("replicas").await;
+    let Webhooks { balancer, ports, mut replicas } = story.webhooks.take().unwrap();
     for name in ["read", "older", "newer"] {
         story.create(name, json!({"engine": "valkey", "memory": "64Mi"})).await;
         story.until_phase(name, Phase::Ready).await;
@@ -130,7 +116,7 @@ async fn no_read_or_write_fails_while_each_of_two_replicas_is_killed() {
             for path in ["/convert", "/mutate", "/validate"] {
                 assert!(answered(&metrics, path) > 0, "{path}: {metrics}");
             }
-            replicas[place] = start(place);
+            replicas[place] = story.start_replica(place, ports[place].address());
             balancer.until_ready(2).await;
         }
         clients.until_answered(&story, REQUESTS).await;

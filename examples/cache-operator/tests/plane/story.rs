@@ -10,7 +10,7 @@ use kube::{Client, Config, Resource};
 use kubebid_cache_operator::api::v1beta1::Cache;
 use kubebid_cache_operator::api::{self, Phase, STORED};
 use kubebid_controller::Object;
-use kubebid_testkit::{Account, Image, Kubelet, Plane, Port, Process};
+use kubebid_testkit::{Account, Balancer, Image, Kubelet, Plane, Port, Process};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::process::Command;
@@ -92,14 +92,21 @@ pub(crate) fn real() -> (&'static Plane, &'static Kubelet) {
     (plane, kubelet)
 }
 
+/// Two replicas that serve webhooks, and a balancer before them.
+pub(crate) struct Webhooks {
+    pub(crate) balancer: Balancer,
+    pub(crate) ports: [Port; 2],
+    pub(crate) replicas: [Process; 2],
+}
+
 pub(crate) struct Story {
     pub(crate) plane: &'static Plane,
     pub(crate) namespace: &'static str,
     pub(crate) client: Client,
     pub(crate) account: Account,
     pub(crate) operator: Option<Process>,
-    /// The URL of the webhooks, if the API server asks them.
-    url: Option<String>,
+    /// The webhooks that the API server asks, if it asks any.
+    pub(crate) webhooks: Option<Webhooks>,
     _folder: TempDir,
 }
 
@@ -123,7 +130,7 @@ impl Story {
         (story, kubelet)
     }
 
-    /// Begins with a running operator whose webhooks the API server asks, on a plane of its own.
+    /// Begins with two running replicas whose webhooks the API server asks, on a plane of its own.
     pub(crate) async fn with_webhooks(namespace: &'static str) -> Story {
         let mut story = Story::on(Box::leak(Box::new(Plane::start())), namespace).await;
         story.add_webhooks().await;
@@ -140,49 +147,37 @@ impl Story {
         Story::on(plane, namespace).await
     }
 
-    /// Defines both versions, and starts an operator whose webhooks the API server asks.
+    /// Defines both versions, and starts two replicas whose webhooks the API server asks.
     pub(crate) async fn add_webhooks(&mut self) {
-        let port = Port::hold();
-        self.ask_webhooks_at(port.address());
-        let args = self.replica(port.address(), "one");
-        self.start_operator(&args.iter().map(String::as_str).collect::<Vec<_>>());
-        self.until_served().await;
-    }
-
-    /// Begins without an operator, on a plane of its own whose API server asks webhooks at an address.
-    pub(crate) async fn at_webhooks(namespace: &'static str, address: SocketAddr) -> Story {
-        let mut story = Story::on(Box::leak(Box::new(Plane::start())), namespace).await;
-        story.ask_webhooks_at(address);
-        story
-    }
-
-    /// Defines both versions, and has the API server ask webhooks at an address.
-    fn ask_webhooks_at(&mut self, address: SocketAddr) {
-        let url = format!("https://{address}");
+        let ports = [Port::hold(), Port::hold()];
+        let balancer = Balancer::start(ports.iter().map(Port::address).collect()).await;
+        let url = format!("https://{}", balancer.address());
         define(self.plane, STORED, Some(&url));
         pretend(self.plane);
         for configuration in include_str!("../../manifests/webhooks.yaml").split("---\n").skip(1) {
             let configuration: Value = serde_saphyr::from_str(configuration).unwrap();
             self.plane.apply(&at_url(&configuration.to_string(), Some(&url)));
         }
-        self.url = Some(url);
+        let replicas = [0, 1].map(|place| self.start_replica(place, ports[place].address()));
+        balancer.until_ready(2).await;
+        self.webhooks = Some(Webhooks { balancer, ports, replicas });
+        self.until_served().await;
     }
 
-    /// Returns the flags of a replica that serves webhooks at an address.
-    pub(crate) fn replica(&self, address: SocketAddr, identity: &str) -> Vec<String> {
-        let address = address.to_string();
+    /// Starts a replica that serves webhooks at an address.
+    pub(crate) fn start_replica(&self, place: usize, address: SocketAddr) -> Process {
         let flags = [
-            ["--webhook-listen", &address],
+            ["--webhook-listen", &address.to_string()],
             ["--webhook-name", "127.0.0.1"],
             ["--webhook-namespace", self.namespace],
-            ["--identity", identity],
+            ["--identity", ["one", "two"][place]],
             ["--flush-limit", "1s"],
         ];
-        flags.as_flattened().iter().map(|&flag| flag.to_owned()).collect()
+        operator::start(self.namespace, &self.account, flags.as_flattened())
     }
 
     /// Waits until the API server asks the webhooks of all three kinds. It sees the bundles at its own pace.
-    pub(crate) async fn until_served(&self) {
+    async fn until_served(&self) {
         let tls = json!({"enabled": true, "secretName": "absent"});
         let spec = json!({"engine": "valkey", "memory": "64Mi", "tls": tls});
         let metadata = json!({"name": "probe", "namespace": self.namespace});
@@ -209,7 +204,7 @@ impl Story {
         let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let client = Client::try_from(config).unwrap();
-        Story { plane, namespace, client, account, operator: None, url: None, _folder: folder }
+        Story { plane, namespace, client, account, operator: None, webhooks: None, _folder: folder }
     }
 
     /// Starts the operator, after it has ended the one before.
@@ -231,7 +226,8 @@ impl Story {
 
     /// Lets the API server store Caches in a version.
     pub(crate) fn store(&self, version: &str) {
-        define(self.plane, version, self.url.as_deref());
+        let url = self.webhooks.as_ref().map(|it| format!("https://{}", it.balancer.address()));
+        define(self.plane, version, url.as_deref());
     }
 
     /// Returns the objects of a kind in the namespace.

@@ -6,7 +6,7 @@ use kubebid_cache_operator::api::{Phase, v1alpha1};
 use serde_json::{Value, json};
 use std::process::Command;
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn clients_of_both_versions_share_caches_lose_nothing_are_warned_and_move() {
     let story = Story::with_webhooks("versions").await;
     let high = json!({"engine": "valkey", "memory": "64Mi", "highAvailability": {"enabled": true}});
@@ -116,7 +116,7 @@ fn migrate(story: &Story, more: &[&str]) -> (bool, String) {
     (done.status.success(), String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cache_from_before_v1beta1_came_is_one_of_both_versions() {
     let mut story = Story::with_v1alpha1("before").await;
     let spec = json!({"engine": "redis", "memory": "64Mi", "replicas": 4});

@@ -1,0 +1,75 @@
+//! An operator and definitions of an earlier revision, replaced by the present ones and put back while nodes run.
+
+use crate::story::Story;
+use crate::versions::{define, kubectl, machines, newer};
+use kubebid_operator::crds::{self, CrdOptions};
+use kubebid_testkit::{Balancer, Plane, Port};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EU: &str = "h100-8x/eu-west";
+
+fn variable(name: &str) -> PathBuf {
+    std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: scripts/upgrade sets it")).into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the operator of an earlier revision: just upgrade REVISION"]
+async fn no_node_is_touched_by_an_upgrade_and_the_way_back() {
+    let plane: &'static Plane = Box::leak(Box::new(Plane::start()));
+    let old_definitions = std::fs::read_to_string(variable("KUBEBID_OLD_DEFINITIONS")).unwrap();
+    plane.apply(&old_definitions);
+    plane.get(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+    let mut story = Story::on(plane, "upgrade").await;
+    let new_program = std::mem::replace(&mut story.program, variable("KUBEBID_OLD_OPERATOR"));
+    let old_program = story.program.clone();
+    story.market.open(EU, Duration::from_secs(20)).await;
+    story.market.offer(EU, 24, 1.0).await;
+    story.start_operator(&[]);
+    let spec = json!({"instanceType": "h100-8x", "maxBid": 3, "minNodes": 20, "maxNodes": 20});
+    story.bid("fleet", spec).await;
+    story.running("fleet", 20).await;
+    let before = machines(&story, "fleet").await;
+    assert_eq!(before.0.len(), 20);
+    let is_untouched = async |story: &Story, step: &str| {
+        story.running("fleet", 20).await;
+        assert_eq!(machines(story, "fleet").await, before, "after {step}");
+        println!("{step}: 20 nodes run, the same as before");
+    };
+
+    // The definitions first, under the old operator.
+    plane.apply(&crds::yaml(&CrdOptions::default()).unwrap());
+    is_untouched(&story, "the new definitions").await;
+    story.operator = None;
+    story.program = new_program;
+    story.start_operator(&[]);
+    is_untouched(&story, "the new operator").await;
+    story.operator = None;
+
+    // Both versions, by two replicas.
+    let ports = [Port::hold(), Port::hold()];
+    let balancer = Balancer::start(ports.iter().map(Port::address).collect()).await;
+    define(plane, Some(&format!("https://{}", balancer.address())));
+    let replicas = ports.each_ref().map(|port| story.start_webhook(port.address()));
+    balancer.until_ready(2).await;
+    story.eventually("v2beta1 is served", || async { newer(&story).get("fleet").await.is_ok() }).await;
+    kubectl(&story, &["label", "bidnodes.v2beta1.kubebid.io", "fleet", "team=a"], "").unwrap();
+    is_untouched(&story, "both versions").await;
+    drop(replicas);
+
+    // And back: the operator first.
+    define(plane, None);
+    story.program = old_program;
+    story.start_operator(&[]);
+    is_untouched(&story, "the old operator").await;
+    plane.apply(&old_definitions);
+    is_untouched(&story, "the old definitions").await;
+    // It still does its work.
+    let patch =
+        ["patch", "bidnode", "fleet", "--type=merge", "-p", r#"{"spec": {"maxNodes": 22, "minNodes": 22}}"#];
+    kubectl(&story, &patch, "").unwrap();
+    story.running("fleet", 22).await;
+    let after = machines(&story, "fleet").await;
+    assert!(before.0.iter().all(|(node, uid)| after.0.get(node) == Some(uid)), "a node was touched");
+}
