@@ -42,6 +42,10 @@ examples:
     cargo build -p kubebid-job
     cargo test -p kubebid --test examples
 
+# an upgrade from an earlier revision of the operator and its definitions, and the way back, while twenty nodes run
+upgrade revision:
+    scripts/upgrade {{quote(revision)}}
+
 # webhooks of the example operator: conversions at 200/s, lists of 5,000 objects, a migration (three minutes)
 webhooks *sizes:
     cargo bench -p kubebid-cache-operator --bench webhooks -- {{sizes}}
