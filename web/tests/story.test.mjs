@@ -57,7 +57,7 @@ test('a tenant places a bid, is outbid, stays, sees the bill and releases, by mo
   await rivalForm.getByText('At $12.00 you get 1 of them at once, and no more.').waitFor();
   await rivalForm.getByLabel('It searches until').selectOption('');
   await rivalForm.getByLabel('At most, $ per node-hour').fill('20');
-  await rivalForm.getByText('At $20.00 you get 2 nodes at once.').or(rivalForm.getByText('At $20.00 your bid waits')).waitFor();
+  await rivalForm.getByText('At $20.00 you get 2 nodes, 1 of them when a notice ends.').waitFor();
   await rivalForm.getByRole('button', { name: 'Place bid' }).click();
 
   await nodeRow(page).getByText('Notice: ends in').waitFor();

@@ -11,11 +11,11 @@ use crate::output::plural;
 use crate::suggestion;
 use clap::{ArgGroup, Args, Subcommand};
 use kubebid_client::v1::allocation::State as NodeState;
-use kubebid_client::v1::bid::{State, UnfilledReason};
+use kubebid_client::v1::bid::State;
 use kubebid_client::v1::cancel_bid_request::Mode;
 use kubebid_client::v1::{
     AmendBidRequest, Bid as BidDetail, CancelBidRequest, GetBidRequest, ListAllocationsRequest,
-    ListBidsRequest, QuoteBidRequest, QuoteBidResponse,
+    ListBidsRequest, QuoteBidRequest,
 };
 use kubebid_client::{Client, Code, Dollars, Error};
 use std::collections::BTreeSet;
@@ -185,54 +185,14 @@ impl Quote {
                 if let Some(instance_type) = &self.place.instance_type {
                     suggestion::note_unknown_type(context, instance_type).await;
                 }
-                context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, &[], view))
+                context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, self.max, view))
             }
             Ok(answer) => {
-                let partial = self.partial(context, &answer).await?;
-                context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, &partial, view))
+                context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, self.max, view))
             }
             Err(error) => Err(place::off_tick(context, error, &self.place, self.max).await),
         }
     }
-
-    /// Returns what the ceiling gets at once in each market that has some of the nodes, but not all.
-    async fn partial(
-        &self,
-        context: &Context,
-        answer: &QuoteBidResponse,
-    ) -> Result<Vec<show::Partial>, Error> {
-        let mut partial = Vec::new();
-        let Some(ceiling) = self.max.filter(|_| !context.out.is_message()) else { return Ok(partial) };
-        for quote in &answer.quotes {
-            if quote.unfilled_reason() == UnfilledReason::MinimumNotMet {
-                let nodes = at_once(&context.client, &quote.market, ceiling, self.nodes).await?;
-                partial.push(show::Partial { market: quote.market.clone(), ceiling, nodes });
-            }
-        }
-        Ok(partial)
-    }
-}
-
-/// Returns how many of `nodes` a ceiling gets at once in a market that has one of them, but not all: the most for which a
-/// quote has no obstacle.
-async fn at_once(client: &Client, market: &str, ceiling: Dollars, nodes: u32) -> Result<u32, Error> {
-    let (mut enough, mut too_many) = (1, nodes);
-    while too_many - enough > 1 {
-        let middle = enough + (too_many - enough) / 2;
-        let request = QuoteBidRequest {
-            markets: vec![market.to_owned()],
-            nodes: Some(middle),
-            ceiling_micros: Some(ceiling.0),
-            ..Default::default()
-        };
-        let answer = client.quote_bid(request).await?;
-        if !answer.quotes.is_empty() && answer.quotes.iter().all(|quote| quote.unfilled_reason.is_none()) {
-            enough = middle;
-        } else {
-            too_many = middle;
-        }
-    }
-    Ok(enough)
 }
 
 impl ListArgs {

@@ -274,8 +274,14 @@ async fn a_quote_says_what_a_bid_needs() {
     p1.offer(3, 1_000_000).await;
     let quotes = quote(Some(1_000_000), Some(1)).await.unwrap();
     assert_eq!((quotes[0].entry_price_micros, quotes[0].unfilled_reason), (Some(1_000_000), None));
+    assert_eq!((quotes[0].nodes_at_once, quotes[0].nodes_after_notice), (Some(1), Some(0)));
     let quotes = quote(Some(1_000_000), Some(2)).await.unwrap();
-    assert_eq!(quotes[0].unfilled_reason(), UnfilledReason::MinimumNotMet);
+    assert_eq!(
+        (quotes[0].unfilled_reason(), quotes[0].nodes_at_once),
+        (UnfilledReason::MinimumNotMet, Some(1))
+    );
+    let quotes = quote(None, Some(2)).await.unwrap();
+    assert_eq!(quotes[0].nodes_at_once, None, "no ceiling was asked about");
 
     let before = world.engine.applied();
     let refusal = assert_refused(quote(None, Some(0)).await, Code::InvalidArgument, "BAD_NODES");

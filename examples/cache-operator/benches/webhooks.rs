@@ -1,4 +1,4 @@
-//! Measures the webhooks on a real control plane: single conversions over HTTPS, a migration beside a writer, and lists of all
+//! Measures the webhooks of two replicas behind a balancer, on a real control plane: single conversions over HTTPS, a migration beside a writer, and lists of all
 //! objects in the version that is not stored.
 //!
 //! `cargo bench -p kubebid-cache-operator --bench webhooks -- [OBJECTS] [SECONDS]`
@@ -15,7 +15,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kubebid_cache_operator::api::v1beta1::Cache;
-use kubebid_testkit::Component;
+use kubebid_testkit::{Component, Process};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -47,7 +47,7 @@ async fn main() {
     let story = Story::with_webhooks("bench").await;
     story.plane.get(&["create", "namespace", NAMESPACE]);
     let caches: Api<Cache> = Api::namespaced(story.client.clone(), NAMESPACE);
-    println!("the webhooks at rest: {} MiB", memory_mib(&story, "VmRSS"));
+    println!("a replica at rest: {} MiB", memory_mib(&story, "VmRSS"));
 
     single_conversions(&story, seconds).await;
 
@@ -66,7 +66,7 @@ async fn main() {
         list(&story, objects).await;
     }
     println!(
-        "the webhooks after these lists: {} MiB, {} MiB at most",
+        "a replica after these lists: {} MiB, {} MiB at most",
         memory_mib(&story, "VmRSS"),
         memory_mib(&story, "VmHWM")
     );
@@ -220,12 +220,20 @@ async fn write(caches: Api<Cache>, objects: usize, ends: Arc<AtomicBool>) -> BTr
     written
 }
 
-/// Returns the conversion reviews that the operator has answered.
+fn replicas(story: &Story) -> &[Process; 2] {
+    &story.webhooks.as_ref().unwrap().replicas
+}
+
+/// Returns the conversion reviews that the replicas have answered.
 async fn reviews(story: &Story) -> u64 {
-    let metrics = story.operator.as_ref().unwrap().page("/metrics").await;
-    let line =
-        metrics.lines().find(|line| line.contains("webhook_requests_total") && line.contains("/convert"));
-    line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+    let mut all = 0;
+    for replica in replicas(story) {
+        let metrics = replica.page("/metrics").await;
+        let line =
+            metrics.lines().find(|line| line.contains("webhook_requests_total") && line.contains("/convert"));
+        all += line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap());
+    }
+    all
 }
 
 /// Lists all objects in both versions, as text: what the client does with them does not count.
@@ -246,10 +254,12 @@ async fn list(story: &Story, objects: usize) {
     println!("a list of {objects} objects: {}; {reviews} reviews", took.join(", "));
 }
 
-/// Returns a figure of the operator's memory, in MiB.
+/// Returns a figure of the memory of the larger replica, in MiB.
 fn memory_mib(story: &Story, field: &str) -> u64 {
-    let pid = story.operator.as_ref().unwrap().pid();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    let memory = |replica: &Process| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", replica.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    };
+    replicas(story).iter().map(memory).max().unwrap()
 }

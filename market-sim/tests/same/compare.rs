@@ -3,7 +3,7 @@
 use kubebid_core::account_usage::AccountUsage;
 use kubebid_core::answer::{Answer, Auction};
 use kubebid_core::event::{Event, Fact, Scope};
-use kubebid_core::units::{AccountId, AllocationId, MarketId, Micros};
+use kubebid_core::units::{AccountId, AccountName, AllocationId, MarketId, Micros};
 use kubebid_core::views::{BidView, DemandLevel, Depth, SupplyLevel, UnitView};
 use kubebid_core::{Command, Exchange, Price, StampedCommand};
 use kubebid_model::{Model, invariants};
@@ -180,7 +180,7 @@ impl Pair {
                     let mut copy = Exchange::restore(&snapshot).map_err(|e| e.to_string())?;
                     let name = copy.names().market(market).clone();
                     let bid = kubebid_core::command::PlaceBid {
-                        tenant: kubebid_core::units::AccountName::new("somebody new"),
+                        tenant: AccountName::new("somebody new"),
                         markets: Some(vec![name]),
                         instance_type: None,
                         ceiling: kubebid_core::Price(ceiling),
@@ -194,6 +194,20 @@ impl Pair {
                     copy.apply(&StampedCommand { at, key: None, command: Command::PlaceBid(bid) });
                     let placed = *copy.dump().bids.last().expect("just placed");
                     let has_all = placed.held + placed.claimed == nodes;
+                    if min_nodes == 1 {
+                        let asked = Some(Price(ceiling));
+                        let quote = self.exchange.quote_market(
+                            market,
+                            &AccountName::new("somebody new"),
+                            asked,
+                            nodes,
+                        );
+                        same(
+                            &format!("nodes and claims of a quote for {nodes} at {ceiling} in {market:?}"),
+                            &(placed.held + placed.claimed, placed.claimed),
+                            &(quote.nodes, quote.after_notice),
+                        )?;
+                    }
                     same(
                         &format!("I14: {nodes} nodes at {ceiling} in {market:?}: all"),
                         &gets_all,

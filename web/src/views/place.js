@@ -175,32 +175,21 @@ export function placeForm(market) {
  * @returns {Promise<{words: string[], entry: string | undefined}>} with the lowest ceiling that gets all nodes at once
  */
 async function preview(scope, count, least, micros, isOnce, signal) {
-  const ask = (/** @type {any} */ asked, /** @type {number} */ nodes) =>
-    request('POST', '/v1/bids/quote', { ...asked, nodes, ...(micros ? { ceiling_micros: String(micros) } : {}) }, undefined, signal);
-  /** Counts what the ceiling gets at once of a market that has some of the nodes, but not all. @param {string} market */
-  const partOf = async (market) => {
-    let [enough, tooMany] = [1, count];
-    while (tooMany - enough > 1) {
-      const nodes = Math.floor((enough + tooMany) / 2);
-      const { quotes: [quote] } = await ask({ markets: [market] }, nodes);
-      if (quote.unfilled_reason) tooMany = nodes;
-      else enough = nodes;
-    }
-    return enough;
-  };
-  const { quotes } = await ask(scope, count);
+  const asked = { ...scope, nodes: count, ...(micros ? { ceiling_micros: String(micros) } : {}) };
+  const { quotes } = await request('POST', '/v1/bids/quote', asked, undefined, signal);
   // The cheapest market may be one that the bid gets nothing in, such as one in which its tenant sells.
   const best = quotes.find((/** @type {any} */ quote) => !quote.unfilled_reason)
     ?? quotes.find((/** @type {any} */ quote) => quote.unfilled_reason !== 'OWN_SUPPLY') ?? quotes[0];
-  let [got, ahead] = [count, 0];
+  let [got, later, ahead] = [count, best?.nodes_after_notice ?? 0, 0];
   if (micros && best?.unfilled_reason) {
-    const some = quotes.filter((/** @type {any} */ quote) => quote.unfilled_reason === 'MINIMUM_NOT_MET');
-    const parts = await Promise.all(some.map((/** @type {any} */ quote) => partOf(quote.market)));
     // What a bid takes at least it takes in one market.
-    got = Math.max(0, ...parts) < least ? 0 : Math.min(count, parts.reduce((sum, part) => sum + part, 0));
+    const most = Math.max(0, ...quotes.map((/** @type {any} */ quote) => quote.nodes_at_once));
+    const inAll = (/** @type {string} */ part) => quotes.reduce((/** @type {number} */ sum, /** @type {any} */ quote) => sum + quote[part], 0);
+    got = most < least ? 0 : Math.min(count, inAll('nodes_at_once'));
+    later = Math.min(got, inAll('nodes_after_notice'));
     if (best.unfilled_reason === 'BELOW_NEEDED_CEILING') ahead = await waitingAhead(best.market, micros, signal);
   }
-  return { words: say(best, count, micros, got, ahead, isOnce), entry: best?.entry_price_micros };
+  return { words: say(best, count, micros, got, later, ahead, isOnce), entry: best?.entry_price_micros };
 }
 
 /** Counts the nodes that others want for at least this ceiling. @param {string} market @param {bigint} micros @param {AbortSignal} signal */
@@ -213,11 +202,12 @@ async function waitingAhead(market, micros, signal) {
 /**
  * Says what a bid would need, and what it would get.
  * @param {any} best the quote of the cheapest market that the bid gets its nodes in, if there is one @param {number} count @param {bigint | null} micros
- * @param {number} got the nodes that the ceiling gets at once @param {number} ahead the nodes that others want for as much
+ * @param {number} got the nodes that the ceiling gets @param {number} later those of them that come when notices end
+ * @param {number} ahead the nodes that others want for as much
  * @param {boolean} isOnce true if it takes what there is now and ends
  * @returns {string[]}
  */
-function say(best, count, micros, got, ahead, isOnce) {
+function say(best, count, micros, got, later, ahead, isOnce) {
   if (!best) return ['No market of this type is open.'];
   const what = plural(count, 'node');
   const entry = best.entry_price_micros;
@@ -229,9 +219,9 @@ function say(best, count, micros, got, ahead, isOnce) {
     const behind = ahead > 0 ? `, behind ${plural(ahead, 'node')} that others want for as much or more` : '';
     words.push(needs, `At ${dollars(micros)} your bid ${isOnce ? 'gets nothing' : `waits${behind}`}: ${unfilledReason(best.unfilled_reason)}.`);
   } else if (micros && got < count) {
-    words.push(needs, `At ${dollars(micros)} you get ${got} of them at once, and ${isOnce ? 'no' : `your bid waits for ${count - got}`} more.`);
+    words.push(needs, `At ${dollars(micros)} you get ${inTime(`${got} of them`, got, later)}, and ${isOnce ? 'no' : `your bid waits for ${count - got}`} more.`);
   } else if (micros) {
-    words.push(`At ${dollars(micros)} you get ${what} at once.`);
+    words.push(`At ${dollars(micros)} you get ${inTime(what, got, later)}.`);
     // The provider of the node may ask for more than the market price. Nodes of several markets have prices of their own.
     const most = best.unfilled_reason ? micros : (entry !== undefined && BigInt(entry) > market ? BigInt(entry) : market);
     const pays = most < micros ? most : micros;
@@ -241,6 +231,13 @@ function say(best, count, micros, got, ahead, isOnce) {
     words.push(needs, `The market price is ${dollars(market)}. Bid what a node-hour is worth to you: you pay only what keeps others out.`);
   }
   return words;
+}
+
+/** Says when nodes come. @param {string} what @param {number} count @param {number} later those of them that come when notices end */
+function inTime(what, count, later) {
+  if (later === 0) return `${what} at once`;
+  const then = later === 1 ? 'when a notice ends' : 'when notices end';
+  return later === count ? `${what} ${then}` : `${what}, ${later} of them ${then}`;
 }
 
 /** @param {string} text @returns {Record<string, string> | null} */

@@ -3,6 +3,7 @@
 use crate::output::{List, Mark, Sheet, View, dollars, money, number, or_dash, pairs, plural, text, usd};
 use kubebid_client::Dollars;
 use kubebid_client::v1::place_bid_request::OnPreemption;
+use kubebid_client::v1::quote_bid_response::Quote;
 use kubebid_client::v1::{Bid, QuoteBidResponse};
 
 pub(super) fn list(bids: &[Bid], view: &View) -> String {
@@ -79,14 +80,7 @@ pub(super) fn sheet(bid: &Bid, view: &View) -> String {
     sheet.text()
 }
 
-/// The nodes that a ceiling gets at once in a market that does not have all of them.
-pub(super) struct Partial {
-    pub(super) market: String,
-    pub(super) ceiling: Dollars,
-    pub(super) nodes: u32,
-}
-
-pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, partial: &[Partial], view: &View) -> String {
+pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, ceiling: Option<Dollars>, view: &View) -> String {
     let mut list =
         List::new(view, &[text("MARKET"), money("ENTRY"), money("PRICE"), money("FLOOR"), text("WHY NOT")]);
     for quote in &answer.quotes {
@@ -104,13 +98,24 @@ pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, partial: &[Partial],
         Some((market, price)) => format!("{wanted} at once: --max {} in {market}", Dollars(price)),
         None => format!("{wanted} at once: nowhere, at no price"),
     };
-    let partial: String = partial
-        .iter()
-        .map(|Partial { market, ceiling, nodes: now }| {
-            format!("\n--max {ceiling} in {market}: {now} at once, and {} wait", nodes.saturating_sub(*now))
-        })
-        .collect();
-    view.around(list.or("no market is open there"), |list| format!("{list}\n\n{best}{partial}"))
+    let asked = ceiling.into_iter().flat_map(|ceiling| {
+        let some = answer.quotes.iter().filter(|quote| quote.nodes_at_once() > 0);
+        some.map(move |quote| format!("\n--max {ceiling} in {}: {}", quote.market, part(quote, nodes)))
+    });
+    let asked: String = asked.collect();
+    view.around(list.or("no market is open there"), |list| format!("{list}\n\n{best}{asked}"))
+}
+
+/// Returns what the asked ceiling gets of so many nodes.
+fn part(quote: &Quote, nodes: u32) -> String {
+    let mut part = format!("gets {}", quote.nodes_at_once());
+    if quote.nodes_after_notice() > 0 {
+        part.push_str(&format!(" ({} of them when a notice ends)", quote.nodes_after_notice()));
+    }
+    match nodes.saturating_sub(quote.nodes_at_once()) {
+        0 => part,
+        waiting => format!("{part}, and {waiting} wait"),
+    }
 }
 
 /// Returns what a command did, and how the bid stands after it.
@@ -176,7 +181,7 @@ fn numbers(numbers: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Partial, done, list, quotes, sheet};
+    use super::{done, list, quotes, sheet};
     use crate::output::{Format, View};
     use expect_test::expect;
     use kubebid_client::Dollars;
@@ -247,16 +252,17 @@ mod tests {
             market_price_micros: 8_000_000,
             floor_micros: Some(8_000_000),
             unfilled_reason: Some(UnfilledReason::MinimumNotMet.into()),
+            nodes_at_once: Some(2),
+            nodes_after_notice: Some(1),
         };
         let answer = QuoteBidResponse { seq: 1, quotes: vec![quote] };
-        let partial = [Partial { market: "h100-8x/eu-west".into(), ceiling: Dollars(9_000_000), nodes: 2 }];
         expect![[r#"
             MARKET            ENTRY  PRICE  FLOOR  WHY NOT
             h100-8x/eu-west  $20.00  $8.00  $8.00  MINIMUM_NOT_MET
 
             5 nodes at once: --max 20.00 in h100-8x/eu-west
-            --max 9.00 in h100-8x/eu-west: 2 at once, and 3 wait"#]]
-        .assert_eq(&quotes(&answer, 5, &partial, &view()));
+            --max 9.00 in h100-8x/eu-west: gets 2 (1 of them when a notice ends), and 3 wait"#]]
+        .assert_eq(&quotes(&answer, 5, Some(Dollars(9_000_000)), &view()));
     }
 
     #[test]

@@ -21,6 +21,10 @@ pub struct MarketQuote {
     pub floor: Option<Price>,
     /// The reason why the asked ceiling would not get its nodes at once; None if it would, or none was asked.
     pub unfilled: Option<Unfilled>,
+    /// The nodes that the asked ceiling gets at once; 0 if none was asked.
+    pub nodes: u32,
+    /// The part of these nodes that it gets when the notices of their holders end.
+    pub after_notice: u32,
 }
 
 impl Exchange {
@@ -85,18 +89,23 @@ impl Exchange {
     ) -> MarketQuote {
         let entry_price = self.entry_price_of(market, nodes);
         let (numbers, _) = self.market_numbers(market);
+        let sells = self.offer_of(market, tenant).is_some();
         let unfilled = ceiling.and_then(|ceiling| {
-            if self.offer_of(market, tenant).is_some() {
+            if sells {
                 return Some(Unfilled::OwnSupply);
             }
             self.quoted_obstacle(market, ceiling, nodes, entry_price)
         });
+        let taken = ceiling.filter(|_| !sells).map(|ceiling| self.would_take(market, ceiling, nodes));
+        let (nodes, after_notice) = taken.unwrap_or_default();
         MarketQuote {
             market,
             entry_price,
             market_price: numbers.market_price,
             floor: numbers.floor,
             unfilled,
+            nodes,
+            after_notice,
         }
     }
 

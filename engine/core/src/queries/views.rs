@@ -123,17 +123,6 @@ pub struct UnitView {
     pub under_notice: bool,
 }
 
-/// The nodes that a bid would get if it were placed now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quote {
-    /// The nodes that it would get or claim at once.
-    pub nodes: u32,
-    /// The part of these nodes that displaces other bids, available after the notice.
-    pub after_notice: u32,
-    /// The lowest ceiling that would get all of `max_nodes` in one market.
-    pub entry_price: Option<Price>,
-}
-
 pub use crate::queries::accounts::OfferUnits;
 pub use crate::queries::depth::{DemandLevel, Depth, SupplyLevel};
 pub use crate::queries::market_quote::MarketQuote;
@@ -309,22 +298,6 @@ impl Exchange {
             allocation: unit.allocation,
             under_notice: unit.allocation.is_some_and(|id| self.allocation(id).notice.is_some()),
         })
-    }
-
-    /// Returns a quote for `max_nodes` single nodes in the best of these markets.
-    pub fn quote(&self, markets: &[MarketId], ceiling: Price, max_nodes: u32) -> Quote {
-        let quotes = markets.iter().map(|market| {
-            let (nodes, after_notice) = self.would_take(*market, ceiling, max_nodes);
-            Quote { nodes, after_notice, entry_price: self.entry_price_of(*market, max_nodes) }
-        });
-        let mut best = Quote { nodes: 0, after_notice: 0, entry_price: None };
-        for quote in quotes {
-            if quote.nodes > best.nodes {
-                (best.nodes, best.after_notice) = (quote.nodes, quote.after_notice);
-            }
-            best.entry_price = best.entry_price.into_iter().chain(quote.entry_price).min();
-        }
-        best
     }
 
     /// Returns the lowest ceiling with which R4 does not allow the challenger, or which pays a raised

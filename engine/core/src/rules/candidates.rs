@@ -4,7 +4,7 @@ use crate::book::Victim;
 use crate::exchange::Exchange;
 use crate::state::BidTerms;
 use crate::types::money::Price;
-use crate::types::units::{AccountId, AllocationId, BidId, MarketId};
+use crate::types::units::{AccountId, AllocationId, BidId, MarketId, Micros};
 use std::cmp::Ordering;
 
 /// A node that a bid can get, and the ceiling that it takes.
@@ -146,9 +146,16 @@ impl Exchange {
 
     /// Returns how many of `nodes` a bid would take in a market now, and how many of these only after a notice.
     pub(crate) fn would_take(&self, market: MarketId, ceiling: Price, nodes: u32) -> (u32, u32) {
+        let is_instant = self.market(market).rules.notice == Micros(0);
         let taken = self.takings(market, ceiling).take(nodes as usize);
         taken.fold((0, 0), |(all, later), o| {
-            (all + 1, later + u32::from(!matches!(o.kind, CandidateKind::Free(..))))
+            let waits = match o.kind {
+                CandidateKind::Free(..) => false,
+                CandidateKind::Standing(_) => true,
+                // A victim is not protected any more (R4), so its notice takes no longer than the rules say.
+                CandidateKind::Displace(victim) => victim.claimed || !is_instant,
+            };
+            (all + 1, later + u32::from(waits))
         })
     }
 
