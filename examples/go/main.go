@@ -22,29 +22,20 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// call waits while the engine is away. A command has a key, so a repeated one is done once.
-func call[Q, A any](ctx context.Context, method func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) A {
-	for {
-		answer, err := method(ctx, request)
-		if err == nil {
-			return answer
-		}
-		if status.Code(err) != codes.Unavailable {
-			log.Fatal(err)
-		}
-		time.Sleep(200 * time.Millisecond)
+// A call waits while the engine is away, and is repeated. A command has a key, so a repeated one is done once.
+const retry = `{"methodConfig": [{"name": [{}], "waitForReady": true, "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.2s",
+	"maxBackoff": "2s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}]}`
+
+func must[T any](answer T, err error) T {
+	if err != nil {
+		log.Fatal(err)
 	}
+	return answer
 }
 
 func dollars(micros uint64) string { return fmt.Sprintf("$%.2f", float64(micros)/1e6) }
 
-func number(text string) float64 {
-	number, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return number
-}
+func number(text string) float64 { return must(strconv.ParseFloat(text, 64)) }
 
 func main() {
 	market, nodes, most, seconds := os.Args[1], uint32(number(os.Args[2])), uint64(number(os.Args[3])*1e6), number(os.Args[4])
@@ -57,22 +48,16 @@ func main() {
 	if scheme == "https" {
 		transport = credentials.NewClientTLSFromCert(nil, "") // the system's authorities
 		if file := os.Getenv("KUBEBID_CA_FILE"); file != "" {
-			var err error
-			if transport, err = credentials.NewClientTLSFromFile(file, ""); err != nil {
-				log.Fatal(err)
-			}
+			transport = must(credentials.NewClientTLSFromFile(file, ""))
 		}
 	}
-	connection, err := grpc.NewClient(target, grpc.WithTransportCredentials(transport))
-	if err != nil {
-		log.Fatal(err)
-	}
+	connection := must(grpc.NewClient(target, grpc.WithTransportCredentials(transport), grpc.WithDefaultServiceConfig(retry)))
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+token)
 	bids, allocations := pb.NewBidServiceClient(connection), pb.NewAllocationServiceClient(connection)
 	events, billing := pb.NewEventServiceClient(connection), pb.NewBillingServiceClient(connection)
 	job := "job-" + rand.Text()[:8]
 
-	quote := call(ctx, bids.QuoteBid, &pb.QuoteBidRequest{Markets: []string{market}, Nodes: &nodes}).Quotes[0]
+	quote := must(bids.QuoteBid(ctx, &pb.QuoteBidRequest{Markets: []string{market}, Nodes: &nodes})).Quotes[0]
 	ceiling := quote.GetEntryPriceMicros()
 	if quote.EntryPriceMicros == nil || ceiling > most {
 		log.Fatalf("%s has no %d nodes for %s", market, nodes, dollars(most))
@@ -80,11 +65,11 @@ func main() {
 	fmt.Printf("quote: %d nodes need %s\n", nodes, dollars(ceiling))
 
 	// The place from which nothing is missed that happens to the bid.
-	cursor := call(ctx, allocations.ListAllocations, &pb.ListAllocationsRequest{PageSize: 1}).Cursor
-	placed := call(ctx, bids.PlaceBid, &pb.PlaceBidRequest{
+	cursor := must(allocations.ListAllocations(ctx, &pb.ListAllocationsRequest{PageSize: 1})).Cursor
+	placed := must(bids.PlaceBid(ctx, &pb.PlaceBidRequest{
 		ClientKey: job, Markets: []string{market}, CeilingMicros: ceiling, MinNodes: &nodes, MaxNodes: nodes,
 		OnPreemption: pb.PlaceBidRequest_CLOSE, Labels: map[string]string{"job": job},
-	})
+	}))
 	fmt.Printf("bid %d placed\n", placed.Bid)
 
 	seq, ended := placed.Seq, map[uint64]bool{}
@@ -95,16 +80,16 @@ func main() {
 		case *pb.Event_NoticeStarted_:
 			node := kind.NoticeStarted.Allocation
 			read := &pb.GetAllocationRequest{Allocation: node, MinSeq: event.Seq}
-			notice := call(ctx, allocations.GetAllocation, read).Allocation.Notice
+			notice := must(allocations.GetAllocation(ctx, read)).Allocation.Notice
 			if stay := notice.GetPriceToStayMicros(); notice.GetRescindable() && 0 < stay && stay <= most {
 				ceiling = max(ceiling, stay)
 				fmt.Printf("notice for node %d: raise to %s\n", node, dollars(ceiling))
 				key := fmt.Sprintf("%s-%d-%d", job, event.Seq, node)
-				call(ctx, bids.AmendBid, &pb.AmendBidRequest{ClientKey: key, Bid: placed.Bid, CeilingMicros: &ceiling})
+				must(bids.AmendBid(ctx, &pb.AmendBidRequest{ClientKey: key, Bid: placed.Bid, CeilingMicros: &ceiling}))
 			} else if notice != nil {
 				fmt.Printf("notice for node %d: checkpoint and release\n", node)
 				key := fmt.Sprintf("%s-%d", job, node)
-				call(ctx, allocations.ReleaseAllocation, &pb.ReleaseAllocationRequest{ClientKey: key, Allocation: node})
+				must(allocations.ReleaseAllocation(ctx, &pb.ReleaseAllocationRequest{ClientKey: key, Allocation: node}))
 			}
 		case *pb.Event_NoticeRescinded_:
 			fmt.Printf("node %d stays\n", kind.NoticeRescinded.Allocation)
@@ -132,13 +117,12 @@ func main() {
 		if code := status.Code(err); code != codes.OK && code != codes.Unavailable && code != codes.DeadlineExceeded {
 			log.Fatal(err)
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
 
 	if len(ended) < int(nodes) {
 		cancel := &pb.CancelBidRequest{ClientKey: job + "-done", Bid: placed.Bid, Mode: pb.CancelBidRequest_RELEASE}
-		seq = call(ctx, bids.CancelBid, cancel).Seq
+		seq = must(bids.CancelBid(ctx, cancel)).Seq
 	}
-	bill := call(ctx, billing.GetStatement, &pb.GetStatementRequest{Labels: map[string]string{"job": job}, MinSeq: seq})
+	bill := must(billing.GetStatement(ctx, &pb.GetStatementRequest{Labels: map[string]string{"job": job}, MinSeq: seq}))
 	fmt.Printf("bill: $%.6f\n", float64(bill.Charged.DebitMicros)/1e6)
 }

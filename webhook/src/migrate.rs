@@ -285,17 +285,12 @@ async fn write_at_version<K: Object>(
     let name = metadata.name.unwrap_or_default();
     let entries = metadata.managed_fields.unwrap_or_default();
     let served: Vec<_> = entries.iter().filter(|entry| !plan.is_unserved(entry)).collect();
-    let version = metadata.resource_version;
-    let mut sparse = Sparse::<K>::named(&name, metadata.uid, version.clone());
+    let mut sparse = Sparse::<K>::named(&name, metadata.uid, None);
     sparse.metadata.namespace = metadata.namespace;
-    let written = if served.len() == entries.len() {
-        writer.apply(&sparse).await.map(Some)
-    } else {
-        // An empty list would be ignored; one empty entry clears the list.
-        let served = if served.is_empty() { json!([{}]) } else { json!(served) };
-        let patch = json!({"metadata": {"resourceVersion": version, "managedFields": served}});
-        writer.patch(&sparse, patch).await
-    };
+    // An empty list would be ignored; one empty entry clears the list.
+    let served = if served.is_empty() { json!([{}]) } else { json!(served) };
+    let patch = json!({"metadata": {"resourceVersion": metadata.resource_version, "managedFields": served}});
+    let written = writer.patch(&sparse, patch).await;
     if let Some(uid) = &sparse.meta().uid {
         writer.forget(uid);
     }

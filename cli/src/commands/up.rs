@@ -85,6 +85,7 @@ impl Up {
             );
         }
         let endpoint = format!("http://{}", server.address());
+        let ops = server.ops_address().unwrap_or(self.ops_listen);
         let options = EngineOptions::new(StoreOptions::new(StoreLocation::Sqlite(database)), Clock::Real);
         // A laptop's clock may stand anywhere after a night, and nobody owes money here.
         let options = EngineOptions { accept_time_jump: true, ..options };
@@ -101,7 +102,7 @@ impl Up {
         let people = people(&admin, admin_token).await?;
         let profile = write_profile(&endpoint, &people, &folder).map_err(at)?;
         let participants = if self.quiet { None } else { Some(participants(&admin, &endpoint).await?) };
-        write_line(&self.welcome(&endpoint, &people, &profile))?;
+        write_line(&self.welcome(&endpoint, ops, &people, &profile))?;
         if self.open {
             open_page(&page_link(&endpoint, &people[PLAYED]));
         }
@@ -143,8 +144,13 @@ impl Up {
         })
     }
 
-    fn welcome(&self, endpoint: &str, people: &BTreeMap<String, String>, profile: &Path) -> String {
-        let ops = self.ops_listen;
+    fn welcome(
+        &self,
+        endpoint: &str,
+        ops: SocketAddr,
+        people: &BTreeMap<String, String>,
+        profile: &Path,
+    ) -> String {
         let market = setup::MARKETS[0].name;
         let all = setup::UNITS;
         let names: Vec<&str> = setup::MARKETS.iter().map(|market| market.name).collect();
