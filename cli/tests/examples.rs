@@ -219,7 +219,8 @@ async fn story(language: &str) {
     };
     let open = v1::OpenMarketRequest { market: MARKET.to_owned(), rules: Some(rules) };
     admin.open_market(open).await.expect("a market");
-    let provider = engine.client(&token_of(&admin, "acme", Role::Provider).await);
+    let provider_token = token_of(&admin, "acme", Role::Provider).await;
+    let provider = engine.client(&provider_token);
     offer(&provider, 1).await;
     let rival = engine.client(&token_of(&admin, "rival", Role::Tenant).await);
     let tenant = token_of(&admin, "vision", Role::Tenant).await;
@@ -249,7 +250,10 @@ async fn story(language: &str) {
     let https = engine.endpoint().replace("http:", "https:");
     let (certificate, key) = certificate(folder.path(), &https);
     engine.restart(&["--tls-cert", certificate.to_str().unwrap(), "--tls-key", key.to_str().unwrap()]);
+    let provider = Client::builder().endpoints([&https]).token(&provider_token).ca_file(&certificate);
+    let provider = provider.build().expect("a client");
     let mut job = Job::start(&shorter, &place, &https, &tenant, Some(&certificate));
+    report_ready(&provider, &mut job).await;
     job.until("bill: $");
     job.end();
     engine.restart(&[]);

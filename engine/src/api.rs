@@ -172,7 +172,11 @@ impl Api {
         let need = policy::need(method).ok_or(Code::UnknownMethod)?;
         let is_public = need == Need::Markets && self.0.public_markets;
         match credential {
-            Credential::Known if !need.allows(caller.roles) => Err(Code::Forbidden.into()),
+            Credential::Known if !need.allows(caller.roles) => {
+                let said =
+                    format!("the roles of this token do not allow it: it needs the role {}", need.roles());
+                Err(ApiError::new(Code::Forbidden).saying(said))
+            }
             Credential::None if is_public => self.open(caller, policy::open_cost(method)),
             Credential::None | Credential::Unknown => Err(Code::Unauthenticated.into()),
             Credential::Known => self.open(caller, policy::open_cost(method)),

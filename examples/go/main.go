@@ -1,6 +1,6 @@
 // Command job runs a job on nodes of a market: quote, place, wait until ready, raise or checkpoint on notice, bill.
 //
-//	job MARKET NODES MOST SECONDS     MOST in dollars per node-hour, SECONDS of work
+//	job MARKET NODES MOST SECONDS     MOST in dollars per node-hour, SECONDS from the bid to its end
 package main
 
 import (
@@ -72,10 +72,11 @@ func main() {
 	}))
 	fmt.Printf("bid %d placed\n", placed.Bid)
 
-	seq, ended := placed.Seq, map[uint64]bool{}
+	seq, ready, ended := placed.Seq, 0, map[uint64]bool{}
 	follow := func(event *pb.Event) {
 		switch kind := event.Kind.(type) {
 		case *pb.Event_Ready_:
+			ready++
 			fmt.Printf("node %d ready: work begins\n", kind.Ready.Allocation)
 		case *pb.Event_NoticeStarted_:
 			node := kind.NoticeStarted.Allocation
@@ -125,4 +126,7 @@ func main() {
 	}
 	bill := must(billing.GetStatement(ctx, &pb.GetStatementRequest{Labels: map[string]string{"job": job}, MinSeq: seq}))
 	fmt.Printf("bill: $%.6f\n", float64(bill.Charged.DebitMicros)/1e6)
+	if ready == 0 {
+		log.Fatal("no node was ready in time")
+	}
 }

@@ -1,6 +1,6 @@
 """Runs a job on nodes of a market: quote, place, wait until ready, raise or checkpoint on notice, bill.
 
-    job.py MARKET NODES MOST SECONDS     MOST in dollars per node-hour, SECONDS of work
+    job.py MARKET NODES MOST SECONDS     MOST in dollars per node-hour, SECONDS from the bid to its end
 """
 import os, sys, time, uuid
 import grpc
@@ -41,7 +41,7 @@ placed = bids.PlaceBid(bid_pb2.PlaceBidRequest(
     on_preemption=bid_pb2.PlaceBidRequest.CLOSE, labels={"job": job}), metadata=token)
 print(f"bid {placed.bid} placed", flush=True)
 
-ended, finish, seq = set(), time.monotonic() + seconds, placed.seq
+ready, ended, finish, seq = set(), set(), time.monotonic() + seconds, placed.seq
 
 
 def follow(event):
@@ -49,6 +49,7 @@ def follow(event):
     kind = event.WhichOneof("kind")  # None: a kind of a newer engine
     node = getattr(getattr(event, kind), "allocation", None) if kind else None
     if kind == "ready":
+        ready.add(node)
         print(f"node {node} ready: work begins", flush=True)
     elif kind == "notice_rescinded":
         print(f"node {node} stays", flush=True)
@@ -88,3 +89,5 @@ if len(ended) < nodes:
         client_key=f"{job}-done", bid=placed.bid, mode=bid_pb2.CancelBidRequest.RELEASE), metadata=token).seq
 bill = billing.GetStatement(billing_pb2.GetStatementRequest(labels={"job": job}, min_seq=seq), metadata=token)
 print(f"bill: ${bill.charged.debit_micros / 1e6:.6f}", flush=True)
+if not ready:
+    sys.exit("no node was ready in time")

@@ -1,6 +1,6 @@
 // Runs a job on nodes of a market: quote, place, wait until ready, raise or checkpoint on notice, bill.
 //
-//     node job.js MARKET NODES MOST SECONDS     MOST in dollars per node-hour, SECONDS of work
+//     node job.js MARKET NODES MOST SECONDS     MOST in dollars per node-hour, SECONDS from the bid to its end
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
@@ -42,10 +42,11 @@ const { bid, seq } = await call(() => api.POST('/v1/bids', { body }));
 console.log(`bid ${bid} placed`);
 
 let [ceiling, last] = [entry, seq];
-const ended = new Set<string>();
+const [ready, ended] = [new Set<string>(), new Set<string>()];
 async function follow({ seq, ...event }: Schemas['Event']) {
   const noticed = event.notice_started?.allocation;
   if (event.ready) console.log(`node ${event.ready.allocation} ready: work begins`);
+  if (event.ready) ready.add(event.ready.allocation);
   if (event.notice_rescinded) console.log(`node ${event.notice_rescinded.allocation} stays`);
   if (event.ended) console.log(`node ${event.ended.allocation} ended`);
   if (event.ended) ended.add(event.ended.allocation);
@@ -93,3 +94,4 @@ if (ended.size < nodes) {
 }
 const bill = await call(() => api.GET('/v1/statement', { params: { query: { label: [`job=${job}`], min_seq: last } } }));
 console.log(`bill: $${(Number(bill.charged.debit_micros) / 1e6).toFixed(6)}`);
+if (ready.size === 0) throw new Error('no node was ready in time');

@@ -79,7 +79,6 @@ fn longest(field: &str) -> Option<usize> {
 /// Returns the maximum of a request's number field.
 fn greatest(field: &str) -> u32 {
     match field {
-        "page_size" | "levels" => 1000,
         // A value of a map: the ports of a node.
         "value" => 65_535,
         _ => u32::MAX,

@@ -53,6 +53,15 @@ export function parseDollars(text) {
   return match ? BigInt(match[1].replaceAll(',', '')) * MICROS + BigInt((match[2] ?? '').padEnd(6, '0')) : null;
 }
 
+/** Says what is wrong with a text that is no amount above 0. @param {string} text */
+export function dollarsFault(text) {
+  if (/,\d{1,2}$/.test(text.trim())) return 'Cents follow a point, as in 12.50.';
+  if (/^\s*\$?\s*[\d,]+\.\d{7,}\s*$/.test(text)) return 'An amount has at most 6 decimals.';
+  if (/^\s*\$?\s*\d{10,}/.test(text)) return 'An amount is below a billion dollars.';
+  if (/^\s*(-.*|\$?\s*0*\.?0*)\s*$/.test(text) && /\d/.test(text)) return 'An amount is more than $0.';
+  return 'It is an amount in dollars, as in 12.50.';
+}
+
 /** Returns a span of time in its two largest units. @param {number} microseconds */
 export function span(microseconds) {
   const seconds = Math.max(0, Math.ceil(microseconds / 1e6));

@@ -298,6 +298,11 @@ export function halt() {
   clearInterval(ticking);
 }
 
+/** Returns true if the market is followed, also while the engine cannot be reached. */
+export function isFollowed() {
+  return begun || live.connection === 'lost';
+}
+
 /** Forgets everything, for the next person. */
 export function forget() {
   halt();

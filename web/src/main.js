@@ -14,7 +14,7 @@ import { moneyView } from './views/money.js';
 import { nodesView } from './views/nodes.js';
 import { offersView } from './views/offers.js';
 
-/** @typedef {{title: string, root: Element, update?: (topics: Set<import('./live.js').Topic>) => void, close?: () => void}} View */
+/** @typedef {{title: string, root: Element, update?: (topics: Set<import('./live.js').Topic>) => void, begin?: () => void, close?: () => void}} View */
 
 const main = /** @type {HTMLElement} */ (document.getElementById('main'));
 /** @type {View | null} */
@@ -45,6 +45,10 @@ function show(moved) {
   drawNotices(view.title);
   view.update?.(new Set(['markets', 'own', 'events', 'connection']));
   if (!moved) return;
+  if (view.begin) {
+    view.begin();
+    return;
+  }
   const heading = main.querySelector('h1');
   heading?.setAttribute('tabindex', '-1');
   heading?.focus();

@@ -1,7 +1,7 @@
 // Draws what surrounds every view: navigation, connection, who is logged in.
 
 import { fill, h, setAttribute, setText } from './dom.js';
-import { live } from './live.js';
+import { isFollowed, live } from './live.js';
 import { plural, span } from './format.js';
 import { session } from './session.js';
 
@@ -46,7 +46,8 @@ export function drawNotices(title) {
 export function drawConnection() {
   const age = Date.now() - live.lastFrame;
   let [state, text] = ['live', 'Live'];
-  if (live.connection === 'connecting') [state, text] = ['waiting', 'Connecting…'];
+  if (!isFollowed()) [state, text] = ['waiting', ''];
+  else if (live.connection === 'connecting') [state, text] = ['waiting', 'Connecting…'];
   else if (live.connection === 'lost') {
     [state, text] = ['lost', live.lastFrame ? `Reconnecting… numbers from ${span(Math.max(1000, age) * 1000)} ago` : 'Reconnecting…'];
   } else if (age > STALE_MS) [state, text] = ['lost', `Stale: nothing new for ${span(age * 1000)}`];

@@ -10,7 +10,7 @@ const UNFILLED = {
   BELOW_FLOOR: 'your ceiling is below the floor, the least that a provider asks',
   BELOW_NEEDED_CEILING: 'your ceiling is too low to outbid the bids that hold the nodes',
   MINIMUM_NOT_MET: 'some nodes could be had, but not as many at once',
-  WAITING_FOR_PROTECTED_NODE: 'your ceiling is high enough, and the node is still protected for its holder',
+  WAITING_FOR_PROTECTED_NODE: 'the node that your ceiling would take is still protected for its holder',
 };
 
 /** @type {Record<string, string>} */
@@ -64,12 +64,15 @@ export function refusalInWords(error) {
   const known = problem.code && REFUSALS[problem.code];
   if (known) return known;
   const text = inLabels(problem.message || String(error));
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+  // A name of the market keeps its letters.
+  const begin = /^\S*[/]/.test(text) ? text.charAt(0) : text.charAt(0).toUpperCase();
+  return `${begin}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 }
 
 /** Writes a sentence of the engine with the labels of the forms, and with dollars. @param {string} sentence */
 function inLabels(sentence) {
   return sentence
+    .replace(/ at line \d+ column \d+/, '')
     .replace(/\b(ceiling_micros|reserve_micros|ceiling_max|tick|limit of) (\d+)/g, (_, what, micros) => `${what} ${exactDollars(micros)}`)
     .replace(/is more than the bid_nodes_max (\d+) of (\S+)/, 'is more than the $1 that a bid in $2 may have')
     .replace(/^nodes\b|\b(ceiling_micros|reserve_micros|max_nodes|ceiling_max)\b/g, (name) => LABELS[name]);
@@ -107,8 +110,8 @@ export function eventInWords(event) {
   if (event.ready) return `${nodeOf(event.ready)} is ready; billing begins`;
   if (event.notice_started) return `${nodeOf(event.notice_started)} has a notice: ${endReason(event.notice_started.reason)}`;
   if (event.notice_rescinded) return `${nodeOf(event.notice_rescinded)} stays: its notice was taken back`;
-  if (event.claimed) return event.claimed.bid ? `Bid ${event.claimed.bid} has a claim on ${event.claimed.unit}` : `${event.claimed.unit} is claimed by another bid`;
-  if (event.claim_dropped) return event.claim_dropped.bid ? `Bid ${event.claim_dropped.bid} lost a claim on ${event.claim_dropped.unit}` : `The claim on ${event.claim_dropped.unit} was dropped`;
+  if (event.claimed) return event.claimed.bid ? `Bid ${event.claimed.bid} is to get ${event.claimed.unit} when its notice ends` : `Another bid is to get ${event.claimed.unit}`;
+  if (event.claim_dropped) return event.claim_dropped.bid ? `Bid ${event.claim_dropped.bid} is not to get ${event.claim_dropped.unit} any more` : `The claim on ${event.claim_dropped.unit} was dropped`;
   if (event.ended) return `${nodeOf(event.ended)} ended: ${endReason(event.ended.reason)}`;
   if (event.charged) return `${dollars(event.charged.debit_micros)} charged for ${event.charged.unit}`;
   if (event.offer_put) return `Offer in ${event.offer_put.market}: ${event.offer_put.capacity} × at least ${dollars(event.offer_put.reserve_micros)}`;
@@ -116,7 +119,7 @@ export function eventInWords(event) {
   if (event.unit_leaving) return `Unit ${event.unit_leaving.unit} leaves when its notice ends`;
   if (event.unit_back) return `Unit ${event.unit_back.unit} stays`;
   if (event.unit_removed) return `Unit ${event.unit_removed.unit} is off the market`;
-  if (event.rejected) return `A command was refused: ${event.rejected.reason}`;
+  if (event.rejected) return `A command was refused: ${REFUSALS[event.rejected.reason] ?? event.rejected.reason.toLowerCase().replaceAll('_', ' ')}`;
   if (event.repeated) return `A command came again, and was done once`;
   return 'Something happened';
 }

@@ -50,7 +50,7 @@ test('an administrator opens a market, makes an account and a token, changes rul
   await dialog.getByLabel('Open bids').fill('7');
   await dialog.getByLabel('Ceiling, $ per node-hour').fill('12,5');
   await dialog.getByRole('button', { name: 'Make' }).click();
-  await dialog.getByText('The ceiling is an amount in dollars, as in 12.50.').waitFor();
+  await dialog.getByText('Ceiling: Cents follow a point, as in 12.50.').waitFor();
   await dialog.getByLabel('Ceiling, $ per node-hour').fill('12.5');
   await dialog.getByRole('button', { name: 'Make' }).click();
   await page.getByRole('row').filter({ hasText: 'open bids 7, ceiling $12.50' }).waitFor();

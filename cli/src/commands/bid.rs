@@ -92,7 +92,7 @@ pub(crate) struct Quote {
     /// Number of nodes to get at once, in one market
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
-    /// Say why this ceiling would not do, in dollars per node-hour
+    /// Say how many nodes this ceiling would get, or why none, in dollars per node-hour
     #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
     max: Option<Dollars>,
     #[command(flatten)]

@@ -6,7 +6,8 @@ use crate::output::write_line;
 use crate::profile::{self, LOCAL, Profile};
 use crate::telemetry;
 use clap::Args;
-use kubebid_client::{Client, Error};
+use kubebid_client::Client;
+use kubebid_client::v1::GetAccountRequest;
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::runtime::clock::Clock;
@@ -99,10 +100,12 @@ impl Up {
         let admin_token = fs::read_to_string(&admin_file).map_err(at)?.trim().to_owned();
         let admin = client(&endpoint, &admin_token)?;
         setup::open(&admin).await?;
-        let people = people(&admin, admin_token).await?;
-        let profile = write_profile(&endpoint, &people, &folder).map_err(at)?;
+        let (profile, profile_path) = profile_of(&endpoint, &folder);
+        let people = people(&admin, admin_token, &endpoint, &profile).await?;
+        write_profile(profile, &profile_path, &endpoint, &people).map_err(at)?;
+        setup::revoke_tokens(&admin, MAKER).await?;
         let participants = if self.quiet { None } else { Some(participants(&admin, &endpoint).await?) };
-        write_line(&self.welcome(&endpoint, ops, &people, &profile))?;
+        write_line(&self.welcome(&endpoint, ops, &people, &profile_path))?;
         if self.open {
             open_page(&page_link(&endpoint, &people[PLAYED]));
         }
@@ -225,13 +228,29 @@ fn client(endpoint: &str, token: &str) -> Result<Client, Failure> {
     Ok(Client::builder().endpoints([endpoint]).token(token).build()?)
 }
 
-/// A new token for each of those whom people play.
-async fn people(admin: &Client, admin_token: String) -> Result<BTreeMap<String, String>, Error> {
+/// Returns a token for each of those whom people play: that of the profile if it still works, else a new one.
+async fn people(
+    admin: &Client,
+    admin_token: String,
+    endpoint: &str,
+    profile: &Profile,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let known = profile.contexts.get(LOCAL).map(|context| &context.tokens);
     let mut tokens = BTreeMap::from([("admin".to_owned(), admin_token)]);
     for (name, role) in setup::PEOPLE {
-        tokens.insert(name.to_owned(), setup::token(admin, name, role, MAKER).await?);
+        let known = known.and_then(|tokens| tokens.get(name));
+        let token = match known {
+            Some(token) if is_of(name, endpoint, token).await => token.clone(),
+            Some(_) | None => setup::token(admin, name, role, MAKER).await?,
+        };
+        tokens.insert(name.to_owned(), token);
     }
     Ok(tokens)
+}
+
+async fn is_of(account: &str, endpoint: &str, token: &str) -> bool {
+    let Ok(client) = client(endpoint, token) else { return false };
+    client.get_account(GetAccountRequest {}).await.is_ok_and(|answer| answer.name == account)
 }
 
 async fn participants(admin: &Client, endpoint: &str) -> Result<Clients, Failure> {
@@ -240,26 +259,33 @@ async fn participants(admin: &Client, endpoint: &str) -> Result<Clients, Failure
     participants.await
 }
 
-/// Writes the context `local` into the usual profile, and uses it, unless that context is of another engine.
-fn write_profile(
-    endpoint: &str,
-    people: &BTreeMap<String, String>,
-    folder: &Path,
-) -> std::io::Result<PathBuf> {
+/// Returns the usual profile and its path, or that of the folder if the usual one has a context `local` of another engine.
+fn profile_of(endpoint: &str, folder: &Path) -> (Profile, PathBuf) {
     let is_ours = |profile: &Profile| profile.contexts.get(LOCAL).is_none_or(|it| it.endpoint == endpoint);
     let usual = profile::default_path().and_then(|path| match Profile::read(&path) {
         Ok(profile) => Some((profile.unwrap_or_default(), path)).filter(|(profile, _)| is_ours(profile)),
         Err(_) => None,
     });
-    let (mut profile, path) = usual.unwrap_or_else(|| (Profile::default(), folder.join("profile.toml")));
+    usual.unwrap_or_else(|| {
+        let path = folder.join("profile.toml");
+        (Profile::read(&path).ok().flatten().unwrap_or_default(), path)
+    })
+}
+
+/// Writes the context `local` into the profile, and uses it.
+fn write_profile(
+    mut profile: Profile,
+    path: &Path,
+    endpoint: &str,
+    people: &BTreeMap<String, String>,
+) -> std::io::Result<()> {
     let local = profile.contexts.entry(LOCAL.to_owned()).or_default();
     (local.endpoint, local.default) = (endpoint.to_owned(), Some(PLAYED.to_owned()));
     local.tokens.extend(people.clone());
     if let Some(before) = profile.current.replace(LOCAL.to_owned()).filter(|before| before != LOCAL) {
         eprintln!("note: the context is `{LOCAL}` now; back to the one before: kubebid context use {before}");
     }
-    profile.write(&path)?;
-    Ok(path)
+    profile.write(path)
 }
 
 /// Returns the link that logs in to the market page. A browser never sends what follows the `#`.

@@ -63,7 +63,7 @@ fn message(names: &Names, quote: MarketQuote, asked: Option<Price>) -> Quote {
         market_price_micros: quote.market_price.0,
         floor_micros: quote.floor.map(|price| price.0),
         unfilled_reason: quote.unfilled.map(|reason| bid::unfilled(reason).into()),
-        nodes_at_once: asked.map(|_| quote.nodes),
-        nodes_after_notice: asked.map(|_| quote.after_notice),
+        nodes: asked.map(|_| quote.nodes),
+        claimed: asked.map(|_| quote.claimed),
     }
 }

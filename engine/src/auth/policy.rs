@@ -62,6 +62,17 @@ pub fn open_cost(method: &str) -> OpenCost {
 }
 
 impl Need {
+    /// Returns the roles that have the permission, beside that of an administrator.
+    pub fn roles(self) -> &'static str {
+        match self {
+            Need::Markets | Need::Credential => "any role",
+            Need::Tenant => "tenant",
+            Need::Provider => "provider",
+            Need::Party => "tenant or provider",
+            Need::Admin => "admin",
+        }
+    }
+
     /// Returns true if a credential with these roles has the permission.
     pub fn allows(self, roles: Roles) -> bool {
         roles.has(Role::Admin)

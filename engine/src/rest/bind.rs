@@ -152,9 +152,30 @@ fn resolve<'a>(request: &'a Message, schema: &RefOr<Schema>) -> Option<&'a RefOr
 pub(super) struct Given {
     fields: Map<String, Value>,
     body: Option<axum::body::Bytes>,
+    parameters: Parameters,
+}
+
+/// The parameters of a query by the fields that they fill. The caller knows their names, and not the fields.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parameters(BTreeMap<String, String>);
+
+impl Parameters {
+    /// Names the parameter instead of its field.
+    pub(super) fn in_words_of_the_query(&self, error: ApiError) -> ApiError {
+        let Some(field) = &error.field else { return error };
+        let (name, _) = field.split_once('[').unwrap_or((field, ""));
+        let Some(parameter) = self.0.get(name).filter(|parameter| *parameter != name) else { return error };
+        let rest = error.message.strip_prefix(&**field);
+        let message = rest.map_or_else(|| error.message.clone(), |rest| format!("{parameter}{rest}"));
+        error.saying(message).at(parameter)
+    }
 }
 
 impl Given {
+    pub(super) fn parameters(&self) -> Parameters {
+        self.parameters.clone()
+    }
+
     pub(super) fn set(&mut self, field: &[String], value: Value) {
         *slot(&mut self.fields, field) = value;
     }
@@ -172,6 +193,7 @@ impl Given {
                 return Err(ApiError::bad_field(&*name, "is no parameter here"));
             };
             let value = decoded(&name, value)?;
+            self.parameters.0.insert(parameter.field.join("."), name.clone());
             let slot = slot(&mut self.fields, &parameter.field);
             match parameter.shape {
                 Shape::Texts => match slot.as_array_mut() {
@@ -357,9 +379,21 @@ fn blame(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     if inner.is_syntax() || inner.is_eof() || inner.is_io() {
         return ApiError::bad_field("body", format_args!("is not JSON: {said}"));
     }
-    // pbjson reports this for a number that is not whole or does not fit.
-    if let Some(at) = said.strip_prefix("data did not match any variant of untagged enum Content") {
+    if let Some(at) = NO_NUMBER.iter().find_map(|words| said.strip_prefix(words)) {
         return ApiError::bad_field(field, format_args!("is not a whole number that fits{at}"));
     }
+    let said = said.replace("expected struct kubebid.auction.v1.", "expected an object, ");
+    let said = said
+        .replace("expected expected one of", "expected one of")
+        .replace("expected a sequence", "expected a list");
     ApiError::bad_field(field, format_args!("cannot be read: {said}"))
 }
+
+/// What serde, pbjson and the standard library say of a number that is not whole or does not fit.
+const NO_NUMBER: [&str; 5] = [
+    "data did not match any variant of untagged enum Content",
+    "invalid digit found in string",
+    "number too large to fit in target type",
+    "number too small to fit in target type",
+    "cannot parse integer from empty string",
+];

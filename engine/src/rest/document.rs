@@ -158,7 +158,9 @@ fn answer(operation: &Operation) -> ResponseBuilder {
     let (kind, text) = if operation.streams {
         (
             "text/event-stream",
-            "Server-sent events: `id` is a cursor, `data` one of these, a comment the heartbeat.",
+            "Server-sent events. An event `events` or `prices` has one of these as `data`, and as `id` the cursor to go on from, by \
+             `cursor` or `Last-Event-ID`. An event `problem` has a Problem as `data` and no `id`, and ends the stream. A comment \
+             every 10 seconds says that the connection lives.",
         )
     } else {
         ("application/json", "Done, or known.")

@@ -66,13 +66,11 @@ where
     let handler: Handler = Arc::new(move |api, caller, given| {
         let call = call.clone();
         Box::pin(async move {
-            let request = match given.read::<Q>() {
-                Ok(request) => request,
-                Err(error) => return problem(error),
-            };
-            match call(api, caller, request).await {
+            let parameters = given.parameters();
+            let answer = async { call(api, caller, given.read::<Q>()?).await };
+            match answer.await {
                 Ok(answer) => Json(answer).into_response(),
-                Err(error) => problem(error),
+                Err(error) => problem(parameters.in_words_of_the_query(error)),
             }
         })
     });
@@ -92,13 +90,11 @@ where
     let handler: Handler = Arc::new(move |api, caller, given| {
         let call = call.clone();
         Box::pin(async move {
-            let request = match given.read::<Q>() {
-                Ok(request) => request,
-                Err(error) => return problem(error),
-            };
-            match call(api.clone(), caller.clone(), request).await {
+            let parameters = given.parameters();
+            let frames = async { call(api.clone(), caller.clone(), given.read::<Q>()?).await };
+            match frames.await {
                 Ok(frames) => sse::respond(api.until_ended(caller, frames)),
-                Err(error) => problem(error),
+                Err(error) => problem(parameters.in_words_of_the_query(error)),
             }
         })
     });

@@ -3,7 +3,7 @@
 use super::echo::quoted;
 use super::status::{ApiError, Code};
 use crate::events::visibility::as_missing;
-use kubebid_core::command::{PlaceBid, RuleChange, RuleValue};
+use kubebid_core::command::{PlaceBid, RuleChange, RuleValue, TimeInForce};
 use kubebid_core::market_rules::OFFER_UNITS_MAX;
 use kubebid_core::units::BidId;
 use kubebid_core::views::RefusalDetail;
@@ -18,6 +18,10 @@ pub(crate) fn refusal(command: &Command, reject: Reject, detail: &RefusalDetail)
         None => error,
     };
     match (command, reject) {
+        (Command::PlaceBid(bid), Reject::BadNodes) if bid.max_nodes == 0 => error.at("max_nodes"),
+        (Command::PlaceBid(PlaceBid { time_in_force: TimeInForce::Gtt, .. }), Reject::BadTif) => {
+            error.at("expire_at_us")
+        }
         (Command::PlaceBid(bid), Reject::UnknownMarket | Reject::BadMarkets | Reject::MarketClosed) => {
             error.at(if bid.markets.is_some() { "markets" } else { "instance_type" })
         }
@@ -115,6 +119,9 @@ fn of_place_bid(bid: &PlaceBid, reject: Reject, detail: &RefusalDetail) -> Optio
         (Reject::MarketClosed, RefusalDetail::ClosedMarket(market)) => {
             Some(format!("{market} is closed: it takes no new bids"))
         }
+        (Reject::BadNodes, _) if max_nodes == 0 => {
+            Some("max_nodes is 0: a bid wants 1 node at least".to_owned())
+        }
         (Reject::BadNodes, _) => {
             let must = "1 <= min_nodes <= max_nodes must hold";
             Some(format!("min_nodes {min_nodes} and max_nodes {max_nodes}: {must}"))
@@ -159,7 +166,9 @@ fn of_numbers(
     detail: &RefusalDetail,
 ) -> Option<String> {
     match (reject, detail) {
-        (Reject::NotATick, _) if ceiling == Some(Price::ZERO) => Some("ceiling_micros is 0".to_owned()),
+        (Reject::NotATick, _) if ceiling == Some(Price::ZERO) => Some(
+            "ceiling_micros is 0: it is the most that you pay per node-hour, in micro-dollars".to_owned(),
+        ),
         (Reject::NotATick, _) => of_price("ceiling_micros", ceiling?, detail),
         (_, RefusalDetail::CeilingMax { market, ceiling_max }) => {
             let ceiling = ceiling?;

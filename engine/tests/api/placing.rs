@@ -104,13 +104,13 @@ async fn the_market_refuses_by_its_own_codes() {
         (markets(&[]), Code::InvalidArgument, "BAD_MARKETS", "instance_type"),
         (markets(&[MARKET, MARKET]), Code::InvalidArgument, "BAD_MARKETS", "markets"),
         (typed, Code::InvalidArgument, "BAD_MARKETS", "markets"),
-        (nodes(0), Code::InvalidArgument, "BAD_NODES", "min_nodes"),
+        (nodes(0), Code::InvalidArgument, "BAD_NODES", "max_nodes"),
         (nodes(1001), Code::InvalidArgument, "TOO_MANY_NODES", "max_nodes"),
         (nodes(u32::MAX), Code::InvalidArgument, "TOO_MANY_NODES", "max_nodes"),
         (bid(0), Code::InvalidArgument, "NOT_A_TICK", "ceiling_micros"),
         (bid(u64::MAX), Code::InvalidArgument, "NOT_A_TICK", "ceiling_micros"),
         (bid(1_000_000_000_100), Code::InvalidArgument, "CEILING_TOO_HIGH", "ceiling_micros"),
-        (until(TimeInForce::Gtt, None), Code::InvalidArgument, "BAD_TIF", "time_in_force"),
+        (until(TimeInForce::Gtt, None), Code::InvalidArgument, "BAD_TIF", "expire_at_us"),
         (until(TimeInForce::Ioc, Some(9)), Code::InvalidArgument, "BAD_TIF", "time_in_force"),
         (until(TimeInForce::Gtt, Some(0)), Code::InvalidArgument, "EXPIRED", "expire_at_us"),
         (
@@ -274,14 +274,11 @@ async fn a_quote_says_what_a_bid_needs() {
     p1.offer(3, 1_000_000).await;
     let quotes = quote(Some(1_000_000), Some(1)).await.unwrap();
     assert_eq!((quotes[0].entry_price_micros, quotes[0].unfilled_reason), (Some(1_000_000), None));
-    assert_eq!((quotes[0].nodes_at_once, quotes[0].nodes_after_notice), (Some(1), Some(0)));
+    assert_eq!((quotes[0].nodes, quotes[0].claimed), (Some(1), Some(0)));
     let quotes = quote(Some(1_000_000), Some(2)).await.unwrap();
-    assert_eq!(
-        (quotes[0].unfilled_reason(), quotes[0].nodes_at_once),
-        (UnfilledReason::MinimumNotMet, Some(1))
-    );
+    assert_eq!((quotes[0].unfilled_reason(), quotes[0].nodes), (UnfilledReason::MinimumNotMet, Some(1)));
     let quotes = quote(None, Some(2)).await.unwrap();
-    assert_eq!(quotes[0].nodes_at_once, None, "no ceiling was asked about");
+    assert_eq!(quotes[0].nodes, None, "no ceiling was asked about");
 
     let before = world.engine.applied();
     let refusal = assert_refused(quote(None, Some(0)).await, Code::InvalidArgument, "BAD_NODES");

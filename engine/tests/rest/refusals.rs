@@ -67,10 +67,10 @@ async fn a_value_that_a_query_cannot_have_is_refused_too() {
         ("/v1/events?label=team", "label"),
         ("/v1/events?newest_first=perhaps", "newest_first"),
         ("/v1/events?kind=%ff", "kind"),
-        ("/v1/events?kind=nothing", "filter.kinds"),
+        ("/v1/events?kind=nothing", "kind"),
         ("/v1/events?cursor=nonsense", "cursor"),
         ("/v1/events?market=%00", "filter"),
-        ("/v1/charges?label=team=%00", "labels"),
+        ("/v1/charges?label=team=%00", "label"),
         ("/v1/explain/bids/seven", "bid"),
         ("/v1/explain/bids/-7", "bid"),
     ];

@@ -28,7 +28,7 @@ struct Job {
     nodes: u32,
     /// The most to pay, in dollars per node-hour.
     most: f64,
-    /// Seconds of work.
+    /// Seconds from the bid to its end.
     seconds: f64,
     #[arg(long, env = "KUBEBID_ENDPOINT", default_value = "http://127.0.0.1:7440")]
     endpoint: String,
@@ -111,7 +111,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("bid {bid} placed");
 
     let finish = Instant::now() + Duration::from_secs_f64(seconds);
-    let mut ended = BTreeSet::new();
+    let (mut is_ready, mut ended) = (false, BTreeSet::new());
     while ended.len() < nodes as usize && Instant::now() < finish {
         let filter = v1::EventFilter { bids: vec![bid], ..Default::default() };
         let request =
@@ -128,7 +128,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         while let Ok(Ok(Some(frame))) = timeout_at(finish, watch.message()).await {
             for event in frame.events {
                 match event.kind {
-                    Some(Kind::Ready(ready)) => println!("node {} ready: work begins", ready.allocation),
+                    Some(Kind::Ready(ready)) => {
+                        is_ready = true;
+                        println!("node {} ready: work begins", ready.allocation);
+                    }
                     Some(Kind::NoticeRescinded(notice)) => println!("node {} stays", notice.allocation),
                     Some(Kind::NoticeStarted(v1::event::NoticeStarted { allocation, .. })) => {
                         let request = v1::GetAllocationRequest { allocation, min_seq: event.seq };
@@ -175,5 +178,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let request = v1::GetStatementRequest { labels, min_seq: seq, ..Default::default() };
     let charged = call!(billing.get_statement(request)).charged.unwrap_or_default();
     println!("bill: ${:.6}", charged.debit_micros as f64 / 1e6);
-    Ok(())
+    if is_ready { Ok(()) } else { Err("no node was ready in time".into()) }
 }

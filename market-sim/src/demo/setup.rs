@@ -117,13 +117,29 @@ pub async fn clients<E>(client: impl AsyncFn(&str, Role) -> Result<Client, E>) -
     Ok(clients)
 }
 
+/// Revokes the tokens that a maker has created for synthetic accounts before.
+pub async fn revoke_tokens(admin: &Client, maker: &str) -> Result<(), Error> {
+    let description = described(maker);
+    let synthetic: Vec<String> = providers().chain(tenants()).collect();
+    for token in admin.all(v1::ListTokensRequest::default()).await?.tokens {
+        if token.description == description && synthetic.contains(&token.account) {
+            admin.revoke_token(v1::RevokeTokenRequest { token_id: token.token_id }).await?;
+        }
+    }
+    Ok(())
+}
+
+fn described(maker: &str) -> String {
+    format!("made by {maker}")
+}
+
 /// Creates a token for an account, and the account if it is missing. `maker` is noted with the token.
 pub async fn token(admin: &Client, account: &str, role: Role, maker: &str) -> Result<String, Error> {
     admin.put_account(v1::PutAccountRequest { name: account.to_owned(), limits: None }).await?;
     let request = v1::CreateTokenRequest {
         account: account.to_owned(),
         roles: vec![role as i32],
-        description: format!("made by {maker}"),
+        description: described(maker),
     };
     Ok(admin.create_token(request).await?.secret)
 }

@@ -205,7 +205,7 @@ impl Pair {
                         same(
                             &format!("nodes and claims of a quote for {nodes} at {ceiling} in {market:?}"),
                             &(placed.held + placed.claimed, placed.claimed),
-                            &(quote.nodes, quote.after_notice),
+                            &(quote.nodes, quote.claimed),
                         )?;
                     }
                     same(

@@ -2,7 +2,7 @@
 
 import { list, marketPath, request } from '../api.js';
 import { announce, field, finder, h, keyed, openDialog, setText, show, table } from '../dom.js';
-import { dollars, parseDollars, plainDollars, span, time } from '../format.js';
+import { dollars, dollarsFault, parseDollars, plainDollars, span, time } from '../format.js';
 import { live, wantMarkets } from '../live.js';
 import { session } from '../session.js';
 import { refusalInWords } from '../words.js';
@@ -136,6 +136,7 @@ export function adminView() {
     formDialog(account ? `Limits of ${account.name}` : 'New account',
       [field('Name', name), h('details', { open: Boolean(account) }, h('summary', {}, 'Limits'), ...inputs.map((one) => one.root))],
       account ? 'Change' : 'Make', () => {
+        if (!account && allAccounts.some((/** @type {any} */ one) => one.name === name.value)) throw new Error(`There is an account ${name.value} already: change its limits in the list.`);
         const limits = Object.fromEntries(inputs.filter((one) => one.input.value !== '').map((one) =>
           [one.key, one.key === 'ceiling_micros' ? readCeiling(one.input.value) : Number(one.input.value)]));
         return request('PUT', `/v1/accounts/${encodeURIComponent(name.value)}`, { limits });
@@ -226,6 +227,6 @@ export function adminView() {
 /** Reads dollars as the API has a ceiling, or says that they are none. @param {string} text */
 function readCeiling(text) {
   const micros = parseDollars(text);
-  if (micros === null) throw new Error('The ceiling is an amount in dollars, as in 12.50.');
+  if (micros === null) throw new Error(`Ceiling: ${dollarsFault(text)}`);
   return String(micros);
 }

@@ -2,7 +2,7 @@
 
 import { command, request } from '../api.js';
 import { announce, field, h, openDialog, setText } from '../dom.js';
-import { dollars, parseDollars, plainDollars, plural, span } from '../format.js';
+import { dollars, dollarsFault, parseDollars, plainDollars, plural, span } from '../format.js';
 import { live, looksIn, ownAfter } from '../live.js';
 import { refusalInWords } from '../words.js';
 import { TYPING_MS } from './place.js';
@@ -79,8 +79,8 @@ export function amendDialog(bid) {
       onsubmit: (/** @type {SubmitEvent} */ event) => {
         event.preventDefault();
         const micros = parseDollars(ceiling.value);
-        if (micros === null) {
-          error.textContent = 'The ceiling is an amount in dollars, as in 12.50.';
+        if (!micros) {
+          error.textContent = `At most: ${dollarsFault(ceiling.value)}`;
           ceiling.focus();
           return;
         }

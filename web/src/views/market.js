@@ -193,8 +193,8 @@ export function marketView(name) {
   };
   const drawTicker = () => {
     const fresh = live.ticker.filter((event) => publicMarket(event) === name);
-    const known = new Set(past.map(placeOf));
-    past = [...fresh.filter((event) => !known.has(placeOf(event))), ...past].slice(0, TICKER);
+    const all = new Map([...past, ...fresh].map((event) => [placeOf(event), event]));
+    past = [...all.values()].sort((a, b) => Number(b.seq) - Number(a.seq) || b.index - a.index).slice(0, TICKER);
     keyed(ticker, past, placeOf, (event) => {
       const words = event.price_changed ? eventInWords(event).replace(`${name}: `, '') : eventInWords(event);
       return { root: h('li', {}, time(event.at_us), h('span', {}, words.charAt(0).toUpperCase() + words.slice(1))), update: () => {} };

@@ -35,7 +35,7 @@ export function marketsView() {
   const found = finder('markets', draw);
   const root = h('div', {},
     h('h1', {}, 'Markets'),
-    h('p', { class: 'lead' }, 'Dollars per node-hour. The price is what holders pay; the entry price gets a new bid one node now.'),
+    h('p', { class: 'lead' }, 'Dollars per node-hour. The price is what a new holder pays; the entry price gets a new bid one node, now or when a notice ends.'),
     h('div', { class: 'panel flush' }, h('div', { class: 'search' }, found.find), rows, found.more, empty));
 
   /** The functions that read the past of each market shown, by its name. @type {Map<string, () => Promise<void>>} */

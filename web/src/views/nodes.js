@@ -64,9 +64,12 @@ export function nodesView(market) {
       const made = h('button', { type: 'button', class: kind, 'aria-label': `${text}, node ${first.allocation}`, onclick: () => act(made) }, text);
       return made;
     };
+    /** The ceiling that the button has raised the bid to: it stays for a moment after it has done its work. */
+    let raised = 0n;
     const stay = button('Stay', (self) => {
       const ceiling_micros = node.notice?.price_to_stay_micros;
-      if (!ceiling_micros) return;
+      if (!ceiling_micros || BigInt(ceiling_micros) <= raised) return;
+      raised = BigInt(ceiling_micros);
       run(self, () => command('PATCH', `/v1/bids/${node.bid}`, { ceiling_micros }), `Bid ${node.bid} raised to ${dollars(ceiling_micros, 'up')}.`, () => {
         // Another waiting bid may have taken the place of the one that was beaten.
         const notice = live.nodes.find((one) => one.allocation === node.allocation)?.notice;
@@ -141,7 +144,7 @@ export function nodesView(market) {
       bid = next;
       fill(marks, ...labels(bid.labels));
       fill(ceiling, price(bid.ceiling_micros, 'up'));
-      setText(count, `${bid.held + bid.under_notice} of ${bid.max_nodes}`);
+      setText(count, `${bid.held} of ${bid.max_nodes}`);
       const has = [];
       if (bid.held) has.push(`holds ${plural(bid.held, 'node')}`);
       if (bid.under_notice) has.push(`${bid.under_notice} under notice`);
@@ -209,6 +212,7 @@ export function nodesView(market) {
       }
       form.update(topics);
     },
+    begin: market ? form.begin : undefined,
     close: form.close,
   };
 }

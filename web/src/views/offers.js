@@ -2,7 +2,7 @@
 
 import { command, list, marketPath, request } from '../api.js';
 import { announce, busy, field, fill, finder, h, keyed, openDialog, setAttribute, setText, show, table } from '../dom.js';
-import { amount, dollars, instant, parseDollars, plainDollars, plural, price } from '../format.js';
+import { amount, dollars, dollarsFault, instant, parseDollars, plainDollars, plural, price } from '../format.js';
 import { live, ownAfter } from '../live.js';
 import { refusalInWords } from '../words.js';
 import { marketLink } from './markets.js';
@@ -161,7 +161,8 @@ export function offersView() {
       asked += 1;
       const mine = asked;
       const micros = parseDollars(reserve.value);
-      if (micros === null) return setText(effect, 'The reserve is an amount in dollars, as in 8.00.');
+      if (!reserve.value.trim()) return setText(effect, '');
+      if (micros === null) return setText(effect, `Reserve: ${dollarsFault(reserve.value)}`);
       const depth = await request('GET', marketPath(where.value, 'depth?levels=1000')).catch(() => null);
       if (!depth || mine !== asked) return undefined;
       const wanted = depth.demand.filter((/** @type {any} */ level) => BigInt(level.ceiling_micros) >= micros)

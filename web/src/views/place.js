@@ -1,8 +1,8 @@
 // The form that places a bid, with what the bid would need beside it.
 
-import { clock, command, marketPath, request } from '../api.js';
+import { Problem, clock, command, marketPath, request } from '../api.js';
 import { announce, busy, field, fill, h } from '../dom.js';
-import { dollars, exactDollars, parseDollars, plainDollars, plural } from '../format.js';
+import { dollars, dollarsFault, exactDollars, parseDollars, plainDollars, plural } from '../format.js';
 import { live, looksIn, ownAfter } from '../live.js';
 import { refusalInWords, unfilledReason } from '../words.js';
 
@@ -51,14 +51,23 @@ export function placeForm(market) {
   let question = null;
   /** When the last question ended, and whether prices moved while it was under way. */
   let [last, moved] = [-Infinity, false];
+  /** The engine refused the last question, whatever prices do. */
+  let refused = false;
   /** Asks what the bid would need, and says it. @param {boolean} typed */
   const ask = async (typed) => {
     const count = Number(nodes.value);
     if (!where.value) return;
     question?.abort();
     question = null;
+    refused = false;
     if (!Number.isInteger(count) || count < 1) {
       fill(quote, h('p', {}, 'At least 1 node.'));
+      take.hidden = true;
+      return;
+    }
+    const micros = parseDollars(ceiling.value);
+    if (ceiling.value.trim() && !micros) {
+      fill(quote, h('p', {}, `At most: ${dollarsFault(ceiling.value)}`));
       take.hidden = true;
       return;
     }
@@ -66,7 +75,6 @@ export function placeForm(market) {
     const signal = AbortSignal.any([mine.signal, closing.signal]);
     question = mine;
     moved = false;
-    const micros = parseDollars(ceiling.value);
     try {
       const { words, entry } = await preview(scope(), count, Number(least.value), micros, until.value === 'IOC', signal);
       if (signal.aborted) return;
@@ -79,7 +87,9 @@ export function placeForm(market) {
       }
       if (typed) announce(words.join(' '));
     } catch (problem) {
-      if (!signal.aborted) fill(quote, h('p', {}, refusalInWords(problem)));
+      if (signal.aborted) return;
+      fill(quote, h('p', {}, refusalInWords(problem)));
+      refused = problem instanceof Problem && problem.status < 500;
     } finally {
       last = performance.now();
       if (question === mine) question = null;
@@ -98,7 +108,7 @@ export function placeForm(market) {
   /** Asks anew because prices moved, unless a question is to come. One that is under way gets its answer first. */
   const askAgain = () => {
     moved = question !== null;
-    if (!moved && timer === undefined) asked(false, Math.max(0, last + AGAIN_MS - performance.now()));
+    if (!moved && !refused && timer === undefined) asked(false, Math.max(0, last + AGAIN_MS - performance.now()));
   };
   for (const input of [where, ceiling, nodes, least, until]) input.addEventListener('input', () => asked(true));
   form.addEventListener('input', () => {
@@ -112,7 +122,7 @@ export function placeForm(market) {
     const micros = parseDollars(ceiling.value);
     const given = readLabels(labels.value);
     if (micros === null || micros === 0n) {
-      error.textContent = 'The ceiling is an amount in dollars, as in 12.50.';
+      error.textContent = `At most: ${dollarsFault(ceiling.value)}`;
       ceiling.focus();
       return;
     }
@@ -160,6 +170,11 @@ export function placeForm(market) {
       drawMarkets();
       askAgain();
     },
+    /** Brings the form into view, to fill it in. */
+    begin: () => {
+      form.scrollIntoView({ block: 'start' });
+      ceiling.focus();
+    },
     close: () => {
       closing.abort();
       clearTimeout(timer);
@@ -180,16 +195,25 @@ async function preview(scope, count, least, micros, isOnce, signal) {
   // The cheapest market may be one that the bid gets nothing in, such as one in which its tenant sells.
   const best = quotes.find((/** @type {any} */ quote) => !quote.unfilled_reason)
     ?? quotes.find((/** @type {any} */ quote) => quote.unfilled_reason !== 'OWN_SUPPLY') ?? quotes[0];
-  let [got, later, ahead] = [count, best?.nodes_after_notice ?? 0, 0];
+  let [got, later, ahead] = [count, best?.claimed ?? 0, 0];
   if (micros && best?.unfilled_reason) {
     // What a bid takes at least it takes in one market.
-    const most = Math.max(0, ...quotes.map((/** @type {any} */ quote) => quote.nodes_at_once));
+    const most = Math.max(0, ...quotes.map((/** @type {any} */ quote) => quote.nodes));
     const inAll = (/** @type {string} */ part) => quotes.reduce((/** @type {number} */ sum, /** @type {any} */ quote) => sum + quote[part], 0);
-    got = most < least ? 0 : Math.min(count, inAll('nodes_at_once'));
-    later = Math.min(got, inAll('nodes_after_notice'));
+    got = most < least ? 0 : Math.min(count, inAll('nodes'));
+    later = Math.min(got, inAll('claimed'));
     if (best.unfilled_reason === 'BELOW_NEEDED_CEILING') ahead = await waitingAhead(best.market, micros, signal);
   }
-  return { words: say(best, count, micros, got, later, ahead, isOnce), entry: best?.entry_price_micros };
+  const words = say(best, count, micros, got, later, ahead, isOnce);
+  const own = micros && later > 0 && ownVictim(quotes.filter((/** @type {any} */ quote) => quote.claimed > 0), micros);
+  if (own) words.push(`It may take node ${own.allocation} from your own bid ${own.bid}, whose ceiling is lower. To keep that node, amend bid ${own.bid} instead.`);
+  return { words, entry: best?.entry_price_micros };
+}
+
+/** Returns one's own node that a bid may take first, if there is one. @param {any[]} quotes @param {bigint} micros */
+function ownVictim(quotes, micros) {
+  const taken = live.nodes.filter((node) => node.bid && !node.notice && BigInt(node.ceiling_micros) < micros && quotes.some((quote) => quote.market === node.market));
+  return taken.sort((a, b) => Number(a.ceiling_micros) - Number(b.ceiling_micros))[0];
 }
 
 /** Counts the nodes that others want for at least this ceiling. @param {string} market @param {bigint} micros @param {AbortSignal} signal */
@@ -226,7 +250,7 @@ function say(best, count, micros, got, later, ahead, isOnce) {
     const most = best.unfilled_reason ? micros : (entry !== undefined && BigInt(entry) > market ? BigInt(entry) : market);
     const pays = most < micros ? most : micros;
     const each = pays > market ? `between ${dollars(market)} and ${dollars(pays)}` : `the market price, ${dollars(pays)}`;
-    words.push(`At present you pay ${each} per node-hour: at most ${dollars(pays * BigInt(count))} an hour. Never more than ${dollars(micros)} per node-hour.`);
+    words.push(`At present that costs ${each} per node-hour: at most ${dollars(pays * BigInt(count))} an hour. Never more than ${dollars(micros)} per node-hour.`);
   } else {
     words.push(needs, `The market price is ${dollars(market)}. Bid what a node-hour is worth to you: you pay only what keeps others out.`);
   }

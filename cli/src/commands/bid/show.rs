@@ -99,7 +99,7 @@ pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, ceiling: Option<Doll
         None => format!("{wanted} at once: nowhere, at no price"),
     };
     let asked = ceiling.into_iter().flat_map(|ceiling| {
-        let some = answer.quotes.iter().filter(|quote| quote.nodes_at_once() > 0);
+        let some = answer.quotes.iter().filter(|quote| quote.nodes() > 0);
         some.map(move |quote| format!("\n--max {ceiling} in {}: {}", quote.market, part(quote, nodes)))
     });
     let asked: String = asked.collect();
@@ -108,11 +108,11 @@ pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, ceiling: Option<Doll
 
 /// Returns what the asked ceiling gets of so many nodes.
 fn part(quote: &Quote, nodes: u32) -> String {
-    let mut part = format!("gets {}", quote.nodes_at_once());
-    if quote.nodes_after_notice() > 0 {
-        part.push_str(&format!(" ({} of them when a notice ends)", quote.nodes_after_notice()));
+    let mut part = format!("gets {}", quote.nodes());
+    if quote.claimed() > 0 {
+        part.push_str(&format!(" ({} of them when a notice ends)", quote.claimed()));
     }
-    match nodes.saturating_sub(quote.nodes_at_once()) {
+    match nodes.saturating_sub(quote.nodes()) {
         0 => part,
         waiting => format!("{part}, and {waiting} wait"),
     }
@@ -252,8 +252,8 @@ mod tests {
             market_price_micros: 8_000_000,
             floor_micros: Some(8_000_000),
             unfilled_reason: Some(UnfilledReason::MinimumNotMet.into()),
-            nodes_at_once: Some(2),
-            nodes_after_notice: Some(1),
+            nodes: Some(2),
+            claimed: Some(1),
         };
         let answer = QuoteBidResponse { seq: 1, quotes: vec![quote] };
         expect![[r#"

@@ -11,7 +11,8 @@ use std::fmt::Write as _;
 
 const INTRODUCTION: &str = "# The API
 
-Made by `just reference` from the files in `proto/kubebid/auction/v1` and the table of refusals.
+Made by `just reference` from the files in `proto/kubebid/auction/v1` and the table of refusals. [Writing a client](../clients.md) says how to begin.
+R1 to R18 are the [rules of the market](../mechanism.md).
 
 One port speaks gRPC (with reflection) and REST; the messages, checks and codes are the same. A running engine has the
 OpenAPI 3.1 document at `/openapi.json`. What both have in common:
@@ -140,10 +141,7 @@ fn needs(service: &str, method: &str) -> &'static str {
     match policy::need(&format!("/kubebid.auction.v1.{service}/{method}")).expect("each call has a line") {
         Need::Markets => "any token; none where markets are public",
         Need::Credential => "any token",
-        Need::Tenant => "tenant",
-        Need::Provider => "provider",
-        Need::Party => "tenant or provider",
-        Need::Admin => "admin",
+        need @ (Need::Tenant | Need::Provider | Need::Party | Need::Admin) => need.roles(),
     }
 }
 

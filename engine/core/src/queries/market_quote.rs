@@ -21,10 +21,10 @@ pub struct MarketQuote {
     pub floor: Option<Price>,
     /// The reason why the asked ceiling would not get its nodes at once; None if it would, or none was asked.
     pub unfilled: Option<Unfilled>,
-    /// The nodes that the asked ceiling gets at once; 0 if none was asked.
+    /// The nodes that the asked ceiling gets or claims; 0 if none was asked.
     pub nodes: u32,
-    /// The part of these nodes that it gets when the notices of their holders end.
-    pub after_notice: u32,
+    /// The part of these nodes that are claims.
+    pub claimed: u32,
 }
 
 impl Exchange {
@@ -97,7 +97,7 @@ impl Exchange {
             self.quoted_obstacle(market, ceiling, nodes, entry_price)
         });
         let taken = ceiling.filter(|_| !sells).map(|ceiling| self.would_take(market, ceiling, nodes));
-        let (nodes, after_notice) = taken.unwrap_or_default();
+        let (nodes, claimed) = taken.unwrap_or_default();
         MarketQuote {
             market,
             entry_price,
@@ -105,7 +105,7 @@ impl Exchange {
             floor: numbers.floor,
             unfilled,
             nodes,
-            after_notice,
+            claimed,
         }
     }
 
