@@ -110,6 +110,7 @@ export function eventInWords(event) {
   if (event.ready) return `${nodeOf(event.ready)} is ready; billing begins`;
   if (event.notice_started) return `${nodeOf(event.notice_started)} has a notice: ${endReason(event.notice_started.reason)}`;
   if (event.notice_rescinded) return `${nodeOf(event.notice_rescinded)} stays: its notice was taken back`;
+  if (event.claimed?.was && !event.claimed.bid) return `Bid ${event.claimed.was} is not to get ${event.claimed.unit} any more: a higher bid is`;
   if (event.claimed) return event.claimed.bid ? `Bid ${event.claimed.bid} is to get ${event.claimed.unit} when its notice ends` : `Another bid is to get ${event.claimed.unit}`;
   if (event.claim_dropped) return event.claim_dropped.bid ? `Bid ${event.claim_dropped.bid} is not to get ${event.claim_dropped.unit} any more` : `The claim on ${event.claim_dropped.unit} was dropped`;
   if (event.ended) return `${nodeOf(event.ended)} ended: ${endReason(event.ended.reason)}`;

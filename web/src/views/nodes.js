@@ -200,8 +200,8 @@ export function nodesView(market) {
       if (topics.has('own') || topics.has('second')) drawNodes();
       if (topics.has('own')) drawBids();
       if (topics.has('events')) {
-        // What other bids claim is the market's news, not one's own.
-        const others = (/** @type {any} */ event) => [event.claimed, event.claim_dropped].find((claim) => claim && !claim.bid);
+        // What other bids claim is the market's news, unless they take over a claim of one's own.
+        const others = (/** @type {any} */ event) => [event.claimed, event.claim_dropped].find((claim) => claim && !claim.bid && !claim.was);
         const mine = live.events.filter((event) => !others(event));
         keyed(history, mine.slice(0, HISTORY), (event) => `${event.seq}.${event.index}`, (event) => {
           const lost = event.ended ?? event.notice_started;
