@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ticks } from '../src/chart.js';
 import { csv } from '../src/csv.js';
-import { dollars, exactInstant, parseDollars, plainDollars, span } from '../src/format.js';
+import { dollars, dollarsFault, exactInstant, parseDollars, plainDollars, span } from '../src/format.js';
 import { parser } from '../src/stream.js';
-import { refusalInWords } from '../src/words.js';
+import { eventInWords, refusalInWords } from '../src/words.js';
 
 test('money is short, and a limit that has to be reached is never shown too low', () => {
   assert.deepEqual(['0', '8165900', '19047700', '1234567890000', '42100', '100'].map((micros) => dollars(micros)),
@@ -23,6 +23,14 @@ test('dollars are read exactly', () => {
   assert.equal(parseDollars(' $1,234.5 '), 1_234_500_000n);
   assert.equal(parseDollars('0.000001'), 1n);
   for (const wrong of ['', 'x', '-1', '1e3', '1.2345678', '1.2.3', '16,5', '1,23,456', ',5']) assert.equal(parseDollars(wrong), null, wrong);
+});
+
+test('a text that is no amount is told what is wrong with it', () => {
+  assert.equal(dollarsFault('16,5'), 'Cents follow a point, as in 12.50.');
+  assert.equal(dollarsFault('1.2345678'), 'An amount has at most 6 decimals.');
+  assert.equal(dollarsFault('999999999999'), 'An amount is below a billion dollars.');
+  for (const none of ['0', '$0.00', '-5']) assert.equal(dollarsFault(none), 'An amount is more than $0.', none);
+  for (const text of ['', 'x', '1e3']) assert.equal(dollarsFault(text), 'It is an amount in dollars, as in 12.50.', text);
 });
 
 test('spans have two units', () => {
@@ -54,7 +62,17 @@ test('a refusal has the labels of the form and dollars', () => {
   assert.equal(said('TOO_MANY_NODES', 'max_nodes 5000 is more than the bid_nodes_max 1000 of a/b'), '“Nodes” 5000 is more than the 1000 that a bid in a/b may have.');
   assert.equal(said('TOO_MANY_NODES', 'nodes 5000 is more than the bid_nodes_max 1000 of a/b'), '“Nodes” 5000 is more than the 1000 that a bid in a/b may have.');
   assert.equal(said('LIMIT', "ceiling_micros 11000000 is above the account's limit of 10000000"), "“At most” $11.00 is above the account's limit of $10.00.");
+  assert.equal(said('BAD_FIELD', 'max_nodes is not a whole number that fits at line 1 column 50'), '“Nodes” is not a whole number that fits.');
+  assert.equal(said('MARKET_EXISTS', 'h100-8x/eu is open already'), 'h100-8x/eu is open already.');
   assert.equal(said('LIMIT', "2 nodes are wanted or held, and 50 more are asked for; the account's limit is 20"), "2 nodes are wanted or held, and 50 more are asked for; the account's limit is 20.");
+});
+
+test('a tenant is told which bid a claim is for, and which bid has lost it', () => {
+  const unit = 'm/x:p#1';
+  assert.equal(eventInWords({ claimed: { bid: '7', unit } }), 'Bid 7 is to get m/x:p#1 when its notice ends');
+  assert.equal(eventInWords({ claimed: { was: '7', unit } }), 'Bid 7 is not to get m/x:p#1 any more: a higher bid is');
+  assert.equal(eventInWords({ claimed: { unit } }), 'Another bid is to get m/x:p#1');
+  assert.equal(eventInWords({ rejected: { reason: 'TOO_MANY_NODES' } }), 'A command was refused: too many nodes');
 });
 
 test('events of a stream are put together from any parts', () => {
