@@ -173,8 +173,10 @@ impl Api {
         let is_public = need == Need::Markets && self.0.public_markets;
         match credential {
             Credential::Known if !need.allows(caller.roles) => {
-                let said =
-                    format!("the roles of this token do not allow it: it needs the role {}", need.roles());
+                let said = format!(
+                    "the roles of this token do not allow this call, which needs the role {}",
+                    need.roles()
+                );
                 Err(ApiError::new(Code::Forbidden).saying(said))
             }
             Credential::None if is_public => self.open(caller, policy::open_cost(method)),

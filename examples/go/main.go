@@ -22,9 +22,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A call waits while the engine is away, and is repeated. A command has a key, so a repeated one is done once.
-const retry = `{"methodConfig": [{"name": [{}], "waitForReady": true, "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.2s",
-	"maxBackoff": "2s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}]}`
+// A call waits for a connection, and is tried five times if the engine is UNAVAILABLE. A command has a key, so it is done once.
+const retry = `{"methodConfig": [{"name": [{}], "waitForReady": true, "retryPolicy": {"maxAttempts": 5, "initialBackoff": "1s",
+	"maxBackoff": "10s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}]}`
 
 func must[T any](answer T, err error) T {
 	if err != nil {

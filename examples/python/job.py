@@ -10,9 +10,9 @@ from kubebid.auction.v1.bid_pb2_grpc import BidServiceStub
 from kubebid.auction.v1.billing_pb2_grpc import BillingServiceStub
 from kubebid.auction.v1.event_pb2_grpc import EventServiceStub
 
-# A call waits while the engine is away, and is repeated. A command has a key, so a repeated one is done once.
-RETRY = """{"methodConfig": [{"name": [{}], "waitForReady": true, "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.2s",
-    "maxBackoff": "2s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}]}"""
+# A call waits for a connection, and is tried five times if the engine is UNAVAILABLE. A command has a key, so it is done once.
+RETRY = """{"methodConfig": [{"name": [{}], "waitForReady": true, "retryPolicy": {"maxAttempts": 5, "initialBackoff": "1s",
+    "maxBackoff": "10s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}]}"""
 
 market, nodes, most, seconds = sys.argv[1], int(sys.argv[2]), round(float(sys.argv[3]) * 1e6), float(sys.argv[4])
 scheme, address = os.environ["KUBEBID_ENDPOINT"].split("://")

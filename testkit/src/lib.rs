@@ -15,6 +15,7 @@ mod process;
 #[cfg(feature = "operator")]
 mod readme;
 mod seeds;
+mod shown;
 #[cfg(feature = "webhooks")]
 pub mod tls;
 
@@ -32,3 +33,4 @@ pub use process::Process;
 #[cfg(feature = "operator")]
 pub use readme::run_readme;
 pub use seeds::for_each_seed;
+pub use shown::missing_lines;

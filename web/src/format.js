@@ -54,7 +54,7 @@ export function parseDollars(text) {
 }
 
 /** Says what is wrong with a text that is no amount above 0. @param {string} text */
-export function dollarsFault(text) {
+export function amountError(text) {
   if (/,\d{1,2}$/.test(text.trim())) return 'Cents follow a point, as in 12.50.';
   if (/^\s*\$?\s*[\d,]+\.\d{7,}\s*$/.test(text)) return 'An amount has at most 6 decimals.';
   if (/^\s*\$?\s*\d{10,}/.test(text)) return 'An amount is below a billion dollars.';

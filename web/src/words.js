@@ -110,9 +110,9 @@ export function eventInWords(event) {
   if (event.ready) return `${nodeOf(event.ready)} is ready; billing begins`;
   if (event.notice_started) return `${nodeOf(event.notice_started)} has a notice: ${endReason(event.notice_started.reason)}`;
   if (event.notice_rescinded) return `${nodeOf(event.notice_rescinded)} stays: its notice was taken back`;
-  if (event.claimed?.was && !event.claimed.bid) return `Bid ${event.claimed.was} is not to get ${event.claimed.unit} any more: a higher bid is`;
-  if (event.claimed) return event.claimed.bid ? `Bid ${event.claimed.bid} is to get ${event.claimed.unit} when its notice ends` : `Another bid is to get ${event.claimed.unit}`;
-  if (event.claim_dropped) return event.claim_dropped.bid ? `Bid ${event.claim_dropped.bid} is not to get ${event.claim_dropped.unit} any more` : `The claim on ${event.claim_dropped.unit} was dropped`;
+  if (event.claimed?.was && !event.claimed.bid) return `Bid ${event.claimed.was} lost its claim on ${event.claimed.unit} to a higher bid`;
+  if (event.claimed) return event.claimed.bid ? `Bid ${event.claimed.bid} has a claim on ${event.claimed.unit}: it gets the unit when the notice ends` : `Another bid has a claim on ${event.claimed.unit}`;
+  if (event.claim_dropped) return event.claim_dropped.bid ? `Bid ${event.claim_dropped.bid} lost its claim on ${event.claim_dropped.unit}` : `The claim on ${event.claim_dropped.unit} was dropped`;
   if (event.ended) return `${nodeOf(event.ended)} ended: ${endReason(event.ended.reason)}`;
   if (event.charged) return `${dollars(event.charged.debit_micros)} charged for ${event.charged.unit}`;
   if (event.offer_put) return `Offer in ${event.offer_put.market}: ${event.offer_put.capacity} × at least ${dollars(event.offer_put.reserve_micros)}`;
@@ -120,7 +120,7 @@ export function eventInWords(event) {
   if (event.unit_leaving) return `Unit ${event.unit_leaving.unit} leaves when its notice ends`;
   if (event.unit_back) return `Unit ${event.unit_back.unit} stays`;
   if (event.unit_removed) return `Unit ${event.unit_removed.unit} is off the market`;
-  if (event.rejected) return `A command was refused: ${REFUSALS[event.rejected.reason] ?? event.rejected.reason.toLowerCase().replaceAll('_', ' ')}`;
+  if (event.rejected) return `A command was refused: ${event.rejected.reason.toLowerCase().replaceAll('_', ' ')}`;
   if (event.repeated) return `A command came again, and was done once`;
   return 'Something happened';
 }

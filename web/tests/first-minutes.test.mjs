@@ -14,6 +14,7 @@ const FIVE_MINUTES = 300_000;
 
 let browser;
 let up;
+let ended;
 let folder;
 
 before(async () => {
@@ -22,17 +23,18 @@ before(async () => {
 });
 after(async () => {
   await browser?.close();
-  if (up?.exitCode === null) {
-    up.kill('SIGTERM');
-    await once(up, 'exit');
-  }
+  up?.kill('SIGTERM');
+  await ended;
   rmSync(folder, { recursive: true, force: true });
 });
 
 /** Starts `kubebid up`. Returns the link that it prints for a tenant. */
 async function linkOfTenant() {
   const flags = ['--folder', folder, '--listen', '127.0.0.1:0', '--ops-listen', '127.0.0.1:0'];
-  up = spawn(process.env.KUBEBID_BINARY, ['up', ...flags], { stdio: ['ignore', 'pipe', 'inherit'] });
+  // The profile of whoever runs the test stays as it is.
+  const env = { ...process.env, HOME: folder, XDG_CONFIG_HOME: folder };
+  up = spawn(process.env.KUBEBID_BINARY, ['up', ...flags], { stdio: ['ignore', 'pipe', 'inherit'], env });
+  ended = once(up, 'exit');
   for await (const line of createInterface(up.stdout)) {
     const link = /^ *tenant-a +(http\S+)/.exec(line);
     if (link) return link[1];

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ticks } from '../src/chart.js';
 import { csv } from '../src/csv.js';
-import { dollars, dollarsFault, exactInstant, parseDollars, plainDollars, span } from '../src/format.js';
+import { dollars, amountError, exactInstant, parseDollars, plainDollars, span } from '../src/format.js';
 import { parser } from '../src/stream.js';
 import { eventInWords, refusalInWords } from '../src/words.js';
 
@@ -26,11 +26,11 @@ test('dollars are read exactly', () => {
 });
 
 test('a text that is no amount is told what is wrong with it', () => {
-  assert.equal(dollarsFault('16,5'), 'Cents follow a point, as in 12.50.');
-  assert.equal(dollarsFault('1.2345678'), 'An amount has at most 6 decimals.');
-  assert.equal(dollarsFault('999999999999'), 'An amount is below a billion dollars.');
-  for (const none of ['0', '$0.00', '-5']) assert.equal(dollarsFault(none), 'An amount is more than $0.', none);
-  for (const text of ['', 'x', '1e3']) assert.equal(dollarsFault(text), 'It is an amount in dollars, as in 12.50.', text);
+  assert.equal(amountError('16,5'), 'Cents follow a point, as in 12.50.');
+  assert.equal(amountError('1.2345678'), 'An amount has at most 6 decimals.');
+  assert.equal(amountError('999999999999'), 'An amount is below a billion dollars.');
+  for (const none of ['0', '$0.00', '-5']) assert.equal(amountError(none), 'An amount is more than $0.', none);
+  for (const text of ['', 'x', '1e3']) assert.equal(amountError(text), 'It is an amount in dollars, as in 12.50.', text);
 });
 
 test('spans have two units', () => {
@@ -69,9 +69,9 @@ test('a refusal has the labels of the form and dollars', () => {
 
 test('a tenant is told which bid a claim is for, and which bid has lost it', () => {
   const unit = 'm/x:p#1';
-  assert.equal(eventInWords({ claimed: { bid: '7', unit } }), 'Bid 7 is to get m/x:p#1 when its notice ends');
-  assert.equal(eventInWords({ claimed: { was: '7', unit } }), 'Bid 7 is not to get m/x:p#1 any more: a higher bid is');
-  assert.equal(eventInWords({ claimed: { unit } }), 'Another bid is to get m/x:p#1');
+  assert.equal(eventInWords({ claimed: { bid: '7', unit } }), 'Bid 7 has a claim on m/x:p#1: it gets the unit when the notice ends');
+  assert.equal(eventInWords({ claimed: { was: '7', unit } }), 'Bid 7 lost its claim on m/x:p#1 to a higher bid');
+  assert.equal(eventInWords({ claimed: { unit } }), 'Another bid has a claim on m/x:p#1');
   assert.equal(eventInWords({ rejected: { reason: 'TOO_MANY_NODES' } }), 'A command was refused: too many nodes');
 });
 

@@ -285,6 +285,7 @@ async fn write_at_version<K: Object>(
     let name = metadata.name.unwrap_or_default();
     let entries = metadata.managed_fields.unwrap_or_default();
     let served: Vec<_> = entries.iter().filter(|entry| !plan.is_unserved(entry)).collect();
+    // Without field managers, so that the patch changes something: another one is not sent.
     let mut sparse = Sparse::<K>::named(&name, metadata.uid, None);
     sparse.metadata.namespace = metadata.namespace;
     // An empty list would be ignored; one empty entry clears the list.
@@ -294,11 +295,7 @@ async fn write_at_version<K: Object>(
     if let Some(uid) = &sparse.meta().uid {
         writer.forget(uid);
     }
-    match written {
-        Ok(written) => Ok(written.is_some()),
-        Err(WriteError::Cluster(error)) if api_error::is_not_found(&error) => Ok(false),
-        Err(error) => Err(error),
-    }
+    Ok(written?.is_some())
 }
 
 /// Takes all versions but one out of the list of the stored ones.

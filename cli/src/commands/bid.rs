@@ -181,13 +181,12 @@ impl Quote {
             min_seq: 0,
         };
         match context.client.quote_bid(request).await {
-            Ok(answer) if answer.quotes.is_empty() => {
-                if let Some(instance_type) = &self.place.instance_type {
+            Ok(answer) => {
+                if let Some(instance_type) =
+                    self.place.instance_type.as_ref().filter(|_| answer.quotes.is_empty())
+                {
                     suggestion::note_unknown_type(context, instance_type).await;
                 }
-                context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, self.max, view))
-            }
-            Ok(answer) => {
                 context.out.answer(&answer, |view| show::quotes(&answer, self.nodes, self.max, view))
             }
             Err(error) => Err(place::off_tick(context, error, &self.place, self.max).await),

@@ -102,9 +102,11 @@ impl Up {
         setup::open(&admin).await?;
         let (profile, profile_path) = profile_of(&endpoint, &folder);
         let people = people(&admin, admin_token, &endpoint, &profile).await?;
-        write_profile(profile, &profile_path, &endpoint, &people).map_err(at)?;
         setup::revoke_tokens(&admin, MAKER).await?;
         let participants = if self.quiet { None } else { Some(participants(&admin, &endpoint).await?) };
+        // The market is up for whoever reads the profile, and may be stopped from then on.
+        let signal = local::stop_signal();
+        write_profile(profile, &profile_path, &endpoint, &people).map_err(at)?;
         write_line(&self.welcome(&endpoint, ops, &people, &profile_path))?;
         if self.open {
             open_page(&page_link(&endpoint, &people[PLAYED]));
@@ -117,7 +119,7 @@ impl Up {
         };
         tokio::select! {
             () = life => {}
-            () = local::stop_signal() => {}
+            () = signal => {}
         }
         eprintln!("stopping; the next `kubebid up` goes on from here");
         let _ = stop.send(());
@@ -240,7 +242,7 @@ async fn people(
     for (name, role) in setup::PEOPLE {
         let known = known.and_then(|tokens| tokens.get(name));
         let token = match known {
-            Some(token) if is_of(name, endpoint, token).await => token.clone(),
+            Some(token) if token_works_for(name, endpoint, token).await => token.clone(),
             Some(_) | None => setup::token(admin, name, role, MAKER).await?,
         };
         tokens.insert(name.to_owned(), token);
@@ -248,7 +250,7 @@ async fn people(
     Ok(tokens)
 }
 
-async fn is_of(account: &str, endpoint: &str, token: &str) -> bool {
+async fn token_works_for(account: &str, endpoint: &str, token: &str) -> bool {
     let Ok(client) = client(endpoint, token) else { return false };
     client.get_account(GetAccountRequest {}).await.is_ok_and(|answer| answer.name == account)
 }

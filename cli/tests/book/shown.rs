@@ -2,7 +2,7 @@
 
 use crate::pages::{Block, Page};
 use crate::script::Outcome;
-use std::collections::BTreeSet;
+use kubebid_testkit::missing_lines;
 
 /// Returns each output that a page shows, with the block of commands before it.
 fn shown(page: &Page) -> Vec<(Block, Block)> {
@@ -18,24 +18,13 @@ fn shown(page: &Page) -> Vec<(Block, Block)> {
     shown
 }
 
-/// Returns the words of a line without those that another run has otherwise.
-fn words(line: &str) -> Vec<&str> {
-    let is_same =
-        |word: &&str| word.chars().any(char::is_alphabetic) && !word.contains(|it: char| it.is_ascii_digit());
-    line.split_whitespace().filter(is_same).collect()
-}
-
 /// Returns the lines of a page's outputs that the commands before them did not print.
 pub(crate) fn missing(page: &Page, outcome: &Outcome) -> Vec<String> {
     let mut missing = Vec::new();
     for (commands, output) in shown(page) {
         let Some(said) = outcome.of(&page.path, commands.line) else { continue };
-        let printed: BTreeSet<_> = said.lines().map(words).collect();
-        for (number, line) in output.text.lines().enumerate() {
-            let words = words(line);
-            if !words.is_empty() && !printed.contains(&words) {
-                missing.push(format!("{}:{}: {line}", page.path, output.line + number));
-            }
+        for (number, line) in missing_lines(&output.text, said) {
+            missing.push(format!("{}:{}: {line}", page.path, output.line + number));
         }
     }
     missing

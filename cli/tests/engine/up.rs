@@ -8,10 +8,18 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+/// A market in which nobody synthetic trades.
 fn up(folder: &Path, listen: &str) -> Command {
+    let mut command = living(folder, listen);
+    command.arg("--quiet");
+    command
+}
+
+fn living(folder: &Path, listen: &str) -> Command {
     let mut command = Command::new(binary());
-    command.args(["up", "--quiet", "--listen", listen, "--ops-listen", "127.0.0.1:0", "--folder"]);
-    command.arg(folder).stdin(Stdio::null());
+    command.args(["up", "--listen", listen, "--ops-listen", "127.0.0.1:0", "--folder"]);
+    // The profile of whoever runs the test stays as it is.
+    command.arg(folder).env("HOME", folder).env("XDG_CONFIG_HOME", folder).stdin(Stdio::null());
     command
 }
 
@@ -113,4 +121,28 @@ fn no_market_is_begun_where_the_token_of_another_one_lies() {
     serve.arg(format!("sqlite:{}", store.display())).arg("--admin-token-file").arg(&token);
     does_not_start(serve, "--new-store");
     assert!(!store.exists());
+}
+
+/// Starts a market whose synthetic people trade, reads the link of the tenant, and lists the live tokens of a synthetic one.
+fn link_and_tokens(folder: &Path, listen: &str) -> (String, usize) {
+    let mut market = Living(living(folder, listen).stdout(Stdio::piped()).spawn().expect("it runs"));
+    let said = BufReader::new(market.0.stdout.take().expect("it is piped"));
+    let mut lines = said.lines().map(|line| line.expect("text"));
+    let link = lines.by_ref().find(|line| line.starts_with("  tenant-a")).expect("a link");
+    let mut list = Command::new(binary());
+    list.args(["token", "list", "--account", "sim-tenant-1", "-o", "name", "--as", "admin"]);
+    let listed = list.env("HOME", folder).env("XDG_CONFIG_HOME", folder).output().expect("it runs");
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    drop(lines);
+    (link, String::from_utf8_lossy(&listed.stdout).lines().count())
+}
+
+#[test]
+fn the_next_start_keeps_the_tokens_of_people_and_revokes_those_of_synthetic_ones() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = Port::hold();
+    let listen = port.address().to_string();
+    let first = link_and_tokens(folder.path(), &listen);
+    assert_eq!(first.1, 1);
+    assert_eq!(link_and_tokens(folder.path(), &listen), first);
 }

@@ -95,7 +95,7 @@ impl EventFilter {
         let markets = lists::distinct("EventFilter.markets", "filter.markets", filter.markets)?;
         let kind = |word: &String| {
             EventKind::of_word(word).ok_or_else(|| {
-                let what = format!("names {}, which is no kind, such as allocated", quoted(word));
+                let what = format!("names {}, which is not a kind of event (allocated is one)", quoted(word));
                 ApiError::bad_field("filter.kinds", what)
             })
         };

@@ -51,19 +51,19 @@ impl Api {
         // The sort is stable, so that of equal prices the first market comes first.
         quotes.sort_by_key(|quote| quote.entry_price.unwrap_or(Price(u64::MAX)));
         let names = self.0.engine.views().names();
-        let quotes = quotes.into_iter().map(|quote| message(&names, quote, asked)).collect();
+        let quotes = quotes.into_iter().map(|quote| message(&names, quote)).collect();
         Ok(v1::QuoteBidResponse { seq, quotes })
     }
 }
 
-fn message(names: &Names, quote: MarketQuote, asked: Option<Price>) -> Quote {
+fn message(names: &Names, quote: MarketQuote) -> Quote {
     Quote {
         market: names.market(quote.market).to_string(),
         entry_price_micros: quote.entry_price.map(|price| price.0),
         market_price_micros: quote.market_price.0,
         floor_micros: quote.floor.map(|price| price.0),
         unfilled_reason: quote.unfilled.map(|reason| bid::unfilled(reason).into()),
-        nodes: asked.map(|_| quote.nodes),
-        claimed: asked.map(|_| quote.claimed),
+        nodes: quote.nodes,
+        claimed: quote.claimed,
     }
 }

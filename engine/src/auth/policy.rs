@@ -62,7 +62,7 @@ pub fn open_cost(method: &str) -> OpenCost {
 }
 
 impl Need {
-    /// Returns the roles that have the permission, beside that of an administrator.
+    /// Returns the roles that have the permission. An administrator has it too.
     pub fn roles(self) -> &'static str {
         match self {
             Need::Markets | Need::Credential => "any role",

@@ -161,7 +161,7 @@ pub(super) struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
     /// Names the parameter instead of its field.
-    pub(super) fn in_words_of_the_query(&self, error: ApiError) -> ApiError {
+    pub(super) fn name_parameter(&self, error: ApiError) -> ApiError {
         let Some(field) = &error.field else { return error };
         let (name, _) = field.split_once('[').unwrap_or((field, ""));
         let Some(parameter) = self.0.get(name).filter(|parameter| *parameter != name) else { return error };
@@ -379,7 +379,7 @@ fn blame(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     if inner.is_syntax() || inner.is_eof() || inner.is_io() {
         return ApiError::bad_field("body", format_args!("is not JSON: {said}"));
     }
-    if let Some(at) = NO_NUMBER.iter().find_map(|words| said.strip_prefix(words)) {
+    if let Some(at) = BAD_INTEGER_MESSAGES.iter().find_map(|words| said.strip_prefix(words)) {
         return ApiError::bad_field(field, format_args!("is not a whole number that fits{at}"));
     }
     let said = said.replace("expected struct kubebid.auction.v1.", "expected an object, ");
@@ -390,7 +390,7 @@ fn blame(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
 }
 
 /// What serde, pbjson and the standard library say of a number that is not whole or does not fit.
-const NO_NUMBER: [&str; 5] = [
+const BAD_INTEGER_MESSAGES: [&str; 5] = [
     "data did not match any variant of untagged enum Content",
     "invalid digit found in string",
     "number too large to fit in target type",

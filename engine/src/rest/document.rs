@@ -159,8 +159,9 @@ fn answer(operation: &Operation) -> ResponseBuilder {
         (
             "text/event-stream",
             "Server-sent events. An event `events` or `prices` has one of these as `data`, and as `id` the cursor to go on from, by \
-             `cursor` or `Last-Event-ID`. An event `problem` has a Problem as `data` and no `id`, and ends the stream. A comment \
-             every 10 seconds says that the connection lives.",
+             `cursor` or `Last-Event-ID`. A frame without events only moves the \
+             cursor. An event `problem` has a Problem as `data` and no `id`, and ends the stream. A comment \
+             after 10 seconds of silence says that the connection lives.",
         )
     } else {
         ("application/json", "Done, or known.")

@@ -70,7 +70,7 @@ where
             let answer = async { call(api, caller, given.read::<Q>()?).await };
             match answer.await {
                 Ok(answer) => Json(answer).into_response(),
-                Err(error) => problem(parameters.in_words_of_the_query(error)),
+                Err(error) => problem(parameters.name_parameter(error)),
             }
         })
     });
@@ -94,7 +94,7 @@ where
             let frames = async { call(api.clone(), caller.clone(), given.read::<Q>()?).await };
             match frames.await {
                 Ok(frames) => sse::respond(api.until_ended(caller, frames)),
-                Err(error) => problem(parameters.in_words_of_the_query(error)),
+                Err(error) => problem(parameters.name_parameter(error)),
             }
         })
     });

@@ -1,5 +1,5 @@
-//! Measures the webhooks of two replicas behind a balancer, on a real control plane: single conversions over HTTPS, a migration beside a writer, and lists of all
-//! objects in the version that is not stored.
+//! Measures the webhooks of two replicas behind a balancer, on a real control plane: single conversions over HTTPS, a
+//! migration beside a writer, and lists of all objects in the version that is not stored.
 //!
 //! `cargo bench -p kubebid-cache-operator --bench webhooks -- [OBJECTS] [SECONDS]`
 #![allow(clippy::disallowed_methods, reason = "a bench writes as people do")]

@@ -117,7 +117,7 @@ pub async fn clients<E>(client: impl AsyncFn(&str, Role) -> Result<Client, E>) -
     Ok(clients)
 }
 
-/// Revokes the tokens that a maker has created for synthetic accounts before.
+/// Revokes the tokens that `maker` made for synthetic accounts at earlier starts.
 pub async fn revoke_tokens(admin: &Client, maker: &str) -> Result<(), Error> {
     let description = described(maker);
     let synthetic: Vec<String> = providers().chain(tenants()).collect();

@@ -204,7 +204,7 @@ impl Pair {
                         );
                         same(
                             &format!("nodes and claims of a quote for {nodes} at {ceiling} in {market:?}"),
-                            &(placed.held + placed.claimed, placed.claimed),
+                            &(Some(placed.held + placed.claimed), Some(placed.claimed)),
                             &(quote.nodes, quote.claimed),
                         )?;
                     }

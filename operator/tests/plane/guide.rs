@@ -1,11 +1,10 @@
-//! docs/operator.md and docs/market-objects.md: every command in them is run, in order, and every name in the tables of the
-//! first is one.
+//! docs/operator.md and docs/market-objects.md: every command in them is run, in order, and prints what they show. Every name in
+//! the tables of the first is one.
 
 use k8s_openapi::jiff::Timestamp;
 use kubebid_operator::crds::{self, CrdOptions};
 use kubebid_operator::plan::status::{Observation, Supply, status};
-use kubebid_testkit::Plane;
-use kubebid_testkit::Port;
+use kubebid_testkit::{Plane, Port, missing_lines};
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -23,9 +22,17 @@ fn blocks(guide: &'static str) -> Vec<&'static str> {
     after.map(|text| text.split("\n```").next().unwrap()).collect()
 }
 
+/// Fails if a guide shows an output that its commands did not print.
+fn check_outputs(guide: &'static str, said: &str) {
+    let outputs = guide.split("\n```\n\n```text\n").skip(1).map(|text| text.split("\n```").next().unwrap());
+    let missing: Vec<_> = outputs.flat_map(|output| missing_lines(output, said)).collect();
+    assert_eq!(missing, [], "not printed:\n{said}");
+}
+
 #[tokio::test]
 async fn every_command_of_the_guide_works() {
     let said = run(GUIDE);
+    check_outputs(GUIDE, &said);
     for expected in [
         "is to be given up by",
         "CeilingSuffices=",
@@ -38,6 +45,7 @@ async fn every_command_of_the_guide_works() {
 #[tokio::test]
 async fn every_command_of_the_guide_of_the_market_works() {
     let said = run(MARKET_GUIDE);
+    check_outputs(MARKET_GUIDE, &said);
     for expected in
         ["-  reserve: \"1.85\"", "+  reserve: \"1.75\"", "at most 8 units may be offered from here"]
     {

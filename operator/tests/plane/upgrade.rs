@@ -2,6 +2,7 @@
 
 use crate::story::Story;
 use crate::versions::{define, kubectl, machines, newer};
+use kubebid_operator::api::BidNodeStatus;
 use kubebid_operator::crds::{self, CrdOptions};
 use kubebid_testkit::{Balancer, Plane, Port};
 use serde_json::json;
@@ -32,7 +33,12 @@ async fn no_node_is_touched_by_an_upgrade_and_the_way_back() {
     story.running("fleet", 20).await;
     let before = machines(&story, "fleet").await;
     assert_eq!(before.0.len(), 20);
-    let is_untouched = async |story: &Story, step: &str| {
+    // Each operator writes a status of its own before the comparison.
+    let is_untouched = async |story: &Story, step: &str, max_bid: f64| {
+        story.change("fleet", json!({"maxBid": max_bid})).await;
+        let generation = story.bidnodes().get("fleet").await.unwrap().metadata.generation;
+        let is_seen = |status: &BidNodeStatus| status.observed_generation == generation;
+        story.until("fleet", "the operator has seen it", is_seen).await;
         story.running("fleet", 20).await;
         assert_eq!(machines(story, "fleet").await, before, "after {step}");
         println!("{step}: 20 nodes run, the same as before");
@@ -40,11 +46,11 @@ async fn no_node_is_touched_by_an_upgrade_and_the_way_back() {
 
     // The definitions first, under the old operator.
     plane.apply(&crds::yaml(&CrdOptions::default()).unwrap());
-    is_untouched(&story, "the new definitions").await;
+    is_untouched(&story, "the new definitions", 3.1).await;
     story.operator = None;
     story.program = new_program;
     story.start_operator(&[]);
-    is_untouched(&story, "the new operator").await;
+    is_untouched(&story, "the new operator", 3.2).await;
     story.operator = None;
 
     // Both versions, by two replicas.
@@ -55,16 +61,16 @@ async fn no_node_is_touched_by_an_upgrade_and_the_way_back() {
     balancer.until_ready(2).await;
     story.eventually("v2beta1 is served", || async { newer(&story).get("fleet").await.is_ok() }).await;
     kubectl(&story, &["label", "bidnodes.v2beta1.kubebid.io", "fleet", "team=a"], "").unwrap();
-    is_untouched(&story, "both versions").await;
+    is_untouched(&story, "both versions", 3.3).await;
     drop(replicas);
 
     // And back: the operator first.
     define(plane, None);
     story.program = old_program;
     story.start_operator(&[]);
-    is_untouched(&story, "the old operator").await;
+    is_untouched(&story, "the old operator", 3.4).await;
     plane.apply(&old_definitions);
-    is_untouched(&story, "the old definitions").await;
+    is_untouched(&story, "the old definitions", 3.5).await;
     // It still does its work.
     let patch =
         ["patch", "bidnode", "fleet", "--type=merge", "-p", r#"{"spec": {"maxNodes": 22, "minNodes": 22}}"#];

@@ -2,7 +2,7 @@
 
 import { list, marketPath, request } from '../api.js';
 import { announce, field, finder, h, keyed, openDialog, setText, show, table } from '../dom.js';
-import { dollars, dollarsFault, parseDollars, plainDollars, span, time } from '../format.js';
+import { dollars, amountError, parseDollars, plainDollars, span, time } from '../format.js';
 import { live, wantMarkets } from '../live.js';
 import { session } from '../session.js';
 import { refusalInWords } from '../words.js';
@@ -227,6 +227,6 @@ export function adminView() {
 /** Reads dollars as the API has a ceiling, or says that they are none. @param {string} text */
 function readCeiling(text) {
   const micros = parseDollars(text);
-  if (micros === null) throw new Error(`Ceiling: ${dollarsFault(text)}`);
+  if (micros === null) throw new Error(`Ceiling: ${amountError(text)}`);
   return String(micros);
 }

@@ -2,7 +2,7 @@
 
 import { command, request } from '../api.js';
 import { announce, field, h, openDialog, setText } from '../dom.js';
-import { dollars, dollarsFault, parseDollars, plainDollars, plural, span } from '../format.js';
+import { dollars, amountError, parseDollars, plainDollars, plural, span } from '../format.js';
 import { live, looksIn, ownAfter } from '../live.js';
 import { refusalInWords } from '../words.js';
 import { TYPING_MS } from './place.js';
@@ -80,7 +80,7 @@ export function amendDialog(bid) {
         event.preventDefault();
         const micros = parseDollars(ceiling.value);
         if (!micros) {
-          error.textContent = `At most: ${dollarsFault(ceiling.value)}`;
+          error.textContent = `At most: ${amountError(ceiling.value)}`;
           ceiling.focus();
           return;
         }

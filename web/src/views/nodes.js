@@ -69,8 +69,12 @@ export function nodesView(market) {
     const stay = button('Stay', (self) => {
       const ceiling_micros = node.notice?.price_to_stay_micros;
       if (!ceiling_micros || BigInt(ceiling_micros) <= raised) return;
-      raised = BigInt(ceiling_micros);
-      run(self, () => command('PATCH', `/v1/bids/${node.bid}`, { ceiling_micros }), `Bid ${node.bid} raised to ${dollars(ceiling_micros, 'up')}.`, () => {
+      const raise = async () => {
+        const answer = await command('PATCH', `/v1/bids/${node.bid}`, { ceiling_micros });
+        raised = BigInt(ceiling_micros);
+        return answer;
+      };
+      run(self, raise, `Bid ${node.bid} raised to ${dollars(ceiling_micros, 'up')}.`, () => {
         // Another waiting bid may have taken the place of the one that was beaten.
         const notice = live.nodes.find((one) => one.allocation === node.allocation)?.notice;
         const needs = notice?.price_to_stay_micros;
@@ -113,6 +117,7 @@ export function nodesView(market) {
           setAttribute(stay, 'title', `Raises bid ${node.bid}, for all its nodes, to at most $${plainDollars(notice.price_to_stay_micros)} per node-hour. You pay what keeps the others out, never more than this.`);
         }
       } else {
+        raised = 0n;
         show(stay, false, release);
         if (node.state === 'STARTING') say('', 'Starting', `ready within ${span(left(node.start_by_us))}`, node.start_by_us);
         else if (left(node.protected_until_us) > 0) say('good', 'Running', `protected for ${span(left(node.protected_until_us))}`, node.protected_until_us);

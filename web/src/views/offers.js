@@ -2,7 +2,7 @@
 
 import { command, list, marketPath, request } from '../api.js';
 import { announce, busy, field, fill, finder, h, keyed, openDialog, setAttribute, setText, show, table } from '../dom.js';
-import { amount, dollars, dollarsFault, instant, parseDollars, plainDollars, plural, price } from '../format.js';
+import { amount, dollars, amountError, instant, parseDollars, plainDollars, plural, price } from '../format.js';
 import { live, ownAfter } from '../live.js';
 import { refusalInWords } from '../words.js';
 import { marketLink } from './markets.js';
@@ -162,7 +162,7 @@ export function offersView() {
       const mine = asked;
       const micros = parseDollars(reserve.value);
       if (!reserve.value.trim()) return setText(effect, '');
-      if (micros === null) return setText(effect, `Reserve: ${dollarsFault(reserve.value)}`);
+      if (micros === null) return setText(effect, `Reserve: ${amountError(reserve.value)}`);
       const depth = await request('GET', marketPath(where.value, 'depth?levels=1000')).catch(() => null);
       if (!depth || mine !== asked) return undefined;
       const wanted = depth.demand.filter((/** @type {any} */ level) => BigInt(level.ceiling_micros) >= micros)

@@ -1,8 +1,8 @@
 // The form that places a bid, with what the bid would need beside it.
 
-import { Problem, clock, command, marketPath, request } from '../api.js';
+import { Problem, clock, command, isPassing, marketPath, request } from '../api.js';
 import { announce, busy, field, fill, h } from '../dom.js';
-import { dollars, dollarsFault, exactDollars, parseDollars, plainDollars, plural } from '../format.js';
+import { dollars, amountError, exactDollars, parseDollars, plainDollars, plural } from '../format.js';
 import { live, looksIn, ownAfter } from '../live.js';
 import { refusalInWords, unfilledReason } from '../words.js';
 
@@ -67,7 +67,7 @@ export function placeForm(market) {
     }
     const micros = parseDollars(ceiling.value);
     if (ceiling.value.trim() && !micros) {
-      fill(quote, h('p', {}, `At most: ${dollarsFault(ceiling.value)}`));
+      fill(quote, h('p', {}, `At most: ${amountError(ceiling.value)}`));
       take.hidden = true;
       return;
     }
@@ -89,7 +89,7 @@ export function placeForm(market) {
     } catch (problem) {
       if (signal.aborted) return;
       fill(quote, h('p', {}, refusalInWords(problem)));
-      refused = problem instanceof Problem && problem.status < 500;
+      refused = problem instanceof Problem && problem.status < 500 && problem.code !== 'LIMIT' && !isPassing(problem);
     } finally {
       last = performance.now();
       if (question === mine) question = null;
@@ -122,7 +122,7 @@ export function placeForm(market) {
     const micros = parseDollars(ceiling.value);
     const given = readLabels(labels.value);
     if (micros === null || micros === 0n) {
-      error.textContent = `At most: ${dollarsFault(ceiling.value)}`;
+      error.textContent = `At most: ${amountError(ceiling.value)}`;
       ceiling.focus();
       return;
     }
@@ -212,7 +212,7 @@ async function preview(scope, count, least, micros, isOnce, signal) {
 
 /** Returns one's own node that a bid may take first, if there is one. @param {any[]} quotes @param {bigint} micros */
 function ownVictim(quotes, micros) {
-  const taken = live.nodes.filter((node) => node.bid && !node.notice && BigInt(node.ceiling_micros) < micros && quotes.some((quote) => quote.market === node.market));
+  const taken = live.nodes.filter((node) => node.bid && !node.notice && Number(node.protected_until_us) <= clock.now() && BigInt(node.ceiling_micros) < micros && quotes.some((quote) => quote.market === node.market));
   return taken.sort((a, b) => Number(a.ceiling_micros) - Number(b.ceiling_micros))[0];
 }
 

@@ -100,21 +100,22 @@ pub(super) fn quotes(answer: &QuoteBidResponse, nodes: u32, ceiling: Option<Doll
     };
     let asked = ceiling.into_iter().flat_map(|ceiling| {
         let some = answer.quotes.iter().filter(|quote| quote.nodes() > 0);
-        some.map(move |quote| format!("\n--max {ceiling} in {}: {}", quote.market, part(quote, nodes)))
+        some.map(move |quote| format!("\n--max {ceiling} in {}: {}", quote.market, filled_of(quote, nodes)))
     });
     let asked: String = asked.collect();
     view.around(list.or("no market is open there"), |list| format!("{list}\n\n{best}{asked}"))
 }
 
-/// Returns what the asked ceiling gets of so many nodes.
-fn part(quote: &Quote, nodes: u32) -> String {
-    let mut part = format!("gets {}", quote.nodes());
-    if quote.claimed() > 0 {
-        part.push_str(&format!(" ({} of them when a notice ends)", quote.claimed()));
-    }
+/// Returns how many of `nodes` the asked ceiling gets, and how many of them are claims.
+fn filled_of(quote: &Quote, nodes: u32) -> String {
+    let later = match quote.claimed() {
+        0 => String::new(),
+        1 => " (1 of them when a notice ends)".to_owned(),
+        claimed => format!(" ({claimed} of them when notices end)"),
+    };
     match nodes.saturating_sub(quote.nodes()) {
-        0 => part,
-        waiting => format!("{part}, and {waiting} wait"),
+        0 => format!("gets {}{later}", quote.nodes()),
+        waiting => format!("gets {}{later}, and {waiting} wait", quote.nodes()),
     }
 }
 

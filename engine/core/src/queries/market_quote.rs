@@ -21,10 +21,10 @@ pub struct MarketQuote {
     pub floor: Option<Price>,
     /// The reason why the asked ceiling would not get its nodes at once; None if it would, or none was asked.
     pub unfilled: Option<Unfilled>,
-    /// The nodes that the asked ceiling gets or claims; 0 if none was asked.
-    pub nodes: u32,
-    /// The part of these nodes that are claims.
-    pub claimed: u32,
+    /// The nodes that the asked ceiling gets or claims; None if none was asked.
+    pub nodes: Option<u32>,
+    /// The part of these nodes that are claims; None if no ceiling was asked.
+    pub claimed: Option<u32>,
 }
 
 impl Exchange {
@@ -96,16 +96,16 @@ impl Exchange {
             }
             self.quoted_obstacle(market, ceiling, nodes, entry_price)
         });
-        let taken = ceiling.filter(|_| !sells).map(|ceiling| self.would_take(market, ceiling, nodes));
-        let (nodes, claimed) = taken.unwrap_or_default();
+        let taken =
+            ceiling.map(|ceiling| if sells { (0, 0) } else { self.would_take(market, ceiling, nodes) });
         MarketQuote {
             market,
             entry_price,
             market_price: numbers.market_price,
             floor: numbers.floor,
             unfilled,
-            nodes,
-            claimed,
+            nodes: taken.map(|(nodes, _)| nodes),
+            claimed: taken.map(|(_, claimed)| claimed),
         }
     }
 

@@ -152,7 +152,7 @@ impl Exchange {
             let waits = match o.kind {
                 CandidateKind::Free(..) => false,
                 CandidateKind::Standing(_) => true,
-                // A victim is not protected any more (R4), so its notice takes no longer than the rules say.
+                // A victim is unprotected (R4), so its notice lasts exactly `rules.notice`.
                 CandidateKind::Displace(victim) => victim.claimed || !is_instant,
             };
             (all + 1, later + u32::from(waits))
