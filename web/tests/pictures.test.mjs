@@ -26,7 +26,8 @@ const BEGIN = Date.UTC(2026, 0, 15, 9);
 
 let browser;
 let engine;
-let tenant;
+/** The links that log in, by role. @type {Record<string, string>} */
+let links;
 let now = BEGIN;
 
 /** Moves the time of the market on. */
@@ -40,7 +41,8 @@ before(async () => {
   engine = await Engine.start(['--clock', 'stepped']);
   const acme = await engine.person('acme', 'PROVIDER');
   const [rival, other] = [await engine.person('rival', 'TENANT'), await engine.person('other', 'TENANT')];
-  tenant = await engine.person('vision', 'TENANT');
+  const tenant = await engine.person('vision', 'TENANT');
+  links = { tenant: tenant.link, provider: acme.link, admin: `${engine.url}/#token=${engine.admin}` };
   await advance(0);
   await engine.market(MARKET, acme, 4);
   await engine.market('a100-8x/us-east', acme, 6, 4);
@@ -119,20 +121,24 @@ async function compare(name, page, due) {
   }
 }
 
-/** @type {Array<[string, string, (page: import('playwright-core').Page) => import('playwright-core').Locator]>} */
+/** @type {Array<{view: string, who?: string, colorScheme?: 'dark', address: string, drawn: (page: import('playwright-core').Page) => import('playwright-core').Locator}>} */
 const VIEWS = [
-  ['markets', '#/', (page) => page.getByText(MARKET)],
-  ['market', `#/market/${MARKET}`, (page) => page.getByText('median')],
-  ['nodes', '#/nodes', (page) => page.getByText('Notice: ends in')],
-  ['money', '#/money', (page) => page.getByRole('row').nth(1)],
+  { view: 'markets', address: '#/', drawn: (page) => page.getByText(MARKET) },
+  { view: 'market', address: `#/market/${MARKET}`, drawn: (page) => page.getByText('median') },
+  { view: 'market-dark', colorScheme: 'dark', address: `#/market/${MARKET}`, drawn: (page) => page.getByText('median') },
+  { view: 'nodes', address: '#/nodes', drawn: (page) => page.getByText('Notice: ends in') },
+  { view: 'nodes-dark', colorScheme: 'dark', address: '#/nodes', drawn: (page) => page.getByText('Notice: ends in') },
+  { view: 'money', address: '#/money', drawn: (page) => page.getByRole('row').nth(1) },
+  { view: 'offers', who: 'provider', address: '#/offers', drawn: (page) => page.getByRole('row').nth(1) },
+  { view: 'admin', who: 'admin', address: '#/admin', drawn: (page) => page.getByText('open a market', { exact: false }) },
 ];
-for (const [view, address, drawn] of VIEWS) {
+for (const { view, who = 'tenant', colorScheme, address, drawn } of VIEWS) {
   test(`the view of ${view} looks as it did`, async () => {
     for (const width of WIDTHS) {
-      const { page, context, faults } = await openWindow(browser, { viewport: { width, height: 900 }, timezoneId: 'UTC', locale: 'en-GB', reducedMotion: 'reduce', bypassCSP: true });
+      const { page, context, faults } = await openWindow(browser, { viewport: { width, height: 900 }, timezoneId: 'UTC', locale: 'en-GB', reducedMotion: 'reduce', bypassCSP: true, colorScheme });
       const due = dueAnswers(page);
       await page.clock.setFixedTime(now);
-      await page.goto(tenant.link);
+      await page.goto(links[who]);
       await live(page);
       await page.evaluate((hash) => { location.hash = hash; }, address);
       await drawn(page).first().waitFor();

@@ -75,7 +75,7 @@ export function adminView() {
   function drawTokens() {
     keyed(tokens.body, findTokens.pick(allTokens, (token) => [token.account, token.description, ...token.roles].join(' ')), (token) => token.token_id, (token) => ({
       root: h('tr', {}, h('th', { scope: 'row' }, token.account, h('span', { class: 'hint' }, token.description || token.token_id)),
-        h('td', {}, token.roles.join(', ').toLowerCase()), h('td', { class: 'wide' }, time(token.created_at_us)),
+        h('td', { class: 'roles' }, token.roles.join(', ').toLowerCase()), h('td', { class: 'wide' }, time(token.created_at_us)),
         h('td', {}, h('div', { class: 'actions' }, button('Revoke', () => revokeDialog(token), `token of ${token.account}`)))),
       update: () => {},
     }));
