@@ -28,12 +28,6 @@ use tokio::runtime::{Builder, Runtime};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The version. A release build says the commit too, in this variable.
-const VERSION: &str = match option_env!("KUBEBID_VERSION") {
-    Some(version) => version,
-    None => env!("CARGO_PKG_VERSION"),
-};
-
 const EXAMPLES: &str = "\
 Examples:
   kubebid up                                                 a market on this machine, to try things
@@ -57,7 +51,7 @@ Exit codes:
 
 /// A self-hosted spot market for compute: bid for nodes, offer them, watch the price.
 #[derive(Parser)]
-#[command(name = "kubebid", version = VERSION, after_help = EXAMPLES, term_width = 100, subcommand_required = true)]
+#[command(name = "kubebid", version = kubebid_client::VERSION, after_help = EXAMPLES, term_width = 100, subcommand_required = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

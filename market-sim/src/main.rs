@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 /// Plays worlds, traces and commands against a KubeBid market, in this process or against an engine.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version = kubebid_client::VERSION, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     task: Task,

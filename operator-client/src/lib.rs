@@ -55,6 +55,12 @@ pub use pages::{Page, PageRequest};
 pub use quote::{CombinedQuote, quoted};
 pub use watch::Watch;
 
+/// The version of the programs. In a build of `scripts/release` it has the commit too.
+pub const VERSION: &str = match option_env!("KUBEBID_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 use call::OnRetry;
 use credential::Credential;
 use endpoints::Endpoints;

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 /// The Kubernetes operator of KubeBid: turns BidNodes into nodes by bidding for them, and labels the nodes of pools
 #[derive(Parser)]
-#[command(name = PROGRAM, version, term_width = 100)]
+#[command(name = PROGRAM, version = kubebid_client::VERSION, term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
