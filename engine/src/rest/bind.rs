@@ -389,7 +389,7 @@ fn blame(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     ApiError::bad_field(field, format_args!("cannot be read: {said}"))
 }
 
-/// What serde, pbjson and the standard library say of a number that is not whole or does not fit.
+/// The messages of serde, pbjson and the standard library about a number that is not whole or does not fit.
 const BAD_INTEGER_MESSAGES: [&str; 5] = [
     "data did not match any variant of untagged enum Content",
     "invalid digit found in string",
