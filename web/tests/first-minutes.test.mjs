@@ -55,8 +55,13 @@ test('a newcomer bids, is told that the node will be lost, and stays, within fiv
   await node.getByText(/Starting|Running/).waitFor();
   await node.getByText('Notice: ends in').waitFor();
   const noticed = performance.now();
-  await node.getByRole('button', { name: /and stay/ }).click();
-  await node.getByText(/Starting|Running/).waitFor();
+  const [stay, stays] = [node.getByRole('button', { name: /and stay/ }), node.getByText(/Starting|Running/)];
+  await stay.click();
+  // Another bid may be higher still: then the node asks for more.
+  while (!(await stays.isVisible())) {
+    await stay.click({ timeout: 1000 }).catch(() => {});
+    assert.ok(performance.now() - began < FIVE_MINUTES, 'the node does not stay');
+  }
   const took = performance.now() - began;
   console.log(`the notice came after ${((noticed - began) / 1000).toFixed(0)} s`);
   assert.ok(took < FIVE_MINUTES, `${took} ms`);
