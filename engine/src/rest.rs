@@ -193,7 +193,9 @@ async fn answer(
     match gathered.await {
         Ok((caller, given)) => {
             let slot = caller.slot.clone();
-            held((operation.handler)(api, caller, given).await, slot, policy::open_cost(rpc))
+            let answered = (operation.handler)(api, caller, given).await;
+            let response = answered.unwrap_or_else(|error| problem(operation.binding.name_parameter(error)));
+            held(response, slot, policy::open_cost(rpc))
         }
         Err(error) => in_order(problem(error), parts.version, body).await,
     }

@@ -1,6 +1,6 @@
 //! A TCP balancer that sends new connections to the servers that are ready, as a Service does.
 
-use crate::tls;
+use crate::{Port, tls};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,6 +63,20 @@ impl Balancer {
             tokio::spawn(balancer.clone().probe(server));
         }
         balancer
+    }
+
+    /// Starts one in front of two replicas, and returns the ports where they are to listen.
+    ///
+    /// # Panics
+    /// As [`Balancer::start`].
+    pub async fn of_two() -> (Balancer, [Port; 2]) {
+        let ports = [Port::hold(), Port::hold()];
+        (Balancer::start(ports.iter().map(Port::address).collect()).await, ports)
+    }
+
+    /// Returns the URL where clients connect.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
     }
 
     /// Returns the address where clients connect.

@@ -182,8 +182,8 @@ impl Quote {
         };
         match context.client.quote_bid(request).await {
             Ok(answer) => {
-                if let Some(instance_type) =
-                    self.place.instance_type.as_ref().filter(|_| answer.quotes.is_empty())
+                if answer.quotes.is_empty()
+                    && let Some(instance_type) = &self.place.instance_type
                 {
                     suggestion::note_unknown_type(context, instance_type).await;
                 }

@@ -62,6 +62,17 @@ impl Binding {
         let has_key = properties(&request.schema).any(|(name, _)| name == "client_key");
         Binding { from_path, query, has_body, has_key }
     }
+
+    /// Names the parameter of the query instead of the field that it fills, which the caller does not know.
+    pub(super) fn name_parameter(&self, error: ApiError) -> ApiError {
+        let Some(field) = &error.field else { return error };
+        let (name, _) = field.split_once('[').unwrap_or((field, ""));
+        let filling = self.query.iter().find(|(_, parameter)| parameter.field.join(".") == name);
+        let Some((parameter, _)) = filling.filter(|(parameter, _)| *parameter != name) else { return error };
+        let rest = error.message.strip_prefix(&**field);
+        let message = rest.map_or_else(|| error.message.clone(), |rest| format!("{parameter}{rest}"));
+        error.saying(message).at(parameter)
+    }
 }
 
 /// Returns the field that the parameters of a path fill together.
@@ -152,30 +163,9 @@ fn resolve<'a>(request: &'a Message, schema: &RefOr<Schema>) -> Option<&'a RefOr
 pub(super) struct Given {
     fields: Map<String, Value>,
     body: Option<axum::body::Bytes>,
-    parameters: Parameters,
-}
-
-/// The parameters of a query by the fields that they fill. The caller knows their names, and not the fields.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Parameters(BTreeMap<String, String>);
-
-impl Parameters {
-    /// Names the parameter instead of its field.
-    pub(super) fn name_parameter(&self, error: ApiError) -> ApiError {
-        let Some(field) = &error.field else { return error };
-        let (name, _) = field.split_once('[').unwrap_or((field, ""));
-        let Some(parameter) = self.0.get(name).filter(|parameter| *parameter != name) else { return error };
-        let rest = error.message.strip_prefix(&**field);
-        let message = rest.map_or_else(|| error.message.clone(), |rest| format!("{parameter}{rest}"));
-        error.saying(message).at(parameter)
-    }
 }
 
 impl Given {
-    pub(super) fn parameters(&self) -> Parameters {
-        self.parameters.clone()
-    }
-
     pub(super) fn set(&mut self, field: &[String], value: Value) {
         *slot(&mut self.fields, field) = value;
     }
@@ -193,7 +183,6 @@ impl Given {
                 return Err(ApiError::bad_field(&*name, "is no parameter here"));
             };
             let value = decoded(&name, value)?;
-            self.parameters.0.insert(parameter.field.join("."), name.clone());
             let slot = slot(&mut self.fields, &parameter.field);
             match parameter.shape {
                 Shape::Texts => match slot.as_array_mut() {

@@ -1,7 +1,6 @@
 //! A REST operation: its verb and path, its messages, and the method it calls.
 
 use super::bind::{Binding, Given};
-use super::problem::problem;
 use super::sse::{self, Frame};
 use crate::api::Api;
 use crate::auth::caller::Caller;
@@ -32,7 +31,8 @@ pub(super) struct Operation {
     pub(super) handler: Handler,
 }
 
-type Handler = Arc<dyn Fn(Api, Caller, Given) -> BoxFuture<'static, Response> + Send + Sync>;
+type Handler =
+    Arc<dyn Fn(Api, Caller, Given) -> BoxFuture<'static, Result<Response, ApiError>> + Send + Sync>;
 
 /// A message as OpenAPI describes it.
 pub(super) struct Message {
@@ -66,12 +66,8 @@ where
     let handler: Handler = Arc::new(move |api, caller, given| {
         let call = call.clone();
         Box::pin(async move {
-            let parameters = given.parameters();
-            let answer = async { call(api, caller, given.read::<Q>()?).await };
-            match answer.await {
-                Ok(answer) => Json(answer).into_response(),
-                Err(error) => problem(parameters.name_parameter(error)),
-            }
+            let answer = call(api, caller, given.read::<Q>()?).await?;
+            Ok(Json(answer).into_response())
         })
     });
     operation::<Q, A>(method, path, rpc, false, handler)
@@ -90,12 +86,8 @@ where
     let handler: Handler = Arc::new(move |api, caller, given| {
         let call = call.clone();
         Box::pin(async move {
-            let parameters = given.parameters();
-            let frames = async { call(api.clone(), caller.clone(), given.read::<Q>()?).await };
-            match frames.await {
-                Ok(frames) => sse::respond(api.until_ended(caller, frames)),
-                Err(error) => problem(parameters.name_parameter(error)),
-            }
+            let frames = call(api.clone(), caller.clone(), given.read::<Q>()?).await?;
+            Ok(sse::respond(api.until_ended(caller, frames)))
         })
     });
     operation::<Q, A>(Method::GET, path, rpc, true, handler)

@@ -111,8 +111,7 @@ async fn the_component_goes_up_and_down_and_touches_no_node() {
     plane.get(&["wait", "-n", SYSTEM, "deployment/kubebid-operator", "--for", ready, PATIENT]);
     let account = Account::of(plane, SYSTEM, OPERATOR, folder.path());
     story.kubeconfig = account.kubeconfig().to_owned();
-    let ports = [Port::hold(), Port::hold()];
-    let balancer = Balancer::start(ports.iter().map(Port::address).collect()).await;
+    let (balancer, ports) = Balancer::of_two().await;
     let mut replicas = Vec::new();
     assert_eq!(rendered(plane, &ports[0]), ("25%".to_owned(), Vec::new()));
     story.market.open(EU, Duration::from_secs(20)).await;

@@ -1,15 +1,12 @@
 //! An operator and definitions of an earlier revision, replaced by the present ones and put back while nodes run.
 
 use crate::story::Story;
-use crate::versions::{define, kubectl, machines, newer};
+use crate::versions::{define, kubectl, machines, run_fleet, serve_both};
 use kubebid_operator::api::BidNodeStatus;
 use kubebid_operator::crds::{self, CrdOptions};
-use kubebid_testkit::{Balancer, Plane, Port};
+use kubebid_testkit::Plane;
 use serde_json::json;
 use std::path::PathBuf;
-use std::time::Duration;
-
-const EU: &str = "h100-8x/eu-west";
 
 fn variable(name: &str) -> PathBuf {
     std::env::var_os(name).unwrap_or_else(|| panic!("{name} is not set: scripts/upgrade sets it")).into()
@@ -25,14 +22,7 @@ async fn no_node_is_touched_by_an_upgrade_and_the_way_back() {
     let mut story = Story::on(plane, "upgrade").await;
     let new_program = std::mem::replace(&mut story.program, variable("KUBEBID_OLD_OPERATOR"));
     let old_program = story.program.clone();
-    story.market.open(EU, Duration::from_secs(20)).await;
-    story.market.offer(EU, 24, 1.0).await;
-    story.start_operator(&[]);
-    let spec = json!({"instanceType": "h100-8x", "maxBid": 3, "minNodes": 20, "maxNodes": 20});
-    story.bid("fleet", spec).await;
-    story.running("fleet", 20).await;
-    let before = machines(&story, "fleet").await;
-    assert_eq!(before.0.len(), 20);
+    let before = run_fleet(&mut story).await;
     // Each operator writes a status of its own before the comparison.
     let is_untouched = async |story: &Story, step: &str, max_bid: f64| {
         story.change("fleet", json!({"maxBid": max_bid})).await;
@@ -54,12 +44,7 @@ async fn no_node_is_touched_by_an_upgrade_and_the_way_back() {
     story.operator = None;
 
     // Both versions, by two replicas.
-    let ports = [Port::hold(), Port::hold()];
-    let balancer = Balancer::start(ports.iter().map(Port::address).collect()).await;
-    define(plane, Some(&format!("https://{}", balancer.address())));
-    let replicas = ports.each_ref().map(|port| story.start_webhook(port.address()));
-    balancer.until_ready(2).await;
-    story.eventually("v2beta1 is served", || async { newer(&story).get("fleet").await.is_ok() }).await;
+    let (replicas, _ports) = serve_both(&story).await;
     kubectl(&story, &["label", "bidnodes.v2beta1.kubebid.io", "fleet", "team=a"], "").unwrap();
     is_untouched(&story, "both versions", 3.3).await;
     drop(replicas);

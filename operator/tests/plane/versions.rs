@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use kube::api::Api;
 use kubebid_operator::api::{BidNode, v2beta1};
 use kubebid_operator::crds::{self, CrdOptions, WebhookService};
-use kubebid_testkit::{Balancer, Plane, Port};
+use kubebid_testkit::{Balancer, Plane, Port, Process};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,11 +39,10 @@ pub(crate) fn object(version: &str, name: &str, spec: &Value) -> String {
     json!({"apiVersion": version, "kind": "BidNode", "metadata": {"name": name}, "spec": spec}).to_string()
 }
 
-/// Returns the nodes of a BidNode with their UIDs, and the allocations of its slots.
-pub(crate) async fn machines(
-    story: &Story,
-    name: &str,
-) -> (BTreeMap<String, Option<String>>, BTreeMap<String, Option<u64>>) {
+/// The nodes of a BidNode with their UIDs, and the allocations of its slots.
+pub(crate) type Machines = (BTreeMap<String, Option<String>>, BTreeMap<String, Option<u64>>);
+
+pub(crate) async fn machines(story: &Story, name: &str) -> Machines {
     let bidnode = story.bidnodes().get(name).await.unwrap();
     let nodes = story.nodes_of(&bidnode).await;
     let nodes = nodes.into_iter().map(|node| (node.name_any(), node.uid())).collect();
@@ -57,29 +56,41 @@ pub(crate) fn newer(story: &Story) -> Api<v2beta1::BidNode> {
     Api::namespaced(story.client.clone(), &story.namespace)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn both_versions_are_served_while_twenty_nodes_run_and_no_node_is_touched() {
-    let mut story = Story::alone("versions").await;
-    let plane = story.plane;
+/// Starts an operator, and runs twenty nodes of the BidNode `fleet` in a market that has more.
+pub(crate) async fn run_fleet(story: &mut Story) -> Machines {
     story.market.open(EU, Duration::from_secs(20)).await;
     story.market.offer(EU, 24, 1.0).await;
     story.start_operator(&[]);
     let spec = json!({"instanceType": "h100-8x", "maxBid": 3, "minNodes": 20, "maxNodes": 20});
     story.bid("fleet", spec).await;
     story.running("fleet", 20).await;
-    let before = machines(&story, "fleet").await;
-    assert_eq!(before.0.len(), 20);
+    let fleet = machines(story, "fleet").await;
+    assert_eq!(fleet.0.len(), 20);
+    fleet
+}
+
+/// Serves both versions by two replicas behind a balancer, and waits until `fleet` is read in v2beta1. Keep the ports as long as
+/// the balancer may look there.
+pub(crate) async fn serve_both(story: &Story) -> ([Process; 2], [Port; 2]) {
+    let (balancer, ports) = Balancer::of_two().await;
+    define(story.plane, Some(&balancer.url()));
+    let replicas = ports.each_ref().map(|port| story.start_webhook(port.address()));
+    balancer.until_ready(2).await;
+    story.eventually("v2beta1 is served", || async { newer(story).get("fleet").await.is_ok() }).await;
+    (replicas, ports)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_versions_are_served_while_twenty_nodes_run_and_no_node_is_touched() {
+    let mut story = Story::alone("versions").await;
+    let plane = story.plane;
+    let before = run_fleet(&mut story).await;
     let refusal = kubectl(&story, &["get", BETA], "").unwrap_err();
     assert!(refusal.contains("doesn't have a resource type"), "{refusal}");
 
     // The new definition, and two replicas that serve the webhook.
     story.operator = None;
-    let ports = [Port::hold(), Port::hold()];
-    let balancer = Balancer::start(ports.iter().map(Port::address).collect()).await;
-    define(plane, Some(&format!("https://{}", balancer.address())));
-    let replicas = ports.each_ref().map(|port| story.start_webhook(port.address()));
-    balancer.until_ready(2).await;
-    story.eventually("v2beta1 is served", || async { newer(&story).get("fleet").await.is_ok() }).await;
+    let (replicas, _ports) = serve_both(&story).await;
     let fleet = newer(&story).get("fleet").await.unwrap();
     assert_eq!((&fleet.spec.instance_types[..], fleet.spec.nodes.min), (&["h100-8x".to_owned()][..], 20));
     assert_eq!(fleet.spec.max_bid.to_string(), "3");

@@ -108,16 +108,12 @@ async fn no_read_fails_while_authorities_and_certificates_rotate_and_replicas_ar
             replicas[number].take().unwrap().kill();
             story.balancer.until_left(story.address(number)).await;
         }
-        story.balancer.until_ready(1).await;
-        replicas[number] = Some(story.start(number, &definition_alone()));
-        story.balancer.until_ready(2).await;
+        replicas[number] = Some(story.start_again(number, &definition_alone()).await);
         if round % 3 == 2 {
             // One that is told to stop answers first, so the clients go on.
             let other = 1 - number;
             replicas[other].take().unwrap().stop().await;
-            story.balancer.until_ready(1).await;
-            replicas[other] = Some(story.start(other, &definition_alone()));
-            story.balancer.until_ready(2).await;
+            replicas[other] = Some(story.start_again(other, &definition_alone()).await);
         }
         round += 1;
     }

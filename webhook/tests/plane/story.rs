@@ -50,8 +50,7 @@ impl Story {
             "--ignore-not-found",
         ]);
         plane.get(&["create", "namespace", namespace]);
-        let ports = [Port::hold(), Port::hold()];
-        let balancer = Balancer::start(ports.iter().map(Port::address).collect()).await;
+        let (balancer, ports) = Balancer::of_two().await;
         let lifetimes = Lifetimes { settle: SignedDuration::from_secs(1), ..Lifetimes::default() };
         let client = client(plane).await;
         let story = Story { plane, client, namespace, balancer, lifetimes, ports, _alone: alone };
@@ -67,7 +66,7 @@ impl Story {
 
     /// Returns the URL of a webhook.
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("https://{}{path}", self.balancer.address())
+        format!("{}{path}", self.balancer.url())
     }
 
     pub(crate) fn address(&self, replica: usize) -> SocketAddr {
@@ -90,6 +89,14 @@ impl Story {
         let replicas = [0, 1].map(|replica| self.start(replica, targets));
         self.balancer.until_ready(2).await;
         replicas
+    }
+
+    /// Starts a replica again whose end the balancer notices, and waits until both are ready.
+    pub(crate) async fn start_again(&self, replica: usize, targets: &[Target]) -> Replica {
+        self.balancer.until_ready(1).await;
+        let started = self.start(replica, targets);
+        self.balancer.until_ready(2).await;
+        started
     }
 
     pub(crate) fn alphas(&self) -> Api<v1alpha1::Disk> {

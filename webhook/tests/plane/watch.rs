@@ -83,8 +83,7 @@ async fn a_watch_of_the_other_version_goes_on_when_replicas_are_killed() {
             wanted.insert(name, format!("{gigabytes}Gi"));
         }
         until(&mut sizes, |sizes| *sizes == wanted).await;
-        replicas[number] = Some(story.start(number, &definition_alone()));
-        story.balancer.until_ready(2).await;
+        replicas[number] = Some(story.start_again(number, &definition_alone()).await);
     }
     following.abort();
 }

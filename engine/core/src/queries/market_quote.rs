@@ -89,15 +89,14 @@ impl Exchange {
     ) -> MarketQuote {
         let entry_price = self.entry_price_of(market, nodes);
         let (numbers, _) = self.market_numbers(market);
-        let sells = self.offer_of(market, tenant).is_some();
-        let unfilled = ceiling.and_then(|ceiling| {
-            if sells {
-                return Some(Unfilled::OwnSupply);
+        let (unfilled, taken) = match ceiling {
+            None => (None, None),
+            Some(_) if self.offer_of(market, tenant).is_some() => (Some(Unfilled::OwnSupply), Some((0, 0))),
+            Some(ceiling) => {
+                let unfilled = self.quoted_obstacle(market, ceiling, nodes, entry_price);
+                (unfilled, Some(self.would_take(market, ceiling, nodes)))
             }
-            self.quoted_obstacle(market, ceiling, nodes, entry_price)
-        });
-        let taken =
-            ceiling.map(|ceiling| if sells { (0, 0) } else { self.would_take(market, ceiling, nodes) });
+        };
         MarketQuote {
             market,
             entry_price,

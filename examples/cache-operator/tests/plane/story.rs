@@ -149,9 +149,8 @@ impl Story {
 
     /// Defines both versions, and starts two replicas whose webhooks the API server asks.
     pub(crate) async fn add_webhooks(&mut self) {
-        let ports = [Port::hold(), Port::hold()];
-        let balancer = Balancer::start(ports.iter().map(Port::address).collect()).await;
-        let url = format!("https://{}", balancer.address());
+        let (balancer, ports) = Balancer::of_two().await;
+        let url = balancer.url();
         define(self.plane, STORED, Some(&url));
         pretend(self.plane);
         for configuration in include_str!("../../manifests/webhooks.yaml").split("---\n").skip(1) {
@@ -226,7 +225,7 @@ impl Story {
 
     /// Lets the API server store Caches in a version.
     pub(crate) fn store(&self, version: &str) {
-        let url = self.webhooks.as_ref().map(|it| format!("https://{}", it.balancer.address()));
+        let url = self.webhooks.as_ref().map(|it| it.balancer.url());
         define(self.plane, version, url.as_deref());
     }
 
