@@ -4,6 +4,7 @@ use kubebid_core::{Auction, Exchange};
 use kubebid_model::Model;
 use market_sim::jsonl::{format_answer, parse_command};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -32,6 +33,16 @@ struct Case {
     expect: Vec<Expected>,
 }
 
+/// A case whose answers a change of the rules made different.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Changed {
+    name: String,
+    file: String,
+    rules: Vec<String>,
+    first_command: usize,
+}
+
 /// What is compared of an answer.
 #[derive(Deserialize)]
 struct Expected {
@@ -44,10 +55,14 @@ struct Expected {
     money: Value,
 }
 
-fn cases(file: &str) -> Vec<Case> {
+fn read<T: DeserializeOwned>(file: &str) -> Vec<T> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance").join(file);
     let text = std::fs::read_to_string(&path).expect("the cases are in the repository");
     text.lines().map(|line| serde_json::from_str(line).expect("a case on each line")).collect()
+}
+
+fn cases(file: &str) -> Vec<Case> {
+    read(file)
 }
 
 fn kind(event: &Object) -> &str {
@@ -153,4 +168,15 @@ fn the_model_answers_the_scenarios() {
 #[test]
 fn the_model_answers_the_streams() {
     play_all("streams.jsonl", || Box::new(Model::new()));
+}
+
+#[test]
+fn each_changed_case_is_there_with_the_rules_that_changed_it() {
+    for Changed { name, file, rules, first_command } in read("changed.jsonl") {
+        let cases = cases(&file);
+        let case = cases.iter().find(|case| case.name == name);
+        let case = case.unwrap_or_else(|| panic!("{file} has no case {name:?}"));
+        assert!((1..=case.commands.len()).contains(&first_command), "{name}: command {first_command}");
+        assert!(!rules.is_empty() && rules.iter().all(|rule| rule.starts_with('R')), "{name}: {rules:?}");
+    }
 }

@@ -2,7 +2,8 @@
 //! length and UTF-8; a variant is one byte that is never used for another variant.
 
 use crate::command::{
-    CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue, StampedCommand, TimeInForce,
+    CancelMode, Command, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, StampedCommand,
+    TimeInForce,
 };
 use crate::types::money::Price;
 use crate::types::units::{
@@ -179,6 +180,7 @@ impl Writer {
                 match mode {
                     CancelMode::Keep => self.byte(0),
                     CancelMode::Release => self.byte(1),
+                    CancelMode::Regroup => self.byte(2),
                     CancelMode::Unknown(word) => self.unknown(word),
                 }
             }
@@ -195,6 +197,14 @@ impl Writer {
             Command::AdvanceTime => self.byte(11),
             Command::CloseMarket { market } => {
                 self.byte(12);
+                self.text(market.as_str());
+            }
+            Command::ResumeUnits { provider, units: RestingUnits::One(unit) } => {
+                self.unit(13, provider, unit)
+            }
+            Command::ResumeUnits { provider, units: RestingUnits::AllIn(market) } => {
+                self.byte(14);
+                self.text(provider.as_str());
                 self.text(market.as_str());
             }
         }
@@ -374,6 +384,7 @@ impl<'a> Reader<'a> {
                 mode: match self.byte()? {
                     0 => CancelMode::Keep,
                     1 => CancelMode::Release,
+                    2 => CancelMode::Regroup,
                     u8::MAX => CancelMode::Unknown(self.text()?.into()),
                     other => return Err(DecodeError::UnknownVariant(other)),
                 },
@@ -388,6 +399,14 @@ impl<'a> Reader<'a> {
             },
             11 => Command::AdvanceTime,
             12 => Command::CloseMarket { market: self.market_name()? },
+            13 => Command::ResumeUnits {
+                provider: self.account_name()?,
+                units: RestingUnits::One(self.unit()?),
+            },
+            14 => Command::ResumeUnits {
+                provider: self.account_name()?,
+                units: RestingUnits::AllIn(self.market_name()?),
+            },
             other => return Err(DecodeError::UnknownVariant(other)),
         })
     }

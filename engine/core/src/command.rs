@@ -66,6 +66,13 @@ pub enum Command {
         /// The unit that is lost.
         unit: UnitName,
     },
+    /// Makes resting units free again, at the reserve of their offer (R11).
+    ResumeUnits {
+        /// The account that sends the command; the units must be its own.
+        provider: AccountName,
+        /// The units to resume.
+        units: RestingUnits,
+    },
     /// Places a bid; the number of this command becomes its [`BidId`].
     PlaceBid(PlaceBid),
     /// Changes the ceiling, the `max_nodes`, or both, of a bid (R2).
@@ -112,7 +119,8 @@ impl Command {
         match self {
             Command::PutOffer { provider, .. }
             | Command::WithdrawUnit { provider, .. }
-            | Command::ReportUnitLost { provider, .. } => Some(provider),
+            | Command::ReportUnitLost { provider, .. }
+            | Command::ResumeUnits { provider, .. } => Some(provider),
             Command::PlaceBid(PlaceBid { tenant, .. })
             | Command::AmendBid { tenant, .. }
             | Command::CancelBid { tenant, .. }
@@ -124,6 +132,15 @@ impl Command {
             | Command::AdvanceTime => None,
         }
     }
+}
+
+/// The resting units that a provider resumes (R11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestingUnits {
+    /// One unit; it is refused if it does not rest.
+    One(UnitName),
+    /// All resting units of the provider's offer in this market, of which there may be none.
+    AllIn(MarketName),
 }
 
 /// A tenant's standing order for nodes.
@@ -183,6 +200,8 @@ pub enum CancelMode {
     Keep,
     /// Its nodes end at once.
     Release,
+    /// Its nodes end at once, and the search goes on. Only for a bid that waits for a minimum at entry.
+    Regroup,
     /// An unknown mode, which is refused as BAD_MODE.
     Unknown(Box<str>),
 }

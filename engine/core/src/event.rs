@@ -98,6 +98,16 @@ pub enum Fact {
         /// The unit that stays.
         unit: UnitId,
     },
+    /// The node of a unit was not ready in time: the unit is not given to any bid until its provider resumes it (R11).
+    UnitResting {
+        /// The unit that rests.
+        unit: UnitId,
+    },
+    /// A resting unit was resumed, and is free (R11).
+    UnitResumed {
+        /// The unit that is free again.
+        unit: UnitId,
+    },
     /// A unit is gone: withdrawn, or lost (R11).
     UnitRemoved {
         /// The unit that is gone; its number is not used again.
@@ -296,6 +306,8 @@ event_kinds! {
     Repeated = "repeated",
     MarketClosing = "market_closing",
     MarketEnded = "market_ended",
+    UnitResting = "unit_resting",
+    UnitResumed = "unit_resumed",
 }
 
 macro_rules! words {
@@ -370,6 +382,8 @@ words! {
         Cancelled = "CANCELLED",
         /// The bid that had the claim expired (R14).
         Expired = "EXPIRED",
+        /// The bid that had the claim was regrouped (R14).
+        Regrouped = "REGROUPED",
         /// The claimant's account began to sell in the market (R17).
         OwnSupply = "OWN_SUPPLY",
         /// The provider raised the reserve above the claimant's ceiling (R11).
@@ -391,6 +405,8 @@ words! {
         ReserveRaised = "RESERVE_RAISED",
         /// The tenant released the node, or cancelled its bid with `RELEASE` (R14).
         Released = "RELEASED",
+        /// The tenant regrouped the bid of the node (R14).
+        Regrouped = "REGROUPED",
         /// The provider reported the unit lost (R11).
         UnitLost = "UNIT_LOST",
         /// The node was not reported ready in time (R11).
@@ -406,11 +422,13 @@ words! {
         ReserveRaised = "RESERVE_RAISED",
         /// The tenant released the node; if it was not under notice, at least `min_charge` is billed (R15).
         Released = "RELEASED",
+        /// The tenant regrouped the bid of the node, which is charged like a release (R14, R15).
+        Regrouped = "REGROUPED",
         /// The unit was lost after the minimum runtime of its node; a unit lost earlier is free of charge (R15).
         UnitLost = "UNIT_LOST",
         /// The node was never ready, so that no event has this reason (R15).
         StartTimeout = "START_TIMEOUT",
-        /// A tenant gave up a claim, which costs `min_charge` (R15).
+        /// A claim ended in a way that costs `min_charge` (R15).
         ClaimDropped = "CLAIM_DROPPED",
     }
 }
@@ -432,6 +450,7 @@ impl From<EndReason> for ChargeReason {
             EndReason::CapacityWithdrawn => ChargeReason::CapacityWithdrawn,
             EndReason::ReserveRaised => ChargeReason::ReserveRaised,
             EndReason::Released => ChargeReason::Released,
+            EndReason::Regrouped => ChargeReason::Regrouped,
             EndReason::UnitLost => ChargeReason::UnitLost,
             EndReason::StartTimeout => ChargeReason::StartTimeout,
         }

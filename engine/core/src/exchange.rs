@@ -13,6 +13,7 @@ use crate::settlement_details::SettlementDetail;
 use crate::state::account_usage::AccountUsage;
 use crate::state::bids::Bids;
 use crate::state::idempotency::{First, Keys};
+use crate::state::last_settled::LastSettled;
 use crate::state::meter::Meter;
 use crate::state::scopes::Scopes;
 use crate::state::timers::{Due, Timers};
@@ -47,6 +48,7 @@ pub struct Exchange {
     pub(crate) last_claim: u64,
     pub(crate) totals: Totals,
     pub(crate) timers: Timers,
+    pub(crate) last_settled: LastSettled,
     /// Notices without a claim whose holders want their nodes back: lowest ceiling first, newest
     /// first (R6).
     pub(crate) orphans: SortedSet<(Price, Reverse<AllocationId>)>,
@@ -87,6 +89,8 @@ pub(crate) struct Market {
     pub(crate) rules: MarketRules,
     pub(crate) offers: BTreeMap<AccountId, Offer>,
     pub(crate) units: u64,
+    /// The number of units that rest (R11).
+    pub(crate) resting: u64,
     pub(crate) book: Book,
     /// The numbers in the last `PriceChanged`.
     pub(crate) numbers: Option<Numbers>,
@@ -100,6 +104,7 @@ impl Market {
             rules,
             offers: BTreeMap::new(),
             units: 0,
+            resting: 0,
             book: Book::default(),
             numbers: None,
             meter: Meter::default(),
@@ -244,6 +249,7 @@ impl Exchange {
             }
             Command::WithdrawUnit { unit, provider: _ } => self.withdraw_unit(unit),
             Command::ReportUnitLost { unit, provider: _ } => self.report_unit_lost(unit),
+            Command::ResumeUnits { units, provider: _ } => self.resume_units(units),
             Command::PlaceBid(bid) => self.place_bid(bid),
             Command::AmendBid { bid, ceiling, max_nodes, tenant: _ } => {
                 self.amend_bid(*bid, *ceiling, *max_nodes)

@@ -2,6 +2,7 @@
 
 use crate::codec::{Content, DecodeError, Reader, Writer};
 use crate::collections::dense_map::{DenseMap, Number};
+use crate::collections::sorted_map::SortedSet;
 use crate::event::{Bidder, NoticeReason, Scope};
 use crate::exchange::{Account, Exchange, Market};
 use crate::state::bids::BidRecord;
@@ -19,7 +20,7 @@ use crate::types::units::{
 };
 
 /// The version of the bytes. A snapshot of another version is not read; the journal is replayed instead.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 impl Exchange {
     /// Returns the state as bytes. It may be called only between commands, because a half-settled
@@ -226,6 +227,7 @@ impl Writer {
             w.number(offer.place.0);
             w.number(offer.last_number);
             w.numbered(&offer.units, |w, unit| w.flag(unit.leaving));
+            w.list(offer.resting.iter().collect::<Vec<_>>().into_iter(), |w, number| w.number(number));
         });
     }
 
@@ -249,6 +251,9 @@ impl Writer {
         self.option(terms.expiry.get(), |w, at| w.number(at.0));
         self.flag(terms.closes);
         self.flag(record.searching());
+        if let Some(bid) = record.active().filter(|bid| bid.searching) {
+            self.number(bid.ceiling_locked_until.0);
+        }
     }
 
     fn allocation(&mut self, allocation: &Allocation) {
@@ -264,6 +269,7 @@ impl Writer {
             w.number(notice.deadline.0);
             w.text(notice.reason.word());
             w.flag(notice.returns);
+            w.number(notice.frozen.0);
             w.option(notice.claim, |w, claim| {
                 w.number(claim.by.bid.0);
                 w.number(claim.by.tenant.0);
@@ -318,18 +324,23 @@ impl Reader<'_> {
         let mut market = Market::new(rules);
         market.state = state;
         market.units = offers.iter().map(|(_, offer)| offer.units.len() as u64).sum();
+        market.resting = offers.iter().map(|(_, offer)| offer.resting.len() as u64).sum();
         market.offers = offers.into_iter().collect();
         Ok(market)
     }
 
-    /// Reads an offer with all units free. The allocations take theirs later.
+    /// Reads an offer with all units free that do not rest. The allocations take theirs later.
     fn offer(&mut self) -> Result<Offer, DecodeError> {
         let (reserve, place, last_number) = (Price(self.number()?), Seq(self.number()?), self.number()?);
         let units = self.list(|r| Ok((r.number()?, Unit { allocation: None, leaving: r.flag()? })))?;
         let leaving = units.iter().filter(|(_, unit)| unit.leaving).count() as u64;
-        let free = units.iter().map(|(number, _)| *number).collect();
+        let resting: SortedSet<u64> = self.list(|r| r.number())?.into_iter().collect();
+        let mut free: SortedSet<u64> = units.iter().map(|(number, _)| *number).collect();
+        for number in resting.iter() {
+            free.remove(number);
+        }
         let units: DenseMap<u64, Unit> = units.into_iter().collect();
-        Ok(Offer { reserve, place, last_number, units, free, leaving, notices: 0 })
+        Ok(Offer { reserve, place, last_number, units, free, resting, leaving, notices: 0 })
     }
 
     fn bid(&mut self, scopes: &mut Scopes) -> Result<Bid, DecodeError> {
@@ -349,7 +360,11 @@ impl Reader<'_> {
             expiry: Expiry::at(self.option(|r| r.number().map(Micros))?),
             closes: self.flag()?,
         };
-        Ok(Bid::new(terms, self.flag()?))
+        let mut bid = Bid::new(terms, self.flag()?);
+        if bid.searching {
+            bid.ceiling_locked_until = Micros(self.number()?);
+        }
+        Ok(bid)
     }
 
     fn allocation(&mut self) -> Result<Allocation, DecodeError> {
@@ -369,6 +384,7 @@ impl Reader<'_> {
                     deadline: Micros(r.number()?),
                     reason: r.word(NoticeReason::ALL, |reason| reason.word())?,
                     returns: r.flag()?,
+                    frozen: Price(r.number()?),
                     claim: r.option(|r| {
                         let by = Bidder { bid: BidId(r.number()?), tenant: AccountId(r.number()?) };
                         Ok(Claim { by, number: r.number()? })

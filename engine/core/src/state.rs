@@ -3,6 +3,7 @@
 pub mod account_usage;
 pub(crate) mod bids;
 pub(crate) mod idempotency;
+pub(crate) mod last_settled;
 pub(crate) mod meter;
 pub(crate) mod scopes;
 pub(crate) mod timers;
@@ -61,6 +62,10 @@ pub(crate) struct Bid {
     pub(crate) queued: Option<Queued>,
     /// The unmet demand that the books have for it, while it is in them.
     pub(crate) queued_nodes: u32,
+    /// True if the books count it among the losing bids, while it is in them (R8).
+    pub(crate) queued_losing: bool,
+    /// The time until which a raise under notice keeps the ceiling from falling (R2); 0 if there was none.
+    pub(crate) ceiling_locked_until: Micros,
     /// The handle in the ladder of its first market.
     handle: Option<Handle>,
     /// The handles in the ladders of its further markets.
@@ -85,6 +90,8 @@ impl Bid {
             claims: NodeList::default(),
             queued: None,
             queued_nodes: 0,
+            queued_losing: false,
+            ceiling_locked_until: Micros(0),
             handle: None,
             handles: None,
             is_rescuable: false,
@@ -120,9 +127,14 @@ impl Bid {
         if self.unmet() == 0 {
             return None;
         }
-        let least = self.terms.min_nodes.min(self.terms.max_nodes);
+        let least = self.least();
         let waits = least > 1 && self.live.is_empty() && self.claims.is_empty();
         Some(if waits { Queued::Gang(least) } else { Queued::Plain })
+    }
+
+    /// Returns the number of nodes that the bid takes at least at entry (R12).
+    pub(crate) fn least(&self) -> u32 {
+        self.terms.min_nodes.min(self.terms.max_nodes)
     }
 
     /// Returns the number of nodes that the bid needs at once, if it is a waiting gang.
@@ -236,6 +248,8 @@ pub(crate) struct Notice {
     pub(crate) reason: NoticeReason,
     /// True if the notice lowered `max_nodes` by one, which a rescission gives back (R7).
     pub(crate) returns: bool,
+    /// The price of the node as last settled before the notice (R8).
+    pub(crate) frozen: Price,
     pub(crate) claim: Option<Claim>,
 }
 
@@ -255,6 +269,16 @@ pub(crate) struct Running {
     pub(crate) base: i128,
 }
 
+impl Notice {
+    /// Returns true if the provider caused the notice.
+    pub(crate) fn is_of_provider(self) -> bool {
+        match self.reason {
+            NoticeReason::CapacityWithdrawn | NoticeReason::ReserveRaised => true,
+            NoticeReason::Outbid => false,
+        }
+    }
+}
+
 impl Allocation {
     pub(crate) fn claim(&self) -> Option<Claim> {
         self.notice.and_then(|notice| notice.claim)
@@ -271,6 +295,8 @@ pub(crate) struct Offer {
     /// All units by number. The capacity is the number of those that are not leaving.
     pub(crate) units: DenseMap<u64, Unit>,
     pub(crate) free: SortedSet<u64>,
+    /// Units that are not sold until the provider resumes them (R11). They are part of the capacity.
+    pub(crate) resting: SortedSet<u64>,
     pub(crate) leaving: u64,
     /// The number of units under notice that are not leaving.
     pub(crate) notices: u64,
@@ -287,8 +313,13 @@ impl Offer {
         self.units.len() as u64 - self.leaving
     }
 
+    /// Counts the units that are for sale: neither leaving nor resting.
+    pub(crate) fn for_sale(&self) -> u64 {
+        self.capacity() - self.resting.len() as u64
+    }
+
     /// Counts the units that are held, not under notice and not leaving.
     pub(crate) fn allocated(&self) -> u64 {
-        self.capacity() - self.free.len() as u64 - self.notices
+        self.for_sale() - self.free.len() as u64 - self.notices
     }
 }

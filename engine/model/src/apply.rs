@@ -108,6 +108,9 @@ impl Model {
             Command::ReportUnitLost { provider, unit } => {
                 self.check_lost(provider, unit).map(|unit| self.lose(unit))
             }
+            Command::ResumeUnits { provider, units } => {
+                self.check_resume(provider, units).map(|units| self.resume(units))
+            }
             Command::PlaceBid(bid) => self.check_place(bid).map(|scope| self.place_bid(bid, scope)),
             Command::AmendBid { tenant, bid, ceiling, max_nodes } => self
                 .check_amend(tenant, *bid, *ceiling, *max_nodes)
@@ -146,10 +149,13 @@ impl Model {
         self.emit(Fact::MarketOpened { market: id });
     }
 
-    /// Closes a market (R18). Settling ends it when it has no units.
+    /// Closes a market (R18). Its resting units leave (R11). Settling ends it when it has no units.
     fn close_market(&mut self, market: MarketId) {
         self.markets[market.0 as usize].state = MarketState::Closing(self.seq);
         self.emit(Fact::MarketClosing { market });
+        for unit in self.resting_units(market).collect::<Vec<_>>() {
+            self.remove_unit(unit);
+        }
     }
 
     fn change_rules(&mut self, market: MarketId, rules: MarketRules) {
@@ -173,6 +179,7 @@ impl Model {
                 max_nodes: bid.max_nodes,
                 ceiling: bid.ceiling,
                 searching: bid.searching,
+                ceiling_locked_until: if bid.searching { bid.ceiling_locked_until } else { Micros(0) },
             })
             .collect()
     }

@@ -4,7 +4,7 @@ use crate::state::{Bid, Model};
 use kubebid_core::Price;
 use kubebid_core::command::{CancelMode, PlaceBid};
 use kubebid_core::event::{CloseReason, DropCause, EndReason, Fact, Scope};
-use kubebid_core::units::{AllocationId, BidId};
+use kubebid_core::units::{AllocationId, BidId, Micros};
 
 impl Model {
     pub(crate) fn place_bid(&mut self, placed: &PlaceBid, scope: Scope) {
@@ -20,6 +20,7 @@ impl Model {
             expire_at: placed.expire_at,
             on_preemption: placed.on_preemption.clone(),
             searching: true,
+            ceiling_locked_until: Micros(0),
         };
         self.bids.insert(id, bid);
         self.emit(Fact::BidPlaced {
@@ -47,6 +48,9 @@ impl Model {
         if max_nodes != old_max_nodes {
             self.forget_what_close_took(id);
         }
+        if ceiling > old_ceiling {
+            self.lock_ceiling(id);
+        }
         if ceiling < old_ceiling {
             self.drop_claims_not_allowed_to(id);
         }
@@ -55,6 +59,15 @@ impl Model {
         if ceiling > old_ceiling {
             self.drop_claims_not_allowed_against(id);
         }
+    }
+
+    /// Keeps the ceiling of a bid from falling for a time, if one of its nodes is under notice (R2).
+    fn lock_ceiling(&mut self, id: BidId) {
+        let longest = self.notices(id).map(|(unit, _)| self.rules(unit.market).min_runtime).max();
+        let Some(longest) = longest else { return };
+        let end = self.now.after(longest);
+        let bid = self.bids.get_mut(&id).expect("known");
+        bid.ceiling_locked_until = bid.ceiling_locked_until.max(end);
     }
 
     /// Makes rescissions from now on leave `max_nodes` as it is (R7).
@@ -103,8 +116,12 @@ impl Model {
     }
 
     /// Cancels a bid. With `RELEASE` its nodes and claims end as well, even if the bid was closed
-    /// before (R14).
+    /// before. With `REGROUP` they end, and the search goes on (R14).
     pub(crate) fn cancel_bid(&mut self, bid: BidId, mode: &CancelMode) {
+        if *mode == CancelMode::Regroup {
+            self.regroup(bid);
+            return;
+        }
         if self.bids[&bid].searching {
             self.close(bid, CloseReason::Cancelled);
         }
@@ -115,6 +132,15 @@ impl Model {
             for held in self.held(bid) {
                 self.end(held, EndReason::Released);
             }
+        }
+    }
+
+    fn regroup(&mut self, bid: BidId) {
+        for claimed in self.claims(bid) {
+            self.drop_claim(claimed, DropCause::Regrouped);
+        }
+        for held in self.held(bid) {
+            self.end(held, EndReason::Regrouped);
         }
     }
 

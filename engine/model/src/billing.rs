@@ -4,7 +4,7 @@ use crate::state::{Allocation, Claim, Model};
 use kubebid_core::Price;
 use kubebid_core::event::{ChargeReason, EndReason, Fact, Node};
 use kubebid_core::money::{Amount, Bill};
-use kubebid_core::units::{AccountId, AllocationId, Micros};
+use kubebid_core::units::{AccountId, AllocationId, BidId, Micros, UnitId};
 
 impl Model {
     /// Adds the time until `then` to the bills of the nodes that are ready, at the prices last
@@ -19,9 +19,12 @@ impl Model {
     /// Charges a node that has ended. `a` is the allocation as it was before.
     pub(crate) fn charge_ended(&mut self, node: Node, a: &Allocation, reason: EndReason) {
         let bill = match reason {
-            EndReason::Released if a.notice.is_none() => a.bill + self.missing_to_minimum(a),
+            EndReason::Released | EndReason::Regrouped if a.notice.is_none() => {
+                a.bill + self.missing_to_minimum(a)
+            }
             EndReason::UnitLost if a.is_protected(self.now) => Bill::default(),
             EndReason::Released
+            | EndReason::Regrouped
             | EndReason::UnitLost
             | EndReason::Outbid
             | EndReason::CapacityWithdrawn
@@ -37,11 +40,20 @@ impl Model {
         a.billed.over(self.rules(a.unit.market).min_charge.since(run))
     }
 
+    /// Charges a claim that has ended in a way that costs.
     pub(crate) fn charge_dropped_claim(&mut self, allocation: AllocationId, claim: &Claim) {
         let node = self.node(allocation);
-        let price: Price = claim.would_pay;
+        let price = self.price_of_ended_claim(claim.bid, node.unit);
         let bill = price.over(self.rules(node.unit.market).min_charge);
         self.charge(node, self.bids[&claim.bid].tenant, bill, ChargeReason::ClaimDropped);
+    }
+
+    /// Returns what a bid would have paid for a unit as last settled. A bid that was placed since then has the ceiling
+    /// that it has now.
+    fn price_of_ended_claim(&self, id: BidId, unit: UnitId) -> Price {
+        let settled = self.settled.as_deref().expect("the holder of the unit has got it in a settling");
+        let bid = settled.bids.get(&id).unwrap_or(&self.bids[&id]);
+        settled.would_pay(bid, unit)
     }
 
     /// Charges a bill. The debit is credit plus fee, rounded down once. A debit of 0 is not charged.

@@ -2,7 +2,7 @@
 
 use crate::apply::Checked;
 use crate::state::Model;
-use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, TimeInForce};
+use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RestingUnits, RuleChange, TimeInForce};
 use kubebid_core::event::Scope;
 use kubebid_core::units::{AccountId, AccountName, AllocationId, BidId, MarketId, MarketName};
 use kubebid_core::units::{UnitId, UnitName};
@@ -108,6 +108,21 @@ impl Model {
         Ok(unit)
     }
 
+    /// Checks a resumption. Returns the units that are resumed, in the order of their numbers.
+    pub(crate) fn check_resume(&self, provider: &AccountName, units: &RestingUnits) -> Checked<Vec<UnitId>> {
+        match units {
+            RestingUnits::One(unit) => {
+                let unit = self.check_lost(provider, unit)?;
+                refuse_if(!self.units[&unit].resting, Reject::NotResting)?;
+                Ok(vec![unit])
+            }
+            RestingUnits::AllIn(market) => {
+                let resting = self.resting_units(self.find_market(market)?);
+                Ok(resting.filter(|unit| Some(unit.provider) == self.find_account(provider)).collect())
+            }
+        }
+    }
+
     /// Checks a new bid. Returns the markets in which it searches.
     pub(crate) fn check_place(&self, bid: &PlaceBid) -> Checked<Scope> {
         let named: Vec<MarketId> =
@@ -187,13 +202,14 @@ impl Model {
         }
     }
 
-    /// Refuses to lower a ceiling while a node is protected, or below the reserve of a held node
-    /// (R2).
+    /// Refuses to lower a ceiling while a node is protected or soon after a raise under notice, and below the
+    /// reserve of a held node (R2).
     fn check_lowering(&self, bid: BidId, ceiling: Price) -> Checked<()> {
         let held = self.allocations.values().filter(|a| a.bid == bid);
         for a in held.clone() {
             refuse_if(a.notice.is_none() && a.is_protected(self.now), Reject::Protected)?;
         }
+        refuse_if(self.now < self.bids[&bid].ceiling_locked_until, Reject::Protected)?;
         for a in held {
             let reserve = if a.notice.is_none() { self.offer_reserve(a.unit) } else { a.reserve };
             refuse_if(ceiling < reserve, Reject::BelowReserve)?;
@@ -208,6 +224,10 @@ impl Model {
             CancelMode::Unknown(_) => Err(Reject::BadMode),
             CancelMode::Keep => refuse_if(!self.bids[&bid].searching, Reject::Closed),
             CancelMode::Release => refuse_if(!self.bids[&bid].searching && !has_any, Reject::Closed),
+            CancelMode::Regroup => {
+                refuse_if(!self.bids[&bid].searching, Reject::Closed)?;
+                refuse_if(self.bids[&bid].minimum() == 1, Reject::NotAGang)
+            }
         }
     }
 

@@ -1,10 +1,14 @@
 //! The invariants of a settled market, checked on the raw state (§4).
 
+mod fold;
+mod step;
+
 use crate::state::{Allocation, Model};
-use kubebid_core::answer::Answer;
-use kubebid_core::event::{ClaimCause, Fact, Node, NoticeReason};
-use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId};
+use kubebid_core::event::NoticeReason;
+use kubebid_core::units::{AllocationId, BidId};
 use kubebid_core::{MarketState, Price};
+
+pub use step::check_step;
 
 type Verdict = Result<(), String>;
 
@@ -30,51 +34,6 @@ pub fn check(model: &Model) -> Verdict {
     model.is_settled()
 }
 
-/// Checks the invariants of one step: the state before a command in which everything due was settled, the
-/// answer, and the state after it.
-///
-/// # Errors
-/// The invariant that is broken, and how.
-pub fn check_step(before: &Model, answer: &Answer, after: &Model) -> Verdict {
-    require(answer.seq == after.seq, || format!("I17: {} is not {}", answer.seq, after.seq))?;
-    require(before.now <= answer.at, || format!("R1: time runs back to {}", answer.at))?;
-    for (id, was) in &before.bids {
-        let is = &after.bids[id];
-        let moved = is.seq != was.seq;
-        let earned = is.ceiling != was.ceiling || is.max_nodes > was.max_nodes;
-        require(!moved || earned, || format!("I20: bid {id} has moved without a reason"))?;
-        require(was.searching || !is.searching, || format!("R14: bid {id} searches again"))?;
-    }
-    for (number, was) in before.markets.iter().enumerate() {
-        let is = &after.markets[number];
-        let market = MarketId(number as u32);
-        let total = |model: &Model| model.supply(market).total;
-        let grew = total(after) > total(before);
-        require(was.state == MarketState::Open || is.state == MarketState::Open || !grew, || {
-            format!("R18: market {number} has more units than before, and is closed")
-        })?;
-    }
-    let facts: Vec<&Fact> = answer.events.iter().map(|event| &event.fact).collect();
-    for (place, fact) in facts.iter().enumerate() {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only these two give something")]
-        match fact {
-            Fact::Allocated { node } => after.is_no_seller(&facts, node, node.tenant)?,
-            Fact::Claimed { node, by, cause, .. } => {
-                after.is_no_seller(&facts, node, by.tenant)?;
-                let displaced = *cause == ClaimCause::Displaced;
-                let begun = place > 0 && is_displacement(facts[place - 1], node);
-                require(displaced == begun, || format!("R5: claim on {}", node.allocation))?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn is_displacement(fact: &Fact, of: &Node) -> bool {
-    matches!(fact, Fact::NoticeStarted { node, reason: NoticeReason::Outbid, .. } if node == of)
-}
-
 impl Model {
     /// Checks I1.
     fn each_unit_is_in_one_state(&self) -> Verdict {
@@ -83,6 +42,10 @@ impl Model {
             require(nodes <= 1, || format!("I1: {nodes} nodes on {unit:?}"))?;
             let noticed = self.on_unit(*unit).is_some_and(|id| self.allocations[&id].notice.is_some());
             require(!self.is_leaving(*unit) || noticed, || format!("R11: {unit:?} leaves without notice"))?;
+            let rests = self.units[unit].resting;
+            require(!rests || nodes == 0, || format!("I1: {unit:?} rests, and is held"))?;
+            let open = self.market_state(unit.market) == MarketState::Open;
+            require(!rests || open, || format!("R11: {unit:?} rests in a closed market"))?;
         }
         for market in self.market_ids() {
             let supply = self.supply(market);
@@ -93,7 +56,7 @@ impl Model {
                 MarketState::Ended => !has_units,
             };
             require(right, || format!("R18: {market:?} is closed with {supply:?}"))?;
-            let adds_up = supply.total == supply.free + supply.allocated + supply.notice;
+            let adds_up = supply.total == supply.free + supply.allocated + supply.notice + supply.resting;
             require(adds_up && supply.claimed <= supply.notice, || format!("I1: {supply:?}"))?;
         }
         Ok(())
@@ -102,8 +65,12 @@ impl Model {
     fn allocation_is_sound(&self, id: AllocationId, a: &Allocation) -> Verdict {
         let bid = &self.bids[&a.bid];
         require(self.units.contains_key(&a.unit), || format!("I1: {id} has no unit"))?;
-        let within = a.reserve <= a.billed && a.billed <= bid.ceiling;
-        require(within, || format!("I3: {id} {} <= {} <= {}", a.reserve, a.billed, bid.ceiling))?;
+        let within = match &a.notice {
+            None => a.reserve <= a.billed && a.billed <= bid.ceiling,
+            Some(notice) if notice.reason == NoticeReason::Outbid => a.billed == notice.frozen_price,
+            Some(notice) => a.billed <= notice.frozen_price,
+        };
+        require(within, || format!("I3: {id} is billed {}: {a:?}", a.billed))?;
         let up_to_date = a.billed == self.billed(a);
         require(up_to_date, || format!("I4: {id} is billed {}, not {}", a.billed, self.billed(a)))?;
         require(a.ready.is_some() || self.now < a.start_deadline, || format!("R11: {id} never started"))?;
@@ -160,14 +127,5 @@ impl Model {
         let mut again = self.clone();
         again.settle();
         require(again.events.is_empty(), || format!("I8: {:?}", again.events))
-    }
-
-    /// Checks I22. An account that begins to sell with this command may have got something before it.
-    fn is_no_seller(&self, facts: &[&Fact], node: &Node, account: AccountId) -> Verdict {
-        let market = node.unit.market;
-        let begins = facts.iter().any(|fact| {
-            matches!(fact, Fact::OfferPut { provider, market: m, .. } if *provider == account && *m == market)
-        });
-        require(begins || !self.sells_in(account, market), || format!("I22: {}", node.allocation))
     }
 }

@@ -1,11 +1,11 @@
-//! The life of an allocation: begun, ready, noticed, claimed, rescinded, ended (R4, R5, R7).
+//! The life of an allocation: begun, ready, noticed, claimed, rescinded, ended (R4, R5, R7, R11).
 
 use crate::state::{Allocation, Claim, Model, Notice};
-use kubebid_core::Price;
 use kubebid_core::command::OnPreemption;
 use kubebid_core::event::{ClaimCause, CloseReason, DropCause, EndReason, Fact, NoticeReason};
 use kubebid_core::money::Bill;
 use kubebid_core::units::{AllocationId, BidId, Micros, UnitId};
+use kubebid_core::{MarketState, Price};
 
 impl Model {
     fn get_mut(&mut self, allocation: AllocationId) -> &mut Allocation {
@@ -50,13 +50,14 @@ impl Model {
         self.now.after(self.rules(a.unit.market).notice).max(a.protected_until)
     }
 
-    /// Gives a notice. The node becomes unmet demand again, or with `CLOSE` is not wanted any more
+    /// Gives a notice. It freezes the price that was last settled (R8). The node becomes unmet demand again, or with `CLOSE` is not wanted any more
     /// (R7).
     pub(crate) fn start_notice(&mut self, allocation: AllocationId, deadline: Micros, reason: NoticeReason) {
         let bid = self.allocations[&allocation].bid;
         let raises_max_nodes = self.takes_from_max_nodes(bid);
         let a = self.get_mut(allocation);
-        a.notice = Some(Notice { deadline, reason, claim: None, raises_max_nodes });
+        let frozen_price = a.billed;
+        a.notice = Some(Notice { deadline, reason, frozen_price, claim: None, raises_max_nodes });
         a.raise = None;
         let max_nodes = self.bids[&bid].max_nodes;
         self.emit(Fact::NoticeStarted { node: self.node(allocation), deadline, max_nodes, reason });
@@ -76,7 +77,7 @@ impl Model {
     /// displaced.
     pub(crate) fn make_claim(&mut self, bid: BidId, allocation: AllocationId, cause: ClaimCause) {
         self.claimed += 1;
-        let claim = Claim { bid, taken: self.claimed, would_pay: Price::ZERO };
+        let claim = Claim { bid, taken: self.claimed };
         let notice = self.get_mut(allocation).notice.as_mut().expect("only a notice is claimed");
         let was = notice.claim.replace(claim).map(|was| was.bid);
         self.emit(Fact::Claimed {
@@ -87,24 +88,40 @@ impl Model {
         });
     }
 
-    /// Drops a claim. If its own tenant gives it up, it costs a minimum (R15).
+    /// Drops a claim. It costs a minimum, unless the holder or the provider of the node is the cause (R15).
     pub(crate) fn drop_claim(&mut self, allocation: AllocationId, cause: DropCause) {
-        let notice = self.get_mut(allocation).notice.as_mut().expect("only a notice is claimed");
-        let claim = notice.claim.take().expect("claimed");
-        self.emit(Fact::ClaimDropped { node: self.node(allocation), by: self.bidder(claim.bid), cause });
+        let claim = self.take_claim(allocation, cause);
         match cause {
-            DropCause::Cancelled | DropCause::Lowered | DropCause::Shrunk | DropCause::Expired => {
-                self.charge_dropped_claim(allocation, &claim);
-            }
             DropCause::Rescued
-            | DropCause::HolderBack
+            | DropCause::Lowered
+            | DropCause::Shrunk
+            | DropCause::Cancelled
+            | DropCause::Expired
+            | DropCause::Regrouped
+            | DropCause::OwnSupply => self.charge_dropped_claim(allocation, &claim),
+            DropCause::HolderBack
             | DropCause::HolderRaised
-            | DropCause::OwnSupply
             | DropCause::ReserveRaised
             | DropCause::CapacityWithdrawn
             | DropCause::UnitLost
             | DropCause::StartTimeout => {}
         }
+    }
+
+    /// Gives a bid a free unit in place of a claim. It is free of charge if both units are of one provider (R15).
+    pub(crate) fn rescue(&mut self, claimed: AllocationId, unit: UnitId) {
+        let claim = self.take_claim(claimed, DropCause::Rescued);
+        if self.allocations[&claimed].unit.provider != unit.provider {
+            self.charge_dropped_claim(claimed, &claim);
+        }
+        self.allocate(claim.bid, unit);
+    }
+
+    fn take_claim(&mut self, allocation: AllocationId, cause: DropCause) -> Claim {
+        let notice = self.get_mut(allocation).notice.as_mut().expect("only a notice is claimed");
+        let claim = notice.claim.take().expect("claimed");
+        self.emit(Fact::ClaimDropped { node: self.node(allocation), by: self.bidder(claim.bid), cause });
+        claim
     }
 
     /// Rescinds a notice (R7). Without room for the node, the bid gives up a claim for it (R6). A
@@ -128,41 +145,59 @@ impl Model {
         self.emit(Fact::NoticeRescinded { node: self.node(allocation), max_nodes });
     }
 
-    /// Ends a node; its unit goes to the claim's bid at once, leaves, or is free (R5, R11).
+    /// Ends a node; its unit goes to the claim's bid at once, leaves, rests, or is free (R5, R11).
     pub(crate) fn end(&mut self, allocation: AllocationId, reason: EndReason) {
-        let unit_is_gone = match reason {
+        match reason {
             EndReason::UnitLost => self.drop_any_claim(allocation, DropCause::UnitLost),
             EndReason::StartTimeout => self.drop_any_claim(allocation, DropCause::StartTimeout),
             EndReason::Outbid
             | EndReason::CapacityWithdrawn
             | EndReason::ReserveRaised
-            | EndReason::Released => false,
-        };
+            | EndReason::Released
+            | EndReason::Regrouped => {}
+        }
         let node = self.node(allocation);
         let a = self.allocations[&allocation].clone();
-        let live = a.notice.is_none();
-        if live && unit_is_gone {
-            self.takes_from_max_nodes(node.bid);
-        }
-        if live && reason == EndReason::Released {
-            self.bids.get_mut(&node.bid).expect("known").max_nodes -= 1;
-        }
+        self.change_max_nodes_at_end(&a, reason);
         self.allocations.remove(&allocation);
         self.emit(Fact::Ended { node, max_nodes: self.bids[&node.bid].max_nodes, reason });
         self.charge_ended(node, &a, reason);
-        if unit_is_gone || self.is_leaving(node.unit) {
+        let closing = self.market_state(node.unit.market) != MarketState::Open;
+        let timed_out = reason == EndReason::StartTimeout;
+        if reason == EndReason::UnitLost || self.is_leaving(node.unit) || timed_out && closing {
             self.remove_unit(node.unit);
+        } else if timed_out {
+            self.rest(node.unit);
         } else if let Some(claim) = a.claim() {
             self.allocate(claim.bid, node.unit);
         }
         self.close_if_done(node.bid);
     }
 
-    fn drop_any_claim(&mut self, allocation: AllocationId, cause: DropCause) -> bool {
+    /// Changes `max_nodes` for a node that ends: a release takes one off, so does a loss with `CLOSE` (R7), and
+    /// regrouping gives back what a notice took off (R14).
+    fn change_max_nodes_at_end(&mut self, a: &Allocation, reason: EndReason) {
+        match (&a.notice, reason) {
+            (None, EndReason::Released) => self.bids.get_mut(&a.bid).expect("known").max_nodes -= 1,
+            (None, EndReason::UnitLost | EndReason::StartTimeout) => {
+                self.takes_from_max_nodes(a.bid);
+            }
+            (Some(notice), EndReason::Regrouped) if notice.raises_max_nodes => {
+                self.bids.get_mut(&a.bid).expect("known").max_nodes += 1;
+            }
+            (None | Some(_), _) => {}
+        }
+    }
+
+    fn drop_any_claim(&mut self, allocation: AllocationId, cause: DropCause) {
         if self.allocations[&allocation].claim().is_some() {
             self.drop_claim(allocation, cause);
         }
-        true
+    }
+
+    fn rest(&mut self, unit: UnitId) {
+        self.units.get_mut(&unit).expect("known").resting = true;
+        self.emit(Fact::UnitResting { unit });
     }
 
     pub(crate) fn remove_unit(&mut self, unit: UnitId) {
@@ -172,10 +207,7 @@ impl Model {
 
     /// Closes a bid that wants no more nodes, if no notice could change that (R14).
     fn close_if_done(&mut self, bid: BidId) {
-        let could_rise = self
-            .allocations
-            .values()
-            .any(|a| a.bid == bid && a.notice.as_ref().is_some_and(|notice| notice.raises_max_nodes));
+        let could_rise = self.notices(bid).any(|(_, notice)| notice.raises_max_nodes);
         let bid_now = &self.bids[&bid];
         if bid_now.searching && bid_now.max_nodes == 0 && !could_rise {
             self.close(bid, CloseReason::Done);

@@ -1,4 +1,4 @@
-//! The commands of providers: offer, withdraw, report a loss (R11, R17).
+//! The commands of providers: offer, withdraw, report a loss, resume (R11, R17).
 
 use crate::state::{Model, Offer, Unit};
 use kubebid_core::Price;
@@ -97,24 +97,25 @@ impl Model {
         self.emit(Fact::UnitAdded { unit, reserve });
     }
 
-    /// Returns the next unit to withdraw: free units (highest number), notices without a claim
+    /// Returns the next unit to withdraw: resting units, then free units (highest number), notices without a claim
     /// (newest), then claims and live nodes in R4 order, that is lower ceiling, a claim before a
     /// node, last claimed or newest (R11).
     fn next_to_withdraw(&self, (market, provider): OfferId) -> UnitId {
         let staying = self.units_of(market, provider).filter(|unit| !self.is_leaving(*unit));
         let order = |unit: &UnitId| {
-            let Some(id) = self.on_unit(*unit) else { return (0, Price::ZERO, 0, Reverse(unit.number)) };
+            let place = u32::from(!self.units[unit].resting);
+            let Some(id) = self.on_unit(*unit) else { return (place, Price::ZERO, 0, Reverse(unit.number)) };
             let a = &self.allocations[&id];
             match (&a.notice, a.claim()) {
-                (Some(_), None) => (1, Price::ZERO, 0, Reverse(id.0)),
-                (_, Some(claim)) => (2, self.bids[&claim.bid].ceiling, 0, Reverse(claim.taken)),
-                (None, None) => (2, self.holder_ceiling(id), 1, Reverse(id.0)),
+                (Some(_), None) => (2, Price::ZERO, 0, Reverse(id.0)),
+                (_, Some(claim)) => (3, self.bids[&claim.bid].ceiling, 0, Reverse(claim.taken)),
+                (None, None) => (3, self.holder_ceiling(id), 1, Reverse(id.0)),
             }
         };
         staying.min_by_key(order).expect("the capacity is above the one asked for")
     }
 
-    /// Withdraws a unit: a free one at once, any other when its node ends.
+    /// Withdraws a unit: a free or resting one at once, any other when its node ends.
     pub(crate) fn withdraw(&mut self, unit: UnitId) {
         let Some(node) = self.on_unit(unit) else {
             self.remove_unit(unit);
@@ -135,6 +136,14 @@ impl Model {
         match self.on_unit(unit) {
             Some(node) => self.end(node, EndReason::UnitLost),
             None => self.remove_unit(unit),
+        }
+    }
+
+    /// Makes resting units free (R11).
+    pub(crate) fn resume(&mut self, units: Vec<UnitId>) {
+        for unit in units {
+            self.units.get_mut(&unit).expect("checked").resting = false;
+            self.emit(Fact::UnitResumed { unit });
         }
     }
 

@@ -1,10 +1,10 @@
 //! Prices: what each tenant pays, and the five numbers of a market (R8, R9).
 
-use crate::state::{Allocation, Model};
-use kubebid_core::event::Fact;
+use crate::state::{Allocation, Bid, Model};
+use kubebid_core::event::{Fact, NoticeReason};
 use kubebid_core::market_rules::Pricing;
 use kubebid_core::numbers::{Numbers, Supply};
-use kubebid_core::units::{AccountId, AllocationId, MarketId};
+use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, UnitId};
 use kubebid_core::{MarketState, Price};
 
 impl Model {
@@ -38,9 +38,19 @@ impl Model {
             Some(bid.tenant) != but
                 && self.unmet(**id) > 0
                 && !self.is_waiting_gang(**id)
+                && self.unmet(**id) > self.under_providers_notice(**id)
                 && self.eligible_markets(**id).contains(&market)
         });
         losing.map(|(_, bid)| bid.ceiling).max().unwrap_or(Price::ZERO)
+    }
+
+    /// Returns the number of a bid's nodes under notice for which the provider is the reason (R8).
+    fn under_providers_notice(&self, bid: BidId) -> u32 {
+        let by_provider = self.notices(bid).filter(|(_, notice)| match notice.reason {
+            NoticeReason::CapacityWithdrawn | NoticeReason::ReserveRaised => true,
+            NoticeReason::Outbid => false,
+        });
+        by_provider.count() as u32
     }
 
     /// Returns `min(L, max(R, H))`, or what `LowestAccepted` makes of it. Without `L` returns `H`.
@@ -61,30 +71,34 @@ impl Model {
         self.price_over(market, self.highest_losing(market, Some(tenant)))
     }
 
-    /// Returns what a node costs per hour: at least its reserve, at most the ceiling.
+    /// Returns what a node costs per hour. Under notice the frozen price counts: with `OUTBID` it is the price,
+    /// otherwise the highest price.
     pub(crate) fn billed(&self, a: &Allocation) -> Price {
-        let bid = &self.bids[&a.bid];
-        bid.ceiling.min(self.tenant_price(a.unit.market, bid.tenant).max(a.reserve))
+        let tenant = self.bids[&a.bid].tenant;
+        let price = self.tenant_price(a.unit.market, tenant).max(a.reserve);
+        match &a.notice {
+            None => price,
+            Some(notice) => match notice.reason {
+                NoticeReason::Outbid => notice.frozen_price,
+                NoticeReason::CapacityWithdrawn | NoticeReason::ReserveRaised => {
+                    notice.frozen_price.min(price)
+                }
+            },
+        }
     }
 
-    /// Returns what the bid of a claim would pay for the node it waits for.
-    fn would_pay(&self, a: &Allocation) -> Option<Price> {
-        let bid = &self.bids[&a.claim()?.bid];
-        let price = self.tenant_price(a.unit.market, bid.tenant);
-        Some(bid.ceiling.min(price.max(self.offer_reserve(a.unit))))
+    /// Returns what a bid would pay for a unit on which it has a claim (R15).
+    pub(crate) fn would_pay(&self, bid: &Bid, unit: UnitId) -> Price {
+        let price = self.tenant_price(unit.market, bid.tenant);
+        bid.ceiling.min(price.max(self.offer_reserve(unit)))
     }
 
     /// Stores the prices that are in force until the next settling.
     pub(crate) fn set_prices(&mut self) {
-        let prices: Vec<(AllocationId, Price, Option<Price>)> =
-            self.allocations.iter().map(|(id, a)| (*id, self.billed(a), self.would_pay(a))).collect();
-        for (id, billed, would_pay) in prices {
-            let a = self.allocations.get_mut(&id).expect("just listed");
-            a.billed = billed;
-            let claim = a.notice.as_mut().and_then(|notice| notice.claim.as_mut());
-            if let (Some(claim), Some(price)) = (claim, would_pay) {
-                claim.would_pay = price;
-            }
+        let prices: Vec<(AllocationId, Price)> =
+            self.allocations.iter().map(|(id, a)| (*id, self.billed(a))).collect();
+        for (id, billed) in prices {
+            self.allocations.get_mut(&id).expect("just listed").billed = billed;
         }
     }
 
@@ -99,8 +113,9 @@ impl Model {
     }
 
     fn floor(&self, market: MarketId) -> Option<Price> {
-        let staying = self.units.keys().filter(|unit| unit.market == market && !self.is_leaving(**unit));
-        staying.map(|unit| self.offer_reserve(*unit)).min()
+        let here = self.units.iter().filter(|(id, _)| id.market == market);
+        let to_sell = here.filter(|(_, unit)| !unit.leaving && !unit.resting);
+        to_sell.map(|(id, _)| self.offer_reserve(*id)).min()
     }
 
     /// Returns the lowest ceiling with which a new tenant would get this many nodes now, found by
@@ -142,6 +157,7 @@ impl Model {
             allocated: count(&|a| a.notice.is_none()),
             notice: count(&|a| a.notice.is_some()),
             claimed: count(&|a| a.claim().is_some()),
+            resting: self.resting_units(market).count() as u64,
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::displace::{What, needed_ceiling};
 use crate::state::Model;
 use kubebid_core::Price;
-use kubebid_core::event::{ClaimCause, DropCause};
+use kubebid_core::event::ClaimCause;
 use kubebid_core::units::{AllocationId, BidId, UnitId};
 use std::cmp::Reverse;
 
@@ -114,8 +114,7 @@ impl Model {
                 }
             }
             if let Some((claimed, unit)) = self.rescue_of(id) {
-                self.drop_claim(claimed, DropCause::Rescued);
-                self.allocate(id, unit);
+                self.rescue(claimed, unit);
                 return true;
             }
         }

@@ -12,6 +12,12 @@ impl Model {
         while self.one_step() {}
         self.set_prices();
         self.announce_prices();
+        self.remember_as_settled();
+    }
+
+    fn remember_as_settled(&mut self) {
+        self.settled = None;
+        self.settled = Some(Box::new(self.clone()));
     }
 
     /// Takes the first of these steps that changes something. The next call starts from (1) again.

@@ -29,6 +29,9 @@ pub struct Model {
     pub(crate) claimed: u64,
     pub(crate) keys: Keys,
     pub(crate) totals: Totals,
+    /// The state as last settled, in which the claims that end are priced (R15). None before the first settling,
+    /// and in that state itself.
+    pub(crate) settled: Option<Box<Model>>,
     /// The events of the current command so far.
     pub(crate) events: Vec<Event>,
     /// See [`Model::passing_over_the_protected`].
@@ -55,6 +58,8 @@ pub(crate) struct Offer {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unit {
     pub(crate) leaving: bool,
+    /// True from a start time-out until the provider resumes the unit (R11).
+    pub(crate) resting: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -70,6 +75,8 @@ pub(crate) struct Bid {
     pub(crate) expire_at: Option<Micros>,
     pub(crate) on_preemption: OnPreemption,
     pub(crate) searching: bool,
+    /// The time until which a raise under notice keeps the ceiling from falling (R2); 0 without such a raise.
+    pub(crate) ceiling_locked_until: Micros,
 }
 
 #[derive(Clone, Debug)]
@@ -96,6 +103,8 @@ pub(crate) struct Allocation {
 pub(crate) struct Notice {
     pub(crate) deadline: Micros,
     pub(crate) reason: NoticeReason,
+    /// The price that was in force before the command or instant that started the notice (R8).
+    pub(crate) frozen_price: Price,
     pub(crate) claim: Option<Claim>,
     /// True if `CLOSE` took one off `max_nodes`, which a rescission puts back (R7).
     pub(crate) raises_max_nodes: bool,
@@ -106,8 +115,6 @@ pub(crate) struct Claim {
     pub(crate) bid: BidId,
     /// The place among all claims ever made. The highest was claimed last (R4).
     pub(crate) taken: u64,
-    /// The price that its bid would have paid there, as last settled (R15).
-    pub(crate) would_pay: Price,
 }
 
 impl Model {
@@ -166,7 +173,14 @@ impl Model {
     }
 
     pub(crate) fn free_units(&self) -> impl Iterator<Item = UnitId> {
-        self.units.keys().copied().filter(|unit| self.on_unit(*unit).is_none())
+        let not_resting = self.units.iter().filter(|(_, unit)| !unit.resting).map(|(id, _)| *id);
+        not_resting.filter(|unit| self.on_unit(*unit).is_none())
+    }
+
+    /// Returns the units of a market that rest (R11).
+    pub(crate) fn resting_units(&self, market: MarketId) -> impl Iterator<Item = UnitId> {
+        let here = self.units.iter().filter(move |(id, unit)| id.market == market && unit.resting);
+        here.map(|(id, _)| *id)
     }
 
     /// Returns the place of a unit among others: lower reserve, first market, older offer, lower
@@ -193,6 +207,12 @@ impl Model {
     /// Returns all nodes of a bid, live and under notice.
     pub(crate) fn held(&self, bid: BidId) -> Vec<AllocationId> {
         self.allocations.iter().filter(|(_, a)| a.bid == bid).map(|(id, _)| *id).collect()
+    }
+
+    /// Returns the notices of the nodes of a bid.
+    pub(crate) fn notices(&self, bid: BidId) -> impl Iterator<Item = (UnitId, &Notice)> {
+        let held = self.allocations.values().filter(move |a| a.bid == bid);
+        held.filter_map(|a| a.notice.as_ref().map(|notice| (a.unit, notice)))
     }
 
     pub(crate) fn live(&self, bid: BidId) -> u32 {

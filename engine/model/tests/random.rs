@@ -7,17 +7,18 @@ mod stream;
 
 use kubebid_core::answer::{Answer, Outcome};
 use kubebid_core::command::{Command, OnPreemption, PlaceBid, StampedCommand, TimeInForce};
-use kubebid_core::event::{Event, Fact};
+use kubebid_core::event::{ChargeReason, DropCause, EndReason, Event, Fact};
 use kubebid_core::state_dump::StateDump;
 use kubebid_core::units::{AccountName, BidId, MarketId, Micros};
-use kubebid_core::{Auction, Price};
+use kubebid_core::{Auction, Price, Reject};
 use kubebid_model::{Model, invariants};
+use std::collections::BTreeSet;
 use stream::Stream;
 
 const SEEDS: u64 = 24;
 /// Each quote is tried on a copy of the market, several times.
 const SEEDS_OF_QUOTES: u64 = 4;
-const COMMANDS: usize = 150;
+const COMMANDS: usize = 180;
 
 fn advance(at: Micros) -> StampedCommand {
     StampedCommand { at, key: None, command: Command::AdvanceTime }
@@ -28,9 +29,10 @@ fn play(seed: u64, mut see: impl FnMut(&Model, &StampedCommand, &Answer, &Model)
     let mut model = Model::new();
     let mut stream = Stream::new(seed);
     for _ in 0..COMMANDS {
-        let command = stream.next(&model.dump());
+        let command = stream.next(&model.dump(), model.names());
         let before = model.clone();
         let answer = model.apply(&command);
+        stream.see(&answer, model.names());
         see(&before, &command, &answer, &model);
     }
 }
@@ -39,8 +41,8 @@ fn play(seed: u64, mut see: impl FnMut(&Model, &StampedCommand, &Answer, &Model)
 fn the_invariants_hold_after_each_command() {
     for seed in 0..SEEDS {
         play(seed, |before, command, answer, after| {
-            let verdict =
-                invariants::check(after).and_then(|()| invariants::check_step(before, answer, after));
+            let verdict = invariants::check(after)
+                .and_then(|()| invariants::check_step(before, command, answer, after));
             if let Err(broken) = verdict {
                 panic!("seed {seed}, command {} {command:?}: {broken}\n{:#?}", answer.seq, answer.events);
             }
@@ -55,8 +57,9 @@ fn time_that_is_told_more_often_changes_nothing() {
         let mut stream = Stream::new(seed);
         let mut now = Micros(0);
         for _ in 0..COMMANDS {
-            let command = stream.next(&plain.dump());
+            let command = stream.next(&plain.dump(), plain.names());
             let expected = plain.apply(&command);
+            stream.see(&expected, plain.names());
             // Bids are named by command numbers, which must stay the same. So the patient bid
             // is tried on a copy.
             let mut events: Vec<Event> = Vec::new();
@@ -149,5 +152,45 @@ fn no_notice_is_started_and_then_rescinded_in_one_settlement() {
                 }
             }
         });
+    }
+}
+
+/// Returns the words for what the events show, one by one.
+fn shown(events: &[Event]) -> Vec<String> {
+    let charged = |place: usize| {
+        let next = events.get(place + 1).map(|event| &event.fact);
+        matches!(next, Some(Fact::Charged { reason: ChargeReason::ClaimDropped, .. }))
+    };
+    let word = |(place, event): (usize, &Event)| match &event.fact {
+        Fact::ClaimDropped { cause: DropCause::Rescued, .. } if charged(place) => {
+            "claim RESCUED, charged".into()
+        }
+        Fact::ClaimDropped { cause, .. } => format!("claim {}", cause.word()),
+        Fact::Ended { reason, .. } => format!("node {}", reason.word()),
+        fact => fact.kind().word().to_owned(),
+    };
+    events.iter().enumerate().map(word).collect()
+}
+
+#[test]
+fn the_streams_show_every_end_of_a_node_and_of_a_claim() {
+    let mut seen = BTreeSet::new();
+    let mut refused = BTreeSet::new();
+    for seed in 0..4 * SEEDS {
+        play(seed, |_, _, answer, _| {
+            seen.extend(shown(&answer.events));
+            if let Outcome::Rejected(reason) = answer.outcome {
+                refused.insert(reason);
+            }
+        });
+    }
+    let claims = DropCause::ALL.iter().map(|cause| format!("claim {}", cause.word()));
+    let nodes = EndReason::ALL.iter().map(|reason| format!("node {}", reason.word()));
+    let others = ["claim RESCUED, charged", "unit_resting", "unit_resumed"].map(String::from);
+    let missing: Vec<String> =
+        claims.chain(nodes).chain(others).filter(|what| !seen.contains(what)).collect();
+    assert!(missing.is_empty(), "no stream shows {missing:?}");
+    for reason in [Reject::NotAGang, Reject::NotResting, Reject::Protected, Reject::BelowReserve] {
+        assert!(refused.contains(&reason), "no stream shows {reason}");
     }
 }

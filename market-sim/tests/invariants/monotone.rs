@@ -4,6 +4,7 @@
 
 use crate::generate::{Family, story};
 use kubebid_core::answer::Outcome;
+use kubebid_core::event::NoticeReason;
 use kubebid_core::state_dump::AllocationDump;
 use kubebid_core::units::{AccountName, BidId, MarketId};
 use kubebid_core::{Auction, Command, Exchange, Price, StampedCommand};
@@ -83,7 +84,7 @@ fn more_supply_never_raises_the_price() {
 }
 
 /// Where it is not so, as the two tests below show: a market with nothing to sell, and notices whose holders do
-/// not search for another node, so that nobody bids against their claimants.
+/// not search for another node, or whose provider gave them, so that nobody bids against their claimants.
 fn excused(exchange: &Exchange, market: MarketId) -> bool {
     let searches = |node: &AllocationDump| {
         let bid = exchange.view_bid(node.bid).expect("a node's bid");
@@ -92,7 +93,11 @@ fn excused(exchange: &Exchange, market: MarketId) -> bool {
     let mut nodes = exchange.dump().allocations.into_iter().filter(|node| node.unit.market == market);
     let (numbers, supply) = exchange.market_numbers(market);
     let nothing = numbers.floor.is_none() && supply.allocated + supply.claimed == 0;
-    nothing || nodes.any(|node| node.deadline.is_some() && !searches(&node))
+    let is_losing = |node: &AllocationDump| {
+        let notice = exchange.view_allocation(node.allocation).and_then(|view| view.notice);
+        searches(node) && notice.is_some_and(|notice| notice.reason == NoticeReason::Outbid)
+    };
+    nothing || nodes.any(|node| node.deadline.is_some() && !is_losing(&node))
 }
 
 /// A market that opens with these commands, all at the same instant.

@@ -23,11 +23,10 @@ impl Pair {
     }
 
     pub(crate) fn apply(&mut self, command: &StampedCommand) -> Result<(), String> {
-        let mut before = self.model.clone();
-        before.apply(&StampedCommand { at: command.at, key: None, command: Command::AdvanceTime });
+        let before = self.model.clone();
         let expected = self.model.apply(command);
         invariants::check(&self.model)?;
-        invariants::check_step(&before, &expected, &self.model)?;
+        invariants::check_step(&before, command, &expected, &self.model)?;
         let answer = self.exchange.apply(command);
         same("sequence number", &expected.seq, &answer.seq)?;
         same("time", &expected.at, &answer.at)?;
@@ -113,12 +112,13 @@ impl Pair {
                 let units: Vec<_> = exchange.view_units(market, offer.provider, 0).collect();
                 let count = |is: fn(&UnitView) -> bool| units.iter().filter(|unit| is(unit)).count() as u64;
                 let leaving = count(|unit| unit.leaving);
-                let free = count(|unit| unit.allocation.is_none());
+                let resting = count(|unit| unit.resting);
+                let free = count(|unit| unit.allocation.is_none() && !unit.resting);
                 let notice = count(|unit| !unit.leaving && unit.under_notice);
-                let allocated = units.len() as u64 - leaving - free - notice;
-                let counted = (offer.free, offer.allocated, offer.notice, offer.leaving);
-                same(&format!("units in {name}"), &(free, allocated, notice, leaving), &counted)?;
-                if offer.capacity > 0 {
+                let allocated = units.len() as u64 - leaving - free - notice - resting;
+                let counted = (offer.free, offer.allocated, offer.notice, offer.leaving, offer.resting);
+                same(&format!("units in {name}"), &(free, allocated, notice, leaving, resting), &counted)?;
+                if offer.capacity > offer.resting {
                     let empty = SupplyLevel { reserve, free: 0, allocated: 0, notice: 0 };
                     let level = supply.entry(reserve).or_insert(empty);
                     level.free += free;
@@ -240,6 +240,8 @@ fn split(answer: &Answer) -> (Vec<&Event>, Vec<String>) {
                 | Fact::UnitAdded { .. }
                 | Fact::UnitLeaving { .. }
                 | Fact::UnitBack { .. }
+                | Fact::UnitResting { .. }
+                | Fact::UnitResumed { .. }
                 | Fact::UnitRemoved { .. }
                 | Fact::BidClosed { .. }
                 | Fact::Charged { .. }

@@ -1,14 +1,18 @@
 //! Random stories: commands as a lively market would see them, many of them near the edges of rules.
 
-use kubebid_core::answer::Auction;
-use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce};
+use kubebid_core::answer::{Answer, Auction};
+use kubebid_core::command::{
+    CancelMode, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce,
+};
+use kubebid_core::event::Fact;
 use kubebid_core::state_dump::StateDump;
 use kubebid_core::units::{
-    AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName,
+    AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, Names, UnitName,
 };
 use kubebid_core::{Command, Exchange, MarketState, Price, StampedCommand};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeSet;
 
 /// What a story is mostly about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,10 @@ struct Generator {
     now: u64,
     tick: u64,
     keys: Vec<StampedCommand>,
+    /// The bids that ask for several nodes at once.
+    gangs: BTreeSet<BidId>,
+    /// The units that rest.
+    resting: Vec<UnitName>,
 }
 
 const MARKETS: [&str; 3] = ["h100/eu", "h100/us", "a100/eu"];
@@ -58,6 +66,8 @@ pub(crate) fn story(family: Family, seed: u64, length: u64) -> Vec<StampedComman
         now: 0,
         tick: 10,
         keys: Vec::new(),
+        gangs: BTreeSet::new(),
+        resting: Vec::new(),
     };
     let mut exchange = Exchange::new();
     let mut story = Vec::new();
@@ -66,8 +76,9 @@ pub(crate) fn story(family: Family, seed: u64, length: u64) -> Vec<StampedComman
         // A story whose exchange panics is still told to both.
         let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| exchange.apply(&stamped)));
         story.push(stamped);
-        if told.is_err() {
-            break;
+        match told {
+            Ok(answer) => generator.see(&answer, exchange.names()),
+            Err(_) => break,
         }
     }
     story
@@ -84,6 +95,22 @@ impl Generator {
 
     fn is(&mut self, family: Family, mixed: u32) -> bool {
         self.family == family || self.family == Family::Mixed && self.one_in(mixed)
+    }
+
+    fn see(&mut self, answer: &Answer, names: &Names) {
+        for event in &answer.events {
+            #[expect(clippy::wildcard_enum_match_arm, reason = "only these are remembered")]
+            match event.fact {
+                Fact::BidPlaced { bidder, min_nodes, .. } if min_nodes > 1 => {
+                    self.gangs.insert(bidder.bid);
+                }
+                Fact::UnitResting { unit } => self.resting.push(names.unit(unit)),
+                Fact::UnitResumed { unit } | Fact::UnitRemoved { unit } => {
+                    self.resting.retain(|name| *name != names.unit(unit));
+                }
+                _ => {}
+            }
+        }
     }
 
     fn next(&mut self, exchange: &Exchange) -> StampedCommand {
@@ -193,6 +220,10 @@ impl Generator {
             Family::Plain | Family::Gangs | Family::Markets | Family::Ties | Family::Times => (40, 12, 8),
             Family::Mixed => (30, 18, 16),
         };
+        // Without this, a market in which nodes do not start would have nothing to sell after a while.
+        if !self.resting.is_empty() && self.one_in(12) {
+            return self.resume();
+        }
         let choice = self.rng.random_range(0..100);
         if choice < bids {
             return self.place_bid();
@@ -203,13 +234,16 @@ impl Generator {
         if choice < bids + supply + amend {
             return self.amend(dump, exchange);
         }
-        match self.rng.random_range(0..20) {
+        match self.rng.random_range(0..27) {
             0..=7 => self.ready(dump, exchange),
             8..=10 => self.release(dump, exchange),
             11..=13 => self.cancel(dump, exchange),
             14 => self.change_rules(),
             15 if self.one_in(4) => Command::CloseMarket { market: self.market() },
             16 => self.reopen_market(exchange),
+            17..=20 => self.around_a_claim(dump, exchange),
+            21..=22 => self.around_the_lock(dump, exchange),
+            23 => self.resume(),
             _ => Command::AdvanceTime,
         }
     }
@@ -255,6 +289,7 @@ impl Generator {
     fn supply(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {
         let unit = self.pick(&dump.allocations).map(|a| exchange.names().unit(a.unit));
         let unit = match unit {
+            _ if !self.resting.is_empty() && self.one_in(6) => self.resting[0].clone(),
             Some(unit) if !self.one_in(5) => unit,
             Some(_) | None => UnitName {
                 market: self.market(),
@@ -299,8 +334,89 @@ impl Generator {
 
     fn cancel(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {
         let (bid, tenant) = self.bid(dump, exchange);
-        let mode = if self.one_in(2) { CancelMode::Keep } else { CancelMode::Release };
-        Command::CancelBid { tenant, bid, mode }
+        Command::CancelBid { tenant, bid, mode: self.cancel_mode(bid) }
+    }
+
+    fn cancel_mode(&mut self, bid: BidId) -> CancelMode {
+        let regroup = if self.gangs.contains(&bid) { 2 } else { 20 };
+        match (self.one_in(regroup), self.one_in(2)) {
+            (true, _) => CancelMode::Regroup,
+            (false, true) => CancelMode::Keep,
+            (false, false) => CancelMode::Release,
+        }
+    }
+
+    /// Ends a claim in one of the ways of R15, or nearly.
+    fn around_a_claim(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {
+        let claimed: Vec<_> = dump.allocations.iter().filter(|a| a.claim.is_some()).copied().collect();
+        let Some((node, bid)) = self.pick(&claimed).and_then(|node| Some((node, node.claim?))) else {
+            return self.place_bid();
+        };
+        let tenant_of = |bid| {
+            let view = exchange.view_bid(bid).expect("a bid of the dump");
+            exchange.names().account(view.tenant).clone()
+        };
+        let of = |bid| dump.bids.iter().find(|other| other.bid == bid).expect("a bid of the dump");
+        let (tenant, unit) = (tenant_of(bid), exchange.names().unit(node.unit));
+        let (provider, market, reserve) = (unit.provider.clone(), unit.market.clone(), self.reserve());
+        let capacity = self.rng.random_range(1..5);
+        match self.rng.random_range(0..12) {
+            0..=1 => Command::CancelBid { tenant, bid, mode: self.cancel_mode(bid) },
+            2 => {
+                let ceiling = Some(Price(self.rng.random_range(1..40) * self.tick));
+                Command::AmendBid { tenant, bid, ceiling, max_nodes: None }
+            }
+            3 => Command::AmendBid { tenant, bid, ceiling: None, max_nodes: Some(of(bid).held) },
+            4 => Command::PutOffer { provider: tenant, market, capacity, reserve },
+            5..=6 => {
+                Command::PutOffer { provider: self.provider(), market: self.market(), capacity, reserve }
+            }
+            7 => Command::PutOffer { provider, market, capacity: 5, reserve },
+            8 => Command::WithdrawUnit { provider, unit },
+            9 => Command::ReportUnitLost { provider, unit },
+            10 => Command::PutOffer {
+                provider,
+                market,
+                capacity,
+                reserve: Price(of(bid).ceiling.0 + self.tick),
+            },
+            _ => {
+                let ceiling = Some(Price(of(bid).ceiling.0 + self.rng.random_range(0..4) * self.tick));
+                Command::AmendBid { tenant: tenant_of(node.bid), bid: node.bid, ceiling, max_nodes: None }
+            }
+        }
+    }
+
+    /// Raises a bid of which a node is under notice, or lowers one that was raised so.
+    fn around_the_lock(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {
+        let noticed = |bid: BidId| dump.allocations.iter().any(|a| a.bid == bid && a.deadline.is_some());
+        let lowers = self.one_in(2);
+        let fits = |bid: &BidId, locked: Micros| if lowers { locked > Micros(0) } else { noticed(*bid) };
+        let bids = dump.bids.iter().filter(|bid| fits(&bid.bid, bid.ceiling_locked_until));
+        let bids: Vec<_> = bids.copied().collect();
+        let Some(bid) = self.pick(&bids) else { return self.amend(dump, exchange) };
+        let step = self.rng.random_range(1..10) * self.tick;
+        let ceiling = if lowers { bid.ceiling.0.saturating_sub(step) } else { bid.ceiling.0 + step };
+        let view = exchange.view_bid(bid.bid).expect("a bid of the dump");
+        let tenant = exchange.names().account(view.tenant).clone();
+        Command::AmendBid { tenant, bid: bid.bid, ceiling: Some(Price(ceiling)), max_nodes: None }
+    }
+
+    /// Resumes a unit or all units of an offer, most often units that rest.
+    fn resume(&mut self) -> Command {
+        let resting = self.rng.random_range(0..self.resting.len().max(1));
+        let unit = match self.resting.get(resting).cloned() {
+            Some(unit) if !self.one_in(8) => unit,
+            Some(_) | None => UnitName {
+                market: self.market(),
+                provider: self.provider(),
+                number: self.rng.random_range(1..8),
+            },
+        };
+        let provider = if self.one_in(15) { self.provider() } else { unit.provider.clone() };
+        let all = self.one_in(3);
+        let units = if all { RestingUnits::AllIn(unit.market) } else { RestingUnits::One(unit) };
+        Command::ResumeUnits { provider, units }
     }
 
     fn node(&mut self, dump: &StateDump, exchange: &Exchange) -> (AllocationId, AccountName, AccountName) {

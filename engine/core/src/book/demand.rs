@@ -42,15 +42,20 @@ pub(crate) struct Losing {
 }
 
 impl Demand {
-    /// Adds a bid with `nodes` of unmet demand, and sets `handle` if it is a plain bid. Returns true if the bid may
-    /// get a node or change a number. A plain bid worse than the best bids of two tenants can do neither, because
-    /// those bids could not be served.
+    /// Adds a bid with `nodes` of unmet demand, and sets `handle` if it is a plain bid. `losing` says if it counts in H
+    /// (R8). Returns true if the bid may get a node or change a number. A losing bid worse than the best losing bids of
+    /// two tenants can do neither, because those could not be served.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a bid is sorted by, at the one place that calls this"
+    )]
     pub(crate) fn insert(
         &mut self,
         bid: BidId,
         tenant: AccountId,
         queued: Queued,
         nodes: u32,
+        losing: bool,
         rank: Rank,
         handle: &mut Option<Handle>,
     ) -> bool {
@@ -64,6 +69,10 @@ impl Demand {
                 let at = self.plain.insert(bid, tenant, rank);
                 self.plain.set_nodes(at, nodes);
                 *handle = Some(at);
+                if !losing {
+                    self.plain.set_losing(at, false);
+                    return true;
+                }
                 self.rivals.insert(tenant, rank, at, &self.plain)
             }
         }
@@ -87,8 +96,8 @@ impl Demand {
                 None => false,
             },
             (Queued::Plain, Some(at)) => {
-                self.plain.remove(at);
-                self.rivals.remove(tenant, rank, &self.plain)
+                let losing = self.plain.remove(at);
+                !losing || self.rivals.remove(tenant, rank, &self.plain)
             }
             (Queued::Plain, None) => false,
         }
@@ -105,6 +114,25 @@ impl Demand {
             }
             (Queued::Plain, Some(at)) => self.plain.set_nodes(at, nodes),
             (Queued::Plain, None) => {}
+        }
+    }
+
+    /// Sets if a plain bid counts in H, if it is in the book. Returns true if that may change a number.
+    pub(crate) fn set_losing(
+        &mut self,
+        tenant: AccountId,
+        losing: bool,
+        rank: Rank,
+        handle: Option<Handle>,
+    ) -> bool {
+        let Some(at) = handle else { return false };
+        if self.plain.set_losing(at, losing) == losing {
+            return false;
+        }
+        if losing {
+            self.rivals.insert(tenant, rank, at, &self.plain)
+        } else {
+            self.rivals.remove(tenant, rank, &self.plain)
         }
     }
 

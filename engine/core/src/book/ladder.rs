@@ -75,6 +75,8 @@ struct Order {
     tenant: AccountId,
     /// The number of nodes it wants.
     nodes: u32,
+    /// True if it counts among the losing bids (R8).
+    losing: bool,
     /// The row of its price; [`NONE`] once the order is removed.
     row: u32,
     /// The neighbours in the row.
@@ -122,11 +124,14 @@ impl Ladder {
         let last = row.last;
         if last != NONE && self.orders[last].seq >= seq {
             let (before, next) = (RETURNED, RETURNED);
-            let order = self.orders.put(Order { bid, seq, tenant, nodes: 0, row: at, before, next });
+            let order =
+                self.orders.put(Order { bid, seq, tenant, nodes: 0, losing: true, row: at, before, next });
             row.returned.get_or_insert_default().insert(seq, order);
             return Handle::of(order);
         }
-        let order = self.orders.put(Order { bid, seq, tenant, nodes: 0, row: at, before: last, next: NONE });
+        let (before, next) = (last, NONE);
+        let order =
+            self.orders.put(Order { bid, seq, tenant, nodes: 0, losing: true, row: at, before, next });
         row.last = order;
         match last {
             NONE => row.first = order,
@@ -135,10 +140,10 @@ impl Ladder {
         Handle::of(order)
     }
 
-    /// Removes a bid. Each handle may be used once.
-    pub fn remove(&mut self, handle: Handle) {
+    /// Removes a bid. Each handle may be used once. Returns true if the bid counted among the losing bids.
+    pub fn remove(&mut self, handle: Handle) -> bool {
         let order = &mut self.orders[handle.order()];
-        let Order { seq, nodes, row: at, before, next, .. } = *order;
+        let Order { seq, nodes, losing, row: at, before, next, .. } = *order;
         order.row = NONE;
         self.orders.free(handle.order());
         self.len -= 1;
@@ -162,6 +167,7 @@ impl Ladder {
             self.prices.remove(row.price);
             self.rows.free(at);
         }
+        losing
     }
 
     /// Sets the number of nodes that a bid wants, which is 0 after it is inserted. Only
@@ -173,15 +179,23 @@ impl Ladder {
         row.nodes = row.nodes - u64::from(before) + u64::from(nodes);
     }
 
+    /// Sets if a bid counts among the losing bids, which it does after it is inserted. Returns if it did.
+    pub(crate) fn set_losing(&mut self, handle: Handle, losing: bool) -> bool {
+        std::mem::replace(&mut self.orders[handle.order()].losing, losing)
+    }
+
     /// Returns each price, the highest first, with the sum of the nodes that its bids want.
     pub fn levels(&self) -> impl Iterator<Item = (Price, u64)> {
         self.prices.iter().rev().map(|(price, row)| (price, self.rows[row].nodes))
     }
 
-    /// Returns true if the handle is that of a bid with this rank.
-    pub(crate) fn has(&self, handle: Handle, rank: Rank) -> bool {
+    /// Returns true if the handle is that of a losing bid with this rank.
+    pub(crate) fn has_losing(&self, handle: Handle, rank: Rank) -> bool {
         let order = &self.orders[handle.order()];
-        order.seq == rank.seq && order.row != NONE && self.rows[order.row].price == rank.ceiling.0
+        order.losing
+            && order.seq == rank.seq
+            && order.row != NONE
+            && self.rows[order.row].price == rank.ceiling.0
     }
 
     /// Returns the best bid.
@@ -206,9 +220,10 @@ impl Ladder {
         self.orders_after(Rank::FIRST).map(|(rank, order)| (rank, self.orders[order].bid))
     }
 
-    /// Returns the tenants of the bids after a rank, the best first.
-    pub(crate) fn tenants_after(&self, rank: Rank) -> impl Iterator<Item = (Rank, AccountId, Handle)> {
-        self.orders_after(rank).map(|(rank, order)| (rank, self.orders[order].tenant, Handle::of(order)))
+    /// Returns the tenants of the losing bids after a rank, the best first.
+    pub(crate) fn losing_after(&self, rank: Rank) -> impl Iterator<Item = (Rank, AccountId, Handle)> {
+        let losing = self.orders_after(rank).filter(|(_, order)| self.orders[*order].losing);
+        losing.map(|(rank, order)| (rank, self.orders[order].tenant, Handle::of(order)))
     }
 
     /// Returns the orders after a rank, the best first.
@@ -259,9 +274,9 @@ mod tests {
                     let at = random(naive.len().min(50) as u64) as usize;
                     let (rank, handle) =
                         naive.iter().nth(at).map(|(rank, (_, handle))| (*rank, *handle)).unwrap();
-                    assert!(ladder.has(handle, rank));
+                    assert!(ladder.has_losing(handle, rank));
                     ladder.remove(handle);
-                    assert!(!ladder.has(handle, rank));
+                    assert!(!ladder.has_losing(handle, rank));
                     naive.remove(&rank);
                     gone.push(rank);
                 }

@@ -1,4 +1,4 @@
-//! The best bids of two tenants, so that the price for one tenant need not skip its own bids (R8).
+//! The best losing bids of two tenants, so that the price for one tenant need not skip its own bids (R8).
 
 use crate::book::ladder::{Handle, Ladder, Rank};
 use crate::collections::id_map::Table;
@@ -7,7 +7,7 @@ use crate::types::units::AccountId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The best bids of the ladder down to `bound`, by tenant. There are as many as it takes to know two
+/// The best losing bids of the ladder down to `bound`, by tenant. There are as many as it takes to know two
 /// tenants, so bids far below cost nothing here.
 #[derive(Debug, Default)]
 pub(crate) struct Rivals {
@@ -28,8 +28,8 @@ pub(crate) struct Rivals {
 #[derive(Debug, Default)]
 struct Tenant {
     best: Option<Rank>,
-    /// Its bids with their handles. Some may no longer be on the ladder; they are skipped when they
-    /// come up.
+    /// Its bids with their handles. Some may no longer be losing bids of the ladder; they are skipped when
+    /// they come up.
     bids: BinaryHeap<Reverse<(Rank, Handle)>>,
     waiting: usize,
 }
@@ -40,7 +40,7 @@ const SLACK: usize = 32;
 const NEAR: usize = 32;
 
 impl Rivals {
-    /// Adds a bid that is already on `ladder`. Returns true if `top` changed.
+    /// Adds a losing bid of `ladder`. Returns true if `top` changed.
     pub(crate) fn insert(&mut self, tenant: AccountId, rank: Rank, handle: Handle, ladder: &Ladder) -> bool {
         if !self.knows(rank) {
             return false;
@@ -52,7 +52,7 @@ impl Rivals {
         self.find_top(rank)
     }
 
-    /// Removes a bid that is no longer on `ladder`. Returns true if `top` changed.
+    /// Removes a bid that is no longer a losing bid of `ladder`. Returns true if `top` changed.
     pub(crate) fn remove(&mut self, tenant: AccountId, rank: Rank, ladder: &Ladder) -> bool {
         if !self.knows(rank) {
             return false;
@@ -65,7 +65,7 @@ impl Rivals {
         }
         self.bests.remove(Reverse(rank));
         while let Some(Reverse((rank, handle))) = entry.bids.peek()
-            && !ladder.has(*handle, *rank)
+            && !ladder.has_losing(*handle, *rank)
         {
             entry.bids.pop();
         }
@@ -87,7 +87,12 @@ impl Rivals {
         entry.bids.push(Reverse((rank, handle)));
         entry.waiting += 1;
         if entry.bids.len() > 2 * entry.waiting + SLACK {
-            entry.bids.retain(|Reverse((rank, handle))| ladder.has(*handle, *rank));
+            // A bid that counts again is here twice.
+            let mut bids = std::mem::take(&mut entry.bids).into_vec();
+            bids.retain(|Reverse((rank, handle))| ladder.has_losing(*handle, *rank));
+            bids.sort_unstable();
+            bids.dedup();
+            entry.bids = bids.into();
         }
         if entry.best.is_none_or(|best| rank < best) {
             if let Some(best) = entry.best.replace(rank) {
@@ -99,7 +104,7 @@ impl Rivals {
 
     /// Keeps only the first bids of the ladder, if these belong to two tenants.
     fn narrow(&mut self, ladder: &Ladder) {
-        let near = || ladder.tenants_after(Rank::FIRST).take(NEAR);
+        let near = || ladder.losing_after(Rank::FIRST).take(NEAR);
         let mut tenants = near().map(|(_, tenant, _)| tenant);
         let first = tenants.next();
         if !tenants.any(|tenant| Some(tenant) != first) {
@@ -118,7 +123,7 @@ impl Rivals {
     fn widen(&mut self, ladder: &Ladder) {
         let Some(bound) = self.bound.filter(|_| self.bests.len() < 2) else { return };
         let least = self.known + self.known.max(NEAR);
-        let mut further = ladder.tenants_after(bound);
+        let mut further = ladder.losing_after(bound);
         while self.bests.len() < 2 || self.known < least {
             let Some((rank, tenant, handle)) = further.next() else {
                 self.bound = None;

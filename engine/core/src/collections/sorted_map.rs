@@ -195,8 +195,13 @@ impl<K: Copy + Ord> SortedSet<K> {
         self.0.insert(key, ());
     }
 
-    pub(crate) fn remove(&mut self, key: K) {
-        self.0.remove(key);
+    /// Removes a key. Returns true if the set had it.
+    pub(crate) fn remove(&mut self, key: K) -> bool {
+        self.0.remove(key).is_some()
+    }
+
+    pub(crate) fn contains(&self, key: K) -> bool {
+        self.0.at_most(key).is_some_and(|(found, ())| found == key)
     }
 
     pub(crate) fn first(&self) -> Option<K> {

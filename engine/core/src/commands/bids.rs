@@ -8,7 +8,7 @@ use crate::state::timers::Due;
 use crate::state::{Bid, BidTerms, Expiry};
 use crate::types::money::Price;
 use crate::types::reject::Reject;
-use crate::types::units::{AllocationId, BidId, MarketId};
+use crate::types::units::{AllocationId, BidId, MarketId, Micros};
 
 impl Exchange {
     pub(crate) fn place_bid(&mut self, bid: &PlaceBid) -> Result<(), Reject> {
@@ -154,6 +154,7 @@ impl Exchange {
             self.check_lower_ceiling(bid, ceiling)?;
         }
 
+        let locked_until = self.ceiling_lock(bid, old_ceiling, ceiling);
         let seq = self.seq;
         let bidder = self.bidder(id);
         let gets_another_rank = ceiling != old_ceiling || nodes > old_nodes;
@@ -164,28 +165,30 @@ impl Exchange {
         if gets_another_rank {
             bid.terms.seq = seq;
         }
+        bid.ceiling_locked_until = locked_until;
         (bid.terms.ceiling, bid.terms.max_nodes) = (ceiling, nodes);
         let bid_seq = bid.terms.seq;
+        self.last_settled.note_ceiling(id, old_ceiling);
         self.emit(Fact::BidAmended { bidder, ceiling, max_nodes: nodes, bid_seq });
         if nodes != old_nodes {
             self.forget_returns(id);
         }
         self.reindex_bid_and_nodes(id);
         if ceiling < old_ceiling {
-            self.drop_unaffordable_claims(id, old_ceiling);
+            self.drop_unaffordable_claims(id);
         }
-        self.shrink_claims(bidder, old_ceiling);
+        self.shrink_claims(id);
         if ceiling > old_ceiling {
             self.drop_outbid_claims(id);
         }
         Ok(())
     }
 
-    /// Refuses to lower a ceiling while a node is protected, or below the reserve of a held node
-    /// (R2).
+    /// Refuses to lower a ceiling while a node is protected, soon after a raise under notice, or below the
+    /// reserve of a held node (R2).
     fn check_lower_ceiling(&self, bid: &Bid, ceiling: Price) -> Result<(), Reject> {
         let live = || bid.live.iter().map(|id| self.allocation(id));
-        if live().any(|allocation| self.is_protected(allocation)) {
+        if live().any(|allocation| self.is_protected(allocation)) || self.now < bid.ceiling_locked_until {
             return Err(Reject::Protected);
         }
         let frozen = bid.notices.iter().map(|id| self.allocation(id).reserve);
@@ -194,6 +197,15 @@ impl Exchange {
             return Err(Reject::BelowReserve);
         }
         Ok(())
+    }
+
+    /// Returns the time until which the ceiling of a bid may not be lowered, after an amendment. A raise under notice
+    /// locks it for the longest `min_runtime` of the markets of the nodes under notice (R2).
+    fn ceiling_lock(&self, bid: &Bid, old_ceiling: Price, ceiling: Price) -> Micros {
+        let market_of = |id| self.market(self.allocation(id).unit.market);
+        let locks = bid.notices.iter().filter(|_| ceiling > old_ceiling);
+        let locks = locks.map(|id| self.now.after(market_of(id).rules.min_runtime));
+        locks.fold(bid.ceiling_locked_until, Micros::max)
     }
 
     /// Cancels what rescissions would give back to `max_nodes`: a tenant who amends it says how many
@@ -206,14 +218,12 @@ impl Exchange {
     }
 
     /// Drops the claims that the bid could not have made with its lowered ceiling (R2).
-    fn drop_unaffordable_claims(&mut self, id: BidId, old_ceiling: Price) {
-        let bidder = self.bidder(id);
+    fn drop_unaffordable_claims(&mut self, id: BidId) {
         for node in self.bid(id).claims.clone().iter() {
             let ceiling = self.bid(id).terms.ceiling;
             let reserve = self.offer(self.allocation(node).unit).reserve;
             let outbid = self.is_wanted_back(node) && ceiling < self.needed_against(node);
             if reserve > ceiling || outbid {
-                self.charge_for_claim(node, bidder, old_ceiling);
                 self.drop_claim(node, DropCause::Lowered);
             }
         }
@@ -221,14 +231,13 @@ impl Exchange {
 
     /// Drops claims until `max_nodes` is kept: the claim with the dearest victim first, then the
     /// oldest (R2).
-    fn shrink_claims(&mut self, bidder: Bidder, old_ceiling: Price) {
+    fn shrink_claims(&mut self, id: BidId) {
         loop {
-            let bid = self.bid(bidder.bid);
+            let bid = self.bid(id);
             if bid.live.len() + bid.claims.len() <= bid.terms.max_nodes {
                 return;
             }
-            let victim = self.dearest_victim(bidder.bid, None).expect("claims are what is too many");
-            self.charge_for_claim(victim, bidder, old_ceiling);
+            let victim = self.dearest_victim(id, None).expect("claims are what is too many");
             self.drop_claim(victim, DropCause::Shrunk);
         }
     }
@@ -248,6 +257,7 @@ impl Exchange {
         let release = match mode {
             CancelMode::Keep => false,
             CancelMode::Release => true,
+            CancelMode::Regroup => return self.regroup_bid(id),
             CancelMode::Unknown(_) => return Err(Reject::BadMode),
         };
         let bid = record.active().ok_or(Reject::Closed)?;
@@ -262,14 +272,31 @@ impl Exchange {
         }
         self.give_up_claims(id, DropCause::Cancelled);
         if release {
-            let bid = self.bid(id);
-            let mut nodes: Vec<AllocationId> = bid.live.iter().chain(bid.notices.iter()).collect();
-            nodes.sort_unstable();
-            for node in nodes {
-                self.end(node, EndReason::Released);
-            }
+            self.end_all_nodes(id, EndReason::Released);
         }
         Ok(())
+    }
+
+    /// Ends what a gang holds. Its search goes on, so that it waits for its minimum again (R14).
+    fn regroup_bid(&mut self, id: BidId) -> Result<(), Reject> {
+        let bid = self.bid_of_caller(id)?.active().filter(|bid| bid.searching).ok_or(Reject::Closed)?;
+        if bid.least() == 1 {
+            return Err(Reject::NotAGang);
+        }
+
+        self.give_up_claims(id, DropCause::Regrouped);
+        self.end_all_nodes(id, EndReason::Regrouped);
+        Ok(())
+    }
+
+    /// Ends the nodes of a bid, live and under notice, by number.
+    fn end_all_nodes(&mut self, id: BidId, reason: EndReason) {
+        let bid = self.bid(id);
+        let mut nodes: Vec<AllocationId> = bid.live.iter().chain(bid.notices.iter()).collect();
+        nodes.sort_unstable();
+        for node in nodes {
+            self.end(node, reason);
+        }
     }
 
     pub(crate) fn expire(&mut self, id: BidId) {
@@ -278,12 +305,7 @@ impl Exchange {
     }
 
     fn give_up_claims(&mut self, id: BidId, cause: DropCause) {
-        if self.bid(id).claims.is_empty() {
-            return;
-        }
-        let bidder = self.bidder(id);
         for node in self.bid(id).claims.clone().iter() {
-            self.charge_for_claim(node, bidder, self.bid(id).terms.ceiling);
             self.drop_claim(node, cause);
         }
     }

@@ -7,7 +7,7 @@ use crate::state::Bid;
 use crate::types::market_rules::MarketRules;
 use crate::types::market_state::MarketState;
 use crate::types::reject::Reject;
-use crate::types::units::{BidId, InstanceType, MarketId, MarketName};
+use crate::types::units::{AccountId, BidId, InstanceType, MarketId, MarketName, UnitId};
 
 impl Exchange {
     pub(crate) fn open_market(&mut self, name: &MarketName, changes: &[RuleChange]) -> Result<(), Reject> {
@@ -46,9 +46,20 @@ impl Exchange {
 
         self.market_mut(id).state = MarketState::Closing(self.seq);
         self.emit(Fact::MarketClosing { market: id });
+        self.remove_resting_units(id);
         self.dirty.insert(id);
         self.note_if_emptied(id);
         Ok(())
+    }
+
+    /// Removes the resting units of a market that closes (R11).
+    fn remove_resting_units(&mut self, market: MarketId) {
+        let providers: Vec<AccountId> = self.market(market).offers.keys().copied().collect();
+        for provider in providers {
+            for number in self.resting_units(market, provider) {
+                self.remove_unit(UnitId { market, provider, number });
+            }
+        }
     }
 
     /// Notes a closing market that has no units left, so that settling ends it.

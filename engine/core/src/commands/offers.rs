@@ -1,7 +1,8 @@
-//! Commands of providers: put an offer, withdraw a unit, report a unit lost (R11).
+//! Commands of providers: put an offer, withdraw, resume or lose units (R11).
 
 use crate::collections::dense_map::DenseMap;
 use crate::collections::sorted_map::SortedSet;
+use crate::command::RestingUnits;
 use crate::event::{DropCause, EndReason, Fact, NoticeReason};
 use crate::exchange::Exchange;
 use crate::state::{Offer, Unit};
@@ -66,6 +67,7 @@ impl Exchange {
             last_number: 0,
             units: DenseMap::default(),
             free: SortedSet::default(),
+            resting: SortedSet::default(),
             leaving: 0,
             notices: 0,
         });
@@ -89,6 +91,7 @@ impl Exchange {
         let seq = self.seq;
         let offer = &self.market(market).offers[&provider];
         let (old_reserve, old_place) = (offer.reserve, offer.place);
+        self.last_settled.note_reserve(market, provider, old_reserve);
         let book = &mut self.market_mut(market).book;
         book.free.set(old_reserve, old_place, provider, 0);
         book.free.set_floor(old_reserve, provider, false);
@@ -104,6 +107,7 @@ impl Exchange {
     }
 
     fn apply_reserve(&mut self, id: AllocationId, reserve: Price) {
+        self.note_billed(id);
         let allocation = self.allocation_mut(id);
         let live = allocation.notice.is_none();
         allocation.reserve = allocation.reserve.min(reserve);
@@ -167,16 +171,17 @@ impl Exchange {
         self.emit(Fact::UnitAdded { unit: UnitId { market, provider, number }, reserve });
     }
 
-    /// Lowers the capacity: free units first, then notices without a claim, then claims and
-    /// allocations in the order of R4.
+    /// Lowers the capacity: resting units first, then free units, then notices without a claim, then claims
+    /// and allocations in the order of R4.
     fn lower_capacity(&mut self, market: MarketId, provider: AccountId, by: u64) {
         if by == 0 {
             return;
         }
         let offer = &self.market(market).offers[&provider];
-        if by <= offer.free.len() as u64 {
-            // Free units are enough, so the others need not be read.
-            let numbers: Vec<u64> = offer.free.iter().rev().take(by as usize).collect();
+        if by <= (offer.resting.len() + offer.free.len()) as u64 {
+            // Units without a node are enough, so the others need not be read.
+            let without_node = offer.resting.iter().rev().chain(offer.free.iter().rev());
+            let numbers: Vec<u64> = without_node.take(by as usize).collect();
             for number in numbers {
                 self.withdraw(UnitId { market, provider, number });
             }
@@ -185,8 +190,11 @@ impl Exchange {
         let staying = offer.units.iter().filter(|(_, unit)| !unit.leaving);
         let mut order: Vec<(GiveUpOrder, u64)> = staying
             .map(|(number, unit)| {
-                let order =
-                    unit.allocation.map_or(GiveUpOrder::Free(Reverse(number)), |id| self.give_up_order(id));
+                let order = match unit.allocation {
+                    Some(id) => self.give_up_order(id),
+                    None if offer.resting.contains(number) => GiveUpOrder::Resting(Reverse(number)),
+                    None => GiveUpOrder::Free(Reverse(number)),
+                };
                 (order, number)
             })
             .collect();
@@ -208,8 +216,8 @@ impl Exchange {
         }
     }
 
-    /// Withdraws a unit. A free unit goes at once, any other when its node ends; its holder gets a
-    /// notice unless it has one.
+    /// Withdraws a unit. A unit without a node goes at once, any other when its node ends; its holder gets
+    /// a notice unless it has one.
     fn withdraw(&mut self, id: UnitId) {
         let offer = self.offer_mut(id);
         let unit = offer.units.get_mut(id.number).expect("a unit to withdraw");
@@ -233,9 +241,12 @@ impl Exchange {
         let offer = self.offer_mut(id);
         let unit = offer.units.remove(id.number).expect("a unit to remove");
         offer.free.remove(id.number);
+        let rested = offer.resting.remove(id.number);
         offer.leaving -= u64::from(unit.leaving);
         let is_last_unit_gone = offer.units.is_empty();
-        self.market_mut(id.market).units -= 1;
+        let market = self.market_mut(id.market);
+        market.units -= 1;
+        market.resting -= u64::from(rested);
         self.reindex_offer(id.market, id.provider);
         self.emit(Fact::UnitRemoved { unit: id });
         if is_last_unit_gone {
@@ -269,6 +280,43 @@ impl Exchange {
         Ok(())
     }
 
+    pub(crate) fn resume_units(&mut self, units: &RestingUnits) -> Result<(), Reject> {
+        match units {
+            RestingUnits::One(unit) => {
+                let id = self.unit_of_caller(unit)?;
+                if !self.offer(id).resting.contains(id.number) {
+                    return Err(Reject::NotResting);
+                }
+
+                self.resume(id);
+            }
+            RestingUnits::AllIn(market) => {
+                let (provider, market) = (self.caller, self.market_named(market)?);
+
+                for number in self.resting_units(market, provider) {
+                    self.resume(UnitId { market, provider, number });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the numbers of the resting units of an offer.
+    pub(crate) fn resting_units(&self, market: MarketId, provider: AccountId) -> Vec<u64> {
+        let offer = self.market(market).offers.get(&provider);
+        offer.map_or(Vec::new(), |offer| offer.resting.iter().collect())
+    }
+
+    /// Makes a resting unit free.
+    fn resume(&mut self, unit: UnitId) {
+        let offer = self.offer_mut(unit);
+        offer.resting.remove(unit.number);
+        offer.free.insert(unit.number);
+        self.market_mut(unit.market).resting -= 1;
+        self.emit(Fact::UnitResumed { unit });
+        self.reindex_offer(unit.market, unit.provider);
+    }
+
     pub(crate) fn report_unit_lost(&mut self, unit: &UnitName) -> Result<(), Reject> {
         let id = self.unit_of_caller(unit)?;
 
@@ -283,6 +331,7 @@ impl Exchange {
 /// The order in which an offer gives up units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum GiveUpOrder {
+    Resting(Reverse<u64>),
     Free(Reverse<u64>),
     Unclaimed(Reverse<AllocationId>),
     Held(Price, Held),

@@ -4,7 +4,7 @@ use crate::exchange::Exchange;
 use crate::state::bids::BidRecord;
 use crate::state::{Allocation, BidTerms};
 use crate::types::state_dump::{AllocationDump, AllocationState, BidDump, MarketDump, StateDump};
-use crate::types::units::{AllocationId, BidId, MarketId};
+use crate::types::units::{AllocationId, BidId, MarketId, Micros};
 
 impl Exchange {
     pub(crate) fn dump_state(&self) -> StateDump {
@@ -51,5 +51,8 @@ fn dump_bid(id: BidId, record: BidRecord<'_>) -> BidDump {
         max_nodes,
         ceiling,
         searching: record.searching(),
+        ceiling_locked_until: bid
+            .filter(|bid| bid.searching)
+            .map_or(Micros(0), |bid| bid.ceiling_locked_until),
     }
 }

@@ -51,6 +51,13 @@ pub enum RefusalDetail {
     },
     /// The ceiling below which the bid cannot go while one of its nodes is protected.
     Ceiling(Price),
+    /// The ceiling below which the bid cannot go for a time, because it was raised while a node was under notice.
+    LockedCeiling {
+        /// The ceiling of the bid.
+        ceiling: Price,
+        /// The time from which it may be lowered again.
+        until: Micros,
+    },
 }
 
 impl Exchange {
@@ -113,7 +120,12 @@ impl Exchange {
             return Some(RefusalDetail::HeldNodes { live: bid.live.len() as u32, min_nodes: bid.min_nodes });
         }
         if reject == Reject::Protected {
-            return Some(RefusalDetail::Ceiling(bid.ceiling));
+            let protected = bid.live.iter().any(|id| self.is_protected(self.allocation(*id)));
+            let lock = bid.ceiling_locked_until.filter(|_| !protected);
+            return Some(match lock {
+                Some(until) => RefusalDetail::LockedCeiling { ceiling: bid.ceiling, until },
+                None => RefusalDetail::Ceiling(bid.ceiling),
+            });
         }
         let mut markets = match &bid.scope {
             Scope::Markets(markets) => markets.to_vec(),

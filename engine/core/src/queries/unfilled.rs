@@ -117,7 +117,7 @@ impl Exchange {
         let market = self.market(market);
         let mut staying = 0;
         let offers = market.book.free.providers();
-        let others = offers.map(|provider| market.offers[&provider].capacity());
+        let others = offers.map(|provider| market.offers[&provider].for_sale());
         let enough = others.into_iter().any(|capacity| {
             staying += capacity;
             staying > own as u64

@@ -14,6 +14,17 @@ use crate::types::units::{
     AccountId, AccountName, AllocationId, BidId, ClientKey, MarketId, MarketName, Micros, Seq, UnitId,
 };
 
+/// The cost of a running node up to an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accrual {
+    /// The number of the allocation.
+    pub allocation: AllocationId,
+    /// The cost, unrounded.
+    pub bill: Bill,
+    /// The operator's fee that a charge would have (R15), in hundredths of a percent.
+    pub fee_bps: u64,
+}
+
 /// A bid as its tenant sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BidView {
@@ -45,6 +56,9 @@ pub struct BidView {
     pub under_notice: Vec<AllocationId>,
     /// The nodes under notice on which it has a claim.
     pub claims: Vec<AllocationId>,
+    /// The time until which the ceiling may not be lowered after a raise under notice, in microseconds since 1970; None if
+    /// that time has passed, or if there was no such raise (R2).
+    pub ceiling_locked_until: Option<Micros>,
 }
 
 /// An allocation that has not ended.
@@ -96,7 +110,7 @@ pub struct OfferView {
     pub market: MarketId,
     /// The account that offers.
     pub provider: AccountId,
-    /// The units that are not leaving: those that are free, allocated and under notice.
+    /// The units that are not leaving: those that are free, allocated, under notice and resting.
     pub capacity: u64,
     /// The reserve, in micro-dollars per node-hour.
     pub reserve: Price,
@@ -106,6 +120,8 @@ pub struct OfferView {
     pub allocated: u64,
     /// The number of units under notice that stay.
     pub notice: u64,
+    /// The number of units that rest until they are resumed (R11).
+    pub resting: u64,
     /// The number of units that go when their notice ends; not part of `capacity`.
     pub leaving: u64,
 }
@@ -117,7 +133,9 @@ pub struct UnitView {
     pub unit: UnitId,
     /// True if the unit goes when its notice ends (R11).
     pub leaving: bool,
-    /// The allocation that holds the unit; None if the unit is free.
+    /// True if the unit rests until it is resumed (R11).
+    pub resting: bool,
+    /// The allocation that holds the unit; None if the unit is free or rests.
     pub allocation: Option<AllocationId>,
     /// True if that allocation is under notice.
     pub under_notice: bool,
@@ -199,6 +217,9 @@ impl Exchange {
             live: nodes(|bid| &bid.live),
             under_notice: nodes(|bid| &bid.notices),
             claims: nodes(|bid| &bid.claims),
+            ceiling_locked_until: bid
+                .filter(|bid| bid.searching && bid.ceiling_locked_until > self.now)
+                .map(|bid| bid.ceiling_locked_until),
         })
     }
 
@@ -256,10 +277,20 @@ impl Exchange {
         })
     }
 
-    /// Returns the cost of all running nodes up to now, by number, unrounded.
-    pub fn accruals(&self) -> Vec<(AllocationId, Bill)> {
+    /// Returns the cost of all running nodes up to now, by number.
+    pub fn accruals(&self) -> Vec<Accrual> {
         let running = self.allocations.iter().filter(|(_, a)| a.running.is_some());
-        running.map(|(id, allocation)| (id, self.accrued(allocation, self.now))).collect()
+        let accrual = |(id, allocation): (AllocationId, &Allocation)| Accrual {
+            allocation: id,
+            bill: self.accrued(allocation, self.now),
+            fee_bps: self.market(allocation.unit.market).rules.fee_bps,
+        };
+        running.map(accrual).collect()
+    }
+
+    /// Returns true if a node is running.
+    pub fn has_running_nodes(&self) -> bool {
+        self.allocations.iter().any(|(_, a)| a.running.is_some())
     }
 
     /// Returns the unrounded cost of a node up to an instant that no command has reached yet, if nothing happens
@@ -279,6 +310,7 @@ impl Exchange {
             free: offer.free.len() as u64,
             allocated: offer.allocated(),
             notice: offer.notices,
+            resting: offer.resting.len() as u64,
             leaving: offer.leaving,
         })
     }
@@ -291,10 +323,13 @@ impl Exchange {
         after: u64,
     ) -> impl Iterator<Item = UnitView> {
         let offer = self.market(market).offers.get(&provider);
-        let units = offer.into_iter().flat_map(move |offer| offer.units.iter_after(after));
-        units.map(move |(number, unit)| UnitView {
+        let units = offer.into_iter().flat_map(move |offer| {
+            offer.units.iter_after(after).map(move |(number, unit)| (offer, number, unit))
+        });
+        units.map(move |(offer, number, unit)| UnitView {
             unit: UnitId { market, provider, number },
             leaving: unit.leaving,
+            resting: offer.resting.contains(number),
             allocation: unit.allocation,
             under_notice: unit.allocation.is_some_and(|id| self.allocation(id).notice.is_some()),
         })

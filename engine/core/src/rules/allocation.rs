@@ -63,6 +63,7 @@ impl Exchange {
             EndReason::UnitLost => Some(DropCause::UnitLost),
             EndReason::StartTimeout => Some(DropCause::StartTimeout),
             EndReason::Released
+            | EndReason::Regrouped
             | EndReason::Outbid
             | EndReason::CapacityWithdrawn
             | EndReason::ReserveRaised => None,
@@ -74,10 +75,12 @@ impl Exchange {
         let charge = self.final_charge(id, reason);
         self.unindex_allocation(id);
         let allocation = self.allocations.remove(id).expect("an allocation to end");
-        let under_notice = allocation.notice.is_some();
         let bid = self.bid_mut(node.bid);
-        if under_notice {
+        if let Some(notice) = allocation.notice {
             bid.notices.remove(id);
+            if reason == EndReason::Regrouped && notice.returns {
+                bid.terms.max_nodes += 1;
+            }
         } else {
             bid.live.remove(id);
             if reason == EndReason::Released || lost.is_some() && bid.terms.closes {
@@ -91,28 +94,37 @@ impl Exchange {
         }
         self.reindex_bid(node.bid);
         self.close_if_done(node.bid);
-        self.vacate(node.unit, lost.is_some(), claimed.map(|by| by.bid));
+        if let (Some(by), true) = (claimed, lost.is_some()) {
+            self.reindex_bid(by.bid);
+        }
+        self.vacate(node.unit, reason, claimed.filter(|_| lost.is_none()).map(|by| by.bid));
     }
 
-    /// Updates a unit whose allocation has ended: it goes, is handed over, or becomes free.
-    fn vacate(&mut self, unit: UnitId, lost: bool, claimed_by: Option<BidId>) {
+    /// Updates a unit whose allocation has ended: it goes, rests, is handed over, or becomes free.
+    fn vacate(&mut self, unit: UnitId, reason: EndReason, claimed_by: Option<BidId>) {
+        let is_open = self.is_open(unit.market);
         let offer = self.offer_mut(unit);
         let vacant = offer.units.get_mut(unit.number).expect("the unit of an allocation");
         vacant.allocation = None;
-        if lost || vacant.leaving {
+        let never_started = reason == EndReason::StartTimeout;
+        if vacant.leaving || reason == EndReason::UnitLost || never_started && !is_open {
             self.remove_unit(unit);
-            if let Some(bid) = claimed_by {
-                self.reindex_bid(bid);
-            }
-            return;
+        } else if never_started {
+            self.rest(unit);
+        } else if let Some(bid) = claimed_by {
+            self.allocate(bid, unit);
+        } else {
+            offer.free.insert(unit.number);
+            self.reindex_offer(unit.market, unit.provider);
         }
-        match claimed_by {
-            Some(bid) => self.allocate(bid, unit),
-            None => {
-                offer.free.insert(unit.number);
-                self.reindex_offer(unit.market, unit.provider);
-            }
-        }
+    }
+
+    /// Keeps a unit from being sold until its provider resumes it (R11).
+    fn rest(&mut self, unit: UnitId) {
+        self.offer_mut(unit).resting.insert(unit.number);
+        self.market_mut(unit.market).resting += 1;
+        self.emit(Fact::UnitResting { unit });
+        self.reindex_offer(unit.market, unit.provider);
     }
 
     /// Closes a searching bid that wants no more nodes, if no notice could change that (R14).

@@ -1,18 +1,17 @@
 //! Bills nodes and claims (R15), with the reserve that counts for them (R11).
 
-use crate::event::{Bidder, ChargeReason, EndReason, Fact};
+use crate::event::{Bidder, ChargeReason, DropCause, EndReason, Fact};
 use crate::exchange::Exchange;
 use crate::settlement_details::{ClosedNode, SettlementDetail};
-use crate::state::meter::Terms;
 use crate::state::timers::Due;
 use crate::state::{Allocation, Running};
-use crate::types::money::{Bill, Price};
+use crate::types::money::Bill;
 use crate::types::units::{AccountId, AllocationId, Micros, UnitId};
 
 impl Exchange {
     /// Starts the billing of a node.
     pub(crate) fn start_meter(&mut self, id: AllocationId) {
-        let terms = self.terms(id);
+        let terms = self.allocation(id).terms();
         let (now, market) = (self.now, self.allocation(id).unit.market);
         let meter = &mut self.market_mut(market).meter;
         meter.enter(now, terms);
@@ -20,11 +19,17 @@ impl Exchange {
         self.allocation_mut(id).running = Some(Running { terms, base });
     }
 
-    /// Updates the meter after a change of what determines the price of a node: its reserve, a
-    /// notice, or its ceiling while under notice.
+    /// Notes the price of a node as last settled. Call it before each change of what determines the price: its
+    /// reserve, or the end of a notice.
+    pub(crate) fn note_billed(&mut self, id: AllocationId) {
+        let billed = self.billed(self.allocation(id));
+        self.last_settled.note_billed(id, billed);
+    }
+
+    /// Updates the meter after a change of what determines the price of a node.
     pub(crate) fn remeter(&mut self, id: AllocationId) {
         let Some(before) = self.allocation(id).running else { return };
-        let terms = self.terms(id);
+        let terms = self.allocation(id).terms();
         if terms == before.terms {
             return;
         }
@@ -35,13 +40,6 @@ impl Exchange {
         let base = cost - meter.reading(now, terms);
         meter.leave(before.terms);
         self.allocation_mut(id).running = Some(Running { terms, base });
-    }
-
-    /// Returns what determines the price of a node. A live node costs at most L, which is at most its
-    /// ceiling; under notice the ceiling limits the price.
-    fn terms(&self, id: AllocationId) -> Terms {
-        let Allocation { tenant, reserve, notice, bid, .. } = *self.allocation(id);
-        Terms { tenant, reserve, cap: notice.map(|_| self.bid(bid).terms.ceiling) }
     }
 
     /// Returns the cost of a node so far. Zero before it is ready.
@@ -59,8 +57,8 @@ impl Exchange {
         let mut missing = Micros(0);
         let mut bill = used;
         match (reason, allocation.ready) {
-            // A node that is released without a notice is billed for at least `min_charge`.
-            (EndReason::Released, ready) if allocation.notice.is_none() => {
+            // A node that its tenant gives back without a notice is billed for at least `min_charge`.
+            (EndReason::Released | EndReason::Regrouped, ready) if allocation.notice.is_none() => {
                 let ran = ready.map_or(Micros(0), |ready| self.now.since(ready));
                 missing = self.market(unit.market).rules.min_charge.since(ran);
                 bill += price.over(missing);
@@ -86,12 +84,13 @@ impl Exchange {
         self.charge(id, unit, tenant, bill, reason.into())
     }
 
-    /// Charges a claim that its tenant gives up: `min_charge` at the price that its bid would have
-    /// paid there, as last settled. `ceiling` is the bid's ceiling at that time.
-    pub(crate) fn charge_for_claim(&mut self, node: AllocationId, by: Bidder, ceiling: Price) {
+    /// Charges a claim that ends: `min_charge` at the price that its bid would have paid there, as last settled.
+    pub(crate) fn charge_for_claim(&mut self, node: AllocationId, by: Bidder) {
         let unit = self.allocation(node).unit;
         let market = self.market(unit.market);
-        let price = market.meter.tariff().price_for(by.tenant).max(self.offer(unit).reserve);
+        let ceiling = self.last_settled.ceiling(by.bid, self.bid(by.bid).terms.ceiling);
+        let reserve = self.last_settled.reserve(unit.market, unit.provider, self.offer(unit).reserve);
+        let price = market.meter.tariff().price_for(by.tenant).max(reserve);
         let (price, span) = (ceiling.min(price), market.rules.min_charge);
         let bill = price.over(span);
         if let Some(charge) = self.charge(node, unit, by.tenant, bill, ChargeReason::ClaimDropped) {
@@ -133,11 +132,34 @@ impl Exchange {
 
     /// Ends that delay: the offer's reserve counts from now on.
     pub(crate) fn reserve_counts(&mut self, id: AllocationId) {
+        self.note_billed(id);
         let reserve = self.offer(self.allocation(id).unit).reserve;
         let allocation = self.allocation_mut(id);
         allocation.raise_at = None;
         allocation.reserve = reserve;
         self.remeter(id);
         self.reindex_allocation(id);
+    }
+}
+
+impl DropCause {
+    /// Returns true if a claim that ends for this cause costs `min_charge` (R15). Only a rescue by a free unit of the same
+    /// provider is free of charge, although its cause is [`DropCause::Rescued`].
+    pub(crate) fn is_charged(self) -> bool {
+        match self {
+            DropCause::Rescued
+            | DropCause::Lowered
+            | DropCause::Shrunk
+            | DropCause::Cancelled
+            | DropCause::Expired
+            | DropCause::Regrouped
+            | DropCause::OwnSupply => true,
+            DropCause::HolderBack
+            | DropCause::HolderRaised
+            | DropCause::ReserveRaised
+            | DropCause::CapacityWithdrawn
+            | DropCause::UnitLost
+            | DropCause::StartTimeout => false,
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::exchange::Exchange;
 use crate::state::BidTerms;
 use crate::types::money::Price;
 use crate::types::units::{AccountId, AllocationId, BidId, MarketId, Micros};
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 /// A node that a bid can get, and the ceiling that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,16 +147,30 @@ impl Exchange {
     /// Returns how many of `nodes` a bid would take in a market now, and how many of these only after a notice.
     pub(crate) fn would_take(&self, market: MarketId, ceiling: Price, nodes: u32) -> (u32, u32) {
         let is_instant = self.market(market).rules.notice == Micros(0);
-        let taken = self.takings(market, ceiling).take(nodes as usize);
-        taken.fold((0, 0), |(all, later), o| {
-            let waits = match o.kind {
-                CandidateKind::Free(..) => false,
-                CandidateKind::Standing(_) => true,
+        let taken: Vec<Candidate> = self.takings(market, ceiling).take(nodes as usize).collect();
+        let (mut free_taken, mut claimed) = (0, Vec::new());
+        for candidate in &taken {
+            match candidate.kind {
+                CandidateKind::Free(..) => free_taken += 1,
+                CandidateKind::Standing(node) => claimed.push(node),
                 // A victim is unprotected (R4), so its notice lasts exactly `rules.notice`.
-                CandidateKind::Displace(victim) => victim.claimed || !is_instant,
-            };
-            (all + 1, later + u32::from(waits))
-        })
+                CandidateKind::Displace(victim) if victim.claimed || !is_instant => {
+                    claimed.push(victim.allocation)
+                }
+                CandidateKind::Displace(_) => {}
+            }
+        }
+        // A free unit that was left for a cheaper claim may rescue the bid in the same settlement, since R6 looks at the
+        // holder of the claimed node.
+        claimed.sort_by_key(|node| {
+            Reverse((self.bid(self.allocation(*node).bid).terms.ceiling, Reverse(*node)))
+        });
+        let mut free =
+            self.free_units(market).skip(free_taken).take_while(|free| free.needed <= ceiling).peekable();
+        let is_rescued =
+            |node: &&AllocationId| free.next_if(|free| free.needed <= self.needed_against(**node)).is_some();
+        let rescued = claimed.iter().take_while(is_rescued).count();
+        (taken.len() as u32, (claimed.len() - rescued) as u32)
     }
 
     /// Returns what a gang would take at once in a market to have `nodes`, if its ceiling allows it (R12).

@@ -38,6 +38,7 @@ impl Exchange {
         assert_eq!(bid.queued, bid.queue(), "the queue of bid {id}");
         if bid.queued.is_some() {
             assert_eq!(bid.queued_nodes, bid.unmet(), "the queued nodes of bid {id}");
+            assert_eq!(bid.queued_losing, self.is_losing(bid), "bid {id} counts in H");
         }
         if !bid.rescue_is_stale {
             let mut markets = self.markets_of(id).iter();

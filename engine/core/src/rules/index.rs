@@ -88,8 +88,11 @@ impl Exchange {
         let (queued, unmet) = (bid.queue(), bid.unmet());
         if bid.queued != queued {
             self.requeue(id, queued);
-        } else if bid.queued_nodes != unmet && queued.is_some() {
-            self.count_unmet(id, unmet);
+        } else if queued.is_some() {
+            if bid.queued_nodes != unmet {
+                self.count_unmet(id, unmet);
+            }
+            self.count_losing(id);
         }
         let bid = self.bid(id);
         let (has_ended, notices) = (bid.has_ended(), bid.notices.clone());
@@ -114,18 +117,19 @@ impl Exchange {
     }
 
     fn requeue(&mut self, id: BidId, queued: Option<Queued>) {
+        let losing = self.is_losing(self.bid(id));
         let Exchange { bids, markets, scopes, dirty, .. } = self;
         let bid = bids.get_mut(id).expect("an active bid");
         let before = std::mem::replace(&mut bid.queued, queued);
         let (tenant, rank, unmet) = (bid.terms.tenant, bid.rank(), bid.unmet());
-        bid.queued_nodes = unmet;
+        (bid.queued_nodes, bid.queued_losing) = (unmet, losing);
         for (at, id_of_market) in scopes.markets(bid.terms.scope).iter().enumerate() {
             let market = &mut markets[id_of_market.0 as usize];
             let queued = queued.filter(|_| market.serves(id, tenant));
             let (demand, handle) = (&mut market.book.demand, bid.handle(at));
             let removed = before.is_some_and(|before| demand.remove(tenant, before, rank, handle));
             let inserted =
-                queued.is_some_and(|queued| demand.insert(id, tenant, queued, unmet, rank, handle));
+                queued.is_some_and(|queued| demand.insert(id, tenant, queued, unmet, losing, rank, handle));
             if removed || inserted {
                 dirty.insert(*id_of_market);
             }
@@ -143,6 +147,32 @@ impl Exchange {
         }
     }
 
+    /// Returns true if the unmet demand of a bid counts in H (R8): it is more than what providers' notices gave back.
+    pub(super) fn is_losing(&self, bid: &Bid) -> bool {
+        if bid.notices.is_empty() {
+            return bid.unmet() > 0;
+        }
+        let notices = bid.notices.iter().filter_map(|id| self.allocation(id).notice);
+        bid.unmet() > notices.filter(|notice| notice.is_of_provider()).count() as u32
+    }
+
+    /// Counts a bid among the losing bids of its markets, or no longer. The place of the bid stays.
+    fn count_losing(&mut self, id: BidId) {
+        let losing = self.is_losing(self.bid(id));
+        let Exchange { bids, markets, scopes, dirty, .. } = self;
+        let bid = bids.get_mut(id).expect("an active bid");
+        if std::mem::replace(&mut bid.queued_losing, losing) == losing {
+            return;
+        }
+        let (tenant, rank) = (bid.terms.tenant, bid.rank());
+        for (at, market) in scopes.markets(bid.terms.scope).iter().enumerate() {
+            let demand = &mut markets[market.0 as usize].book.demand;
+            if demand.set_losing(tenant, losing, rank, *bid.handle(at)) {
+                dirty.insert(*market);
+            }
+        }
+    }
+
     /// Reindexes a bid after a change of its ceiling, with its nodes and claims, and with the claimants of its
     /// nodes.
     pub(crate) fn reindex_bid_and_nodes(&mut self, id: BidId) {
@@ -153,7 +183,6 @@ impl Exchange {
             self.reindex_allocation(node);
         }
         for node in self.bid(id).notices.clone().iter() {
-            self.remeter(node);
             if let Some(claim) = self.allocation(node).claim() {
                 self.reindex_rescue(claim.by.bid);
             }
@@ -243,13 +272,14 @@ impl Exchange {
     /// Reindexes a bid in one of its markets, after a change of whether the market serves it.
     pub(crate) fn requeue_bid_in(&mut self, id: BidId, market: MarketId) {
         let bid = self.bid(id);
-        let (tenant, rank, unmet) = (bid.terms.tenant, bid.rank(), bid.queued_nodes);
+        let (tenant, rank, unmet, losing) =
+            (bid.terms.tenant, bid.rank(), bid.queued_nodes, bid.queued_losing);
         if let Some(queued) = bid.queued {
             let serves = self.market(market).serves(id, tenant);
             let (demand, handle) = self.demand_of(id, market);
             demand.remove(tenant, queued, rank, handle);
             if serves {
-                demand.insert(id, tenant, queued, unmet, rank, handle);
+                demand.insert(id, tenant, queued, unmet, losing, rank, handle);
             }
             self.dirty.insert(market);
         }
@@ -268,7 +298,7 @@ impl Exchange {
     pub(crate) fn reindex_offer(&mut self, market: MarketId, provider: AccountId) {
         let offer = &self.market(market).offers[&provider];
         let (reserve, place) = (offer.reserve, offer.place);
-        let (free, offered) = (offer.free.len() as u64, offer.capacity() > 0);
+        let (free, offered) = (offer.free.len() as u64, offer.for_sale() > 0);
         let book = &mut self.market_mut(market).book;
         book.free.set(reserve, place, provider, free);
         book.free.set_floor(reserve, provider, offered);
@@ -280,6 +310,6 @@ impl Bid {
     /// Returns the market in which the claims of a rescued bid must be: for a gang only this one
     /// (R12).
     pub(crate) fn rescue_market(&self, market: MarketId) -> Option<MarketId> {
-        (self.terms.min_nodes.min(self.terms.max_nodes) > 1).then_some(market)
+        (self.least() > 1).then_some(market)
     }
 }

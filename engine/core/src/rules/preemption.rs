@@ -38,6 +38,7 @@ impl Exchange {
         let (bid_id, protected_until) = (allocation.bid, allocation.protected_until);
         let notice = self.market(allocation.unit.market).rules.notice;
         let deadline = self.now.after(notice).max(protected_until);
+        let frozen = self.last_settled.billed(id, self.billed(self.allocation(id)));
         let bid = self.bid_mut(bid_id);
         bid.live.remove(id);
         bid.notices.insert(id);
@@ -46,7 +47,7 @@ impl Exchange {
             bid.terms.max_nodes -= 1;
         }
         let max_nodes = bid.terms.max_nodes;
-        let notice = Notice { deadline, reason, returns, claim: None };
+        let notice = Notice { deadline, reason, returns, frozen, claim: None };
         let allocation = self.allocation_mut(id);
         allocation.notice = Some(notice);
         allocation.raise_at = None;
@@ -102,8 +103,16 @@ impl Exchange {
         self.reindex_bid(by);
     }
 
-    /// Drops the claim on a node under notice. The notice stays.
+    /// Drops the claim on a node under notice, and charges it if its end costs something (R15). The notice stays.
     pub(crate) fn drop_claim(&mut self, node: AllocationId, cause: DropCause) {
+        let claim = self.allocation(node).claim().expect("a claim to drop");
+        if cause.is_charged() {
+            self.charge_for_claim(node, claim.by);
+        }
+        self.drop_claim_free_of_charge(node, cause);
+    }
+
+    pub(crate) fn drop_claim_free_of_charge(&mut self, node: AllocationId, cause: DropCause) {
         let by = self.take_claim(node).expect("a claim to drop");
         self.emit(Fact::ClaimDropped { node: self.node(node), by, cause });
         self.reindex_allocation(node);
@@ -119,6 +128,7 @@ impl Exchange {
     /// Rescinds a notice: the holder keeps its node, and gives up a claim if there is no room for the
     /// node (R6, R7).
     pub(crate) fn rescind(&mut self, id: AllocationId) {
+        self.note_billed(id);
         let bid_id = self.allocation(id).bid;
         let notice = self.allocation(id).notice.expect("a notice to rescind");
         let bid = self.bid_mut(bid_id);

@@ -3,7 +3,7 @@
 use crate::event::Fact;
 use crate::exchange::{Exchange, Market};
 use crate::state::Allocation;
-use crate::state::meter::Tariff;
+use crate::state::meter::{Tariff, Terms};
 use crate::types::market_rules::{MarketRules, Pricing};
 use crate::types::market_state::MarketState;
 use crate::types::money::Price;
@@ -38,11 +38,11 @@ impl Exchange {
         market.rules.needed(ceiling).max(market.offers[&unit.provider].reserve)
     }
 
-    /// Returns the price in force for a node, as last settled. It is at least the reserve, but never
-    /// above the bid's ceiling (R8).
+    /// Returns the price in force for a node, with the tariff as last settled (R8).
     pub(crate) fn billed(&self, allocation: &Allocation) -> Price {
-        let price = self.market(allocation.unit.market).meter.tariff().price_for(allocation.tenant);
-        self.bid(allocation.bid).terms.ceiling.min(price.max(allocation.reserve))
+        let Terms { tenant, reserve, cap } = allocation.terms();
+        let price = self.market(allocation.unit.market).meter.tariff().price_for(tenant).max(reserve);
+        cap.map_or(price, |cap| cap.min(price))
     }
 
     /// Announces the numbers of a market that changed, and puts its prices into force (§3, step 6).
@@ -80,6 +80,17 @@ impl Exchange {
         let needed = self.needed_for(id, nodes)?;
         let entry = needed.max(Price(1)).round_up(market.rules.tick)?;
         (entry.0 <= market.rules.ceiling_max).then_some(entry)
+    }
+}
+
+impl Allocation {
+    /// Returns what determines the price of the node (R8). A live node follows the tariff; it costs at most L, which is at
+    /// most its ceiling. Under notice an outbid node costs the frozen price, and any other at most that.
+    pub(crate) fn terms(&self) -> Terms {
+        let Allocation { tenant, reserve, notice, .. } = *self;
+        let Some(notice) = notice else { return Terms { tenant, reserve, cap: None } };
+        let least = if notice.is_of_provider() { reserve.min(notice.frozen) } else { notice.frozen };
+        Terms { tenant, reserve: least, cap: Some(notice.frozen) }
     }
 }
 
@@ -131,6 +142,7 @@ impl Market {
             allocated: self.book.held.live,
             notice: self.book.notices,
             claimed: self.book.held.claimed(),
+            resting: self.resting,
         }
     }
 }

@@ -21,6 +21,7 @@ impl Exchange {
         }
         dirty.clear();
         self.dirty = dirty;
+        self.last_settled.clear();
         self.tidy_timers();
         self.end_bids();
         self.assert_indexed();
@@ -206,7 +207,12 @@ impl Exchange {
             return false;
         };
         let victim = self.dearest_victim(id, self.bid(id).rescue_market(market)).expect("it was let off");
-        self.drop_claim(victim, DropCause::Rescued);
+        // The provider whose unit was claimed gets the tenant all the same (R15).
+        if self.allocation(victim).unit.provider == provider {
+            self.drop_claim_free_of_charge(victim, DropCause::Rescued);
+        } else {
+            self.drop_claim(victim, DropCause::Rescued);
+        }
         self.take_free(id, market, provider);
         true
     }

@@ -1,9 +1,8 @@
 //! Meters of what nodes cost over time (R15), kept so that a price change touches no node.
 //!
-//! A node is billed `min(ceiling, max(p(t), reserve))` per node-hour, by the microsecond. A *threshold*
-//! `x` is the reserve of a billed node, or the ceiling of a node under notice. For each threshold in use
-//! the meter keeps the integral of `max(p, x)`. A bill is a difference of two readings, since `min(c,
-//! max(p, r)) = max(p, r) - max(p, c) + c` for `r <= c`. A threshold below the price grows with the line
+//! A live node is billed `max(p(t), reserve)` per node-hour, by the microsecond; under notice the price has a cap (R8). A
+//! *threshold* `x` is the reserve of a billed node, or its cap. For each threshold in use the meter keeps the integral of
+//! `max(p, x)`. A bill is a difference of two readings, since `min(c, max(p, r)) = max(p, r) - max(p, c) + c` for `r <= c`. A threshold below the price grows with the line
 //! ∫p, and one above it grows by itself, so a price change concerns only the thresholds that the price
 //! crosses. The tenant with the highest losing bid pays another price, because no tenant bids against
 //! itself (R8). What that saves is kept separately, for the thresholds of that tenant.
@@ -92,7 +91,7 @@ impl Savings {
 pub(crate) struct Terms {
     pub(crate) tenant: AccountId,
     pub(crate) reserve: Price,
-    /// The ceiling, if the price may be above it, which is so only under notice.
+    /// The most that the node pays under notice, at least the reserve. Equal to the reserve if the price is fixed.
     pub(crate) cap: Option<Price>,
 }
 
@@ -161,6 +160,9 @@ impl Meter {
     /// Returns the cost of a node with these terms since a fixed moment. All readings of the same
     /// terms have the same moment, as long as a node with them is entered.
     pub(crate) fn reading(&self, now: Micros, terms: Terms) -> i128 {
+        if let Some(price) = terms.fixed() {
+            return signed(price.over(now).0);
+        }
         let floor = self.integral(now, terms.tenant, terms.reserve);
         match terms.cap {
             Some(cap) => floor - self.integral(now, terms.tenant, cap) + signed(cap.over(now).0),
@@ -178,8 +180,14 @@ impl Meter {
 }
 
 impl Terms {
+    /// Returns the price, if it does not follow the tariff.
+    fn fixed(self) -> Option<Price> {
+        self.cap.filter(|cap| *cap == self.reserve)
+    }
+
     fn thresholds(self) -> impl Iterator<Item = Price> {
-        [Some(self.reserve), self.cap].into_iter().flatten()
+        let both = [Some(self.reserve), self.cap];
+        both.into_iter().flatten().filter(move |_| self.fixed().is_none())
     }
 }
 

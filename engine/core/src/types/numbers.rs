@@ -9,7 +9,7 @@ pub struct Numbers {
     pub market_price: Price,
     /// The entry price for one node; absent if it is impossible to enter.
     pub entry_price: Option<Price>,
-    /// The lowest reserve of the units that are not leaving; absent if there are none.
+    /// The lowest reserve of the units that are neither leaving nor resting; absent if there are none.
     pub floor: Option<Price>,
     /// The lowest ceiling among live allocations and claims, L of R8; absent if there are none.
     pub lowest_accepted: Option<Price>,
@@ -22,7 +22,7 @@ pub struct Numbers {
 pub struct Supply {
     /// The number of all units, including those that are leaving.
     pub total: u64,
-    /// The number of units without an allocation.
+    /// The number of units without an allocation that bids can get.
     pub free: u64,
     /// The number of allocated units that are not under notice.
     pub allocated: u64,
@@ -30,4 +30,6 @@ pub struct Supply {
     pub notice: u64,
     /// The number of units under notice that a bid has a claim on.
     pub claimed: u64,
+    /// The number of units that rest until their provider resumes them (R11).
+    pub resting: u64,
 }

@@ -57,6 +57,10 @@ rejects! {
     BadMarkets = "BAD_MARKETS",
     /// 1 ≤ `min_nodes` ≤ `max_nodes` does not hold.
     BadNodes = "BAD_NODES",
+    /// The bid waits for no minimum at entry, so that it cannot regroup (R14).
+    NotAGang = "NOT_A_GANG",
+    /// The unit that is to be resumed does not rest (R11).
+    NotResting = "NOT_RESTING",
     /// The bid no longer searches.
     Closed = "CLOSED",
     /// The cancel mode is none of those known.
@@ -75,7 +79,7 @@ rejects! {
     BadOnPreemption = "BAD_ON_PREEMPTION",
     /// `max_nodes` would be below the number of live nodes, or below `min_nodes`.
     BelowHeld = "BELOW_HELD",
-    /// The ceiling may not be lowered while a live node is protected (R2).
+    /// The ceiling may not be lowered while a live node is protected, nor soon after a raise under notice (R2).
     Protected = "PROTECTED",
     /// The ceiling may not be lowered below the reserve of a held node (R2).
     BelowReserve = "BELOW_RESERVE",

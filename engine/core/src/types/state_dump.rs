@@ -48,6 +48,9 @@ pub struct BidDump {
     pub ceiling: Price,
     /// True until the search ends (R14).
     pub searching: bool,
+    /// The time until which a raise under notice keeps the ceiling from falling (R2); 0 if there was none, or if the bid
+    /// does not search.
+    pub ceiling_locked_until: Micros,
 }
 
 /// One allocation that has not ended.

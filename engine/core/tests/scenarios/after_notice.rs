@@ -18,7 +18,7 @@ fn a_replacement_is_taken_before_the_node_is_lost() {
         show
         ",
         expect![[r#"
-            t1 1 @ 1.50: p1/1 at 1.20 until 300s, p2/1 starting at 1.20
+            t1 1 @ 1.50: p1/1 at 1.00 until 300s, p2/1 starting at 1.20
             market 1.20, entry -
 
             t1 1 @ 1.50: p2/1 starting at 1.20
@@ -89,7 +89,7 @@ fn with_close_a_node_that_never_starts_is_not_wanted_again() {
         ",
         expect![[r#"
             900s t1 leaves p1/2: START_TIMEOUT
-            900s p1/2 is removed
+            900s p1/2 rests
             900s market 1.00, entry 2.10
         "#]],
     );

@@ -126,14 +126,13 @@ fn a_market_ends_when_its_last_unit_is_gone() {
         ",
         expect![[r#"
             t1 1 @ 2.00: p1/1 at 1.00 until 60s, wants 1
-            market 2.00, entry -, closing
+            market 0.00, entry -, closing
 
             60s t1 leaves p1/1: CAPACITY_WITHDRAWN
             60s t1 pays 0.016666 for p1/1: CAPACITY_WITHDRAWN
             60s p1/1 is removed
             60s a100/eu has ended
             60s t1 closes at 1: MARKET_CLOSED
-            60s market 0.00, entry -
 
             market 0.00, entry -, ended
         "#]],
@@ -242,8 +241,8 @@ fn a_closed_market_is_opened_again_with_its_rules_and_its_tick() {
 
             t1 1 @ 2.00: a100/eu:p1/1 at 1.50 until 1800s, wants 1
             t2 1 @ 1.50: wants 1
-            a100/eu 2.00, entry -, closing
-            a100/us 2.00, entry -
+            a100/eu 1.50, entry -, closing
+            a100/us 1.50, entry -
 
             t1 1 @ 2.00: a100/eu:p2/1 starting at 1.50
             t2 1 @ 1.50: wants 1

@@ -34,7 +34,7 @@ fn the_example_of_the_rule_book() {
             t3 1 @ 2.05: wants 1
             market 2.00, entry -
 
-            t1 1 @ 2.00: p1/1 at 1.50 until 1200s for t3, wants 1
+            t1 1 @ 2.00: p1/1 at 2.00 until 1200s for t3, wants 1
             t2 1 @ 1.50: wants 1
             t3 1 @ 3.00: claims p1/1
             market 2.00, entry 3.15
@@ -88,7 +88,7 @@ fn a_dearer_one_is_not_taken_while_a_cheaper_is_protected() {
             market 1.20, entry -
 
             t1 1 @ 1.50: p1/1 at 1.20
-            t2 1 @ 1.20: p1/2 at 1.00 until 1800s for t3, wants 1
+            t2 1 @ 1.20: p1/2 at 1.20 until 1800s for t3, wants 1
             t3 1 @ 2.00: claims p1/2
             market 1.20, entry 1.575
         "#]],

@@ -4,11 +4,13 @@
 
 mod after_notice;
 mod billing;
+mod claims;
 mod closing;
 mod displacement;
 mod free_units;
 mod gangs;
 mod handover;
+mod notice_prices;
 mod numbers;
 mod order;
 mod own_supply;
@@ -16,7 +18,9 @@ mod price;
 mod priority;
 mod providers;
 mod refusals_and_keys;
+mod regrouping;
 mod rescue;
+mod resting;
 mod several_markets;
 mod story;
 mod time_in_force;

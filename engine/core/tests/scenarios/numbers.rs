@@ -22,7 +22,7 @@ fn a_quote_is_what_a_bid_needs_for_so_many_nodes() {
             entry for 2: 1.30
             entry for 3: -
 
-            t1 1 @ 1.01: p1/1 at 1.01 until 300s for t3, wants 1
+            t1 1 @ 1.01: p1/1 at 1.00 until 300s for t3, wants 1
             t2 2 @ 1.29: wants 2
             t3 2 @ 1.30: p2/1 starting at 1.30, claims p1/1
             market 1.30, entry 1.37
@@ -101,7 +101,7 @@ fn a_price_above_a_ceiling_neither_ends_nor_bills_beyond_it() {
         show
         ",
         expect![[r#"
-            t1 1 @ 1.00: p1/1 at 1.00 until 300s for t2, wants 1
+            t1 1 @ 1.00: p1/1 at 0.50 until 300s for t2, wants 1
             t2 1 @ 2.00: claims p1/1
             t3 1 @ 1.80: wants 1
             market 1.80, entry 2.10

@@ -21,7 +21,7 @@ fn what_falls_due_happens_at_its_own_instant_before_the_command() {
             300s t2 gets p1/1
             300s market 1.00, entry -
             1200s t2 leaves p1/1: START_TIMEOUT
-            1200s p1/1 is removed
+            1200s p1/1 rests
             1200s market 2.00, entry -
             5000s t3 bids 1 @ 1.50
         "#]],
@@ -46,7 +46,7 @@ fn of_one_instant_deadlines_come_first_then_start_time_outs_then_expiries() {
             300s t1 pays 0.083333 for p1/1: OUTBID
             300s t3 gets p1/1
             300s t2 leaves p1/2: START_TIMEOUT
-            300s p1/2 is removed
+            300s p1/2 rests
             300s t3 closes at 1: EXPIRED
             300s market 1.50, entry -
         "#]],

@@ -50,13 +50,14 @@ fn who_begins_to_sell_loses_the_claims_and_keeps_the_nodes() {
         show
         ",
         expect![[r#"
+            0s t2 pays 0.083333 for p1/1: CLAIM_DROPPED
             0s t2 drops its claim on p1/1: OWN_SUPPLY
             0s t2 offers 1 @ 1.00
             0s t2/1 is added
             0s t1 keeps p1/1
             0s market 1.00, entry 1.00
 
-            nothing
+            0s t2 pays 0.083333 for p1/1: CLAIM_DROPPED
 
             t1 1 @ 1.00: p1/1 at 1.00
             t2 2 @ 2.00: p1/2 starting at 1.00, wants 1

@@ -100,7 +100,7 @@ fn a_withdrawal_waits_for_the_protection_it_was_given() {
         ",
         expect![[r#"
             t1 1 @ 2.00: p1/1 at 1.00 until 1800s, wants 1
-            market 2.00, entry -
+            market 0.00, entry -
         "#]],
     );
 }
@@ -168,7 +168,7 @@ fn a_reserve_above_the_ceiling_gives_notice_at_the_frozen_reserve() {
             t1 1 @ 1.20: p1/1 at 1.00 until 1200s, wants 1
             market 1.50, entry 1.50
 
-            t1 1 @ 1.20: p1/1 at 1.20 until 1200s for t2, wants 1
+            t1 1 @ 1.20: p1/1 at 1.00 until 1200s for t2, wants 1
             t2 1 @ 1.60: claims p1/1
             market 1.50, entry 1.68
         "#]],
@@ -212,11 +212,11 @@ fn a_node_that_nobody_reports_ready_is_lost_with_its_unit() {
         ",
         expect![[r#"
             900s t1 leaves p1/1: START_TIMEOUT
-            900s p1/1 is removed
+            900s p1/1 rests
             900s market 2.00, entry -
 
             t1 1 @ 2.00: wants 1
-            market 2.00, entry -
+            market 2.00, entry -, 1 resting
         "#]],
     );
 }
@@ -282,7 +282,7 @@ fn free_units_are_withdrawn_before_standing_notices_and_these_before_nodes() {
             offer p1 0 @ 1.00: BAD_CAPACITY
 
             t1 1 @ 1.00: p1/1 at 1.00 until 300s, p1/2 at 1.00 until 300s, wants 1
-            market 1.00, entry -
+            market 0.00, entry -
         "#]],
     );
 }
@@ -303,7 +303,7 @@ fn one_offer_changes_its_reserve_first_and_then_its_capacity() {
             900s p1 offers 1 @ 1.50
             900s t1 must leave p1/1 by 1200s: RESERVE_RAISED
             900s p1/1 is leaving
-            900s market 1.20, entry 2.10
+            900s market 1.00, entry 2.10
         "#]],
     );
 }

@@ -18,6 +18,7 @@ fn a_free_unit_rescues_the_claim_holder_and_the_victim_stays() {
         expect![[r#"
             100s p2 offers 1 @ 1.05
             100s p2/1 is added
+            100s t2 pays 0.083333 for p1/1: CLAIM_DROPPED
             100s t2 drops its claim on p1/1: RESCUED
             100s t2 gets p2/1
             100s t1 keeps p1/1

@@ -11,9 +11,10 @@
 //! | `offer p1 2 @ 1.10` | p1's standing offer: 2 units at a reserve of $1.10 per node-hour |
 //! | `bid t1 3 @ 1.50` | a bid for 3 nodes; options: `as x` (its name; else the tenant's), `min 2`, `until 600s`, `ioc`, `close`, `type a100` |
 //! | `amend t1 to 2 @ 1.60` | either or both |
-//! | `cancel t1 keep`, `cancel t1 release` | |
+//! | `cancel t1 keep`, `cancel t1 release`, `cancel t1 regroup` | |
 //! | `ready p1/1`, `ready` | the nodes on these units, or all that are starting |
 //! | `release p1/1`, `withdraw p1/1`, `lost p1/1` | the node on that unit, or the unit |
+//! | `resume p1/1`, `resume p1` | a resting unit, or all that p1 has |
 //! | `show` | draws bids and prices; every story that does not end with a drawing ends with this one |
 //! | `numbers`, `quote 1 2`, `events`, `bills` | the five numbers; the entry prices for 1 and for 2 nodes; what the last command brought; the charges since they were last drawn |
 //!
@@ -27,7 +28,9 @@ mod words;
 use drawing::Cast;
 use expect_test::Expect;
 use kubebid_core::answer::Outcome;
-use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce};
+use kubebid_core::command::{
+    CancelMode, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce,
+};
 use kubebid_core::event::{Event, Fact};
 use kubebid_core::state_dump::AllocationState;
 use kubebid_core::units::{
@@ -174,6 +177,7 @@ impl Teller {
                 let mode = match words.must() {
                     "keep" => CancelMode::Keep,
                     "release" => CancelMode::Release,
+                    "regroup" => CancelMode::Regroup,
                     other => CancelMode::Unknown(other.into()),
                 };
                 Command::CancelBid { tenant: by.unwrap_or(tenant), bid, mode }
@@ -198,6 +202,17 @@ impl Teller {
             "withdraw" => {
                 let unit = self.unit(words.must());
                 Command::WithdrawUnit { provider: by.unwrap_or(unit.provider.clone()), unit }
+            }
+            "resume" => {
+                let market = self.market_in(words);
+                let named = words.must();
+                let (provider, units) = if named.contains('/') {
+                    let unit = self.unit(named);
+                    (unit.provider.clone(), RestingUnits::One(unit))
+                } else {
+                    (AccountName::new(named), RestingUnits::AllIn(market))
+                };
+                Command::ResumeUnits { provider: by.unwrap_or(provider), units }
             }
             "lost" => {
                 let unit = self.unit(words.must());

@@ -2,10 +2,14 @@
 //! affect each other.
 
 use kubebid_core::Price;
-use kubebid_core::command::{CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue};
+use kubebid_core::answer::Answer;
+use kubebid_core::command::{
+    CancelMode, Command, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue,
+};
 use kubebid_core::command::{StampedCommand, TimeInForce};
+use kubebid_core::event::Fact;
 use kubebid_core::state_dump::{AllocationState, StateDump};
-use kubebid_core::units::{AccountName, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName};
+use kubebid_core::units::{AccountName, BidId, ClientKey, InstanceType, MarketName, Micros, Names, UnitName};
 use std::collections::BTreeMap;
 
 pub(crate) const TICK: u64 = 100;
@@ -20,11 +24,12 @@ pub(crate) struct Stream {
     made: u64,
     /// The tenant of each bid.
     tenants: BTreeMap<BidId, AccountName>,
+    resting: Vec<UnitName>,
 }
 
 impl Stream {
     pub(crate) fn new(seed: u64) -> Stream {
-        Stream { state: seed, now: 0, made: 0, tenants: BTreeMap::new() }
+        Stream { state: seed, now: 0, made: 0, tenants: BTreeMap::new(), resting: Vec::new() }
     }
 
     /// Draws a random number (SplitMix64).
@@ -113,15 +118,95 @@ impl Stream {
             return None;
         }
         let bid = self.one_of(&dump.bids[dump.bids.len() - recent..]);
+        let holders: Vec<_> = dump.bids.iter().filter(|bid| bid.searching && bid.held > 1).collect();
+        if !holders.is_empty() && self.one_in(5) {
+            // One of them may be a gang.
+            let bid = self.one_of(&holders).bid;
+            return Some(Command::CancelBid { tenant: self.tenant_of(bid), bid, mode: CancelMode::Regroup });
+        }
         let tenant = self.tenant_of(bid.bid);
         Some(if self.one_in(3) {
-            let mode = if self.one_in(2) { CancelMode::Keep } else { CancelMode::Release };
-            Command::CancelBid { tenant, bid: bid.bid, mode }
+            Command::CancelBid { tenant, bid: bid.bid, mode: self.cancel_mode() }
         } else {
             let ceiling = (!self.one_in(3)).then(|| self.ceiling());
             let max_nodes = self.one_in(2).then(|| self.below(5) as u32);
             Command::AmendBid { tenant, bid: bid.bid, ceiling, max_nodes }
         })
+    }
+
+    fn cancel_mode(&mut self) -> CancelMode {
+        match self.below(3) {
+            0 => CancelMode::Keep,
+            1 => CancelMode::Release,
+            _ => CancelMode::Regroup,
+        }
+    }
+
+    /// Returns a command about a node on which a bid has a claim, or one that affects the claim.
+    fn around_a_claim(&mut self, dump: &StateDump, names: &Names) -> Option<Command> {
+        let mut claimed = dump.allocations.clone();
+        claimed.retain(|a| a.claim.is_some());
+        let node = *claimed.get(self.below(claimed.len().max(1) as u64) as usize)?;
+        let (bid, unit) = (node.claim?, names.unit(node.unit));
+        let (tenant, market) = (self.tenants[&bid].clone(), unit.market.clone());
+        let (capacity, reserve) = (1 + self.below(4), Price((1 + self.below(20)) * TICK));
+        let of = |bid| dump.bids.iter().find(|other| other.bid == bid);
+        Some(match self.below(10) {
+            0 => Command::CancelBid { tenant, bid, mode: self.cancel_mode() },
+            1 => Command::AmendBid {
+                tenant,
+                bid,
+                ceiling: Some(Price((1 + self.below(15)) * TICK)),
+                max_nodes: None,
+            },
+            2 => Command::AmendBid { tenant, bid, ceiling: None, max_nodes: Some(of(bid)?.held) },
+            3 => Command::PutOffer { provider: tenant, market, capacity, reserve },
+            4 | 5 => Command::PutOffer { provider: self.account(&PROVIDERS), market, capacity, reserve },
+            6 => {
+                let reserve = Price(of(bid)?.ceiling.0 + (1 + self.below(3)) * TICK);
+                Command::PutOffer { provider: unit.provider, market, capacity: 4, reserve }
+            }
+            7 => Command::WithdrawUnit { provider: unit.provider.clone(), unit },
+            8 => Command::ReportUnitLost { provider: unit.provider.clone(), unit },
+            _ => {
+                let ceiling = Some(Price(of(bid)?.ceiling.0 + self.below(5) * TICK));
+                Command::AmendBid {
+                    tenant: self.tenants[&node.bid].clone(),
+                    bid: node.bid,
+                    ceiling,
+                    max_nodes: None,
+                }
+            }
+        })
+    }
+
+    /// Returns a command that raises the bid of a node under notice, or that lowers a bid that was raised so.
+    fn around_the_lock(&mut self, dump: &StateDump) -> Option<Command> {
+        let locked = dump.bids.iter().filter(|bid| bid.ceiling_locked_until > Micros(0));
+        let noticed = |bid: &BidId| dump.allocations.iter().any(|a| a.bid == *bid && a.deadline.is_some());
+        let under_notice = dump.bids.iter().filter(|bid| noticed(&bid.bid));
+        let lowers = self.one_in(2);
+        let bids: Vec<_> = if lowers { locked.collect() } else { under_notice.collect() };
+        let bid = *bids.get(self.below(bids.len().max(1) as u64) as usize)?;
+        let step = (1 + self.below(4)) * TICK;
+        let ceiling = if lowers { bid.ceiling.0.saturating_sub(step) } else { bid.ceiling.0 + step };
+        let tenant = self.tenants[&bid.bid].clone();
+        Some(Command::AmendBid { tenant, bid: bid.bid, ceiling: Some(Price(ceiling)), max_nodes: None })
+    }
+
+    /// Returns a command that resumes units, most often those that rest.
+    fn resume(&mut self) -> Command {
+        let place = self.below(self.resting.len().max(1) as u64) as usize;
+        let resting = self.resting.get(place).cloned();
+        let unit = resting.filter(|_| !self.one_in(8)).unwrap_or_else(|| UnitName {
+            market: self.market(),
+            provider: self.account(&PROVIDERS),
+            number: 1 + self.below(6),
+        });
+        let provider = if self.one_in(12) { self.account(&TENANTS) } else { unit.provider.clone() };
+        let all = self.one_in(3);
+        let units = if all { RestingUnits::AllIn(unit.market) } else { RestingUnits::One(unit) };
+        Command::ResumeUnits { provider, units }
     }
 
     fn on_a_node(&mut self, dump: &StateDump) -> Option<Command> {
@@ -141,7 +226,10 @@ impl Stream {
 
     fn on_a_unit(&mut self) -> Command {
         let (market, provider) = (self.market(), self.account(&PROVIDERS));
-        let unit = UnitName { market, provider: provider.clone(), number: 1 + self.below(6) };
+        let unit = UnitName { market, provider, number: 1 + self.below(6) };
+        let resting = self.resting.first().filter(|_| self.made.is_multiple_of(3)).cloned();
+        let unit = resting.unwrap_or(unit);
+        let provider = unit.provider.clone();
         if self.one_in(2) {
             Command::WithdrawUnit { provider, unit }
         } else {
@@ -149,7 +237,20 @@ impl Stream {
         }
     }
 
-    pub(crate) fn next(&mut self, dump: &StateDump) -> StampedCommand {
+    /// Notes which units rest.
+    pub(crate) fn see(&mut self, answer: &Answer, names: &Names) {
+        for event in &answer.events {
+            match event.fact {
+                Fact::UnitResting { unit } => self.resting.push(names.unit(unit)),
+                Fact::UnitResumed { unit } | Fact::UnitRemoved { unit } => {
+                    self.resting.retain(|name| *name != names.unit(unit));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn next(&mut self, dump: &StateDump, names: &Names) -> StampedCommand {
         self.made += 1;
         if let Some(market) = MARKETS.get(self.made as usize - 1) {
             let market = MarketName::new(market);
@@ -157,7 +258,8 @@ impl Stream {
             return StampedCommand { at: Micros(0), key: None, command };
         }
         self.now += self.one_of(&[0, 0, 1, 1, 10, 30, 100]);
-        let command = match self.below(20) {
+        let command = match self.below(25) {
+            _ if !self.resting.is_empty() && self.one_in(8) => Some(self.resume()),
             0..=6 => Some(Command::PlaceBid(self.bid())),
             7..=9 => Some(Command::PutOffer {
                 provider: self.account(&PROVIDERS),
@@ -168,6 +270,9 @@ impl Stream {
             10..=13 => self.on_a_bid(dump),
             14..=17 => self.on_a_node(dump),
             18 => Some(self.on_a_unit()),
+            19 | 20 => self.around_a_claim(dump, names),
+            21 | 22 => self.around_the_lock(dump),
+            23 => Some(self.resume()),
             _ => match self.below(12) {
                 0..=2 => Some(Command::ChangeRules { market: self.market(), rules: self.rules() }),
                 3 => Some(Command::CloseMarket { market: self.market() }),

@@ -3,7 +3,7 @@
 use super::NOBODY;
 use super::words::decimal;
 use kubebid_core::event::{Event, Fact, Node, Scope};
-use kubebid_core::numbers::Numbers;
+use kubebid_core::numbers::{Numbers, Supply};
 use kubebid_core::state_dump::{AllocationDump, AllocationState, BidDump, MarketDump, StateDump};
 use kubebid_core::units::{AccountName, BidId, MarketId, Micros, UnitId};
 use kubebid_core::{Auction, Exchange, MarketState, Price};
@@ -45,7 +45,7 @@ impl Cast {
         for bid in &bids {
             assert!(bid.held + bid.claimed <= bid.max_nodes, "I2: {}", self.name(bid.bid));
         }
-        for node in &allocations {
+        for node in allocations.iter().filter(|node| node.state != AllocationState::Notice) {
             assert!(node.billed <= ceilings[&node.bid], "I3: {}", self.name(node.bid));
         }
     }
@@ -58,12 +58,13 @@ impl Cast {
         let markets = dump.markets.iter().map(|market| {
             let MarketDump { market, state, numbers, supply } = market;
             let free = if supply.free > 0 { format!(", {} free", supply.free) } else { String::new() };
+            let resting = resting(supply);
             let closed = match state {
                 MarketState::Open => "",
                 MarketState::Closing(_) => ", closing",
                 MarketState::Ended => ", ended",
             };
-            format!("{}{free}{closed}\n", prices(exchange, *market, numbers))
+            format!("{}{free}{resting}{closed}\n", prices(exchange, *market, numbers))
         });
         bids.chain(markets).collect()
     }
@@ -109,8 +110,13 @@ impl Cast {
             let losing = price(numbers.highest_losing);
             format!(
                 "{prices}, floor {floor}, lowest {lowest}, losing {losing}\n\
-                 units {}: {} free, {} allocated, {} notice, {} claimed\n",
-                supply.total, supply.free, supply.allocated, supply.notice, supply.claimed
+                 units {}: {} free, {} allocated, {} notice, {} claimed{}\n",
+                supply.total,
+                supply.free,
+                supply.allocated,
+                supply.notice,
+                supply.claimed,
+                resting(&supply)
             )
         });
         markets.collect()
@@ -138,6 +144,8 @@ impl Cast {
             Fact::UnitAdded { unit: id, .. } => format!("{} is added", unit(exchange, *id)),
             Fact::UnitLeaving { unit: id } => format!("{} is leaving", unit(exchange, *id)),
             Fact::UnitBack { unit: id } => format!("{} is back", unit(exchange, *id)),
+            Fact::UnitResting { unit: id } => format!("{} rests", unit(exchange, *id)),
+            Fact::UnitResumed { unit: id } => format!("{} is resumed", unit(exchange, *id)),
             Fact::UnitRemoved { unit: id } => format!("{} is removed", unit(exchange, *id)),
             Fact::BidPlaced { bidder, scope, ceiling, max_nodes, .. } => {
                 let scope = match scope {
@@ -182,6 +190,10 @@ impl Cast {
             Fact::Repeated { .. } => "repeated".to_owned(),
         }
     }
+}
+
+fn resting(supply: &Supply) -> String {
+    if supply.resting > 0 { format!(", {} resting", supply.resting) } else { String::new() }
 }
 
 /// Draws the prices of a market, which is called `market` if there is only one.
