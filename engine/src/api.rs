@@ -22,6 +22,7 @@ mod offers;
 mod pending_rows;
 mod prices;
 mod quote;
+mod statement;
 
 use crate::auth::caller::Caller;
 use crate::auth::limits::{Defaults, Slot, Usage};

@@ -12,6 +12,8 @@
 //! 8. [`server`] listens, and reads the configuration.
 
 #![warn(missing_docs)]
+// `println!` and `eprintln!` panic if nothing can be written.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod api;
 pub mod auth;

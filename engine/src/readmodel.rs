@@ -4,6 +4,7 @@
 //! dropped and rebuilt at any time, because the journal is the truth. Commits are folded into rows here; the SQL is in `sql/`.
 
 pub(crate) mod bars;
+mod cuts;
 pub(crate) mod event_matches;
 pub(crate) mod fold;
 pub(crate) mod projector;
@@ -14,7 +15,7 @@ pub mod rows;
 pub(crate) mod sql;
 
 use crate::events::commit::Commit;
-pub use crate::readmodel::sql::{BarPage, BidPage, EventPage, TABLES};
+pub use crate::readmodel::sql::{BarPage, BidPage, BilledPage, EventPage, TABLES};
 use crate::runtime::health::Health;
 use crate::runtime::progress::Reaching;
 use crate::store::{Fault, Store};

@@ -6,6 +6,8 @@
 //! counts and times of what comes back.
 
 #![warn(missing_docs)]
+// `println!` and `eprintln!` panic if nothing can be written.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod child;
 pub mod engine;

@@ -1,6 +1,7 @@
 //! Calls with encoded messages, tried once.
 
-#[path = "../../operator-client/tests/support/mod.rs"]
+#[allow(dead_code, reason = "the tests of the client use the rest")]
+#[path = "../../operator-client/tests/client/support.rs"]
 mod support;
 
 use kubebid_client::v1::{PlaceBidRequest, PlaceBidResponse};

@@ -58,6 +58,8 @@ codes! {
     Ended = "ENDED",
     AlreadyReady = "ALREADY_READY",
     AlreadyLeaving = "ALREADY_LEAVING",
+    NotResting = "NOT_RESTING",
+    NotAGang = "NOT_A_GANG",
     BelowHeld = "BELOW_HELD",
     Protected = "PROTECTED",
     BelowReserve = "BELOW_RESERVE",

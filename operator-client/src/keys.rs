@@ -30,6 +30,6 @@ macro_rules! keyed {
 
 keyed! {
     PlaceBidRequest AmendBidRequest CancelBidRequest
-    PutOfferRequest WithdrawUnitRequest ReportUnitLostRequest
+    PutOfferRequest WithdrawUnitRequest ReportUnitLostRequest ResumeUnitsRequest
     ReportReadyRequest ReleaseAllocationRequest
 }

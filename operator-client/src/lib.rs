@@ -27,6 +27,8 @@
 //! Units, keys, pages and cursors are explained at the head of `kubebid/auction/v1/common.proto`.
 
 #![warn(missing_docs)]
+// `println!` and `eprintln!` panic if nothing can be written.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod bids;
 mod call;

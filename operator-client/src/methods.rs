@@ -37,7 +37,7 @@ methods! {
     safe "BidService/ListBids" list_bids(ListBidsRequest) -> ListBidsResponse;
     /// Changes the ceiling or the number of nodes of a bid.
     keyed "BidService/AmendBid" amend_bid(AmendBidRequest) -> AmendBidResponse;
-    /// Ends the search of a bid, and its nodes where asked.
+    /// Ends the search of a bid, and its nodes where asked; or ends the nodes and searches again.
     keyed "BidService/CancelBid" cancel_bid(CancelBidRequest) -> CancelBidResponse;
 
     /// Returns one allocation.
@@ -59,6 +59,8 @@ methods! {
     keyed "OfferService/WithdrawUnit" withdraw_unit(WithdrawUnitRequest) -> WithdrawUnitResponse;
     /// Reports that a unit is no more.
     keyed "OfferService/ReportUnitLost" report_unit_lost(ReportUnitLostRequest) -> ReportUnitLostResponse;
+    /// Makes resting units free again.
+    keyed "OfferService/ResumeUnits" resume_units(ResumeUnitsRequest) -> ResumeUnitsResponse;
 
     /// Returns a page of markets; [`Client::all`] reads all pages.
     safe "MarketService/ListMarkets" list_markets(ListMarketsRequest) -> ListMarketsResponse;

@@ -105,6 +105,39 @@ paged! {
     list_tokens(ListTokensRequest) -> ListTokensResponse.tokens;
 }
 
+impl PageRequest for GetStatementRequest {
+    type Page = GetStatementResponse;
+
+    /// The engine decides how many lines a page has.
+    fn turn(&mut self, _size: u32, token: String) {
+        self.page_token = token;
+    }
+
+    async fn fetch(self, client: &Client) -> Result<GetStatementResponse, Error> {
+        client.get_statement(self).await
+    }
+}
+
+/// The sums remain those of the first page.
+impl Page for GetStatementResponse {
+    fn count(&self) -> usize {
+        self.lines.len()
+    }
+
+    fn truncate(&mut self, count: usize) {
+        self.lines.truncate(count);
+    }
+
+    fn next(&self) -> &str {
+        &self.next_page_token
+    }
+
+    fn append(&mut self, next: Self) {
+        self.lines.extend(next.lines);
+        self.next_page_token = next.next_page_token;
+    }
+}
+
 impl PageRequest for ListPriceHistoryRequest {
     type Page = ListPriceHistoryResponse;
 

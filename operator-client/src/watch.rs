@@ -38,7 +38,7 @@ impl Client {
     }
 
     /// Watches the numbers of markets as they change: of those that are named, or of all of an instance type, or of
-    /// all. Without a cursor the first frame has the present ones. Otherwise it works as
+    /// all. Without a cursor the first frames have the present ones. Otherwise it works as
     /// [`watch_events`](Self::watch_events).
     pub fn watch_prices(&self, request: WatchPricesRequest) -> Watch<WatchPricesResponse> {
         self.watch(request)

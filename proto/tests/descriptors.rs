@@ -13,7 +13,7 @@ const METHODS: &str = "
     EventService: WatchEvents ListEvents Explain
     InjectService: InjectDemand EndDemand InjectLoss RestoreOffers PreemptAllocation SetClockRate
     MarketService: ListMarkets ListInstanceTypes GetMarketPrice GetDepth ListPriceHistory WatchPrices
-    OfferService: PutOffer GetOffer ListOffers WithdrawUnit ReportUnitLost
+    OfferService: PutOffer GetOffer ListOffers WithdrawUnit ReportUnitLost ResumeUnits
 ";
 
 fn descriptors() -> FileDescriptorSet {
@@ -93,7 +93,10 @@ fn money_and_time_are_unsigned_integers_with_their_unit_in_the_name() {
                 .iter()
                 .any(|word| field.name().split('_').any(|part| part == *word));
             let is_number = field.r#type() == Type::Uint64;
-            assert!(!(is_money && is_number) || field.name().ends_with("_micros"), "{full} names no unit");
+            // A time until which a ceiling is locked is no money.
+            let is_time = field.name().ends_with("_until_us");
+            let names_unit = field.name().ends_with("_micros") || is_time;
+            assert!(!(is_money && is_number) || names_unit, "{full} names no unit");
         }
     });
 }
@@ -117,8 +120,7 @@ fn every_command_of_an_account_takes_a_key_and_every_answer_to_a_command_has_its
         });
         fields
     };
-    let commands =
-        "PlaceBid AmendBid CancelBid ReportReady ReleaseAllocation PutOffer WithdrawUnit ReportUnitLost";
+    let commands = "PlaceBid AmendBid CancelBid ReportReady ReleaseAllocation PutOffer WithdrawUnit ReportUnitLost ResumeUnits";
     for command in commands.split(' ') {
         assert!(fields[&format!("{command}Request")].contains("client_key"), "{command}");
         assert!(fields[&format!("{command}Response")].contains("seq"), "{command}");

@@ -4,7 +4,7 @@ use super::Api;
 use crate::readmodel::rows::{Mark, RunningRow, Segment};
 use crate::wire::billing::Accrued;
 use crate::wire::status::ApiError;
-use kubebid_core::money::{Bill, Price};
+use kubebid_core::money::Bill;
 use kubebid_core::units::{AllocationId, MarketName, Micros};
 
 impl Api {
@@ -21,47 +21,41 @@ impl Api {
         let asked = self.engine().ask_each(ids, move |exchange, id| exchange.bills_by_hour(id, until));
         let marks = asked.await?;
         let markets = self.engine().views().markets();
-        let fee_bps = |row: &RunningRow| {
-            markets.get(&MarketName::new(&row.market)).map_or(0, |view| view.rules.fee_bps)
-        };
-        let running = rows.into_iter().zip(marks).filter_map(|(row, marks)| {
-            let marks: Vec<Mark> = marks?.into_iter().map(|(at, bill)| Mark { at, bill }).collect();
+        let fee_bps =
+            |market: &str| markets.get(&MarketName::new(market)).map_or(0, |view| view.rules.fee_bps);
+        let running = rows.into_iter().zip(marks).filter_map(|(row, bills)| {
+            let marks = marks_of(bills?, fee_bps(&row.market));
             let (last, segments) = segments(row.mark, &marks);
-            let debit = last.bill.round();
-            let accrued = Accrued { to: last.at, debit, fee: debit.fee(fee_bps(&row)), segments };
+            let accrued = Accrued { to: last.at, debit: last.bill.round(), fee: last.fee, segments };
             Some((row, accrued))
         });
         Ok(running.collect())
     }
 }
 
+/// Returns bills as marks, with the fee that a charge would have at present.
+pub(super) fn marks_of(bills: Vec<(Micros, Bill)>, fee_bps: u64) -> Vec<Mark> {
+    let mark = |(at, bill): (Micros, Bill)| Mark { at, bill, fee: bill.round().fee(fee_bps) };
+    bills.into_iter().map(mark).collect()
+}
+
 /// Returns the segments since the last mark in the tables, and the mark at their end.
 fn segments(noted: Mark, marks: &[Mark]) -> (Mark, Vec<Segment>) {
     let (mut last, mut segments) = (noted, Vec::new());
-    for mark in marks.iter().filter(|mark| mark.at > noted.at) {
-        segments.push(Segment {
-            from: last.at,
-            to: mark.at,
-            amount: kubebid_core::Amount(mark.bill.round().0 - last.bill.round().0),
-            mean_price: mean(mark.bill - last.bill, mark.at.since(last.at)),
-            min_charge: false,
-        });
-        last = *mark;
+    for mark in marks {
+        segments.extend(last.segment_to(*mark));
+        last = if mark.at > last.at { *mark } else { last };
     }
     (last, segments)
-}
-
-/// Returns the mean price of a span, rounded down. It is for people to read; the bill itself is exact.
-fn mean(bill: Bill, span: Micros) -> Price {
-    Price(u64::try_from(bill.0 / u128::from(span.0)).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kubebid_core::{Amount, Price};
 
     fn mark(seconds: u64, price_seconds: u128) -> Mark {
-        Mark { at: Micros::seconds(seconds), bill: Bill(price_seconds * 1_000_000) }
+        Mark { at: Micros::seconds(seconds), bill: Bill(price_seconds * 1_000_000), fee: Amount::ZERO }
     }
 
     #[test]

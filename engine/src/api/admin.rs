@@ -104,8 +104,10 @@ impl Api {
         let size = page::size(request.page_size);
         let after: Option<String> = page::after(&request.page_token)?;
         let mut accounts = self.rows().accounts(after.as_deref().unwrap_or_default(), size + 1).await?;
-        let next_page_token = page::cut(&mut accounts, size, |account| account.name.clone());
-        let accounts = accounts.into_iter().map(admin::account_message).collect();
+        let end = page::truncate(&mut accounts, size, |account| account.name.clone());
+        let accounts =
+            accounts.into_iter().map(|account| (account.name.clone(), admin::account_message(account)));
+        let (accounts, next_page_token) = page::fit(accounts, end);
         Ok(v1::ListAccountsResponse { accounts, next_page_token })
     }
 
@@ -153,8 +155,9 @@ impl Api {
         } else {
             rows.unrevoked_tokens(account, after, size + 1).await?
         };
-        let next_page_token = page::cut(&mut tokens, size, |token| token.id);
-        let tokens = tokens.into_iter().map(admin::token_message).collect();
+        let end = page::truncate(&mut tokens, size, |token| token.id);
+        let (tokens, next_page_token) =
+            page::fit(tokens.into_iter().map(|token| (token.id, admin::token_message(token))), end);
         Ok(v1::ListTokensResponse { tokens, next_page_token })
     }
 

@@ -132,8 +132,10 @@ impl Api {
         self.projected_up_to(caller, request.min_seq).await?;
         let seq = self.0.engine.projected();
         let mut rows = self.0.engine.read_model().allocations(&query).await?;
-        let next_page_token = page::cut(&mut rows, size, |row| row.allocation);
-        let allocations = self.as_they_are(caller, rows).await?;
+        let end = page::truncate(&mut rows, size, |row| row.allocation.0);
+        let found = self.as_they_are(caller, rows).await?;
+        let found = found.into_iter().map(|allocation| (allocation.allocation, allocation));
+        let (allocations, next_page_token) = page::fit(found, end);
         Ok(v1::ListAllocationsResponse { seq, allocations, next_page_token, cursor: self.cursor(seq) })
     }
 

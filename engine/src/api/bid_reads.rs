@@ -71,13 +71,10 @@ impl Api {
         let seq = self.0.engine.projected();
         let page = self.0.engine.read_model().bid_page(&query, LOOKED_AT).await?;
         let mut rows = page.bids;
-        let mut next_page_token = page::cut(&mut rows, size, |row| row.bid);
-        if let Some(bid) = page.stopped_at {
-            // The search stopped at the most bids that one request may examine. The next page
-            // continues there.
-            next_page_token = page::token(bid);
-        }
+        // A search that stopped at the most bids that one request may examine is continued there.
+        let end = page::truncate(&mut rows, size, |row| row.bid.0).or(page.stopped_at);
         let bids = self.with_the_present(rows).await?;
+        let (bids, next_page_token) = page::fit(bids.into_iter().map(|bid| (bid.bid, bid)), end);
         Ok(v1::ListBidsResponse { seq, bids, next_page_token, cursor: self.cursor(seq) })
     }
 

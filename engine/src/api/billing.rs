@@ -1,24 +1,20 @@
-//! Reads of bills: the charges of an account, and its sums in a period.
+//! Reads of charges. Sums over a period are in `statement.rs`.
 
-use super::Api;
 use super::events::PageEnd;
+use super::{Api, LOOKED_AT};
 use crate::auth::caller::{AccountFilter, Caller};
-use crate::readmodel::queries::{ChargeQuery, StatementQuery};
-use crate::readmodel::rows::RunningRow;
+use crate::readmodel::BilledPage;
+use crate::readmodel::queries::ChargeQuery;
+use crate::readmodel::rows::ChargeRow;
 use crate::store::Labels;
-use crate::wire::billing::{Accrued, Side, Sum};
+use crate::wire::billing::Side;
 use crate::wire::status::ApiError;
 use crate::wire::{billing, page, text};
-use kubebid_core::Amount;
 use kubebid_core::units::{AllocationId, BidId, Micros};
 use kubebid_proto::v1;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
-use v1::get_statement_response::Line;
-
-/// The number of running nodes that are read at a time.
-const MANY: u32 = 1000;
 
 impl Api {
     /// ListCharges: returns a page of charges in their order, then the nodes that are running, with
@@ -32,6 +28,7 @@ impl Api {
         let end: Option<End> = page::after(&request.page_token)?;
         let whose = caller.whose(request.account.as_deref())?;
         text::market("market", &request.market)?;
+        let (from, to) = period(request.from_us, request.to_us)?;
         self.settled_up_to(caller, request.min_seq).await?;
         let seq = self.engine().projected();
         let mut query = ChargeQuery {
@@ -39,8 +36,8 @@ impl Api {
                 AccountFilter::Of(account) => Some(account.to_string()),
                 AccountFilter::Everybody => None,
             },
-            from: instant(request.from_us),
-            to: instant(request.to_us),
+            from,
+            to,
             market: (!request.market.is_empty()).then_some(request.market),
             bid: (request.bid > 0).then_some(BidId(known(request.bid))),
             allocation: (request.allocation > 0).then_some(AllocationId(known(request.allocation))),
@@ -51,141 +48,50 @@ impl Api {
         };
         let now = self.market_now().await?;
         let with_running = !request.final_only && is_open(request.from_us, request.to_us, now);
-        let mut charges = Vec::new();
+        // The charges that were found, and the place at which the page ends if it has room for all of them.
+        let (mut found, mut end_of_found) = (Vec::<(End, v1::Charge)>::new(), None);
         let mut after = AllocationId(0);
         match end {
             Some(End::Running(id)) => after = AllocationId(id),
             end => {
                 query.after = end.and_then(End::place);
-                let mut rows = self.engine().read_model().charges(&query).await?;
-                let next = page::cut(&mut rows, size, |row| End::Charge(PageEnd((row.seq.0, row.index))));
+                let BilledPage { mut rows, stopped } =
+                    self.engine().read_model().charge_page(&query, LOOKED_AT as u64).await?;
+                let place = |row: &ChargeRow| End::Charge(PageEnd((row.seq.0, row.index)));
+                end_of_found = page::truncate(&mut rows, size, place);
+                end_of_found = end_of_found.or_else(|| rows.last().filter(|_| stopped).map(place));
                 let labels = self.labels(rows.iter().map(|row| row.bid)).await?;
                 for row in rows {
-                    let side = side(caller, &row.tenant);
-                    charges.push(billing::charge(row.clone(), of(&labels, row.bid), side));
-                }
-                if !next.is_empty() {
-                    return Ok(v1::ListChargesResponse { seq, charges, next_page_token: next });
+                    let (place, side) = (place(&row), side(caller, &row.tenant));
+                    let labels = of(&labels, row.bid);
+                    found.push((place, billing::charge(row, labels, side)));
                 }
             }
         }
-        let mut next_page_token = String::new();
-        if with_running {
-            let room = size - charges.len() as u32;
+        if with_running && end_of_found.is_none() {
+            let room = size - found.len() as u32;
             query.limit = room + 1;
-            let mut rows = self.engine().read_model().running(&query, after).await?;
-            if rows.len() > room as usize {
-                rows.truncate(room as usize);
-                let last = rows.last().map_or(after, |row| row.allocation);
-                next_page_token = page::token(End::Running(last.0));
-            }
+            let read: usize = found.iter().map(|(_, charge)| charge.segments.len()).sum();
+            let most = LOOKED_AT.saturating_sub(read) as u64;
+            let page = self.engine().read_model().running_page(&query, after, now, most).await?;
+            let BilledPage { mut rows, stopped } = page;
+            let more_follow = stopped || rows.len() > room as usize;
+            rows.truncate(room as usize);
+            let last = rows.last().map_or(after, |row| row.allocation);
+            end_of_found = more_follow.then_some(End::Running(last.0));
             let labels = self.labels(rows.iter().map(|row| row.bid)).await?;
             for (row, accrued) in self.accrue(rows).await? {
                 let (labels, side) = (of(&labels, row.bid), side(caller, &row.tenant));
+                let place = End::Running(row.allocation.0);
                 let mut charge = billing::running(row, accrued, labels, side);
                 if request.brief {
                     charge.segments.clear();
                 }
-                charges.push(charge);
+                found.push((place, charge));
             }
         }
+        let (charges, next_page_token) = page::fit(found, end_of_found);
         Ok(v1::ListChargesResponse { seq, charges, next_page_token })
-    }
-
-    /// GetStatement: returns the sums of an account in a period, by market and, on request, by the
-    /// value of a label.
-    pub async fn get_statement(
-        &self,
-        caller: &Caller,
-        request: v1::GetStatementRequest,
-    ) -> Result<v1::GetStatementResponse, ApiError> {
-        let account = caller.whose_one(request.account.as_deref())?.to_string();
-        text::text("by_label", &request.by_label, text::NOTE)?;
-        let labels = text::labels("labels", request.labels)?;
-        self.settled_up_to(caller, request.min_seq).await?;
-        let seq = self.engine().projected();
-        let by_label = (!request.by_label.is_empty()).then_some(request.by_label);
-        let query = StatementQuery {
-            account: account.clone(),
-            from: instant(request.from_us),
-            to: instant(request.to_us),
-            labels: labels.clone(),
-            by_label: by_label.clone(),
-        };
-        let mut lines = Lines::default();
-        for row in self.engine().read_model().statement(&query).await? {
-            let (debit, credit, fee, node_time_us) = (row.debit, row.credit, row.fee, row.node_time_us);
-            let sum = Sum { debit, credit, fee, node_time_us };
-            lines.at(row.market, row.label_value).0.add(&sum);
-        }
-        let now = self.market_now().await?;
-        if is_open(request.from_us, request.to_us, now) {
-            self.sum_running(&account, labels, by_label.as_deref(), &mut lines).await?;
-        }
-        let markets = self.engine().views().markets();
-        let order: BTreeMap<String, u32> =
-            markets.iter().map(|view| (view.name.to_string(), view.market.0)).collect();
-        let mut found: Vec<_> = lines.0.into_iter().collect();
-        found.sort_by_key(|((market, value), _)| (order.get(market).copied(), value.clone()));
-        let (mut charged, mut accrued) = (Sum::default(), Sum::default());
-        found.iter().for_each(|(_, (a, b))| {
-            charged.add(a);
-            accrued.add(b);
-        });
-        let lines = found.into_iter().map(|((market, label_value), (charged, accrued))| Line {
-            market,
-            label_value,
-            charged: Some(charged.message()),
-            accrued: Some(accrued.message()),
-        });
-        let is_over = request.to_us > 0 && request.to_us <= now.0;
-        Ok(v1::GetStatementResponse {
-            seq,
-            account,
-            from_us: request.from_us,
-            to_us: if is_over { request.to_us } else { now.0 },
-            charged: Some(charged.message()),
-            accrued: Some(accrued.message()),
-            lines: lines.collect(),
-        })
-    }
-
-    /// Adds what the running nodes of an account have cost so far, as a tenant and as a provider.
-    async fn sum_running(
-        &self,
-        account: &str,
-        labels: Labels,
-        by_label: Option<&str>,
-        lines: &mut Lines,
-    ) -> Result<(), ApiError> {
-        let query = ChargeQuery {
-            account: Some(account.to_owned()),
-            labels,
-            brief: true,
-            limit: MANY,
-            ..ChargeQuery::default()
-        };
-        let mut after = AllocationId(0);
-        loop {
-            let rows = self.engine().read_model().running(&query, after).await?;
-            let Some(last) = rows.last() else { return Ok(()) };
-            after = last.allocation;
-            let labels = match by_label {
-                Some(_) => self.labels(rows.iter().map(|row| row.bid)).await?,
-                None => BTreeMap::new(),
-            };
-            for (row, accrued) in self.accrue(rows).await? {
-                let node_time_us = u128::from(accrued.to.since(row.ready_at).0);
-                if row.tenant == account {
-                    let value = by_label.and_then(|key| labels.get(&row.bid.0)?.get(key).cloned());
-                    let sum = Sum { debit: accrued.debit, node_time_us, ..Sum::default() };
-                    lines.at(row.market.clone(), value).1.add(&sum);
-                }
-                if row.provider == account && query.labels.is_empty() {
-                    lines.at(row.market.clone(), None).1.add(&earned(&row, &accrued));
-                }
-            }
-        }
     }
 
     /// Waits until the tables have everything that was applied when the call began.
@@ -198,25 +104,6 @@ impl Api {
         bids.sort_unstable();
         bids.dedup();
         Ok(self.engine().store().rows().labels_of(&bids).await?)
-    }
-}
-
-fn earned(row: &RunningRow, accrued: &Accrued) -> Sum {
-    Sum {
-        debit: Amount::ZERO,
-        credit: Amount(accrued.debit.0 - accrued.fee.0),
-        fee: accrued.fee,
-        node_time_us: u128::from(accrued.to.since(row.ready_at).0),
-    }
-}
-
-/// Charged and accrued sums by market and value of the label.
-#[derive(Default)]
-struct Lines(BTreeMap<(String, Option<String>), (Sum, Sum)>);
-
-impl Lines {
-    fn at(&mut self, market: String, value: Option<String>) -> &mut (Sum, Sum) {
-        self.0.entry((market, value)).or_default()
     }
 }
 
@@ -239,8 +126,19 @@ fn is_open(from_us: u64, to_us: u64, now: Micros) -> bool {
     from_us <= now.0 && (to_us == 0 || to_us > now.0)
 }
 
+/// Returns the two ends of a period. An end that is 0 is open.
+///
+/// # Errors
+/// The period ends before it begins.
+pub(super) fn period(from_us: u64, to_us: u64) -> Result<(Option<Micros>, Option<Micros>), ApiError> {
+    if to_us > 0 && from_us > to_us {
+        return Err(ApiError::bad_field("from_us", "is after to_us: a period ends after it begins"));
+    }
+    Ok((instant(from_us), instant(to_us)))
+}
+
 /// Returns an end of a period; 0 means that the period is open at this end.
-pub(super) fn instant(us: u64) -> Option<Micros> {
+fn instant(us: u64) -> Option<Micros> {
     (us > 0).then_some(Micros(known(us)))
 }
 

@@ -13,6 +13,7 @@ use crate::store::Labels;
 use crate::wire::cursor::Cursor;
 use crate::wire::echo::quoted;
 use crate::wire::lists;
+use crate::wire::page::Room;
 use crate::wire::pieces::Pieces;
 use crate::wire::status::ApiError;
 use crate::wire::text;
@@ -63,6 +64,16 @@ impl VisibleEvents {
             }
             VisibleEvents::Whole(message) => Box::new(iter::once(&message.event)),
             VisibleEvents::Own(event) => Box::new(iter::once(event)),
+        }
+    }
+
+    /// Returns the number of bytes of the encoded events.
+    fn length(&self) -> usize {
+        match self {
+            VisibleEvents::Whole(message) => message.encoded().len(),
+            VisibleEvents::Run(..) | VisibleEvents::Prices(..) | VisibleEvents::Own(_) => {
+                self.events().map(Message::encoded_len).sum()
+            }
         }
     }
 
@@ -148,38 +159,46 @@ impl EventFilter {
         redact(event, parties, &self.viewer)
     }
 
-    /// Returns the events after a place of a commit that the caller asks for, at most `most`, and the
-    /// place up to which the commit was examined. `labels` are those of the commit's bids, if the
+    /// Returns the events after a place of a commit that the caller asks for, as many as there is room for, and
+    /// the place up to which the commit was examined. `labels` are those of the commit's bids, if the
     /// filter depends on labels.
     pub(super) fn pick(
         &self,
         commit: &Arc<Commit>,
         labels: Option<&BTreeMap<u64, Labels>>,
         after: EventPlace,
-        most: usize,
+        room: &mut Room,
     ) -> (Vec<VisibleEvents>, EventPlace) {
         let message = &commit.encoded_events().events;
         let first = message.partition_point(|message| (message.event.seq, message.event.index) <= after);
         let end = (commit.last_seq().0, Cursor::ALL);
         let place_of = |at: usize| (message[at].event.seq, message[at].event.index);
         if self.is_everything() {
-            let run = first..message.len().min(first + most);
-            let place = if run.end < message.len() { place_of(run.end - 1) } else { end };
+            let run = first..first + room.admits_run(&commit.encoded_events().begins()[first..]);
+            let place = if run.end == message.len() {
+                end
+            } else if run.is_empty() {
+                after
+            } else {
+                place_of(run.end - 1)
+            };
             return (vec![VisibleEvents::Run(commit.clone(), run)], place);
         }
         if self.prices {
-            return self.pick_prices(commit, first, most);
+            return self.pick_prices(commit, first, after, room);
         }
         let places = commit.encoded_events().places(self.query.account.as_ref());
         let ahead = places.filter(|at| *at >= first);
-        let mut found = ahead.filter_map(|at| Some((at, self.look_at(&message[at], commit, labels)?)));
-        let (mut found_events, mut last) = (Vec::new(), None);
-        while found_events.len() < most {
-            let Some((at, visible)) = found.next() else { return (found_events, end) };
+        let found = ahead.filter_map(|at| Some((at, self.look_at(&message[at], commit, labels)?)));
+        let (mut found_events, mut place) = (Vec::new(), after);
+        for (at, visible) in found {
+            if !room.admits(visible.length()) {
+                return (found_events, place);
+            }
             found_events.push(visible);
-            last = Some(at);
+            place = place_of(at);
         }
-        (found_events, last.map_or(end, place_of))
+        (found_events, end)
     }
 
     /// Works like [`EventFilter::pick`] for price changes, from the event at the
@@ -188,31 +207,32 @@ impl EventFilter {
         &self,
         commit: &Arc<Commit>,
         first: usize,
-        most: usize,
+        after: EventPlace,
+        room: &mut Room,
     ) -> (Vec<VisibleEvents>, EventPlace) {
-        let (message, changes) = (&commit.encoded_events().events, &commit.encoded_events().prices().events);
+        let (message, prices) = (&commit.encoded_events().events, commit.encoded_events().prices());
         let markets = &self.query.markets;
         let wanted = |change: &usize| {
-            let market = message[changes[*change]].market.as_ref();
+            let market = message[prices.events[*change]].market.as_ref();
             markets.is_empty() || market.is_some_and(|market| markets.contains(market))
         };
-        let from = changes.partition_point(|at| *at < first);
-        let mut wanted = (from..changes.len()).filter(wanted).peekable();
-        let (mut found_events, mut count) = (Vec::new(), 0);
-        while let Some(begin) = wanted.next() {
-            let mut run = begin..begin + 1;
-            count += 1;
-            while count < most && wanted.next_if_eq(&run.end).is_some() {
-                run.end += 1;
-                count += 1;
+        let from = prices.events.partition_point(|at| *at < first);
+        let (mut runs, mut place) = (Vec::<Range<usize>>::new(), after);
+        let found = |runs: Vec<Range<usize>>| {
+            runs.into_iter().map(|run| VisibleEvents::Prices(commit.clone(), run)).collect()
+        };
+        for change in (from..prices.events.len()).filter(wanted) {
+            if room.admits_run(&prices.begins()[change..=change + 1]) == 0 {
+                return (found(runs), place);
             }
-            let last = &message[changes[run.end - 1]].event;
-            found_events.push(VisibleEvents::Prices(commit.clone(), run));
-            if count >= most && wanted.peek().is_some() {
-                return (found_events, (last.seq, last.index));
+            let event = &message[prices.events[change]].event;
+            place = (event.seq, event.index);
+            match runs.last_mut() {
+                Some(run) if run.end == change => run.end += 1,
+                _ => runs.push(change..change + 1),
             }
         }
-        (found_events, (commit.last_seq().0, Cursor::ALL))
+        (found(runs), (commit.last_seq().0, Cursor::ALL))
     }
 
     /// Returns an event of a commit as the caller may see it, if the caller asks for it.

@@ -1,12 +1,12 @@
 //! Reads of events: a stream of them, or a page.
 
-use super::billing::{instant, known};
+use super::billing::{known, period};
 use super::event_filter::{EventFilter, VisibleEvents};
 use super::follow::{Live, follow, not_kept};
 use super::{Api, LOOKED_AT};
 use crate::auth::caller::Caller;
 use crate::readmodel::queries::EventQuery;
-use crate::readmodel::rows::EventPlace;
+use crate::readmodel::rows::{EventPlace, EventRow};
 use crate::wire::cursor::Cursor;
 use crate::wire::page;
 use crate::wire::pieces::Pieces;
@@ -79,14 +79,15 @@ impl Api {
     ) -> Result<v1::ListEventsResponse, ApiError> {
         let size = page::size(request.page_size);
         let filter = EventFilter::new(caller, request.filter)?;
+        let (from, to) = period(request.from_us, request.to_us)?;
         let page_before: Option<PageEnd> = page::after(&request.page_token)?;
         let cursor = self.place_of(&request.cursor).await?;
         self.projected_up_to(caller, request.min_seq).await?;
         let seq = self.engine().projected();
         let query = EventQuery {
             after: page_before.map(|end| end.0).or(cursor),
-            from: instant(request.from_us),
-            to: instant(request.to_us),
+            from,
+            to,
             newest_first: request.newest_first,
             limit: size + 1,
             ..filter.query.clone()
@@ -100,21 +101,19 @@ impl Api {
             }
         }
         let mut rows = page.events;
-        let mut next_page_token = page::cut(&mut rows, size, |row| PageEnd((row.seq.0, row.index)));
-        let mut end = rows.last().map_or((seq, Cursor::ALL), |row| (row.seq.0, row.index));
-        if let Some(place) = page.stopped_at {
-            // The search stopped at the most events that one request may examine. The next
-            // page continues there.
-            next_page_token = page::token(PageEnd(place));
-            end = place;
-        }
-        let journal = self.engine().journal_id();
-        let events = rows.into_iter().filter_map(|row| filter.seen(row.event, &row.parties));
+        let place = |row: &EventRow| PageEnd((row.seq.0, row.index));
+        // A search that stopped at the most events that one request may examine is continued there.
+        let end = page::truncate(&mut rows, size, place).or(page.stopped_at.map(PageEnd));
+        let last = rows.last().map_or(PageEnd((seq, Cursor::ALL)), place);
+        let found =
+            rows.into_iter().filter_map(|row| Some((place(&row), filter.seen(row.event, &row.parties)?)));
+        let (events, end) = page::fill(found, end);
+        let (journal, PageEnd((last_seq, index))) = (self.engine().journal_id(), end.unwrap_or(last));
         Ok(v1::ListEventsResponse {
             seq,
-            events: events.collect(),
-            next_page_token,
-            cursor: Cursor { journal, seq: end.0, index: end.1 }.to_string(),
+            events,
+            next_page_token: end.map(page::token).unwrap_or_default(),
+            cursor: Cursor { journal, seq: last_seq, index }.to_string(),
         })
     }
 

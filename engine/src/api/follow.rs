@@ -10,15 +10,17 @@ use crate::readmodel::queries::EventQuery;
 use crate::readmodel::rows::EventPlace;
 use crate::runtime::account_feeds::AccountFeed;
 use crate::wire::cursor::Cursor;
+use crate::wire::page::Room;
 use crate::wire::status::{ApiError, Code};
 use futures_util::{Stream, stream};
+use prost::Message;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
-/// The most events of one frame. A frame stays well below the size that a client accepts.
+/// The most events of one frame.
 const FRAME_EVENTS: usize = 1000;
 /// The interval of bookmarks, which move the cursor while only events happen that the stream leaves out.
 const BOOKMARK: Duration = Duration::from_secs(1);
@@ -38,22 +40,19 @@ pub(super) struct Frame {
     pub(super) place: EventPlace,
 }
 
-/// The events that a frame has so far.
-#[derive(Default)]
+/// The events that a frame has so far, and the room that is left in it.
 struct Events {
     found_events: Vec<VisibleEvents>,
-    count: usize,
+    room: Room,
 }
 
 impl Events {
-    fn extend(&mut self, found_events: impl IntoIterator<Item = VisibleEvents>) {
-        let before = self.found_events.len();
-        self.found_events.extend(found_events);
-        self.count += self.found_events[before..].iter().map(VisibleEvents::count).sum::<usize>();
+    fn none() -> Events {
+        Events { found_events: Vec::new(), room: Room::new(FRAME_EVENTS) }
     }
 
     fn is_empty(&self) -> bool {
-        self.count == 0
+        self.room.is_empty()
     }
 }
 
@@ -65,7 +64,8 @@ pub(super) fn follow(
     place: EventPlace,
 ) -> impl Stream<Item = Result<Frame, ApiError>> + Send + use<> {
     let read_first = (place < (live.began, Cursor::ALL)).then_some(live.began);
-    let follow = Follow { api, filter, live: live.commits, place, read_first, held: None, last: None };
+    let (live, rows) = (live.commits, FRAME_EVENTS);
+    let follow = Follow { api, filter, live, place, read_first, rows, held: None, last: None };
     stream::try_unfold(follow, |mut follow| async {
         let frame = follow.next().await?;
         Ok(Some((frame, follow)))
@@ -131,6 +131,8 @@ struct Follow {
     place: EventPlace,
     /// The command up to which the table has to be read first.
     read_first: Option<u64>,
+    /// The number of events that are read from the table at a time: about as many as a frame has room for.
+    rows: usize,
     /// A commit of which a part is still to be sent.
     held: Option<Arc<Commit>>,
     /// The last frame: its time, and the place up to which it reached.
@@ -139,15 +141,17 @@ struct Follow {
 
 impl Follow {
     async fn next(&mut self) -> Result<Frame, ApiError> {
-        let mut events = Events::default();
+        let mut events = Events::none();
         loop {
             match self.read_first {
                 Some(target) => self.read_table(target, &mut events).await?,
                 None => self.receive(&mut events).await?,
             }
             let more_at_once = self.read_first.is_none() && (self.held.is_some() || !self.live.is_empty());
-            let full = events.count >= FRAME_EVENTS;
-            if full || !events.is_empty() && !more_at_once || events.is_empty() && self.owes_bookmark() {
+            if events.room.is_full()
+                || !events.is_empty() && !more_at_once
+                || events.is_empty() && self.owes_bookmark()
+            {
                 self.last = Some((Instant::now(), self.place));
                 return Ok(Frame { found_events: events.found_events, place: self.place });
             }
@@ -186,23 +190,30 @@ impl Follow {
             );
         }
         let query =
-            EventQuery { after: Some(self.place), limit: FRAME_EVENTS as u32, ..self.filter.query.clone() };
+            EventQuery { after: Some(self.place), limit: self.rows as u32, ..self.filter.query.clone() };
         let page = engine.read_model().event_page(&query, LOOKED_AT).await?;
         // Read again, because rows may have been dropped while the page was read.
         let extent = tables.extent().await?;
         if !extent.has_events_after(self.place) {
             return Err(not_kept(extent.first_event));
         }
-        if let Some(last) = page.events.last() {
-            self.place = (last.seq.0, last.index);
+        let is_end = page.events.len() < self.rows;
+        for (read, row) in page.events.into_iter().enumerate() {
+            if let Some(event) = self.filter.seen(row.event, &row.parties) {
+                if !events.room.admits(event.encoded_len()) {
+                    self.rows = read.max(1);
+                    return Ok(());
+                }
+                events.found_events.push(VisibleEvents::Own(event));
+            }
+            self.place = (row.seq.0, row.index);
         }
+        self.rows = FRAME_EVENTS.min(2 * self.rows);
         match page.stopped_at {
             Some(place) => self.place = place,
-            None if page.events.len() < FRAME_EVENTS => self.place = self.place.max(known),
+            None if is_end => self.place = self.place.max(known),
             None => {}
         }
-        let seen = page.events.into_iter().filter_map(|row| self.filter.seen(row.event, &row.parties));
-        events.extend(seen.map(VisibleEvents::Own));
         if self.place >= (target, Cursor::ALL) {
             self.read_first = None;
         }
@@ -287,10 +298,9 @@ impl Follow {
             true => Some(self.api.labels_in(&commit).await?),
             false => None,
         };
-        let (found_events, place) =
-            self.filter.pick(&commit, labels, self.place, FRAME_EVENTS - events.count);
+        let (found_events, place) = self.filter.pick(&commit, labels, self.place, &mut events.room);
         self.place = place;
-        events.extend(found_events);
+        events.found_events.extend(found_events);
         if self.place < (last, Cursor::ALL) {
             self.held = Some(commit);
         }

@@ -4,7 +4,7 @@
 //! lists what the request around them locks). Only the entry price for several nodes and the depth are
 //! asked of the exchange.
 
-use super::billing::{instant, known};
+use super::billing::{known, period};
 use super::{Api, LOOKED_AT};
 use crate::auth::caller::Caller;
 use crate::events::message::price_numbers;
@@ -49,10 +49,12 @@ impl Api {
                 && (request.region.is_empty() || request.region == region)
         };
         let mut found: Vec<_> = markets.iter().filter(|view| asked(view)).take(size as usize + 1).collect();
-        let next_page_token = page::cut(&mut found, size, |view| view.market.0);
+        let end = page::truncate(&mut found, size, |view| view.market.0);
+        let found = found.iter().map(|view| (view.market.0, market::market(view)));
+        let (markets, next_page_token) = page::fit(found, end);
         Ok(v1::ListMarketsResponse {
             seq,
-            markets: found.iter().map(|view| market::market(view)).collect(),
+            markets,
             next_page_token,
             cursor: Cursor::after(self.engine().journal_id(), seq).to_string(),
         })
@@ -88,7 +90,9 @@ impl Api {
         let name = |entry: &v1::list_instance_types_response::Entry| {
             entry.instance_type.as_ref().map(|known| known.name.clone()).unwrap_or_default()
         };
-        let next_page_token = page::cut(&mut entries, size, name);
+        let end = page::truncate(&mut entries, size, name);
+        let entries = entries.into_iter().map(|entry| (name(&entry), entry));
+        let (entries, next_page_token) = page::fit(entries, end);
         Ok(v1::ListInstanceTypesResponse { seq, entries, next_page_token })
     }
 
@@ -163,41 +167,36 @@ impl Api {
         if request.bar_us > 0 && !(Micros::SECOND.0..=Micros::DAY.0).contains(&request.bar_us) {
             return Err(ApiError::bad_field("bar_us", "is from a second to a day, or 0"));
         }
+        let (from, to) = period(request.from_us, request.to_us)?;
         self.projected_up_to(caller, request.min_seq).await?;
         let seq = self.engine().projected();
-        let (from, to) = (instant(request.from_us).unwrap_or_default(), instant(request.to_us));
-        let (mut points, mut bars, next_page_token);
+        let from = from.unwrap_or_default();
+        let (mut points, mut bars) = (Vec::new(), Vec::new());
+        let next_page_token;
         if request.bar_us == 0 {
             let after: Option<PointEnd> = page::after(&request.page_token)?;
             let after = after.map(PointEnd::place);
-            bars = Vec::new();
-            points = self.engine().read_model().price_points(&name, from, to, after, size + 1).await?;
-            next_page_token = page::cut(&mut points, size, PointEnd::of);
+            let mut rows = self.engine().read_model().price_points(&name, from, to, after, size + 1).await?;
+            let end = page::truncate(&mut rows, size, PointEnd::of);
+            let rows = rows.iter().map(|point| (PointEnd::of(point), market::past(&name, point)));
+            (points, next_page_token) = page::fit(rows, end);
         } else {
             let now = self.market_now().await?;
             let to = to.map_or(now, |to| to.min(now));
             let after: Option<u64> = page::after(&request.page_token)?;
             let from = after.map_or(from, |start| Micros(known(start)).after(Micros(request.bar_us)));
-            points = Vec::new();
-            bars = Vec::new();
-            let mut stopped = false;
+            let (mut rows, mut stopped) = (Vec::new(), false);
             if from < to {
                 let (bar, projections) = (Micros(request.bar_us), self.engine().read_model());
                 let page = projections.price_bar_page(&name, from..to, bar, size + 1, LOOKED_AT).await?;
-                (bars, stopped) = (page.bars, page.stopped);
+                (rows, stopped) = (page.bars, page.stopped);
             }
-            let cut = page::cut(&mut bars, size, |bar| bar.start.0);
-            // The search stopped at the most changes that one request may examine. The next
-            // page continues there.
-            let last = bars.last().filter(|_| stopped && cut.is_empty());
-            next_page_token = last.map_or(cut, |bar| page::token(bar.start.0));
+            let end = page::truncate(&mut rows, size, |bar| bar.start.0);
+            // A search that stopped at the most changes that one request may examine is continued there.
+            let end = end.or_else(|| rows.last().filter(|_| stopped).map(|bar| bar.start.0));
+            (bars, next_page_token) = page::fit(rows.iter().map(|bar| (bar.start.0, market::bar(bar))), end);
         }
-        Ok(v1::ListPriceHistoryResponse {
-            seq,
-            points: points.iter().map(|point| market::past(&name, point)).collect(),
-            bars: bars.iter().map(market::bar).collect(),
-            next_page_token,
-        })
+        Ok(v1::ListPriceHistoryResponse { seq, points, bars, next_page_token })
     }
 
     /// Returns the numbers of markets, with the entry price for several nodes, each as of the command

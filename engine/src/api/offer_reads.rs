@@ -46,8 +46,9 @@ impl Api {
             put = projections.offers(of.0, of.1, 1).await?;
         }
         let put_at = put.first().map_or(0, |row| row.put_at.0);
-        let next_page_token = page::cut(&mut units, size, |unit| unit.unit.number);
-        let units = units.iter().map(|unit| offer::unit(unit, &market, &provider, &view)).collect();
+        let end = page::truncate(&mut units, size, |unit| unit.unit.number);
+        let units = units.iter().map(|unit| (unit.unit.number, offer::unit(unit, &market, &provider, &view)));
+        let (units, next_page_token) = page::fit(units, end);
         let offer = offer::message(&view, &market, &provider, put_at);
         Ok(v1::GetOfferResponse { seq, offer: Some(offer), units, next_page_token })
     }
@@ -91,11 +92,12 @@ impl Api {
             });
             views.extend(seen.await?.into_iter().flatten());
         }
-        let next_page_token = page::cut(&mut views, size, |(key, ..)| key.to_string());
-        let offers = views
-            .iter()
-            .map(|(key, market, provider, view)| offer::message(view, market, provider, key.put_at))
-            .collect();
+        let end = page::truncate(&mut views, size, |(key, ..)| key.clone());
+        let offers = views.into_iter().map(|(key, market, provider, view)| {
+            let offer = offer::message(&view, &market, &provider, key.put_at);
+            (key, offer)
+        });
+        let (offers, next_page_token) = page::fit(offers, end);
         Ok(v1::ListOffersResponse { seq, offers, next_page_token, cursor: self.cursor(seq) })
     }
 }

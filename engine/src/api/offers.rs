@@ -1,10 +1,11 @@
-//! Calls of providers: put an offer, withdraw a unit, report a unit lost (R11).
+//! Calls of providers: put an offer, withdraw a unit, report a unit lost, resume units that rest (R11).
 
 use super::Api;
 use crate::auth::caller::Caller;
 use crate::wire::command;
 use crate::wire::status::ApiError;
 use kubebid_core::Command;
+use kubebid_core::command::RestingUnits;
 use kubebid_core::market_rules::OFFER_UNITS_MAX;
 use kubebid_proto::v1;
 
@@ -91,5 +92,45 @@ impl Api {
     ) -> Result<v1::ReportUnitLostResponse, ApiError> {
         let done = self.execute(caller, command::report_unit_lost(&caller.account, &request)?).await?;
         Ok(v1::ReportUnitLostResponse { seq: done.seq, repeated: done.repeated })
+    }
+
+    /// ResumeUnits: makes one resting unit free again, or all of a market (R11).
+    pub async fn resume_units(
+        &self,
+        caller: &Caller,
+        request: v1::ResumeUnitsRequest,
+    ) -> Result<v1::ResumeUnitsResponse, ApiError> {
+        let keyed = command::resume_units(&caller.account, &request)?;
+        let cost = match self.cost_of_resuming(caller, &keyed.command).await? {
+            Ok(cost) => cost,
+            Err(_) if self.repeats(caller, keyed.key.as_ref()).await? => 1,
+            Err(limit) => return Err(limit),
+        };
+        // The request itself was already counted as one.
+        caller.session.limit_state.requests.charge(cost - 1, self.limits_of(caller).requests());
+        let done = self.execute_settling(caller, keyed, cost, |_| ()).await?;
+        Ok(v1::ResumeUnitsResponse { seq: done.seq, repeated: done.repeated })
+    }
+
+    /// Returns how many commands a resumption counts as: the units that it resumes. Or returns the limit of the account
+    /// that it exceeds.
+    async fn cost_of_resuming(
+        &self,
+        caller: &Caller,
+        command: &Command,
+    ) -> Result<Result<u64, ApiError>, ApiError> {
+        let Command::ResumeUnits { provider, units: RestingUnits::AllIn(market) } = command else {
+            return Ok(Ok(1));
+        };
+        let Some(view) = self.0.engine.views().markets().get(market) else { return Ok(Ok(1)) };
+        let (provider, market) = (provider.clone(), view.market);
+        let offer = self.0.engine.ask(move |exchange| exchange.offer_of(market, &provider)).await?;
+        let resting = offer.map_or(0, |offer| offer.resting);
+        let most = self.limits_of(caller).units_per_command;
+        if resting > most {
+            let what = format!("{resting} units rest; one command may change {most}: resume them by name");
+            return Ok(Err(ApiError::limit("units_per_command", what).at("market")));
+        }
+        Ok(Ok(resting.max(1)))
     }
 }

@@ -10,6 +10,7 @@ use crate::events::message::price_point;
 use crate::wire::cursor::Cursor;
 use crate::wire::lists;
 use crate::wire::market;
+use crate::wire::page;
 use crate::wire::pieces::Pieces;
 use crate::wire::status::{ApiError, Code};
 use bytes::Bytes;
@@ -61,10 +62,9 @@ impl Api {
         let from = self.place_of(&request.cursor).await?;
         let journal = self.engine().journal_id();
         let cursor = move |(seq, index)| Cursor { journal, seq, index }.to_string();
-        let (mut shown, mut first) = (HashMap::new(), None);
+        let (mut shown, mut present) = (HashMap::new(), Vec::new());
         if from.is_none() {
-            let present = views.iter().map(|view| Shown::Own(market::present(view))).collect();
-            first = Some(Ok(PriceFrame { shown: present, cursor: cursor(applied) }));
+            present = page::frames(views.iter().map(|view| market::present(view)));
             shown.extend(views.iter().map(|view| (view.name.to_string(), view.seq.0)));
         }
         let changes = follow(self.clone(), filter, live, from.unwrap_or(applied));
@@ -75,7 +75,13 @@ impl Api {
             let shown = found_events.into_iter().flat_map(|visible| show(visible, asked));
             Ok(PriceFrame { shown: shown.collect(), cursor: cursor(place) })
         });
-        Ok(stream::iter(first).chain(changes))
+        let frames = present.len();
+        let present = present.into_iter().enumerate().map(move |(frame, points)| {
+            // A watch that ends before the last of them has to begin anew.
+            let cursor = if frame + 1 == frames { cursor(applied) } else { String::new() };
+            Ok(PriceFrame { shown: points.into_iter().map(Shown::Own).collect(), cursor })
+        });
+        Ok(stream::iter(present).chain(changes))
     }
 }
 

@@ -36,6 +36,10 @@ macro_rules! methods {
                 [POST "/v1/units/{type}/{region}/{provider}/{number}/withdraw"]
             OfferService ReportUnitLost Provider once(report_unit_lost)
                 [POST "/v1/units/{type}/{region}/{provider}/{number}/lost"]
+            OfferService ResumeUnits Provider once(resume_units) [
+                POST "/v1/units/{type}/{region}/{provider}/{number}/resume" without "market",
+                POST "/v1/markets/{type}/{region}/offer/resume" without "unit" named "ResumeOffer"
+            ]
 
             MarketService ListMarkets Markets once(list_markets) [GET "/v1/markets"]
             MarketService ListInstanceTypes Markets once(list_instance_types) [GET "/v1/instance-types"]

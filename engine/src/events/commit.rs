@@ -6,10 +6,9 @@ use crate::store::Labels;
 use kubebid_core::account_usage::AccountUsage;
 use kubebid_core::answer::Outcome;
 use kubebid_core::event::{Event, Fact};
-use kubebid_core::money::Bill;
 use kubebid_core::settlement_details::SettlementDetail;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketName, Micros, Names, Seq};
-use kubebid_core::views::{AllocationView, BidView, RefusalDetail};
+use kubebid_core::views::{Accrual, AllocationView, BidView, RefusalDetail};
 use kubebid_core::{Exchange, StampedCommand};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -59,7 +58,7 @@ pub struct HourMark {
     /// The hour, in market time.
     pub at: Micros,
     /// The running nodes and what each owes up to then.
-    pub bills: Vec<(AllocationId, Bill)>,
+    pub bills: Vec<Accrual>,
 }
 
 /// Returns the number of bills that a command noted at full hours.
@@ -199,6 +198,8 @@ fn touch(fact: &Fact, bids: &mut Vec<BidId>, allocations: &mut Vec<AllocationId>
         | Fact::UnitAdded { .. }
         | Fact::UnitLeaving { .. }
         | Fact::UnitBack { .. }
+        | Fact::UnitResting { .. }
+        | Fact::UnitResumed { .. }
         | Fact::UnitRemoved { .. }
         | Fact::Charged { .. }
         | Fact::PriceChanged { .. }

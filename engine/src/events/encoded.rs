@@ -49,6 +49,11 @@ impl Prices {
     pub(crate) fn encoded(&self, run: &Range<usize>) -> Bytes {
         self.encoded.run(run)
     }
+
+    /// Returns the byte at which each point begins, and the end of the last one.
+    pub(crate) fn begins(&self) -> &[usize] {
+        &self.encoded.begins
+    }
 }
 
 /// The positions of the events that concern each account.
@@ -70,8 +75,16 @@ impl EncodedEvents {
 
     /// Returns consecutive events as they are in a frame of WatchEvents.
     pub(crate) fn encoded(&self, run: &Range<usize>) -> Bytes {
-        let encode = || encode(self.events.iter().map(|message| message.encoded()));
-        self.encoded.get_or_init(encode).run(run)
+        self.all_encoded().run(run)
+    }
+
+    /// Returns the byte at which each event begins in such a frame, and the end of the last one.
+    pub(crate) fn begins(&self) -> &[usize] {
+        &self.all_encoded().begins
+    }
+
+    fn all_encoded(&self) -> &Encoded {
+        self.encoded.get_or_init(|| encode(self.events.iter().map(|message| message.encoded())))
     }
 
     /// Returns the price changes. They are encoded when a watch of prices first asks.

@@ -156,6 +156,8 @@ pub fn parties(event: &Event, names: &Names) -> Parties {
         Fact::UnitAdded { unit, .. }
         | Fact::UnitLeaving { unit }
         | Fact::UnitBack { unit }
+        | Fact::UnitResting { unit }
+        | Fact::UnitResumed { unit }
         | Fact::UnitRemoved { unit } => parties.provider = Some(names.account(unit.provider).clone()),
         Fact::BidPlaced { bidder, .. } | Fact::BidAmended { bidder, .. } | Fact::BidClosed { bidder, .. } => {
             parties.holder = Some(party(*bidder, names));
@@ -217,6 +219,8 @@ fn unit(fact: &Fact) -> Option<UnitId> {
         Fact::UnitAdded { unit, .. }
         | Fact::UnitLeaving { unit }
         | Fact::UnitBack { unit }
+        | Fact::UnitResting { unit }
+        | Fact::UnitResumed { unit }
         | Fact::UnitRemoved { unit } => Some(*unit),
         other => node(other).map(|node| node.unit),
     }
@@ -290,6 +294,8 @@ fn message_of(fact: &Fact, names: &Names) -> wire::Kind {
         }
         Fact::UnitLeaving { unit: id } => Kind::UnitLeaving(wire::UnitLeaving { unit: unit(*id) }),
         Fact::UnitBack { unit: id } => Kind::UnitBack(wire::UnitBack { unit: unit(*id) }),
+        Fact::UnitResting { unit: id } => Kind::UnitResting(wire::UnitResting { unit: unit(*id) }),
+        Fact::UnitResumed { unit: id } => Kind::UnitResumed(wire::UnitResumed { unit: unit(*id) }),
         Fact::UnitRemoved { unit: id } => Kind::UnitRemoved(wire::UnitRemoved { unit: unit(*id) }),
         Fact::BidPlaced { bidder, scope, ceiling, min_nodes, max_nodes } => {
             let (markets, instance_type) = match scope {

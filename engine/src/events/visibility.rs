@@ -79,6 +79,8 @@ pub fn redact(mut event: v1::Event, parties: &Parties, viewer: &Viewer) -> Optio
         | Kind::UnitAdded(_)
         | Kind::UnitLeaving(_)
         | Kind::UnitBack(_)
+        | Kind::UnitResting(_)
+        | Kind::UnitResumed(_)
         | Kind::UnitRemoved(_) => roles.provider,
         Kind::BidPlaced(_) | Kind::BidAmended(_) | Kind::BidClosed(_) => roles.holder,
         Kind::Allocated(of) => {
@@ -152,9 +154,10 @@ pub(crate) fn as_missing(command: &Command, reject: Reject) -> Reject {
         (Reject::NotYours, Command::ReleaseAllocation { .. } | Command::ReportReady { .. }) => {
             Reject::UnknownAllocation
         }
-        (Reject::NotYours, Command::WithdrawUnit { .. } | Command::ReportUnitLost { .. }) => {
-            Reject::UnknownUnit
-        }
+        (
+            Reject::NotYours,
+            Command::WithdrawUnit { .. } | Command::ReportUnitLost { .. } | Command::ResumeUnits { .. },
+        ) => Reject::UnknownUnit,
         (reject, _) => reject,
     }
 }

@@ -2,7 +2,7 @@
 
 mod billing;
 
-pub(crate) use billing::{Running, SegmentRecord};
+pub(crate) use billing::{Correction, Running, SegmentRecord};
 
 use super::rows::{ChargeRow, PricePoint, StoredTimeInForce};
 use crate::events::commit::{Commit, Step};
@@ -32,8 +32,7 @@ pub(crate) struct Folded<'a> {
     pub(crate) allocations: BTreeMap<AllocationId, AllocationRecord<'a>>,
     pub(crate) charges: Vec<ChargeRow>,
     pub(crate) segments: Vec<SegmentRecord>,
-    /// Allocations that ended free of charge: what they had accrued is deleted.
-    pub(crate) free: Vec<AllocationId>,
+    pub(crate) corrections: Vec<Correction>,
 }
 
 /// An event and the word of its reason.
@@ -170,7 +169,7 @@ impl<'a> Folded<'a> {
                     if charged {
                         running.settle(was);
                     } else {
-                        self.free(was, running);
+                        self.free(was, event.at, running);
                     }
                     self.allocation(node.allocation).last =
                         Last::Ended { at: event.at, reason: *reason, was };
@@ -187,6 +186,8 @@ impl<'a> Folded<'a> {
                 | Fact::UnitAdded { .. }
                 | Fact::UnitLeaving { .. }
                 | Fact::UnitBack { .. }
+                | Fact::UnitResting { .. }
+                | Fact::UnitResumed { .. }
                 | Fact::UnitRemoved { .. }
                 | Fact::NoticeRescinded { .. }
                 | Fact::Claimed { .. }
@@ -282,6 +283,8 @@ fn reason<'a>(fact: &Fact, message: &'a EventMessage) -> Option<&'a str> {
         | Fact::UnitAdded { .. }
         | Fact::UnitLeaving { .. }
         | Fact::UnitBack { .. }
+        | Fact::UnitResting { .. }
+        | Fact::UnitResumed { .. }
         | Fact::UnitRemoved { .. }
         | Fact::BidPlaced { .. }
         | Fact::BidAmended { .. }

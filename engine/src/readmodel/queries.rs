@@ -102,6 +102,28 @@ pub struct ChargeQuery {
     pub limit: u32,
 }
 
+/// Nodes of an account that are billed at an instant, by number: those that became ready before it and ended at it or
+/// later, or run.
+#[derive(Clone, Debug)]
+pub struct BilledNodeQuery {
+    /// The tenant or the provider of the node. A provider finds none by label.
+    pub account: String,
+    /// The instant.
+    pub at: Micros,
+    /// The instant before which the segment of the answer began.
+    pub segment_before: Micros,
+    /// Labels that the bid has, all of them.
+    pub labels: Labels,
+    /// The label whose value the answer has.
+    pub by_label: Option<String>,
+    /// Only these allocations.
+    pub allocations: BTreeSet<AllocationId>,
+    /// The number after which the page begins.
+    pub after: AllocationId,
+    /// The most entries of the page.
+    pub limit: u32,
+}
+
 /// Sums of charges of an account.
 #[derive(Clone, Debug)]
 pub struct StatementQuery {

@@ -234,7 +234,8 @@ pub struct ChargeRow {
     pub segments: Vec<Segment>,
 }
 
-/// Billed time within one hour, or a minimum charge.
+/// Billed time within one hour, or a minimum charge. One without any length only moves the fee, which changed
+/// after the last full hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The beginning.
@@ -244,6 +245,9 @@ pub struct Segment {
     /// The amount that the segment adds to the bill: the exact sum up to its end, rounded down, less
     /// the one up to its beginning.
     pub amount: Amount,
+    /// The part of the amount that is the operator's fee, in micro-dollars: the fee of the bill up to the end less
+    /// that up to the beginning. Below 0 after the fee was lowered, because a charge has one fee for all of it.
+    pub fee: i64,
     /// The mean price per node-hour, weighted by time and rounded down.
     pub mean_price: Price,
     /// True if the segment is not billed time but what is missing from the minimum charge.
@@ -280,6 +284,53 @@ pub struct Mark {
     pub at: Micros,
     /// The cost of the node up to then, not rounded.
     pub bill: kubebid_core::money::Bill,
+    /// The operator's fee of that cost, by the rules of that instant.
+    pub fee: Amount,
+}
+
+/// The cost of a node up to an instant, in whole micro-dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// The amount that the tenant pays.
+    pub debit: Amount,
+    /// The operator's part of it.
+    pub fee: Amount,
+    /// The billed time.
+    pub time: Micros,
+}
+
+/// A node that is billed at an instant, with the last of its segments that began before the instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BilledNode {
+    /// The allocation's number.
+    pub allocation: AllocationId,
+    /// The account that pays.
+    pub tenant: String,
+    /// The account that offers the unit.
+    pub provider: String,
+    /// The market of the unit.
+    pub market: String,
+    /// The value of the label by which the query splits, if the bid has it.
+    pub label_value: Option<String>,
+    /// The time at which its billing began.
+    pub ready_at: Micros,
+    /// The time at which it ended.
+    pub ended_at: Option<Micros>,
+    /// The two ends of that segment. Absent if no full hour has passed yet.
+    pub segment: Option<(CostMark, CostMark)>,
+    /// The whole cost, once it is charged. Absent while the node runs, and if it was free of charge.
+    pub charge: Option<Cost>,
+}
+
+/// The cost of a node at an instant, as amounts: what [`Mark`] has, rounded down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CostMark {
+    /// The instant, in market time.
+    pub at: Micros,
+    /// The amount that the tenant pays up to then.
+    pub debit: Amount,
+    /// The operator's part of it.
+    pub fee: Amount,
 }
 
 /// The sums of an account in one market, or in one market for one value of a label.

@@ -25,6 +25,7 @@ mod watermark;
 mod words;
 
 pub use bids::BidPage;
+pub use charges::BilledPage;
 pub use events::EventPage;
 pub use prices::BarPage;
 pub use schema::TABLES;

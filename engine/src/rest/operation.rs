@@ -112,14 +112,19 @@ impl Operation {
         Operation { id, ..self }
     }
 
-    /// Removes a parameter that has no meaning for this operation.
+    /// Removes a parameter of the query, or a field of the body, that has no meaning for this operation.
     ///
     /// # Panics
-    /// If the operation does not have the parameter.
+    /// If the operation does not have it.
     #[must_use]
     pub(super) fn without(mut self, parameter: &str) -> Operation {
-        let removed = self.binding.query.remove(parameter);
-        assert!(removed.is_some(), "{} has no parameter {parameter}", self.id);
+        let removed = match &mut self.request.schema {
+            RefOr::T(Schema::Object(object)) if self.binding.has_body => {
+                object.properties.remove(parameter).is_some()
+            }
+            RefOr::T(_) | RefOr::Ref(_) => self.binding.query.remove(parameter).is_some(),
+        };
+        assert!(removed, "{} has no parameter {parameter}", self.id);
         self
     }
 }

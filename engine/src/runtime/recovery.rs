@@ -17,12 +17,16 @@ pub enum RecoveryError {
     /// The store failed, or the journal is damaged.
     #[error(transparent)]
     Store(#[from] Fault),
-    /// A command was written by a newer version of the rules than this program has.
-    #[error("record {seq} was written under behaviour {version}, this program knows {BEHAVIOUR}")]
+    /// A command was written under other rules than this program has.
+    #[error(
+        "record {seq} of the journal was written under edition {version} of the market's rules, and this program has \
+         edition {BEHAVIOUR} alone: by its rules the same commands would lead to other prices and charges. Start this \
+         program with a new store; the program that wrote the journal can still read it and export it"
+    )]
     Behaviour {
         /// The number of the command.
         seq: u64,
-        /// The behaviour that it was written under.
+        /// The edition of the rules that it was written under.
         version: u16,
     },
     /// A record is not a command.

@@ -4,13 +4,13 @@ use crate::events::commit::{HourMark, Step};
 use kubebid_core::units::Micros;
 use kubebid_core::{Content, Exchange, StampedCommand};
 
-/// The version of the rules' behaviour under which new records are written. A later behaviour gets
-/// another number, and a journaled command switches it on; this one stays replayable.
-pub const BEHAVIOUR: u16 = 1;
+/// The edition of the market's rules under which new records are written, and the only one that this program
+/// replays (docs/decisions/0104). A change of the rules by which an old journal would come to other events gets the
+/// next number.
+pub const BEHAVIOUR: u16 = 2;
 
-/// The most bills that one command notes at full hours. Each takes two hundred bytes until it is in the
-/// tables. A longer step of time notes no more of them; the rest of each bill is then one long segment,
-/// which is equally exact.
+/// The number of bills after which one command notes only those of its last full hour. Each takes two hundred bytes
+/// until it is in the tables. A longer step of time then has one long segment, which is equally exact.
 const NOTED_MAX: usize = 100_000;
 
 /// The longest step of time: a thousand years. A longer one is a mistake, such as nanoseconds instead of
@@ -61,16 +61,24 @@ impl Replay {
         }
     }
 
+    /// Returns true if a full hour has passed at which a node ran and which no command has reached yet.
+    pub(crate) fn is_hour_due(&self, now: Micros) -> bool {
+        self.next_hour <= now && self.exchange.has_running_nodes()
+    }
+
     /// Stops at each full hour up to `at` at which a node runs, and notes the bills. By R1 this
     /// changes nothing but the moment at which the exchange settles what is due.
     fn pass_hours(&mut self, at: Micros) -> Vec<HourMark> {
         let (mut marks, mut noted) = (Vec::new(), 0);
         while self.next_hour <= at {
+            if noted >= NOTED_MAX {
+                self.next_hour = last_hour(at);
+            }
             self.exchange.run_until(self.next_hour);
             let bills = self.exchange.accruals();
             noted += bills.len();
             // Only commands make nodes start to run: if none runs now, none does up to `at`.
-            if bills.is_empty() || noted > NOTED_MAX && !marks.is_empty() {
+            if bills.is_empty() {
                 self.next_hour = hour_after(at);
                 break;
             }
@@ -81,6 +89,11 @@ impl Replay {
     }
 }
 
+/// Returns the last full hour up to a time. Its bills are always noted, so a period that ends before it is closed.
+fn last_hour(at: Micros) -> Micros {
+    Micros(at.0 / Micros::HOUR.0 * Micros::HOUR.0)
+}
+
 fn hour_after(at: Micros) -> Micros {
     Micros((at.0 / Micros::HOUR.0 + 1).saturating_mul(Micros::HOUR.0))
 }
@@ -89,12 +102,12 @@ fn hour_after(at: Micros) -> Micros {
 mod tests {
     use super::*;
     use crate::events::commit::hourly_bills;
+    use kubebid_core::Price;
     use kubebid_core::command::{Command, PlaceBid};
     use kubebid_core::units::{AccountName, AllocationId, MarketName};
-    use kubebid_core::{Price, money::Bill};
 
-    #[test]
-    fn a_step_of_a_thousand_years_notes_what_fits_into_memory_and_bills_all_of_it() {
+    /// Returns a market in which a node has run since the epoch.
+    fn with_a_running_node() -> Replay {
         let market = MarketName::new("h100/eu");
         let mut replay = Replay::new(Exchange::new());
         let commands = [
@@ -121,14 +134,34 @@ mod tests {
         for command in commands {
             replay.step(StampedCommand { at: Micros(0), key: None, command }, None);
         }
+        replay
+    }
+
+    #[test]
+    fn a_full_hour_is_due_until_a_command_has_noted_its_bills() {
+        let advance = |at| StampedCommand { at, key: None, command: Command::AdvanceTime };
+        assert!(!Replay::new(Exchange::new()).is_hour_due(Micros::DAY), "no node runs");
+        let mut replay = with_a_running_node();
+        assert!(!replay.is_hour_due(Micros(Micros::HOUR.0 - 1)));
+        assert!(replay.is_hour_due(Micros::HOUR));
+        let step = replay.step(advance(Micros::HOUR), None);
+        assert_eq!((step.hours.len(), step.hours[0].at), (1, Micros::HOUR));
+        assert!(!replay.is_hour_due(Micros::HOUR));
+    }
+
+    #[test]
+    fn a_step_of_a_thousand_years_notes_what_fits_into_memory_and_bills_all_of_it() {
+        let mut replay = with_a_running_node();
         let long = StampedCommand { at: STEP_MAX, key: None, command: Command::AdvanceTime };
         let step = replay.step(long, None);
-        assert_eq!(hourly_bills(&step), NOTED_MAX);
+        assert_eq!(hourly_bills(&step), NOTED_MAX + 1);
+        assert_eq!(step.hours.last().unwrap().at, STEP_MAX);
         assert_eq!(replay.exchange.bill_at(AllocationId(1), STEP_MAX), Some(Price(1000).over(STEP_MAX)));
         // From here on, bills are noted by the hour again.
         let next = Micros(STEP_MAX.0 + Micros::HOUR.0);
         let step = replay.step(StampedCommand { at: next, key: None, command: Command::AdvanceTime }, None);
         let bills: Vec<_> = step.hours.iter().flat_map(|hour| &hour.bills).collect();
-        assert_eq!(bills, [&(AllocationId(1), Bill(Price(1000).over(next).0))]);
+        assert_eq!(bills.len(), 1);
+        assert_eq!((bills[0].allocation, bills[0].bill), (AllocationId(1), Price(1000).over(next)));
     }
 }

@@ -73,7 +73,7 @@ pub enum Stopped {
 #[derive(Default)]
 struct Taken {
     tickets: Vec<Ticket>,
-    /// A command that only moves time, if a timer is due and no command waits.
+    /// A command that only moves time, if a timer or a full hour is due and no command waits.
     advance: Option<StampedCommand>,
     /// The fingerprint of each command that has a key, set when the batch was packed.
     contents: Vec<Option<Content>>,
@@ -195,8 +195,10 @@ impl Sequencer {
     }
 
     fn is_due(&self) -> bool {
-        let due = self.market.replay.exchange.next_due();
-        self.clock.kind() == Clock::Real && due.is_some_and(|due| due <= self.now())
+        let (due, now) = (self.market.replay.exchange.next_due(), self.now());
+        // The bills at a full hour are noted even if no command comes, so that a statement up to then is closed.
+        let is_due = due.is_some_and(|due| due <= now) || self.market.replay.is_hour_due(now);
+        self.clock.kind() == Clock::Real && is_due
     }
 
     /// Takes what waits, and stamps it. Leaves out commands whose caller has gone or whose deadline

@@ -200,6 +200,11 @@ impl Row<'_> {
         self
     }
 
+    /// Adds a number that may be below 0.
+    pub(crate) fn signed(&mut self, number: i64) -> &mut Self {
+        self.number(number as u64)
+    }
+
     pub(crate) fn time(&mut self, time: Micros) -> &mut Self {
         self.some_time(Some(time))
     }

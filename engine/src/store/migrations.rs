@@ -17,14 +17,14 @@ const POSTGRES: &[Change] = changes!("postgres":
     "0001_leader" "0002_journal" "0003_snapshot" "0004_accounts" "0005_tokens" "0006_bid_labels"
     "0007_instance_types" "0008_projection" "0009_bids" "0010_allocations" "0011_offers" "0012_events"
     "0013_prices" "0014_charges" "0015_lease" "0016_packs" "0017_clock"
-    "0018_account_quotas" "0019_relational_tables" "0020_node_data"
+    "0018_account_quotas" "0019_relational_tables" "0020_node_data" "0021_segment_fees"
 );
 
 const SQLITE: &[Change] = changes!("sqlite":
     "0001_leader" "0002_journal" "0003_snapshot" "0004_accounts" "0005_tokens" "0006_bid_labels"
     "0007_instance_types" "0008_projection" "0009_bids" "0010_allocations" "0011_offers" "0012_events"
     "0013_prices" "0014_charges" "0016_packs" "0017_clock"
-    "0018_account_quotas" "0019_relational_tables" "0020_node_data"
+    "0018_account_quotas" "0019_relational_tables" "0020_node_data" "0021_segment_fees"
 );
 
 pub(super) fn postgres() -> Migrator {

@@ -9,7 +9,7 @@
 //!     16      4  number of records, at least 1
 //!     20      4  length of all records together
 //!     24     16  hash of the batch before, zeros for the first batch
-//!     40      …  the records, each: time 8, behaviour version 2, length 4, payload
+//!     40      …  the records, each: time 8, edition of the rules 2, length 4, payload
 //!      …     16  hash: XXH3-128 of everything above
 //! ```
 //!
@@ -81,7 +81,7 @@ pub struct Record<'a> {
     pub seq: u64,
     /// The time at which the command was stamped, in microseconds since 1970.
     pub at_us: u64,
-    /// The behaviour of the rules it was written under.
+    /// The edition of the rules that it was written under.
     pub version: u16,
     /// The command, as `kubebid_core::codec` encodes it.
     pub payload: &'a [u8],

@@ -94,6 +94,7 @@ fn end_reason(reason: EndReason) -> WireEnd {
         EndReason::CapacityWithdrawn => WireEnd::CapacityWithdrawn,
         EndReason::ReserveRaised => WireEnd::ReserveRaised,
         EndReason::Released => WireEnd::Released,
+        EndReason::Regrouped => WireEnd::Regrouped,
         EndReason::UnitLost => WireEnd::UnitLost,
         EndReason::StartTimeout => WireEnd::StartTimeout,
     }

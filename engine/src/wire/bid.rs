@@ -50,6 +50,7 @@ pub(crate) fn message(row: BidRow, labels: Labels, now: Option<&BidView>, why: O
         closed_at_us: row.closed_at.map(|at| at.0),
         // It is added for a single bid.
         node_config: None,
+        ceiling_locked_until_us: now.and_then(|now| now.ceiling_locked_until).map(|until| until.0),
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn charge(row: ChargeRow, labels: Labels, side: Side) -> v1::Charge {
         debit_micros: micros(row.debit),
         fee_micros: micros(row.fee),
         credit_micros: micros(row.credit),
-        segments: row.segments.iter().map(segment).collect(),
+        segments: segments(row.segments.iter()),
         seq: Some(row.seq.0),
     }
 }
@@ -63,7 +63,7 @@ pub(crate) fn running(row: RunningRow, accrued: Accrued, labels: Labels, side: S
         debit_micros: micros(debit),
         fee_micros: micros(fee),
         credit_micros: micros(Amount(debit.0 - fee.0)),
-        segments: row.segments.iter().chain(&segments).map(segment).collect(),
+        segments: self::segments(row.segments.iter().chain(&segments)),
         seq: None,
     }
 }
@@ -72,18 +72,24 @@ fn shown(labels: Labels, side: Side) -> Labels {
     if side == Side::Provider { Labels::new() } else { labels }
 }
 
-fn segment(segment: &Segment) -> v1::PriceSegment {
-    v1::PriceSegment {
-        from_us: segment.from.0,
-        to_us: segment.to.0,
-        mean_price_micros: segment.mean_price.0,
-        amount_micros: micros(segment.amount),
-        min_charge: segment.min_charge,
-    }
+fn segments<'a>(segments: impl Iterator<Item = &'a Segment>) -> Vec<v1::PriceSegment> {
+    let mut total_fee = 0;
+    let message = |segment: &Segment| {
+        total_fee += segment.fee;
+        v1::PriceSegment {
+            from_us: segment.from.0,
+            to_us: segment.to.0,
+            mean_price_micros: segment.mean_price.0,
+            amount_micros: micros(segment.amount),
+            min_charge: segment.min_charge,
+            total_fee_micros: u64::try_from(total_fee).expect("fees add up to that of a bill"),
+        }
+    };
+    segments.map(message).collect()
 }
 
 /// Sums that grow. A sum that a message cannot hold stays at the largest value.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     pub(crate) debit: Amount,
     pub(crate) credit: Amount,
@@ -97,6 +103,22 @@ impl Sum {
         self.credit.0 += other.credit.0;
         self.fee.0 += other.fee.0;
         self.node_time_us += other.node_time_us;
+    }
+
+    /// Returns by how much this sum is above an earlier one, and by how much it is below it.
+    pub(crate) fn changes_from(&self, earlier: &Sum) -> (Sum, Sum) {
+        (self.minus(earlier), earlier.minus(self))
+    }
+
+    /// Returns the sum less another one, at least 0.
+    pub(crate) fn minus(&self, other: &Sum) -> Sum {
+        let amount = |a: Amount, b: Amount| Amount(a.0.saturating_sub(b.0));
+        Sum {
+            debit: amount(self.debit, other.debit),
+            credit: amount(self.credit, other.credit),
+            fee: amount(self.fee, other.fee),
+            node_time_us: self.node_time_us.saturating_sub(other.node_time_us),
+        }
     }
 
     pub(crate) fn message(&self) -> Sums {

@@ -4,13 +4,16 @@ use super::lists;
 use super::status::ApiError;
 use super::text;
 use crate::store::Labels;
-use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce};
+use kubebid_core::command::{
+    CancelMode, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce,
+};
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, MarketName, Micros};
 use kubebid_core::{Command, Price};
 use kubebid_proto::v1;
 use std::mem;
 use v1::cancel_bid_request::Mode;
 use v1::market_rules::Pricing;
+use v1::resume_units_request::Units;
 
 /// A command and the key it came with.
 #[derive(Debug)]
@@ -113,6 +116,7 @@ pub fn cancel_bid(tenant: &AccountName, request: &v1::CancelBidRequest) -> Resul
     let mode = match Mode::try_from(request.mode) {
         Ok(Mode::Keep) => CancelMode::Keep,
         Ok(Mode::Release) => CancelMode::Release,
+        Ok(Mode::Regroup) => CancelMode::Regroup,
         Ok(Mode::Unspecified) | Err(_) => CancelMode::Unknown(request.mode.to_string().into()),
     };
     let command = Command::CancelBid { tenant: tenant.clone(), bid: BidId(request.bid), mode };
@@ -161,6 +165,19 @@ pub fn report_unit_lost(
 ) -> Result<KeyedCommand, ApiError> {
     let unit = text::unit("unit", &request.unit)?;
     KeyedCommand::new(&request.client_key, Command::ReportUnitLost { provider: provider.clone(), unit })
+}
+
+/// Reads a resumption of resting units.
+pub fn resume_units(
+    provider: &AccountName,
+    request: &v1::ResumeUnitsRequest,
+) -> Result<KeyedCommand, ApiError> {
+    let units = match &request.units {
+        Some(Units::Unit(unit)) => RestingUnits::One(text::unit("unit", unit)?),
+        Some(Units::Market(market)) => RestingUnits::AllIn(text::market("market", market)?),
+        None => return Err(ApiError::bad_field("unit", "is absent, and no market is named")),
+    };
+    KeyedCommand::new(&request.client_key, Command::ResumeUnits { provider: provider.clone(), units })
 }
 
 /// Reads the opening of a market.

@@ -106,6 +106,7 @@ pub(crate) fn supply(supply: &Supply) -> v1::Supply {
         allocated: count(supply.allocated),
         notice: count(supply.notice),
         claimed: count(supply.claimed),
+        resting: count(supply.resting),
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) fn message(
         notice: small(view.notice),
         leaving: small(view.leaving),
         put_at_us,
+        resting: small(view.resting),
     }
 }
 
@@ -39,6 +40,7 @@ pub(crate) fn unit(unit: &UnitView, market: &MarketName, provider: &AccountName,
 
 fn state_of(unit: &UnitView) -> State {
     match (unit.allocation, unit.leaving, unit.under_notice) {
+        (None, ..) if unit.resting => State::Resting,
         (None, ..) => State::Free,
         (Some(_), true, _) => State::Leaving,
         (Some(_), false, true) => State::Notice,

@@ -3,7 +3,7 @@
 use super::echo::quoted;
 use super::status::{ApiError, Code};
 use crate::events::visibility::as_missing;
-use kubebid_core::command::{PlaceBid, RuleChange, RuleValue, TimeInForce};
+use kubebid_core::command::{PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce};
 use kubebid_core::market_rules::OFFER_UNITS_MAX;
 use kubebid_core::units::BidId;
 use kubebid_core::views::RefusalDetail;
@@ -38,7 +38,8 @@ fn sentence(command: &Command, reject: Reject, detail: &RefusalDetail) -> Option
             Command::OpenMarket { market, .. }
             | Command::ChangeRules { market, .. }
             | Command::CloseMarket { market }
-            | Command::PutOffer { market, .. },
+            | Command::PutOffer { market, .. }
+            | Command::ResumeUnits { units: RestingUnits::AllIn(market), .. },
         ) => Some(format!("there is no market {}", quoted(market.as_str()))),
         (Reject::MarketExists, Command::OpenMarket { market, .. }) => {
             Some(format!("{market} is open already"))
@@ -61,14 +62,26 @@ fn sentence(command: &Command, reject: Reject, detail: &RefusalDetail) -> Option
         (Reject::BadCapacity, Command::PutOffer { capacity, .. }) => {
             Some(format!("the capacity of an offer is {OFFER_UNITS_MAX} at most, not {capacity}"))
         }
-        (Reject::UnknownUnit, Command::WithdrawUnit { unit, .. } | Command::ReportUnitLost { unit, .. })
-            if unit.provider.as_str().is_empty() =>
-        {
+        (
+            Reject::UnknownUnit,
+            Command::WithdrawUnit { unit, .. }
+            | Command::ReportUnitLost { unit, .. }
+            | Command::ResumeUnits { units: RestingUnits::One(unit), .. },
+        ) if unit.provider.as_str().is_empty() => {
             Some("a unit is written as in h100-8x/eu-west:acme#1".to_owned())
         }
-        (Reject::UnknownUnit, Command::WithdrawUnit { unit, .. } | Command::ReportUnitLost { unit, .. }) => {
-            Some(format!("you offer no unit {}", quoted(&unit.to_string())))
+        (
+            Reject::UnknownUnit,
+            Command::WithdrawUnit { unit, .. }
+            | Command::ReportUnitLost { unit, .. }
+            | Command::ResumeUnits { units: RestingUnits::One(unit), .. },
+        ) => Some(format!("you offer no unit {}", quoted(&unit.to_string()))),
+        (Reject::NotResting, Command::ResumeUnits { units: RestingUnits::One(unit), .. }) => {
+            Some(format!("{unit} does not rest: there is nothing to resume"))
         }
+        (Reject::NotAGang, Command::CancelBid { bid, .. }) => Some(format!(
+            "bid {bid} waits for no more than one node at once: only a bid with a minimum above 1 is regrouped"
+        )),
         (
             Reject::UnknownAllocation,
             Command::ReleaseAllocation { allocation, .. } | Command::ReportReady { allocation, .. },
@@ -150,6 +163,9 @@ fn of_amend_bid(
         }
         (Reject::Protected, RefusalDetail::Ceiling(from)) => Some(format!(
             "the ceiling of bid {bid} is not lowered from {from} while a node of it is protected"
+        )),
+        (Reject::Protected, RefusalDetail::LockedCeiling { ceiling, until }) => Some(format!(
+            "the ceiling of bid {bid} was raised under notice: it is not lowered from {ceiling} before the time {until}"
         )),
         (Reject::BelowReserve, _) => {
             Some(format!("ceiling_micros {} is below the reserve of a node of bid {bid}", ceiling?))

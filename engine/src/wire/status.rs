@@ -154,11 +154,13 @@ impl Code {
             Reject::Ended => (FailedPrecondition, 409, Some("allocation"), "the allocation has ended"),
             Reject::NotYours => (NotFound, 404, None, "you have nothing of that name"),
             Reject::AlreadyLeaving => (FailedPrecondition, 409, Some("unit"), "the unit is leaving already"),
+            Reject::NotResting => (FailedPrecondition, 409, Some("unit"), "the unit does not rest"),
             Reject::AlreadyReady => (FailedPrecondition, 409, Some("allocation"), "the allocation was reported ready before"),
             Reject::BadMarkets => (InvalidArgument, 400, Some("markets"), "name markets, each once, or an instance_type, and not both"),
             Reject::BadNodes => (InvalidArgument, 400, Some("min_nodes"), "1 <= min_nodes <= max_nodes must hold"),
+            Reject::NotAGang => (FailedPrecondition, 409, Some("bid"), "only a bid that waits for more than one node at once is regrouped"),
             Reject::Closed => (FailedPrecondition, 409, Some("bid"), "the bid is closed"),
-            Reject::BadMode => (InvalidArgument, 400, Some("mode"), "the mode is KEEP or RELEASE"),
+            Reject::BadMode => (InvalidArgument, 400, Some("mode"), "the mode is KEEP, RELEASE or REGROUP"),
             Reject::NotATick => (InvalidArgument, 400, Some("ceiling_micros"), "the ceiling is 0 or not a multiple of the market's tick"),
             Reject::CeilingTooHigh => (InvalidArgument, 400, Some("ceiling_micros"), "the ceiling is above the market's ceiling_max"),
             Reject::TooManyNodes => (InvalidArgument, 400, Some("max_nodes"), "more nodes than the market's bid_nodes_max"),
@@ -166,7 +168,7 @@ impl Code {
             Reject::Expired => (InvalidArgument, 400, Some("expire_at_us"), "expire_at_us is not in the future of the market's clock"),
             Reject::BadOnPreemption => (InvalidArgument, 400, Some("on_preemption"), "on_preemption is REQUEUE or CLOSE"),
             Reject::BelowHeld => (FailedPrecondition, 409, Some("max_nodes"), "fewer nodes than the bid holds or takes at least; release nodes by name first"),
-            Reject::Protected => (FailedPrecondition, 409, Some("ceiling_micros"), "the ceiling is not lowered while a node of the bid is protected"),
+            Reject::Protected => (FailedPrecondition, 409, Some("ceiling_micros"), "the ceiling is not lowered while a node of the bid is protected, nor soon after a raise under notice"),
             Reject::BelowReserve => (FailedPrecondition, 409, Some("ceiling_micros"), "the ceiling is below the reserve of a node that the bid holds"),
         };
         row(reject.code(), grpc, http, field, sentence)

@@ -15,7 +15,13 @@ mod lists;
 mod node_data;
 mod placing;
 mod raw;
+mod regrouping;
+#[path = "../world/client.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the tests of REST use the rest")]
+mod rest;
+mod resting;
 mod rights;
 mod service;
+mod sizes;
 mod unread;
 mod world;

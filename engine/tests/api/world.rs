@@ -64,10 +64,10 @@ impl Interceptor for Bearer {
     }
 }
 
-type Called = InterceptedService<Channel, Bearer>;
+pub(crate) type Called = InterceptedService<Channel, Bearer>;
 
 impl Caller {
-    fn called(&self) -> Called {
+    pub(crate) fn called(&self) -> Called {
         InterceptedService::new(self.channel.clone(), self.bearer.clone())
     }
 

@@ -6,6 +6,7 @@ use crate::place::TestPlace;
 use kubebid_core::event::ChargeReason;
 use kubebid_core::money::Amount;
 use kubebid_core::units::{AllocationId, Micros};
+use kubebid_core::views::Accrual;
 use kubebid_engine::Engine;
 use kubebid_engine::readmodel::queries::{ChargeQuery, StatementQuery};
 use kubebid_engine::readmodel::rows::{ChargeRow, Mark, Segment};
@@ -14,6 +15,7 @@ use kubebid_engine::store::Labels;
 crate::on_both! {
     charges_add_up_to_the_totals_of_the_exchange
     segments_add_up_to_the_debit
+    segments_add_up_to_the_debit_while_fees_change
     running_nodes_have_accrued_what_the_exchange_says
     statements_are_sums_of_charges
 }
@@ -49,7 +51,8 @@ fn follow(segments: &[Segment]) {
     for pair in segments.windows(2) {
         assert_eq!(pair[0].to, pair[1].from);
     }
-    for segment in segments.iter().filter(|segment| !segment.min_charge) {
+    // One without a length only moves the fee.
+    for segment in segments.iter().filter(|segment| !segment.min_charge && segment.to > segment.from) {
         let hour = |at: Micros| at.0 / Micros::HOUR.0;
         assert_eq!(hour(segment.from), hour(Micros(segment.to.0 - 1)), "{segment:?}");
         // The mean is exact except for its rounding.
@@ -61,18 +64,36 @@ fn follow(segments: &[Segment]) {
 async fn segments_add_up_to_the_debit(place: TestPlace) {
     let (engine, running) = after(&place, 12).await;
     let charges = all(&engine).await;
+    assert!(charges.iter().any(|charge| charge.reason == ChargeReason::ClaimDropped));
+    check_segments(&charges);
+    running.stop().await.unwrap();
+}
+
+async fn segments_add_up_to_the_debit_while_fees_change(place: TestPlace) {
+    let (engine, running) = place.start().await;
+    let mut market = Market::new(12).changing_fees();
+    market.open(&engine).await;
+    market.run(&engine, 400).await;
+    projected(&engine).await;
+    let charges = all(&engine).await;
+    assert!(charges.iter().any(|charge| charge.fee > Amount::ZERO));
+    check_segments(&charges);
+    running.stop().await.unwrap();
+}
+
+fn check_segments(charges: &[ChargeRow]) {
     let kinds = |wanted: fn(&ChargeRow) -> bool| charges.iter().filter(|charge| wanted(charge)).count();
-    assert!(kinds(|charge| charge.reason == ChargeReason::ClaimDropped) > 0);
     assert!(kinds(|charge| charge.segments.iter().any(|segment| segment.min_charge)) > 0);
     assert!(kinds(|charge| charge.segments.len() > 2) > 0);
-    for charge in &charges {
+    for charge in charges {
         let sum: u128 = charge.segments.iter().map(|segment| segment.amount.0).sum();
         assert_eq!(sum, charge.debit.0, "{charge:?}");
+        let fees: i64 = charge.segments.iter().map(|segment| segment.fee).sum();
+        assert_eq!(fees as u128, charge.fee.0, "{charge:?}");
         assert_eq!(charge.segments[0].from, charge.from);
         assert_eq!(charge.segments.last().unwrap().to, charge.to);
         follow(&charge.segments);
     }
-    running.stop().await.unwrap();
 }
 
 async fn running_nodes_have_accrued_what_the_exchange_says(place: TestPlace) {
@@ -82,9 +103,10 @@ async fn running_nodes_have_accrued_what_the_exchange_says(place: TestPlace) {
     let rows = engine.read_model().running(&query, AllocationId(0)).await.unwrap();
     assert!(rows.iter().any(|row| !row.segments.is_empty()));
     assert_eq!(rows.len(), bills.len());
-    for (mut row, (allocation, bill)) in rows.into_iter().zip(bills) {
+    for (mut row, Accrual { allocation, bill, fee_bps }) in rows.into_iter().zip(bills) {
         assert_eq!(row.allocation, allocation);
-        row.segments.extend(row.mark.segment_to(Mark { at: now, bill }));
+        let fee = bill.round().fee(fee_bps);
+        row.segments.extend(row.mark.segment_to(Mark { at: now, bill, fee }));
         follow(&row.segments);
         let sum: u128 = row.segments.iter().map(|segment| segment.amount.0).sum();
         assert_eq!(sum, bill.round().0, "{row:?}");

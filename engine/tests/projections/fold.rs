@@ -132,6 +132,8 @@ impl Known {
                 assert_eq!(self.units.insert(leaving.unit.clone(), true), Some(false));
             }
             Kind::UnitBack(back) => assert_eq!(self.units.insert(back.unit.clone(), false), Some(true)),
+            Kind::UnitResting(resting) => assert_eq!(self.units.get(&resting.unit), Some(&false)),
+            Kind::UnitResumed(resumed) => assert_eq!(self.units.get(&resumed.unit), Some(&false)),
             Kind::UnitRemoved(removed) => {
                 self.units.remove(&removed.unit).expect("it was on offer");
             }

@@ -12,6 +12,7 @@ mod prices;
 mod queries;
 mod retention;
 mod sql_page;
+mod statements;
 mod tables;
 
 /// Runs each test of a module once on PostgreSQL and once on SQLite.

@@ -1,7 +1,7 @@
 //! A random but repeatable market, hour after hour.
 
 use kubebid_core::command::{
-    CancelMode, Command, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce,
+    CancelMode, Command, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce,
 };
 use kubebid_core::state_dump::StateDump;
 use kubebid_core::units::{AccountName, ClientKey, InstanceType, MarketName, Micros, Names, UnitName};
@@ -11,17 +11,22 @@ use kubebid_engine::{Engine, Submission};
 pub(crate) const MARKETS: [&str; 3] = ["gpu/east", "gpu/west", "cpu/east"];
 pub(crate) const ACCOUNTS: [&str; 6] = ["ann", "bob", "cy", "p1", "p2", "both"];
 
+/// The accounts that sell.
+const SELLERS: [&str; 3] = ["p1", "p2", "both"];
+
 pub(crate) struct Market {
     seed: u64,
     now: u64,
     /// True if markets are closed and opened again.
     closes: bool,
+    /// True if the operator's fee is changed.
+    changes_fees: bool,
 }
 
 impl Market {
     pub(crate) fn new(seed: u64) -> Market {
         // After the epoch, and not at a full hour.
-        Market { seed, now: 1_700_000_123_456_789, closes: false }
+        Market { seed, now: 1_700_000_123_456_789, closes: false, changes_fees: false }
     }
 
     /// Also closes markets, and opens them again.
@@ -29,7 +34,17 @@ impl Market {
         Market { closes: true, ..self }
     }
 
-    fn random(&mut self, below: u64) -> u64 {
+    /// Also changes the operator's fee, and loses more nodes.
+    pub(crate) fn changing_fees(self) -> Market {
+        Market { changes_fees: true, ..self }
+    }
+
+    /// Begins at this time, in microseconds since 1970.
+    pub(crate) fn beginning_at(self, now: u64) -> Market {
+        Market { now, ..self }
+    }
+
+    pub(crate) fn random(&mut self, below: u64) -> u64 {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.seed >> 33) % below
     }
@@ -94,12 +109,32 @@ impl Market {
         let submission =
             Submission { at: Some(Micros(self.now)), ..Submission::new(None, Command::AdvanceTime) };
         engine.submit(submission, |_| ()).await.unwrap();
+        if self.chance(60) {
+            for (provider, market) in SELLERS.into_iter().flat_map(|it| MARKETS.map(|market| (it, market))) {
+                let units = RestingUnits::AllIn(MarketName::new(market));
+                let resume = Command::ResumeUnits { provider: AccountName::new(provider), units };
+                engine.submit(Submission::new(None, resume), |_| ()).await.unwrap();
+            }
+        }
     }
 
     fn command(&mut self, dump: &StateDump, names: &Names) -> Command {
+        if self.changes_fees && self.chance(10) {
+            return match self.allocation(dump) {
+                Some((_, unit)) if self.chance(70) => {
+                    let unit: UnitName = names.unit(unit);
+                    Command::ReportUnitLost { provider: unit.provider.clone(), unit }
+                }
+                _ => self.change_fee(),
+            };
+        }
         match self.random(100) {
             0..12 => self.put_offer(),
-            12..42 => self.place_bid(),
+            12..22 => {
+                let provider = AccountName::new(SELLERS[self.random(3) as usize]);
+                Command::ResumeUnits { provider, units: RestingUnits::AllIn(self.market()) }
+            }
+            22..42 => self.place_bid(),
             42..56 => match self.open_bid(dump) {
                 Some(bid) => Command::AmendBid {
                     tenant: self.tenant(),
@@ -111,7 +146,11 @@ impl Market {
             },
             56..64 => match self.open_bid(dump) {
                 Some(bid) => {
-                    let mode = if self.chance(50) { CancelMode::Keep } else { CancelMode::Release };
+                    let mode = match self.random(3) {
+                        0 => CancelMode::Keep,
+                        1 => CancelMode::Release,
+                        _ => CancelMode::Regroup,
+                    };
                     Command::CancelBid { tenant: self.tenant(), bid, mode }
                 }
                 None => self.place_bid(),
@@ -150,6 +189,14 @@ impl Market {
                     value: RuleValue::Number(self.random(1_200) * 1_000_000),
                 }],
             },
+        }
+    }
+
+    fn change_fee(&mut self) -> Command {
+        let value = RuleValue::Number(self.random(20) * 500);
+        Command::ChangeRules {
+            market: self.market(),
+            rules: vec![RuleChange { name: "fee_bps".into(), value }],
         }
     }
 

@@ -34,6 +34,10 @@ impl TestPlace {
         }
     }
 
+    pub(crate) fn is_postgres(&self) -> bool {
+        matches!(self.options.location, StoreLocation::Postgres(_))
+    }
+
     pub(crate) async fn start(&self) -> (Engine, Running) {
         let options = EngineOptions::new(self.options.clone(), Clock::Stepped);
         Engine::start(options).await.unwrap()

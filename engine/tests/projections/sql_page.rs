@@ -2,14 +2,19 @@
 
 use crate::market::{ACCOUNTS, Market, projected};
 use crate::place::TestPlace;
+use kubebid_engine::Caller;
+use kubebid_engine::api::{Api, ApiOptions};
 use kubebid_engine::readmodel::TABLES;
-use kubebid_engine::readmodel::queries::StatementQuery;
-use kubebid_engine::store::{GrantError, Labels, grant_reader};
+use kubebid_engine::store::{GrantError, Labels, Role, grant_reader};
+use kubebid_proto::v1;
 use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
 const PAGE: &str = include_str!("../../../docs/sql.md");
+
+/// The beginning and the end of November 2026.
+const NOVEMBER: (u64, u64) = (1_793_491_200_000_000, 1_796_083_200_000_000);
 
 /// Returns the SQL blocks of the page, in order.
 fn blocks() -> Vec<&'static str> {
@@ -21,7 +26,8 @@ fn blocks() -> Vec<&'static str> {
 async fn every_question_of_the_page_has_an_answer_for_a_reader() {
     let place = TestPlace::postgres();
     let (engine, running) = place.start().await;
-    let mut market = Market::new(61);
+    // The last question is about November 2026.
+    let mut market = Market::new(61).changing_fees().beginning_at(NOVEMBER.1 - 14 * 3_600_000_000 + 123_456);
     market.open(&engine).await;
     market.run(&engine, 400).await;
     projected(&engine).await;
@@ -44,19 +50,36 @@ async fn every_question_of_the_page_has_an_answer_for_a_reader() {
     }
     assert!(answers.len() >= 12);
 
+    let api = Api::start(engine.clone(), ApiOptions::default()).await.unwrap();
+    let admin = Caller::new("admin", [Role::Admin]);
     let mut lines = 0;
     for row in answers.last().unwrap() {
         let line = json(row);
         let account = line["account"].as_str().unwrap().to_owned();
         assert!(ACCOUNTS.contains(&&account[..]));
-        let query = StatementQuery { account, from: None, to: None, labels: Labels::new(), by_label: None };
-        let statement = engine.read_model().statement(&query).await.unwrap();
-        let same = statement.iter().find(|row| row.market == line["market"]).unwrap();
-        let sums = ["debit_micros", "credit_micros", "fee_micros"].map(|name| line[name].as_u64().unwrap());
-        assert_eq!(sums.map(u128::from), [same.debit.0, same.credit.0, same.fee.0]);
+        let (from_us, to_us) = NOVEMBER;
+        let request =
+            v1::GetStatementRequest { from_us, to_us, account: Some(account), ..Default::default() };
+        let statement = api.get_statement(&admin, request).await.unwrap();
+        assert!(statement.closed);
+        let same = statement.lines.iter().find(|row| row.market == line["market"].as_str().unwrap());
+        let (charged, corrected) = same.map_or_else(Default::default, |line| (line.charged, line.corrected));
+        let (charged, corrected) = (charged.unwrap_or_default(), corrected.unwrap_or_default());
+        let sums = ["debit_micros", "credit_micros", "fee_micros"].map(|name| line[name].as_i64().unwrap());
+        let net = |charged: u64, corrected: u64| charged as i64 - corrected as i64;
+        assert_eq!(
+            sums,
+            [
+                net(charged.debit_micros, corrected.debit_micros),
+                net(charged.credit_micros, corrected.credit_micros),
+                net(charged.fee_micros, corrected.fee_micros)
+            ]
+        );
         lines += 1;
     }
     assert!(lines > 3);
+    api.close();
+    drop(api);
 
     for forbidden in [
         "SELECT * FROM journal",

@@ -4,6 +4,7 @@ use crate::world::{MARKET, SECOND, World, caller};
 use kubebid_engine::api::Api;
 use kubebid_proto::v1;
 use v1::bid::UnfilledReason;
+use v1::cancel_bid_request::Mode;
 use v1::explain_request::Subject;
 
 async fn explain(api: &Api, who: &str, subject: Subject) -> Result<v1::ExplainResponse, String> {
@@ -85,6 +86,7 @@ async fn a_preemption_is_explained_to_its_tenant_with_the_way_back_and_no_number
     assert!(explained.summary.contains("until 1970-01-01T00:20:00Z"), "{}", explained.summary);
     assert!(explained.summary.contains("at least 5 % above its ceiling"), "{}", explained.summary);
     assert!(explained.summary.contains("$2.8572"), "{}", explained.summary);
+    assert!(explained.summary.contains("its price is frozen at $2.00"), "{}", explained.summary);
     let steps = [("placed", "R2"), ("allocated", "R3"), ("ready", "R4"), ("notice", "R4"), ("claimed", "R5")];
     assert_eq!(rules(&explained), steps);
     let seqs: Vec<u64> = explained.steps.iter().map(|step| step.seq).collect();
@@ -100,6 +102,72 @@ async fn a_preemption_is_explained_to_its_tenant_with_the_way_back_and_no_number
     let winner = explain(&world.api, "t3", Subject::Bid(third)).await.unwrap();
     assert_eq!(rules(&winner)[2..], [("claimed", "R4"), ("allocated", "R5")]);
     assert!(winner.summary.contains("has all it wants"), "{}", winner.summary);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_charged_is_explained_with_its_reason() {
+    let (world, [_, _, third]) = contested().await;
+    let amend = async |ceiling| {
+        let amend = v1::AmendBidRequest { bid: third, ceiling_micros: Some(ceiling), ..Default::default() };
+        world.api.amend_bid(&caller("t3"), amend).await.unwrap();
+    };
+    amend(3 * SECOND).await;
+    world.at(900).await;
+    amend(SECOND).await;
+    let explained = explain(&world.api, "t3", Subject::Bid(third)).await.unwrap();
+    assert_eq!(
+        rules(&explained)[2..],
+        [("claimed", "R4"), ("amended", "R2"), ("charged", "R15"), ("dropped", "R2")]
+    );
+    let [charged, dropped] = &explained.steps[4..] else { panic!("{explained:?}") };
+    assert!(
+        charged.text.contains("the claim on h100-8x/eu-west:p1#1, the market's minimum charge"),
+        "{charged:?}"
+    );
+    assert!(
+        dropped.text.contains("not free of charge (R15): the bid's ceiling is too low for it"),
+        "{dropped:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_raise_under_notice_is_explained_with_the_lock_of_the_ceiling() {
+    let (world, [first, ..]) = contested().await;
+    world.bid("t2", 1, 3 * SECOND).await;
+    world.at(900).await;
+    let raise = v1::AmendBidRequest { bid: first, ceiling_micros: Some(4 * SECOND), ..Default::default() };
+    world.api.amend_bid(&caller("t1"), raise).await.unwrap();
+    let locked = explain(&world.api, "t1", Subject::Bid(first)).await.unwrap();
+    let words = "Its ceiling was raised under notice, and is not lowered before 1970-01-01T00:30:00Z (R2).";
+    assert!(locked.summary.ends_with(words), "{}", locked.summary);
+    world.at(1800).await;
+    let after = explain(&world.api, "t1", Subject::Bid(first)).await.unwrap();
+    assert!(!after.summary.contains("not lowered"), "{}", after.summary);
+}
+
+#[tokio::test]
+async fn a_regrouped_bid_is_explained_to_its_tenant() {
+    let world = World::new().await;
+    world.offer("p1", 2, SECOND).await;
+    let markets = vec![MARKET.to_owned()];
+    let gang = v1::PlaceBidRequest {
+        markets,
+        ceiling_micros: 2 * SECOND,
+        min_nodes: Some(2),
+        max_nodes: 2,
+        ..Default::default()
+    };
+    let bid = world.place("t1", gang).await;
+    world.ready("t1", 1).await;
+    world.offer("p1", 1, SECOND).await;
+    let regroup = v1::CancelBidRequest { bid, mode: Mode::Regroup.into(), ..Default::default() };
+    world.api.cancel_bid(&caller("t1"), regroup).await.unwrap();
+    let explained = explain(&world.api, "t1", Subject::Allocation(1)).await.unwrap();
+    assert!(explained.summary.contains("its tenant regrouped the bid"), "{}", explained.summary);
+    let charged = explained.steps.last().unwrap();
+    assert!(charged.text.ends_with("was charged for node 1, as for a release."), "{charged:?}");
+    let waits = explain(&world.api, "t1", Subject::Bid(bid)).await.unwrap();
+    assert_eq!(waits.obstacles[0].reason(), UnfilledReason::MinimumNotMet);
 }
 
 #[tokio::test]

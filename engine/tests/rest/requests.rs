@@ -22,7 +22,8 @@ async fn prices_are_strings_of_integers_and_numbers_are_read() {
     assert_eq!(price["numbers"]["market_price_micros"], "1000000");
     assert_eq!(price["numbers"]["floor_micros"], "1000000");
     assert_eq!(price["numbers"].get("entry_price_micros"), None);
-    assert_eq!(price["supply"], json!({ "total": 1, "free": 0, "allocated": 1, "notice": 0, "claimed": 0 }));
+    let supply = json!({ "total": 1, "free": 0, "allocated": 1, "notice": 0, "claimed": 0, "resting": 0 });
+    assert_eq!(price["supply"], supply);
 
     let by_type = tenant.get("/v1/instance-types/h100-8x/price").await;
     assert_eq!(by_type.json["floor_micros"], "1000000");
@@ -83,6 +84,28 @@ async fn a_unit_is_named_by_the_parts_of_its_path() {
     assert_eq!(withdrawn.status, 200, "{}", withdrawn.text);
     let gone = provider.send("POST", &format!("/v1/units/{MARKET}/p1/1/lost"), &[], "").await;
     assert_eq!((gone.status, gone.code()), (404, "UNKNOWN_UNIT"));
+}
+
+#[tokio::test]
+async fn one_resting_unit_or_all_of_a_market_are_resumed_by_their_paths() {
+    let world = World::new().await;
+    world.offer("p1", 2, SECOND).await;
+    let bid = world.bid("t1", 2, 2 * SECOND).await;
+    world.at(900).await;
+    let (provider, tenant) = (world.client("p1"), world.client("t1"));
+    tenant.post(&format!("/v1/bids/{bid}/cancel"), &json!({ "mode": "RELEASE" })).await;
+    let offer = format!("/v1/markets/{MARKET}/offer");
+    let resting = async || provider.get(&offer).await.json["offer"]["resting"].clone();
+    assert_eq!(resting().await, 2);
+    let one = format!("/v1/units/{MARKET}/p1/1/resume");
+    let both = provider.post(&one, &json!({ "market": MARKET })).await;
+    assert_eq!((both.status, both.code()), (400, "BAD_FIELD"));
+    assert_eq!(provider.send("POST", &one, &[], "").await.status, 200);
+    let again = provider.send("POST", &one, &[], "").await;
+    assert_eq!((again.status, again.code(), again.field()), (409, "NOT_RESTING", "unit"));
+    assert_eq!(resting().await, 1);
+    assert_eq!(provider.send("POST", &format!("{offer}/resume"), &[], "").await.status, 200);
+    assert_eq!(resting().await, 0);
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use crate::{advance, bid, hash, hold, offer, open_market, options, start, stop, 
 use kubebid_core::answer::Outcome;
 use kubebid_core::reject::Reject;
 use kubebid_core::units::{AllocationId, Micros, Seq};
-use kubebid_core::{Command, Exchange};
+use kubebid_core::{Command, Exchange, StampedCommand};
 use kubebid_engine::runtime::clock::Clock;
-use kubebid_engine::store::Store;
-use kubebid_engine::{EngineError, EngineOptions, SubmitError};
+use kubebid_engine::store::{BatchBuilder, Position, Store};
+use kubebid_engine::{BEHAVIOUR, Engine, EngineError, EngineOptions, SubmitError};
 use sqlx::{Connection, Executor};
 
 #[tokio::test]
@@ -47,6 +47,24 @@ async fn a_key_gets_its_first_answer_after_a_restart() {
     let other = submit_keyed(&engine, Some("a"), Command::PlaceBid(bid("t", 2000))).await;
     assert_eq!(other, Ok((6, Outcome::Rejected(Reject::KeyConflict))));
     stop(engine, running).await;
+}
+
+#[tokio::test]
+async fn a_journal_of_an_earlier_edition_of_the_rules_is_refused_with_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(folder.path(), Clock::Stepped);
+    let store = Store::open(&options.store).await.unwrap();
+    let mut builder = BatchBuilder::new(Position::START);
+    let earlier = StampedCommand { at: Micros(0), key: None, command: open_market() };
+    builder.push_with(0, BEHAVIOUR - 1, |bytes| earlier.encode(bytes));
+    let mut leadership = store.lead().await.unwrap();
+    leadership.writer.append(&builder.finish()).await.unwrap();
+    drop((leadership, store));
+
+    let refused = Engine::start(options).await.map(|_| ()).expect_err("the journal is refused").to_string();
+    for words in ["record 1", "edition 1", "edition 2", "a new store", "export"] {
+        assert!(refused.contains(words), "{refused}");
+    }
 }
 
 #[tokio::test]

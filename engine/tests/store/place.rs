@@ -1,5 +1,6 @@
 //! A fresh place for a store, and short functions for what tests do there.
 
+use kubebid_engine::BEHAVIOUR;
 use kubebid_engine::store::{
     Batch, BatchBuilder, BatchReader, Fault, JournalWriter, Leadership, Position, Store, StoreLocation,
     StoreOptions,
@@ -64,7 +65,7 @@ pub(crate) fn batch_saying(after: Position, count: u32, words: &str) -> Batch {
     let mut builder = BatchBuilder::new(after);
     for n in 1..=u64::from(count) {
         let seq = after.seq + n;
-        builder.push(1_000_000 + seq, 1, format!("command {seq} {words}").as_bytes());
+        builder.push(1_000_000 + seq, BEHAVIOUR, format!("command {seq} {words}").as_bytes());
     }
     builder.finish()
 }

@@ -1,7 +1,7 @@
 //! Writes one sentence for each event, and names its rule. A sentence uses only the event as the caller
 //! sees it, so it cannot reveal more.
 
-use super::words::{dollars, instant, nodes};
+use super::words::{REGROUPED, dollars, instant, nodes};
 use kubebid_proto::v1;
 use v1::event::Kind;
 use v1::event::{claim_dropped, claimed};
@@ -14,6 +14,8 @@ pub(super) struct Subject {
     pub(super) bid: Option<u64>,
     /// The unit that the bid had a claim on last.
     claimed_unit: Option<String>,
+    /// The unit of a claim that the bid has just been charged for. The event that drops the claim comes next.
+    charged_claim: Option<String>,
     /// The bid's ceiling.
     ceiling: Option<u64>,
 }
@@ -126,6 +128,7 @@ impl Subject {
                         ("R11", "its notice was over, and the provider asks for more than the ceiling")
                     }
                     EndReason::Released => ("R14", "its tenant gave it back"),
+                    EndReason::Regrouped => ("R14", REGROUPED),
                     EndReason::UnitLost => ("R11", "the provider lost the unit"),
                     EndReason::StartTimeout => ("R11", "nobody reported it ready in time"),
                     EndReason::Unspecified => return None,
@@ -133,17 +136,29 @@ impl Subject {
                 (rule, format!("Node {} ended: {why}.", of.allocation))
             }
             Kind::Charged(of) => {
-                let what = match (of.reason(), of.allocation) {
-                    (v1::charge::Reason::ClaimDropped, _) => {
-                        format!("the claim on {} that was given up", of.unit)
+                let charge = of.reason();
+                let is_claim = charge == v1::charge::Reason::ClaimDropped;
+                if is_claim && of.bid.is_some() && of.bid == self.bid {
+                    self.charged_claim = Some(of.unit.clone());
+                }
+                let what = match of.allocation {
+                    _ if is_claim => format!("the claim on {}, the market's minimum charge", of.unit),
+                    Some(allocation) if charge == v1::charge::Reason::Regrouped => {
+                        format!("node {allocation}, as for a release")
                     }
-                    (_, Some(allocation)) => format!("node {allocation}"),
-                    (_, None) => of.unit.clone(),
+                    Some(allocation) => format!("node {allocation}"),
+                    None => of.unit.clone(),
                 };
                 ("R15", format!("{} was charged for {what}.", dollars(of.debit_micros)))
             }
             Kind::UnitLeaving(of) => ("R11", format!("{} is to leave.", of.unit)),
             Kind::UnitBack(of) => ("R11", format!("{} stays after all.", of.unit)),
+            Kind::UnitResting(of) => {
+                ("R11", format!("{} rests: no bid gets it until its provider resumes it.", of.unit))
+            }
+            Kind::UnitResumed(of) => {
+                ("R11", format!("{} was resumed by its provider, and is free.", of.unit))
+            }
             Kind::UnitRemoved(of) => ("R11", format!("{} is gone.", of.unit)),
             Kind::MarketOpened(_)
             | Kind::RulesChanged(_)
@@ -219,13 +234,19 @@ impl Subject {
         if ours {
             self.claimed_unit.take_if(|unit| *unit == of.unit);
         }
+        let is_charged = ours && self.charged_claim.take_if(|unit| *unit == of.unit).is_some();
         let (rule, why) = match of.cause() {
+            Cause::Rescued if is_charged => (
+                "R6",
+                "the bid took a free unit of another provider in its place, or has a node of its own back",
+            ),
             Cause::Rescued => ("R6", "the bid found a free unit, or has a node of its own back"),
             Cause::HolderBack => ("R4", "the holder of the unit displaced it"),
             Cause::HolderRaised => ("R6", "the holder's ceiling is too high for it"),
             Cause::Lowered => ("R2", "the bid's ceiling is too low for it"),
             Cause::Shrunk => ("R2", "the bid wants fewer nodes"),
             Cause::Cancelled => ("R14", "the bid was cancelled"),
+            Cause::Regrouped => ("R14", "its tenant regrouped the bid"),
             Cause::Expired => ("R14", "the bid expired"),
             Cause::OwnSupply => ("R17", "the bid's account began to sell in the market"),
             Cause::ReserveRaised => ("R11", "the unit's reserve is above the bid's ceiling"),
@@ -235,7 +256,9 @@ impl Subject {
             Cause::Unspecified => return None,
         };
         // Only the party itself may know why it gave up or lost its claim.
-        let text = if ours {
+        let text = if is_charged {
+            format!("The claim on {} was given up, which is not free of charge (R15): {why}.", of.unit)
+        } else if ours {
             format!("The claim on {} was lost: {why}.", of.unit)
         } else {
             format!("The claim of another bid on {} was dropped.", of.unit)

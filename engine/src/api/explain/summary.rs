@@ -1,7 +1,7 @@
 //! Writes the summary sentence of an explanation, and names the rule that decides.
 
 use super::held;
-use super::words::{dollars, instant, nodes};
+use super::words::{REGROUPED, dollars, instant, nodes};
 use crate::runtime::views::MarketView;
 use kubebid_core::event::NoticeReason;
 use kubebid_core::state_dump::AllocationState;
@@ -12,6 +12,19 @@ use v1::allocation::EndReason;
 use v1::event::Kind;
 
 pub(super) fn of_bid(
+    view: &BidView,
+    obstacles: &[Obstacle],
+    name: impl Fn(MarketId) -> String,
+) -> (&'static str, String) {
+    let (rule, text) = how_it_stands(view, obstacles, name);
+    let lock = view.ceiling_locked_until.map(|until| {
+        let until = instant(until.0);
+        format!(" Its ceiling was raised under notice, and is not lowered before {until} (R2).")
+    });
+    (rule, text + &lock.unwrap_or_default())
+}
+
+fn how_it_stands(
     view: &BidView,
     obstacles: &[Obstacle],
     name: impl Fn(MarketId) -> String,
@@ -80,7 +93,7 @@ pub(super) fn of_allocation(
 ) -> (&'static str, String) {
     if let Some(view) = view {
         return match &view.notice {
-            Some(notice) => under_notice(id, notice, events, market),
+            Some(notice) => under_notice(id, view, notice, events, market),
             None => live(id, view),
         };
     }
@@ -96,6 +109,7 @@ pub(super) fn of_allocation(
             ("R11", "its provider asked for more than its ceiling, and its notice was over")
         }
         EndReason::Released => ("R14", "its tenant gave it back"),
+        EndReason::Regrouped => ("R14", REGROUPED),
         EndReason::UnitLost => ("R11", "its provider lost the unit"),
         EndReason::StartTimeout => ("R11", "nobody reported it ready in time"),
         EndReason::Unspecified => ("R5", "it is over"),
@@ -123,6 +137,7 @@ fn live(id: AllocationId, view: &AllocationView) -> (&'static str, String) {
 
 fn under_notice(
     id: AllocationId,
+    view: &AllocationView,
     notice: &NoticeView,
     events: &[v1::Event],
     market: Option<&MarketView>,
@@ -141,7 +156,14 @@ fn under_notice(
         NoticeReason::CapacityWithdrawn => ("R11", "its provider lowered the capacity".to_owned()),
         NoticeReason::ReserveRaised => ("R11", "its provider asks for more than its ceiling".to_owned()),
     };
-    (rule, format!("Node {id} is under notice until {deadline}: {why}.{stay}"))
+    let price = view.ready_at.map(|_| match notice.reason {
+        NoticeReason::Outbid => format!(" Until then its price is frozen at {}.", dollars(view.price.0)),
+        NoticeReason::CapacityWithdrawn | NoticeReason::ReserveRaised => {
+            " Until then its price does not rise above what it was when the notice began.".to_owned()
+        }
+    });
+    let price = price.unwrap_or_default();
+    (rule, format!("Node {id} is under notice until {deadline}: {why}.{price}{stay}"))
 }
 
 /// Formats hundredths of a percent without needless zeros.

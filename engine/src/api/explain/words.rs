@@ -1,5 +1,8 @@
 //! Formats prices and times for people.
 
+/// Why a node ended whose bid was regrouped.
+pub(super) const REGROUPED: &str = "its tenant regrouped the bid, which waits for its minimum again";
+
 /// Formats micro-dollars as dollars: "$1.5", "$0.0001".
 pub(super) fn dollars(micros: u64) -> String {
     let (whole, rest) = (micros / 1_000_000, micros % 1_000_000);

@@ -19,14 +19,14 @@ words! {
     close_reason: CloseReason => v1::bid::CloseReason { Expired Ioc Cancelled Done MarketClosed }
     notice_reason: NoticeReason => v1::notice::Reason { Outbid CapacityWithdrawn ReserveRaised }
     end_reason: EndReason => v1::allocation::EndReason {
-        Outbid CapacityWithdrawn ReserveRaised Released UnitLost StartTimeout
+        Outbid CapacityWithdrawn ReserveRaised Released Regrouped UnitLost StartTimeout
     }
     charge_reason: ChargeReason => v1::charge::Reason {
-        Outbid CapacityWithdrawn ReserveRaised Released UnitLost StartTimeout ClaimDropped
+        Outbid CapacityWithdrawn ReserveRaised Released Regrouped UnitLost StartTimeout ClaimDropped
     }
     claim_cause: ClaimCause => claimed::Cause { Displaced ClaimDisplaced Standing PassedOn }
     drop_cause: DropCause => claim_dropped::Cause {
-        Rescued HolderBack HolderRaised Lowered Shrunk Cancelled Expired OwnSupply ReserveRaised
+        Rescued HolderBack HolderRaised Lowered Shrunk Cancelled Expired Regrouped OwnSupply ReserveRaised
         CapacityWithdrawn UnitLost StartTimeout
     }
 }

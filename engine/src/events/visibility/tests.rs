@@ -107,6 +107,8 @@ fn events_of_offers_are_for_the_provider() {
         Fact::UnitAdded { unit: UNIT, reserve: Price(100) },
         Fact::UnitLeaving { unit: UNIT },
         Fact::UnitBack { unit: UNIT },
+        Fact::UnitResting { unit: UNIT },
+        Fact::UnitResumed { unit: UNIT },
         Fact::UnitRemoved { unit: UNIT },
     ] {
         check(vec![fact], &[("all", ""), ("acme", "")]);

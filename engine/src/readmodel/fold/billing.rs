@@ -8,6 +8,7 @@ use kubebid_core::event::{Event, Fact, Node};
 use kubebid_core::money::{Amount, Bill, Price};
 use kubebid_core::settlement_details::{ClosedNode, SettlementDetail};
 use kubebid_core::units::{AllocationId, BidId, Micros, Names, Seq};
+use kubebid_core::views::Accrual;
 use std::collections::BTreeMap;
 use tracing::error;
 
@@ -27,8 +28,19 @@ pub(crate) struct SegmentRecord {
     /// allocation itself.
     pub(crate) claim: Option<EventPlace>,
     pub(crate) segment: Segment,
-    /// The bill up to the end of the segment.
+    /// The bill up to the end of the segment, and its fee.
     pub(crate) total: Bill,
+    pub(crate) total_fee: Amount,
+}
+
+/// The cost that an allocation which ended free of charge had accrued. The segments stay, because statements of periods
+/// that are over have them; the correction takes their amounts back at the instant at which the node ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Correction {
+    pub(crate) allocation: AllocationId,
+    pub(crate) at: Micros,
+    pub(crate) amount: Amount,
+    pub(crate) fee: Amount,
 }
 
 impl Running {
@@ -37,7 +49,7 @@ impl Running {
     }
 
     pub(super) fn begin(&mut self, allocation: AllocationId, at: Micros) {
-        self.marks.insert(allocation, Mark { at, bill: Bill::default() });
+        self.marks.insert(allocation, Mark::start(at));
     }
 
     /// Notes a node that has ended. Its charge is the next event.
@@ -48,6 +60,11 @@ impl Running {
 }
 
 impl Mark {
+    /// Returns the mark of a node that becomes ready.
+    pub fn start(at: Micros) -> Mark {
+        Mark { at, bill: Bill::default(), fee: Amount::ZERO }
+    }
+
     /// Returns the segment from this mark to a later one, or None if no time has passed between them.
     pub fn segment_to(self, later: Mark) -> Option<Segment> {
         let span = later.at.since(self.at);
@@ -55,15 +72,16 @@ impl Mark {
             from: self.at,
             to: later.at,
             amount: Amount(later.bill.round().0 - self.bill.round().0),
+            fee: later.fee.0 as i64 - self.fee.0 as i64,
             mean_price: mean(later.bill - self.bill, span),
             min_charge: false,
         })
     }
 }
 
-/// Returns the mean price of a span, rounded down.
+/// Returns the mean price of a span, rounded down. It is for people to read; the bill itself is exact.
 fn mean(bill: Bill, span: Micros) -> Price {
-    Price(u64::try_from(bill.0 / u128::from(span.0)).expect("a mean of prices is not above them"))
+    Price(u64::try_from(bill.0 / u128::from(span.0)).unwrap_or(u64::MAX))
 }
 
 impl Folded<'_> {
@@ -71,8 +89,9 @@ impl Folded<'_> {
     /// node in a mark was ready before this command, and ends after the mark.
     pub(super) fn pass_hours(&mut self, step: &Step, running: &mut Running) {
         for hour in &step.hours {
-            for (allocation, bill) in &hour.bills {
-                let mark = Mark { at: hour.at, bill: held_bill(*allocation, *bill) };
+            for Accrual { allocation, bill, fee_bps } in &hour.bills {
+                let bill = held_bill(*allocation, *bill);
+                let mark = Mark { at: hour.at, bill, fee: bill.round().fee(*fee_bps) };
                 let before = running.marks.insert(*allocation, mark).expect("who runs became ready");
                 self.cut(*allocation, before, mark);
             }
@@ -81,15 +100,21 @@ impl Folded<'_> {
 
     fn cut(&mut self, allocation: AllocationId, before: Mark, mark: Mark) {
         if let Some(segment) = before.segment_to(mark) {
-            self.segments.push(SegmentRecord { allocation, claim: None, segment, total: mark.bill });
+            self.segment(allocation, segment, mark);
         }
     }
 
-    /// Deletes what a node that ended without a charge had accrued.
-    pub(super) fn free(&mut self, was: &ClosedNode, running: &mut Running) {
-        if running.marks.remove(&was.allocation).is_some_and(|mark| was.ready_at != Some(mark.at)) {
-            self.segments.retain(|record| record.claim.is_some() || record.allocation != was.allocation);
-            self.free.push(was.allocation);
+    fn segment(&mut self, allocation: AllocationId, segment: Segment, end: Mark) {
+        let Mark { bill: total, fee: total_fee, .. } = end;
+        self.segments.push(SegmentRecord { allocation, claim: None, segment, total, total_fee });
+    }
+
+    /// Takes back what a node that ended without a charge had accrued at the full hours.
+    pub(super) fn free(&mut self, was: &ClosedNode, at: Micros, running: &mut Running) {
+        let Some(mark) = running.marks.remove(&was.allocation) else { return };
+        let (amount, fee) = (mark.bill.round(), mark.fee);
+        if amount > Amount::ZERO {
+            self.corrections.push(Correction { allocation: was.allocation, at, amount, fee });
         }
     }
 
@@ -114,7 +139,7 @@ impl Folded<'_> {
         let (from, to) = match claim {
             Some(SettlementDetail::Claim { price, span, .. }) => {
                 let to = event.at.after(*span);
-                self.claim_segment(allocation, place, event.at, to, debit, *price);
+                self.claim_segment(allocation, place, (event.at, to), debit, fee, *price);
                 (event.at, to)
             }
             Some(SettlementDetail::Node(_)) => {
@@ -122,7 +147,7 @@ impl Folded<'_> {
             }
             None => {
                 let (was, mark) = running.ended.take().expect("a charge follows the end of its node");
-                let to = self.last_segments(&was, mark, event.at, debit);
+                let to = self.last_segments(&was, mark, event.at, debit, fee);
                 (was.ready_at.unwrap_or(event.at), to)
             }
         };
@@ -152,36 +177,53 @@ impl Folded<'_> {
         &mut self,
         allocation: AllocationId,
         claim: EventPlace,
-        from: Micros,
-        to: Micros,
+        (from, to): (Micros, Micros),
         debit: Amount,
+        fee: Amount,
         mean_price: Price,
     ) {
         self.segments.push(SegmentRecord {
             allocation,
             claim: Some(claim),
-            segment: Segment { from, to, amount: debit, mean_price, min_charge: true },
+            segment: Segment { from, to, amount: debit, fee: fee.0 as i64, mean_price, min_charge: true },
             total: held_bill(allocation, mean_price.over(to.since(from))),
+            total_fee: fee,
         });
     }
 
     /// Adds the segments from the last full hour to the end, and that of the minimum charge. Returns the end of the
     /// billed time.
-    fn last_segments(&mut self, was: &ClosedNode, mark: Option<Mark>, at: Micros, debit: Amount) -> Micros {
-        let allocation = was.allocation;
-        let end = Mark { at, bill: held_bill(allocation, was.used) };
-        if let Some(segment) = mark.and_then(|mark| mark.segment_to(end)) {
-            self.segments.push(SegmentRecord { allocation, claim: None, segment, total: end.bill });
+    fn last_segments(
+        &mut self,
+        was: &ClosedNode,
+        mark: Option<Mark>,
+        at: Micros,
+        debit: Amount,
+        fee: Amount,
+    ) -> Micros {
+        let (allocation, to) = (was.allocation, at.after(was.missing));
+        let before = mark.unwrap_or(Mark::start(at));
+        let used = held_bill(allocation, was.used);
+        // The fee is rounded down once for the whole charge. The time that was used has its part of it by the
+        // amounts, rounded down; the minimum charge has the rest.
+        let used_fee = Amount(fee.0 * used.round().0 / debit.0);
+        let mut end = Mark { at, bill: used, fee: used_fee };
+        match before.segment_to(end) {
+            Some(segment) => self.segment(allocation, segment, end),
+            None => end = before,
         }
-        let to = at.after(was.missing);
-        if was.missing.0 > 0 {
-            let amount = Amount(debit.0 - end.bill.round().0);
-            self.segments.push(SegmentRecord {
-                allocation,
-                claim: None,
-                segment: Segment { from: at, to, amount, mean_price: was.price, min_charge: true },
-                total: held_bill(allocation, was.used + was.price.over(was.missing)),
-            });
+        let bill = held_bill(allocation, was.used + was.price.over(was.missing));
+        // The fee may have changed since the last full hour even if no time has passed.
+        if was.missing.0 > 0 || end.fee != fee {
+            let segment = Segment {
+                from: at,
+                to,
+                amount: Amount(debit.0 - used.round().0),
+                fee: fee.0 as i64 - end.fee.0 as i64,
+                mean_price: was.price,
+                min_charge: was.missing.0 > 0,
+            };
+            self.segment(allocation, segment, Mark { at: to, bill, fee });
         }
         to
     }

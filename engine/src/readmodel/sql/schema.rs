@@ -117,9 +117,11 @@ pub(super) const CHARGE_SEGMENTS: Columns = &[
     ("from_at", Time),
     ("to_at", Time),
     ("amount_micros", Number),
+    ("fee_micros", Number),
     ("mean_price_micros", Number),
     ("min_charge", Flag),
     ("total_micros", Number),
+    ("total_fee_micros", Number),
     ("remainder", Number),
 ];
 

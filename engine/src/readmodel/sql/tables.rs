@@ -40,7 +40,7 @@ fn changes(folded: &Folded<'_>) -> Vec<Change> {
         allocations::touch(&held),
         charges::charges(&folded.charges),
         charges::segments(&folded.segments),
-        charges::free(&folded.free),
+        charges::corrections(&folded.corrections),
     ]
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use kubebid_core::money::Bill;
+use kubebid_core::money::{Amount, Bill};
 use kubebid_core::units::{AllocationId, Micros};
 use sqlx::AssertSqlSafe;
+use sqlx::any::AnyRow;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -101,8 +102,8 @@ impl Tables {
                 .iter()
                 .map(|row| {
                     let mark = match optional_time(row, "to_at") {
-                        Some(at) => mark(at, number(row, "total_micros"), number(row, "remainder")),
-                        None => Mark { at: time(row, "ready_at"), bill: Bill::default() },
+                        Some(_) => mark(row),
+                        None => Mark::start(time(row, "ready_at")),
                     };
                     (AllocationId(number(row, "allocation")), mark)
                 })
@@ -142,7 +143,8 @@ impl Tables {
 /// Selects the nodes that are billed, each with the end of its last segment.
 fn select_running() -> Select {
     const NODE: Columns = &[("allocation", Number), ("ready_at", Time)];
-    const SEGMENT: Columns = &[("to_at", Time), ("total_micros", Number), ("remainder", Number)];
+    const SEGMENT: Columns =
+        &[("to_at", Time), ("total_micros", Number), ("total_fee_micros", Number), ("remainder", Number)];
     let mut select = Select::new("SELECT");
     select.columns("a", NODE).add(",", &[]).columns("s", SEGMENT).add(
         " FROM allocations a
@@ -156,10 +158,15 @@ fn select_running() -> Select {
     select
 }
 
-/// Returns the mark that a segment stores: what is charged up to its end, and the remainder that was
-/// rounded off.
-pub(super) fn mark(at: Micros, total: u64, rest: u64) -> Mark {
-    Mark { at, bill: Bill(u128::from(total) * u128::from(Micros::HOUR.0) + u128::from(rest)) }
+/// Returns the mark at the end of a segment: what is charged up to then with the remainder that was rounded off, and
+/// the fee.
+pub(super) fn mark(row: &AnyRow) -> Mark {
+    let (total, rest) = (number(row, "total_micros"), number(row, "remainder"));
+    Mark {
+        at: time(row, "to_at"),
+        bill: Bill(u128::from(total) * u128::from(Micros::HOUR.0) + u128::from(rest)),
+        fee: Amount(number(row, "total_fee_micros").into()),
+    }
 }
 
 impl Writer {

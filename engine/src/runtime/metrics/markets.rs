@@ -18,12 +18,15 @@ pub(crate) fn render(markets: &Markets) -> String {
             }
         }
     }
-    text += &head(UNITS, "Units of a market by state: free, allocated, notice");
+    text += &head(UNITS, "Units of a market by state: free, allocated, notice, resting");
     for market in markets.not_ended() {
         let (name, supply) = (&market.name, market.supply);
-        for (state, units) in
-            [("free", supply.free), ("allocated", supply.allocated), ("notice", supply.notice)]
-        {
+        for (state, units) in [
+            ("free", supply.free),
+            ("allocated", supply.allocated),
+            ("notice", supply.notice),
+            ("resting", supply.resting),
+        ] {
             let _ = writeln!(text, "{UNITS}{{market=\"{name}\",state=\"{state}\"}} {units}");
         }
     }

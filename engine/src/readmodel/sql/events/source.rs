@@ -90,6 +90,8 @@ fn is_indexed(kind: EventKind) -> bool {
         | EventKind::UnitAdded
         | EventKind::UnitLeaving
         | EventKind::UnitBack
+        | EventKind::UnitResting
+        | EventKind::UnitResumed
         | EventKind::UnitRemoved
         | EventKind::NoticeStarted
         | EventKind::NoticeRescinded

@@ -1,7 +1,6 @@
 //! Calls: keys over retries, deadlines, endpoints, tokens, refusals.
 
-mod support;
-
+use crate::support::{Engine, bid, busy, nobody, not_leading, refused};
 use kubebid_client::v1::bid_service_client::BidServiceClient;
 use kubebid_client::v1::{
     CreateTokenRequest, CreateTokenResponse, GetBidRequest, GetBidResponse, ListBidsRequest, ListBidsResponse,
@@ -9,7 +8,6 @@ use kubebid_client::v1::{
 use kubebid_client::v1::{PlaceBidRequest, PlaceBidResponse};
 use kubebid_client::{Client, Code, Error, Kind, Options};
 use std::time::Duration;
-use support::{Engine, bid, busy, nobody, not_leading, refused};
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code as Grpc, Status};

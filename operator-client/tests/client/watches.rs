@@ -1,11 +1,9 @@
 //! Watches: they go on where they broke.
 
-mod support;
-
+use crate::support::{Engine, feed, nobody, refused};
 use kubebid_client::v1::{Event, PricePoint, WatchEventsResponse, WatchPricesRequest, WatchPricesResponse};
 use kubebid_client::{Client, Error, Options};
 use std::time::Duration;
-use support::{Engine, feed, nobody, refused};
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code as Grpc, Status};

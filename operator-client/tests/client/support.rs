@@ -1,7 +1,5 @@
 //! An engine that answers as a test tells it to, over a pipe in memory: no ports, and time may stand still.
 
-#![allow(dead_code)]
-
 use futures_util::Stream;
 use futures_util::stream::BoxStream;
 use hyper_util::rt::TokioIo;

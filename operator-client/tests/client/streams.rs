@@ -1,14 +1,12 @@
 //! Many bids over one stream.
 
-mod support;
-
+use crate::support::{Engine, feed};
 use futures_util::{StreamExt as _, stream};
 use kubebid_client::v1::place_bids_response::Result as Placing;
 use kubebid_client::v1::place_bids_response::result::Outcome;
 use kubebid_client::v1::{PlaceBidRequest, PlaceBidResponse, PlaceBidsRequest, PlaceBidsResponse, Refusal};
 use kubebid_client::{Client, Code, Error, Kind, Options, Placed};
 use std::time::Duration;
-use support::{Engine, feed};
 use tokio::time::Instant;
 use tonic::Status;
 use tonic::transport::Channel;
